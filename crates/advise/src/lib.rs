@@ -1,0 +1,2 @@
+//! Trials and their statistics, and the boost loop that climbs a ladder with them.
+pub mod result;

@@ -1,0 +1,141 @@
+//! What the boost loop found: the ladder, rung by rung, with a verdict for each.
+
+use serde::{Deserialize, Serialize};
+use udpath_load::cpu::CpuUse;
+use udpath_load::result::{Counts, Latency};
+
+/// Version of the JSON form of [`BoostResult`].
+pub const SCHEMA: &str = "udpath.boost/1";
+
+/// The whole climb.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BoostResult {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// Version of the program.
+    pub version: String,
+    /// When the climb began, seconds since 1970-01-01 UTC.
+    pub started: u64,
+    /// How long it took, seconds.
+    pub seconds: f64,
+    /// Where it was measured.
+    pub machine: Machine,
+    /// What was offered: the same for every rung.
+    pub load: LoadSummary,
+    /// The rungs in the order they were tried.
+    pub rungs: Vec<RungResult>,
+    /// Name of the best rung: the one that was kept.
+    pub best: String,
+    /// Best rung over first rung, with its 95 % interval. From trials of the two interleaved.
+    pub gain: Ratio,
+    /// Things the reader must know before believing the figures.
+    pub warnings: Vec<String>,
+}
+
+/// Where it was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Host name.
+    pub hostname: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// CPU model as in /proc/cpuinfo.
+    pub cpu_model: String,
+    /// Online CPUs.
+    pub cpus: u32,
+    /// Memory, bytes.
+    pub memory: u64,
+    /// Receive and transmit queues of the lab's link.
+    pub queues: u32,
+    /// What joins generator and server, in words.
+    pub link: String,
+}
+
+/// What was offered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadSummary {
+    /// `kernel` or `socket`.
+    pub engine: String,
+    /// Number of flows.
+    pub flows: u32,
+    /// Requests in flight over all flows.
+    pub inflight: u32,
+    /// Payload bytes.
+    pub size: u32,
+    /// Bytes one request takes on an Ethernet wire: headers, FCS, preamble and gap included.
+    pub wire_bytes: u32,
+    /// 10 GbE line rate for that size, transactions per second (seed 0's arithmetic).
+    pub line_rate_tps: f64,
+    /// Length of one trial, seconds.
+    pub trial_seconds: f64,
+}
+
+/// Better, worse, or not shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The first rung: nothing to compare with.
+    Base,
+    /// Faster than the best so far, and the interval shows it.
+    Better,
+    /// Slower than the best so far, and the interval shows it.
+    Worse,
+    /// The interval shows neither.
+    NotShown,
+    /// It could not be run; see `note`.
+    Failed,
+}
+
+/// A ratio and its 95 % confidence interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// Point estimate.
+    pub ratio: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// One rung: its configuration, its interleaved trials, its verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RungResult {
+    /// Short name: `shared`, `xps`, `reuseport`, ...
+    pub name: String,
+    /// What this rung changes against the best before it, in words.
+    pub change: String,
+    /// Every setting of the rung, as `key=value`, in a fixed order.
+    pub settings: Vec<(String, String)>,
+    /// Median tps over the rung's trials.
+    pub tps: f64,
+    /// `tps` as Mbit/s on the wire (headers, FCS, preamble and gap included).
+    pub wire_mbits: f64,
+    /// `tps` over the 10 GbE line rate for the size, 0..=1.
+    pub line_share: f64,
+    /// tps of this rung over tps of the best rung before it.
+    pub ratio: f64,
+    /// Lower end of the 95 % interval of `ratio`.
+    pub ratio_low: f64,
+    /// Upper end.
+    pub ratio_high: f64,
+    /// What the interval says.
+    pub verdict: Verdict,
+    /// True if the rung was kept as the best so far.
+    pub kept: bool,
+    /// Name of the rung it was compared with; none for the first.
+    pub against: Option<String>,
+    /// tps of each trial of this rung, in order.
+    pub trials: Vec<f64>,
+    /// Requests and replies over all its trials.
+    pub counts: Counts,
+    /// Share of requests without a valid reply in time.
+    pub loss: f64,
+    /// Latency over all its trials, sent -> answered.
+    pub latency: Option<Latency>,
+    /// Busy CPU time of the whole machine per transaction, nanoseconds; generator included.
+    pub cpu_ns_per_transaction: f64,
+    /// How each CPU spent the trials, averaged.
+    pub cpus: Vec<CpuUse>,
+    /// Why it failed, or what the server or the generator warned of.
+    pub note: Option<String>,
+}

@@ -1,0 +1,56 @@
+//! How the program ends: one sentence on stderr and a code that scripts can rely on.
+
+use std::io;
+use std::process::ExitCode;
+
+/// Why a verb did not succeed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Exit 1: it ran, and found something the caller asked to be told of.
+    Findings(String),
+    /// Exit 2: the arguments make no sense. Says which, and what would.
+    Usage(String),
+    /// Exit 3: it cannot be done here. Says what, why, and what would make it possible.
+    Cannot(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Cannot(error)
+    }
+}
+
+/// What every verb returns.
+pub(crate) type Done = Result<(), Failure>;
+
+/// The exit code of a verb's end; prints the failure's sentence.
+pub(crate) fn code(done: Done) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Findings(what)) => {
+            eprintln!("udpath: {what}");
+            ExitCode::from(1)
+        }
+        Err(Failure::Usage(what)) => {
+            eprintln!("udpath: {what}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Cannot(error)) => {
+            // A reader that went away (head, less) is not a failure of ours.
+            let broken_pipe =
+                error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
+            if broken_pipe {
+                return ExitCode::SUCCESS;
+            }
+            eprintln!("udpath: {error:#}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+/// clap's own end: help and version are fine, anything else is usage.
+pub(crate) fn from_clap(error: &clap::Error) -> ExitCode {
+    // Nothing can be done when even stderr is closed.
+    let _ = error.print();
+    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+}

@@ -1,0 +1,53 @@
+//! The `udpath` program: arguments in, calls to the crates, exit codes out.
+//!
+//! stdout is data, stderr is talk. Exit codes: 0 fine, 1 findings, 2 usage, 3 cannot, 4 applied but reverted.
+
+mod exit;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Finds why a UDP service is slow on this machine, fixes it, and proves the gain.
+#[derive(Debug, Parser)]
+#[command(name = "udpath", version, max_term_width = 100, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run a UDP service: echo or sink, over any Io
+    Serve(verbs::serve::Args),
+    /// Send transactions to a service, time and judge every one
+    Load(verbs::load::Args),
+    /// Climb the ladder: find the fastest configuration and prove the gain
+    Boost(verbs::boost::Args),
+    /// Make, use and remove machines on this machine
+    Lab(verbs::lab::Args),
+    /// Render a JSON result again, as HTML or text
+    Report(verbs::report::Args),
+    /// Print shell completions
+    Completions(verbs::completions::Args),
+    /// Write man pages
+    Man(verbs::man::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::from_clap(&error),
+    };
+    let done = match cli.verb {
+        Verb::Serve(args) => verbs::serve::run(args),
+        Verb::Load(args) => verbs::load::run(args),
+        Verb::Boost(args) => verbs::boost::run(args),
+        Verb::Lab(args) => verbs::lab::run(args),
+        Verb::Report(args) => verbs::report::run(args),
+        Verb::Completions(args) => verbs::completions::run(&args, &mut Cli::command()),
+        Verb::Man(args) => verbs::man::run(&args, Cli::command()),
+    };
+    exit::code(done)
+}

@@ -1,0 +1,11 @@
+//! `udpath boost`.
+
+use crate::exit::Done;
+
+/// Arguments of `udpath boost`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: Args) -> Done {
+    unreachable!("skeleton")
+}

@@ -1,0 +1,11 @@
+//! `udpath report`.
+
+use crate::exit::Done;
+
+/// Arguments of `udpath report`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: Args) -> Done {
+    unreachable!("skeleton")
+}

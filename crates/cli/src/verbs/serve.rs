@@ -1,0 +1,11 @@
+//! `udpath serve`.
+
+use crate::exit::Done;
+
+/// Arguments of `udpath serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: Args) -> Done {
+    unreachable!("skeleton")
+}

@@ -1,0 +1,171 @@
+//! What a run of the load measured: plain, serialisable, mergeable.
+//!
+//! ```text
+//! every request sent ends as exactly one of      ok | late | lost
+//! every datagram received is exactly one of      ok | late | duplicate | corrupt | wrong_flow
+//! ```
+//! `reordered` marks some of the ok and late ones. [`Counts::check`] holds a run to both identities.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpu::CpuUse;
+
+/// Version of the JSON form of [`LoadResult`]; raised when a field changes its meaning or goes away.
+pub const SCHEMA: &str = "udpath.load/1";
+
+/// One measured run of one plan against one target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadResult {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// `echo`, `sink`, ...: the template whose requests were sent.
+    pub protocol: String,
+    /// Where the requests went, as `ADDR:PORT`.
+    pub targets: Vec<String>,
+    /// `socket` or `kernel`.
+    pub engine: String,
+    /// `udp` or `tcp`.
+    pub transport: String,
+    /// `rr`, `stream` or `flood`.
+    pub mode: String,
+    /// The arrival process in words: `closed, 8 in flight per flow`, `poisson, 100000/s`, ...
+    pub arrivals: String,
+    /// Number of flows (distinct source address and port).
+    pub flows: u32,
+    /// Payload size of a request, bytes.
+    pub size: u32,
+    /// Seed of everything random in the plan.
+    pub seed: u64,
+    /// Length of the measured window, seconds (warm-up and drain are outside it).
+    pub seconds: f64,
+    /// Where every request and every reply went.
+    pub counts: Counts,
+    /// Transactions asked for per second (open loop); none for a closed loop.
+    pub offered: Option<f64>,
+    /// Valid transactions completed per second; for `stream` and `flood`, datagrams or messages sent per second.
+    pub tps: f64,
+    /// Payload bits of requests per second, in Mbit/s.
+    pub mbits: f64,
+    /// For one-way modes: what the receiver says it got. None when it was not asked or did not answer.
+    pub delivered: Option<Delivered>,
+    /// Request intended -> reply received: what a client that keeps to the plan would feel.
+    pub intended_latency: Option<Latency>,
+    /// Request sent -> reply received: the path and the server alone.
+    pub sent_latency: Option<Latency>,
+    /// Request intended -> request sent: the generator's own delay.
+    pub lateness: Option<Latency>,
+    /// Was the generator, rather than the server, the limit?
+    pub generator: Generator,
+    /// CPU time of the whole machine in the window, by CPU. Generator and server share it in a lab.
+    pub cpus: Vec<CpuUse>,
+    /// Things the reader must know before believing the figures (all traffic on one CPU, ...).
+    pub warnings: Vec<String>,
+}
+
+/// Where every request and every reply went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Requests handed to the kernel or the driver.
+    pub sent: u64,
+    /// Requests whose first valid reply came in time.
+    pub ok: u64,
+    /// Requests whose first valid reply came after the timeout.
+    pub late: u64,
+    /// Requests with no valid reply until the end of the run.
+    pub lost: u64,
+    /// Valid replies to a request that had one already.
+    pub duplicate: u64,
+    /// First valid replies that arrived after the reply to a later request of the same flow.
+    pub reordered: u64,
+    /// Replies whose contents are not the request's.
+    pub corrupt: u64,
+    /// Intact replies that belong to another flow than the one they arrived on.
+    pub wrong_flow: u64,
+    /// Requests that the kernel refused to take (queue full, no buffers); not in `sent`.
+    pub send_errors: u64,
+}
+
+impl Counts {
+    /// Adds another run's or thread's counts.
+    pub fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.ok += other.ok;
+        self.late += other.late;
+        self.lost += other.lost;
+        self.duplicate += other.duplicate;
+        self.reordered += other.reordered;
+        self.corrupt += other.corrupt;
+        self.wrong_flow += other.wrong_flow;
+        self.send_errors += other.send_errors;
+    }
+
+    /// Share of sent requests that never got a valid reply in time, 0..=1.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        if self.sent == 0 { 0.0 } else { (self.sent - self.ok.min(self.sent)) as f64 / self.sent as f64 }
+    }
+
+    /// Holds the counts to `sent = ok + late + lost`.
+    ///
+    /// # Errors
+    /// A sentence with both sides of the identity.
+    pub fn check(&self) -> Result<(), String> {
+        let ended = self.ok + self.late + self.lost;
+        if self.sent == ended {
+            Ok(())
+        } else {
+            Err(format!(
+                "sent {} but ok {} + late {} + lost {} = {ended}",
+                self.sent, self.ok, self.late, self.lost
+            ))
+        }
+    }
+}
+
+/// What the receiver of a one-way mode reports.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Delivered {
+    /// Datagrams (UDP) or reads (TCP) the receiver counted during the run.
+    pub datagrams: u64,
+    /// Payload bytes the receiver counted during the run.
+    pub bytes: u64,
+    /// Datagrams per second over the measured window.
+    pub per_second: f64,
+}
+
+/// One latency distribution. All times in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Recorded values.
+    pub count: u64,
+    /// Smallest value.
+    pub min: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p99_9: u64,
+    /// 99.99th percentile.
+    pub p99_99: u64,
+    /// Largest value.
+    pub max: u64,
+    /// The raw histogram: (highest value of the bucket, count), empty buckets left out, values ascending.
+    /// Buckets are under 1 % wide; two of these merge by adding counts.
+    pub histogram: Vec<(u64, u64)>,
+}
+
+/// Was the generator the limit?
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Generator {
+    /// True if any of the reasons below holds; then the result says nothing about the server's limit.
+    pub limited: bool,
+    /// Why, in sentences with the figures.
+    pub reasons: Vec<String>,
+    /// CPU time the generator's own threads used in the window, seconds (user + system).
+    pub cpu_seconds: f64,
+}
