@@ -1,1 +1,30 @@
-//! bpf
+//! The compiled BPF programs behind typed loaders: the only crate that talks to the bpf system call.
+//!
+//! The C sources are in `bpf/` at the top of the repository, one job per file; `build.rs` compiles them and they are
+//! included here. Each has one type that loads, attaches and reads it:
+//!
+//! | type | program | what it does |
+//! |---|---|---|
+//! | [`Pass`] | XDP | lets everything through: switches NAPI on at a veth's end |
+//! | [`Answer`] | XDP | echoes UDP frames for one port from the driver: the cheapest server there can be |
+//! | [`ClosedLoop`] | XDP | turns each reply into the next request: the generator in the kernel |
+//! | [`Impair`] | tc | drops or delays a share of UDP frames: a bad path for tests |
+//!
+//! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies in whatever
+//! way, the kernel detaches the program. Nothing is pinned. All of it acts on the interface of the given name in the
+//! calling thread's network namespace, and needs `CAP_BPF` and `CAP_NET_ADMIN` in the initial user namespace.
+
+mod answer;
+mod attach;
+mod closed_loop;
+mod error;
+mod impair;
+mod pass;
+mod shared_array;
+mod sys;
+
+pub use answer::Answer;
+pub use closed_loop::{BUCKETS, ClosedLoop, Counters, HEADER, Layout, MAGIC, MIN_SIZE, Slot, bucket_value};
+pub use error::Error;
+pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
+pub use pass::Pass;

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
+/*
+ * The generator that lives in the kernel: each reply becomes the next request, in the driver.
+ *
+ *            user space: first request of each slot; re-sends what got lost
+ *                 |  (ordinary UDP sockets, one per flow)
+ *                 v
+ *   server <-- request --- veth / NIC <---- XDP_TX ----+
+ *      |                                               |  this program, on the client's interface:
+ *      +------ reply ----> veth / NIC --> check, time, count, next request
+ *
+ * A slot is one transaction in flight. It has at most one live sequence number, so whoever moves `seq` on by
+ * compare-and-swap owns the transaction: the reply that comes first (here), or user space that gives it up as lost.
+ * Everything later with an old number is a duplicate or late. Slots belong to one flow and are 64 bytes, one cache
+ * line, because different CPUs work on different slots at the same time.
+ *
+ * Payload of a request, all little endian, read back from the reply:
+ *   0  magic  4    4  slot  4    8  seq  8    16  run  4    20  body: bytes that never change, summed below
+ *
+ * Maps are arrays mapped into user space: reading results costs no system call.
+ */
+#include "frame.h"
+
+#define MAGIC 0x31504c75 /* "uLP1" */
+#define HEADER 20
+
+/* Latency buckets: 128 per power of two, so a bucket is at most 1/128 of its value wide (under 1 %).
+ * Values below 128 ns have a bucket each. 27 powers of two above that reach 2^34 ns = 17 s; more is put in the last. */
+#define SUB_BITS 7
+#define SUB (1 << SUB_BITS)
+#define POWERS 27
+#define BUCKETS (SUB * (POWERS + 1))
+
+/* Fixed before loading, so that the verifier knows the lengths and every branch on them is free. */
+const volatile __u32 size;        /* payload bytes, HEADER + 4 .. */
+const volatile __u32 body_words;  /* whole 32-bit words of the body */
+const volatile __u32 body_sum;    /* their folded one's complement sum */
+const volatile __u32 tail;        /* the last four bytes of the payload: the body need not be whole words */
+const volatile __u32 run;         /* drawn for each run: replies of an earlier one are not ours */
+const volatile __u16 server_port; /* host byte order */
+const volatile __u32 cpus_len;
+
+struct slot {
+	__u64 seq;       /* the request in flight */
+	__u64 sent;      /* when it was sent, CLOCK_MONOTONIC ns */
+	__u64 order;     /* its place in the order of its flow's requests */
+	__u64 given_up;  /* seq last given up by user space plus one; 0 if that one was answered late meanwhile */
+	__u32 flow;
+	__u16 port;      /* the flow's source port, network byte order */
+	__u16 pad0;
+	__u64 pad[3];
+};
+
+struct flow {
+	__u64 sent;      /* requests of this flow so far */
+	__u64 answered;  /* highest order answered so far, plus one */
+	__u64 pad[6];
+};
+
+struct counters { /* one per CPU */
+	__u64 ok;
+	__u64 late;
+	__u64 duplicate;
+	__u64 reordered;
+	__u64 corrupt;
+	__u64 wrong_flow;
+	__u64 pad[2];
+};
+
+struct control {
+	__u64 running; /* 0: count what comes, send nothing */
+};
+
+/* An array that user space maps too. Its length is set before loading. */
+#define SHARED_ARRAY(name, element)                \
+	struct {                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY);  \
+		__uint(map_flags, BPF_F_MMAPABLE); \
+		__uint(max_entries, 1);            \
+		__type(key, __u32);                \
+		__type(value, element);            \
+	} name SEC(".maps")
+
+SHARED_ARRAY(slots, struct slot);
+SHARED_ARRAY(flows, struct flow);
+SHARED_ARRAY(counts, struct counters); /* one per CPU */
+SHARED_ARRAY(control, struct control);
+SHARED_ARRAY(latency, __u64);          /* BUCKETS per CPU */
+
+/* The bucket of a latency: see BUCKETS. No loop, no count-leading-zeros in this instruction set. */
+static __always_inline __u32 bucket(__u64 ns)
+{
+	__u32 power = 0;
+	__u64 v = ns >> SUB_BITS; /* power = bit length of v: 0 for values under SUB */
+
+	if (v >> POWERS)
+		return BUCKETS - 1;
+	if (v >> 16) { power += 16; v >>= 16; }
+	if (v >> 8) { power += 8; v >>= 8; }
+	if (v >> 4) { power += 4; v >>= 4; }
+	if (v >> 2) { power += 2; v >>= 2; }
+	if (v >> 1) { power += 1; v >>= 1; }
+	power += v;
+
+	/* Octave p >= 1 holds [2^(p+6), 2^(p+7)) in steps of 2^(p-1). */
+	if (!power)
+		return (__u32)ns;
+	return power * SUB + ((__u32)(ns >> (power - 1)) & (SUB - 1));
+}
+
+static __always_inline void record(__u32 cpu, __u64 ns)
+{
+	__u32 at = cpu * BUCKETS + bucket(ns);
+	__u64 *n = bpf_map_lookup_elem(&latency, &at);
+
+	if (n)
+		*n += 1; /* this CPU's own row: softirq does not preempt itself */
+}
+
+/* The UDP checksum of the next request. IPv4 needs none (0 = not used, RFC 768) and a NIC would have checked it, so
+ * the server is not charged for it; IPv6 must have it (RFC 8200, 8.1). */
+static __always_inline void checksum(struct frame *f, __u32 *header, __u32 tail_sum)
+{
+	__u64 sum = body_sum + tail_sum;
+	__u32 *addr;
+	int i;
+
+	f->udp->check = 0;
+	if (f->ip4)
+		return;
+
+	addr = (__u32 *)&f->ip6->saddr;
+#pragma unroll
+	for (i = 0; i < 8; i++)
+		sum += addr[i];
+	sum += f->udp->len;             /* pseudo header: length ... */
+	sum += bpf_htons(IPPROTO_UDP);  /* ... and protocol */
+	sum += f->udp->source;
+	sum += f->udp->dest;
+	sum += f->udp->len;
+#pragma unroll
+	for (i = 0; i < HEADER / 4; i++)
+		sum += header[i];
+	f->udp->check = ~fold(sum);
+	if (!f->udp->check)
+		f->udp->check = 0xffff;
+}
+
+SEC("xdp")
+int closed_loop(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+	void *data_end = (void *)(long)ctx->data_end;
+	__u32 cpu = bpf_get_smp_processor_id();
+	__u32 zero = 0, index, words, tail_sum = 0;
+	__u64 now, seq;
+	struct control *loop;
+	struct counters *n;
+	struct frame f;
+	struct slot *slot;
+	struct flow *flow;
+	__u32 *header;
+
+	if (!parse(data, data_end, &f) || f.udp->source != bpf_htons(server_port))
+		return XDP_PASS;
+	header = f.payload;
+	if ((void *)header + HEADER > data_end || header[0] != MAGIC || header[4] != run)
+		return XDP_PASS;
+	if (cpu >= cpus_len)
+		return XDP_PASS;
+
+	n = bpf_map_lookup_elem(&counts, &cpu);
+	loop = bpf_map_lookup_elem(&control, &zero);
+	if (!n || !loop)
+		return XDP_PASS;
+
+	index = header[1];
+	slot = bpf_map_lookup_elem(&slots, &index);
+	if (!slot || f.payload_len != size || f.payload + size > data_end)
+		goto corrupt;
+
+	/* The body, word by word in the kernel's own checksum routine, and the bytes after the last whole word. */
+	words = body_words * 4;
+	if (words) {
+		__s64 sum = bpf_csum_diff(0, 0, f.payload + HEADER, words, 0);
+
+		if (sum < 0 || fold(sum) != body_sum)
+			goto corrupt;
+	}
+	if (*(__u32 *)(f.payload + size - 4) != tail)
+		goto corrupt;
+	if (size & 3)
+		tail_sum = tail >> (8 * (4 - (size & 3)));
+
+	if (f.udp->dest != slot->port) {
+		n->wrong_flow++;
+		return XDP_DROP;
+	}
+
+	seq = *(__u64 *)(header + 2);
+	if (seq > slot->seq)
+		goto corrupt; /* a number that was never sent */
+	now = bpf_ktime_get_ns();
+	if (__sync_val_compare_and_swap(&slot->seq, seq, seq + 1) != seq) {
+		/* Answered before, or given up. Once late, later copies are duplicates. */
+		if (__sync_val_compare_and_swap(&slot->given_up, seq + 1, 0) == seq + 1)
+			n->late++;
+		else
+			n->duplicate++;
+		return XDP_DROP;
+	}
+
+	n->ok++;
+	record(cpu, now - slot->sent);
+
+	index = slot->flow;
+	flow = bpf_map_lookup_elem(&flows, &index);
+	if (!flow)
+		return XDP_DROP;
+	if (slot->order + 1 < flow->answered)
+		n->reordered++;
+	else
+		flow->answered = slot->order + 1;
+
+	if (!loop->running) {
+		slot->sent = 0; /* idle: nothing in flight any more */
+		return XDP_DROP;
+	}
+	slot->order = __sync_fetch_and_add(&flow->sent, 1);
+	slot->sent = now;
+	*(__u64 *)(header + 2) = seq + 1;
+	turn_round(&f);
+	checksum(&f, header, tail_sum);
+	return XDP_TX;
+
+corrupt:
+	n->corrupt++;
+	return XDP_DROP;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
+/*
+ * Finding the UDP payload of a frame, and turning a frame round: what every program here starts with.
+ *
+ *   eth | ipv4 (20 bytes, no options, no fragment) or ipv6 (no extension headers) | udp | payload
+ *
+ * Anything else is not for a fast path: parse() says so and the program passes the frame on untouched.
+ */
+#ifndef UDPATH_FRAME_H
+#define UDPATH_FRAME_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define IP_MORE_FRAGMENTS 0x2000
+#define IP_OFFSET_MASK 0x1fff
+
+struct frame {
+	struct ethhdr *eth;
+	struct iphdr *ip4; /* one of ip4 and ip6 is set */
+	struct ipv6hdr *ip6;
+	struct udphdr *udp;
+	void *payload;
+	__u32 payload_len; /* by the UDP header; proven only as far as the caller compares with data_end */
+};
+
+/* 1 if the frame is plain UDP and *f is filled, 0 if it must be left alone. */
+static __always_inline int parse(void *data, void *data_end, struct frame *f)
+{
+	struct ethhdr *eth = data;
+
+	if ((void *)(eth + 1) > data_end)
+		return 0;
+	f->eth = eth;
+	f->ip4 = 0;
+	f->ip6 = 0;
+
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = (void *)(eth + 1);
+
+		if ((void *)(ip + 1) > data_end)
+			return 0;
+		if (ip->version != 4 || ip->ihl != 5 || ip->protocol != IPPROTO_UDP)
+			return 0;
+		if (ip->frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_OFFSET_MASK))
+			return 0;
+		f->ip4 = ip;
+		f->udp = (void *)(ip + 1);
+	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip = (void *)(eth + 1);
+
+		if ((void *)(ip + 1) > data_end)
+			return 0;
+		if (ip->version != 6 || ip->nexthdr != IPPROTO_UDP)
+			return 0;
+		f->ip6 = ip;
+		f->udp = (void *)(ip + 1);
+	} else {
+		return 0;
+	}
+
+	if ((void *)(f->udp + 1) > data_end)
+		return 0;
+	f->payload = f->udp + 1;
+	f->payload_len = bpf_ntohs(f->udp->len) - sizeof(struct udphdr);
+	return 1;
+}
+
+/* Makes the frame an answer to its sender: link, network and transport addresses swapped. The IPv4 header's
+ * checksum does not change by a swap; TTL and hop limit stay as they came. */
+static __always_inline void turn_round(struct frame *f)
+{
+	unsigned char mac[ETH_ALEN];
+	__be16 port;
+
+	__builtin_memcpy(mac, f->eth->h_dest, ETH_ALEN);
+	__builtin_memcpy(f->eth->h_dest, f->eth->h_source, ETH_ALEN);
+	__builtin_memcpy(f->eth->h_source, mac, ETH_ALEN);
+
+	if (f->ip4) {
+		__be32 addr = f->ip4->saddr;
+
+		f->ip4->saddr = f->ip4->daddr;
+		f->ip4->daddr = addr;
+	} else {
+		struct in6_addr addr = f->ip6->saddr;
+
+		f->ip6->saddr = f->ip6->daddr;
+		f->ip6->daddr = addr;
+	}
+
+	port = f->udp->source;
+	f->udp->source = f->udp->dest;
+	f->udp->dest = port;
+}
+
+/* Folds a 32-bit running sum to the 16-bit one's complement sum. */
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (__u16)sum;
+}
+
+#endif

@@ -1,0 +1,142 @@
+//! Loading an object and attaching its program, with the kernel's refusals turned into sentences.
+
+use std::io;
+
+use aya::programs::links::FdLink;
+use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
+use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+
+use crate::Error;
+
+/// Includes the compiled object of a program; aligned, as the ELF reader wants it.
+macro_rules! object {
+    ($name:literal) => {
+        aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/", $name, ".o"))
+    };
+}
+pub(crate) use object;
+
+/// A loaded object with its program attached; both go when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// The object: its maps, and the program the link refers to.
+    pub(crate) object: Ebpf,
+    /// Closing this descriptor detaches.
+    _link: FdLink,
+}
+
+/// Loads `object` with `loader` and attaches its XDP program `program` to `interface`, in the driver.
+pub(crate) fn xdp(
+    program: &'static str,
+    loader: &mut EbpfLoader<'_>,
+    object: &[u8],
+    interface: &str,
+) -> Result<Attached, Error> {
+    let mut object = loader.load(object).map_err(|error| load_error(program, error))?;
+    let xdp: &mut Xdp = find(&mut object, program)?;
+    xdp.load().map_err(|error| load_error(program, error.into()))?;
+    let link = xdp
+        .attach(interface, XdpMode::Driver)
+        .and_then(|id| xdp.take_link(id))
+        .map_err(|error| attach_error(program, interface, error))?;
+    // The loader falls back to netlink when links are missing, and such an attachment outlives a killed process.
+    let link = FdLink::try_from(link).map_err(|_| Error::Attach {
+        program,
+        interface: interface.into(),
+        reason: "the kernel has no BPF links for XDP (Linux 5.9 and later have)".into(),
+    })?;
+    Ok(Attached { object, _link: link })
+}
+
+/// Loads `object` with `loader` and attaches its classifier `program` to what leaves `interface`.
+pub(crate) fn tc_egress(
+    program: &'static str,
+    loader: &mut EbpfLoader<'_>,
+    object: &[u8],
+    interface: &str,
+) -> Result<Attached, Error> {
+    let mut object = loader.load(object).map_err(|error| load_error(program, error))?;
+    let tc: &mut SchedClassifier = find(&mut object, program)?;
+    tc.load().map_err(|error| load_error(program, error.into()))?;
+    let link: SchedClassifierLink = tc
+        .attach_with_options(interface, TcAttachType::Egress, TcAttachOptions::TcxOrder(LinkOrder::last()))
+        .and_then(|id| tc.take_link(id))
+        .map_err(|error| attach_error(program, interface, error))?;
+    let link = FdLink::try_from(link).map_err(|_| Error::Attach {
+        program,
+        interface: interface.into(),
+        reason: "the kernel has no BPF links for tc (Linux 6.6 and later have)".into(),
+    })?;
+    Ok(Attached { object, _link: link })
+}
+
+fn find<'a, T>(object: &'a mut Ebpf, program: &'static str) -> Result<&'a mut T, Error>
+where
+    &'a mut T: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
+{
+    object
+        .program_mut(program)
+        .ok_or_else(|| Error::Load { program, reason: "the object has no program of that name".into() })?
+        .try_into()
+        .map_err(|error: ProgramError| Error::Load { program, reason: error.to_string() })
+}
+
+fn load_error(program: &'static str, error: EbpfError) -> Error {
+    match errno(&error) {
+        Some(libc::EPERM | libc::EACCES) if !is_verifier(&error) => {
+            Error::NotPermitted { program, source: io::Error::from_raw_os_error(libc::EPERM) }
+        }
+        _ => Error::Load { program, reason: chain(&error) },
+    }
+}
+
+fn attach_error(program: &'static str, interface: &str, error: ProgramError) -> Error {
+    let interface = interface.to_owned();
+    if matches!(error, ProgramError::UnknownInterface { .. }) {
+        return Error::NoInterface { program, interface };
+    }
+    match errno(&error) {
+        Some(libc::EPERM) => {
+            Error::NotPermitted { program, source: io::Error::from_raw_os_error(libc::EPERM) }
+        }
+        Some(libc::EOPNOTSUPP) => Error::NoXdp { program, interface },
+        Some(libc::EBUSY | libc::EEXIST) => Error::Busy { program, interface },
+        Some(libc::ENODEV) => Error::NoInterface { program, interface },
+        _ => Error::Attach { program, interface, reason: chain(&error) },
+    }
+}
+
+/// The verifier says EACCES for a program it rejects; that is our fault, not the caller's rights.
+fn is_verifier(error: &EbpfError) -> bool {
+    matches!(
+        error,
+        EbpfError::ProgramError(ProgramError::LoadError { verifier_log, .. }) if !verifier_log.to_string().is_empty()
+    )
+}
+
+/// The system's error number somewhere down the chain of causes.
+fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return Some(code);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// The error and its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,251 @@
+//! The generator in the kernel: loader and shared state of `bpf/closed_loop.bpf.c`, which explains how it works.
+
+use std::io;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use aya::EbpfLoader;
+
+use crate::Error;
+use crate::attach::{self, Attached, object};
+use crate::shared_array::SharedArray;
+
+/// First four bytes of every request, little endian.
+pub const MAGIC: u32 = 0x3150_4c75;
+/// Bytes of a request before its body.
+pub const HEADER: usize = 20;
+/// The smallest payload: the header and the four bytes that are compared whole.
+pub const MIN_SIZE: usize = HEADER + 4;
+/// Latency buckets per CPU: 128 for each power of two from 2^7 to 2^34 ns, and one each for the values below.
+pub const BUCKETS: usize = SUB * 28;
+
+const SUB: usize = 128;
+const NAME: &str = "closed_loop";
+
+/// The highest latency in nanoseconds that falls into `bucket`. The last bucket also takes everything beyond.
+#[must_use]
+pub fn bucket_value(bucket: usize) -> u64 {
+    let (power, sub) = (bucket / SUB, (bucket % SUB) as u64);
+    match power {
+        0 => sub,
+        _ => ((SUB as u64 + sub + 1) << (power - 1)) - 1,
+    }
+}
+
+/// What is fixed before the program is loaded.
+#[derive(Debug, Clone)]
+pub struct Layout<'a> {
+    /// A whole request as first sent. Its body, everything behind [`HEADER`], is expected back unchanged.
+    pub request: &'a [u8],
+    /// Drawn for each run, and part of every request: replies of an earlier run are not taken for ours.
+    pub run: u32,
+    /// The server's UDP port.
+    pub server_port: u16,
+    /// Transactions in flight, over all flows.
+    pub slots: u32,
+    /// Flows.
+    pub flows: u32,
+}
+
+/// Where a slot's transaction stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    /// The request in flight.
+    pub seq: u64,
+    /// When it was sent, `CLOCK_MONOTONIC` nanoseconds; 0 if nothing is in flight.
+    pub sent: u64,
+}
+
+/// What the program counted, over all CPUs or for one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests whose first valid reply came before they were given up.
+    pub ok: u64,
+    /// First valid replies to requests that were given up.
+    pub late: u64,
+    /// Further valid replies.
+    pub duplicate: u64,
+    /// First valid replies overtaken by that of a later request of the same flow.
+    pub reordered: u64,
+    /// Replies that carry the run's mark and are damaged.
+    pub corrupt: u64,
+    /// Intact replies that came to another flow's port.
+    pub wrong_flow: u64,
+}
+
+/// The program, attached until dropped, and the memory it shares with this process.
+#[derive(Debug)]
+pub struct ClosedLoop {
+    slots: SharedArray,
+    flows: SharedArray,
+    counts: SharedArray,
+    control: SharedArray,
+    latency: SharedArray,
+    cpus: usize,
+    _attached: Attached,
+}
+
+impl ClosedLoop {
+    /// Attaches to `interface` in the calling thread's network namespace; nothing is sent before [`Self::launch`].
+    ///
+    /// # Errors
+    /// No such interface, no native XDP, another program attached, no permission, no memory.
+    pub fn attach(interface: &str, layout: &Layout<'_>) -> Result<Self, Error> {
+        let cpus = possible_cpus().map_err(|source| Error::NotPermitted { program: NAME, source })?;
+        let body = &layout.request[HEADER..];
+        let size = layout.request.len() as u32;
+        let body_words = (body.len() / 4) as u32;
+        let body_sum = u32::from(ones_complement_sum(&body[..body.len() / 4 * 4]));
+        let tail = last_word(layout.request);
+        let cpus_len = cpus as u32;
+        let mut loader = EbpfLoader::new();
+        loader
+            .override_global("size", &size, true)
+            .override_global("body_words", &body_words, true)
+            .override_global("body_sum", &body_sum, true)
+            .override_global("tail", &tail, true)
+            .override_global("run", &layout.run, true)
+            .override_global("server_port", &layout.server_port, true)
+            .override_global("cpus_len", &cpus_len, true)
+            .map_max_entries("slots", layout.slots)
+            .map_max_entries("flows", layout.flows)
+            .map_max_entries("counts", cpus_len)
+            .map_max_entries("latency", (cpus * BUCKETS) as u32);
+        let attached = attach::xdp(NAME, &mut loader, object!("closed_loop"), interface)?;
+        let map = |name, len, words| SharedArray::map(&attached.object, NAME, name, len, words);
+        Ok(Self {
+            slots: map("slots", layout.slots as usize, 8)?,
+            flows: map("flows", layout.flows as usize, 8)?,
+            counts: map("counts", cpus, 8)?,
+            control: map("control", 1, 1)?,
+            latency: map("latency", cpus * BUCKETS, 1)?,
+            cpus,
+            _attached: attached,
+        })
+    }
+
+    /// Possible CPUs: the range of the per-CPU readings.
+    #[must_use]
+    pub fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// Lets replies become requests, or (false) only count.
+    pub fn set_running(&self, running: bool) {
+        self.control.element(0)[0].store(u64::from(running), Release);
+    }
+
+    /// Gives `slot` to `flow`, whose socket is bound to `port`. Before the slot's first launch.
+    pub fn assign(&self, slot: usize, flow: u32, port: u16) {
+        let packed = u64::from(flow) | u64::from(port.to_be()) << 32;
+        self.slots.element(slot)[4].store(packed, Release);
+    }
+
+    /// Notes that `slot` is about to send a request of `flow` at `now`, and gives the sequence number to put into it.
+    /// Only for a slot with nothing in flight.
+    #[must_use]
+    pub fn launch(&self, slot: usize, flow: u32, now: u64) -> u64 {
+        let words = self.slots.element(slot);
+        let order = self.flows.element(flow as usize)[0].fetch_add(1, AcqRel);
+        words[2].store(order, Relaxed);
+        words[1].store(now, Release);
+        words[0].load(Acquire)
+    }
+
+    /// Where the slot's transaction stands.
+    #[must_use]
+    pub fn slot(&self, slot: usize) -> Slot {
+        let words = self.slots.element(slot);
+        let seq = words[0].load(Acquire);
+        Slot { seq, sent: words[1].load(Acquire) }
+    }
+
+    /// Gives the request `seq` of `slot` up as lost. False if its reply came first; then nothing has changed.
+    #[must_use]
+    pub fn give_up(&self, slot: usize, seq: u64) -> bool {
+        let words = self.slots.element(slot);
+        // Said first: a reply that comes right after the exchange must find that it is late, not a duplicate.
+        words[3].store(seq + 1, Release);
+        let won = words[0].compare_exchange(seq, seq + 1, AcqRel, Acquire).is_ok();
+        if won {
+            words[1].store(0, Release);
+        } else {
+            words[3].store(0, Release);
+        }
+        won
+    }
+
+    /// What one CPU counted so far.
+    #[must_use]
+    pub fn counters(&self, cpu: usize) -> Counters {
+        let words = self.counts.element(cpu);
+        let word = |i: usize| words[i].load(Relaxed);
+        Counters {
+            ok: word(0),
+            late: word(1),
+            duplicate: word(2),
+            reordered: word(3),
+            corrupt: word(4),
+            wrong_flow: word(5),
+        }
+    }
+
+    /// Adds the latency buckets of all CPUs to `sum`, which has [`BUCKETS`] elements.
+    pub fn add_latency(&self, sum: &mut [u64]) {
+        for cpu in 0..self.cpus {
+            for (bucket, sum) in sum.iter_mut().enumerate().take(BUCKETS) {
+                *sum += self.latency.element(cpu * BUCKETS + bucket)[0].load(Relaxed);
+            }
+        }
+    }
+}
+
+fn possible_cpus() -> io::Result<usize> {
+    aya::util::nr_cpus().map_err(|(_, error)| error)
+}
+
+/// The folded one's complement sum of whole 32-bit words in native order, as the kernel's checksum routine gives it.
+fn ones_complement_sum(words: &[u8]) -> u16 {
+    let mut sum: u64 =
+        words.chunks_exact(4).map(|w| u64::from(u32::from_ne_bytes([w[0], w[1], w[2], w[3]]))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+fn last_word(bytes: &[u8]) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[bytes.len() - 4..]);
+    u32::from_ne_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The C program's `bucket()`, by another way.
+    fn bucket_of(ns: u64) -> usize {
+        if ns < SUB as u64 {
+            return ns as usize;
+        }
+        let power = (64 - (ns >> 7).leading_zeros()) as usize;
+        (power * SUB + ((ns >> (power - 1)) as usize & (SUB - 1))).min(BUCKETS - 1)
+    }
+
+    #[test]
+    fn every_bucket_ends_where_the_next_begins() {
+        for bucket in 0..BUCKETS - 1 {
+            let top = bucket_value(bucket);
+            assert_eq!(bucket_of(top), bucket, "{top}");
+            assert_eq!(bucket_of(top + 1), bucket + 1, "{top}");
+        }
+    }
+
+    #[test]
+    fn buckets_are_narrower_than_one_percent() {
+        for bucket in SUB..BUCKETS {
+            let (low, high) = (bucket_value(bucket - 1) + 1, bucket_value(bucket));
+            assert!((high - low) as f64 / low as f64 <= 0.008, "{low}..={high}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What can go wrong between a compiled program and a running one.
+
+use std::io;
+
+/// A program could not be loaded, attached or read. Each names the program and the interface, and what would help.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No such interface in the calling thread's network namespace.
+    #[error(
+        "cannot attach BPF program '{program}': there is no interface '{interface}' in this network namespace"
+    )]
+    NoInterface {
+        /// The program's name.
+        program: &'static str,
+        /// The interface asked for.
+        interface: String,
+    },
+    /// The driver has no native XDP.
+    #[error(
+        "cannot attach BPF program '{program}' to '{interface}': its driver has no native XDP; \
+         use an interface whose driver has it (veth, virtio_net, ixgbe, i40e, ice, mlx5, ...) or the socket engine"
+    )]
+    NoXdp {
+        /// The program's name.
+        program: &'static str,
+        /// The interface asked for.
+        interface: String,
+    },
+    /// Another XDP program holds the interface.
+    #[error(
+        "cannot attach BPF program '{program}' to '{interface}': another XDP program is attached there; \
+         detach it first (`ip link set dev {interface} xdp off`, or end the process that holds it)"
+    )]
+    Busy {
+        /// The program's name.
+        program: &'static str,
+        /// The interface asked for.
+        interface: String,
+    },
+    /// No right to use BPF here.
+    #[error(
+        "cannot load BPF program '{program}': {source}; run as root, or with CAP_BPF and CAP_NET_ADMIN \
+         in the initial user namespace"
+    )]
+    NotPermitted {
+        /// The program's name.
+        program: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel did not take the program.
+    #[error("cannot load BPF program '{program}': {reason}")]
+    Load {
+        /// The program's name.
+        program: &'static str,
+        /// The kernel's and the verifier's answer.
+        reason: String,
+    },
+    /// The kernel did not attach the program for another reason.
+    #[error("cannot attach BPF program '{program}' to '{interface}': {reason}")]
+    Attach {
+        /// The program's name.
+        program: &'static str,
+        /// The interface asked for.
+        interface: String,
+        /// The kernel's answer.
+        reason: String,
+    },
+    /// A map could not be mapped into memory.
+    #[error("cannot map BPF map '{map}' of program '{program}': {source}")]
+    Map {
+        /// The program's name.
+        program: &'static str,
+        /// The map's name.
+        map: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,60 @@
+//! The memory mapping behind [`crate::shared_array::SharedArray`].
+#![allow(unsafe_code, reason = "mmap of a BPF array, and the slice over it")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::AtomicU64;
+
+/// A shared, writable mapping of a BPF array; unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<AtomicU64>,
+    bytes: usize,
+    used: usize,
+}
+
+// SAFETY: the mapping is plain memory, reached only as atomics; it belongs to the process, not to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; every access goes through `AtomicU64`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `bytes` of the array behind `fd`, a multiple of eight.
+    pub(crate) fn shared(fd: impl AsFd, bytes: usize) -> io::Result<Self> {
+        // SAFETY: sysconf reads a constant of the system.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let mapped = bytes.next_multiple_of(page);
+        // SAFETY: a new mapping at an address of the kernel's choice; the kernel checks the length against the array.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
+        Ok(Self { start, bytes: mapped, used: bytes })
+    }
+
+    /// The mapped words.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: `start` is page-aligned and valid for `bytes >= used` while `self` lives; AtomicU64 may be shared with
+        // the kernel's programs, which access these words whole.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.used / size_of::<AtomicU64>()) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly the range that mmap returned, and no borrow of it is left.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
