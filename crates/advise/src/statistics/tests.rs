@@ -1,0 +1,242 @@
+//! The rules held against simulated machines whose truth is known. Seeds are fixed: a run repeats exactly.
+
+use super::*;
+
+/// SplitMix64 (Steele, Lea, Flood 2014): small, seeded, good enough to simulate noise.
+struct Random(u64);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Standard normal, by Box and Muller.
+    fn normal(&mut self) -> f64 {
+        let (u, v) = (self.uniform().max(1e-300), self.uniform());
+        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    }
+}
+
+/// How the simulated machine disturbs a trial.
+#[derive(Debug, Clone, Copy)]
+struct Noise {
+    name: &'static str,
+    /// Standard deviation of ln tps between trials.
+    per_trial: f64,
+    /// Standard deviation of the step ln tps takes between trials and keeps.
+    drift: f64,
+    /// Share of the trials in which a neighbour takes 30 % of the rate.
+    disturbed: f64,
+}
+
+const QUIET: Noise = Noise { name: "log-normal 2 %", per_trial: 0.02, drift: 0.0, disturbed: 0.0 };
+const DRIFT: Noise = Noise { name: "with drift", per_trial: 0.02, drift: 0.01, disturbed: 0.0 };
+const SHARED: Noise =
+    Noise { name: "with drift and neighbours", per_trial: 0.02, drift: 0.005, disturbed: 0.03 };
+const CALM: Noise = Noise { name: "log-normal 0.5 %", per_trial: 0.005, drift: 0.0, disturbed: 0.0 };
+const MODELS: [Noise; 4] = [QUIET, DRIFT, SHARED, CALM];
+
+#[derive(Debug, Default)]
+struct Tally {
+    better: usize,
+    worse: usize,
+    not_shown: usize,
+    covered: usize,
+    blocks: usize,
+}
+
+/// Compares a rung with one that is `gain` times as fast, `repetitions` times over.
+fn simulate(noise: Noise, gain: f64, bound: Bound, repetitions: usize, seed: u64) -> Tally {
+    let mut random = Random(seed);
+    let mut tally = Tally::default();
+    for _ in 0..repetitions {
+        let mut level = 600_000.0_f64.ln();
+        let mut comparison = Comparison::new(bound);
+        let verdict = loop {
+            let block = [1.0, gain, gain, 1.0].map(|factor| {
+                level += noise.drift * random.normal();
+                let lost = if random.uniform() < noise.disturbed { 0.7 } else { 1.0 };
+                (level + noise.per_trial * random.normal()).exp() * factor * lost
+            });
+            comparison.push_block(block).expect("rates are finite");
+            assert!(comparison.blocks() <= bound.most_blocks());
+            if let State::Done(verdict) = comparison.state() {
+                break verdict;
+            }
+        };
+        match verdict {
+            Verdict::Better => tally.better += 1,
+            Verdict::Worse => tally.worse += 1,
+            Verdict::NotShown => tally.not_shown += 1,
+            Verdict::Base | Verdict::Failed => panic!("{verdict:?} of finite rates"),
+        }
+        let interval = comparison.interval().expect("there are blocks");
+        tally.covered += usize::from((interval.low..=interval.high).contains(&gain));
+        tally.blocks += comparison.blocks();
+    }
+    tally
+}
+
+#[test]
+fn equal_rungs_are_rarely_told_apart() {
+    for noise in MODELS {
+        for bound in [Bound::default(), Bound::new(0.025, 8).unwrap(), Bound::new(0.01, 30).unwrap()] {
+            let t = simulate(noise, 1.0, bound, 2000, 1);
+            assert!(t.better + t.worse <= 30, "{}: {t:?} at {bound:?}", noise.name);
+        }
+    }
+}
+
+#[test]
+fn of_forty_comparisons_of_equals_thirty_eight_show_nothing() {
+    for noise in MODELS {
+        for seed in 0..20 {
+            let t = simulate(noise, 1.0, Bound::default(), 40, 1000 + seed);
+            assert!(t.not_shown >= 38, "{}: {t:?}, seed {seed}", noise.name);
+        }
+    }
+}
+
+#[test]
+fn a_gain_of_five_per_cent_is_found() {
+    for noise in MODELS {
+        let t = simulate(noise, 1.05, Bound::default(), 1000, 2);
+        assert!(t.better >= 950 && t.worse == 0, "{}: {t:?}", noise.name);
+        let t = simulate(noise, 1.0 / 1.05, Bound::default(), 1000, 3);
+        assert!(t.worse >= 950 && t.better == 0, "{}: {t:?}", noise.name);
+    }
+}
+
+#[test]
+fn a_gain_of_two_per_cent_is_never_called_a_loss() {
+    for noise in MODELS {
+        let t = simulate(noise, 1.02, Bound::default(), 2000, 4);
+        assert!(t.worse < 10, "{}: {t:?}", noise.name);
+        assert!(t.better > 300, "{}: {t:?}", noise.name);
+    }
+}
+
+#[test]
+fn intervals_hold_the_truth_in_ninety_five_per_cent() {
+    for noise in MODELS {
+        for gain in [1.0, 1.03, 1.5] {
+            let t = simulate(noise, gain, Bound::default(), 2000, 5);
+            let share = t.covered as f64 / 2000.0;
+            assert!((0.93..=0.985).contains(&share), "{} x {gain}: covers {share}: {t:?}", noise.name);
+        }
+    }
+}
+
+#[test]
+fn clear_cases_take_few_blocks_and_unclear_ones_more() {
+    let clear = simulate(QUIET, 1.5, Bound::default(), 500, 6);
+    let unclear = simulate(QUIET, 1.0, Bound::default(), 500, 6);
+    assert_eq!(clear.better, 500);
+    assert!(clear.blocks < 500 * 5, "{clear:?}");
+    assert!(unclear.blocks > 500 * 9 && unclear.blocks < 500 * 15, "{unclear:?}");
+    let calm = simulate(CALM, 1.0, Bound::default(), 500, 6);
+    assert!(calm.blocks < 500 * 8, "{calm:?}");
+}
+
+#[test]
+fn the_figures_are_those_of_a_hand_calculation() {
+    // Log ratios 0.01, 0.02, 0.03: mean 0.02, standard error 0.01/sqrt 3, t(2, 0.99) = 6.96456.
+    let mut comparison = Comparison::new(Bound::default());
+    for d in [0.02_f64, 0.03, 0.01] {
+        comparison.push_block([1000.0, 1000.0 * d.exp(), 1000.0 * d.exp(), 1000.0]).unwrap();
+    }
+    let r = comparison.interval().unwrap();
+    assert!((r.ratio.ln() - 0.02).abs() < 1e-9);
+    assert!((r.high.ln() - 0.02 - 6.964_557 * 0.01 / 3.0_f64.sqrt()).abs() < 1e-6, "{r:?}");
+    assert!((r.low.ln() + r.high.ln() - 0.04).abs() < 1e-9);
+    assert_eq!(comparison.state(), State::Continue);
+}
+
+#[test]
+fn one_disturbed_block_does_not_move_the_estimate() {
+    let mut comparison = Comparison::new(Bound::default());
+    for i in 0..6 {
+        let wobble = 1.0 + 0.001 * f64::from(i);
+        let lost = if i == 3 { 0.3 } else { 1.0 };
+        comparison.push_block([1e6, 1.05e6 * wobble, 1.05e6 * wobble * lost, 1e6]).unwrap();
+    }
+    assert_eq!(comparison.state(), State::Done(Verdict::Better));
+    assert!((comparison.interval().unwrap().ratio - 1.0525).abs() < 0.002);
+}
+
+#[test]
+fn a_rung_that_answers_nothing_loses() {
+    let mut comparison = Comparison::new(Bound::default());
+    while comparison.state() == State::Continue {
+        comparison.push_block([500_000.0, 0.0, 0.0, 501_000.0]).unwrap();
+    }
+    assert_eq!(comparison.state(), State::Done(Verdict::Worse));
+    assert_eq!(comparison.blocks(), FEWEST_BLOCKS);
+    assert_eq!(comparison.silent(), Silent { best: 0, candidate: 2 * FEWEST_BLOCKS });
+    let r = comparison.interval().unwrap();
+    assert!(r.ratio < 1e-5 && r.low <= r.ratio && r.ratio <= r.high && r.low > 0.0);
+}
+
+#[test]
+fn a_base_that_answers_nothing_is_beaten() {
+    let mut comparison = Comparison::new(Bound::default());
+    while comparison.state() == State::Continue {
+        comparison.push_block([0.0, 4000.0, 4100.0, 0.0]).unwrap();
+    }
+    assert_eq!(comparison.state(), State::Done(Verdict::Better));
+    assert!(comparison.interval().unwrap().ratio.is_finite());
+}
+
+#[test]
+fn two_dead_rungs_end_at_the_limit_as_failed() {
+    let mut comparison = Comparison::new(Bound::new(0.02, 5).unwrap());
+    for _ in 0..4 {
+        comparison.push_block([0.0; 4]).unwrap();
+        assert_eq!(comparison.state(), State::Continue);
+    }
+    comparison.push_block([0.0; 4]).unwrap();
+    assert_eq!(comparison.state(), State::Done(Verdict::Failed));
+    assert_eq!(comparison.interval(), None);
+}
+
+#[test]
+fn a_rung_dead_now_and_then_ends_without_a_verdict_out_of_thin_air() {
+    let mut comparison = Comparison::new(Bound::default());
+    for i in 0..16 {
+        let b = if i % 2 == 0 { 0.0 } else { 1e6 };
+        comparison.push_block([1e6, b, b, 1e6]).unwrap();
+        if i < 15 {
+            assert_ne!(comparison.state(), State::Done(Verdict::Better));
+        }
+    }
+    assert!(matches!(comparison.state(), State::Done(Verdict::Worse | Verdict::NotShown)));
+    assert_eq!(comparison.silent().candidate, 16);
+}
+
+#[test]
+fn what_is_no_rate_is_refused_and_still_counts_towards_the_limit() {
+    let mut comparison = Comparison::new(Bound::new(0.02, 3).unwrap());
+    for (i, bad) in [f64::NAN, f64::INFINITY, -1.0].into_iter().enumerate() {
+        let mut block = [1e5; 4];
+        block[i] = bad;
+        let error = comparison.push_block(block).unwrap_err();
+        assert_eq!(error.trial, i + 1);
+        assert!(error.to_string().contains("a rate is finite and not negative"), "{error}");
+    }
+    assert_eq!(comparison.state(), State::Done(Verdict::Failed));
+}
+
+#[test]
+fn silly_bounds_are_refused_with_what_would_be_right() {
+    for bad in [0.0, -0.1, 0.6, f64::NAN] {
+        assert!(Bound::new(bad, 10).unwrap_err().to_string().contains("from 0.001 to 0.5"));
+    }
+    for bad in [0, 2, 1001] {
+        assert!(Bound::new(0.02, bad).unwrap_err().to_string().contains("3 to 1000"));
+    }
+    assert_eq!(Bound::new(0.015, 16), Ok(Bound::default()));
+}
