@@ -1,0 +1,404 @@
+//! A set of CPU numbers in the two forms the kernel writes them in.
+//!
+//! | form | example | where the kernel uses it |
+//! |---|---|---|
+//! | list | `0-3,8` | `/sys/devices/system/cpu/online`, `smp_affinity_list`, cgroup `cpuset.cpus` |
+//! | mask | `00000001,0000000f` | `rps_cpus`, `xps_cpus`, `smp_affinity` |
+//!
+//! A mask is hexadecimal in groups of 32 CPUs, the group of the highest CPUs first. Lists are for people and are what
+//! this program prints; masks are for files that take nothing else.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use thiserror::Error;
+
+/// CPUs held by one word of the set.
+const WORD_BITS: u32 = u64::BITS;
+/// CPUs in one group of a mask (`Documentation/core-api`, `%*pb`).
+const GROUP_BITS: u32 = 32;
+
+/// CPUs of a machine, by number. Holds any number up to [`CpuSet::MAX_CPU`]; memory grows with the highest one.
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CpuSet {
+    /// Bit `b` of word `w` is CPU `64 w + b`. The last word is never zero, so equal sets are equal vectors.
+    words: Vec<u64>,
+}
+
+/// Why a text is not a set of CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CpuSetError {
+    /// Two commas in a row, or one at an end.
+    #[error("\"{text}\" has an empty place between commas; write CPUs as 0-3,8")]
+    Empty {
+        /// The whole text.
+        text: String,
+    },
+    /// Something that is not a decimal number where one must be.
+    #[error("\"{item}\" is not a CPU number or range; write CPUs as 0-3,8 or 0-6:2")]
+    NotANumber {
+        /// The part between commas.
+        item: String,
+    },
+    /// A number past [`CpuSet::MAX_CPU`].
+    #[error("CPU {cpu} is too high: numbers end at {max}", max = CpuSet::MAX_CPU)]
+    TooHigh {
+        /// The number as written.
+        cpu: String,
+    },
+    /// A range that ends before it starts.
+    #[error("range \"{item}\" runs backwards; write the lower CPU first")]
+    Backwards {
+        /// The part between commas.
+        item: String,
+    },
+    /// A stride of 0, or one that takes more CPUs of a group than the group has.
+    #[error(
+        "\"{item}\" has a stride that makes no sense; 0-6:2 is every second CPU, 0-7:2/4 the first 2 of every 4"
+    )]
+    Stride {
+        /// The part between commas.
+        item: String,
+    },
+    /// A character in a mask that is no hexadecimal digit, or no digit at all.
+    #[error("\"{text}\" is not a CPU mask; write hexadecimal digits in groups of 32 CPUs, as in 1,0000000f")]
+    NotAMask {
+        /// The whole text.
+        text: String,
+    },
+    /// More than 8 digits between two commas of a mask.
+    #[error("group \"{group}\" of a CPU mask has more than 8 digits; put a comma after every 32 CPUs")]
+    GroupTooLong {
+        /// The part between commas.
+        group: String,
+    },
+}
+
+impl CpuSet {
+    /// The highest number a set takes. Linux builds stop at 8,192 CPUs on every architecture today; eight times that
+    /// leaves room and keeps a mistyped number from asking for gigabytes.
+    pub const MAX_CPU: u32 = 65_535;
+
+    /// The empty set.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { words: Vec::new() }
+    }
+
+    /// CPUs `0..count`.
+    ///
+    /// # Panics
+    /// When `count` is over [`CpuSet::MAX_CPU`] + 1.
+    #[must_use]
+    pub fn first_n(count: u32) -> Self {
+        (0..count).collect()
+    }
+
+    /// Adds a CPU; says whether it was new.
+    ///
+    /// # Panics
+    /// When `cpu` is over [`CpuSet::MAX_CPU`]. Texts never get here with such a number: they are an error before.
+    pub fn insert(&mut self, cpu: u32) -> bool {
+        assert!(cpu <= Self::MAX_CPU, "CPU {cpu} is over {}", Self::MAX_CPU);
+        let word = (cpu / WORD_BITS) as usize;
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        let bit = 1 << (cpu % WORD_BITS);
+        let new = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        new
+    }
+
+    /// Takes a CPU out; says whether it was there.
+    pub fn remove(&mut self, cpu: u32) -> bool {
+        let there = self.contains(cpu);
+        if there {
+            self.words[(cpu / WORD_BITS) as usize] &= !(1 << (cpu % WORD_BITS));
+            self.trim();
+        }
+        there
+    }
+
+    /// Is the CPU in the set?
+    #[must_use]
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.words.get((cpu / WORD_BITS) as usize).is_some_and(|word| word >> (cpu % WORD_BITS) & 1 == 1)
+    }
+
+    /// How many CPUs.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// No CPU at all?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// The lowest CPU.
+    #[must_use]
+    pub fn first(&self) -> Option<u32> {
+        self.iter().next()
+    }
+
+    /// The highest CPU.
+    #[must_use]
+    pub fn last(&self) -> Option<u32> {
+        let top = self.words.last()?;
+        Some(self.words.len() as u32 * WORD_BITS - 1 - top.leading_zeros())
+    }
+
+    /// The CPUs in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + Clone + '_ {
+        self.words.iter().zip(0_u32..).flat_map(|(&word, at)| {
+            let mut left = word;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(at * WORD_BITS + bit)
+            })
+        })
+    }
+
+    /// CPUs in either set.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let (long, short) = if self.words.len() >= other.words.len() { (self, other) } else { (other, self) };
+        let mut both = long.clone();
+        both.words.iter_mut().zip(&short.words).for_each(|(word, more)| *word |= more);
+        both
+    }
+
+    /// CPUs in both sets.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let words = self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect();
+        Self { words }.trimmed()
+    }
+
+    /// CPUs in this set that are not in the other.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut rest = self.clone();
+        rest.words.iter_mut().zip(&other.words).for_each(|(word, less)| *word &= !less);
+        rest.trimmed()
+    }
+
+    /// Is every CPU of this set in the other?
+    #[must_use]
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.difference(other).is_empty()
+    }
+
+    /// Reads the list form: numbers and ranges between commas, `0-3,8`.
+    ///
+    /// A range may have a stride: `0-6:2` is every second CPU (as taskset writes it), `0-7:2/4` the first two of every
+    /// four (as the kernel writes it). White space around the whole text is ignored, so a file's content can be given
+    /// as it was read. An empty text is the empty set, as in the kernel.
+    ///
+    /// # Errors
+    /// A [`CpuSetError`] that names the part that cannot be read.
+    pub fn from_list(text: &str) -> Result<Self, CpuSetError> {
+        let trimmed = text.trim();
+        let mut set = Self::new();
+        if trimmed.is_empty() {
+            return Ok(set);
+        }
+        for item in trimmed.split(',').map(str::trim) {
+            if item.is_empty() {
+                return Err(CpuSetError::Empty { text: trimmed.to_owned() });
+            }
+            let Range { low, high, take, of } = Range::parse(item)?;
+            (low..=high).filter(|cpu| (cpu - low) % of < take).for_each(|cpu| {
+                set.insert(cpu);
+            });
+        }
+        Ok(set)
+    }
+
+    /// Reads the mask form: hexadecimal groups of 32 CPUs, the highest first, `1,0000000f`. A leading `0x` is taken,
+    /// as taskset takes it. White space around the whole text is ignored.
+    ///
+    /// # Errors
+    /// A [`CpuSetError`] that says what is wrong with the text.
+    pub fn from_mask(text: &str) -> Result<Self, CpuSetError> {
+        let trimmed = text.trim();
+        let not_a_mask = || CpuSetError::NotAMask { text: trimmed.to_owned() };
+        let digits = trimmed.strip_prefix("0x").or_else(|| trimmed.strip_prefix("0X")).unwrap_or(trimmed);
+        let mut set = Self::new();
+        for (group, at) in digits.rsplit(',').zip(0_u32..) {
+            if group.is_empty() || !group.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                return Err(not_a_mask());
+            }
+            if group.len() > (GROUP_BITS / 4) as usize {
+                return Err(CpuSetError::GroupTooLong { group: group.to_owned() });
+            }
+            let bits = u32::from_str_radix(group, 16).map_err(|_| not_a_mask())?;
+            for bit in (0..GROUP_BITS).filter(|bit| bits >> bit & 1 == 1) {
+                let cpu = u64::from(at) * u64::from(GROUP_BITS) + u64::from(bit);
+                match u32::try_from(cpu) {
+                    Ok(cpu) if cpu <= Self::MAX_CPU => set.insert(cpu),
+                    _ => return Err(CpuSetError::TooHigh { cpu: cpu.to_string() }),
+                };
+            }
+        }
+        Ok(set)
+    }
+
+    /// The mask form, as short as it can be: `0`, `3`, `1,00000000`.
+    #[must_use]
+    pub fn to_mask(&self) -> String {
+        // Four CPUs to a digit; the top group has only the digits it needs.
+        self.to_mask_of(self.last().map_or(1, |last| last + 1).next_multiple_of(4))
+    }
+
+    /// The mask form as the kernel prints it on a machine with `cpus` possible CPUs: a digit for every four, so
+    /// `to_mask_of(2)` of CPU 0 is `1` and `to_mask_of(40)` of it is `00,00000001`. A set with higher CPUs than that
+    /// is printed as wide as it must be: no CPU is ever left out.
+    #[must_use]
+    pub fn to_mask_of(&self, cpus: u32) -> String {
+        let cpus = cpus.max(self.last().map_or(1, |last| last + 1)).max(1);
+        let groups = cpus.div_ceil(GROUP_BITS);
+        let top_digits = (cpus - (groups - 1) * GROUP_BITS).div_ceil(4) as usize;
+        let mut text = format!("{:0top_digits$x}", self.group(groups - 1));
+        for at in (0..groups - 1).rev() {
+            text.push_str(&format!(",{:08x}", self.group(at)));
+        }
+        text
+    }
+
+    /// The 32 CPUs from `32 at` on.
+    fn group(&self, at: u32) -> u32 {
+        let word = self.words.get((at / 2) as usize).copied().unwrap_or(0);
+        (word >> (at % 2 * GROUP_BITS)) as u32
+    }
+
+    fn trim(&mut self) {
+        while self.words.last() == Some(&0) {
+            self.words.pop();
+        }
+    }
+
+    fn trimmed(mut self) -> Self {
+        self.trim();
+        self
+    }
+}
+
+/// One part of a list: of each `of` CPUs from `low` to `high`, the first `take`.
+struct Range {
+    low: u32,
+    high: u32,
+    take: u32,
+    of: u32,
+}
+
+impl Range {
+    fn parse(item: &str) -> Result<Self, CpuSetError> {
+        let (span, stride) = item.split_once(':').map_or((item, None), |(span, stride)| (span, Some(stride)));
+        let (low, high) = match span.split_once('-') {
+            Some((low, high)) => (cpu(low, item)?, cpu(high, item)?),
+            // A stride over a single CPU says nothing: somebody meant a range.
+            None if stride.is_some() => return Err(CpuSetError::NotANumber { item: item.to_owned() }),
+            None => (cpu(span, item)?, cpu(span, item)?),
+        };
+        if low > high {
+            return Err(CpuSetError::Backwards { item: item.to_owned() });
+        }
+        let (take, of) = match stride.map(|stride| stride.split_once('/').ok_or(stride)) {
+            None => (1, 1),
+            Some(Ok((take, of))) => (cpu(take, item)?, cpu(of, item)?),
+            Some(Err(of)) => (1, cpu(of, item)?),
+        };
+        if of == 0 || take == 0 || take > of {
+            return Err(CpuSetError::Stride { item: item.to_owned() });
+        }
+        Ok(Self { low, high, take, of })
+    }
+}
+
+/// A decimal number up to the highest CPU. Strict: `str::parse` alone would take a sign.
+fn cpu(text: &str, item: &str) -> Result<u32, CpuSetError> {
+    if text.is_empty() || !text.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(CpuSetError::NotANumber { item: item.to_owned() });
+    }
+    match text.parse() {
+        Ok(number) if number <= CpuSet::MAX_CPU => Ok(number),
+        _ => Err(CpuSetError::TooHigh { cpu: text.to_owned() }),
+    }
+}
+
+/// The list form, as the kernel prints it: `0-3,8`; nothing for the empty set.
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        let mut cpus = self.iter().peekable();
+        while let Some(low) = cpus.next() {
+            let mut high = low;
+            while let Some(next) = cpus.next_if_eq(&(high + 1)) {
+                high = next;
+            }
+            let comma = if text.is_empty() { "" } else { "," };
+            match high - low {
+                0 => text.push_str(&format!("{comma}{low}")),
+                _ => text.push_str(&format!("{comma}{low}-{high}")),
+            }
+        }
+        // Through pad, so that a table can set the width.
+        f.pad(&text)
+    }
+}
+
+impl fmt::Debug for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CpuSet({self})")
+    }
+}
+
+impl FromStr for CpuSet {
+    type Err = CpuSetError;
+
+    fn from_str(text: &str) -> Result<Self, CpuSetError> {
+        Self::from_list(text)
+    }
+}
+
+/// # Panics
+/// When a number is over [`CpuSet::MAX_CPU`].
+impl FromIterator<u32> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(cpus: I) -> Self {
+        let mut set = Self::new();
+        set.extend(cpus);
+        set
+    }
+}
+
+/// # Panics
+/// When a number is over [`CpuSet::MAX_CPU`].
+impl Extend<u32> for CpuSet {
+    fn extend<I: IntoIterator<Item = u32>>(&mut self, cpus: I) {
+        for cpu in cpus {
+            self.insert(cpu);
+        }
+    }
+}
+
+/// As the list form.
+impl Serialize for CpuSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// From the list form.
+impl<'de> Deserialize<'de> for CpuSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
