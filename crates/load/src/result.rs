@@ -4,11 +4,14 @@
 //! every request sent ends as exactly one of      ok | late | lost
 //! every datagram received is exactly one of      ok | late | duplicate | corrupt | wrong_flow
 //! ```
-//! `reordered` marks some of the ok and late ones. [`Counts::check`] holds a run to both identities.
+//! `reordered` marks some of the ok and late ones. [`Counts::check`] holds a run to both identities. In one-way modes
+//! nothing is answered: `ok` is what the receiver says it got, `lost` the rest, and both are 0 if it was not asked.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::CpuUse;
+
+mod merge;
 
 /// Version of the JSON form of [`LoadResult`]; raised when a field changes its meaning or goes away.
 pub const SCHEMA: &str = "udpath.load/1";
@@ -83,6 +86,9 @@ pub struct Counts {
     pub wrong_flow: u64,
     /// Requests that the kernel refused to take (queue full, no buffers); not in `sent`.
     pub send_errors: u64,
+    /// Datagrams (TCP: messages) that came back, replies to the warm-up left out. Counted apart from the judging.
+    #[serde(default)]
+    pub received: u64,
 }
 
 impl Counts {
@@ -97,6 +103,7 @@ impl Counts {
         self.corrupt += other.corrupt;
         self.wrong_flow += other.wrong_flow;
         self.send_errors += other.send_errors;
+        self.received += other.received;
     }
 
     /// Share of sent requests that never got a valid reply in time, 0..=1.
@@ -105,20 +112,25 @@ impl Counts {
         if self.sent == 0 { 0.0 } else { (self.sent - self.ok.min(self.sent)) as f64 / self.sent as f64 }
     }
 
-    /// Holds the counts to `sent = ok + late + lost`.
+    /// Holds the counts of an `rr` run to `sent = ok + late + lost` and
+    /// `received = ok + late + duplicate + corrupt + wrong_flow`.
     ///
     /// # Errors
-    /// A sentence with both sides of the identity.
+    /// A sentence with both sides of the identity that does not hold.
     pub fn check(&self) -> Result<(), String> {
-        let ended = self.ok + self.late + self.lost;
-        if self.sent == ended {
-            Ok(())
-        } else {
-            Err(format!(
-                "sent {} but ok {} + late {} + lost {} = {ended}",
-                self.sent, self.ok, self.late, self.lost
-            ))
+        let Self { sent, ok, late, lost, duplicate, corrupt, wrong_flow, received, .. } = *self;
+        let ended = ok + late + lost;
+        if sent != ended {
+            return Err(format!("sent {sent} but ok {ok} + late {late} + lost {lost} = {ended}"));
         }
+        let judged = ok + late + duplicate + corrupt + wrong_flow;
+        if received != judged {
+            return Err(format!(
+                "received {received} but ok {ok} + late {late} + duplicate {duplicate} + corrupt {corrupt} + \
+                 wrong flow {wrong_flow} = {judged}"
+            ));
+        }
+        Ok(())
     }
 }
 

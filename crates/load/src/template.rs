@@ -1,5 +1,37 @@
 //! The seam between the load and a protocol: how a request is written and how a reply is judged.
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::plan::Transport;
+
+/// One protocol's side of the load: makes a [`Template`] for each sending thread.
+pub trait Protocol: Sync {
+    /// The protocol's name, as the user types it.
+    fn name(&self) -> &'static str;
+
+    /// The smallest request in bytes that the templates can write.
+    fn min_size(&self) -> usize;
+
+    /// A template for one sending thread.
+    fn template(&self) -> Box<dyn Template>;
+
+    /// Asks the peer of a one-way mode what it has received so far, in all. `None` if the protocol has no such
+    /// report, or the peer does not answer it within `timeout`.
+    fn received(&self, _target: SocketAddr, _transport: Transport, _timeout: Duration) -> Option<Received> {
+        None
+    }
+}
+
+/// What a receiver has counted since it was started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Datagrams (UDP) or reads (TCP).
+    pub datagrams: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+}
+
 /// Writes requests and judges replies of one protocol. Each sending thread owns its own instance.
 ///
 /// A transaction is named by `(flow, seq)`: `flow` counts from 0 over the plan, `seq` from 0 within the flow.
@@ -11,7 +43,13 @@ pub trait Template: Send {
     /// The smallest request in bytes that can carry what `check` needs.
     fn min_size(&self) -> usize;
 
+    /// The longest reply to a request of `size` bytes; anything longer is cut and will be judged corrupt.
+    fn max_reply(&self, size: usize) -> usize {
+        size
+    }
+
     /// Fills all of `request` (at least [`Template::min_size`] bytes) with the request of transaction `(flow, seq)`.
+    /// The same transaction always gives the same bytes: a message that TCP took in part is written again.
     fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]);
 
     /// Judges a reply that arrived on `flow`.

@@ -1,0 +1,20 @@
+//! What a run tells while it is going on.
+
+use std::time::Duration;
+
+/// The state of a run, given to the caller a few times per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Progress {
+    /// Time since the window began; zero during the warm-up.
+    pub elapsed: Duration,
+    /// Length of the window.
+    pub total: Duration,
+    /// Requests sent so far, warm-up included.
+    pub sent: u64,
+    /// Valid replies so far, warm-up included.
+    pub ok: u64,
+    /// Requests given up so far, as far as it is known while the run goes on.
+    pub lost: u64,
+    /// Transactions completed per second (one-way modes: sent) since the last report.
+    pub tps: f64,
+}

@@ -1,0 +1,19 @@
+//! What came of every request, and the pieces every engine builds its result from.
+//!
+//! ```text
+//!  Pending   one per flow: which requests are open, since when      (socket engine)
+//!  Tally     one per thread: counts and three histograms            (socket engine)
+//!  Stopwatch the machine's CPU time over the window                 (all engines)
+//!  Evidence  what speaks for the generator having been the limit    (all engines)
+//!  Outcome   all of it together -> LoadResult                       (all engines)
+//! ```
+
+mod evidence;
+mod outcome;
+mod pending;
+mod tally;
+
+pub use evidence::{Evidence, ThreadTime};
+pub use outcome::{Outcome, Stopwatch};
+pub(crate) use pending::{Answer, Pending};
+pub(crate) use tally::Tally;

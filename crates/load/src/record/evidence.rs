@@ -1,0 +1,215 @@
+//! Was the generator the limit? Evidence in, sentences out.
+//!
+//! A generator that cannot keep up measures itself. The rules lean to the careful side: "not limited" is only said
+//! when no sign of a limit was seen.
+
+use std::time::Duration;
+
+use crate::result::{Generator, Latency};
+
+/// Share of the window a sending thread may be busy (running, or waiting for a CPU) before it counts as saturated.
+/// Higher: a thread without reserve passes. Lower: threads that merely work are blamed.
+const BUSY: f64 = 0.95;
+/// The 99th percentile of lateness may be this long, or a tenth of the thread's mean interval if that is longer.
+/// Below it, lateness is the scheduler's; above it the arrivals are no longer those of the plan.
+const LATENESS: Duration = Duration::from_millis(1);
+/// Share of requests due that may stay unsent or be refused by a full queue.
+const UNSENT: f64 = 0.01;
+/// Share of replies that the generator's own receive buffers may lose before the loss counted is called its own.
+const OWN_DROPS: f64 = 1e-4;
+
+/// CPU time of one sending thread in the window.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ThreadTime {
+    /// User and system time, seconds.
+    pub ran: f64,
+    /// Time it could have run but waited for a CPU, seconds. 0 where the kernel does not tell.
+    pub waited: f64,
+}
+
+impl ThreadTime {
+    /// The calling thread's CPU time so far.
+    #[must_use]
+    pub fn now() -> Self {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        // Fields: time on a CPU, time waiting on a run queue (ns), slices (kernel documentation, sched-stats).
+        let waited = std::fs::read_to_string("/proc/thread-self/schedstat")
+            .ok()
+            .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok())
+            .unwrap_or(0);
+        Self { ran: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9, waited: waited as f64 / 1e9 }
+    }
+
+    /// The time since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self { ran: (self.ran - earlier.ran).max(0.0), waited: (self.waited - earlier.waited).max(0.0) }
+    }
+}
+
+/// What an engine saw of itself in the window.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    /// Length of the window, seconds.
+    pub seconds: f64,
+    /// Each sending thread's CPU time. Empty where nothing of user space sends.
+    pub threads: Vec<ThreadTime>,
+    /// Was the rate the plan's (open loop), or as fast as it goes?
+    pub open_loop: bool,
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests that were due in the window and were not even tried.
+    pub unsent: u64,
+    /// Times a request had to wait because the kernel's send queue was full.
+    pub queue_full: u64,
+    /// Times a request had to wait because as many were pending as the plan allows for.
+    pub held_back: u64,
+    /// Replies that came back.
+    pub received: u64,
+    /// Replies that the generator's own sockets dropped.
+    pub own_drops: u64,
+    /// Mean interval between two requests of one thread, as planned. Open loop only.
+    pub interval: Option<Duration>,
+}
+
+impl Evidence {
+    /// The verdict, with its reasons as sentences.
+    #[must_use]
+    pub fn judge(&self, lateness: Option<&Latency>) -> Generator {
+        let reasons: Vec<String> =
+            [self.cpu(), self.late(lateness), self.queue(), self.rate(), self.table(), self.drops()]
+                .into_iter()
+                .flatten()
+                .collect();
+        Generator {
+            limited: !reasons.is_empty(),
+            reasons,
+            cpu_seconds: self.threads.iter().map(|t| t.ran).sum(),
+        }
+    }
+
+    fn cpu(&self) -> Option<String> {
+        let busy = |t: &ThreadTime| (t.ran + t.waited) / self.seconds.max(f64::MIN_POSITIVE);
+        let saturated = self.threads.iter().filter(|t| busy(t) >= BUSY).count();
+        let worst = self.threads.iter().max_by(|a, b| busy(a).total_cmp(&busy(b)))?;
+        (saturated > 0).then(|| {
+            let percent = |s: f64| (s / self.seconds * 100.0).min(100.0);
+            let waited = if worst.waited > 0.01 * self.seconds {
+                format!(", {:.0} % waiting for a CPU that others used", percent(worst.waited))
+            } else {
+                String::new()
+            };
+            format!(
+                "{saturated} of {} sending thread(s) had no CPU time left: the busiest ran {:.0} % of the window{waited}",
+                self.threads.len(),
+                percent(worst.ran),
+            )
+        })
+    }
+
+    fn late(&self, lateness: Option<&Latency>) -> Option<String> {
+        let (lateness, interval) = (lateness?, self.interval?);
+        let bound = LATENESS.max(interval / 10);
+        let p99 = Duration::from_nanos(lateness.p99);
+        (p99 > bound)
+            .then(|| format!("1 % of the requests were sent more than {p99:.1?} late (bound: {bound:.1?})"))
+    }
+
+    fn queue(&self) -> Option<String> {
+        // As fast as it goes means: until the queue is full.
+        let full = self.queue_full as f64 > UNSENT * self.sent as f64 && self.queue_full > 0;
+        (self.open_loop && full).then(|| {
+            format!(
+                "the kernel's send queue was full {} times for {} requests sent",
+                self.queue_full, self.sent
+            )
+        })
+    }
+
+    fn rate(&self) -> Option<String> {
+        let due = self.sent + self.unsent;
+        (self.unsent as f64 > UNSENT * due as f64).then(|| {
+            format!(
+                "the rate was not reached: {} of {due} requests due were sent ({:.0} of {:.0} per second)",
+                self.sent,
+                self.sent as f64 / self.seconds,
+                due as f64 / self.seconds,
+            )
+        })
+    }
+
+    fn table(&self) -> Option<String> {
+        (self.held_back > 0).then(|| {
+            format!(
+                "requests waited {} times because too many were pending for the plan's rate and timeout",
+                self.held_back
+            )
+        })
+    }
+
+    fn drops(&self) -> Option<String> {
+        (self.own_drops as f64 > OWN_DROPS * self.received as f64).then(|| {
+            format!(
+                "{} replies were lost in the generator's own receive buffers (and count as lost)",
+                self.own_drops
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fine() -> Evidence {
+        Evidence {
+            seconds: 10.0,
+            threads: vec![ThreadTime { ran: 3.0, waited: 0.0 }, ThreadTime { ran: 4.0, waited: 1.0 }],
+            open_loop: true,
+            sent: 100_000,
+            received: 100_000,
+            interval: Some(Duration::from_micros(100)),
+            ..Evidence::default()
+        }
+    }
+
+    fn lateness(p99: u64) -> Option<Latency> {
+        Latency::from_buckets(vec![(p99, 100)], p99, p99, p99 as f64)
+    }
+
+    #[test]
+    fn nothing_speaks_against_a_generator_with_reserve() {
+        let verdict = fine().judge(lateness(50_000).as_ref());
+        assert_eq!((verdict.limited, verdict.reasons.len()), (false, 0));
+        assert!((verdict.cpu_seconds - 7.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn each_sign_is_a_reason_with_its_figure() {
+        type Spoil = fn(&mut Evidence);
+        let signs: &[(Spoil, &str)] = &[
+            (|e| e.threads[1].ran = 9.9, "ran 99 % of the window"),
+            (|e| e.threads[1].waited = 6.0, "60 % waiting"),
+            (|e| e.queue_full = 2000, "full 2000 times"),
+            (|e| e.unsent = 10_000, "100000 of 110000"),
+            (|e| e.held_back = 1, "waited 1 times"),
+            (|e| e.own_drops = 11, "11 replies"),
+        ];
+        for (spoil, figure) in signs {
+            let mut e = fine();
+            spoil(&mut e);
+            let verdict = e.judge(None);
+            assert!(verdict.limited, "{figure}");
+            assert!(verdict.reasons[0].contains(figure), "{:?} should contain {figure}", verdict.reasons);
+        }
+        let verdict = fine().judge(lateness(1_100_000).as_ref());
+        assert!(verdict.limited && verdict.reasons[0].contains("1.1ms late"), "{:?}", verdict.reasons);
+    }
+
+    #[test]
+    fn slow_plans_may_be_later() {
+        let e = Evidence { interval: Some(Duration::from_millis(100)), ..fine() };
+        assert!(!e.judge(lateness(5_000_000).as_ref()).limited);
+        assert!(e.judge(lateness(11_000_000).as_ref()).limited);
+    }
+}

@@ -1,0 +1,105 @@
+//! From what an engine measured to the [`LoadResult`].
+
+use std::time::{Duration, Instant};
+
+use crate::cpu::{CpuTimes, CpuUse};
+use crate::plan::{Mode, Plan};
+use crate::record::Evidence;
+use crate::result::{Counts, Delivered, Latency, LoadResult, SCHEMA};
+
+/// Measures the length of the window and the machine's CPU time over it.
+#[derive(Debug)]
+pub struct Stopwatch {
+    started: Instant,
+    // Absent without /proc: the result is then without CPU figures, not wrong.
+    cpus: Option<CpuTimes>,
+}
+
+impl Stopwatch {
+    /// The window begins now.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { cpus: CpuTimes::now().ok(), started: Instant::now() }
+    }
+
+    /// The window ends now: its length, and how each CPU spent it.
+    #[must_use]
+    pub fn stop(self) -> (Duration, Vec<CpuUse>) {
+        let length = self.started.elapsed();
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        let cpus = match (self.cpus, CpuTimes::now()) {
+            (Some(then), Ok(now)) => now.since(&then, ticks),
+            _ => Vec::new(),
+        };
+        (length, cpus)
+    }
+}
+
+/// Everything an engine measured; [`Outcome::into_result`] makes the result of it.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// `socket` or `kernel`.
+    pub engine: &'static str,
+    /// The protocol's name.
+    pub protocol: &'static str,
+    /// Length of the window, seconds.
+    pub seconds: f64,
+    /// Requests that began in the window, and what came of them.
+    pub counts: Counts,
+    /// Valid replies in time that arrived in the window, to requests of the window or before it. `tps` is their rate.
+    pub completed: u64,
+    /// Request intended -> reply received.
+    pub intended_latency: Option<Latency>,
+    /// Request sent -> reply received.
+    pub sent_latency: Option<Latency>,
+    /// Request intended -> request sent.
+    pub lateness: Option<Latency>,
+    /// For one-way modes: what the receiver says.
+    pub delivered: Option<Delivered>,
+    /// What speaks for the generator having been the limit.
+    pub evidence: Evidence,
+    /// CPU time of the machine.
+    pub cpus: Vec<CpuUse>,
+    /// What the reader must know.
+    pub warnings: Vec<String>,
+}
+
+impl Outcome {
+    /// The result of a run of `plan`.
+    #[must_use]
+    pub fn into_result(mut self, plan: &Plan) -> LoadResult {
+        let one_way = plan.mode != Mode::Rr;
+        if let (true, Some(delivered)) = (one_way, self.delivered) {
+            // The receiver may count what the warm-up sent last; more than everything cannot have arrived.
+            self.counts.ok = delivered.datagrams.min(self.counts.sent);
+            self.counts.lost = self.counts.sent - self.counts.ok;
+        }
+        let seconds = self.seconds.max(f64::MIN_POSITIVE);
+        let tps = if one_way { self.counts.sent } else { self.completed } as f64 / seconds;
+        let generator = self.evidence.judge(self.lateness.as_ref());
+        LoadResult {
+            schema: SCHEMA.into(),
+            protocol: self.protocol.into(),
+            targets: plan.targets.iter().map(ToString::to_string).collect(),
+            engine: self.engine.into(),
+            transport: plan.transport.to_string(),
+            mode: plan.mode.to_string(),
+            arrivals: plan.arrivals.to_string(),
+            flows: plan.flows,
+            size: plan.size as u32,
+            seed: plan.seed,
+            seconds: self.seconds,
+            counts: self.counts,
+            offered: plan.offered(),
+            tps,
+            mbits: tps * plan.size as f64 * 8.0 / 1e6,
+            delivered: self.delivered,
+            intended_latency: self.intended_latency,
+            sent_latency: self.sent_latency,
+            lateness: self.lateness,
+            generator,
+            cpus: self.cpus,
+            warnings: self.warnings,
+        }
+    }
+}

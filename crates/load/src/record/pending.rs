@@ -1,0 +1,362 @@
+//! Which requests of one flow are open, and since when.
+//!
+//! ```text
+//!   seq  ... oldest open ......... next - ring ............ next
+//!        |  `old`: only those      |  `ring`: all requests   |
+//!        |  still without a reply  |  by seq, masked         |
+//! ```
+//! The ring answers the common case (a reply after the last few requests) from memory that stays in the cache. What
+//! is still open when its slot is needed moves to `old`, sorted by seq, found by binary search. Both are made once;
+//! `old` is only touched when replies stay out, so a table sized for the worst case costs nothing until it happens.
+//!
+//! A seq that is in neither was answered before, or was given up so long ago that its place was needed.
+
+use std::collections::VecDeque;
+
+use crate::plan::Plan;
+
+/// Time within which most replies come, seconds: the ring holds the requests of that time.
+const USUAL: f64 = 0.005;
+/// Most slots of a ring, 16 bytes each. Higher: fewer moves to `old`, but less of it stays in the cache.
+const RING_MAX: u64 = 4096;
+
+/// One request.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// When it should have been sent, nanoseconds since the start; [`ANSWERED`] if nothing is open here.
+    intended: u64,
+    /// Sent this much later: nanoseconds, or microseconds with [`MICROS`] set.
+    delay: u32,
+    /// Low half of the seq: tells slots of different rounds apart, and orders `old`.
+    seq: u32,
+}
+
+const ANSWERED: u64 = u64::MAX;
+/// Set in `intended` when the closed loop has given the request up.
+const GIVEN_UP: u64 = 1 << 63;
+const MICROS: u32 = 1 << 31;
+
+impl Entry {
+    const NONE: Self = Self { intended: ANSWERED, delay: 0, seq: 0 };
+
+    fn new(seq: u64, intended: u64, sent: u64) -> Self {
+        let delay = sent.saturating_sub(intended);
+        let delay = if delay < u64::from(MICROS) {
+            delay as u32
+        } else {
+            MICROS | u32::try_from(delay / 1000).unwrap_or(u32::MAX).min(MICROS - 1)
+        };
+        Self { intended, delay, seq: seq as u32 }
+    }
+
+    fn open(&self) -> bool {
+        self.intended != ANSWERED
+    }
+
+    fn intended(&self) -> u64 {
+        self.intended & !GIVEN_UP
+    }
+
+    fn sent(&self) -> u64 {
+        let delay = u64::from(self.delay & !MICROS);
+        self.intended() + if self.delay & MICROS == 0 { delay } else { delay * 1000 }
+    }
+}
+
+/// The first valid reply to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) intended: u64,
+    pub(crate) sent: u64,
+    /// After the timeout.
+    pub(crate) late: bool,
+    /// The reply to a later request came before.
+    pub(crate) reordered: bool,
+    /// The closed loop had given it up, so its place in flight is taken already.
+    pub(crate) given_up: bool,
+}
+
+/// What a seq in a reply can mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    First(Answer),
+    Duplicate,
+    /// No such request was sent yet: the bytes lie.
+    Never,
+}
+
+/// The open requests of one flow.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    ring: Box<[Entry]>,
+    old: VecDeque<Entry>,
+    old_max: usize,
+    next: u64,
+    /// One above the highest seq answered.
+    highest: u64,
+    /// First seq of the window: what is below belongs to the warm-up.
+    window: u64,
+    open: u64,
+    timeout: u64,
+}
+
+impl Pending {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let old_max = plan.pending_per_flow();
+        let usual = match plan.peak_rate() {
+            Some(rate) => (rate / f64::from(plan.flows) * USUAL) as u64,
+            None => old_max,
+        };
+        let ring = usual.clamp(4, RING_MAX).next_power_of_two() as usize;
+        Self {
+            ring: vec![Entry::NONE; ring].into(),
+            old: VecDeque::with_capacity(old_max as usize),
+            old_max: old_max as usize,
+            next: 0,
+            highest: 0,
+            window: u64::MAX,
+            open: 0,
+            timeout: u64::try_from(plan.timeout.as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The seq of the next request.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Requests sent and not answered, given up or not.
+    pub(crate) fn open(&self) -> u64 {
+        self.open
+    }
+
+    /// The window begins: requests from here on count.
+    pub(crate) fn begin_window(&mut self) {
+        self.window = self.next;
+    }
+
+    /// Does this seq belong to the window?
+    pub(crate) fn counts(&self, seq: u64) -> bool {
+        seq >= self.window
+    }
+
+    /// Is there room for `n` more requests? False if that would mean to forget one that is still in time.
+    pub(crate) fn room(&mut self, n: u64, now: u64) -> bool {
+        // In the worst case each of them pushes an open one out of the ring.
+        while self.old.len() as u64 + n > self.old_max as u64 {
+            match self.old.front() {
+                Some(e) if e.open() && now < e.sent().saturating_add(self.timeout) => {
+                    return self.compact(n);
+                }
+                Some(e) => {
+                    self.open -= u64::from(e.open());
+                    self.old.pop_front();
+                }
+                // A run longer than the table: the table is never smaller than a run (plan), so this ends here.
+                None => return true,
+            }
+        }
+        true
+    }
+
+    /// Drops the answered ones from the middle of `old`. Rare: only when an old request blocks a full table.
+    fn compact(&mut self, n: u64) -> bool {
+        self.old.retain(Entry::open);
+        self.old.len() as u64 + n <= self.old_max as u64
+    }
+
+    /// Enters the next request. The caller has asked for [`Pending::room`].
+    pub(crate) fn insert(&mut self, intended: u64, sent: u64) {
+        let slot = self.slot(self.next);
+        let before = self.ring[slot];
+        if before.open() {
+            self.old.push_back(before);
+        }
+        self.ring[slot] = Entry::new(self.next, intended, sent);
+        self.next += 1;
+        self.open += 1;
+    }
+
+    /// Passes over a seq whose request the kernel refused.
+    pub(crate) fn skip(&mut self) {
+        let slot = self.slot(self.next);
+        let before = self.ring[slot];
+        if before.open() {
+            self.old.push_back(before);
+        }
+        self.ring[slot] = Entry::NONE;
+        self.next += 1;
+    }
+
+    /// A valid reply to `seq` came at `now`.
+    pub(crate) fn answer(&mut self, seq: u64, now: u64) -> Seen {
+        if seq >= self.next {
+            return Seen::Never;
+        }
+        let entry = if self.next - seq <= self.ring.len() as u64 {
+            let slot = self.slot(seq);
+            &mut self.ring[slot]
+        } else {
+            // Distances from the newest seq fall along `old`; they fit 32 bits as long as the table does.
+            let next = self.next as u32;
+            let distance = |s: u32| next.wrapping_sub(s);
+            let wanted = distance(seq as u32);
+            match self.old.binary_search_by(|e| wanted.cmp(&distance(e.seq))) {
+                Ok(i) if self.next - seq <= u64::from(u32::MAX) => &mut self.old[i],
+                _ => return Seen::Duplicate,
+            }
+        };
+        if !entry.open() {
+            return Seen::Duplicate;
+        }
+        let answer = Answer {
+            intended: entry.intended(),
+            sent: entry.sent(),
+            late: now.saturating_sub(entry.sent()) > self.timeout,
+            reordered: seq < self.highest,
+            given_up: entry.intended & GIVEN_UP != 0,
+        };
+        entry.intended = ANSWERED;
+        self.open -= 1;
+        self.highest = self.highest.max(seq + 1);
+        Seen::First(answer)
+    }
+
+    /// Gives up everything that is past its timeout; how many that were. For the closed loop, whose tables are small.
+    pub(crate) fn give_up(&mut self, now: u64) -> u32 {
+        if self.open == 0 {
+            return 0;
+        }
+        let timeout = self.timeout;
+        let mut given_up = 0;
+        for e in self.old.iter_mut().chain(self.ring.iter_mut()) {
+            if e.open() && e.intended & GIVEN_UP == 0 && now > e.sent().saturating_add(timeout) {
+                e.intended |= GIVEN_UP;
+                given_up += 1;
+            }
+        }
+        given_up
+    }
+
+    fn slot(&self, seq: u64) -> usize {
+        seq as usize & (self.ring.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::plan::Arrivals;
+
+    const TIMEOUT: u64 = 1_000_000;
+
+    fn pending(inflight: u32) -> Pending {
+        let mut plan = Plan::new("192.0.2.1:7".parse().unwrap());
+        plan.arrivals = Arrivals::Closed { inflight };
+        plan.timeout = Duration::from_nanos(TIMEOUT);
+        Pending::new(&plan)
+    }
+
+    fn first(p: &mut Pending, seq: u64, now: u64) -> Answer {
+        match p.answer(seq, now) {
+            Seen::First(answer) => answer,
+            other => panic!("seq {seq}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn first_then_duplicate_and_never() {
+        let mut p = pending(8);
+        p.insert(10, 30);
+        let a = first(&mut p, 0, 100);
+        assert_eq!(a, Answer { intended: 10, sent: 30, late: false, reordered: false, given_up: false });
+        assert_eq!(p.answer(0, 100), Seen::Duplicate);
+        assert_eq!(p.answer(1, 100), Seen::Never);
+        assert_eq!(p.answer(u64::MAX, 100), Seen::Never);
+    }
+
+    #[test]
+    fn a_slow_one_survives_many_rounds_of_the_ring() {
+        let mut p = pending(2);
+        p.insert(0, 0);
+        for seq in 1..10_000 {
+            assert!(p.room(1, 500));
+            p.insert(500, 500);
+            first(&mut p, seq, 500);
+        }
+        assert!(first(&mut p, 0, 900).reordered);
+        assert_eq!(p.answer(0, 900), Seen::Duplicate);
+        assert_eq!(p.answer(5000, 900), Seen::Duplicate);
+    }
+
+    #[test]
+    fn late_is_told_from_in_time_and_given_up_is_told_once() {
+        let mut p = pending(2);
+        p.insert(0, 10);
+        p.insert(0, 20);
+        assert!(!first(&mut p, 0, 10 + TIMEOUT).late);
+        assert_eq!(p.give_up(20 + TIMEOUT), 0);
+        assert_eq!(p.give_up(21 + TIMEOUT), 1);
+        assert_eq!(p.give_up(22 + TIMEOUT), 0);
+        let a = first(&mut p, 1, 22 + TIMEOUT);
+        assert!(a.late && a.given_up);
+    }
+
+    #[test]
+    fn a_full_table_holds_back_until_the_timeout() {
+        let mut p = pending(1);
+        let mut sent = 0;
+        while p.room(1, 0) {
+            p.insert(0, 0);
+            sent += 1;
+            assert!(sent < 100, "a table for one in flight has a bound");
+        }
+        assert!(!p.room(1, TIMEOUT - 1));
+        assert!(p.room(1, TIMEOUT));
+    }
+
+    #[test]
+    fn long_delays_keep_microseconds() {
+        let e = Entry::new(0, 7, 7 + 3_000_000_000);
+        assert_eq!(e.sent(), 7 + 3_000_000_000);
+        assert_eq!(Entry::new(0, 0, u64::MAX >> 1).sent(), u64::from(MICROS - 1) * 1000);
+    }
+
+    proptest! {
+        /// Against a table that forgets nothing: the same judgement of every reply, in any order.
+        #[test]
+        fn agrees_with_a_plain_map(ops in prop::collection::vec((0u8..4, 0u64..40), 1..400)) {
+            let mut p = pending(16);
+            let mut model: HashMap<u64, u64> = HashMap::new();
+            let (mut now, mut next, mut highest) = (0, 0u64, 0);
+            for (op, back) in ops {
+                now += 1;
+                if op < 2 {
+                    if model.len() < 40 && p.room(1, now) {
+                        p.insert(now, now);
+                        model.insert(next, now);
+                        next += 1;
+                    }
+                    continue;
+                }
+                let seq = if op == 2 { next.saturating_sub(back) } else { back };
+                let expected = if seq >= next {
+                    Seen::Never
+                } else if let Some(sent) = model.remove(&seq) {
+                    let a = Answer { intended: sent, sent, late: false, reordered: seq < highest, given_up: false };
+                    highest = highest.max(seq + 1);
+                    Seen::First(a)
+                } else {
+                    Seen::Duplicate
+                };
+                prop_assert_eq!(p.answer(seq, now), expected);
+                prop_assert_eq!(p.open(), model.len() as u64);
+            }
+        }
+    }
+}

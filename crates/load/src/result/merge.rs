@@ -1,0 +1,177 @@
+//! Results of several loads that ran at the same time against one plan's parts, made one.
+//!
+//! Counts and histograms add without loss; percentiles are taken anew from the added histogram, never averaged.
+
+use super::{Counts, Delivered, Latency, LoadResult};
+
+impl Latency {
+    /// A distribution from its buckets: (highest value of the bucket, count), values ascending.
+    /// `min`, `max` and `mean` are exact values where the caller knows them. None if nothing was recorded.
+    #[must_use]
+    pub fn from_buckets(histogram: Vec<(u64, u64)>, min: u64, max: u64, mean: f64) -> Option<Self> {
+        let count: u64 = histogram.iter().map(|(_, n)| n).sum();
+        if count == 0 {
+            return None;
+        }
+        let at = |share: f64| -> u64 {
+            let rank = ((share * count as f64).ceil() as u64).clamp(1, count);
+            let mut seen = 0;
+            for (value, n) in &histogram {
+                seen += n;
+                if seen >= rank {
+                    return (*value).clamp(min, max);
+                }
+            }
+            max
+        };
+        let (p50, p90, p99, p99_9, p99_99) = (at(0.5), at(0.9), at(0.99), at(0.999), at(0.9999));
+        Some(Self { count, min, mean, p50, p90, p99, p99_9, p99_99, max, histogram })
+    }
+
+    /// Both distributions as one.
+    #[must_use]
+    pub fn merged(&self, other: &Self) -> Self {
+        let mut histogram = Vec::with_capacity(self.histogram.len() + other.histogram.len());
+        let (mut a, mut b) = (self.histogram.iter().peekable(), other.histogram.iter().peekable());
+        loop {
+            let next = match (a.peek(), b.peek()) {
+                (Some(&&(va, na)), Some(&&(vb, nb))) => match va.cmp(&vb) {
+                    std::cmp::Ordering::Less => (a.next(), (va, na)).1,
+                    std::cmp::Ordering::Greater => (b.next(), (vb, nb)).1,
+                    std::cmp::Ordering::Equal => (a.next().and(b.next()), (va, na + nb)).1,
+                },
+                (Some(&&left), None) => (a.next(), left).1,
+                (None, Some(&&left)) => (b.next(), left).1,
+                (None, None) => break,
+            };
+            histogram.push(next);
+        }
+        let count = (self.count + other.count).max(1);
+        let mean = (self.mean * self.count as f64 + other.mean * other.count as f64) / count as f64;
+        // Neither side is empty, or there would be no Latency; if one was made by hand, the other stands.
+        Self::from_buckets(histogram, self.min.min(other.min), self.max.max(other.max), mean)
+            .unwrap_or_else(|| self.clone())
+    }
+}
+
+fn merged(a: Option<&Latency>, b: Option<&Latency>) -> Option<Latency> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.merged(b)),
+        (one, other) => one.or(other).cloned(),
+    }
+}
+
+impl LoadResult {
+    /// Makes several results of one moment one: rates, counts and histograms add; targets, warnings and reasons are
+    /// joined. The CPUs are the first's (one machine) unless that has none. None if there is nothing to merge.
+    #[must_use]
+    pub fn merge(results: &[Self]) -> Option<Self> {
+        let (first, rest) = results.split_first()?;
+        let mut all = first.clone();
+        for one in rest {
+            for target in &one.targets {
+                if !all.targets.contains(target) {
+                    all.targets.push(target.clone());
+                }
+            }
+            all.flows += one.flows;
+            all.seconds = all.seconds.max(one.seconds);
+            all.counts.add(&one.counts);
+            all.offered = match (all.offered, one.offered) {
+                (Some(a), Some(b)) => Some(a + b),
+                _ => None,
+            };
+            all.tps += one.tps;
+            all.mbits += one.mbits;
+            all.delivered = match (all.delivered, one.delivered) {
+                (Some(a), Some(b)) => Some(Delivered {
+                    datagrams: a.datagrams + b.datagrams,
+                    bytes: a.bytes + b.bytes,
+                    per_second: a.per_second + b.per_second,
+                }),
+                _ => None,
+            };
+            all.intended_latency = merged(all.intended_latency.as_ref(), one.intended_latency.as_ref());
+            all.sent_latency = merged(all.sent_latency.as_ref(), one.sent_latency.as_ref());
+            all.lateness = merged(all.lateness.as_ref(), one.lateness.as_ref());
+            all.generator.limited |= one.generator.limited;
+            join(&mut all.generator.reasons, &one.generator.reasons);
+            all.generator.cpu_seconds += one.generator.cpu_seconds;
+            if all.cpus.is_empty() {
+                all.cpus.clone_from(&one.cpus);
+            }
+            join(&mut all.warnings, &one.warnings);
+        }
+        Some(all)
+    }
+
+    /// Share of requests without a valid reply in time, 0..=1; none if it is not known (one way, receiver not asked).
+    #[must_use]
+    pub fn loss(&self) -> Option<f64> {
+        (self.mode == "rr" || self.delivered.is_some()).then(|| self.counts.loss())
+    }
+
+    /// True if requests were sent and nothing at all came back: then the peer is gone, or was never there.
+    #[must_use]
+    pub fn unanswered(&self) -> bool {
+        let Counts { sent, received, .. } = self.counts;
+        self.mode == "rr" && sent > 0 && received == 0
+    }
+
+    /// Busy CPU time of the whole machine, in CPUs: what throughput per core divides by.
+    #[must_use]
+    pub fn busy_cpus(&self) -> f64 {
+        self.cpus.iter().map(|c| 1.0 - c.idle.clamp(0.0, 1.0)).sum()
+    }
+}
+
+fn join(all: &mut Vec<String>, more: &[String]) {
+    for one in more {
+        if !all.contains(one) {
+            all.push(one.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(values: &[u64]) -> Option<Latency> {
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable();
+        let mut buckets: Vec<(u64, u64)> = Vec::new();
+        for v in &sorted {
+            match buckets.last_mut() {
+                Some((value, n)) if value == v => *n += 1,
+                _ => buckets.push((*v, 1)),
+            }
+        }
+        let mean = values.iter().sum::<u64>() as f64 / values.len().max(1) as f64;
+        Latency::from_buckets(buckets, *sorted.first()?, *sorted.last()?, mean)
+    }
+
+    #[test]
+    fn percentiles_are_ranks() {
+        let values: Vec<u64> = (1..=1000).collect();
+        let l = of(&values).unwrap();
+        assert_eq!(
+            (l.count, l.min, l.p50, l.p90, l.p99, l.p99_9, l.p99_99, l.max),
+            (1000, 1, 500, 900, 990, 999, 1000, 1000)
+        );
+        assert_eq!(of(&[]), None);
+    }
+
+    proptest! {
+        /// Merging two distributions is the distribution of all values together.
+        #[test]
+        fn merging_loses_nothing(a in prop::collection::vec(0u64..50, 1..40), b in prop::collection::vec(0u64..50, 1..40)) {
+            let both: Vec<u64> = a.iter().chain(&b).copied().collect();
+            let (merged, direct) = (of(&a).unwrap().merged(&of(&b).unwrap()), of(&both).unwrap());
+            prop_assert!((merged.mean - direct.mean).abs() < 1e-9);
+            prop_assert_eq!(Latency { mean: 0.0, ..merged }, Latency { mean: 0.0, ..direct });
+        }
+    }
+}
