@@ -126,10 +126,10 @@ static __always_inline void checksum(struct frame *f, __u32 *header, __u32 tail_
 	int i;
 
 	f->udp->check = 0;
-	if (f->ip4)
+	if (!f->ipv6)
 		return;
 
-	addr = (__u32 *)&f->ip6->saddr;
+	addr = (void *)&((struct ipv6hdr *)f->ip)->saddr;
 #pragma unroll
 	for (i = 0; i < 8; i++)
 		sum += addr[i];

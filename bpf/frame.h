@@ -24,8 +24,8 @@
 
 struct frame {
 	struct ethhdr *eth;
-	struct iphdr *ip4; /* one of ip4 and ip6 is set */
-	struct ipv6hdr *ip6;
+	int ipv6; /* a flag beside one pointer: the verifier follows a constant, not which of two pointers is set */
+	void *ip;
 	struct udphdr *udp;
 	void *payload;
 	__u32 payload_len; /* by the UDP header; proven only as far as the caller compares with data_end */
@@ -39,8 +39,6 @@ static __always_inline int parse(void *data, void *data_end, struct frame *f)
 	if ((void *)(eth + 1) > data_end)
 		return 0;
 	f->eth = eth;
-	f->ip4 = 0;
-	f->ip6 = 0;
 
 	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = (void *)(eth + 1);
@@ -51,7 +49,8 @@ static __always_inline int parse(void *data, void *data_end, struct frame *f)
 			return 0;
 		if (ip->frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_OFFSET_MASK))
 			return 0;
-		f->ip4 = ip;
+		f->ipv6 = 0;
+		f->ip = ip;
 		f->udp = (void *)(ip + 1);
 	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = (void *)(eth + 1);
@@ -60,7 +59,8 @@ static __always_inline int parse(void *data, void *data_end, struct frame *f)
 			return 0;
 		if (ip->version != 6 || ip->nexthdr != IPPROTO_UDP)
 			return 0;
-		f->ip6 = ip;
+		f->ipv6 = 1;
+		f->ip = ip;
 		f->udp = (void *)(ip + 1);
 	} else {
 		return 0;
@@ -77,23 +77,34 @@ static __always_inline int parse(void *data, void *data_end, struct frame *f)
  * checksum does not change by a swap; TTL and hop limit stay as they came. */
 static __always_inline void turn_round(struct frame *f)
 {
-	unsigned char mac[ETH_ALEN];
+	__u16 *mac = (__u16 *)f->eth; /* destination 0..2, source 3..5; halfwords, for the header is not aligned to more */
+	__u16 half;
 	__be16 port;
+	int i;
 
-	__builtin_memcpy(mac, f->eth->h_dest, ETH_ALEN);
-	__builtin_memcpy(f->eth->h_dest, f->eth->h_source, ETH_ALEN);
-	__builtin_memcpy(f->eth->h_source, mac, ETH_ALEN);
+#pragma unroll
+	for (i = 0; i < 3; i++) {
+		half = mac[i];
+		mac[i] = mac[i + 3];
+		mac[i + 3] = half;
+	}
 
-	if (f->ip4) {
-		__be32 addr = f->ip4->saddr;
+	if (f->ipv6) {
+		__u32 *addr = (void *)&((struct ipv6hdr *)f->ip)->saddr; /* source 0..3, destination 4..7 */
+		__u32 word;
 
-		f->ip4->saddr = f->ip4->daddr;
-		f->ip4->daddr = addr;
+#pragma unroll
+		for (i = 0; i < 4; i++) {
+			word = addr[i];
+			addr[i] = addr[i + 4];
+			addr[i + 4] = word;
+		}
 	} else {
-		struct in6_addr addr = f->ip6->saddr;
+		struct iphdr *ip = f->ip;
+		__be32 addr = ip->saddr;
 
-		f->ip6->saddr = f->ip6->daddr;
-		f->ip6->daddr = addr;
+		ip->saddr = ip->daddr;
+		ip->daddr = addr;
 	}
 
 	port = f->udp->source;

@@ -33,9 +33,8 @@ pub(crate) fn xdp(
     object: &[u8],
     interface: &str,
 ) -> Result<Attached, Error> {
-    let mut object = loader.load(object).map_err(|error| load_error(program, error))?;
+    let mut object = load_xdp(program, loader, object)?;
     let xdp: &mut Xdp = find(&mut object, program)?;
-    xdp.load().map_err(|error| load_error(program, error.into()))?;
     let link = xdp
         .attach(interface, XdpMode::Driver)
         .and_then(|id| xdp.take_link(id))
@@ -47,6 +46,17 @@ pub(crate) fn xdp(
         reason: "the kernel has no BPF links for XDP (Linux 5.9 and later have)".into(),
     })?;
     Ok(Attached { object, _link: link })
+}
+
+/// Loads `object` with `loader` and has the kernel verify its XDP program `program`.
+pub(crate) fn load_xdp(
+    program: &'static str,
+    loader: &mut EbpfLoader<'_>,
+    object: &[u8],
+) -> Result<Ebpf, Error> {
+    let mut object = loader.load(object).map_err(|error| load_error(program, error))?;
+    find::<Xdp>(&mut object, program)?.load().map_err(|error| load_error(program, error.into()))?;
+    Ok(object)
 }
 
 /// Loads `object` with `loader` and attaches its classifier `program` to what leaves `interface`.
@@ -127,7 +137,10 @@ fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     None
 }
 
-/// The error and its causes in one line.
+/// What is kept of a refusal's text, bytes: the verifier explains itself over many pages, and says why at the end.
+const EXPLANATION: usize = 300;
+
+/// The error and its causes in one line; of a long explanation the end.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -138,5 +151,9 @@ fn chain(error: &dyn std::error::Error) -> String {
         }
         cause = error.source();
     }
-    text
+    let start = text.len().saturating_sub(EXPLANATION);
+    match (start..text.len()).find(|at| text.is_char_boundary(*at)) {
+        Some(at) if at > 0 => format!("... {}", text[at..].replace('\n', "; ")),
+        _ => text.replace('\n', "; "),
+    }
 }

@@ -1,9 +1,8 @@
 //! The generator in the kernel: loader and shared state of `bpf/closed_loop.bpf.c`, which explains how it works.
 
-use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use aya::EbpfLoader;
+use aya::{Ebpf, EbpfLoader};
 
 use crate::Error;
 use crate::attach::{self, Attached, object};
@@ -75,54 +74,87 @@ pub struct Counters {
 /// The program, attached until dropped, and the memory it shares with this process.
 #[derive(Debug)]
 pub struct ClosedLoop {
+    memory: Memory,
+    _attached: Attached,
+}
+
+/// The arrays that the program and this process share: the state of every slot, and what was counted.
+#[derive(Debug)]
+pub struct Memory {
     slots: SharedArray,
     flows: SharedArray,
     counts: SharedArray,
     control: SharedArray,
     latency: SharedArray,
     cpus: usize,
-    _attached: Attached,
+    flows_len: usize,
 }
 
-impl ClosedLoop {
-    /// Attaches to `interface` in the calling thread's network namespace; nothing is sent before [`Self::launch`].
-    ///
-    /// # Errors
-    /// No such interface, no native XDP, another program attached, no permission, no memory.
-    pub fn attach(interface: &str, layout: &Layout<'_>) -> Result<Self, Error> {
-        let cpus = possible_cpus().map_err(|source| Error::NotPermitted { program: NAME, source })?;
-        let body = &layout.request[HEADER..];
-        let size = layout.request.len() as u32;
-        let body_words = (body.len() / 4) as u32;
-        let body_sum = u32::from(ones_complement_sum(&body[..body.len() / 4 * 4]));
-        let tail = last_word(layout.request);
-        let cpus_len = cpus as u32;
-        let mut loader = EbpfLoader::new();
-        loader
-            .override_global("size", &size, true)
-            .override_global("body_words", &body_words, true)
-            .override_global("body_sum", &body_sum, true)
-            .override_global("tail", &tail, true)
-            .override_global("run", &layout.run, true)
-            .override_global("server_port", &layout.server_port, true)
-            .override_global("cpus_len", &cpus_len, true)
-            .map_max_entries("slots", layout.slots)
-            .map_max_entries("flows", layout.flows)
-            .map_max_entries("counts", cpus_len)
-            .map_max_entries("latency", (cpus * BUCKETS) as u32);
-        let attached = attach::xdp(NAME, &mut loader, object!("closed_loop"), interface)?;
-        let map = |name, len, words| SharedArray::map(&attached.object, NAME, name, len, words);
+impl Memory {
+    fn map(object: &Ebpf, layout: &Layout<'_>, cpus: usize) -> Result<Self, Error> {
+        let map = |name, len, words| SharedArray::map(object, NAME, name, len, words);
+        let flows_len = layout.flows as usize;
         Ok(Self {
             slots: map("slots", layout.slots as usize, 8)?,
-            flows: map("flows", layout.flows as usize, 8)?,
+            flows: map("flows", flows_len, 8)?,
             counts: map("counts", cpus, 8)?,
             control: map("control", 1, 1)?,
             latency: map("latency", cpus * BUCKETS, 1)?,
             cpus,
-            _attached: attached,
+            flows_len,
+        })
+    }
+}
+
+/// Hands the loader, with everything of `layout` filled in, to `load`.
+fn with_loader<T>(
+    layout: &Layout<'_>,
+    load: impl FnOnce(&mut EbpfLoader<'_>, usize) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let cpus = aya::util::nr_cpus().map_err(|(_, source)| Error::NotPermitted { program: NAME, source })?;
+    let body = &layout.request[HEADER..];
+    let size = layout.request.len() as u32;
+    let body_words = (body.len() / 4) as u32;
+    let body_sum = u32::from(ones_complement_sum(&body[..body.len() / 4 * 4]));
+    let tail = last_word(layout.request);
+    let cpus_len = cpus as u32;
+    let mut loader = EbpfLoader::new();
+    loader
+        .override_global("size", &size, true)
+        .override_global("body_words", &body_words, true)
+        .override_global("body_sum", &body_sum, true)
+        .override_global("tail", &tail, true)
+        .override_global("run", &layout.run, true)
+        .override_global("server_port", &layout.server_port, true)
+        .override_global("cpus_len", &cpus_len, true)
+        .map_max_entries("slots", layout.slots)
+        .map_max_entries("flows", layout.flows)
+        .map_max_entries("counts", cpus_len)
+        .map_max_entries("latency", (cpus * BUCKETS) as u32);
+    load(&mut loader, cpus)
+}
+
+impl ClosedLoop {
+    /// Attaches to `interface` in the calling thread's network namespace; nothing is sent before [`Memory::launch`].
+    ///
+    /// # Errors
+    /// No such interface, no native XDP, another program attached, no permission, no memory.
+    pub fn attach(interface: &str, layout: &Layout<'_>) -> Result<Self, Error> {
+        with_loader(layout, |loader, cpus| {
+            let attached = attach::xdp(NAME, loader, object!("closed_loop"), interface)?;
+            let memory = Memory::map(&attached.object, layout, cpus)?;
+            Ok(Self { memory, _attached: attached })
         })
     }
 
+    /// The memory shared with the running program.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+}
+
+impl Memory {
     /// Possible CPUs: the range of the per-CPU readings.
     #[must_use]
     pub fn cpus(&self) -> usize {
@@ -159,10 +191,24 @@ impl ClosedLoop {
         Slot { seq, sent: words[1].load(Acquire) }
     }
 
+    /// Notes that the request that was about to be launched was not sent after all.
+    pub fn idle(&self, slot: usize) {
+        self.slots.element(slot)[1].store(0, Release);
+    }
+
+    /// Requests launched so far, by both sides, over all flows.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        (0..self.flows_len).map(|flow| self.flows.element(flow)[0].load(Relaxed)).sum()
+    }
+
     /// Gives the request `seq` of `slot` up as lost. False if its reply came first; then nothing has changed.
     #[must_use]
     pub fn give_up(&self, slot: usize, seq: u64) -> bool {
         let words = self.slots.element(slot);
+        if words[0].load(Acquire) != seq {
+            return false;
+        }
         // Said first: a reply that comes right after the exchange must find that it is late, not a duplicate.
         words[3].store(seq + 1, Release);
         let won = words[0].compare_exchange(seq, seq + 1, AcqRel, Acquire).is_ok();
@@ -199,10 +245,6 @@ impl ClosedLoop {
     }
 }
 
-fn possible_cpus() -> io::Result<usize> {
-    aya::util::nr_cpus().map_err(|(_, error)| error)
-}
-
 /// The folded one's complement sum of whole 32-bit words in native order, as the kernel's checksum routine gives it.
 fn ones_complement_sum(words: &[u8]) -> u16 {
     let mut sum: u64 =
@@ -220,32 +262,4 @@ fn last_word(bytes: &[u8]) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The C program's `bucket()`, by another way.
-    fn bucket_of(ns: u64) -> usize {
-        if ns < SUB as u64 {
-            return ns as usize;
-        }
-        let power = (64 - (ns >> 7).leading_zeros()) as usize;
-        (power * SUB + ((ns >> (power - 1)) as usize & (SUB - 1))).min(BUCKETS - 1)
-    }
-
-    #[test]
-    fn every_bucket_ends_where_the_next_begins() {
-        for bucket in 0..BUCKETS - 1 {
-            let top = bucket_value(bucket);
-            assert_eq!(bucket_of(top), bucket, "{top}");
-            assert_eq!(bucket_of(top + 1), bucket + 1, "{top}");
-        }
-    }
-
-    #[test]
-    fn buckets_are_narrower_than_one_percent() {
-        for bucket in SUB..BUCKETS {
-            let (low, high) = (bucket_value(bucket - 1) + 1, bucket_value(bucket));
-            assert!((high - low) as f64 / low as f64 <= 0.008, "{low}..={high}");
-        }
-    }
-}
+mod tests;

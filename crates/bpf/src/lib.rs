@@ -24,7 +24,9 @@ mod shared_array;
 mod sys;
 
 pub use answer::Answer;
-pub use closed_loop::{BUCKETS, ClosedLoop, Counters, HEADER, Layout, MAGIC, MIN_SIZE, Slot, bucket_value};
+pub use closed_loop::{
+    BUCKETS, ClosedLoop, Counters, HEADER, Layout, MAGIC, MIN_SIZE, Memory, Slot, bucket_value,
+};
 pub use error::Error;
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
 pub use pass::Pass;

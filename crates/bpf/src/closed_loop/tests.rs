@@ -1,0 +1,321 @@
+//! The program as a function of one frame (`BPF_PROG_TEST_RUN`), and its buckets. Loading needs CAP_BPF.
+
+use aya::programs::{TestRun, TestRunOptions, Xdp};
+
+use super::*;
+
+const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
+const XDP_TX: u32 = 3;
+
+const SERVER: u16 = 7777;
+const RUN: u32 = 0xfeed_beef;
+const SIZE: usize = 101; // not whole words: the tail is checked apart
+const PORTS: [u16; 2] = [40_000, 40_001];
+
+/// A loaded program, its memory, and frames to feed it.
+struct Bench {
+    object: Ebpf,
+    memory: Memory,
+    request: Vec<u8>,
+}
+
+impl Bench {
+    /// Two flows with two slots each: slots 0 and 1 belong to flow 0, 2 and 3 to flow 1.
+    fn new() -> Self {
+        let mut request: Vec<u8> = (0..SIZE).map(|i| (i * 7 + 3) as u8).collect();
+        request[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+        request[16..20].copy_from_slice(&RUN.to_le_bytes());
+        let layout = Layout { request: &request, run: RUN, server_port: SERVER, slots: 4, flows: 2 };
+        let (object, memory) = with_loader(&layout, |loader, cpus| {
+            let object = attach::load_xdp(NAME, loader, object!("closed_loop"))?;
+            let memory = Memory::map(&object, &layout, cpus)?;
+            Ok((object, memory))
+        })
+        .expect("the program loads (needs CAP_BPF)");
+        for slot in 0..4 {
+            memory.assign(slot, slot as u32 / 2, PORTS[slot / 2]);
+        }
+        memory.set_running(true);
+        Self { object, memory, request }
+    }
+
+    fn launch(&self, slot: usize) -> u64 {
+        self.memory.launch(slot, slot as u32 / 2, 1)
+    }
+
+    /// The payload of the reply to request `seq` of `slot`.
+    fn payload(&self, slot: u32, seq: u64) -> Vec<u8> {
+        let mut payload = self.request.clone();
+        payload[4..8].copy_from_slice(&slot.to_le_bytes());
+        payload[8..16].copy_from_slice(&seq.to_le_bytes());
+        payload
+    }
+
+    fn run(&self, frame: &[u8]) -> (u32, Vec<u8>) {
+        let program: &Xdp = self.object.program(NAME).unwrap().try_into().unwrap();
+        let mut out = vec![0; frame.len() + 256];
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            repeat: 1,
+            ..TestRunOptions::default()
+        };
+        let done = program.test_run(options).expect("the kernel runs the program");
+        out.truncate(frame.len());
+        (done.return_value, out)
+    }
+
+    fn counters(&self) -> Counters {
+        (0..self.memory.cpus()).map(|cpu| self.memory.counters(cpu)).fold(Counters::default(), |a, b| {
+            Counters {
+                ok: a.ok + b.ok,
+                late: a.late + b.late,
+                duplicate: a.duplicate + b.duplicate,
+                reordered: a.reordered + b.reordered,
+                corrupt: a.corrupt + b.corrupt,
+                wrong_flow: a.wrong_flow + b.wrong_flow,
+            }
+        })
+    }
+}
+
+/// A frame from the server to `port`.
+fn frame(ipv6: bool, port: u16, payload: &[u8]) -> Vec<u8> {
+    let udp_len = (8 + payload.len()) as u16;
+    let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    if ipv6 {
+        f.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+        f.extend(udp_len.to_be_bytes());
+        f.extend([17, 64]);
+        f.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+        f.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    } else {
+        f.extend([8, 0, 0x45, 0]);
+        f.extend((20 + udp_len).to_be_bytes());
+        f.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1]);
+    }
+    f.extend(SERVER.to_be_bytes());
+    f.extend(port.to_be_bytes());
+    f.extend(udp_len.to_be_bytes());
+    f.extend([0xab, 0xcd]); // a local sender leaves only a partial sum here
+    f.extend(payload);
+    f
+}
+
+/// The Internet checksum of the pseudo header and the datagram: 0 if the datagram's own checksum is right.
+fn ipv6_udp_residue(frame: &[u8]) -> u16 {
+    let udp = &frame[54..];
+    let mut bytes = frame[22..54].to_vec();
+    bytes.extend((udp.len() as u32).to_be_bytes());
+    bytes.extend([0, 0, 0, 17]);
+    bytes.extend(udp);
+    bytes.resize(bytes.len().next_multiple_of(2), 0);
+    let mut sum: u32 = bytes.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+#[test]
+fn a_reply_becomes_the_next_request() {
+    for ipv6 in [false, true] {
+        let bench = Bench::new();
+        let seq = bench.launch(1);
+        let reply = frame(ipv6, PORTS[0], &bench.payload(1, seq));
+        let (action, request) = bench.run(&reply);
+        assert_eq!(action, XDP_TX);
+        assert_eq!(
+            (&request[0..6], &request[6..12]),
+            (&reply[6..12], &reply[0..6]),
+            "link addresses swapped"
+        );
+        let ip = 14 + if ipv6 { 8 } else { 12 };
+        let half = if ipv6 { 16 } else { 4 };
+        assert_eq!(request[ip..ip + half], reply[ip + half..ip + 2 * half], "network addresses swapped");
+        let udp = ip + 2 * half;
+        assert_eq!(request[udp..udp + 2], reply[udp + 2..udp + 4], "ports swapped");
+        assert_eq!(request[udp + 8..], bench.payload(1, seq + 1), "the next sequence number, the same body");
+        if ipv6 {
+            assert_eq!(ipv6_udp_residue(&request), 0, "a valid checksum");
+        } else {
+            assert_eq!(request[udp + 6..udp + 8], [0, 0], "no checksum");
+        }
+        assert_eq!(bench.counters(), Counters { ok: 1, ..Counters::default() });
+        assert_eq!(bench.memory.slot(1).seq, seq + 1);
+        assert!(bench.memory.slot(1).sent > 1, "stamped anew");
+        let mut latency = vec![0; BUCKETS];
+        bench.memory.add_latency(&mut latency);
+        assert_eq!(latency.iter().sum::<u64>(), 1, "timed once");
+        assert_eq!(bench.memory.sent(), 2, "the first by user space, the second by the program");
+    }
+}
+
+#[test]
+fn a_second_reply_is_a_duplicate() {
+    let bench = Bench::new();
+    let reply = frame(false, PORTS[0], &bench.payload(0, bench.launch(0)));
+    assert_eq!(bench.run(&reply).0, XDP_TX);
+    assert_eq!(bench.run(&reply).0, XDP_DROP);
+    assert_eq!(bench.counters(), Counters { ok: 1, duplicate: 1, ..Counters::default() });
+}
+
+#[test]
+fn a_reply_to_a_request_given_up_is_late_once() {
+    let bench = Bench::new();
+    let seq = bench.launch(0);
+    let reply = frame(false, PORTS[0], &bench.payload(0, seq));
+    assert!(bench.memory.give_up(0, seq));
+    assert!(!bench.memory.give_up(0, seq), "only one side wins");
+    assert_eq!(bench.memory.slot(0).sent, 0, "nothing in flight");
+    assert_eq!(bench.run(&reply).0, XDP_DROP);
+    assert_eq!(bench.run(&reply).0, XDP_DROP);
+    assert_eq!(bench.counters(), Counters { late: 1, duplicate: 1, ..Counters::default() });
+}
+
+#[test]
+fn an_answered_request_cannot_be_given_up() {
+    let bench = Bench::new();
+    let seq = bench.launch(0);
+    assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(0, seq))).0, XDP_TX);
+    assert!(!bench.memory.give_up(0, seq));
+}
+
+#[test]
+fn every_flipped_byte_is_found() {
+    let bench = Bench::new();
+    let seq = bench.launch(0);
+    let good = frame(false, PORTS[0], &bench.payload(0, seq));
+    for at in HEADER..SIZE {
+        let mut bad = good.clone();
+        let payload = bad.len() - SIZE;
+        bad[payload + at] ^= 0x10;
+        assert_eq!(bench.run(&bad).0, XDP_DROP, "byte {at}");
+    }
+    assert_eq!(bench.counters(), Counters { corrupt: (SIZE - HEADER) as u64, ..Counters::default() });
+    assert_eq!(bench.run(&good).0, XDP_TX, "the intact one is still expected");
+}
+
+#[test]
+fn numbers_that_were_never_sent_are_corrupt() {
+    let bench = Bench::new();
+    let seq = bench.launch(0);
+    assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(0, seq + 1))).0, XDP_DROP);
+    assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(9999, 0))).0, XDP_DROP);
+    assert_eq!(bench.counters().corrupt, 2);
+}
+
+#[test]
+fn a_shortened_reply_is_corrupt() {
+    let bench = Bench::new();
+    let payload = bench.payload(0, bench.launch(0));
+    assert_eq!(bench.run(&frame(false, PORTS[0], &payload[..SIZE - 1])).0, XDP_DROP);
+    assert_eq!(bench.counters().corrupt, 1);
+}
+
+#[test]
+fn a_reply_on_another_flows_port_is_told() {
+    let bench = Bench::new();
+    let payload = bench.payload(0, bench.launch(0));
+    assert_eq!(bench.run(&frame(false, PORTS[1], &payload)).0, XDP_DROP);
+    assert_eq!(bench.counters(), Counters { wrong_flow: 1, ..Counters::default() });
+}
+
+#[test]
+fn overtaken_replies_are_reordered() {
+    let bench = Bench::new();
+    let (first, second) = (bench.launch(0), bench.launch(1));
+    assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(1, second))).0, XDP_TX);
+    assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(0, first))).0, XDP_TX);
+    assert_eq!(bench.counters(), Counters { ok: 2, reordered: 1, ..Counters::default() });
+}
+
+#[test]
+fn a_stopped_loop_counts_and_sends_nothing() {
+    let bench = Bench::new();
+    let seq = bench.launch(0);
+    bench.memory.set_running(false);
+    assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(0, seq))).0, XDP_DROP);
+    assert_eq!(bench.counters().ok, 1);
+    assert_eq!(bench.memory.slot(0).sent, 0);
+}
+
+#[test]
+fn everything_else_goes_to_the_kernel() {
+    let bench = Bench::new();
+    let payload = bench.payload(0, bench.launch(0));
+    let reply = frame(false, PORTS[0], &payload);
+    let change = |at: usize, value: u8| {
+        let mut other = reply.clone();
+        other[at] = value;
+        other
+    };
+    let mut earlier_run = payload.clone();
+    earlier_run[16] ^= 1;
+    let others = [
+        ("ARP", change(13, 6)),
+        ("TCP", change(23, 6)),
+        ("IP options", change(14, 0x46)),
+        ("a fragment", change(20, 0x20)),
+        ("another port", change(35, 1)),
+        ("another protocol's payload", frame(false, PORTS[0], &[0; SIZE])),
+        ("an earlier run", frame(false, PORTS[0], &earlier_run)),
+        ("a short payload", frame(false, PORTS[0], &payload[..10])),
+        ("a short frame", reply[..30].to_vec()),
+    ];
+    for (what, other) in others {
+        let (action, after) = bench.run(&other);
+        assert_eq!(action, XDP_PASS, "{what}");
+        assert_eq!(after, other, "{what} unchanged");
+    }
+    assert_eq!(bench.counters(), Counters::default());
+}
+
+/// The C program's `bucket()`, by another way.
+fn bucket_of(ns: u64) -> usize {
+    if ns < SUB as u64 {
+        return ns as usize;
+    }
+    let power = (64 - (ns >> 7).leading_zeros()) as usize;
+    (power * SUB + ((ns >> (power - 1)) as usize & (SUB - 1))).min(BUCKETS - 1)
+}
+
+#[test]
+fn every_bucket_ends_where_the_next_begins() {
+    for bucket in 0..BUCKETS - 1 {
+        let top = bucket_value(bucket);
+        assert_eq!(bucket_of(top), bucket, "{top}");
+        assert_eq!(bucket_of(top + 1), bucket + 1, "{top}");
+    }
+}
+
+#[test]
+fn buckets_are_narrower_than_one_percent() {
+    for bucket in SUB..BUCKETS {
+        let (low, high) = (bucket_value(bucket - 1) + 1, bucket_value(bucket));
+        assert!((high - low) as f64 / low as f64 <= 0.008, "{low}..={high}");
+    }
+}
+
+/// The program's own bucket, read back after a reply of known age.
+#[test]
+fn the_program_puts_latencies_into_their_bucket() {
+    for age in [50_u64, 1_000, 123_456, 5_000_000, 2_000_000_000, 40_000_000_000] {
+        let bench = Bench::new();
+        let before = monotonic();
+        let seq = bench.memory.launch(0, 0, before.saturating_sub(age));
+        let reply = frame(false, PORTS[0], &bench.payload(0, seq));
+        assert_eq!(bench.run(&reply).0, XDP_TX);
+        let most = age + (monotonic() - before);
+        let mut latency = vec![0; BUCKETS];
+        bench.memory.add_latency(&mut latency);
+        let bucket = latency.iter().position(|n| *n == 1).expect("one latency recorded");
+        assert!((bucket_of(age)..=bucket_of(most)).contains(&bucket), "{age} ns in bucket {bucket}");
+    }
+}
+
+fn monotonic() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
