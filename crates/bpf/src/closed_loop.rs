@@ -69,6 +69,8 @@ pub struct Counters {
     pub corrupt: u64,
     /// Intact replies that came to another flow's port.
     pub wrong_flow: u64,
+    /// Everything that carries the run's mark: each is one of the above (`reordered` only marks some of them).
+    pub received: u64,
 }
 
 /// The program, attached until dropped, and the memory it shares with this process.
@@ -232,6 +234,7 @@ impl Memory {
             reordered: word(3),
             corrupt: word(4),
             wrong_flow: word(5),
+            received: word(6),
         }
     }
 

@@ -16,6 +16,7 @@
 
 pub mod cpu;
 mod error;
+pub mod kernel;
 pub mod plan;
 mod progress;
 pub mod record;

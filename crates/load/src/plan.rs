@@ -412,6 +412,22 @@ pub enum PlanError {
         /// Its value.
         time: Duration,
     },
+    /// Something the engine in the kernel does not do.
+    #[error("the kernel engine {0}")]
+    KernelEngine(&'static str),
+    /// The engine in the kernel sees frames, not fragments.
+    #[error(
+        "a payload of {size} bytes does not fit one frame of {interface}: the kernel engine takes up to {most} bytes; \
+         use the socket engine for more"
+    )]
+    TooLargeForFrame {
+        /// Bytes asked for.
+        size: usize,
+        /// The interface the requests leave by.
+        interface: String,
+        /// Bytes that fit.
+        most: usize,
+    },
     /// TCP has no datagrams to flood with.
     #[error("flood sends single datagrams, which TCP does not have: use stream, or UDP")]
     TcpFlood,

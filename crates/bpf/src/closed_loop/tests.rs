@@ -75,6 +75,7 @@ impl Bench {
                 reordered: a.reordered + b.reordered,
                 corrupt: a.corrupt + b.corrupt,
                 wrong_flow: a.wrong_flow + b.wrong_flow,
+                received: a.received + b.received,
             }
         })
     }
@@ -142,7 +143,7 @@ fn a_reply_becomes_the_next_request() {
         } else {
             assert_eq!(request[udp + 6..udp + 8], [0, 0], "no checksum");
         }
-        assert_eq!(bench.counters(), Counters { ok: 1, ..Counters::default() });
+        assert_eq!(bench.counters(), Counters { ok: 1, received: 1, ..Counters::default() });
         assert_eq!(bench.memory.slot(1).seq, seq + 1);
         assert!(bench.memory.slot(1).sent > 1, "stamped anew");
         let mut latency = vec![0; BUCKETS];
@@ -158,7 +159,7 @@ fn a_second_reply_is_a_duplicate() {
     let reply = frame(false, PORTS[0], &bench.payload(0, bench.launch(0)));
     assert_eq!(bench.run(&reply).0, XDP_TX);
     assert_eq!(bench.run(&reply).0, XDP_DROP);
-    assert_eq!(bench.counters(), Counters { ok: 1, duplicate: 1, ..Counters::default() });
+    assert_eq!(bench.counters(), Counters { ok: 1, duplicate: 1, received: 2, ..Counters::default() });
 }
 
 #[test]
@@ -171,7 +172,7 @@ fn a_reply_to_a_request_given_up_is_late_once() {
     assert_eq!(bench.memory.slot(0).sent, 0, "nothing in flight");
     assert_eq!(bench.run(&reply).0, XDP_DROP);
     assert_eq!(bench.run(&reply).0, XDP_DROP);
-    assert_eq!(bench.counters(), Counters { late: 1, duplicate: 1, ..Counters::default() });
+    assert_eq!(bench.counters(), Counters { late: 1, duplicate: 1, received: 2, ..Counters::default() });
 }
 
 #[test]
@@ -193,7 +194,10 @@ fn every_flipped_byte_is_found() {
         bad[payload + at] ^= 0x10;
         assert_eq!(bench.run(&bad).0, XDP_DROP, "byte {at}");
     }
-    assert_eq!(bench.counters(), Counters { corrupt: (SIZE - HEADER) as u64, ..Counters::default() });
+    assert_eq!(
+        bench.counters(),
+        Counters { corrupt: (SIZE - HEADER) as u64, received: (SIZE - HEADER) as u64, ..Counters::default() }
+    );
     assert_eq!(bench.run(&good).0, XDP_TX, "the intact one is still expected");
 }
 
@@ -219,7 +223,7 @@ fn a_reply_on_another_flows_port_is_told() {
     let bench = Bench::new();
     let payload = bench.payload(0, bench.launch(0));
     assert_eq!(bench.run(&frame(false, PORTS[1], &payload)).0, XDP_DROP);
-    assert_eq!(bench.counters(), Counters { wrong_flow: 1, ..Counters::default() });
+    assert_eq!(bench.counters(), Counters { wrong_flow: 1, received: 1, ..Counters::default() });
 }
 
 #[test]
@@ -228,7 +232,7 @@ fn overtaken_replies_are_reordered() {
     let (first, second) = (bench.launch(0), bench.launch(1));
     assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(1, second))).0, XDP_TX);
     assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(0, first))).0, XDP_TX);
-    assert_eq!(bench.counters(), Counters { ok: 2, reordered: 1, ..Counters::default() });
+    assert_eq!(bench.counters(), Counters { ok: 2, reordered: 1, received: 2, ..Counters::default() });
 }
 
 #[test]

@@ -1,0 +1,244 @@
+//! The engine in the kernel: a closed loop that costs tens of nanoseconds per transaction, so the server's limit shows.
+//!
+//! An XDP program on the client's interface ([`udpath_bpf::ClosedLoop`]) turns each reply into the next request. User
+//! space only starts the loop, gives up what got lost, and reads the results out of shared memory:
+//!
+//! ```text
+//!   launch every slot ──▶ warm-up ──▶ window opens ──▶ window closes ──▶ stop, drain ──▶ result
+//!                            └── every tick: slots that wait longer than the timeout are counted lost, sent again ──┘
+//! ```
+//! It is closed-loop UDP request and reply to one target; requests and replies must fit one frame, and the interface's
+//! driver must have native XDP. Replies are checked in the kernel: header, length, every byte of the body, port. The
+//! requests are this engine's own, so any echo server will do, and nothing but one: other protocols answer otherwise.
+
+mod flows;
+mod interface;
+mod launcher;
+mod sys;
+mod window;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use udpath_bpf::{ClosedLoop, Layout, MIN_SIZE};
+
+use crate::plan::{Arrivals, Mode, Plan, PlanError, Transport};
+use crate::progress::Progress;
+use crate::result::LoadResult;
+use flows::Flows;
+use interface::Interface;
+use launcher::Launcher;
+use window::Window;
+
+/// How often stuck slots are looked for, as a fraction of the timeout. A slot must look stuck twice in a row, so a loss
+/// is noticed after at most 1 + 2/4 timeouts. Smaller steps cost a scan of all slots each.
+const SCANS_PER_TIMEOUT: u32 = 4;
+/// Bounds of the interval between scans. Shorter: a scan of 64 K slots takes a noticeable share of a CPU that the server
+/// shares. Longer: the end of the window and Ctrl-C are noticed late.
+const TICK: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(20));
+/// Time between two reports of progress.
+const REPORT: Duration = Duration::from_millis(200);
+/// Most slots: 64 bytes of shared memory each, and every tick looks at all of them.
+const MAX_SLOTS: u64 = 1 << 20;
+
+/// Why the in-kernel engine could not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KernelError {
+    #[error("cannot bind flow {flow} on {source_ip} towards {target}: {cause}")]
+    Flow { flow: u32, source_ip: IpAddr, target: SocketAddr, cause: io::Error },
+    #[error("cannot keep to the CPUs this process may use: {0}")]
+    Affinity(io::Error),
+    #[error("cannot list the interfaces of this network namespace: {0}")]
+    Interfaces(io::Error),
+    #[error("no interface has {0}, the source address towards the target; is the interface up?")]
+    NoInterface(IpAddr),
+    #[error(
+        "{0} is reached through the loopback, which has no native XDP: use the socket engine, or a server in another \
+         network namespace (`udpath lab`)"
+    )]
+    Loopback(SocketAddr),
+    #[error(transparent)]
+    Bpf(#[from] udpath_bpf::Error),
+    #[error("cannot read {what}: {cause}")]
+    Read { what: &'static str, cause: io::Error },
+    #[error("cannot send the first requests to {target}: {cause}")]
+    Launch { target: SocketAddr, cause: io::Error },
+}
+
+impl From<KernelError> for crate::Error {
+    fn from(error: KernelError) -> Self {
+        Self::Engine { engine: "kernel", what: error.to_string() }
+    }
+}
+
+/// Holds a plan to what this engine can do.
+///
+/// # Errors
+/// What it cannot do, and which engine can.
+pub(crate) fn check(plan: &Plan) -> Result<u32, PlanError> {
+    plan.check()?;
+    let cannot = |why| Err(PlanError::KernelEngine(why));
+    let Arrivals::Closed { inflight } = plan.arrivals else {
+        return cannot(
+            "sends a request only when a reply comes: give --inflight, or use the socket engine for a rate",
+        );
+    };
+    if plan.transport != Transport::Udp || plan.mode != Mode::Rr {
+        return cannot("does UDP request and reply only: use the socket engine for TCP, stream and flood");
+    }
+    if plan.targets.len() != 1 {
+        return cannot("drives one target: use the socket engine for several");
+    }
+    if plan.size < MIN_SIZE {
+        return Err(PlanError::TooSmall { size: plan.size, protocol: "the kernel engine", min: MIN_SIZE });
+    }
+    let slots = u64::from(plan.flows) * u64::from(inflight);
+    if slots > MAX_SLOTS {
+        return cannot(
+            "holds at most 1048576 requests in flight over all flows: lower --flows or --inflight",
+        );
+    }
+    Ok(inflight)
+}
+
+/// Runs `plan` with the in-kernel closed loop, in the calling thread's network namespace.
+///
+/// # Errors
+/// A plan this engine cannot run, no native XDP, no permission, a socket that cannot be bound. A run in which nothing
+/// came back is [`crate::Error::NoAnswer`].
+pub fn run(
+    plan: &Plan,
+    progress: &mut dyn FnMut(&Progress),
+    stop: &AtomicBool,
+) -> Result<LoadResult, crate::Error> {
+    let inflight = check(plan)?;
+    let target = plan.target(0);
+    let flows = Flows::open(plan)?;
+    let interface = egress(&flows, target)?;
+    check_frame(plan, &interface, target)?;
+
+    let run_id = run_id(plan.seed);
+    let request = launcher::first_request(plan.size, plan.seed, run_id);
+    let layout = Layout {
+        request: &request,
+        run: run_id,
+        server_port: target.port(),
+        slots: plan.flows * inflight,
+        flows: plan.flows,
+    };
+    let in_kernel = ClosedLoop::attach(&interface.name, &layout).map_err(KernelError::from)?;
+    let memory = in_kernel.memory();
+    let mut launcher = Launcher::new(memory, &flows, request, inflight);
+    launcher.launch_all(target)?;
+
+    let mut watch = Watch::new(plan, progress, stop);
+    watch.wait(&mut launcher, plan.warmup, false)?;
+    let window = Window::open(memory);
+    let cut = watch.wait(&mut launcher, plan.duration, true)?;
+    let measured = window.close(memory);
+
+    memory.set_running(false);
+    launcher.drain(plan.timeout);
+    let account = launcher.account();
+    if account.counts.received == 0 {
+        return Err(crate::Error::NoAnswer {
+            target: target.to_string(),
+            sent: account.counts.sent,
+            more: account
+                .last_send_error
+                .map_or_else(String::new, |e| format!(" The last send failed: {e}.")),
+        });
+    }
+    let mut result = measured.into_result(plan, inflight, &interface.name, &account);
+    if cut {
+        result.warnings.push(format!(
+            "stopped after {:.1} s of {:.1} s",
+            result.seconds,
+            plan.duration.as_secs_f64()
+        ));
+    }
+    Ok(result)
+}
+
+/// The interface that the flows leave by.
+fn egress(flows: &Flows, target: SocketAddr) -> Result<Interface, KernelError> {
+    let local =
+        flows.local(0).map_err(|cause| KernelError::Read { what: "a flow's own address", cause })?.ip();
+    if local.is_loopback() || local == target.ip() {
+        return Err(KernelError::Loopback(target));
+    }
+    Interface::with_address(local).map_err(KernelError::Interfaces)?.ok_or(KernelError::NoInterface(local))
+}
+
+/// The program sees frames, not fragments.
+fn check_frame(plan: &Plan, interface: &Interface, target: SocketAddr) -> Result<(), crate::Error> {
+    let headers = if target.is_ipv4() { 28 } else { 48 };
+    let most = interface.mtu.saturating_sub(headers);
+    if plan.size > most {
+        return Err(
+            PlanError::TooLargeForFrame { size: plan.size, interface: interface.name.clone(), most }.into()
+        );
+    }
+    Ok(())
+}
+
+/// A mark of this run, so that replies to an earlier one are told apart.
+fn run_id(seed: u64) -> u32 {
+    let now = launcher::now() ^ seed.rotate_left(17) ^ u64::from(std::process::id()).rotate_left(40);
+    (now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}
+
+/// Waits, looks after stuck slots and reports.
+struct Watch<'a> {
+    plan: &'a Plan,
+    progress: &'a mut dyn FnMut(&Progress),
+    stop: &'a AtomicBool,
+    tick: Duration,
+    reported: (Instant, u64),
+}
+
+impl<'a> Watch<'a> {
+    fn new(plan: &'a Plan, progress: &'a mut dyn FnMut(&Progress), stop: &'a AtomicBool) -> Self {
+        let tick = (plan.timeout / SCANS_PER_TIMEOUT).clamp(TICK.0, TICK.1);
+        Self { plan, progress, stop, tick, reported: (Instant::now(), 0) }
+    }
+
+    /// Waits for `time` or until told to stop; true if it was told.
+    fn wait(
+        &mut self,
+        launcher: &mut Launcher<'_>,
+        time: Duration,
+        window: bool,
+    ) -> Result<bool, KernelError> {
+        let begin = Instant::now();
+        loop {
+            let left = time.saturating_sub(begin.elapsed());
+            if left.is_zero() || self.stop.load(Ordering::Relaxed) {
+                return Ok(!left.is_zero());
+            }
+            std::thread::sleep(left.min(self.tick));
+            launcher.relaunch_stuck(self.plan.timeout)?;
+            self.report(launcher, if window { begin.elapsed() } else { Duration::ZERO });
+        }
+    }
+
+    fn report(&mut self, launcher: &Launcher<'_>, elapsed: Duration) {
+        let (then, ok_then) = self.reported;
+        let since = then.elapsed();
+        if since < REPORT {
+            return;
+        }
+        let counts = launcher.counts();
+        (self.progress)(&Progress {
+            elapsed,
+            total: self.plan.duration,
+            sent: counts.sent,
+            ok: counts.ok,
+            lost: counts.lost,
+            tps: counts.ok.saturating_sub(ok_then) as f64 / since.as_secs_f64(),
+        });
+        self.reported = (Instant::now(), counts.ok);
+    }
+}

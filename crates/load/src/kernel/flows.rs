@@ -1,0 +1,90 @@
+//! The flows of the in-kernel loop: ordinary UDP sockets that hold the source ports and send what user space must send.
+//!
+//! A flow's requests start on its home CPU. On a veth the transmit queue, and so the receiving CPU, follows the sending
+//! CPU: flows that all started on one CPU would stay on it for the whole run.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::KernelError;
+use crate::plan::Plan;
+
+/// The sockets of a plan and the CPU each starts on.
+#[derive(Debug)]
+pub(super) struct Flows {
+    sockets: Vec<UdpSocket>,
+    /// CPUs this thread may run on; flow `f` starts on `cpus[f % cpus.len()]`.
+    cpus: Vec<usize>,
+}
+
+impl Flows {
+    /// Binds and connects one socket per flow: the kernel then knows the path, and resolves the next hop by itself.
+    pub(super) fn open(plan: &Plan) -> Result<Self, KernelError> {
+        let target = plan.target(0);
+        let any = match target {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let sockets = (0..plan.flows)
+            .map(|flow| {
+                let source = plan.source(flow).unwrap_or(any);
+                bind(plan, source, flow)
+                    .and_then(|socket| socket.connect(target).map(|()| socket))
+                    .map_err(|cause| KernelError::Flow { flow, source_ip: source, target, cause })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let allowed = sched_getaffinity(None).map_err(|cause| KernelError::Affinity(cause.into()))?;
+        let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+        Ok(Self { sockets, cpus })
+    }
+
+    /// Number of flows.
+    pub(super) fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Local address and port of a flow.
+    pub(super) fn local(&self, flow: usize) -> io::Result<SocketAddr> {
+        self.sockets[flow].local_addr()
+    }
+
+    /// CPUs that flows start on.
+    pub(super) fn cpus(&self) -> &[usize] {
+        &self.cpus
+    }
+
+    /// Sends one request of `flow`.
+    pub(super) fn send(&self, flow: usize, request: &[u8]) -> io::Result<()> {
+        self.sockets[flow].send(request).map(drop)
+    }
+
+    /// Runs `work` for the flows of each home CPU, on that CPU, and goes back to where the thread may run.
+    pub(super) fn at_home(&self, mut work: impl FnMut(usize)) -> Result<(), KernelError> {
+        let before = sched_getaffinity(None).map_err(|cause| KernelError::Affinity(cause.into()))?;
+        for (turn, cpu) in self.cpus.iter().enumerate() {
+            let mut only = CpuSet::new();
+            only.set(*cpu);
+            sched_setaffinity(None, &only).map_err(|cause| KernelError::Affinity(cause.into()))?;
+            (turn..self.len()).step_by(self.cpus.len()).for_each(&mut work);
+        }
+        sched_setaffinity(None, &before).map_err(|cause| KernelError::Affinity(cause.into()))
+    }
+}
+
+/// A socket on the next free port of the plan's range, or on one of the kernel's choice.
+fn bind(plan: &Plan, source: IpAddr, flow: u32) -> io::Result<UdpSocket> {
+    let Some(ports) = plan.source_ports else { return UdpSocket::bind((source, 0)) };
+    let turns = plan.sources.len().max(1) as u32;
+    // Flows of one source address follow each other in its ports; a port that is taken is passed over.
+    let first = u32::from(ports.first) + flow / turns;
+    let mut last_error = io::Error::from(io::ErrorKind::AddrInUse);
+    for port in first..=u32::from(ports.last) {
+        match UdpSocket::bind((source, port as u16)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last_error = error,
+            done => return done,
+        }
+    }
+    Err(last_error)
+}

@@ -1,0 +1,185 @@
+//! Starts the loop's slots, and starts them again when their request or reply got lost.
+//!
+//! Slot `s` belongs to flow `s / inflight` for the whole run. The program in the kernel and this side agree on who may
+//! move a slot on by compare-and-swap of its sequence number (see `bpf/closed_loop.bpf.c`).
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use udpath_bpf::{HEADER, MAGIC, Memory};
+
+use super::KernelError;
+use super::flows::Flows;
+use crate::result::Counts;
+
+/// Nanoseconds of `CLOCK_MONOTONIC`: what `bpf_ktime_get_ns()` reads in the program.
+pub(super) fn now() -> u64 {
+    let t = clock_gettime(ClockId::Monotonic);
+    (t.tv_sec as u64) * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// The request that every slot starts with; slot and sequence number are filled in when it is sent.
+pub(super) fn first_request(size: usize, seed: u64, run: u32) -> Vec<u8> {
+    let mut request = vec![0; size];
+    request[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+    request[16..20].copy_from_slice(&run.to_le_bytes());
+    let mut state = seed;
+    for byte in &mut request[HEADER..] {
+        // Any bytes will do as long as they differ from place to place: splitmix64's steps.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        *byte = (mixed >> 56) as u8;
+    }
+    request
+}
+
+/// What became of all requests, from the first launch to the end of the drain.
+#[derive(Debug)]
+pub(super) struct Account {
+    pub(super) counts: Counts,
+    pub(super) last_send_error: Option<io::Error>,
+}
+
+/// The user-space half of the loop.
+#[derive(Debug)]
+pub(super) struct Launcher<'a> {
+    in_kernel: &'a Memory,
+    flows: &'a Flows,
+    request: Vec<u8>,
+    inflight: usize,
+    /// The sequence number each slot had at the last scan, plus one; 0 before.
+    seen: Vec<u64>,
+    given_up: u64,
+    send_errors: u64,
+    last_send_error: Option<io::Error>,
+}
+
+impl<'a> Launcher<'a> {
+    pub(super) fn new(in_kernel: &'a Memory, flows: &'a Flows, request: Vec<u8>, inflight: u32) -> Self {
+        let inflight = inflight as usize;
+        let seen = vec![0; flows.len() * inflight];
+        Self { in_kernel, flows, request, inflight, seen, given_up: 0, send_errors: 0, last_send_error: None }
+    }
+
+    /// Sends the first request of every slot, each flow's from its home CPU.
+    pub(super) fn launch_all(&mut self, target: SocketAddr) -> Result<(), KernelError> {
+        for flow in 0..self.flows.len() {
+            let port = self
+                .flows
+                .local(flow)
+                .map_err(|cause| KernelError::Read { what: "a flow's own port", cause })?
+                .port();
+            for slot in self.slots_of(flow) {
+                self.in_kernel.assign(slot, flow as u32, port);
+            }
+        }
+        self.in_kernel.set_running(true);
+        let flows = self.flows;
+        flows.at_home(|flow| {
+            for slot in self.slots_of(flow) {
+                self.send(slot, flow);
+            }
+        })?;
+        match self.last_send_error.take() {
+            Some(cause) if self.send_errors as usize >= self.seen.len() => {
+                Err(KernelError::Launch { target, cause })
+            }
+            kept => {
+                self.last_send_error = kept;
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives up every request that has been in flight for longer than `timeout`, and sends the slot's next one.
+    pub(super) fn relaunch_stuck(&mut self, timeout: Duration) -> Result<(), KernelError> {
+        let stuck = self.take_stuck(timeout);
+        if stuck.is_empty() {
+            return Ok(());
+        }
+        // From their home CPU, like the first: else every loss moves a flow to the CPU of this thread.
+        let (flows, inflight) = (self.flows, self.inflight);
+        flows.at_home(|flow| {
+            let first = stuck.partition_point(|slot| slot / inflight < flow);
+            for slot in stuck[first..].iter().take_while(|slot| *slot / inflight == flow) {
+                self.send(*slot, flow);
+            }
+        })
+    }
+
+    /// Waits until nothing is in flight, but not longer than `timeout`; what is left then is lost.
+    pub(super) fn drain(&mut self, timeout: Duration) {
+        let end = now() + timeout.as_nanos() as u64;
+        while (0..self.seen.len()).any(|slot| self.in_kernel.slot(slot).sent != 0) && now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for slot in 0..self.seen.len() {
+            let state = self.in_kernel.slot(slot);
+            if state.sent != 0 && self.in_kernel.give_up(slot, state.seq) {
+                self.given_up += 1;
+            }
+        }
+    }
+
+    /// What became of all requests so far. What is in flight counts as sent and nothing else.
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = Counts { send_errors: self.send_errors, ..Counts::default() };
+        for cpu in 0..self.in_kernel.cpus() {
+            let n = self.in_kernel.counters(cpu);
+            counts.ok += n.ok;
+            counts.late += n.late;
+            counts.duplicate += n.duplicate;
+            counts.reordered += n.reordered;
+            counts.corrupt += n.corrupt;
+            counts.wrong_flow += n.wrong_flow;
+            counts.received += n.received;
+        }
+        counts.lost = self.given_up.saturating_sub(counts.late);
+        counts.sent = self.in_kernel.sent().saturating_sub(self.send_errors);
+        counts
+    }
+
+    /// The end of the run's account.
+    pub(super) fn account(self) -> Account {
+        Account { counts: self.counts(), last_send_error: self.last_send_error }
+    }
+
+    fn slots_of(&self, flow: usize) -> std::ops::Range<usize> {
+        flow * self.inflight..(flow + 1) * self.inflight
+    }
+
+    fn take_stuck(&mut self, timeout: Duration) -> Vec<usize> {
+        let oldest = now().saturating_sub(timeout.as_nanos() as u64);
+        let mut stuck = Vec::new();
+        for slot in 0..self.seen.len() {
+            let state = self.in_kernel.slot(slot);
+            // Seen at two scans: the program moves `seq` on before it writes the new time of sending.
+            let again = self.seen[slot] == state.seq + 1;
+            self.seen[slot] = state.seq + 1;
+            let idle = state.sent == 0;
+            let waiting = again && state.sent <= oldest;
+            if waiting && (idle || self.in_kernel.give_up(slot, state.seq)) {
+                self.given_up += u64::from(!idle);
+                self.seen[slot] = 0;
+                stuck.push(slot);
+            }
+        }
+        stuck
+    }
+
+    /// Sends the next request of a slot that has nothing in flight. A slot whose request the kernel did not take stays
+    /// idle until the next scan tries again.
+    fn send(&mut self, slot: usize, flow: usize) {
+        let seq = self.in_kernel.launch(slot, flow as u32, now());
+        self.request[4..8].copy_from_slice(&(slot as u32).to_le_bytes());
+        self.request[8..16].copy_from_slice(&seq.to_le_bytes());
+        if let Err(error) = self.flows.send(flow, &self.request) {
+            // ECONNREFUSED belongs to an earlier request: an ICMP answer that the socket kept for the next call.
+            self.send_errors += 1;
+            self.last_send_error = Some(error);
+            self.in_kernel.idle(slot);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The measured window: the difference of two readings of the loop's shared memory and of the machine's CPU times.
+
+use udpath_bpf::{BUCKETS, Memory, bucket_value};
+
+use super::launcher::Account;
+use crate::cpu::CpuUse;
+use crate::plan::Plan;
+use crate::record::{Evidence, Outcome, Stopwatch};
+use crate::result::{Latency, LoadResult};
+
+/// Idle time of the busiest-but-waiting machine above which a closed loop was too small to fill the server, as a share.
+/// Lower: pauses that any machine has count against the generator. Higher: a starved server passes for a slow one.
+const STARVED_IDLE: f64 = 0.15;
+/// Share of all transactions on one CPU above which the load did not spread over the CPUs it was started on.
+const ONE_CPU: f64 = 0.95;
+/// Share of time taken by the hypervisor above which the figures are somebody else's.
+const STEAL: f64 = 0.02;
+
+/// The readings when the window opened.
+#[derive(Debug)]
+pub(super) struct Window {
+    watch: Stopwatch,
+    /// Valid replies by CPU.
+    ok: Vec<u64>,
+    latency: Vec<u64>,
+}
+
+/// What changed until it closed.
+#[derive(Debug)]
+pub(super) struct Measured {
+    seconds: f64,
+    ok: Vec<u64>,
+    latency: Vec<u64>,
+    cpus: Vec<CpuUse>,
+}
+
+impl Window {
+    pub(super) fn open(in_kernel: &Memory) -> Self {
+        let (ok, latency) = read(in_kernel);
+        Self { watch: Stopwatch::start(), ok, latency }
+    }
+
+    pub(super) fn close(self, in_kernel: &Memory) -> Measured {
+        let (seconds, cpus) = self.watch.stop();
+        let (ok, latency) = read(in_kernel);
+        let less = |now: Vec<u64>, then: &[u64]| now.iter().zip(then).map(|(n, t)| n - t).collect();
+        Measured {
+            seconds: seconds.as_secs_f64(),
+            ok: less(ok, &self.ok),
+            latency: less(latency, &self.latency),
+            cpus,
+        }
+    }
+}
+
+fn read(in_kernel: &Memory) -> (Vec<u64>, Vec<u64>) {
+    let ok = (0..in_kernel.cpus()).map(|cpu| in_kernel.counters(cpu).ok).collect();
+    let mut latency = vec![0; BUCKETS];
+    in_kernel.add_latency(&mut latency);
+    (ok, latency)
+}
+
+/// The distribution in the buckets. Smallest, largest and mean are as exact as the buckets: within 1 %.
+fn latency(buckets: &[u64]) -> Option<Latency> {
+    let filled: Vec<(u64, u64)> =
+        buckets.iter().enumerate().filter(|(_, n)| **n > 0).map(|(b, n)| (bucket_value(b), *n)).collect();
+    let total: u64 = filled.iter().map(|(_, n)| n).sum();
+    let sum: f64 = filled.iter().map(|(value, n)| *value as f64 * *n as f64).sum();
+    let (min, max) = (filled.first()?.0, filled.last()?.0);
+    Latency::from_buckets(filled, min, max, sum / total as f64)
+}
+
+impl Measured {
+    /// The whole result. Latency and tps are of the window; the account is of the whole run, for that is what balances.
+    pub(super) fn into_result(
+        self,
+        plan: &Plan,
+        inflight: u32,
+        interface: &str,
+        account: &Account,
+    ) -> LoadResult {
+        let completed: u64 = self.ok.iter().sum();
+        let latency = latency(&self.latency);
+        let mut warnings = self.warnings(completed, inflight, account, plan);
+        if let Err(mismatch) = account.counts.check() {
+            warnings.push(format!("the account does not balance: {mismatch}"));
+        }
+        let starved = self.starved(inflight, plan);
+        let outcome = Outcome {
+            engine: "kernel",
+            protocol: "echo",
+            seconds: self.seconds,
+            counts: account.counts,
+            completed,
+            // In a closed loop a request is intended when the one before it is answered, and sent at that moment.
+            intended_latency: latency.clone(),
+            sent_latency: latency,
+            lateness: None,
+            delivered: None,
+            evidence: Evidence::default(),
+            cpus: self.cpus,
+            warnings,
+        };
+        let mut result = outcome.into_result(plan);
+        result.arrivals = format!("{}, XDP on {interface}", result.arrivals);
+        if let Some(reason) = starved {
+            result.generator.limited = true;
+            result.generator.reasons.push(reason);
+        }
+        result
+    }
+
+    /// A loop that leaves the CPUs idle was too small; it cannot be too slow.
+    fn starved(&self, inflight: u32, plan: &Plan) -> Option<String> {
+        let idle = self.cpus.iter().map(|c| c.idle).sum::<f64>() / self.cpus.len().max(1) as f64;
+        (idle > STARVED_IDLE).then(|| {
+            format!(
+                "the CPUs were idle for {:.0} % of the time with {} requests in flight: the server may be able to do \
+                 more; raise --inflight or --flows",
+                idle * 100.0,
+                u64::from(inflight) * u64::from(plan.flows)
+            )
+        })
+    }
+
+    fn warnings(&self, total: u64, inflight: u32, account: &Account, plan: &Plan) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let slots = u64::from(inflight) * u64::from(plan.flows);
+        let counts = &account.counts;
+        if counts.lost > counts.ok && counts.ok <= 4 * slots {
+            warnings.push(
+                "first requests were answered, those that the loop sent were not: the far end of the veth does not \
+                 take XDP frames; attach an XDP program there (`udpath lab` does) or switch its GRO on"
+                    .into(),
+            );
+        }
+        let busiest = self.ok.iter().enumerate().max_by_key(|(_, n)| **n);
+        if let Some((cpu, n)) = busiest
+            && self.cpus.len() > 1
+            && plan.flows > 1
+            && *n as f64 > ONE_CPU * total as f64
+        {
+            warnings.push(format!(
+                "{:.0} % of the replies came back on CPU {cpu}: the flows did not spread over the {} CPUs; without a \
+                 transmit mapping (XPS) they drift to one",
+                *n as f64 / total.max(1) as f64 * 100.0,
+                self.cpus.len()
+            ));
+        }
+        let steal = self.cpus.iter().map(|c| c.steal).sum::<f64>() / self.cpus.len().max(1) as f64;
+        if steal > STEAL {
+            warnings.push(format!(
+                "the hypervisor took {:.0} % of the CPU time: the figures are too low",
+                steal * 100.0
+            ));
+        }
+        warnings
+    }
+}
