@@ -15,14 +15,15 @@
  * line, because different CPUs work on different slots at the same time.
  *
  * Payload of a request, all little endian, read back from the reply:
- *   0  magic  4    4  slot  4    8  seq  8    16  run  4    20  body: bytes that never change, summed below
+ *   0  magic  4    4  slot  4    8  seq  8    16  run  4    20  zero  4    24  body: bytes that never change
  *
  * Maps are arrays mapped into user space: reading results costs no system call.
  */
 #include "frame.h"
 
 #define MAGIC 0x31504c75 /* "uLP1" */
-#define HEADER 20
+#define HEADER 24
+#define MAX_WORDS 1200 /* of a body: jumbo frames; a bound that the verifier can see */
 
 /* Latency buckets: 128 per power of two, so a bucket is at most 1/128 of its value wide (under 1 %).
  * Values below 128 ns have a bucket each. 27 powers of two above that reach 2^34 ns = 17 s; more is put in the last. */
@@ -33,9 +34,10 @@
 
 /* Fixed before loading, so that the verifier knows the lengths and every branch on them is free. */
 const volatile __u32 size;        /* payload bytes, HEADER + 4 .. */
-const volatile __u32 body_words;  /* whole 32-bit words of the body */
-const volatile __u32 body_sum;    /* their folded one's complement sum */
-const volatile __u32 tail;        /* the last four bytes of the payload: the body need not be whole words */
+const volatile __u32 body_words;  /* whole 64-bit words of the body */
+const volatile __u64 body_sum;    /* their sum, each rotated by where it stands: see body() */
+const volatile __u64 tail;        /* the last eight bytes of the payload: the body need not be whole words */
+const volatile __u32 body_check;  /* the whole body's share of the UDP checksum, a one's complement sum */
 const volatile __u32 run;         /* drawn for each run: replies of an earlier one are not ours */
 const volatile __u16 server_port; /* host byte order */
 const volatile __u32 cpus_len;
@@ -43,18 +45,16 @@ const volatile __u32 cpus_len;
 struct slot {
 	__u64 seq;       /* the request in flight */
 	__u64 sent;      /* when it was sent, CLOCK_MONOTONIC ns */
-	__u64 order;     /* its place in the order of its flow's requests */
 	__u64 given_up;  /* seq last given up by user space plus one; 0 if that one was answered late meanwhile */
 	__u32 flow;
 	__u16 port;      /* the flow's source port, network byte order */
 	__u16 pad0;
-	__u64 pad[3];
+	__u64 pad[4];
 };
 
 struct flow {
-	__u64 sent;      /* requests of this flow so far */
-	__u64 answered;  /* highest order answered so far, plus one */
-	__u64 pad[6];
+	__u64 answered;  /* when the latest of its answered requests was sent: an older one is overtaken */
+	__u64 pad[7];
 };
 
 struct counters { /* one per CPU */
@@ -65,7 +65,7 @@ struct counters { /* one per CPU */
 	__u64 corrupt;
 	__u64 wrong_flow;
 	__u64 received;  /* everything that carries the run's mark: the sum of the above but reordered */
-	__u64 pad;
+	__u64 sent;      /* requests sent from here */
 };
 
 struct control {
@@ -118,11 +118,24 @@ static __always_inline void record(__u32 cpu, __u64 ns)
 		*n += 1; /* this CPU's own row: softirq does not preempt itself */
 }
 
+/* Is the body what was sent? Each word is rotated by its place before it is added, so that words that changed places
+ * are found as well as changed ones. The last eight bytes, which overlap the last word, are compared as they are. */
+static __always_inline int body(void *payload)
+{
+	__u64 *words = payload + HEADER;
+	__u64 sum = 0;
+	__u32 i;
+
+	for (i = 0; i < body_words && i < MAX_WORDS; i++)
+		sum = ((sum << 1) | (sum >> 63)) + words[i];
+	return sum == body_sum && *(__u64 *)(payload + size - 8) == tail;
+}
+
 /* The UDP checksum of the next request. IPv4 needs none (0 = not used, RFC 768) and a NIC would have checked it, so
  * the server is not charged for it; IPv6 must have it (RFC 8200, 8.1). */
-static __always_inline void checksum(struct frame *f, __u32 *header, __u32 tail_sum)
+static __always_inline void checksum(struct frame *f, __u32 *header)
 {
-	__u64 sum = body_sum + tail_sum;
+	__u64 sum = body_check;
 	__u32 *addr;
 	int i;
 
@@ -153,8 +166,8 @@ int closed_loop(struct xdp_md *ctx)
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
 	__u32 cpu = bpf_get_smp_processor_id();
-	__u32 zero = 0, index, words, tail_sum = 0;
-	__u64 now, seq;
+	__u32 zero = 0, index;
+	__u64 now, seq, sent;
 	struct control *loop;
 	struct counters *n;
 	struct frame f;
@@ -181,19 +194,8 @@ int closed_loop(struct xdp_md *ctx)
 	if (!slot || f.payload_len != size || f.payload + size > data_end)
 		goto corrupt;
 
-	/* The body, word by word in the kernel's own checksum routine, and the bytes after the last whole word. */
-	words = body_words * 4;
-	if (words) {
-		__s64 sum = bpf_csum_diff(0, 0, f.payload + HEADER, words, 0);
-
-		if (sum < 0 || fold(sum) != body_sum)
-			goto corrupt;
-	}
-	if (*(__u32 *)(f.payload + size - 4) != tail)
+	if (!body(f.payload))
 		goto corrupt;
-	if (size & 3)
-		tail_sum = tail >> (8 * (4 - (size & 3)));
-
 	if (f.udp->dest != slot->port) {
 		n->wrong_flow++;
 		return XDP_DROP;
@@ -213,26 +215,27 @@ int closed_loop(struct xdp_md *ctx)
 	}
 
 	n->ok++;
-	record(cpu, now - slot->sent);
+	sent = slot->sent;
+	record(cpu, now - sent);
 
 	index = slot->flow;
 	flow = bpf_map_lookup_elem(&flows, &index);
 	if (!flow)
 		return XDP_DROP;
-	if (slot->order + 1 < flow->answered)
+	if (sent < flow->answered)
 		n->reordered++;
 	else
-		flow->answered = slot->order + 1;
+		flow->answered = sent;
 
 	if (!loop->running) {
 		slot->sent = 0; /* idle: nothing in flight any more */
 		return XDP_DROP;
 	}
-	slot->order = __sync_fetch_and_add(&flow->sent, 1);
 	slot->sent = now;
+	n->sent++;
 	*(__u64 *)(header + 2) = seq + 1;
 	turn_round(&f);
-	checksum(&f, header, tail_sum);
+	checksum(&f, header);
 	return XDP_TX;
 
 corrupt:

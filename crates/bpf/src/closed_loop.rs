@@ -11,9 +11,9 @@ use crate::shared_array::SharedArray;
 /// First four bytes of every request, little endian.
 pub const MAGIC: u32 = 0x3150_4c75;
 /// Bytes of a request before its body.
-pub const HEADER: usize = 20;
-/// The smallest payload: the header and the four bytes that are compared whole.
-pub const MIN_SIZE: usize = HEADER + 4;
+pub const HEADER: usize = 24;
+/// The smallest payload: the header and the eight bytes that are compared whole.
+pub const MIN_SIZE: usize = HEADER + 8;
 /// Latency buckets per CPU: 128 for each power of two from 2^7 to 2^34 ns, and one each for the values below.
 pub const BUCKETS: usize = SUB * 28;
 
@@ -71,6 +71,8 @@ pub struct Counters {
     pub wrong_flow: u64,
     /// Everything that carries the run's mark: each is one of the above (`reordered` only marks some of them).
     pub received: u64,
+    /// Requests the program sent.
+    pub sent: u64,
 }
 
 /// The program, attached until dropped, and the memory it shares with this process.
@@ -84,26 +86,21 @@ pub struct ClosedLoop {
 #[derive(Debug)]
 pub struct Memory {
     slots: SharedArray,
-    flows: SharedArray,
     counts: SharedArray,
     control: SharedArray,
     latency: SharedArray,
     cpus: usize,
-    flows_len: usize,
 }
 
 impl Memory {
     fn map(object: &Ebpf, layout: &Layout<'_>, cpus: usize) -> Result<Self, Error> {
         let map = |name, len, words| SharedArray::map(object, NAME, name, len, words);
-        let flows_len = layout.flows as usize;
         Ok(Self {
             slots: map("slots", layout.slots as usize, 8)?,
-            flows: map("flows", flows_len, 8)?,
             counts: map("counts", cpus, 8)?,
             control: map("control", 1, 1)?,
             latency: map("latency", cpus * BUCKETS, 1)?,
             cpus,
-            flows_len,
         })
     }
 }
@@ -116,15 +113,17 @@ fn with_loader<T>(
     let cpus = aya::util::nr_cpus().map_err(|(_, source)| Error::NotPermitted { program: NAME, source })?;
     let body = &layout.request[HEADER..];
     let size = layout.request.len() as u32;
-    let body_words = (body.len() / 4) as u32;
-    let body_sum = u32::from(ones_complement_sum(&body[..body.len() / 4 * 4]));
-    let tail = last_word(layout.request);
+    let body_words = (body.len() / 8) as u32;
+    let body_sum = rotated_sum(body);
+    let body_check = u32::from(ones_complement_sum(body));
+    let tail = layout.request.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let cpus_len = cpus as u32;
     let mut loader = EbpfLoader::new();
     loader
         .override_global("size", &size, true)
         .override_global("body_words", &body_words, true)
         .override_global("body_sum", &body_sum, true)
+        .override_global("body_check", &body_check, true)
         .override_global("tail", &tail, true)
         .override_global("run", &layout.run, true)
         .override_global("server_port", &layout.server_port, true)
@@ -171,16 +170,14 @@ impl Memory {
     /// Gives `slot` to `flow`, whose socket is bound to `port`. Before the slot's first launch.
     pub fn assign(&self, slot: usize, flow: u32, port: u16) {
         let packed = u64::from(flow) | u64::from(port.to_be()) << 32;
-        self.slots.element(slot)[4].store(packed, Release);
+        self.slots.element(slot)[3].store(packed, Release);
     }
 
-    /// Notes that `slot` is about to send a request of `flow` at `now`, and gives the sequence number to put into it.
-    /// Only for a slot with nothing in flight.
+    /// Notes that `slot` is about to send a request at `now`, and gives the sequence number to put into it. Only for a
+    /// slot with nothing in flight.
     #[must_use]
-    pub fn launch(&self, slot: usize, flow: u32, now: u64) -> u64 {
+    pub fn launch(&self, slot: usize, now: u64) -> u64 {
         let words = self.slots.element(slot);
-        let order = self.flows.element(flow as usize)[0].fetch_add(1, AcqRel);
-        words[2].store(order, Relaxed);
         words[1].store(now, Release);
         words[0].load(Acquire)
     }
@@ -198,12 +195,6 @@ impl Memory {
         self.slots.element(slot)[1].store(0, Release);
     }
 
-    /// Requests launched so far, by both sides, over all flows.
-    #[must_use]
-    pub fn sent(&self) -> u64 {
-        (0..self.flows_len).map(|flow| self.flows.element(flow)[0].load(Relaxed)).sum()
-    }
-
     /// Gives the request `seq` of `slot` up as lost. False if its reply came first; then nothing has changed.
     #[must_use]
     pub fn give_up(&self, slot: usize, seq: u64) -> bool {
@@ -212,12 +203,12 @@ impl Memory {
             return false;
         }
         // Said first: a reply that comes right after the exchange must find that it is late, not a duplicate.
-        words[3].store(seq + 1, Release);
+        words[2].store(seq + 1, Release);
         let won = words[0].compare_exchange(seq, seq + 1, AcqRel, Acquire).is_ok();
         if won {
             words[1].store(0, Release);
         } else {
-            words[3].store(0, Release);
+            words[2].store(0, Release);
         }
         won
     }
@@ -235,6 +226,7 @@ impl Memory {
             corrupt: word(4),
             wrong_flow: word(5),
             received: word(6),
+            sent: word(7),
         }
     }
 
@@ -248,20 +240,23 @@ impl Memory {
     }
 }
 
-/// The folded one's complement sum of whole 32-bit words in native order, as the kernel's checksum routine gives it.
-fn ones_complement_sum(words: &[u8]) -> u16 {
-    let mut sum: u64 =
-        words.chunks_exact(4).map(|w| u64::from(u32::from_ne_bytes([w[0], w[1], w[2], w[3]]))).sum();
+/// The sum of the whole 64-bit words, rotated by their place: `body()` of the program.
+fn rotated_sum(body: &[u8]) -> u64 {
+    body.as_chunks()
+        .0
+        .iter()
+        .fold(0, |sum: u64, word| sum.rotate_left(1).wrapping_add(u64::from_le_bytes(*word)))
+}
+
+/// The folded one's complement sum of 16-bit words in native order; an odd last byte is padded with zero (RFC 1071).
+fn ones_complement_sum(bytes: &[u8]) -> u16 {
+    let (words, rest) = bytes.as_chunks();
+    let last = rest.first().map_or(0, |byte| u64::from(u16::from_ne_bytes([*byte, 0])));
+    let mut sum = words.iter().map(|word| u64::from(u16::from_ne_bytes(*word))).sum::<u64>() + last;
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     sum as u16
-}
-
-fn last_word(bytes: &[u8]) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[bytes.len() - 4..]);
-    u32::from_ne_bytes(word)
 }
 
 #[cfg(test)]

@@ -54,8 +54,10 @@ impl CpuTimes {
         let cpus = text
             .lines()
             .filter_map(|line| {
-                let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
-                let cpu = words.next()?.parse().ok()?;
+                // "cpu" alone, with blanks after it, is the sum of all.
+                let (cpu, times) = line.strip_prefix("cpu")?.split_once(' ')?;
+                let cpu = cpu.parse().ok()?;
+                let mut words = times.split_ascii_whitespace();
                 let mut ticks = [0; 8];
                 for tick in &mut ticks {
                     *tick = words.next().and_then(|w| w.parse().ok()).unwrap_or(0);

@@ -51,6 +51,7 @@ pub(super) struct Launcher<'a> {
     inflight: usize,
     /// The sequence number each slot had at the last scan, plus one; 0 before.
     seen: Vec<u64>,
+    launched: u64,
     given_up: u64,
     send_errors: u64,
     last_send_error: Option<io::Error>,
@@ -60,7 +61,17 @@ impl<'a> Launcher<'a> {
     pub(super) fn new(in_kernel: &'a Memory, flows: &'a Flows, request: Vec<u8>, inflight: u32) -> Self {
         let inflight = inflight as usize;
         let seen = vec![0; flows.len() * inflight];
-        Self { in_kernel, flows, request, inflight, seen, given_up: 0, send_errors: 0, last_send_error: None }
+        Self {
+            in_kernel,
+            flows,
+            request,
+            inflight,
+            seen,
+            launched: 0,
+            given_up: 0,
+            send_errors: 0,
+            last_send_error: None,
+        }
     }
 
     /// Sends the first request of every slot, each flow's from its home CPU.
@@ -125,7 +136,7 @@ impl<'a> Launcher<'a> {
 
     /// What became of all requests so far. What is in flight counts as sent and nothing else.
     pub(super) fn counts(&self) -> Counts {
-        let mut counts = Counts { send_errors: self.send_errors, ..Counts::default() };
+        let mut counts = Counts { sent: self.launched, send_errors: self.send_errors, ..Counts::default() };
         for cpu in 0..self.in_kernel.cpus() {
             let n = self.in_kernel.counters(cpu);
             counts.ok += n.ok;
@@ -135,9 +146,9 @@ impl<'a> Launcher<'a> {
             counts.corrupt += n.corrupt;
             counts.wrong_flow += n.wrong_flow;
             counts.received += n.received;
+            counts.sent += n.sent;
         }
         counts.lost = self.given_up.saturating_sub(counts.late);
-        counts.sent = self.in_kernel.sent().saturating_sub(self.send_errors);
         counts
     }
 
@@ -172,14 +183,17 @@ impl<'a> Launcher<'a> {
     /// Sends the next request of a slot that has nothing in flight. A slot whose request the kernel did not take stays
     /// idle until the next scan tries again.
     fn send(&mut self, slot: usize, flow: usize) {
-        let seq = self.in_kernel.launch(slot, flow as u32, now());
+        let seq = self.in_kernel.launch(slot, now());
         self.request[4..8].copy_from_slice(&(slot as u32).to_le_bytes());
         self.request[8..16].copy_from_slice(&seq.to_le_bytes());
-        if let Err(error) = self.flows.send(flow, &self.request) {
-            // ECONNREFUSED belongs to an earlier request: an ICMP answer that the socket kept for the next call.
-            self.send_errors += 1;
-            self.last_send_error = Some(error);
-            self.in_kernel.idle(slot);
+        match self.flows.send(flow, &self.request) {
+            Ok(()) => self.launched += 1,
+            Err(error) => {
+                // ECONNREFUSED belongs to an earlier request: an ICMP answer that the socket kept for the next call.
+                self.send_errors += 1;
+                self.last_send_error = Some(error);
+                self.in_kernel.idle(slot);
+            }
         }
     }
 }
