@@ -1,1 +1,63 @@
-//! lab
+//! Machines on one machine: network namespaces joined by veth pairs, quiet, repeatable, and gone when they are done
+//! with, however the program ends.
+//!
+//! ```text
+//!  machine client                                      machine server
+//!  network namespace udpath-PID-LAB-client             network namespace udpath-PID-LAB-server
+//!  +---------------------------+                       +---------------------------+
+//!  | eth0  10.0.0.1/24         |  veth pair, Q queues  |         10.0.0.2/24  eth0 |
+//!  |       fd75:.. :1/64       |=======================|         fd75:.. :2/64     |
+//!  | permanent neighbours ---> |  a link               | <--- permanent neighbours |
+//!  +---------------------------+                       +---------------------------+
+//! ```
+//!
+//! - [`LabBuilder`] says what a lab is made of; [`Blueprint`] is the same with every name, address and number decided.
+//!   Both are plain data: two labs of one description differ in nothing but the pid in the namespaces' names.
+//! - [`Lab`] is a running one. Dropping it takes back every step in reverse order.
+//! - [`Machine`] runs closures ([`Machine::run`]) and programs ([`Machine::command`]) inside; [`Interface`] is one end
+//!   of a link, with its transmit mapping, offloads and NAPI.
+//! - [`sweep_stale`], [`list`], [`down`], [`attach`]: labs of other processes, and what killed ones left.
+//! - [`enter_user_namespace`]: labs without root, as far as the kernel allows.
+//!
+//! # What a lab does not have
+//! No ARP, no neighbour discovery, no duplicate address detection, no router solicitations, no multicast: a link at
+//! rest carries nothing, so every frame counted on it is one that somebody sent. Interfaces have no link-local
+//! address. There is no forwarding: machines reach those they have a link to.
+//!
+//! # Who owns what
+//! Everything made is written down before it is made, in a record under `/run/udpath/lab`, and the owner holds a lock
+//! on the record for as long as it lives (`record.rs`). A killed owner's lock is free: the next run finds the record,
+//! removes what it names, and nothing else.
+
+mod blueprint;
+mod builder;
+mod error;
+mod ethtool;
+mod interface;
+mod keeper;
+mod lab;
+mod labs;
+mod machine;
+mod namespace;
+mod offloads;
+mod processes;
+mod record;
+mod rtnl;
+mod sys;
+mod undo;
+mod user_namespace;
+mod xps;
+
+pub use blueprint::{Blueprint, End, LinkBlueprint, MacAddress, MachineBlueprint};
+pub use builder::{
+    LabBuilder, LinkSpec, MAX_ADDRESSES, MAX_LAB_NAME, MAX_LINKS, MAX_MACHINE_NAME, MAX_MTU, MAX_QUEUES,
+    MIN_MTU, SpecError,
+};
+pub use error::Error;
+pub use interface::{Interface, NapiGuard};
+pub use lab::{Addresses, Lab};
+pub use labs::{Attached, Listed, State, Swept, attach, down, down_all, list, sweep_stale};
+pub use machine::Machine;
+pub use offloads::Offloads;
+pub use user_namespace::{enter_user_namespace, missing};
+pub use xps::online_cpus;

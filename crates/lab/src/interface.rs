@@ -1,0 +1,206 @@
+//! One end of a link: its addresses, its transmit mapping, its offloads, its NAPI.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use udpath_steer::{CpuSet, xps as mapping};
+
+use crate::machine::Site;
+use crate::{End, Error, LinkSpec, MacAddress, Offloads, SpecError, ethtool, online_cpus, xps};
+
+/// One end of a link, in its machine. A clone is the same interface.
+#[derive(Clone)]
+pub struct Interface {
+    site: Arc<Site>,
+    spec: LinkSpec,
+    end: End,
+    peer: End,
+}
+
+impl fmt::Debug for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Interface({}/{})", self.site.lab, self.object())
+    }
+}
+
+/// NAPI at an interface, for as long as this lives.
+#[derive(Debug)]
+#[must_use = "NAPI goes away again when this is dropped"]
+pub struct NapiGuard {
+    _pass: udpath_bpf::Pass,
+}
+
+impl Interface {
+    pub(crate) fn new(site: &Arc<Site>, spec: &LinkSpec, end: &End, peer: &End) -> Self {
+        Self { site: Arc::clone(site), spec: spec.clone(), end: end.clone(), peer: peer.clone() }
+    }
+
+    /// Its name in its machine: `eth0`, `eth1`, ...
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.end.interface
+    }
+
+    /// Its number in its machine.
+    #[must_use]
+    pub fn ifindex(&self) -> u32 {
+        self.end.ifindex
+    }
+
+    /// Its link-layer address.
+    #[must_use]
+    pub fn mac(&self) -> MacAddress {
+        self.end.mac
+    }
+
+    /// Its first IPv4 address; the network is a /24.
+    #[must_use]
+    pub fn ipv4(&self) -> Ipv4Addr {
+        self.end.ipv4[0]
+    }
+
+    /// Its first IPv6 address; the network is a /64.
+    #[must_use]
+    pub fn ipv6(&self) -> Ipv6Addr {
+        self.end.ipv6[0]
+    }
+
+    /// Names, numbers and all addresses of this end.
+    #[must_use]
+    pub fn end(&self) -> &End {
+        &self.end
+    }
+
+    /// The same of the other end: what frames from here are addressed to.
+    #[must_use]
+    pub fn peer(&self) -> &End {
+        &self.peer
+    }
+
+    /// The machine at the other end.
+    #[must_use]
+    pub fn peer_machine(&self) -> &str {
+        &self.peer.machine
+    }
+
+    /// The interface at the other end.
+    #[must_use]
+    pub fn peer_interface(&self) -> &str {
+        &self.peer.interface
+    }
+
+    /// Receive queues, and as many transmit queues.
+    #[must_use]
+    pub fn queues(&self) -> u32 {
+        self.spec.queues
+    }
+
+    /// Largest IP packet, bytes.
+    #[must_use]
+    pub fn mtu(&self) -> u32 {
+        self.spec.mtu
+    }
+
+    /// Which CPUs send on which queue now; empty sets when no mapping is set, and the kernel then chooses by flow.
+    ///
+    /// # Errors
+    /// [`Error::OneQueue`] where there is nothing to map, or the kernel's refusal.
+    pub fn xps(&self) -> Result<Vec<CpuSet>, Error> {
+        self.several_queues()?;
+        self.site.run(|| xps::read(&self.object(), self.name(), self.queues()))?
+    }
+
+    /// Sets which CPUs send on which queue, one set per queue, and reads it back. On failure the mapping is as before.
+    ///
+    /// # Errors
+    /// [`Error::OneQueue`] where there is nothing to map, a mapping of another length, CPUs that do not exist.
+    pub fn set_xps(&self, map: &[CpuSet]) -> Result<(), Error> {
+        self.several_queues()?;
+        if map.len() != self.queues() as usize {
+            let (object, queues, given) = (self.object(), self.queues(), map.len());
+            return Err(Error::XpsLength { object, queues, given });
+        }
+        self.site.run(|| xps::write(&self.object(), self.name(), map))?
+    }
+
+    /// Deals all online CPUs to the queues ([`udpath_steer::xps::spread`]) and gives the mapping that was set.
+    ///
+    /// # Errors
+    /// As [`set_xps`](Self::set_xps).
+    pub fn spread_xps(&self) -> Result<Vec<CpuSet>, Error> {
+        let map = mapping::spread(&online_cpus()?, self.queues());
+        self.set_xps(&map)?;
+        Ok(map)
+    }
+
+    /// Removes the mapping.
+    ///
+    /// # Errors
+    /// As [`set_xps`](Self::set_xps).
+    pub fn clear_xps(&self) -> Result<(), Error> {
+        self.set_xps(&vec![CpuSet::new(); self.queues() as usize])
+    }
+
+    /// Which offloads are on now.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn offloads(&self) -> Result<Offloads, Error> {
+        ethtool::offloads(self.site.control(), self.name())
+            .map_err(|source| Error::system(format!("read the offloads of {}", self.object()), source))
+    }
+
+    /// Switches offloads on and off and reads them back. On failure they are put back.
+    ///
+    /// # Errors
+    /// A combination the kernel would not keep ([`Offloads::unmet`]), or one the driver does not take.
+    pub fn set_offloads(&self, wanted: &Offloads) -> Result<(), Error> {
+        if let Some((offload, needs)) = wanted.unmet() {
+            return Err(SpecError::Offload { offload, needs }.into());
+        }
+        let before = self.offloads()?;
+        let done = self.try_offloads(wanted);
+        if done.is_err() {
+            // The first failure is the one to tell.
+            let _ = ethtool::set_offloads(self.site.control(), self.name(), &before);
+        }
+        done
+    }
+
+    fn try_offloads(&self, wanted: &Offloads) -> Result<(), Error> {
+        ethtool::set_offloads(self.site.control(), self.name(), wanted)
+            .map_err(|source| Error::system(format!("set the offloads of {}", self.object()), source))?;
+        let found = self.offloads()?;
+        if found == *wanted {
+            return Ok(());
+        }
+        Err(Error::NotTaken {
+            what: "offloads",
+            object: self.object(),
+            wanted: wanted.to_string(),
+            found: found.to_string(),
+        })
+    }
+
+    /// Makes this end take frames that XDP sends on the other end (`XDP_TX`, redirect), which a veth does only while it
+    /// has NAPI, by attaching a program that passes everything. GRO would bring NAPI too, but then stops after the
+    /// first few hundred frames.
+    ///
+    /// # Errors
+    /// No right to use BPF here (it takes root in the initial user namespace), or another program is attached.
+    pub fn ensure_napi(&self) -> Result<NapiGuard, Error> {
+        let pass = self.site.run(|| udpath_bpf::Pass::attach(self.name()))?;
+        let pass = pass.map_err(|source| Error::Napi { object: self.object(), source })?;
+        Ok(NapiGuard { _pass: pass })
+    }
+
+    /// `machine/interface`.
+    fn object(&self) -> String {
+        format!("{}/{}", self.end.machine, self.end.interface)
+    }
+
+    fn several_queues(&self) -> Result<(), Error> {
+        if self.queues() == 1 { Err(Error::OneQueue { object: self.object() }) } else { Ok(()) }
+    }
+}

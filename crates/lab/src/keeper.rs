@@ -1,0 +1,59 @@
+//! The thread that starts a lab's programs.
+//!
+//! The kernel kills a child when the *thread* that started it ends, not the process. A program started from a worker
+//! thread would die with that worker. So [`Lab::spawn`](crate::Lab::spawn) hands the work to this thread, which lives
+//! exactly as long as the lab: its end, by taking the lab down or by SIGKILL of the process, ends the programs.
+
+use std::io;
+use std::process::{Child, Command};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+
+use crate::Error;
+
+type Job = (Command, Sender<io::Result<Child>>);
+
+pub(crate) struct Keeper {
+    lab: String,
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    pub(crate) fn start(lab: &str) -> Result<Self, Error> {
+        let (jobs, todo) = mpsc::channel();
+        let thread = std::thread::Builder::new().name(format!("lab-{lab}")).spawn(move || keep(&todo));
+        let thread =
+            thread.map_err(|source| Error::system(format!("start the thread of lab {lab}"), source))?;
+        Ok(Self { lab: lab.to_owned(), jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Starts a program from the keeper's thread.
+    pub(crate) fn spawn(&self, command: Command) -> Result<Child, Error> {
+        let down = || Error::Down { lab: self.lab.clone() };
+        let program = command.get_program().to_string_lossy().into_owned();
+        let (answer, started) = mpsc::channel();
+        self.jobs.as_ref().ok_or_else(down)?.send((command, answer)).map_err(|_| down())?;
+        let child = started.recv().map_err(|_| down())?;
+        child.map_err(|source| Error::system(format!("start {program} in lab {}", self.lab), source))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // It cannot panic: all it does is to start programs.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn keep(todo: &Receiver<Job>) {
+    for (mut command, answer) in todo {
+        if let Err(mpsc::SendError(Ok(mut unwanted))) = answer.send(command.spawn()) {
+            // Whoever asked is gone.
+            let _ = unwanted.kill().and_then(|()| unwanted.wait());
+        }
+    }
+}

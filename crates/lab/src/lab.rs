@@ -1,0 +1,287 @@
+//! A running lab: built step by step, each step with its inverse, taken down in reverse order.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::blueprint::{IPV4_PREFIX, IPV6_PREFIX};
+use crate::keeper::Keeper;
+use crate::machine::Site;
+use crate::namespace::{self, Inside};
+use crate::record::Record;
+use crate::undo::Undo;
+use crate::{Blueprint, End, Error, LinkBlueprint, Machine, ethtool, labs, processes, user_namespace};
+
+/// How long all links together may take until they carry traffic. They take milliseconds; too low fails on a machine
+/// under heavy load, too high tells a driver's failure late.
+const LINKS_UP: Duration = Duration::from_secs(10);
+/// Pause between two looks at a link that is not up yet: the kernel's work that it waits for takes about that long.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A running lab, owned by this process. Dropping it, or the end of the process in any way, ends it: programs started
+/// with [`Lab::spawn`] are killed, then links, namespaces and the record go, the last made first.
+///
+/// ```no_run
+/// use udpath_lab::{LabBuilder, LinkSpec};
+/// # fn main() -> Result<(), udpath_lab::Error> {
+/// let lab = LabBuilder::new("pair")
+///     .machine("client")
+///     .machine("server")
+///     .link("client", "server", &LinkSpec::with_queues(2))
+///     .up()?;
+/// let to = lab.address_of("server", "client")?.ipv4;
+/// lab.machine("client")?.run(|| println!("from here the server is {to}"))?;
+/// lab.down()
+/// # }
+/// ```
+pub struct Lab {
+    // Fields drop in this order: programs end first, then what they ran on.
+    keeper: Keeper,
+    undo: Undo,
+    machines: Vec<Machine>,
+    blueprint: Blueprint,
+}
+
+/// Addresses of one machine on the link it is reached over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addresses {
+    /// The IPv4 address.
+    pub ipv4: Ipv4Addr,
+    /// The IPv6 address.
+    pub ipv6: Ipv6Addr,
+}
+
+impl fmt::Debug for Lab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lab")
+            .field("name", &self.name())
+            .field("machines", &self.machines)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Lab {
+    pub(crate) fn up(blueprint: Blueprint) -> Result<Self, Error> {
+        Self::build(blueprint, false).map(|(lab, _record)| lab)
+    }
+
+    pub(crate) fn up_kept(blueprint: Blueprint) -> Result<Blueprint, Error> {
+        if user_namespace::is_inside() {
+            return Err(Error::KeptNeedsRoot);
+        }
+        let (mut lab, record) = Self::build(blueprint, true)?;
+        with(&record, Record::keep)?;
+        lab.undo.forget();
+        Ok(lab.blueprint.clone())
+    }
+
+    fn build(blueprint: Blueprint, to_be_kept: bool) -> Result<(Self, SharedRecord), Error> {
+        labs::sweep_stale()?;
+        for machine in &blueprint.machines {
+            let path = namespace::path(&machine.namespace);
+            if path.symlink_metadata().is_ok() {
+                let (name, object) = (blueprint.name.clone(), path.display().to_string());
+                return Err(Error::Exists { name, object });
+            }
+        }
+        let mut undo = Undo::default();
+        let record = record(&blueprint, to_be_kept, &mut undo)?;
+        let mut sites = Vec::with_capacity(blueprint.machines.len());
+        for machine in &blueprint.machines {
+            sites.push(site(&blueprint.name, &machine.name, &machine.namespace, &record, &mut undo)?);
+        }
+        for link in &blueprint.links {
+            join(&sites, link, &mut undo)?;
+        }
+        await_links(&sites, &blueprint)?;
+        let keeper = Keeper::start(&blueprint.name)?;
+        let machines = sites.into_iter().map(|site| Machine::new(site, &blueprint)).collect();
+        Ok((Self { keeper, undo, machines, blueprint }, record))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.blueprint.name
+    }
+
+    /// Every name, address and number in it.
+    #[must_use]
+    pub fn blueprint(&self) -> &Blueprint {
+        &self.blueprint
+    }
+
+    /// In the order they were asked for.
+    #[must_use]
+    pub fn machines(&self) -> &[Machine] {
+        &self.machines
+    }
+
+    /// The machine of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn machine(&self, name: &str) -> Result<&Machine, Error> {
+        find(&self.blueprint.name, &self.machines, name)
+    }
+
+    /// The addresses at which `of` is reached from `seen_from`: those of its end of their first link.
+    ///
+    /// # Errors
+    /// No such machines, or no link between them.
+    pub fn address_of(&self, of: &str, seen_from: &str) -> Result<Addresses, Error> {
+        self.machine(of)?;
+        address_of(self.machine(seen_from)?, of)
+    }
+
+    /// Starts a program made with [`Machine::command`] so that it lives as long as the lab, whichever thread asks.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn spawn(&self, command: Command) -> Result<Child, Error> {
+        self.keeper.spawn(command)
+    }
+
+    /// Takes the lab down, as dropping does, and says what went wrong. What is left then is in the record still, and
+    /// the next lab on this machine tries again.
+    ///
+    /// # Errors
+    /// The first step that failed.
+    pub fn down(self) -> Result<(), Error> {
+        let Self { keeper, mut undo, .. } = self;
+        drop(keeper);
+        undo.unwind()
+    }
+}
+
+pub(crate) fn find<'a>(lab: &str, machines: &'a [Machine], name: &str) -> Result<&'a Machine, Error> {
+    machines.iter().find(|machine| machine.name() == name).ok_or_else(|| Error::UnknownMachine {
+        lab: lab.to_owned(),
+        machine: name.to_owned(),
+        known: machines.iter().map(Machine::name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+pub(crate) fn address_of(seen_from: &Machine, of: &str) -> Result<Addresses, Error> {
+    let peer = seen_from.towards(of)?.peer();
+    Ok(Addresses { ipv4: peer.ipv4[0], ipv6: peer.ipv6[0] })
+}
+
+/// The record is written to while the lab is built and removed by the last inverse action.
+type SharedRecord = Arc<Mutex<Option<Record>>>;
+
+fn record(blueprint: &Blueprint, to_be_kept: bool, undo: &mut Undo) -> Result<SharedRecord, Error> {
+    let record = Arc::new(Mutex::new(Some(Record::create(blueprint, to_be_kept)?)));
+    let shared = Arc::clone(&record);
+    undo.push(move || match shared.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(record) => record.remove(),
+        None => Ok(()),
+    });
+    Ok(record)
+}
+
+fn with(record: &SharedRecord, write: impl FnOnce(&mut Record) -> Result<(), Error>) -> Result<(), Error> {
+    record.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map_or(Ok(()), write)
+}
+
+fn site(
+    lab: &str,
+    name: &str,
+    namespace: &str,
+    record: &SharedRecord,
+    undo: &mut Undo,
+) -> Result<Arc<Site>, Error> {
+    let inside = Inside::new(name)?;
+    let identity = namespace::give_name(&inside, namespace)?;
+    let (machine, named) = (name.to_owned(), namespace.to_owned());
+    undo.push(move || {
+        processes::end_all_in(identity, &machine)?;
+        namespace::take_name(&named)
+    });
+    with(record, |record| record.made(namespace, identity.inode))?;
+    Ok(Site::new(lab, name, namespace, inside))
+}
+
+/// Makes a link and everything on it. Both ends are made inside their machines: the host never sees them.
+fn join(sites: &[Arc<Site>], link: &LinkBlueprint, undo: &mut Undo) -> Result<(), Error> {
+    let LinkBlueprint { spec, ends: [one, other] } = link;
+    let (here, there) = (at(sites, one), at(sites, other));
+    let named = format!("{}/{} - {}/{}", one.machine, one.interface, other.machine, other.interface);
+    here.rtnl(|rtnl| rtnl.add_link(one, other, there.net(), spec))
+        .map_err(|refused| refused.when(format!("create link {named} with {} queues", spec.queues)))?;
+    let (site, ifindex) = (Arc::clone(here), one.ifindex);
+    undo.push(move || {
+        let deleted = site.rtnl(|rtnl| rtnl.delete_link(ifindex));
+        deleted.map_err(|refused| refused.when(format!("remove link {named}")))
+    });
+    for (site, end) in [(here, one), (there, other)] {
+        ethtool::set_offloads(site.control(), &end.interface, &spec.offloads).map_err(|source| {
+            Error::system(format!("set the offloads of {}/{}", end.machine, end.interface), source)
+        })?;
+        for (ip, prefix) in addresses(end) {
+            site.rtnl(|rtnl| rtnl.add_address(end.ifindex, ip, prefix)).map_err(|refused| {
+                refused.when(format!("add address {ip} to {}/{}", end.machine, end.interface))
+            })?;
+        }
+        site.rtnl(|rtnl| rtnl.set_up(end.ifindex))
+            .map_err(|refused| refused.when(format!("set up {}/{}", end.machine, end.interface)))?;
+    }
+    // Going down would forget neighbours, so they come once both ends are up.
+    for (site, end, peer) in [(here, one, other), (there, other, one)] {
+        for (ip, _) in addresses(peer) {
+            site.rtnl(|rtnl| rtnl.add_neighbour(end.ifindex, ip, peer.mac)).map_err(|refused| {
+                refused.when(format!("add neighbour {ip} to {}/{}", end.machine, end.interface))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn await_links(sites: &[Arc<Site>], blueprint: &Blueprint) -> Result<(), Error> {
+    let deadline = Instant::now() + LINKS_UP;
+    for end in blueprint.links.iter().flat_map(|link| &link.ends) {
+        let object = || format!("{}/{}", end.machine, end.interface);
+        loop {
+            let state = at(sites, end).rtnl(|rtnl| rtnl.link(end.ifindex));
+            if state.map_err(|refused| refused.when(format!("read the state of {}", object())))?.ready {
+                break;
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::Deadline {
+                    what: format!("{} to be up", object()),
+                    seconds: LINKS_UP.as_secs(),
+                });
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    // Addresses, neighbours and state went through; offloads are the one thing the kernel drops without a word.
+    for link in &blueprint.links {
+        for end in &link.ends {
+            let found = ethtool::offloads(at(sites, end).control(), &end.interface).map_err(|source| {
+                Error::system(format!("read the offloads of {}/{}", end.machine, end.interface), source)
+            })?;
+            if found != link.spec.offloads {
+                return Err(Error::NotTaken {
+                    what: "offloads",
+                    object: format!("{}/{}", end.machine, end.interface),
+                    wanted: link.spec.offloads.to_string(),
+                    found: found.to_string(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn at<'a>(sites: &'a [Arc<Site>], end: &End) -> &'a Arc<Site> {
+    let found = sites.iter().find(|site| site.name == end.machine);
+    found.expect("the builder has checked that every end is in a machine of the lab")
+}
+
+fn addresses(end: &End) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
+    let ipv4 = end.ipv4.iter().map(|&ip| (IpAddr::V4(ip), IPV4_PREFIX));
+    ipv4.chain(end.ipv6.iter().map(|&ip| (IpAddr::V6(ip), IPV6_PREFIX)))
+}

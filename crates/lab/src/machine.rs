@@ -1,0 +1,160 @@
+//! A machine of a lab: a network namespace with a name, and ways to do things inside.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::namespace::{Inside, on_thread};
+use crate::rtnl::{Refused, Rtnl};
+use crate::{Blueprint, Error, Interface, sys};
+
+/// What stays the same for a machine's whole life; its interfaces hold it too.
+pub(crate) struct Site {
+    pub(crate) lab: String,
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    net: Arc<OwnedFd>,
+    control: UdpSocket,
+    rtnl: Mutex<Rtnl>,
+}
+
+impl Site {
+    pub(crate) fn new(lab: &str, name: &str, namespace: &str, inside: Inside) -> Arc<Self> {
+        Arc::new(Self {
+            lab: lab.to_owned(),
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            net: Arc::new(inside.net),
+            control: inside.control,
+            rtnl: Mutex::new(inside.rtnl),
+        })
+    }
+
+    pub(crate) fn net(&self) -> BorrowedFd<'_> {
+        self.net.as_fd()
+    }
+
+    pub(crate) fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    pub(crate) fn rtnl<T>(&self, ask: impl FnOnce(&mut Rtnl) -> Result<T, Refused>) -> Result<T, Refused> {
+        // A panic between question and answer leaves an old answer behind, and those are told by their number.
+        ask(&mut self.rtnl.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        on_thread(&self.name, || {
+            sys::enter_machine(self.net()).map_err(|source| {
+                Error::system(format!("enter machine {} (network and /sys)", self.name), source)
+            })?;
+            Ok(work())
+        })?
+    }
+}
+
+/// A machine of a running lab. A clone is the same machine. What is done through a clone that outlives its lab fails
+/// or goes nowhere: the links are gone then, and the namespace ends with the last clone.
+#[derive(Clone)]
+pub struct Machine {
+    site: Arc<Site>,
+    interfaces: Arc<[Interface]>,
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Machine({}/{})", self.site.lab, self.site.name)
+    }
+}
+
+impl Machine {
+    pub(crate) fn new(site: Arc<Site>, blueprint: &Blueprint) -> Self {
+        let name = site.name.clone();
+        let ends = blueprint.ends_of(&name);
+        let interfaces = ends.map(|(spec, end, peer)| Interface::new(&site, spec, end, peer)).collect();
+        Self { site, interfaces }
+    }
+
+    /// Its name in the lab.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.site.name
+    }
+
+    /// Its network namespace's name, as `ip netns` shows it.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.site.namespace
+    }
+
+    /// Its ends of links: `eth0`, `eth1`, ... The loopback is up and not among them.
+    #[must_use]
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// The interface of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn interface(&self, name: &str) -> Result<&Interface, Error> {
+        self.interfaces.iter().find(|interface| interface.name() == name).ok_or_else(|| {
+            Error::UnknownInterface {
+                machine: self.name().to_owned(),
+                interface: name.to_owned(),
+                known: self.interfaces.iter().map(Interface::name).collect::<Vec<_>>().join(", "),
+            }
+        })
+    }
+
+    /// The first interface that leads to another machine.
+    ///
+    /// # Errors
+    /// There is no link between the two.
+    pub fn towards(&self, peer: &str) -> Result<&Interface, Error> {
+        let found = self.interfaces.iter().find(|interface| interface.peer_machine() == peer);
+        found.ok_or_else(|| Error::NotLinked { from: self.name().to_owned(), to: peer.to_owned() })
+    }
+
+    /// Runs `work` on a new thread inside the machine and gives its result. A panic in it goes on in the caller.
+    ///
+    /// The thread is in the machine's network namespace and in a mount namespace of its own in which
+    /// `/sys/class/net` shows the machine's interfaces; threads that it starts inherit both. Sockets opened there stay
+    /// in the machine and may be carried out. Of `/proc`, `/proc/sys/net` and `/proc/thread-self/net` are the
+    /// machine's; **`/proc/net` is not**: the kernel resolves it for the process's first thread.
+    ///
+    /// # Errors
+    /// The thread cannot be started or cannot enter. `work` has not run then.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        self.site.run(work)
+    }
+
+    /// A program to be started inside the machine, as `ip netns exec` would.
+    ///
+    /// The program is killed (SIGKILL) when the **thread** that calls [`Command::spawn`] ends, and so when this process
+    /// is killed. From a thread that ends earlier than the program shall, start it with
+    /// [`Lab::spawn`](crate::Lab::spawn) instead, which ties it to the lab. What the program itself starts is ended
+    /// when the lab is taken down.
+    ///
+    /// The command refuses to start in a child of this process (after a fork).
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        sys::start_inside(&mut command, Arc::clone(&self.site.net), Some(std::process::id()));
+        command
+    }
+
+    /// Replaces this process by a program inside the machine; its exit code, signals and terminal are then this
+    /// process's own. Comes back only with an error. The process must have no other thread.
+    #[must_use]
+    pub fn become_program(&self, program: &OsStr, arguments: &[impl AsRef<OsStr>]) -> Error {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        sys::start_inside(&mut command, Arc::clone(&self.site.net), None);
+        let source = command.exec();
+        Error::system(format!("run {} in machine {}", program.to_string_lossy(), self.name()), source)
+    }
+}

@@ -1,0 +1,66 @@
+//! Processes inside a machine that is taken down: its power goes off.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::Error;
+use crate::namespace::Identity;
+
+/// How long killed processes may take to end. SIGKILL is quick, except for one that waits for a dead disk; too low
+/// makes a loaded machine report a lab as not removed, too high makes such a process hold up the sweep.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Ends every process whose network namespace is this one, this process excepted. New ones that those start meanwhile
+/// are found by looking again.
+pub(crate) fn end_all_in(namespace: Identity, machine: &str) -> Result<(), Error> {
+    let deadline = Instant::now() + ENDING;
+    loop {
+        let inside = processes_in(namespace);
+        if inside.is_empty() {
+            return Ok(());
+        }
+        for process in &inside {
+            // ESRCH: it has ended by itself.
+            let _ = rustix::process::pidfd_send_signal(process, Signal::KILL);
+        }
+        for process in &inside {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || !ended(process, left) {
+                let what = format!("{} processes in machine {machine} to end", inside.len());
+                return Err(Error::Deadline { what, seconds: ENDING.as_secs() });
+            }
+        }
+    }
+}
+
+fn ended(process: &OwnedFd, within: Duration) -> bool {
+    // A pidfd is readable once its process has ended, reaped or not.
+    let Ok(within) = Timespec::try_from(within) else { return false };
+    let mut wait = [PollFd::new(process, PollFlags::IN)];
+    rustix::event::poll(&mut wait, Some(&within)).is_ok_and(|ready| ready > 0)
+}
+
+/// Held by descriptor, not number: a number may be given to somebody else at any moment.
+fn processes_in(namespace: Identity) -> Vec<OwnedFd> {
+    let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let own = std::process::id().cast_signed();
+    numbers.filter(|&number| number != own).filter_map(|number| inside(number, namespace)).collect()
+}
+
+fn inside(number: i32, namespace: Identity) -> Option<OwnedFd> {
+    let net = format!("/proc/{number}/ns/net");
+    let is_there = || Identity::of(Path::new(&net)).is_ok_and(|of| of == namespace);
+    // Looked at twice: the cheap way for the many, and again once the number can no longer change hands. A process
+    // that has ended but is not reaped has no namespace any more.
+    if !is_there() {
+        return None;
+    }
+    let process = rustix::process::pidfd_open(Pid::from_raw(number)?, PidfdFlags::empty()).ok()?;
+    is_there().then_some(process)
+}

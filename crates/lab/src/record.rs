@@ -1,0 +1,258 @@
+//! What a lab has made, on disk before it is made.
+//!
+//! ```text
+//! /run/udpath/lab/4711-boost.record      flock held by the owner for its whole life
+//!   {"blueprint":{"schema":1,...}}         written and synced before the first namespace exists
+//!   {"made":{"namespace":..,"inode":..}}   one line per namespace, once it has its name
+//!   "kept"                                 only when the lab shall outlive its owner
+//! ```
+//!
+//! | lock | `kept` | the lab is |
+//! |---|---|---|
+//! | held | no | owned: its process lives |
+//! | free | no | stale: its process was killed; the next sweep removes it |
+//! | free | yes | kept, until `down` |
+//!
+//! Lines are only added, so a record cut short by a crash says less but nothing wrong. Records live on /run, which a
+//! reboot empties together with everything they speak of. They are root's alone: whoever can open one can lock it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use crate::{Blueprint, Error};
+
+/// Where records are.
+const DIRECTORY: &str = "/run/udpath/lab";
+/// What their names end with.
+const EXTENSION: &str = "record";
+/// Version of the lines; one of a newer program is left alone.
+const SCHEMA: u32 = 1;
+/// A record being removed by a sweep can be in the way of a new one of the same name this often before giving up.
+const ATTEMPTS: u32 = 100;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Blueprint { schema: u32, blueprint: Blueprint },
+    Made { namespace: String, inode: u64 },
+    Kept,
+}
+
+/// What a record says.
+#[derive(Debug, Clone)]
+pub(crate) struct Contents {
+    pub(crate) blueprint: Blueprint,
+    /// Namespaces that got their names, with their inodes.
+    pub(crate) made: Vec<(String, u64)>,
+    pub(crate) kept: bool,
+}
+
+/// A record on disk, open. Locked when it came from [`create`](Self::create) or [`lock`](Self::lock).
+#[derive(Debug)]
+pub(crate) struct Record {
+    path: PathBuf,
+    file: File,
+}
+
+impl Record {
+    /// Writes a new record, locked and synced.
+    pub(crate) fn create(blueprint: &Blueprint, to_be_kept: bool) -> Result<Self, Error> {
+        let path = path(blueprint, to_be_kept);
+        let failed =
+            |source: io::Error| Error::system(format!("write the record {}", path.display()), source);
+        DirBuilder::new().recursive(true).mode(0o755).create(DIRECTORY).map_err(failed)?;
+        for _ in 0..ATTEMPTS {
+            let mut options = OpenOptions::new();
+            options.read(true).append(true).create_new(true).mode(0o600);
+            let file = match options.open(&path) {
+                Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
+                    let (name, object) = (blueprint.name.clone(), path.display().to_string());
+                    return Err(Error::Exists { name, object });
+                }
+                opened => opened.map_err(failed)?,
+            };
+            rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
+            // A sweep between the two saw an empty record that nobody held, and removed it.
+            if file.metadata().map_err(failed)?.nlink() == 0 {
+                continue;
+            }
+            let mut record = Self { path, file };
+            let written = record.append(&Line::Blueprint { schema: SCHEMA, blueprint: blueprint.clone() });
+            let written = written.and_then(|()| record.sync_directory());
+            if written.is_err() {
+                let _ = fs::remove_file(&record.path);
+            }
+            return written.map(|()| record);
+        }
+        Err(failed(io::Error::other("it is removed again and again by somebody else")))
+    }
+
+    /// Every record there is. No directory means none.
+    pub(crate) fn all() -> Result<Vec<Self>, Error> {
+        let failed = |source: io::Error| Error::system(format!("read {DIRECTORY}"), source);
+        let entries = match fs::read_dir(DIRECTORY) {
+            Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut records = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            if path.extension().is_none_or(|extension| extension != EXTENSION) {
+                continue;
+            }
+            match OpenOptions::new().read(true).append(true).open(&path) {
+                Ok(file) => records.push(Self { path, file }),
+                // Its owner has just removed it.
+                Err(source) if source.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => {
+                    return Err(Error::system(format!("open the record {}", path.display()), source));
+                }
+            }
+        }
+        records.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(records)
+    }
+
+    /// Takes the lock if nobody holds it. False also when the record has been removed meanwhile.
+    pub(crate) fn lock(&self) -> Result<bool, Error> {
+        let failed =
+            |source: io::Error| Error::system(format!("lock the record {}", self.path.display()), source);
+        match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(self.file.metadata().map_err(failed)?.nlink() > 0),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+            Err(errno) => Err(failed(errno.into())),
+        }
+    }
+
+    /// Gives the lock back.
+    pub(crate) fn unlock(&self) {
+        // It goes with the descriptor anyway.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+
+    /// What it says; nothing when its first line was never finished, and then nothing has been made either.
+    pub(crate) fn contents(&mut self) -> Result<Option<Contents>, Error> {
+        let mut text = String::new();
+        let read = self.file.rewind().and_then(|()| self.file.read_to_string(&mut text));
+        read.map_err(|source| Error::system(format!("read the record {}", self.path.display()), source))?;
+        parse(&text).map_err(|reason| Error::Record { path: self.path.clone(), reason })
+    }
+
+    /// Notes that a namespace has its name now.
+    pub(crate) fn made(&mut self, namespace: &str, inode: u64) -> Result<(), Error> {
+        self.append(&Line::Made { namespace: namespace.to_owned(), inode })
+    }
+
+    /// From here on the lab outlives its owner.
+    pub(crate) fn keep(&mut self) -> Result<(), Error> {
+        self.append(&Line::Kept)
+    }
+
+    /// The last step of taking a lab down. The lock goes with the descriptor, after the name.
+    pub(crate) fn remove(self) -> Result<(), Error> {
+        match fs::remove_file(&self.path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(Error::system(format!("remove the record {}", self.path.display()), source))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn append(&mut self, line: &Line) -> Result<(), Error> {
+        let failed =
+            |source: io::Error| Error::system(format!("write the record {}", self.path.display()), source);
+        let mut text = serde_json::to_string(line).map_err(|wrong| failed(wrong.into()))?;
+        text.push('\n');
+        self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all()).map_err(failed)
+    }
+
+    fn sync_directory(&self) -> Result<(), Error> {
+        let synced = File::open(DIRECTORY).and_then(|directory| directory.sync_all());
+        synced.map_err(|source| Error::system(format!("sync {DIRECTORY}"), source))
+    }
+}
+
+/// A kept lab is found by its name, so the name is taken once; others bear their owner's number.
+fn path(blueprint: &Blueprint, to_be_kept: bool) -> PathBuf {
+    let owner = if to_be_kept { "kept".to_owned() } else { blueprint.pid.to_string() };
+    Path::new(DIRECTORY).join(format!("{owner}-{}.{EXTENSION}", blueprint.name))
+}
+
+fn parse(text: &str) -> Result<Option<Contents>, String> {
+    // Without its line feed the last line was cut short.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let mut lines = whole.lines();
+    let Some(first) = lines.next() else { return Ok(None) };
+    let read = |line: &str| {
+        serde_json::from_str::<Line>(line).map_err(|wrong| format!("a line is not ours ({wrong})"))
+    };
+    let Line::Blueprint { schema, blueprint } = read(first)? else {
+        return Err("its first line is no blueprint".to_owned());
+    };
+    if schema != SCHEMA {
+        return Err(format!("it is of version {schema}, this program knows {SCHEMA}"));
+    }
+    if !blueprint.is_ours() {
+        return Err("it names namespaces that are not the lab's own".to_owned());
+    }
+    let mut contents = Contents { blueprint, made: Vec::new(), kept: false };
+    for line in lines {
+        match read(line)? {
+            Line::Made { namespace, inode } => contents.made.push((namespace, inode)),
+            Line::Kept => contents.kept = true,
+            Line::Blueprint { .. } => return Err("it has two blueprints".to_owned()),
+        }
+    }
+    Ok(Some(contents))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LabBuilder;
+
+    fn text() -> String {
+        let blueprint = LabBuilder::new("x").machine("a").blueprint().unwrap();
+        let lines = [
+            Line::Blueprint { schema: SCHEMA, blueprint },
+            Line::Made { namespace: "n".into(), inode: 7 },
+            Line::Kept,
+        ];
+        lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect()
+    }
+
+    #[test]
+    fn a_record_cut_anywhere_says_less_but_nothing_wrong() {
+        let text = text();
+        let whole = parse(&text).unwrap().unwrap();
+        assert_eq!((whole.made.len(), whole.kept), (1, true));
+        for cut in 0..text.len() {
+            match parse(&text[..cut]).unwrap() {
+                None => assert!(!text[..cut].contains('\n')),
+                Some(less) => {
+                    assert_eq!(less.blueprint, whole.blueprint);
+                    assert!(!less.kept, "kept at {cut}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn foreign_records_are_not_obeyed() {
+        assert!(parse("hello\n").unwrap_err().contains("not ours"));
+        assert!(parse("\"kept\"\n").unwrap_err().contains("no blueprint"));
+        let newer = text().replace("\"schema\":1", "\"schema\":2");
+        assert!(parse(&newer).unwrap_err().contains("version 2"));
+        let foreign = text().replace("-x-a\"", "-y-a\"");
+        assert!(parse(&foreign).unwrap_err().contains("not the lab's own"));
+    }
+}

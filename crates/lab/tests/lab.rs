@@ -1,0 +1,388 @@
+//! Labs on this machine, built and used for real. Needs root.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, UdpSocket};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use udpath_lab::{Error, Interface, Lab, LabBuilder, LinkSpec, Machine, Offloads, State, online_cpus};
+use udpath_steer::{CpuSet, xps};
+
+/// Long enough for anything here on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn pair(name: &str, spec: &LinkSpec) -> Lab {
+    LabBuilder::new(name).machine("client").machine("server").link("client", "server", spec).up().unwrap()
+}
+
+/// What a program prints inside a machine.
+fn printed(machine: &Machine, program: &str, arguments: &[&str]) -> String {
+    let output = machine.command(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn names(path: &str) -> BTreeSet<String> {
+    fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn received_packets(machine: &Machine, interface: &str) -> u64 {
+    let path = format!("/sys/class/net/{interface}/statistics/rx_packets");
+    machine.run(|| fs::read_to_string(path)).unwrap().unwrap().trim().parse().unwrap()
+}
+
+fn socket(machine: &Machine, ip: IpAddr) -> UdpSocket {
+    let socket = machine.run(|| UdpSocket::bind((ip, 0))).unwrap().unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+/// Sends `count` datagrams from one machine to another and back again.
+fn exchange(lab: &Lab, from: &str, to: &str, ip: IpAddr, own: IpAddr, count: u64) {
+    let server = socket(lab.machine(to).unwrap(), ip);
+    let client = socket(lab.machine(from).unwrap(), own);
+    client.connect(server.local_addr().unwrap()).unwrap();
+    let mut bytes = [0; 64];
+    for number in 0..count {
+        client.send(&number.to_be_bytes()).unwrap();
+        let (length, peer) = server.recv_from(&mut bytes).unwrap();
+        assert_eq!(peer, client.local_addr().unwrap());
+        server.send_to(&bytes[..length], peer).unwrap();
+        let length = client.recv(&mut bytes).unwrap();
+        assert_eq!(bytes[..length], number.to_be_bytes());
+    }
+}
+
+#[test]
+fn a_link_carries_both_families_over_its_queues_and_nothing_else() {
+    let lab = pair("t-traffic", &LinkSpec::with_queues(3));
+    let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
+    for machine in [client, server] {
+        let queues = machine.run(|| names("/sys/class/net/eth0/queues")).unwrap();
+        let wanted = ["rx-0", "rx-1", "rx-2", "tx-0", "tx-1", "tx-2"].map(str::to_owned);
+        assert_eq!(queues, BTreeSet::from(wanted));
+    }
+    let there = lab.address_of("server", "client").unwrap();
+    let here = lab.address_of("client", "server").unwrap();
+    assert_eq!((there.ipv4.to_string(), here.ipv4.to_string()), ("10.0.0.2".into(), "10.0.0.1".into()));
+    exchange(&lab, "client", "server", there.ipv4.into(), here.ipv4.into(), 10);
+    exchange(&lab, "client", "server", there.ipv6.into(), here.ipv6.into(), 10);
+    // Every frame on the link is one of ours: no ARP, no neighbour discovery, no listener report, no solicitation.
+    assert_eq!(received_packets(server, "eth0"), 20);
+    assert_eq!(received_packets(client, "eth0"), 20);
+    for machine in [client, server] {
+        let neighbours = printed(machine, "ip", &["neigh", "show"]);
+        assert_eq!(neighbours.lines().count(), 2, "{neighbours}");
+        assert!(neighbours.lines().all(|line| line.contains("PERMANENT")), "{neighbours}");
+        assert!(neighbours.contains(&machine.interfaces()[0].peer().mac.to_string()), "{neighbours}");
+        let addresses = printed(machine, "ip", &["-6", "address", "show", "dev", "eth0"]);
+        assert!(!addresses.contains("fe80") && !addresses.contains("tentative"), "{addresses}");
+    }
+    lab.down().unwrap();
+}
+
+#[test]
+fn a_machine_sees_its_own_devices_and_settings() {
+    let lab = pair("t-inside", &LinkSpec::default());
+    let server = lab.machine("server").unwrap();
+    let devices = BTreeSet::from(["eth0".to_owned(), "lo".to_owned()]);
+    assert_eq!(server.run(|| names("/sys/class/net")).unwrap(), devices);
+    // Threads started inside inherit it, programs too.
+    let of_a_thread = server.run(|| std::thread::spawn(|| names("/sys/class/net")).join().unwrap()).unwrap();
+    assert_eq!(of_a_thread, devices);
+    assert_eq!(printed(server, "ls", &["/sys/class/net"]), "eth0\nlo\n");
+    let (mac, ifindex) = server
+        .run(|| {
+            ["address", "ifindex"]
+                .map(|name| fs::read_to_string(format!("/sys/class/net/eth0/{name}")).unwrap())
+        })
+        .unwrap()
+        .into();
+    let eth0 = server.interface("eth0").unwrap();
+    assert_eq!(
+        (mac.trim(), ifindex.trim()),
+        (eth0.mac().to_string().as_str(), eth0.ifindex().to_string().as_str())
+    );
+    let accepts =
+        server.run(|| fs::read_to_string("/proc/sys/net/ipv6/conf/eth0/accept_ra")).unwrap().unwrap();
+    assert_eq!(accepts.trim(), "0");
+    // The rest of /sys is as it was, and so is the host's.
+    let cpus = server.run(|| online_cpus().unwrap()).unwrap();
+    assert_eq!(cpus, online_cpus().unwrap());
+    assert!(
+        !names("/sys/class/net").contains("eth0")
+            || !server.run(|| names("/sys/class/net")).unwrap().is_empty()
+    );
+    let cgroups = "/sys/fs/cgroup";
+    assert_eq!(server.run(|| names(cgroups)).unwrap(), names(cgroups));
+    // The loopback is up.
+    let echo = socket(server, "::1".parse().unwrap());
+    echo.send_to(b"x", echo.local_addr().unwrap()).unwrap();
+    assert_eq!(echo.recv(&mut [0; 4]).unwrap(), 1);
+    assert!(printed(server, "ip", &["netns", "identify"]).contains(server.namespace()));
+}
+
+#[test]
+fn a_panic_inside_goes_on_outside_and_the_lab_stays() {
+    let lab = pair("t-panic", &LinkSpec::default());
+    let server = lab.machine("server").unwrap();
+    let caught =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| server.run(|| panic!("on purpose"))));
+    assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"on purpose"));
+    assert_eq!(server.run(|| 7).unwrap(), 7);
+}
+
+#[test]
+fn programs_keep_their_exit_code_and_directory_and_end_with_the_lab() {
+    let lab = pair("t-programs", &LinkSpec::default());
+    let server = lab.machine("server").unwrap();
+    assert_eq!(server.command("sh").args(["-c", "exit 7"]).status().unwrap().code(), Some(7));
+    let directory = std::env::current_dir().unwrap();
+    assert_eq!(Path::new(printed(server, "pwd", &[]).trim()), directory);
+    assert!(matches!(lab.spawn(server.command("/no/such/program")), Err(Error::System { .. })));
+
+    // Started from a thread that is gone by now: the lab keeps it alive.
+    let start = || {
+        let mut command = server.command("sh");
+        // Its own child would survive the parent-death signal.
+        command.args(["-c", "sleep 1000 & echo up; wait"]).stdout(Stdio::piped());
+        lab.spawn(command).unwrap()
+    };
+    let mut child = std::thread::scope(|scope| scope.spawn(start).join().unwrap());
+    let mut line = [0; 3];
+    child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"up\n");
+    assert!(child.try_wait().unwrap().is_none());
+    lab.down().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    // The pipe closes only when the grandchild has ended too.
+    let mut rest = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+}
+
+#[test]
+fn the_transmit_mapping_is_written_read_back_and_cleared() {
+    let lab = pair("t-xps", &LinkSpec::with_queues(2));
+    let eth0 = lab.machine("client").unwrap().interface("eth0").unwrap();
+    let empty = vec![CpuSet::new(); 2];
+    assert_eq!(eth0.xps().unwrap(), empty);
+    let map = eth0.spread_xps().unwrap();
+    assert_eq!(map, xps::spread(&online_cpus().unwrap(), 2));
+    assert_eq!(eth0.xps().unwrap(), map);
+    let masks = printed(
+        lab.machine("client").unwrap(),
+        "cat",
+        &["/sys/class/net/eth0/queues/tx-0/xps_cpus", "/sys/class/net/eth0/queues/tx-1/xps_cpus"],
+    );
+    let read: Vec<CpuSet> = masks.lines().map(|mask| CpuSet::from_mask(mask).unwrap()).collect();
+    assert_eq!(read, map);
+    // The other end has a mapping of its own.
+    assert_eq!(lab.machine("server").unwrap().interface("eth0").unwrap().xps().unwrap(), empty);
+
+    let error = eth0.set_xps(&map[..1]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "client/eth0 has 2 transmit queues and the mapping has 1; give one set of CPUs per queue"
+    );
+    // A CPU that cannot exist, on the second queue: the first is put back too.
+    let impossible = [CpuSet::from_iter([0]), CpuSet::from_iter([CpuSet::MAX_CPU])];
+    let error = eth0.set_xps(&impossible).unwrap_err().to_string();
+    assert!(error.contains("map CPUs 65535 to client/eth0 tx-1"), "{error}");
+    assert_eq!(eth0.xps().unwrap(), map);
+    eth0.clear_xps().unwrap();
+    assert_eq!(eth0.xps().unwrap(), empty);
+}
+
+#[test]
+fn one_queue_has_no_transmit_mapping() {
+    let lab = pair("t-one", &LinkSpec::with_queues(1));
+    let eth0 = lab.machine("client").unwrap().interface("eth0").unwrap();
+    assert!(matches!(eth0.xps(), Err(Error::OneQueue { .. })));
+    assert!(matches!(eth0.spread_xps(), Err(Error::OneQueue { .. })));
+}
+
+#[test]
+fn offloads_are_as_stated_and_as_ethtool_sees_them() {
+    let stated = Offloads { tso: false, gro: true, ..Offloads::default() };
+    let lab = pair("t-offloads", &LinkSpec { offloads: stated, ..LinkSpec::default() });
+    let server = lab.machine("server").unwrap();
+    let eth0 = server.interface("eth0").unwrap();
+    let as_seen = |wanted: &Offloads| {
+        let shown = printed(server, "ethtool", &["-k", "eth0"]);
+        for (name, on) in wanted.named() {
+            // The sum over all kinds of TSO has a kind in it that is newer than the request that sets them.
+            let name = if name == "tcp-segmentation-offload" { "tx-tcp-segmentation" } else { name };
+            let line = format!("{name}: {}", if on { "on" } else { "off" });
+            assert!(shown.lines().any(|shown| shown.trim().starts_with(&line)), "{line} is not in {shown}");
+        }
+    };
+    assert_eq!(eth0.offloads().unwrap(), stated);
+    as_seen(&stated);
+    for wanted in [Offloads::OFF, Offloads::default(), stated] {
+        eth0.set_offloads(&wanted).unwrap();
+        assert_eq!(eth0.offloads().unwrap(), wanted);
+        as_seen(&wanted);
+    }
+    let unmet = Offloads { scatter_gather: false, ..Offloads::default() };
+    let error = eth0.set_offloads(&unmet).unwrap_err().to_string();
+    assert_eq!(error, "tcp-segmentation-offload needs scatter-gather: switch both on, or both off");
+    assert_eq!(eth0.offloads().unwrap(), stated);
+    // With every checksum computed, traffic still passes.
+    eth0.set_offloads(&Offloads::OFF).unwrap();
+    let there = lab.address_of("server", "client").unwrap();
+    let here = lab.address_of("client", "server").unwrap();
+    exchange(&lab, "client", "server", there.ipv6.into(), here.ipv6.into(), 3);
+}
+
+/// Does a reply that XDP sends at the server reach the client's socket within `patience`?
+fn answered(lab: &Lab, patience: Duration) -> bool {
+    let there = lab.address_of("server", "client").unwrap().ipv4;
+    let here = lab.address_of("client", "server").unwrap().ipv4;
+    let client = socket(lab.machine("client").unwrap(), here.into());
+    client.connect((there, 7)).unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let deadline = Instant::now() + patience;
+    while Instant::now() < deadline {
+        client.send(b"is anybody there?").unwrap();
+        if client.recv(&mut [0; 64]).is_ok() {
+            return true;
+        }
+    }
+    false
+}
+
+#[test]
+fn napi_lets_frames_sent_by_xdp_arrive() {
+    let lab = pair("t-napi", &LinkSpec::with_queues(2));
+    let server = lab.machine("server").unwrap();
+    let _answer = server.run(|| udpath_bpf::Answer::attach("eth0", 7)).unwrap().unwrap();
+    assert!(
+        !answered(&lab, Duration::from_millis(200)),
+        "veth delivers XDP_TX without NAPI: the guard is not needed"
+    );
+    let client: &Interface = lab.machine("client").unwrap().interface("eth0").unwrap();
+    let napi = client.ensure_napi().unwrap();
+    assert!(answered(&lab, PATIENCE));
+    drop(napi);
+    assert!(!answered(&lab, Duration::from_millis(200)), "the guard is gone and NAPI is still on");
+}
+
+#[test]
+fn many_machines_with_many_links_reach_each_other() {
+    let spec = LinkSpec { addresses: 3, ..LinkSpec::default() };
+    let lab = LabBuilder::new("t-mesh").machines("c", 3).machines("s", 2).mesh("c", "s", &spec).up().unwrap();
+    let all: Vec<&str> = lab.machines().iter().map(Machine::name).collect();
+    assert_eq!(all, ["c-1", "c-2", "c-3", "s-1", "s-2"]);
+    for (client, server) in [("c-1", "s-1"), ("c-3", "s-1"), ("c-3", "s-2"), ("s-2", "c-2")] {
+        let eth = lab.machine(client).unwrap().towards(server).unwrap();
+        assert_eq!(lab.machine(server).unwrap().towards(client).unwrap().name(), eth.peer_interface());
+        // From every address to every address.
+        for (own, ip) in eth.end().ipv4.iter().zip(&eth.peer().ipv4) {
+            exchange(&lab, client, server, (*ip).into(), (*own).into(), 1);
+        }
+        for (own, ip) in eth.end().ipv6.iter().zip(&eth.peer().ipv6) {
+            exchange(&lab, client, server, (*ip).into(), (*own).into(), 1);
+        }
+    }
+    assert!(matches!(lab.address_of("c-1", "c-2"), Err(Error::NotLinked { .. })));
+    assert_eq!(
+        lab.machine("x").unwrap_err().to_string(),
+        "lab t-mesh has no machine \"x\"; it has c-1, c-2, c-3, s-1, s-2"
+    );
+}
+
+#[test]
+fn a_lab_is_gone_when_it_is_dropped() {
+    let (namespaces, record);
+    {
+        let lab = pair("t-gone", &LinkSpec::default());
+        namespaces = lab.machines().iter().map(|machine| machine.namespace().to_owned()).collect::<Vec<_>>();
+        record = format!("/run/udpath/lab/{}-t-gone.record", std::process::id());
+        assert!(Path::new(&record).exists());
+        let shown = String::from_utf8(std::process::Command::new("ip").arg("netns").output().unwrap().stdout)
+            .unwrap();
+        assert!(namespaces.iter().all(|name| shown.contains(name)), "{shown}");
+        let listed = udpath_lab::list().unwrap();
+        let listed = listed.iter().find(|listed| listed.blueprint == *lab.blueprint()).unwrap();
+        assert_eq!(listed.state, State::Owned);
+        let error = udpath_lab::down("t-gone").unwrap_err();
+        assert!(matches!(error, Error::Owned { pid, .. } if pid == std::process::id()), "{error}");
+    }
+    assert!(!Path::new(&record).exists());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    for name in namespaces {
+        assert!(!Path::new("/run/netns").join(&name).exists());
+        assert!(!mounts.contains(&name));
+    }
+}
+
+#[test]
+fn a_lab_that_cannot_be_built_leaves_nothing() {
+    // The second machine's name is taken by something that is not ours.
+    let name = format!("udpath-{}-t-taken-server", std::process::id());
+    let foreign = Path::new("/run/netns").join(&name);
+    fs::create_dir_all("/run/netns").unwrap();
+    fs::File::create_new(&foreign).unwrap().write_all(b"mine").unwrap();
+    let built = LabBuilder::new("t-taken").machine("client").machine("server").up();
+    let still_there = fs::read(&foreign).unwrap();
+    fs::remove_file(&foreign).unwrap();
+    let error = built.unwrap_err();
+    assert!(matches!(error, Error::Exists { .. }), "{error}");
+    assert!(error.to_string().contains(&name), "{error}");
+    assert_eq!(still_there, b"mine");
+    assert!(!Path::new(&format!("/run/netns/udpath-{}-t-taken-client", std::process::id())).exists());
+    assert!(!Path::new(&format!("/run/udpath/lab/{}-t-taken.record", std::process::id())).exists());
+
+    // The same lab twice in one process.
+    let first = pair("t-twice", &LinkSpec::default());
+    let second = LabBuilder::new("t-twice").machine("client").up();
+    assert!(matches!(second, Err(Error::Exists { .. })));
+    exchange(&first, "client", "server", "10.0.0.2".parse().unwrap(), "10.0.0.1".parse().unwrap(), 1);
+}
+
+#[test]
+fn labs_do_not_see_each_other() {
+    let (one, other) = (pair("t-both-1", &LinkSpec::default()), pair("t-both-2", &LinkSpec::default()));
+    let (there, here) = ("10.0.0.2".parse().unwrap(), "10.0.0.1".parse().unwrap());
+    // The same addresses, and each packet stays in its own lab.
+    exchange(&one, "client", "server", there, here, 4);
+    exchange(&other, "client", "server", there, here, 2);
+    assert_eq!(received_packets(one.machine("server").unwrap(), "eth0"), 4);
+    assert_eq!(received_packets(other.machine("server").unwrap(), "eth0"), 2);
+    drop(one);
+    exchange(&other, "client", "server", there, here, 1);
+}
+
+#[test]
+fn the_most_queues_a_link_may_have_are_what_the_kernel_takes() {
+    let lab = pair("t-queues", &LinkSpec::with_queues(udpath_lab::MAX_QUEUES));
+    let client = lab.machine("client").unwrap();
+    let queues = client.run(|| names("/sys/class/net/eth0/queues")).unwrap();
+    assert_eq!(queues.len(), 2 * udpath_lab::MAX_QUEUES as usize);
+    // One more is refused by the kernel itself, so the bound is not too low.
+    let more = (udpath_lab::MAX_QUEUES + 1).to_string();
+    let arguments = ["link", "add", "more", "numtxqueues", &more, "type", "veth", "peer", "name", "peer"];
+    let refused = client.command("ip").args(arguments).output().unwrap();
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("transmit queues"), "{refused:?}");
+}
+
+#[test]
+fn what_has_no_record_is_not_swept() {
+    // Made by hand, with a name like ours.
+    let name = format!("udpath-1-x-{}", std::process::id());
+    let ip = |arguments: &[&str]| {
+        assert!(std::process::Command::new("ip").args(arguments).status().unwrap().success())
+    };
+    ip(&["netns", "add", &name]);
+    let swept = udpath_lab::sweep_stale();
+    let there = Path::new("/run/netns").join(&name).exists();
+    ip(&["netns", "del", &name]);
+    swept.unwrap();
+    assert!(there, "a namespace without a record was removed");
+}
