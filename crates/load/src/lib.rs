@@ -21,7 +21,10 @@ pub mod plan;
 mod progress;
 pub mod record;
 pub mod result;
+mod run;
+mod socket;
 pub mod template;
 
 pub use error::Error;
 pub use progress::Progress;
+pub use run::{Engine, run};

@@ -15,5 +15,5 @@ mod tally;
 
 pub use evidence::{Evidence, ThreadTime};
 pub use outcome::{Outcome, Stopwatch};
-pub(crate) use pending::{Answer, Pending};
+pub(crate) use pending::{Answer, Pending, Seen};
 pub(crate) use tally::Tally;

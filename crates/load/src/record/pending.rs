@@ -130,9 +130,9 @@ impl Pending {
         self.open
     }
 
-    /// The window begins: requests from here on count.
+    /// The next request is of the window: it counts, and so do those after it.
     pub(crate) fn begin_window(&mut self) {
-        self.window = self.next;
+        self.window = self.window.min(self.next);
     }
 
     /// Does this seq belong to the window?

@@ -1,0 +1,116 @@
+//! What the kernel refused, kept so that it can be said in a sentence, and so that a run that can send nothing any
+//! more ends instead of spinning.
+
+use std::io;
+
+use rustix::io::Errno;
+
+/// A thread that could not send anything for this long, and was refused all the time, gives up, nanoseconds. Shorter:
+/// an interface that flaps ends the run. Longer: a run against a removed interface burns its whole window.
+const HOPELESS: u64 = 1_000_000_000;
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Failures {
+    /// The peer's host answered that nothing listens there.
+    pub(super) refused: u64,
+    /// Sends refused for other reasons.
+    count: u64,
+    first: Option<Errno>,
+    /// Since when nothing but refusals: nanoseconds since the start.
+    since: Option<u64>,
+    hopeless: Option<String>,
+}
+
+impl Failures {
+    /// A send was refused at `now`. True if it is hopeless to go on.
+    pub(super) fn refuse(&mut self, error: &io::Error, now: u64) -> bool {
+        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+        self.count += 1;
+        self.first.get_or_insert(errno);
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_sub(since) > HOPELESS && self.hopeless.is_none() {
+            self.hopeless = Some(format!(
+                "for {:.1} s the kernel refused every request: {}",
+                (now - since) as f64 / 1e9,
+                explain(errno)
+            ));
+        }
+        self.hopeless.is_some()
+    }
+
+    /// Something was sent.
+    pub(super) fn sent(&mut self) {
+        self.since = None;
+    }
+
+    /// The run cannot go on, for a reason of the caller's.
+    pub(super) fn give_up(&mut self, why: String) {
+        self.hopeless.get_or_insert(why);
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.refused += other.refused;
+        self.count += other.count;
+        self.first = self.first.or(other.first);
+        if self.hopeless.is_none() {
+            self.hopeless.clone_from(&other.hopeless);
+        }
+    }
+
+    /// Why the run had to end, if it had.
+    pub(super) fn cut(&self) -> Option<String> {
+        self.hopeless.clone()
+    }
+
+    /// What the reader of the result should know.
+    pub(super) fn sentences(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.refused > 0 {
+            all.push(format!(
+                "the target's host answered {} times that nothing listens on the port (ICMP port unreachable)",
+                self.refused
+            ));
+        }
+        if let Some(errno) = self.first {
+            all.push(format!("the kernel refused {} requests: {}", self.count, explain(errno)));
+        }
+        all
+    }
+}
+
+/// The error in words, with what to do about it.
+fn explain(errno: Errno) -> String {
+    let hint = match errno {
+        Errno::NETUNREACH | Errno::HOSTUNREACH => {
+            "; the route to the target is gone, or its host does not answer"
+        }
+        Errno::NETDOWN | Errno::NODEV | Errno::NXIO => "; the interface is down or was removed",
+        Errno::PERM | Errno::ACCESS => "; a firewall rule of this machine forbids it",
+        Errno::NOBUFS | Errno::NOMEM => "; the interface's queue is full: lower the rate",
+        Errno::MSGSIZE => "; the payload does not fit the path: use a smaller size",
+        Errno::INVAL | Errno::ADDRNOTAVAIL => "; the source address or the interface is gone",
+        _ => "",
+    };
+    format!("{}{hint}", io::Error::from(errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_unbroken_second_of_refusals_is_hopeless() {
+        let mut f = Failures::default();
+        let down = io::Error::from(Errno::NETDOWN);
+        assert!(!f.refuse(&down, 0));
+        assert!(!f.refuse(&down, HOPELESS));
+        f.sent();
+        assert!(!f.refuse(&down, HOPELESS * 2));
+        assert!(!f.refuse(&down, HOPELESS * 3));
+        assert!(f.cut().is_none());
+        assert!(f.refuse(&down, HOPELESS * 3 + 1));
+        assert!(f.cut().unwrap().contains("removed"), "{:?}", f.cut());
+        assert!(f.sentences()[0].contains("5 requests"), "{:?}", f.sentences());
+    }
+}

@@ -1,0 +1,197 @@
+//! Opens the plan's flows: one connected socket each, with its own source address and port.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::Error;
+use crate::plan::{Arrivals, Mode, Plan, Transport};
+
+/// Time that a socket's receive buffer must bridge while its thread is busy elsewhere or waits for a CPU, seconds.
+/// Shorter: replies are lost in the generator. Longer: kernel memory.
+const BRIDGE: f64 = 0.02;
+/// Bounds of the receive buffer asked for, bytes. The kernel's default is 212,992; a flood of replies may need more,
+/// and thousands of flows must not ask for gigabytes.
+const BUFFER: (usize, usize) = (212_992, 4 << 20);
+/// What a datagram costs in a socket's receive buffer beside its payload, bytes (skb and headers).
+const OVERHEAD: usize = 768;
+/// Descriptors a process needs beside its flows.
+const OTHER_FILES: u64 = 64;
+/// Longest time a TCP connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Opens all flows, in order.
+pub(super) fn open(plan: &Plan) -> Result<Vec<OwnedFd>, Error> {
+    allow_files(u64::from(plan.flows) + OTHER_FILES)?;
+    let mut ports = Ports::new(plan);
+    (0..plan.flows).map(|flow| open_one(plan, flow, &mut ports)).collect()
+}
+
+fn open_one(plan: &Plan, flow: u32, ports: &mut Ports) -> Result<OwnedFd, Error> {
+    let target = plan.target(flow);
+    let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let (kind, protocol) = match plan.transport {
+        Transport::Udp => (SocketType::DGRAM, ipproto::UDP),
+        Transport::Tcp => (SocketType::STREAM, ipproto::TCP),
+    };
+    let socket =
+        socket_with(family, kind, SocketFlags::CLOEXEC, Some(protocol)).map_err(|e| Error::System {
+            operation: format!("open the socket of flow {flow}"),
+            source: e.into(),
+            hint: if e == Errno::MFILE { "; use fewer flows or raise the limit (ulimit -n)" } else { "" },
+        })?;
+    size_buffer(plan, &socket);
+    bind_source(plan, flow, target, &socket, ports)?;
+    match plan.transport {
+        Transport::Udp => {
+            connect(&socket, &target).map_err(|e| match e {
+                Errno::AGAIN | Errno::ADDRINUSE => no_port(flow),
+                e => Error::connect(target, e),
+            })?;
+        }
+        Transport::Tcp => connect_tcp(target, &socket)?,
+    }
+    Ok(socket)
+}
+
+/// Connects within [`CONNECT`]; the socket is non-blocking afterwards.
+fn connect_tcp(target: SocketAddr, socket: &OwnedFd) -> Result<(), Error> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let failed = |e: Errno| Error::connect(target, e);
+    rustix::io::ioctl_fionbio(socket, true).map_err(failed)?;
+    sockopt::set_tcp_nodelay(socket, true).map_err(failed)?;
+    match connect(socket, &target) {
+        Ok(()) => return Ok(()),
+        Err(Errno::INPROGRESS) => {}
+        Err(Errno::AGAIN | Errno::ADDRNOTAVAIL) => return Err(no_port(0)),
+        Err(e) => return Err(failed(e)),
+    }
+    let timeout = Timespec { tv_sec: CONNECT.as_secs() as i64, tv_nsec: 0 };
+    let mut waiting = [PollFd::new(socket, PollFlags::OUT)];
+    let ready = rustix::io::retry_on_intr(|| poll(&mut waiting, Some(&timeout))).map_err(failed)?;
+    if ready == 0 {
+        return Err(failed(Errno::TIMEDOUT));
+    }
+    match sockopt::socket_error(socket) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(e)) | Err(e) => Err(failed(e)),
+    }
+}
+
+fn no_port(flow: u32) -> Error {
+    Error::System {
+        operation: format!("find a free source port for flow {flow}"),
+        source: Errno::ADDRINUSE.into(),
+        hint: "; use fewer flows, give --source-ports 1024-65535, or more source addresses",
+    }
+}
+
+/// Hands out the ports of the plan's range, for each source address from its first.
+struct Ports {
+    range: Option<crate::plan::PortRange>,
+    /// Next port to try, per source address; beyond the range if none is left.
+    next: Vec<u32>,
+}
+
+impl Ports {
+    fn new(plan: &Plan) -> Self {
+        let first = plan.source_ports.map_or(0, |r| u32::from(r.first));
+        Self { range: plan.source_ports, next: vec![first; plan.sources.len().max(1)] }
+    }
+
+    fn next(&mut self, source: usize) -> Option<u16> {
+        let port = self.next[source];
+        let last = self.range.map_or(0, |r| u32::from(r.last));
+        self.next[source] += 1;
+        (port <= last).then_some(port as u16)
+    }
+}
+
+fn bind_source(
+    plan: &Plan,
+    flow: u32,
+    target: SocketAddr,
+    socket: &OwnedFd,
+    ports: &mut Ports,
+) -> Result<(), Error> {
+    let unspecified =
+        if target.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    let named = plan.source(flow);
+    if named.is_none() && plan.source_ports.is_none() {
+        return Ok(());
+    }
+    let ip = named.unwrap_or(unspecified);
+    let slot = plan.sources.iter().position(|s| *s == ip).unwrap_or(0);
+    loop {
+        let port = match plan.source_ports {
+            None => 0,
+            Some(range) => ports.next(slot).ok_or(Error::PortsExhausted {
+                found: flow,
+                flows: plan.flows,
+                first: range.first,
+                last: range.last,
+            })?,
+        };
+        let wanted = SocketAddr::new(ip, port);
+        match bind(socket, &wanted) {
+            Ok(()) => return Ok(()),
+            Err(Errno::ADDRINUSE) if port != 0 => {}
+            Err(Errno::ADDRINUSE) => return Err(no_port(flow)),
+            Err(e) => {
+                return Err(Error::System {
+                    operation: format!("bind flow {flow} to {wanted}"),
+                    source: e.into(),
+                    hint: match e {
+                        Errno::ADDRNOTAVAIL => {
+                            "; it is not an address of this machine: add it, or name another source"
+                        }
+                        Errno::ACCESS => "; ports below 1024 need CAP_NET_BIND_SERVICE: choose higher ones",
+                        _ => "",
+                    },
+                });
+            }
+        }
+    }
+}
+
+/// A receive buffer for what may arrive while the thread looks elsewhere. Best effort: a smaller one is no error, and
+/// what it loses is counted and said.
+fn size_buffer(plan: &Plan, socket: &OwnedFd) {
+    if plan.transport == Transport::Tcp || plan.mode != Mode::Rr {
+        return;
+    }
+    let datagrams = match plan.arrivals {
+        Arrivals::Closed { inflight } => f64::from(inflight) * 2.0,
+        _ => plan.peak_rate().unwrap_or(0.0) / f64::from(plan.flows) * BRIDGE,
+    };
+    let bytes = (datagrams * (plan.size + OVERHEAD) as f64) as usize;
+    if bytes > BUFFER.0 {
+        let bytes = bytes.min(BUFFER.1);
+        if sockopt::set_socket_recv_buffer_size_force(socket.as_fd(), bytes).is_err() {
+            let _ = sockopt::set_socket_recv_buffer_size(socket.as_fd(), bytes);
+        }
+    }
+}
+
+/// Raises the soft limit of open files if the flows need it and the hard limit allows it.
+fn allow_files(needed: u64) -> Result<(), Error> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|soft| soft >= needed) {
+        return Ok(());
+    }
+    let reachable = maximum.is_none_or(|hard| hard >= needed);
+    let raised = Rlimit { current: Some(needed), maximum };
+    if reachable && setrlimit(Resource::Nofile, raised).is_ok() {
+        return Ok(());
+    }
+    Err(Error::System {
+        operation: format!("open {needed} files, one per flow (limit: {})", maximum.unwrap_or(u64::MAX)),
+        source: Errno::MFILE.into(),
+        hint: "; use fewer flows or raise the hard limit (ulimit -Hn)",
+    })
+}

@@ -1,0 +1,503 @@
+//! Request and reply over UDP: one thread's loop.
+//!
+//! ```text
+//!   ┌▶ send what is due ──▶ wait until the next is due, or replies come ──▶ take replies, judge, refill ─┐
+//!   └────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//! Work is done in bursts: a run of requests to one flow is one `sendmmsg`, what a flow has received is one
+//! `recvmmsg`, and the clock is read once for each. Nothing is allocated once the loop runs. Every inner loop is
+//! bounded, so that neither sending nor receiving can keep the other waiting.
+
+use std::collections::VecDeque;
+use std::io;
+use std::iter::Peekable;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use super::clock::{Clock, LONGEST};
+use super::sys::{Messages, Poller, dropped};
+use super::{Failures, Report, Shared, Task, try_later};
+use crate::plan::{Arrivals, Plan, Schedule};
+use crate::record::{Pending, Seen, Tally, ThreadTime};
+use crate::template::{Judgement, Template};
+
+/// Datagrams per system call. Higher: replies to the first wait until the last is handled, and buffers leave the
+/// cache. Lower: more system calls.
+const BATCH: usize = 64;
+/// Bytes of buffers for each direction: with large payloads a batch is smaller.
+const BATCH_BYTES: usize = 1 << 20;
+/// Requests sent in one turn before replies are looked at.
+const TURN: usize = 256;
+/// Calls of `recvmmsg` per flow and turn.
+const READS: usize = 4;
+/// Flows filled up again in one turn.
+const REFILLS: usize = 64;
+/// Time after which a flow that could not send is tried again, nanoseconds.
+const RETRY: u64 = 1_000_000;
+/// How often the closed loop looks for requests to give up, as a share of the timeout, and its bounds in nanoseconds.
+/// More often: a walk over all flows each time. Less often: a lost request's place stays empty longer.
+const GIVE_UP: (u64, u64, u64) = (8, 1_000_000, 100_000_000);
+/// Once everything is answered, duplicates are waited for this long, nanoseconds.
+const QUIET: u64 = 20_000_000;
+/// Attempts to send after `ECONNREFUSED`, which tells of an earlier datagram: this one was not tried.
+const REFUSALS: usize = 3;
+/// Most schedule entries walked to count what was left unsent; beyond that it is the rate times the time.
+const WALK: usize = 1_000_000;
+
+struct Flow {
+    number: u32,
+    socket: OwnedFd,
+    pending: Pending,
+    /// Closed loop: requests that may be sent now.
+    credit: u32,
+    /// In `waiting`.
+    waits: bool,
+}
+
+struct Worker<'a> {
+    plan: &'a Plan,
+    clock: Clock,
+    shared: &'a Shared<'a>,
+    thread: usize,
+    template: Box<dyn Template>,
+    poller: Poller,
+    flows: Vec<Flow>,
+    schedule: Option<Peekable<Schedule>>,
+    tx: Messages,
+    rx: Messages,
+    /// Intended times of the requests in `tx`.
+    due: Box<[u64]>,
+    /// Open loop: flow, first and end of the requests in `tx` that the kernel has not taken yet.
+    staged: Option<(usize, usize, usize)>,
+    /// Closed loop: flows with credit that could not send; at the start, all.
+    waiting: VecDeque<usize>,
+    retry_at: u64,
+    sending: bool,
+    tally: Tally,
+    failures: Failures,
+    /// Datagrams received, and those of them that belong to the warm-up.
+    received: u64,
+    ignored: u64,
+    sent_ever: u64,
+    ok_ever: u64,
+    last_sent: u64,
+    queue_full: u64,
+    held_back: u64,
+}
+
+pub(super) fn work(task: Task<'_>) -> Report {
+    Worker::new(task).run()
+}
+
+impl<'a> Worker<'a> {
+    fn new(task: Task<'a>) -> Self {
+        let Task { plan, thread, clock, shared, template, flows, poller } = task;
+        let closed = match plan.arrivals {
+            Arrivals::Closed { inflight } => inflight,
+            _ => 0,
+        };
+        // One byte more than the longest reply: a longer one is seen to be longer.
+        let reply = template.max_reply(plan.size).max(plan.size) + 1;
+        let batch = (BATCH_BYTES / reply).clamp(1, BATCH);
+        let flows: Vec<Flow> = flows
+            .into_iter()
+            .map(|(number, socket)| Flow {
+                number,
+                socket,
+                pending: Pending::new(plan),
+                credit: closed,
+                waits: closed > 0,
+            })
+            .collect();
+        let mut tx = Messages::new(batch, plan.size);
+        for i in 0..batch {
+            tx.set_len(i, plan.size);
+        }
+        let mut waiting = VecDeque::with_capacity(flows.len());
+        if closed > 0 {
+            waiting.extend(0..flows.len());
+        }
+        Self {
+            schedule: Schedule::new(plan, thread, plan.threads, flows.len() as u32).map(Iterator::peekable),
+            plan,
+            clock,
+            shared,
+            thread,
+            template,
+            poller,
+            flows,
+            tx,
+            rx: Messages::new(batch, reply),
+            due: vec![0; batch].into(),
+            staged: None,
+            waiting,
+            retry_at: 0,
+            sending: true,
+            tally: Tally::new(),
+            failures: Failures::default(),
+            received: 0,
+            ignored: 0,
+            sent_ever: 0,
+            ok_ever: 0,
+            last_sent: 0,
+            queue_full: 0,
+            held_back: 0,
+        }
+    }
+
+    fn run(mut self) -> Report {
+        for i in 0..self.flows.len() {
+            if let Err(e) = self.poller.watch(self.flows[i].socket.as_fd(), i, false) {
+                self.failures
+                    .give_up(format!("cannot watch the socket of flow {}: {e}", self.flows[i].number));
+                self.shared.cut.store(true, Ordering::Relaxed);
+            }
+        }
+        self.clock.wait_for_start();
+        let (share, least, most) = GIVE_UP;
+        let every = (self.plan.timeout.as_nanos() as u64 / share).clamp(least, most);
+        let mut give_up_at = every;
+        let mut window_time = None;
+        let mut now = self.clock.now();
+        while now < self.clock.end() && !self.shared.stopped() {
+            if window_time.is_none() && now >= self.clock.window() {
+                window_time = Some(ThreadTime::now());
+            }
+            let pause = match self.schedule {
+                Some(_) => self.send_due(now),
+                None => self.refill(now),
+            };
+            let pause = pause.min(self.clock.end() - now);
+            self.shared.tell(self.thread, self.sent_ever, self.ok_ever);
+            self.receive_ready(pause);
+            now = self.clock.now();
+            if self.schedule.is_none() && now >= give_up_at {
+                self.give_up(now);
+                give_up_at = now + every;
+            }
+        }
+        self.sending = false;
+        let ended = now.min(self.clock.end());
+        let unsent = self.unsent(ended);
+        let time = window_time.map_or_else(ThreadTime::default, |then| ThreadTime::now().since(then));
+        self.shared.running.fetch_sub(1, Ordering::Release);
+        self.drain();
+        self.tally.counts.received = self.received - self.ignored;
+        Report {
+            own_drops: self.flows.iter().map(|f| dropped(f.socket.as_fd())).sum(),
+            tally: self.tally,
+            time,
+            ended,
+            unsent,
+            queue_full: self.queue_full,
+            held_back: self.held_back,
+            failures: self.failures,
+            warnings: Vec::new(),
+        }
+    }
+
+    // ---- sending, open loop ----
+
+    /// Sends what is due; how long to wait then.
+    fn send_due(&mut self, now: u64) -> u64 {
+        if let Some((flow, from, to)) = self.staged.take() {
+            let done = self.transmit(flow, from, to);
+            if done < to {
+                self.staged = Some((flow, done, to));
+                return RETRY;
+            }
+        }
+        let mut sent = 0;
+        while sent < TURN {
+            let Some(next) = self.peek() else { return LONGEST };
+            if next.0 > now {
+                return self.clock.pause(now, next.0);
+            }
+            let index = next.1;
+            if !self.flows[index].pending.room(self.tx.count() as u64, now) {
+                self.held_back += 1;
+                return RETRY;
+            }
+            let n = self.gather(index, now);
+            let done = self.transmit(index, 0, n);
+            if done < n {
+                self.staged = Some((index, done, n));
+                return RETRY;
+            }
+            sent += n;
+        }
+        0
+    }
+
+    /// Intended time and flow of the next request.
+    fn peek(&mut self) -> Option<(u64, usize)> {
+        self.schedule.as_mut()?.peek().map(|t| (t.at, t.flow as usize))
+    }
+
+    /// Writes the requests that are due on flow `index` one after the other into `tx`; how many.
+    fn gather(&mut self, index: usize, now: u64) -> usize {
+        let mut n = 0;
+        while n < self.tx.count() {
+            match self.peek() {
+                Some((at, flow)) if flow == index && at <= now => self.due[n] = at,
+                _ => break,
+            }
+            self.write(index, n);
+            n += 1;
+            if let Some(schedule) = &mut self.schedule {
+                schedule.next();
+            }
+        }
+        n
+    }
+
+    /// Writes the `n`-th request from now of flow `index` into place `n`.
+    fn write(&mut self, index: usize, n: usize) {
+        let flow = &self.flows[index];
+        self.template.write(flow.number, flow.pending.next() + n as u64, self.tx.buffer(n));
+    }
+
+    /// Requests due before `ended` that were never tried.
+    fn unsent(&mut self, ended: u64) -> u64 {
+        let staged = self.staged.map_or(0, |(_, from, to)| (to - from) as u64);
+        staged + left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended)
+    }
+
+    // ---- sending, closed loop ----
+
+    /// Fills up flows that wait for it; how long to wait then.
+    fn refill(&mut self, now: u64) -> u64 {
+        if self.waiting.is_empty() {
+            return LONGEST;
+        }
+        if now < self.retry_at {
+            return self.retry_at - now;
+        }
+        for _ in 0..REFILLS {
+            let Some(index) = self.waiting.pop_front() else { return LONGEST };
+            self.flows[index].waits = false;
+            self.spend(index, now);
+            if self.retry_at > now {
+                // It waits again; so will the others.
+                return RETRY;
+            }
+        }
+        0
+    }
+
+    /// Sends as many requests as flow `index` has credit for, intended `now`.
+    fn spend(&mut self, index: usize, now: u64) {
+        if !self.sending {
+            return;
+        }
+        while self.flows[index].credit > 0 {
+            let n = (self.flows[index].credit as usize).min(self.tx.count());
+            // The closed loop's table holds three times what is in flight; open ones past their timeout make room.
+            if !self.flows[index].pending.room(n as u64, now) {
+                self.held_back += 1;
+                return self.wait(index, now);
+            }
+            for i in 0..n {
+                self.write(index, i);
+                self.due[i] = now;
+            }
+            let done = self.transmit(index, 0, n);
+            self.flows[index].credit -= done as u32;
+            if done < n {
+                return self.wait(index, now);
+            }
+        }
+    }
+
+    fn wait(&mut self, index: usize, now: u64) {
+        self.retry_at = now + RETRY;
+        if !self.flows[index].waits {
+            self.flows[index].waits = true;
+            // Within its capacity: each flow is in it once.
+            self.waiting.push_back(index);
+        }
+    }
+
+    fn give_up(&mut self, now: u64) {
+        for index in 0..self.flows.len() {
+            let given_up = self.flows[index].pending.give_up(now);
+            if given_up > 0 {
+                self.flows[index].credit += given_up;
+                self.spend(index, now);
+            }
+        }
+    }
+
+    // ---- sending, both ----
+
+    /// Hands requests `from..to` of `tx` to the kernel; the first that it has not taken. Open loop: a request the
+    /// kernel refuses is counted and passed over. Closed loop: it keeps its credit, and the flow waits.
+    fn transmit(&mut self, index: usize, from: usize, to: usize) -> usize {
+        let flow = &mut self.flows[index];
+        let (mut from, mut refusals) = (from, 0);
+        while from < to {
+            let at = self.clock.now();
+            let error = match self.tx.send(flow.socket.as_fd(), from, to) {
+                Ok(n) => {
+                    for &intended in &self.due[from..from + n] {
+                        if intended >= self.clock.window() {
+                            flow.pending.begin_window();
+                            self.tally.sent(intended, at);
+                        }
+                        flow.pending.insert(intended, at);
+                    }
+                    from += n;
+                    self.sent_ever += n as u64;
+                    self.last_sent = at;
+                    self.failures.sent();
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if try_later(&error) {
+                self.queue_full += 1;
+                return from;
+            }
+            if error.kind() == io::ErrorKind::ConnectionRefused {
+                self.failures.refused += 1;
+                refusals += 1;
+                if refusals < REFUSALS {
+                    continue;
+                }
+                return from;
+            }
+            if self.due[from] >= self.clock.window() {
+                self.tally.counts.send_errors += 1;
+            }
+            if self.failures.refuse(&error, at) {
+                self.shared.cut.store(true, Ordering::Relaxed);
+                return from;
+            }
+            if self.schedule.is_none() {
+                return from;
+            }
+            flow.pending.skip();
+            from += 1;
+        }
+        from
+    }
+
+    // ---- receiving ----
+
+    /// Waits at most `pause` nanoseconds, then takes what has come; how many datagrams.
+    fn receive_ready(&mut self, pause: u64) -> usize {
+        let ready = self.poller.wait(pause);
+        let mut taken = 0;
+        for i in 0..ready {
+            taken += self.receive(self.poller.ready(i));
+        }
+        taken
+    }
+
+    /// Takes the replies of one flow, judges them and, in a closed loop, sends the next requests.
+    fn receive(&mut self, index: usize) -> usize {
+        let mut taken = 0;
+        for _ in 0..READS {
+            let n = match self.rx.receive(self.flows[index].socket.as_fd()) {
+                Ok(n) => n,
+                Err(e) if try_later(&e) => break,
+                Err(e) => {
+                    // Told once per event, and so cleared; what it means for sending, sending will be told.
+                    self.failures.refused += u64::from(e.kind() == io::ErrorKind::ConnectionRefused);
+                    continue;
+                }
+            };
+            let now = self.clock.now();
+            self.received += n as u64;
+            for i in 0..n {
+                self.judge(index, i, now);
+            }
+            taken += n;
+            if self.flows[index].credit > 0 && !self.flows[index].waits {
+                self.spend(index, now);
+            }
+            if n < self.rx.count() {
+                break;
+            }
+        }
+        taken
+    }
+
+    fn judge(&mut self, index: usize, i: usize, now: u64) {
+        let flow = &mut self.flows[index];
+        let counts = &mut self.tally.counts;
+        let seq = match self.template.check(flow.number, self.rx.received(i)) {
+            Judgement::Valid { seq } => seq,
+            _ if now < self.clock.window() => {
+                self.ignored += 1;
+                return;
+            }
+            Judgement::WrongFlow => {
+                counts.wrong_flow += 1;
+                return;
+            }
+            Judgement::Corrupt => {
+                counts.corrupt += 1;
+                return;
+            }
+        };
+        let in_window = flow.pending.counts(seq);
+        match flow.pending.answer(seq, now) {
+            Seen::First(answer) => {
+                if !answer.given_up && self.schedule.is_none() {
+                    flow.credit += 1;
+                }
+                self.ok_ever += u64::from(!answer.late);
+                self.tally.completed += u64::from(!answer.late && self.clock.in_window(now));
+                if in_window {
+                    self.tally.answered(&answer, now);
+                } else {
+                    self.ignored += 1;
+                }
+            }
+            Seen::Duplicate if in_window => counts.duplicate += 1,
+            // A request that was never sent, however well it is made.
+            Seen::Never if now >= self.clock.window() => counts.corrupt += 1,
+            Seen::Duplicate | Seen::Never => self.ignored += 1,
+        }
+    }
+
+    /// Takes replies until all requests are answered, or until none can be anything but lost.
+    fn drain(&mut self) {
+        let timeout = self.plan.timeout.as_nanos() as u64;
+        let deadline = self.last_sent.saturating_add(timeout.saturating_mul(2));
+        let mut heard = self.clock.now();
+        loop {
+            let now = self.clock.now();
+            let open: u64 = self.flows.iter().map(|f| f.pending.open()).sum();
+            let quiet = open == 0 && now.saturating_sub(heard) >= QUIET;
+            if quiet || now >= deadline || self.shared.cut.load(Ordering::Relaxed) {
+                return;
+            }
+            if self.receive_ready(LONGEST.min(deadline - now)) > 0 {
+                heard = self.clock.now();
+            }
+        }
+    }
+}
+
+/// How many requests a schedule still has for the window between `window` and `ended`.
+pub(super) fn left_over(
+    schedule: Option<&mut Peekable<Schedule>>,
+    plan: &Plan,
+    window: u64,
+    ended: u64,
+) -> u64 {
+    let Some(schedule) = schedule else { return 0 };
+    let (mut walked, mut count, mut reached) = (0, 0, window);
+    for due in schedule.take(WALK).take_while(|t| t.at < ended) {
+        walked += 1;
+        count += u64::from(due.at >= window);
+        reached = due.at.max(window);
+    }
+    if walked == WALK {
+        let rate = plan.offered().unwrap_or(0.0) / plan.threads as f64;
+        count += (rate * (ended - reached) as f64 / 1e9) as u64;
+    }
+    count
+}
