@@ -1,0 +1,386 @@
+//! The climb: every rung against the best so far, in turn, until the interval says enough.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
+use udpath_load::Engine;
+use udpath_load::template::Protocol;
+
+use crate::competitor::{CLIENT, Competitor, SERVER};
+use crate::ladder::{Io, Rung, Settings, ladder};
+use crate::machine::{facts, line_rate_10g, wire_bytes};
+use crate::result::{BoostResult, LoadSummary, Ratio, RungResult, SCHEMA, Verdict};
+use crate::statistics::{Bound, Comparison, State};
+use crate::trial::{self, Trials};
+use crate::{ConfigError, Error};
+
+/// First port of the servers: above the well-known ones, below the ephemeral range, and the lab has nothing else.
+const FIRST_PORT: u16 = 7000;
+
+/// What to climb with.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The program whose `serve` runs the servers: this one.
+    pub program: PathBuf,
+    /// Receive and transmit queues of the link.
+    pub queues: u32,
+    /// Io to try, in ladder order.
+    pub ios: Vec<Io>,
+    /// Workers of each server.
+    pub workers: usize,
+    /// Payload bytes.
+    pub size: usize,
+    /// Flows.
+    pub flows: u32,
+    /// Requests in flight per flow.
+    pub inflight: u32,
+    /// Length of a trial, its warm-up not included.
+    pub trial: Duration,
+    /// When a comparison is done.
+    pub bound: Bound,
+    /// What sends the load.
+    pub engine: Engine,
+    /// IPv6 rather than IPv4.
+    pub ipv6: bool,
+}
+
+impl Config {
+    /// Holds the configuration to its limits.
+    ///
+    /// # Errors
+    /// The first thing that makes no sense.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.ios.is_empty() {
+            return Err(ConfigError::NoIo);
+        }
+        if !(1..=1024).contains(&self.workers) {
+            return Err(ConfigError::Workers(self.workers));
+        }
+        let seconds = self.trial.as_secs_f64();
+        if !(0.05..=3600.0).contains(&seconds) {
+            return Err(ConfigError::Trial(seconds));
+        }
+        if u64::from(self.flows) * u64::from(self.inflight) > 1 << 20 {
+            return Err(ConfigError::InFlight { flows: self.flows, inflight: self.inflight });
+        }
+        trial::plan(self, ([192, 0, 2, 1], FIRST_PORT).into()).check()?;
+        self.blueprint().blueprint()?;
+        Ok(())
+    }
+
+    fn blueprint(&self) -> LabBuilder {
+        LabBuilder::new("boost").machine(CLIENT).machine(SERVER).link(
+            CLIENT,
+            SERVER,
+            &LinkSpec::with_queues(self.queues),
+        )
+    }
+}
+
+/// What happens during a climb, for whoever watches.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A rung begins. `step` of `steps`, the last being the final comparison of best and first.
+    Rung {
+        /// Which step, from 1.
+        step: usize,
+        /// How many there are.
+        steps: usize,
+        /// The rung's name.
+        name: &'a str,
+        /// What it is compared with; none for the first.
+        against: Option<&'a str>,
+    },
+    /// A trial of it is done.
+    Trial {
+        /// The rung's name.
+        name: &'a str,
+        /// Transactions per second of the trial.
+        tps: f64,
+        /// Blocks of four trials done so far, and the most there can be.
+        blocks: (usize, usize),
+        /// Ratio so far.
+        interval: Option<Ratio>,
+    },
+    /// A rung is done.
+    Done(&'a RungResult),
+}
+
+/// Climbs the ladder in a lab of its own, which is gone afterwards.
+///
+/// # Errors
+/// A configuration that makes no sense, a lab or a load that cannot be run here, or `stop`. A server that does not come
+/// up is a failed rung, not an error, unless it is the first.
+pub fn boost(
+    config: &Config,
+    protocol: &dyn Protocol,
+    watch: &mut dyn FnMut(&Event<'_>),
+    stop: &AtomicBool,
+) -> Result<BoostResult, Error> {
+    config.check()?;
+    let begin = Instant::now();
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let lab = config.blueprint().up()?;
+    let climb = Climb { lab: &lab, config, protocol, stop, watch, _napi: napi(&lab, config)? };
+    let (rungs, best, gain, warnings) = climb.run()?;
+    let machine =
+        facts(config.queues, format!("veth pair, {} queues each way, two namespaces", config.queues));
+    lab.down()?;
+    let size = config.size as u32;
+    Ok(BoostResult {
+        schema: SCHEMA.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        started,
+        seconds: begin.elapsed().as_secs_f64(),
+        machine,
+        load: LoadSummary {
+            engine: config.engine.to_string(),
+            flows: config.flows,
+            inflight: config.flows * config.inflight,
+            size,
+            wire_bytes: wire_bytes(size, config.ipv6),
+            line_rate_tps: line_rate_10g(size, config.ipv6),
+            trial_seconds: config.trial.as_secs_f64(),
+        },
+        rungs,
+        best,
+        gain,
+        warnings,
+    })
+}
+
+/// The server's end must take frames that the in-kernel loop sends; other engines need nothing.
+fn napi(lab: &Lab, config: &Config) -> Result<Option<NapiGuard>, Error> {
+    match config.engine {
+        Engine::Kernel => Ok(Some(lab.machine(SERVER)?.towards(CLIENT)?.ensure_napi()?)),
+        Engine::Socket => Ok(None),
+    }
+}
+
+/// A climb under way.
+struct Climb<'a> {
+    lab: &'a Lab,
+    config: &'a Config,
+    protocol: &'a dyn Protocol,
+    stop: &'a AtomicBool,
+    watch: &'a mut dyn FnMut(&Event<'_>),
+    _napi: Option<NapiGuard>,
+}
+
+type Summit = (Vec<RungResult>, String, Ratio, Vec<String>);
+
+/// One of two competitors that are measured in turn.
+enum Side {
+    Best,
+    Candidate,
+}
+
+/// The order within a block: whatever drifts evenly over it weighs on both alike.
+const BLOCK: [Side; 4] = [Side::Best, Side::Candidate, Side::Candidate, Side::Best];
+
+/// The ratio of a thing to itself.
+const SAME: Ratio = Ratio { ratio: 1.0, low: 1.0, high: 1.0 };
+
+impl Climb<'_> {
+    fn run(mut self) -> Result<Summit, Error> {
+        let rungs = ladder(&self.config.ios);
+        let steps = rungs.len() + 1;
+        let mut port = FIRST_PORT;
+        let mut next_port = || {
+            port += 1;
+            port
+        };
+
+        // The first rung stays up to the end: the gain is measured against it.
+        let mut first = self.start(&rungs[0], Settings::base(self.config.workers), next_port())?;
+        (self.watch)(&Event::Rung { step: 1, steps, name: first.name, against: None });
+        let mut results = vec![self.measure_first(&rungs[0], &mut first)?];
+        let mut best: Option<Competitor> = None;
+
+        for (index, rung) in rungs.iter().enumerate().skip(1) {
+            let incumbent = best.as_mut().unwrap_or(&mut first);
+            (self.watch)(&Event::Rung {
+                step: index + 1,
+                steps,
+                name: rung.name,
+                against: Some(incumbent.name),
+            });
+            let settings = rung.step.apply(&incumbent.settings);
+            let result = match self.start(rung, settings.clone(), next_port()) {
+                Ok(mut candidate) => {
+                    let result = self.compare(rung, incumbent, &mut candidate)?;
+                    if result.kept {
+                        best = Some(candidate);
+                    }
+                    result
+                }
+                Err(error @ Error::NotReady { .. }) => failed(rung, &settings, incumbent.name, &error),
+                Err(error) => return Err(error),
+            };
+            (self.watch)(&Event::Done(&result));
+            results.push(result);
+        }
+
+        let (name, gain) = match &mut best {
+            None => (first.name, SAME),
+            Some(best) => {
+                (self.watch)(&Event::Rung { step: steps, steps, name: best.name, against: Some(first.name) });
+                let known =
+                    results.iter().find(|r| r.name == best.name && r.against.as_deref() == Some(first.name));
+                let gain = match known {
+                    Some(r) => Ratio { ratio: r.ratio, low: r.ratio_low, high: r.ratio_high },
+                    None => self.race(&mut first, best)?.0.interval().unwrap_or(SAME),
+                };
+                (best.name, gain)
+            }
+        };
+        let warnings = warnings(&results);
+        Ok((results, name.to_owned(), gain, warnings))
+    }
+
+    fn start(&self, rung: &Rung, settings: Settings, port: u16) -> Result<Competitor, Error> {
+        Competitor::start(self.lab, self.config, rung.name, settings, port)
+    }
+
+    /// The first rung has nothing to be compared with: as many trials as a comparison needs at least on each side.
+    fn measure_first(&mut self, rung: &Rung, first: &mut Competitor) -> Result<RungResult, Error> {
+        const TRIALS: usize = 6;
+        let mut trials = Trials::default();
+        for done in 0..TRIALS {
+            let tps = self.trial(first, &mut trials)?;
+            let blocks = (done, TRIALS);
+            (self.watch)(&Event::Trial { name: rung.name, tps, blocks, interval: None });
+        }
+        let result = self.result(rung, first, &trials, None, SAME, Verdict::Base);
+        (self.watch)(&Event::Done(&result));
+        Ok(result)
+    }
+
+    fn compare(
+        &mut self,
+        rung: &Rung,
+        best: &mut Competitor,
+        candidate: &mut Competitor,
+    ) -> Result<RungResult, Error> {
+        let (comparison, verdict, trials) = self.race(best, candidate)?;
+        let ratio = comparison.interval().unwrap_or(Ratio { ratio: 0.0, low: 0.0, high: 0.0 });
+        Ok(self.result(rung, candidate, &trials, Some(best.name), ratio, verdict))
+    }
+
+    /// Measures both in turn until the comparison is done.
+    fn race(
+        &mut self,
+        best: &mut Competitor,
+        candidate: &mut Competitor,
+    ) -> Result<(Comparison, Verdict, Trials), Error> {
+        let mut comparison = Comparison::new(self.config.bound);
+        let mut of_best = Trials::default();
+        let mut of_candidate = Trials::default();
+        let most = self.config.bound.most_blocks();
+        loop {
+            let mut block = [0.0; BLOCK.len()];
+            for (tps, side) in block.iter_mut().zip(BLOCK) {
+                *tps = match side {
+                    Side::Best => self.trial(best, &mut of_best)?,
+                    Side::Candidate => self.trial(candidate, &mut of_candidate)?,
+                };
+                let (blocks, interval) = ((comparison.blocks(), most), comparison.interval());
+                (self.watch)(&Event::Trial { name: candidate.name, tps: *tps, blocks, interval });
+            }
+            if let Err(error) = comparison.push_block(block) {
+                of_candidate.warnings.push(error.to_string());
+            }
+            if let State::Done(verdict) = comparison.state() {
+                return Ok((comparison, verdict, of_candidate));
+            }
+        }
+    }
+
+    fn trial(&self, competitor: &mut Competitor, trials: &mut Trials) -> Result<f64, Error> {
+        let trial = trial::run(self.lab, self.config, self.protocol, competitor, self.stop)?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        if competitor.ended() {
+            let reason = "it ended while it was measured".into();
+            return Err(Error::NotReady { competitor: competitor.name.into(), reason });
+        }
+        trials.add(trial.as_ref());
+        Ok(trial.map_or(0.0, |t| t.tps))
+    }
+
+    fn result(
+        &self,
+        rung: &Rung,
+        competitor: &Competitor,
+        trials: &Trials,
+        against: Option<&str>,
+        ratio: Ratio,
+        verdict: Verdict,
+    ) -> RungResult {
+        let size = self.config.size as u32;
+        let tps = trials.median_tps();
+        RungResult {
+            name: rung.name.into(),
+            change: rung.change.into(),
+            settings: competitor.settings.pairs(),
+            tps,
+            wire_mbits: tps * f64::from(wire_bytes(size, self.config.ipv6)) * 8.0 / 1e6,
+            line_share: tps / line_rate_10g(size, self.config.ipv6),
+            ratio: ratio.ratio,
+            ratio_low: ratio.low,
+            ratio_high: ratio.high,
+            verdict,
+            kept: matches!(verdict, Verdict::Base | Verdict::Better),
+            against: against.map(Into::into),
+            trials: trials.tps.clone(),
+            counts: trials.counts,
+            loss: trials.counts.loss(),
+            latency: trials.latency.clone(),
+            cpu_ns_per_transaction: trials.cpu_ns_per_transaction(),
+            cpus: trials.cpus(),
+            note: (!trials.warnings.is_empty()).then(|| trials.warnings.join("; ")),
+        }
+    }
+}
+
+/// A rung whose server did not come up.
+fn failed(rung: &Rung, settings: &Settings, against: &str, error: &Error) -> RungResult {
+    RungResult {
+        name: rung.name.into(),
+        change: rung.change.into(),
+        settings: settings.pairs(),
+        tps: 0.0,
+        wire_mbits: 0.0,
+        line_share: 0.0,
+        ratio: 0.0,
+        ratio_low: 0.0,
+        ratio_high: 0.0,
+        verdict: Verdict::Failed,
+        kept: false,
+        against: Some(against.into()),
+        trials: Vec::new(),
+        counts: udpath_load::result::Counts::default(),
+        loss: 0.0,
+        latency: None,
+        cpu_ns_per_transaction: 0.0,
+        cpus: Vec::new(),
+        note: Some(error.to_string()),
+    }
+}
+
+/// What a reader must know before believing the ladder.
+fn warnings(rungs: &[RungResult]) -> Vec<String> {
+    let mut warnings = vec![
+        "generator and server share this machine's CPUs: compare the rungs, not the absolute figures"
+            .to_owned(),
+    ];
+    let losing: Vec<&str> = rungs.iter().filter(|r| r.loss > 0.001).map(|r| r.name.as_str()).collect();
+    if !losing.is_empty() {
+        warnings
+            .push(format!("more than 0.1 % of the requests of {} had no reply in time", losing.join(", ")));
+    }
+    warnings
+}

@@ -1,0 +1,72 @@
+//! Where it was measured: the few facts a reader needs to place the figures.
+
+use std::fs;
+
+use rustix::system::uname;
+
+use crate::result::Machine;
+
+/// The facts of this machine; a fact that cannot be read is left empty rather than invented.
+#[must_use]
+pub fn facts(queues: u32, link: String) -> Machine {
+    let name = uname();
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    Machine {
+        hostname: name.nodename().to_string_lossy().into_owned(),
+        kernel: name.release().to_string_lossy().into_owned(),
+        cpu_model: value(&cpuinfo, "model name").unwrap_or_default().to_owned(),
+        cpus: cpuinfo.lines().filter(|line| line.starts_with("processor")).count() as u32,
+        memory: memory(&meminfo),
+        queues,
+        link,
+    }
+}
+
+/// The value of the first `key : value` line.
+fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':')).map(str::trim)
+}
+
+/// `MemTotal`, bytes; 0 if it is not told.
+fn memory(meminfo: &str) -> u64 {
+    value(meminfo, "MemTotal")
+        .and_then(|v| v.split_ascii_whitespace().next()?.parse::<u64>().ok())
+        .map_or(0, |kib| kib * 1024)
+}
+
+/// Bytes one UDP datagram of `size` payload bytes takes on an Ethernet wire: headers, FCS, preamble and gap, and the
+/// padding of frames below the minimum (seed 0: 100 bytes of payload over IPv4 are 166 on the wire).
+#[must_use]
+pub fn wire_bytes(size: u32, ipv6: bool) -> u32 {
+    const ETHERNET: u32 = 14 + 4;
+    const PREAMBLE_AND_GAP: u32 = 20;
+    const SHORTEST_FRAME: u32 = 64;
+    let headers = if ipv6 { 40 + 8 } else { 20 + 8 };
+    (size + headers + ETHERNET).max(SHORTEST_FRAME) + PREAMBLE_AND_GAP
+}
+
+/// Transactions per second that 10 GbE carries of that size, each direction once.
+#[must_use]
+pub fn line_rate_10g(size: u32, ipv6: bool) -> f64 {
+    10e9 / (f64::from(wire_bytes(size, ipv6)) * 8.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_rates_are_those_of_the_first_seed() {
+        assert_eq!(line_rate_10g(100, false) as u64, 7_530_120);
+        assert_eq!(line_rate_10g(18, false) as u64, 14_880_952);
+        assert_eq!(line_rate_10g(1, false) as u64, 14_880_952);
+        assert_eq!(wire_bytes(100, true), 186);
+    }
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        assert_eq!(memory("MemTotal:       24684084 kB\nMemFree: 1 kB\n"), 24_684_084 * 1024);
+        assert_eq!(memory(""), 0);
+    }
+}

@@ -1,0 +1,188 @@
+//! One measured run of the load against one competitor, and what many of them add up to.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use udpath_lab::Lab;
+use udpath_load::cpu::CpuUse;
+use udpath_load::plan::{Arrivals, Plan};
+use udpath_load::result::{Counts, Latency, LoadResult};
+use udpath_load::template::Protocol;
+
+use crate::Error;
+use crate::boost::Config;
+use crate::competitor::{CLIENT, Competitor, SERVER};
+
+/// Warm-up of a trial as a share of its length, and its bounds. Shorter: the first trial after a change of settings
+/// measures the change. Longer: time that could go into more trials.
+const WARMUP_SHARE: f64 = 0.2;
+const WARMUP: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// When a request of a trial counts as lost. Far above any latency of a working server in a lab; long enough that a
+/// scheduling pause on a shared machine is not a loss.
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The plan of every trial: the same for all rungs.
+pub(crate) fn plan(config: &Config, target: std::net::SocketAddr) -> Plan {
+    let threads = config.workers.min(config.flows as usize).max(1);
+    Plan {
+        flows: config.flows,
+        arrivals: Arrivals::Closed { inflight: config.inflight },
+        size: config.size,
+        duration: config.trial,
+        warmup: config.trial.mul_f64(WARMUP_SHARE).clamp(WARMUP.0, WARMUP.1),
+        timeout: TIMEOUT,
+        threads,
+        ..Plan::new(target)
+    }
+}
+
+/// Measures `competitor` once. A server that answers nothing is a trial with no transactions, not an error.
+pub(crate) fn run(
+    lab: &Lab,
+    config: &Config,
+    protocol: &dyn Protocol,
+    competitor: &Competitor,
+    stop: &AtomicBool,
+) -> Result<Option<LoadResult>, Error> {
+    set_transmit_mapping(lab, competitor.settings.xps)?;
+    let plan = plan(config, competitor.address);
+    let done =
+        lab.machine(CLIENT)?.run(|| udpath_load::run(&plan, config.engine, protocol, &mut |_| (), stop))?;
+    match done {
+        Ok(result) => Ok(Some(result)),
+        Err(udpath_load::Error::Cut { result, .. }) => Ok(Some(*result)),
+        Err(udpath_load::Error::NoAnswer { .. }) => Ok(None),
+        Err(udpath_load::Error::Plan(error)) => Err(Error::Config(error.into())),
+        Err(source) => Err(Error::Load { competitor: competitor.name.into(), source }),
+    }
+}
+
+/// Sets the transmit mapping on both ends of the link, for requests and replies alike, unless it is so already.
+fn set_transmit_mapping(lab: &Lab, on: bool) -> Result<(), Error> {
+    for (machine, peer) in [(CLIENT, SERVER), (SERVER, CLIENT)] {
+        let interface = lab.machine(machine)?.towards(peer)?;
+        let is_on = interface.xps()?.iter().any(|cpus| !cpus.is_empty());
+        match (is_on, on) {
+            (false, true) => drop(interface.spread_xps()?),
+            (true, false) => interface.clear_xps()?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// All trials of one rung.
+#[derive(Debug, Default)]
+pub(crate) struct Trials {
+    pub(crate) tps: Vec<f64>,
+    pub(crate) counts: Counts,
+    pub(crate) latency: Option<Latency>,
+    pub(crate) warnings: Vec<String>,
+    cpus: Vec<CpuUse>,
+    completed: f64,
+    busy_seconds: f64,
+}
+
+impl Trials {
+    /// Adds one trial; none is one without a single transaction.
+    pub(crate) fn add(&mut self, trial: Option<&LoadResult>) {
+        let Some(trial) = trial else {
+            self.tps.push(0.0);
+            return;
+        };
+        self.tps.push(trial.tps);
+        self.counts.add(&trial.counts);
+        self.latency = match (self.latency.take(), &trial.sent_latency) {
+            (Some(sum), Some(one)) => Some(sum.merged(one)),
+            (sum, one) => sum.or_else(|| one.clone()),
+        };
+        self.completed += trial.tps * trial.seconds;
+        self.busy_seconds += trial.cpus.iter().map(CpuUse::busy_seconds).sum::<f64>();
+        add_cpus(&mut self.cpus, &trial.cpus);
+        for warning in trial.warnings.iter().chain(&trial.generator.reasons) {
+            // The figures in a sentence differ from trial to trial; one of a kind is enough.
+            let kind =
+                |text: &str| text.split(|c: char| c.is_ascii_digit()).last().unwrap_or_default().to_owned();
+            if !self.warnings.iter().any(|known| kind(known) == kind(warning)) {
+                self.warnings.push(warning.clone());
+            }
+        }
+    }
+
+    /// Median of the trials' tps.
+    pub(crate) fn median_tps(&self) -> f64 {
+        let mut sorted = self.tps.clone();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        match sorted.len() {
+            0 => 0.0,
+            n if n % 2 == 1 => sorted[middle],
+            _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+        }
+    }
+
+    /// Busy CPU time of the machine per transaction, nanoseconds.
+    pub(crate) fn cpu_ns_per_transaction(&self) -> f64 {
+        if self.completed > 0.0 { self.busy_seconds / self.completed * 1e9 } else { 0.0 }
+    }
+
+    /// How each CPU spent the trials.
+    pub(crate) fn cpus(&self) -> Vec<CpuUse> {
+        self.cpus.clone()
+    }
+}
+
+/// Averages weighted by the length of the intervals.
+fn add_cpus(sum: &mut Vec<CpuUse>, one: &[CpuUse]) {
+    for new in one {
+        let Some(old) = sum.iter_mut().find(|old| old.cpu == new.cpu) else {
+            sum.push(*new);
+            continue;
+        };
+        let seconds = old.seconds + new.seconds;
+        if seconds <= 0.0 {
+            continue;
+        }
+        let mean = |a: f64, b: f64| (a * old.seconds + b * new.seconds) / seconds;
+        *old = CpuUse {
+            cpu: old.cpu,
+            usr: mean(old.usr, new.usr),
+            sys: mean(old.sys, new.sys),
+            soft: mean(old.soft, new.soft),
+            irq: mean(old.irq, new.irq),
+            steal: mean(old.steal, new.steal),
+            idle: mean(old.idle, new.idle),
+            seconds,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_stands_between_the_middle_two() {
+        let trials = |tps: &[f64]| Trials { tps: tps.to_vec(), ..Trials::default() };
+        assert_eq!(trials(&[]).median_tps(), 0.0);
+        assert_eq!(trials(&[3.0, 1.0, 2.0]).median_tps(), 2.0);
+        assert_eq!(trials(&[4.0, 1.0, 3.0, 2.0]).median_tps(), 2.5);
+    }
+
+    #[test]
+    fn cpu_shares_are_weighted_by_time() {
+        let cpu = |idle, seconds| CpuUse { cpu: 0, idle, usr: 1.0 - idle, seconds, ..CpuUse::default() };
+        let mut sum = vec![cpu(0.0, 1.0)];
+        add_cpus(&mut sum, &[cpu(1.0, 3.0), CpuUse { cpu: 1, ..cpu(0.5, 1.0) }]);
+        assert_eq!(sum.len(), 2);
+        assert!((sum[0].idle - 0.75).abs() < 1e-12 && (sum[0].seconds - 4.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn silent_trials_count_as_nothing() {
+        let mut trials = Trials::default();
+        trials.add(None);
+        assert_eq!((trials.tps.as_slice(), trials.cpu_ns_per_transaction()), (&[0.0][..], 0.0));
+    }
+}
