@@ -1,8 +1,14 @@
 //! What the user of the runtime writes: a [`Service`], and what it sees: [`Request`] and [`Reply`].
 
+use std::cell::Cell;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::counters::Lane;
+use crate::deferred::Deferred;
+use crate::sys::{Control, RawAddr};
 
 /// A handler of datagrams. The runtime makes one instance per worker, so it needs no locks.
 ///
@@ -18,7 +24,44 @@ use std::time::Duration;
 /// ```
 pub trait Service: Send {
     /// Handles one datagram. Runs on the packet path: no blocking, no system calls, no allocation.
+    ///
+    /// A panic costs this request (counted as [`DropReason::Panicked`]) and the instance; the worker goes on
+    /// with a new one from the factory, on the same socket.
     fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome;
+}
+
+/// A handler of byte streams, for serving the same address over TCP. One instance per worker, for all its
+/// connections: it keeps no state between two calls of one connection.
+pub trait StreamService: Send {
+    /// Handles bytes as they were read; at most 32,768 at once. The reply has room for at least as many.
+    ///
+    /// `Outcome::Reply` sends the reply, `Outcome::Drop(DropReason::Consumed)` goes on without one, anything
+    /// else closes the connection.
+    fn serve(&mut self, input: &[u8], reply: &mut Reply<'_>) -> Outcome;
+}
+
+/// The number of a worker, counted from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub(crate) usize);
+
+impl WorkerId {
+    /// Names a worker: for calling a factory in tests.
+    #[must_use]
+    pub fn new(index: usize) -> Self {
+        Self(index)
+    }
+
+    /// As an index into a vector with one place per worker.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// What becomes of a request.
@@ -29,7 +72,9 @@ pub enum Outcome {
     Reply,
     /// Send nothing, and count it under this reason.
     Drop(DropReason),
-    /// Nothing now: the service took a [`crate::Deferred`] and will answer, or drop it, later.
+    /// Nothing now: the service took a [`Deferred`] from the request and will answer, or drop it, later.
+    /// Taking the handle is what counts: with a handle taken any outcome means this one, and without
+    /// one this means `Drop(DropReason::Abandoned)`.
     Defer,
 }
 
@@ -46,7 +91,7 @@ pub enum DropReason {
     ReplyTooLarge,
     /// The request was longer than the receive buffer and was cut by the kernel.
     Truncated,
-    /// The kernel did not take the reply (send queue full, no route, ...).
+    /// The kernel did not take the reply; [`crate::SendError`] has the causes.
     SendFailed,
     /// The service panicked on it; the worker goes on with a new instance.
     Panicked,
@@ -90,13 +135,49 @@ impl fmt::Display for DropReason {
 }
 
 /// One received datagram, borrowed from the worker's burst.
-#[derive(Debug)]
 pub struct Request<'a> {
     pub(crate) payload: &'a [u8],
-    pub(crate) peer: SocketAddr,
-    pub(crate) local: SocketAddr,
-    pub(crate) received: Duration,
-    pub(crate) cpu: u32,
+    pub(crate) peer: Peer<'a>,
+    pub(crate) asked: Asked<'a>,
+    pub(crate) moment: &'a Moment,
+    pub(crate) origin: Option<Origin<'a>>,
+}
+
+/// The peer as the kernel wrote it; decoded only when asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Peer<'a> {
+    Raw(&'a RawAddr),
+    Decoded(SocketAddr),
+}
+
+/// The address the datagram was sent to: what the kernel said of it, if anything, and where the socket is bound.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) control: Option<&'a Control>,
+    pub(crate) bind: SocketAddr,
+}
+
+/// Where a deferred answer has to be counted and sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin<'a> {
+    pub(crate) lane: &'a Arc<Lane>,
+    /// Set once a handle was taken: from then on the handle counts the request, not the worker.
+    pub(crate) taken: &'a Cell<bool>,
+}
+
+/// Time and CPU of a burst, read when the first request of the burst asks and then kept.
+#[derive(Default)]
+pub(crate) struct Moment {
+    clock: Cell<Option<Duration>>,
+    cpu: Cell<Option<u32>>,
+}
+
+impl Moment {
+    /// Forgets both, for the next burst.
+    pub(crate) fn reset(&self) {
+        self.clock.set(None);
+        self.cpu.set(None);
+    }
 }
 
 impl<'a> Request<'a> {
@@ -109,40 +190,114 @@ impl<'a> Request<'a> {
     /// Who sent it.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
-        self.peer
+        match self.peer {
+            Peer::Raw(raw) => raw.decode(),
+            Peer::Decoded(address) => address,
+        }
     }
 
     /// The address it was sent to; on a wildcard bind the very address the peer asked.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
-        self.local
+        match self.asked.control.and_then(Control::asked) {
+            Some(ip) => SocketAddr::new(ip, self.asked.bind.port()),
+            None => self.asked.bind,
+        }
     }
 
-    /// When its burst was read, since the boot of the machine (`CLOCK_MONOTONIC`). One reading per burst.
+    /// When its burst was handled, since the boot of the machine (`CLOCK_MONOTONIC`). The clock is read once per
+    /// burst, when the first request asks; a service that never asks pays nothing.
     #[must_use]
     pub fn received(&self) -> Duration {
-        self.received
+        self.moment.clock.get().unwrap_or_else(|| {
+            let now = crate::cpus::monotonic_now();
+            self.moment.clock.set(Some(now));
+            now
+        })
     }
 
-    /// The CPU its worker ran on when the burst was read.
+    /// The CPU the worker handles the burst on; read once per burst, when the first request asks.
     #[must_use]
     pub fn cpu(&self) -> u32 {
-        self.cpu
+        self.moment.cpu.get().unwrap_or_else(|| {
+            let cpu = crate::cpus::current_cpu();
+            self.moment.cpu.set(Some(cpu));
+            cpu
+        })
+    }
+
+    /// Takes a handle with which the request can be answered later, from any thread; the service then returns
+    /// [`Outcome::Defer`]. Copy what is needed of the payload first: it is gone when the service returns.
+    #[must_use = "dropping the handle counts the request as abandoned"]
+    pub fn defer(self) -> Deferred {
+        let Some(origin) = self.origin else {
+            return Deferred::to_nowhere(self.peer());
+        };
+        origin.taken.set(true);
+        let peer = match self.peer {
+            Peer::Raw(raw) => *raw,
+            Peer::Decoded(address) => RawAddr::encode(address),
+        };
+        Deferred::new(Arc::clone(origin.lane), peer, self.asked.control.copied())
     }
 }
 
-/// The bounded buffer a reply is written to.
-#[derive(Debug)]
-pub struct Reply<'a> {
-    pub(crate) buffer: &'a mut [u8],
-    pub(crate) len: usize,
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("peer", &self.peer())
+            .field("local", &self.local())
+            .field("bytes", &self.payload.len())
+            .finish_non_exhaustive()
+    }
 }
 
-impl Reply<'_> {
-    /// The most bytes a reply can have.
+/// The bounded buffer a reply is written to, with a place for its own length.
+///
+/// The buffer keeps whatever an earlier reply left in it: write every byte that [`Reply::set_len`] sends.
+#[derive(Debug)]
+pub struct Reply<'a> {
+    buffer: &'a mut [u8],
+    len: usize,
+}
+
+impl<'a> Reply<'a> {
+    /// A reply over any buffer: for calling a service in tests, or from another runtime.
+    #[must_use]
+    pub fn new(buffer: &'a mut [u8]) -> Self {
+        Self { buffer, len: 0 }
+    }
+
+    /// The most bytes a reply can have: 65,507 over IPv4, 65,527 over IPv6.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.buffer.len()
+    }
+
+    /// Bytes of the reply so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing was written yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The whole buffer, to write in place; then [`Reply::set_len`].
+    pub fn buffer_mut(&mut self) -> &mut [u8] {
+        self.buffer
+    }
+
+    /// Makes the first `len` bytes of the buffer the reply.
+    pub fn set_len(&mut self, len: usize) -> Outcome {
+        if len > self.buffer.len() {
+            return Outcome::Drop(DropReason::ReplyTooLarge);
+        }
+        self.len = len;
+        Outcome::Reply
     }
 
     /// Makes `bytes` the whole reply: the short way for services that have it ready.
@@ -155,5 +310,84 @@ impl Reply<'_> {
             }
             None => Outcome::Drop(DropReason::ReplyTooLarge),
         }
+    }
+
+    /// Adds `bytes` to the reply. `Outcome::Reply`, or the drop to return when they do not fit.
+    pub fn append(&mut self, bytes: &[u8]) -> Outcome {
+        let Some(place) = self.buffer.get_mut(self.len..).and_then(|rest| rest.get_mut(..bytes.len())) else {
+            return Outcome::Drop(DropReason::ReplyTooLarge);
+        };
+        place.copy_from_slice(bytes);
+        self.len += bytes.len();
+        Outcome::Reply
+    }
+}
+
+/// Calls a service with one made-up request, without a runtime: for unit tests of services.
+///
+/// Returns the outcome and, for [`Outcome::Reply`], the bytes written. A handle taken with [`Request::defer`]
+/// leads nowhere.
+pub fn serve_once(
+    service: &mut impl Service,
+    payload: &[u8],
+    peer: SocketAddr,
+    local: SocketAddr,
+) -> (Outcome, Vec<u8>) {
+    let mut room = vec![0; crate::sys::MAX_PAYLOAD_V4];
+    let mut reply = Reply::new(&mut room);
+    let moment = Moment::default();
+    let request = Request {
+        payload,
+        peer: Peer::Decoded(peer),
+        asked: Asked { control: None, bind: local },
+        moment: &moment,
+        origin: None,
+    };
+    let outcome = service.serve(request, &mut reply);
+    let len = if outcome == Outcome::Reply { reply.len() } else { 0 };
+    room.truncate(len);
+    (outcome, room)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_takes_what_fits_and_nothing_more() {
+        let mut room = [0; 4];
+        let mut reply = Reply::new(&mut room);
+        assert_eq!(reply.write(b"abcde"), Outcome::Drop(DropReason::ReplyTooLarge));
+        assert!(reply.is_empty());
+        assert_eq!(reply.append(b"abc"), Outcome::Reply);
+        assert_eq!(reply.append(b"de"), Outcome::Drop(DropReason::ReplyTooLarge));
+        assert_eq!(reply.len(), 3);
+        assert_eq!(reply.append(b"d"), Outcome::Reply);
+        assert_eq!(reply.buffer_mut(), b"abcd");
+        assert_eq!(reply.set_len(5), Outcome::Drop(DropReason::ReplyTooLarge));
+        assert_eq!((reply.set_len(2), reply.len()), (Outcome::Reply, 2));
+    }
+
+    #[test]
+    fn drop_reasons_are_listed_in_the_order_of_their_counters() {
+        for (index, reason) in DropReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, index, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_service_can_be_called_without_a_runtime() {
+        struct Where;
+        impl Service for Where {
+            fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
+                let text = format!("{} asked {}", request.peer(), request.local());
+                reply.write(text.as_bytes())
+            }
+        }
+        let peer = "[2001:db8::1]:9".parse().unwrap();
+        let local = "192.0.2.1:53".parse().unwrap();
+        let (outcome, reply) = serve_once(&mut Where, b"", peer, local);
+        assert_eq!(outcome, Outcome::Reply);
+        assert_eq!(reply, b"[2001:db8::1]:9 asked 192.0.2.1:53");
     }
 }

@@ -1,11 +1,335 @@
-//! `udpath serve`.
+//! `udpath serve`: runs a service until a signal, then answers what is queued and sums up.
+//!
+//! stderr: notes, the line `ready ...` once real datagrams came through, on a terminal a status line; stdout: the
+//! summary.
 
-use crate::exit::Done;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Read, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use udpath_protocols::echo::Echo;
+use udpath_protocols::sink::{Sink, Totals};
+use udpath_serve::{Config, Error, IoChoice, MAX_WORKERS, Server, Status};
+use udpath_steer::CpuSet;
+
+use crate::exit::{Done, Failure};
+
+/// How often the status line is renewed and the counters are looked at.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Arguments of `udpath serve`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// What to serve
+    service: Kind,
+    /// How datagrams move: shared, reuseport, percpu, or auto for the best that works here
+    #[arg(long, default_value = "auto", value_name = "IO")]
+    io: IoChoice,
+    /// Address to serve; repeatable. Port 0 takes a free port, [::] is IPv6 only
+    #[arg(long, required = true, value_name = "ADDR:PORT")]
+    bind: Vec<SocketAddr>,
+    /// Threads, each with its own service; default: one per CPU
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Most datagrams per system call, 1 to 1024
+    #[arg(long, default_value_t = Config::DEFAULT_BATCH, value_name = "N")]
+    batch: usize,
+    /// Bind each worker to its CPU (the default)
+    #[arg(long, overrides_with = "no_pin")]
+    pin: bool,
+    /// Let the scheduler place the workers
+    #[arg(long, overrides_with = "pin")]
+    no_pin: bool,
+    /// CPUs to use, such as 0-3,8; default: all that are allowed
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// Serve the same addresses over TCP, too
+    #[arg(long)]
+    tcp: bool,
+    /// Bytes to ask for each socket's receive buffer; the kernel doubles it, within net.core.rmem_max
+    #[arg(long, value_name = "BYTES")]
+    rcvbuf: Option<usize>,
+    /// At the end print one JSON document instead of a table
+    #[arg(long)]
+    json: bool,
+}
 
-pub(crate) fn run(_args: Args) -> Done {
-    unreachable!("skeleton")
+/// The services there are.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    /// Answer with the payload
+    Echo,
+    /// Count and do not answer
+    Sink,
+}
+
+/// The JSON document at the end.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    service: &'static str,
+    #[serde(flatten)]
+    status: &'a Status,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Echo => "echo",
+            Self::Sink => "sink",
+        }
+    }
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub(crate) fn run(args: Args) -> Done {
+    let config = Config {
+        io: args.io,
+        workers: args.workers,
+        batch: args.batch,
+        // The last of the two flags counts.
+        pin: !args.no_pin,
+        cpus: args.cpus,
+        receive_buffer: args.rcvbuf,
+        ..Config::new(args.bind)
+    };
+    // Before anything is bound, so that a signal during the start is not lost.
+    let mut signals = Signals::watch().context("cannot watch for signals")?;
+    let server = start(args.service, &config, args.tcp).map_err(|error| match error {
+        Error::Config(error) => Failure::Usage(error.to_string()),
+        other => Failure::Cannot(other.into()),
+    })?;
+    announce(&server, &config);
+    let mut line = StatusLine::new();
+    while signals.none_within(TICK).context("cannot wait for signals")? {
+        if server.is_impaired() {
+            return Err(impaired(server));
+        }
+        line.show(&server.status());
+    }
+    line.end();
+    let status = server.stop().context("did not end well")?;
+    line.warn(&status);
+    print(&status, args.service, args.json).context("cannot write the summary")?;
+    status.balance().context("a defect in the counting; please report it")?;
+    Ok(())
+}
+
+fn start(kind: Kind, config: &Config, tcp: bool) -> Result<Server, Error> {
+    match kind {
+        Kind::Echo if tcp => Server::start_with_tcp(config, |_| Echo, |_| Echo),
+        Kind::Echo => Server::start(config, |_| Echo),
+        Kind::Sink => {
+            let totals = Totals::new(MAX_WORKERS);
+            let sink = {
+                let totals = Arc::clone(&totals);
+                move |worker| Sink::new(&totals, worker)
+            };
+            if !tcp {
+                return Server::start(config, sink);
+            }
+            Server::start_with_tcp(config, sink, move |worker| Sink::new(&totals, worker))
+        }
+    }
+}
+
+/// A thread ended by itself: stop the others and say which.
+fn impaired(server: Server) -> Failure {
+    match server.stop() {
+        Err(error) => Failure::Cannot(error.into()),
+        Ok(_) => Failure::Cannot(anyhow::anyhow!("a worker ended by itself")),
+    }
+}
+
+/// Says what `auto` chose and why, then the line that others wait for.
+fn announce(server: &Server, config: &Config) {
+    let mut text = String::new();
+    for rejected in server.rejected() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "not {}: {}", rejected.io, rejected.reason);
+    }
+    let binds: Vec<_> = server.binds().iter().map(ToString::to_string).collect();
+    let pin = match server.pinned_to() {
+        Some(cpus) => cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+        None => "off".into(),
+    };
+    let _ = writeln!(
+        text,
+        "ready io={} workers={} batch={} bind={} pin={pin}",
+        server.io(),
+        server.workers(),
+        config.batch,
+        binds.join(","),
+    );
+    talk(&text);
+}
+
+/// Writes to stderr in one piece. A closed stderr is no reason to stop serving.
+fn talk(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// SIGTERM and SIGINT as something that can be waited for. A second one ends the program at once.
+struct Signals(UnixStream);
+
+impl Signals {
+    fn watch() -> io::Result<Self> {
+        let (reader, writer) = UnixStream::pair()?;
+        let again = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT] {
+            // In this order: the first signal finds the flag down and raises it, the second finds it up.
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&again))?;
+            signal_hook::flag::register(signal, Arc::clone(&again))?;
+            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+        }
+        Ok(Self(reader))
+    }
+
+    /// Waits; true if no signal came in time.
+    fn none_within(&mut self, time: Duration) -> io::Result<bool> {
+        self.0.set_read_timeout(Some(time))?;
+        match self.0.read(&mut [0]) {
+            Ok(_) => Ok(false),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The live line on a terminal, and each warning once on stderr.
+struct StatusLine {
+    terminal: bool,
+    before: Option<(f64, u64, Vec<u64>)>,
+    warned: bool,
+    drawn: bool,
+}
+
+impl StatusLine {
+    fn new() -> Self {
+        Self { terminal: io::stderr().is_terminal(), before: None, warned: false, drawn: false }
+    }
+
+    fn show(&mut self, status: &Status) {
+        self.warn(status);
+        if !self.terminal {
+            return;
+        }
+        let received: Vec<u64> = status.workers.iter().map(|worker| worker.counts.received).collect();
+        let (then, answered, by_worker) = self
+            .before
+            .replace((status.seconds, status.total.answered, received.clone()))
+            .unwrap_or_default();
+        let seconds = (status.seconds - then).max(1e-3);
+        let tps = (status.total.answered - answered) as f64 / seconds;
+        let window: Vec<u64> = received
+            .iter()
+            .enumerate()
+            .map(|(worker, now)| now - by_worker.get(worker).copied().unwrap_or(0))
+            .collect();
+        let total = window.iter().sum::<u64>();
+        let mut text = format!("\r\x1b[K{tps:.0} tps, {:.0} received/s", total as f64 / seconds);
+        if total > 0 {
+            let shares = window.iter().map(|share| format!("{:.0}", *share as f64 * 100.0 / total as f64));
+            // More shares than fit a line help nobody.
+            let shares: Vec<_> = shares.take(16).collect();
+            let _ = write!(text, ", workers {} %", shares.join("/"));
+        }
+        let _ =
+            write!(text, ", dropped {}, by the kernel {}", status.total.dropped.total(), status.kernel_drops);
+        if !status.warnings.is_empty() {
+            text.push_str(" [all on one CPU]");
+        }
+        talk(&text);
+        self.drawn = true;
+    }
+
+    /// Says a warning in full, once.
+    fn warn(&mut self, status: &Status) {
+        if let Some(warning) = status.warnings.first()
+            && !self.warned
+        {
+            self.end();
+            talk(&format!("warning: {warning}\n"));
+            self.warned = true;
+        }
+    }
+
+    /// Leaves the line standing and goes to the next.
+    fn end(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            talk("\n");
+        }
+    }
+}
+
+fn print(status: &Status, kind: Kind, json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        let document = Document { schema: "udpath.serve/1", service: kind.name(), status };
+        serde_json::to_writer_pretty(&mut out, &document)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(table(status).as_bytes())?;
+    }
+    out.flush()
+}
+
+/// The summary for people.
+fn table(status: &Status) -> String {
+    let mut text = format!("{} for {:.1} s, batch {}\n", status.io, status.seconds, status.batch);
+    let head = ["worker", "cpu", "received", "answered", "dropped", "deferred", "per burst"];
+    let mut rows = vec![head.map(String::from)];
+    let row = |name: String, cpu: String, counts: &udpath_serve::Counts| {
+        [
+            name,
+            cpu,
+            counts.received.to_string(),
+            counts.answered.to_string(),
+            counts.dropped.total().to_string(),
+            counts.deferred.to_string(),
+            format!("{:.1}", counts.received as f64 / counts.bursts.max(1) as f64),
+        ]
+    };
+    for worker in &status.workers {
+        let cpu = worker.cpu.map_or("any".into(), |cpu| cpu.to_string());
+        rows.push(row(worker.worker.to_string(), cpu, &worker.counts));
+    }
+    rows.push(row("all".into(), String::new(), &status.total));
+    let widths: Vec<usize> =
+        (0..head.len()).map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0)).collect();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
+    }
+    for (reason, count) in status.total.dropped.occurred() {
+        let _ = writeln!(text, "dropped as {reason}: {count}");
+    }
+    for socket in status.sockets.iter().filter(|socket| socket.kernel_drops > 0) {
+        let _ = writeln!(
+            text,
+            "dropped by the kernel at {}{}: {} (receive buffer {} bytes)",
+            socket.bind,
+            socket.worker.map_or(String::new(), |worker| format!(" of worker {worker}")),
+            socket.kernel_drops,
+            socket.receive_buffer_bytes,
+        );
+    }
+    if let Some(tcp) = &status.tcp {
+        let _ = writeln!(
+            text,
+            "tcp: {} connections ({} refused, {} failed), {} bytes received, {} answered",
+            tcp.accepted, tcp.refused, tcp.failed, tcp.received_bytes, tcp.answered_bytes
+        );
+    }
+    text
 }

@@ -1,0 +1,166 @@
+//! What to serve on and how: [`Config`], checked before anything is opened.
+
+use std::net::SocketAddr;
+
+use udpath_steer::CpuSet;
+
+use crate::io::IoChoice;
+
+/// Most datagrams in one burst: what one `recvmmsg` call takes (`UIO_MAXIOV` of the kernel).
+pub const MAX_BATCH: usize = 1024;
+/// Most workers: as many CPUs as a mask of the affinity calls names.
+pub const MAX_WORKERS: usize = 1024;
+/// Most addresses of one server. Each costs every worker a socket and the buffers of a burst.
+pub const MAX_BINDS: usize = 256;
+/// Largest receive buffer that can be asked for, in bytes: the kernel doubles it in a signed 32-bit number.
+const MAX_RECEIVE_BUFFER: usize = (1 << 30) - 1;
+
+/// What to serve on and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Addresses to serve, IPv4 and IPv6. Port 0 takes a free one; a wildcard address answers from the address
+    /// that was asked. `[::]` takes IPv6 only: name `0.0.0.0` too for both.
+    pub binds: Vec<SocketAddr>,
+    /// How datagrams move.
+    pub io: IoChoice,
+    /// Threads, each with its own service instance; 1 to [`MAX_WORKERS`]. `None`: one per usable CPU.
+    pub workers: Option<usize>,
+    /// Most datagrams per system call, 1 to [`MAX_BATCH`]. 1 uses the single calls.
+    ///
+    /// Costs address space of 128 KiB each, per worker and address, of which only what traffic touches becomes
+    /// memory: a few KiB for small datagrams.
+    pub batch: usize,
+    /// Whether worker `i` is bound to CPU `i` of `cpus`, counting on from the first when there are more workers.
+    pub pin: bool,
+    /// The CPUs to use. `None`: all that the process may use.
+    pub cpus: Option<CpuSet>,
+    /// Bytes to ask for each socket's receive buffer; `None` leaves the system's default
+    /// (`net.core.rmem_default`). What was obtained is in [`crate::SocketStatus`].
+    pub receive_buffer: Option<usize>,
+}
+
+impl Config {
+    /// Default burst. Larger ones gain little once the system call is shared by a few dozen datagrams, and delay
+    /// the first reply of a burst; smaller ones pay more per datagram.
+    pub const DEFAULT_BATCH: usize = 32;
+
+    /// Serves these addresses with the best Io, a pinned worker per CPU and the default batch.
+    pub fn new(binds: impl IntoIterator<Item = SocketAddr>) -> Self {
+        Self {
+            binds: binds.into_iter().collect(),
+            io: IoChoice::Auto,
+            workers: None,
+            batch: Self::DEFAULT_BATCH,
+            pin: true,
+            cpus: None,
+            receive_buffer: None,
+        }
+    }
+
+    /// Whether the values make sense. Does not ask the machine anything.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.binds.is_empty() {
+            return Err(ConfigError::NoBind);
+        }
+        if self.binds.len() > MAX_BINDS {
+            return Err(ConfigError::TooManyBinds(self.binds.len()));
+        }
+        for (index, bind) in self.binds.iter().enumerate() {
+            let unusable = match bind {
+                SocketAddr::V4(v4) => v4.ip().is_multicast() || v4.ip().is_broadcast(),
+                SocketAddr::V6(v6) => v6.ip().is_multicast() || v6.ip().to_ipv4_mapped().is_some(),
+            };
+            if unusable {
+                return Err(ConfigError::Unservable(*bind));
+            }
+            if bind.port() != 0 && self.binds[..index].contains(bind) {
+                return Err(ConfigError::BoundTwice(*bind));
+            }
+        }
+        if let Some(workers) = self.workers
+            && !(1..=MAX_WORKERS).contains(&workers)
+        {
+            return Err(ConfigError::Workers(workers));
+        }
+        if !(1..=MAX_BATCH).contains(&self.batch) {
+            return Err(ConfigError::Batch(self.batch));
+        }
+        if self.cpus.as_ref().is_some_and(CpuSet::is_empty) {
+            return Err(ConfigError::NoCpus);
+        }
+        match self.receive_buffer {
+            Some(bytes) if !(1..=MAX_RECEIVE_BUFFER).contains(&bytes) => {
+                Err(ConfigError::ReceiveBuffer(bytes))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A configuration that makes no sense on any machine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Nothing to serve on.
+    #[error("no address to serve: give at least one, such as 0.0.0.0:7")]
+    NoBind,
+    /// Too many addresses.
+    #[error("{0} addresses to serve are too many: at most {MAX_BINDS}")]
+    TooManyBinds(usize),
+    /// Multicast, broadcast or an IPv4 address in IPv6 clothes.
+    #[error("cannot serve {0}: give a unicast or wildcard address (IPv4 addresses in IPv4 form)")]
+    Unservable(SocketAddr),
+    /// The same address and port twice.
+    #[error("{0} is named twice: name each address once")]
+    BoundTwice(SocketAddr),
+    /// 0 workers, or more than a machine can have CPUs.
+    #[error("{0} workers make no sense: give 1 to {MAX_WORKERS}, best one per CPU")]
+    Workers(usize),
+    /// A batch of 0, or more than one system call can carry.
+    #[error("a batch of {0} is not possible: give 1 to {MAX_BATCH} datagrams")]
+    Batch(usize),
+    /// An empty list of CPUs.
+    #[error("the list of CPUs is empty: name at least one, or leave it out for all")]
+    NoCpus,
+    /// A receive buffer of 0 or one the kernel cannot express.
+    #[error("a receive buffer of {0} bytes is not possible: give 1 to {MAX_RECEIVE_BUFFER}")]
+    ReceiveBuffer(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(change: impl FnOnce(&mut Config)) -> Result<(), ConfigError> {
+        let mut config = Config::new(["127.0.0.1:7".parse().unwrap()]);
+        change(&mut config);
+        config.check()
+    }
+
+    #[test]
+    fn sensible_values_pass() {
+        assert_eq!(config(|_| ()), Ok(()));
+        assert_eq!(config(|c| c.batch = MAX_BATCH), Ok(()));
+        assert_eq!(config(|c| c.binds = vec!["127.0.0.1:0".parse().unwrap(); 2]), Ok(()));
+    }
+
+    #[test]
+    fn senseless_values_are_named() {
+        assert_eq!(config(|c| c.binds.clear()), Err(ConfigError::NoBind));
+        assert_eq!(config(|c| c.batch = 0), Err(ConfigError::Batch(0)));
+        assert_eq!(config(|c| c.batch = 1025), Err(ConfigError::Batch(1025)));
+        assert_eq!(config(|c| c.workers = Some(0)), Err(ConfigError::Workers(0)));
+        assert_eq!(config(|c| c.workers = Some(1 << 40)), Err(ConfigError::Workers(1 << 40)));
+        assert_eq!(config(|c| c.receive_buffer = Some(0)), Err(ConfigError::ReceiveBuffer(0)));
+        assert_eq!(config(|c| c.receive_buffer = Some(1 << 31)), Err(ConfigError::ReceiveBuffer(1 << 31)));
+        assert_eq!(config(|c| c.cpus = Some(CpuSet::new())), Err(ConfigError::NoCpus));
+        for text in ["224.0.0.1:7", "255.255.255.255:7", "[ff02::1]:7", "[::ffff:127.0.0.1]:7"] {
+            let bind: SocketAddr = text.parse().unwrap();
+            assert_eq!(config(|c| c.binds.push(bind)), Err(ConfigError::Unservable(bind)));
+        }
+        let twice = "127.0.0.1:7".parse().unwrap();
+        assert_eq!(config(|c| c.binds.push(twice)), Err(ConfigError::BoundTwice(twice)));
+        let binds = vec!["127.0.0.1:0".parse().unwrap(); MAX_BINDS + 1];
+        assert_eq!(config(|c| c.binds = binds), Err(ConfigError::TooManyBinds(MAX_BINDS + 1)));
+    }
+}

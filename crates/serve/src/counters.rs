@@ -1,0 +1,273 @@
+//! What a worker counts on one socket: plain numbers while it works, published once per burst.
+//!
+//! ```text
+//! worker thread: Local (plain u64)  --publish, relaxed stores, once per burst-->  Published (own cache lines)
+//! other threads: Deferred           --fetch_add, only for deferred answers---->   Late      (own cache lines)
+//! anyone:        Lane::counts() adds both up
+//! ```
+//!
+//! `Published` has one writer, so a store is enough and costs what a plain store costs; a reader sees numbers
+//! that each were true, not necessarily at the same moment. At rest (worker joined) they agree exactly.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crossbeam_utils::CachePadded;
+
+use crate::io::Socket;
+use crate::service::DropReason;
+use crate::status::Counts;
+
+/// Why the kernel did not take a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SendError {
+    /// The send buffer stayed full for as long as a send may wait.
+    BufferFull,
+    /// Out of buffers below the socket (`ENOBUFS`, `ENOMEM`): the device's queue is full.
+    NoBuffers,
+    /// A firewall or other rule forbids it (`EPERM`, `EACCES`).
+    NotPermitted,
+    /// The peer's machine refused an earlier reply (`ECONNREFUSED`).
+    Refused,
+    /// No way to the peer (`ENETUNREACH`, `EHOSTUNREACH`, `ENETDOWN`, ...).
+    Unreachable,
+    /// Longer than the way to the peer, or the protocol, allows (`EMSGSIZE`).
+    TooLong,
+    /// Anything else, such as a peer with port 0 (`EINVAL`).
+    Other,
+}
+
+impl SendError {
+    /// All causes, in the order of their counters.
+    pub const ALL: [Self; 7] = [
+        Self::BufferFull,
+        Self::NoBuffers,
+        Self::NotPermitted,
+        Self::Refused,
+        Self::Unreachable,
+        Self::TooLong,
+        Self::Other,
+    ];
+
+    /// The name used in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BufferFull => "buffer_full",
+            Self::NoBuffers => "no_buffers",
+            Self::NotPermitted => "not_permitted",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::TooLong => "too_long",
+            Self::Other => "other",
+        }
+    }
+
+    fn of(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN) => Self::BufferFull,
+            Some(libc::ENOBUFS | libc::ENOMEM) => Self::NoBuffers,
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted,
+            Some(libc::ECONNREFUSED) => Self::Refused,
+            Some(
+                libc::ENETUNREACH
+                | libc::EHOSTUNREACH
+                | libc::ENETDOWN
+                | libc::EHOSTDOWN
+                | libc::EADDRNOTAVAIL
+                | libc::ENODEV,
+            ) => Self::Unreachable,
+            Some(libc::EMSGSIZE) => Self::TooLong,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What sending replies came to, added up.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct SendReport {
+    answered: u64,
+    answered_bytes: u64,
+    failed: [u64; SendError::ALL.len()],
+    /// A failure was counted that is not published yet.
+    news: bool,
+}
+
+impl SendReport {
+    /// `count` replies of together `bytes` went out.
+    pub(crate) fn sent(&mut self, count: usize, bytes: u64) {
+        self.answered += count as u64;
+        self.answered_bytes += bytes;
+    }
+
+    /// The kernel did not take `count` replies.
+    pub(crate) fn failed(&mut self, error: &io::Error, count: usize) {
+        self.failed[SendError::of(error) as usize] += count as u64;
+        self.news = true;
+    }
+}
+
+/// The worker's own numbers for one socket.
+#[derive(Debug, Default)]
+pub(crate) struct Local {
+    pub(crate) received: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) bursts: u64,
+    pub(crate) sends: SendReport,
+    dropped: [u64; DropReason::ALL.len()],
+    deferred: u64,
+    receive_errors: u64,
+    /// Something rare was counted that is not published yet.
+    news: bool,
+}
+
+impl Local {
+    pub(crate) fn dropped(&mut self, reason: DropReason) {
+        self.dropped[reason as usize] += 1;
+        self.news = true;
+    }
+
+    pub(crate) fn deferred(&mut self) {
+        self.deferred += 1;
+        self.news = true;
+    }
+
+    pub(crate) fn receive_error(&mut self) {
+        self.receive_errors += 1;
+        self.news = true;
+    }
+
+    /// Shows the numbers to everyone. The rare ones only when they moved: at batch 1 this runs per datagram.
+    pub(crate) fn publish(&mut self, to: &Published) {
+        to.received.store(self.received, Relaxed);
+        to.received_bytes.store(self.received_bytes, Relaxed);
+        to.bursts.store(self.bursts, Relaxed);
+        to.answered.store(self.sends.answered, Relaxed);
+        to.answered_bytes.store(self.sends.answered_bytes, Relaxed);
+        if self.news || self.sends.news {
+            self.publish_rare(to);
+        }
+    }
+
+    fn publish_rare(&mut self, to: &Published) {
+        to.deferred.store(self.deferred, Relaxed);
+        to.receive_errors.store(self.receive_errors, Relaxed);
+        for (place, count) in to.dropped.iter().zip(self.dropped) {
+            place.store(count, Relaxed);
+        }
+        for (place, count) in to.failed.iter().zip(self.sends.failed) {
+            place.store(count, Relaxed);
+        }
+        self.news = false;
+        self.sends.news = false;
+    }
+}
+
+/// The worker's numbers as others may read them. Written by the worker alone.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    received: AtomicU64,
+    received_bytes: AtomicU64,
+    bursts: AtomicU64,
+    answered: AtomicU64,
+    answered_bytes: AtomicU64,
+    deferred: AtomicU64,
+    receive_errors: AtomicU64,
+    dropped: [AtomicU64; DropReason::ALL.len()],
+    failed: [AtomicU64; SendError::ALL.len()],
+}
+
+/// What became of deferred requests, counted by whoever ended them.
+#[derive(Debug, Default)]
+pub(crate) struct Late {
+    answered: AtomicU64,
+    answered_bytes: AtomicU64,
+    dropped: [AtomicU64; DropReason::ALL.len()],
+    failed: [AtomicU64; SendError::ALL.len()],
+}
+
+impl Late {
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.answered_bytes.fetch_add(bytes as u64, Relaxed);
+        self.answered.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn failed(&self, error: &io::Error) {
+        self.failed[SendError::of(error) as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn dropped(&self, reason: DropReason) {
+        self.dropped[reason as usize].fetch_add(1, Relaxed);
+    }
+}
+
+/// One worker on one socket.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) socket: Arc<Socket>,
+    pub(crate) published: CachePadded<Published>,
+    pub(crate) late: CachePadded<Late>,
+}
+
+impl Lane {
+    pub(crate) fn new(socket: Arc<Socket>) -> Self {
+        Self { socket, published: CachePadded::default(), late: CachePadded::default() }
+    }
+
+    /// The sums so far.
+    pub(crate) fn counts(&self) -> Counts {
+        let (now, late) = (&self.published, &self.late);
+        let mut counts = Counts {
+            received: now.received.load(Relaxed),
+            received_bytes: now.received_bytes.load(Relaxed),
+            answered: now.answered.load(Relaxed) + late.answered.load(Relaxed),
+            answered_bytes: now.answered_bytes.load(Relaxed) + late.answered_bytes.load(Relaxed),
+            bursts: now.bursts.load(Relaxed),
+            receive_errors: now.receive_errors.load(Relaxed),
+            ..Counts::default()
+        };
+        let mut settled = late.answered.load(Relaxed);
+        for (i, count) in counts.send_errors.0.iter_mut().enumerate() {
+            let late = late.failed[i].load(Relaxed);
+            *count = now.failed[i].load(Relaxed) + late;
+            settled += late;
+        }
+        for (i, count) in counts.dropped.0.iter_mut().enumerate() {
+            let late = late.dropped[i].load(Relaxed);
+            *count = now.dropped[i].load(Relaxed) + late;
+            settled += late;
+        }
+        counts.dropped.0[DropReason::SendFailed as usize] += counts.send_errors.0.iter().sum::<u64>();
+        // The handle can be answered before the worker has published that it was taken.
+        counts.deferred = now.deferred.load(Relaxed).saturating_sub(settled);
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_listed_in_the_order_of_their_counters() {
+        for (index, cause) in SendError::ALL.into_iter().enumerate() {
+            assert_eq!(cause as usize, index, "{}", cause.name());
+        }
+    }
+
+    #[test]
+    fn every_error_has_a_cause() {
+        for (errno, cause) in [
+            (libc::EAGAIN, SendError::BufferFull),
+            (libc::ENOBUFS, SendError::NoBuffers),
+            (libc::ECONNREFUSED, SendError::Refused),
+            (libc::EPERM, SendError::NotPermitted),
+            (libc::ENETUNREACH, SendError::Unreachable),
+            (libc::EMSGSIZE, SendError::TooLong),
+            (libc::EINVAL, SendError::Other),
+        ] {
+            assert_eq!(SendError::of(&io::Error::from_raw_os_error(errno)), cause);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Answering later, from any thread, over the socket the request came from.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::counters::Lane;
+use crate::service::DropReason;
+use crate::sys::{Control, RawAddr, send_to};
+
+/// The right and the duty to answer one request. Taken with [`crate::Request::defer`].
+///
+/// Ends in exactly one way, and is counted so: answered, dropped for a reason, or, when the handle itself is
+/// dropped, [`DropReason::Abandoned`]. It keeps the socket open for as long as it lives.
+#[must_use = "dropping the handle counts the request as abandoned"]
+pub struct Deferred {
+    peer: RawAddr,
+    control: Option<Control>,
+    /// `None` once the request is counted, and for requests that did not come from a runtime.
+    lane: Option<Arc<Lane>>,
+}
+
+/// Why a deferred answer did not go out. It is counted as [`DropReason::SendFailed`].
+#[derive(Debug, thiserror::Error)]
+#[error("cannot answer {peer}: {source}")]
+pub struct DeferredError {
+    peer: SocketAddr,
+    source: io::Error,
+}
+
+impl Deferred {
+    pub(crate) fn new(lane: Arc<Lane>, peer: RawAddr, control: Option<Control>) -> Self {
+        Self { peer, control, lane: Some(lane) }
+    }
+
+    /// For a request that was made up: the answer is discarded.
+    pub(crate) fn to_nowhere(peer: SocketAddr) -> Self {
+        Self { peer: RawAddr::encode(peer), control: None, lane: None }
+    }
+
+    /// Who waits for the answer.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.peer.decode()
+    }
+
+    /// Sends the answer, from the address that was asked. Blocks while the send buffer is full, for a tenth of a
+    /// second at most.
+    pub fn answer(mut self, payload: &[u8]) -> Result<(), DeferredError> {
+        let Some(lane) = self.lane.take() else { return Ok(()) };
+        if let Some(control) = &mut self.control {
+            control.answer_from_asked();
+        }
+        match send_to(lane.socket.fd(), payload, &self.peer, self.control.as_mut()) {
+            Ok(len) => {
+                lane.late.sent(len);
+                Ok(())
+            }
+            Err(source) => {
+                lane.late.failed(&source);
+                Err(DeferredError { peer: self.peer(), source })
+            }
+        }
+    }
+
+    /// Gives no answer, for this reason.
+    pub fn discard(mut self, reason: DropReason) {
+        self.settle(reason);
+    }
+
+    fn settle(&mut self, reason: DropReason) {
+        if let Some(lane) = self.lane.take() {
+            lane.late.dropped(reason);
+        }
+    }
+}
+
+impl Drop for Deferred {
+    fn drop(&mut self) {
+        self.settle(DropReason::Abandoned);
+    }
+}
+
+impl fmt::Debug for Deferred {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deferred").field("peer", &self.peer()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,103 @@
+//! The [`Port`] of a kernel socket, in the three forms that cost least where they apply:
+//!
+//! | batch | bound to | calls |
+//! |---|---|---|
+//! | 1 | one address | `recvfrom`, `sendto` |
+//! | 1 | a wildcard | `recvmsg`, `sendmsg` with packet info |
+//! | more | either | `recvmmsg` (waits for the first only), `sendmmsg` |
+
+use std::io;
+use std::sync::Arc;
+
+use super::{Datagram, Port, Socket};
+use crate::counters::SendReport;
+use crate::sys::{Burst, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, Receipt, Single, Wait};
+
+/// A kernel socket with the buffers of one worker's bursts.
+pub(crate) enum KernelPort {
+    Single(SinglePort),
+    Info(InfoPort),
+    Many(ManyPort),
+}
+
+pub(crate) struct SinglePort {
+    socket: Arc<Socket>,
+    single: Single,
+}
+
+pub(crate) struct InfoPort {
+    socket: Arc<Socket>,
+    burst: Burst,
+}
+
+pub(crate) struct ManyPort {
+    socket: Arc<Socket>,
+    burst: Burst,
+}
+
+impl KernelPort {
+    /// The form that fits; allocates, but touches nearly nothing of it.
+    pub(crate) fn new(socket: Arc<Socket>, batch: usize) -> io::Result<Self> {
+        let reply_room = if socket.bind.is_ipv6() { MAX_PAYLOAD_V6 } else { MAX_PAYLOAD_V4 };
+        let wildcard = socket.bind.ip().is_unspecified();
+        Ok(match (batch, wildcard) {
+            (1, false) => Self::Single(SinglePort { single: Single::new(reply_room)?, socket }),
+            (1, true) => Self::Info(InfoPort { burst: Burst::new(1, reply_room, true)?, socket }),
+            _ => Self::Many(ManyPort { burst: Burst::new(batch, reply_room, wildcard)?, socket }),
+        })
+    }
+}
+
+impl Port for SinglePort {
+    fn receive(&mut self, wait: Wait) -> io::Result<Receipt> {
+        self.single.receive(self.socket.fd(), wait)
+    }
+
+    fn datagram(&mut self, _only: usize) -> (Datagram<'_>, &mut [u8]) {
+        self.single.datagram()
+    }
+
+    fn queue(&mut self, _only: usize, len: usize) {
+        self.single.queue(len);
+    }
+
+    fn send(&mut self, report: &mut SendReport) {
+        self.single.send(self.socket.fd(), report);
+    }
+}
+
+impl Port for InfoPort {
+    fn receive(&mut self, wait: Wait) -> io::Result<Receipt> {
+        self.burst.receive_one(self.socket.fd(), wait)
+    }
+
+    fn datagram(&mut self, i: usize) -> (Datagram<'_>, &mut [u8]) {
+        self.burst.datagram(i)
+    }
+
+    fn queue(&mut self, i: usize, len: usize) {
+        self.burst.queue(i, len);
+    }
+
+    fn send(&mut self, report: &mut SendReport) {
+        self.burst.send_one(self.socket.fd(), report);
+    }
+}
+
+impl Port for ManyPort {
+    fn receive(&mut self, wait: Wait) -> io::Result<Receipt> {
+        self.burst.receive(self.socket.fd(), wait)
+    }
+
+    fn datagram(&mut self, i: usize) -> (Datagram<'_>, &mut [u8]) {
+        self.burst.datagram(i)
+    }
+
+    fn queue(&mut self, i: usize, len: usize) {
+        self.burst.queue(i, len);
+    }
+
+    fn send(&mut self, report: &mut SendReport) {
+        self.burst.send(self.socket.fd(), report);
+    }
+}

@@ -1,0 +1,132 @@
+//! `percpu`: a socket per worker and address in one reuseport group; the kernel chooses the socket whose
+//! `SO_INCOMING_CPU` names the CPU that received the datagram.
+//!
+//! The usual way, a BPF program that returns the CPU number as an index, depends on the order of binding: closing
+//! socket 0 moves the last one into its place, and the reopened one goes to the end, so that one restarted worker
+//! silently leaves every datagram with a worker on another CPU. Here each socket carries its CPU itself. Nothing
+//! depends on order, no privilege is needed, and a datagram received on a CPU that no socket names falls back to
+//! the flow hash instead of being lost.
+//!
+//! It pays only when datagrams arrive on all the workers' CPUs; `status.rs` watches that.
+
+use std::net::SocketAddr;
+
+use super::{Group, Plan, reuseport};
+use crate::cpus;
+use crate::error::Error;
+use crate::probe::Prober;
+
+/// Opens a group per address, each socket named after its worker's CPU.
+pub(super) fn open(plan: &Plan<'_>) -> Result<Group, Error> {
+    let mut distinct = plan.cpus.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    if distinct.len() < plan.cpus.len() {
+        return Err(Error::MoreWorkersThanCpus { workers: plan.cpus.len(), cpus: distinct.len() });
+    }
+    reuseport::group(plan, |worker| Some(plan.cpus[worker]))
+}
+
+/// A datagram sent from each worker's CPU must reach exactly that worker: over loopback it is received on the CPU
+/// it was sent from.
+pub(super) fn prove(prober: &Prober<'_>, plan: &Plan<'_>, target: SocketAddr) -> Result<(), String> {
+    // A thread of its own, so that the caller's affinity stays what it is.
+    let probe = || {
+        for (worker, cpu) in plan.cpus.iter().enumerate() {
+            cpus::pin_to(*cpu).map_err(|error| format!("cannot run the probe on CPU {cpu}: {error}"))?;
+            let seen = prober.ask(target)?;
+            if seen.worker != worker {
+                return Err(format!(
+                    "a datagram to {target} received on CPU {cpu} went to worker {} instead of {worker}; is \
+                     the kernel older than 6.2, or RPS set on the loopback device?",
+                    seen.worker
+                ));
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(probe).join().unwrap_or_else(|_panic| Err("the probe panicked".into()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::io::{Sharing, Socket};
+    use crate::sys::{Receipt, Single, Wait};
+
+    /// Flows sent from each CPU; with the flow hash instead, the chance that all go right is 2^-80.
+    const FLOWS: usize = 40;
+
+    /// How many datagrams are queued at each socket, emptying them.
+    fn queued(sockets: &[Arc<Socket>]) -> Vec<usize> {
+        sockets
+            .iter()
+            .map(|socket| {
+                let mut port = Single::new(64).unwrap();
+                let mut count = 0;
+                while port.receive(socket.fd(), Wait::Now).unwrap() == Receipt::Datagrams(1) {
+                    count += 1;
+                }
+                count
+            })
+            .collect()
+    }
+
+    /// Sends one datagram per flow from a thread pinned to `cpu`.
+    fn send_from(cpu: u32, target: SocketAddr) {
+        std::thread::spawn(move || {
+            cpus::pin_to(cpu).unwrap();
+            for _ in 0..FLOWS {
+                let any = if target.is_ipv6() { "[::1]:0" } else { "127.0.0.1:0" };
+                UdpSocket::bind(any).unwrap().send_to(b"x", target).unwrap();
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn the_mapping_survives_a_reopened_socket() {
+        let cpus: Vec<u32> = cpus::allowed_cpus().unwrap().iter().collect();
+        for bind in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
+            let binds = [bind.parse().unwrap()];
+            let plan = Plan { binds: &binds, cpus: &cpus, receive_buffer: None };
+            let group = open(&plan).unwrap();
+            let mut sockets: Vec<_> = group.by_worker.into_iter().map(|mut one| one.remove(0)).collect();
+            let address = sockets[0].bind;
+            let target = match address {
+                SocketAddr::V4(v4) => SocketAddr::from(([127, 0, 0, 1], v4.port())),
+                SocketAddr::V6(_) => address,
+            };
+            // First as opened, then with each worker's socket closed and reopened in turn, which reorders the
+            // group every time.
+            for reopened in std::iter::once(None).chain((0..cpus.len()).map(Some)) {
+                if let Some(worker) = reopened
+                    && cpus.len() > 1
+                {
+                    drop(sockets.remove(worker));
+                    let again = Socket::open(address, Sharing::Member, Some(cpus[worker]), None).unwrap();
+                    sockets.insert(worker, Arc::new(again));
+                }
+                for (worker, cpu) in cpus.iter().enumerate() {
+                    send_from(*cpu, target);
+                    let mut expected = vec![0; cpus.len()];
+                    expected[worker] = FLOWS;
+                    assert_eq!(queued(&sockets), expected, "{bind}: CPU {cpu}, reopened {reopened:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn two_workers_on_one_cpu_are_refused() {
+        let binds = ["127.0.0.1:0".parse().unwrap()];
+        let error = open(&Plan { binds: &binds, cpus: &[0, 0], receive_buffer: None }).unwrap_err();
+        assert!(error.to_string().contains("2 workers do not fit 1 CPUs"), "{error}");
+    }
+}

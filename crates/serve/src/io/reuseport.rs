@@ -1,0 +1,52 @@
+//! `reuseport`: a socket per worker and address in one reuseport group; the kernel chooses by a hash of the flow.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::{Group, Plan, Sharing, Socket};
+use crate::error::Error;
+use crate::probe::Prober;
+
+/// Flows tried per worker until each has answered one. The chance that the hash misses a given worker by bad luck
+/// is below 1e-27, whatever their number. Fewer make false alarms, more only delay a true one.
+const FLOWS_PER_WORKER: usize = 64;
+
+/// Opens a group per address.
+pub(super) fn open(plan: &Plan<'_>) -> Result<Group, Error> {
+    group(plan, |_worker| None)
+}
+
+/// Opens a socket per worker and address; `incoming_cpu` says what worker `i`'s sockets take.
+pub(super) fn group(plan: &Plan<'_>, incoming_cpu: impl Fn(usize) -> Option<u32>) -> Result<Group, Error> {
+    let mut by_worker: Vec<Vec<Arc<Socket>>> = Vec::with_capacity(plan.cpus.len());
+    for worker in 0..plan.cpus.len() {
+        let sockets = plan.binds.iter().enumerate().map(|(index, asked)| {
+            // The first worker's socket turns port 0 into a real one; the others join it there.
+            let (address, sharing) = match by_worker.first() {
+                Some(first) => (first[index].bind, Sharing::Member),
+                None => (*asked, Sharing::First),
+            };
+            Socket::open(address, sharing, incoming_cpu(worker), plan.receive_buffer).map(Arc::new)
+        });
+        let sockets = sockets.collect::<Result<_, _>>()?;
+        by_worker.push(sockets);
+    }
+    Ok(Group { by_worker })
+}
+
+/// Many flows must between them reach every worker.
+pub(super) fn prove(prober: &Prober<'_>, plan: &Plan<'_>, target: SocketAddr) -> Result<(), String> {
+    let mut reached = vec![false; plan.cpus.len()];
+    let flows = FLOWS_PER_WORKER * reached.len();
+    for _ in 0..flows {
+        let seen = prober.ask(target)?;
+        if let Some(place) = reached.get_mut(seen.worker) {
+            *place = true;
+        }
+        if reached.iter().all(|yes| *yes) {
+            return Ok(());
+        }
+    }
+    let missing = reached.iter().position(|yes| !yes).unwrap_or(0);
+    Err(format!("of {flows} flows to {target} none reached worker {missing}"))
+}

@@ -1,0 +1,25 @@
+//! `shared`: one socket per address, every worker blocks in a receive call on it.
+//!
+//! The first rung of the ladder, and what most programs do. The kernel wakes one waiting worker per datagram.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::{Group, Plan, Sharing, Socket};
+use crate::error::Error;
+use crate::probe::Prober;
+
+/// Opens one socket per address for all workers.
+pub(super) fn open(plan: &Plan<'_>) -> Result<Group, Error> {
+    let sockets = plan
+        .binds
+        .iter()
+        .map(|bind| Socket::open(*bind, Sharing::Alone, None, plan.receive_buffer).map(Arc::new))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Group { by_worker: vec![sockets; plan.cpus.len()] })
+}
+
+/// One answer, by whichever worker, is the proof.
+pub(super) fn prove(prober: &Prober<'_>, target: SocketAddr) -> Result<(), String> {
+    prober.ask(target).map(|_anyone| ())
+}

@@ -1,0 +1,182 @@
+//! The start-up probe: real datagrams through the chosen Io, before it is declared up.
+//!
+//! That a socket opened and bound does not show that datagrams come through: firewalls, a group that steers
+//! elsewhere and kernels that ignore an option are found only by sending. Probe datagrams carry a random token, are
+//! recognised only until the probe has ended, never reach the service and are not counted as traffic.
+//!
+//! ```text
+//! request: magic 16 | token 16        answer: magic 16 | token 16 | worker u32 le
+//! ```
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const MAGIC: &[u8; 16] = b"udpath.probe/1 ?";
+const TOKEN: usize = 16;
+const REQUEST: usize = MAGIC.len() + TOKEN;
+/// Bytes of an answer.
+pub(crate) const ANSWER: usize = REQUEST + size_of::<u32>();
+
+/// How long to wait for one answer. A busy machine needs milliseconds; a shorter wait would mistake it for a
+/// broken one, a longer one delays the verdict on a broken one.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Questions asked before giving up: loopback loses datagrams only when a queue is full.
+const TRIES: usize = 4;
+/// How long repeated questions may lie in a queue before the probe ends regardless.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// The state of the probe that workers look at.
+#[derive(Debug)]
+pub(crate) struct Probing {
+    on: AtomicBool,
+    token: [u8; TOKEN],
+    /// Probe datagrams that workers received.
+    seen: AtomicU64,
+}
+
+impl Probing {
+    /// Under way from the start, with a fresh token.
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut token = [0; TOKEN];
+        File::open("/dev/urandom")?.read_exact(&mut token)?;
+        Ok(Self { on: AtomicBool::new(true), token, seen: AtomicU64::new(0) })
+    }
+
+    /// Whether probe datagrams have to be recognised. Asked once per burst.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Relaxed)
+    }
+
+    /// Whether this is one of ours.
+    pub(crate) fn recognises(&self, payload: &[u8]) -> bool {
+        payload.len() == REQUEST && payload.starts_with(MAGIC) && payload[MAGIC.len()..] == self.token
+    }
+
+    /// Writes worker `worker`'s answer; returns its length.
+    pub(crate) fn answer(&self, worker: usize, room: &mut [u8]) -> usize {
+        self.seen.fetch_add(1, Relaxed);
+        room[..MAGIC.len()].copy_from_slice(MAGIC);
+        room[MAGIC.len()..REQUEST].copy_from_slice(&self.token);
+        let worker = u32::try_from(worker).unwrap_or(u32::MAX);
+        room[REQUEST..ANSWER].copy_from_slice(&worker.to_le_bytes());
+        ANSWER
+    }
+}
+
+/// Asks the questions.
+#[derive(Debug)]
+pub(crate) struct Prober<'a> {
+    probing: &'a Probing,
+    sent: AtomicU64,
+}
+
+/// Who answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) worker: usize,
+}
+
+impl<'a> Prober<'a> {
+    pub(crate) fn new(probing: &'a Probing) -> Self {
+        Self { probing, sent: AtomicU64::new(0) }
+    }
+
+    /// Sends one probe from the calling thread's CPU as a flow of its own, and waits for the answer.
+    pub(crate) fn ask(&self, target: SocketAddr) -> Result<Seen, String> {
+        self.try_ask(target).map_err(|error| format!("cannot send a datagram to {target}: {error}"))?.ok_or_else(
+            || {
+                format!(
+                    "no answer from {target} to {TRIES} datagrams within {} ms each; does a packet filter drop \
+                     them?",
+                    PATIENCE.as_millis()
+                )
+            },
+        )
+    }
+
+    fn try_ask(&self, target: SocketAddr) -> io::Result<Option<Seen>> {
+        let any: SocketAddr = match target {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = UdpSocket::bind(any)?;
+        // Connected: an answer from any address but the asked one does not arrive.
+        socket.connect(target)?;
+        let mut request = [0; REQUEST];
+        request[..MAGIC.len()].copy_from_slice(MAGIC);
+        request[MAGIC.len()..].copy_from_slice(&self.probing.token);
+        for _ in 0..TRIES {
+            socket.send(&request)?;
+            self.sent.fetch_add(1, Relaxed);
+            let deadline = Instant::now() + PATIENCE;
+            while let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) {
+                socket.set_read_timeout(Some(left))?;
+                let mut answer = [0; ANSWER];
+                match socket.recv(&mut answer) {
+                    Ok(ANSWER) if answer.starts_with(&request) => {
+                        let worker = u32::from_le_bytes(answer[REQUEST..].try_into().unwrap_or_default());
+                        return Ok(Some(Seen { worker: worker as usize }));
+                    }
+                    // A service that answers by itself, for example because another server has the port.
+                    Ok(_) => {}
+                    Err(error) if is_timeout(&error) => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Ends the probe, once every question that was sent has been taken from its queue: a repeated one must not
+    /// be counted as traffic.
+    pub(crate) fn finish(self) {
+        let deadline = Instant::now() + SETTLE;
+        while self.probing.seen.load(Relaxed) < self.sent.load(Relaxed) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.probing.on.store(false, Relaxed);
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Where to send so that it arrives at `bind`: a wildcard is reached at the loopback address.
+pub(crate) fn target_of(bind: SocketAddr) -> SocketAddr {
+    if !bind.ip().is_unspecified() {
+        return bind;
+    }
+    match bind {
+        SocketAddr::V4(v4) => (Ipv4Addr::LOCALHOST, v4.port()).into(),
+        SocketAddr::V6(v6) => (Ipv6Addr::LOCALHOST, v6.port()).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_own_token_is_recognised() {
+        let (one, other) = (Probing::new().unwrap(), Probing::new().unwrap());
+        let mut answer = [0; 64];
+        assert_eq!(one.answer(7, &mut answer), ANSWER);
+        assert!(one.recognises(&answer[..REQUEST]));
+        assert!(!one.recognises(&answer[..ANSWER]));
+        assert!(!other.recognises(&answer[..REQUEST]));
+    }
+
+    #[test]
+    fn wildcards_are_reached_over_loopback() {
+        for (bind, target) in
+            [("0.0.0.0:7", "127.0.0.1:7"), ("[::]:7", "[::1]:7"), ("192.0.2.1:7", "192.0.2.1:7")]
+        {
+            assert_eq!(target_of(bind.parse().unwrap()), target.parse().unwrap());
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! Start, status, stop.
+//!
+//! ```text
+//! start:  check -> open sockets (io) -> threads: pin, make the service, serve -> probe -> up
+//!         with `auto`, the next Io is tried when the sockets cannot be prepared or the probe fails
+//! stop:   note the kernel's drops, close the doors, wake -> workers answer what is queued and end -> last status
+//! ```
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::config::Config;
+use crate::counters::Lane;
+use crate::cpus;
+use crate::error::Error;
+use crate::io::{Io, IoChoice, KernelPort, Plan};
+use crate::probe::{Prober, Probing, target_of};
+use crate::service::{Service, StreamService, WorkerId};
+use crate::status::{Counts, Rejected, SocketStatus, Status, TcpCounts, Watch, WorkerStatus};
+use crate::tcp::{self, Meter, TcpWorker};
+use crate::worker::{LaneSide, Shared, Worker};
+
+/// How long a stopping server waits for deferred answers. Shorter would abandon answers that wait for a slow
+/// back end, longer keeps a service manager waiting for requests that nobody will answer.
+const DEFERRED_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Ports tried when any will do but the one UDP got is taken for TCP.
+const PORT_TRIES: usize = 16;
+
+/// A running server. Dropping it stops it, too.
+pub struct Server {
+    io: Io,
+    rejected: Vec<Rejected>,
+    batch: usize,
+    binds: Vec<SocketAddr>,
+    /// The CPU of each worker, and whether its threads are bound to it.
+    cpus: Vec<u32>,
+    pinned: bool,
+    /// By worker, then by address.
+    lanes: Vec<Vec<Arc<Lane>>>,
+    shared: Arc<Shared>,
+    meters: Vec<Arc<CachePadded<Meter>>>,
+    threads: Vec<(usize, JoinHandle<io::Result<()>>)>,
+    /// Becomes readable for good when the server stops.
+    stop: Arc<OwnedFd>,
+    watch: Mutex<Watch>,
+    started: Instant,
+    /// Set once the doors are closed: what the kernel had dropped at each socket until then.
+    final_drops: Option<Vec<Vec<u64>>>,
+}
+
+type StreamFactory = dyn Fn(WorkerId) -> Box<dyn StreamService> + Send + Sync;
+
+impl Server {
+    /// Starts serving. Returns when real datagrams have come through every address to the workers they should come
+    /// to; on an error nothing is left running.
+    ///
+    /// `factory` makes one service per worker, on the worker's thread, and again after a panic.
+    pub fn start<S, F>(config: &Config, factory: F) -> Result<Self, Error>
+    where
+        S: Service + 'static,
+        F: Fn(WorkerId) -> S + Send + Sync + 'static,
+    {
+        Self::choose(config, &Arc::new(factory), None)
+    }
+
+    /// As [`Server::start`], with a stream service on the same addresses over TCP.
+    pub fn start_with_tcp<S, F, T, G>(config: &Config, factory: F, streams: G) -> Result<Self, Error>
+    where
+        S: Service + 'static,
+        F: Fn(WorkerId) -> S + Send + Sync + 'static,
+        T: StreamService + 'static,
+        G: Fn(WorkerId) -> T + Send + Sync + 'static,
+    {
+        let streams: Arc<StreamFactory> = Arc::new(move |id| Box::new(streams(id)));
+        Self::choose(config, &Arc::new(factory), Some(&streams))
+    }
+
+    fn choose<S, F>(
+        config: &Config,
+        factory: &Arc<F>,
+        streams: Option<&Arc<StreamFactory>>,
+    ) -> Result<Self, Error>
+    where
+        S: Service + 'static,
+        F: Fn(WorkerId) -> S + Send + Sync + 'static,
+    {
+        config.check()?;
+        let cpus = worker_cpus(config)?;
+        let candidates: &[Io] = match &config.io {
+            IoChoice::Auto => &Io::ALL,
+            IoChoice::Only(io) => std::slice::from_ref(io),
+        };
+        let mut rejected = Vec::new();
+        for io in candidates.iter().copied() {
+            let auto = config.io == IoChoice::Auto;
+            if auto && cpus.len() == 1 && io != Io::Shared {
+                rejected
+                    .push(Rejected { io, reason: "a single worker shares its socket with nobody".into() });
+                continue;
+            }
+            match Self::launch(config, io, &cpus, factory, streams) {
+                Ok(mut server) => {
+                    server.rejected = rejected;
+                    return Ok(server);
+                }
+                Err(Error::Probe { reason, .. }) if auto => rejected.push(Rejected { io, reason }),
+                Err(error @ (Error::Socket { .. } | Error::MoreWorkersThanCpus { .. })) if auto => {
+                    rejected.push(Rejected { io, reason: error.to_string() });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::NoIo(rejected))
+    }
+
+    /// Opens, starts and probes one Io.
+    fn launch<S, F>(
+        config: &Config,
+        io: Io,
+        cpus: &[u32],
+        factory: &Arc<F>,
+        streams: Option<&Arc<StreamFactory>>,
+    ) -> Result<Self, Error>
+    where
+        S: Service + 'static,
+        F: Fn(WorkerId) -> S + Send + Sync + 'static,
+    {
+        let plan = Plan { binds: &config.binds, cpus, receive_buffer: config.receive_buffer };
+        let resources = |operation| move |cause| Error::Resources { operation, cause };
+        let (group, listeners) = open_all(io, &plan, streams.is_some())?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC)
+            .map_err(io::Error::from)
+            .map_err(resources("make a descriptor to stop the workers"))?;
+        let probing = Probing::new().map_err(resources("read random bytes for the probe"))?;
+        let mut server = Self {
+            io,
+            rejected: Vec::new(),
+            batch: config.batch,
+            binds: group.binds(),
+            cpus: cpus.to_vec(),
+            pinned: config.pin,
+            lanes: Vec::new(),
+            shared: Arc::new(Shared { probing, stopping: AtomicBool::new(false) }),
+            meters: Vec::new(),
+            threads: Vec::new(),
+            stop: Arc::new(stop),
+            watch: Mutex::default(),
+            started: Instant::now(),
+            final_drops: None,
+        };
+        // From here on dropping `server` stops whatever runs already.
+        let (ready, readiness) = mpsc::channel();
+        for (worker, sockets) in group.by_worker.into_iter().enumerate() {
+            let mut sides = Vec::with_capacity(sockets.len());
+            let mut lanes = Vec::with_capacity(sockets.len());
+            for socket in sockets {
+                let port = KernelPort::new(Arc::clone(&socket), config.batch)
+                    .map_err(resources("map the buffers of a worker"))?;
+                let lane = Arc::new(Lane::new(socket));
+                lanes.push(Arc::clone(&lane));
+                sides.push(LaneSide::new(port, lane));
+            }
+            server.lanes.push(lanes);
+            server.spawn_worker(worker, sides, factory, &ready)?;
+        }
+        if let Some(streams) = streams {
+            for (worker, listeners) in listeners.into_iter().enumerate() {
+                server.spawn_tcp(worker, listeners, streams, &ready)?;
+            }
+        }
+        drop(ready);
+        for _ in 0..server.threads.len() {
+            match readiness.recv() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Err(error),
+                // Its factory panicked before it could say anything.
+                Err(mpsc::RecvError) => return Err(server.lost_worker()),
+            }
+        }
+        let prober = Prober::new(&server.shared.probing);
+        for bind in &server.binds {
+            io.prove(&prober, &plan, target_of(*bind)).map_err(|reason| Error::Probe { io, reason })?;
+        }
+        prober.finish();
+        server.started = Instant::now();
+        Ok(server)
+    }
+
+    fn spawn_worker<S, F>(
+        &mut self,
+        worker: usize,
+        sides: Vec<LaneSide>,
+        factory: &Arc<F>,
+        ready: &mpsc::Sender<Result<(), Error>>,
+    ) -> Result<(), Error>
+    where
+        S: Service + 'static,
+        F: Fn(WorkerId) -> S + Send + Sync + 'static,
+    {
+        let (factory, shared, stop) = (Arc::clone(factory), Arc::clone(&self.shared), Arc::clone(&self.stop));
+        self.spawn(worker, "udp", ready, move |ready| {
+            let worker = Worker::new(WorkerId(worker), factory, shared, sides);
+            ready.say();
+            worker.run(stop.as_fd())
+        })
+    }
+
+    fn spawn_tcp(
+        &mut self,
+        worker: usize,
+        listeners: Vec<TcpListener>,
+        streams: &Arc<StreamFactory>,
+        ready: &mpsc::Sender<Result<(), Error>>,
+    ) -> Result<(), Error> {
+        let (streams, stop) = (Arc::clone(streams), Arc::clone(&self.stop));
+        let meter = Arc::new(CachePadded::new(Meter::default()));
+        self.meters.push(Arc::clone(&meter));
+        self.spawn(worker, "tcp", ready, move |ready| {
+            let worker = TcpWorker::new(listeners, streams(WorkerId(worker)), meter);
+            ready.say();
+            worker.run(stop.as_fd())
+        })
+    }
+
+    /// Starts a thread of `worker`, pinned if so configured. `body` says when it is ready to serve.
+    fn spawn(
+        &mut self,
+        worker: usize,
+        kind: &str,
+        ready: &mpsc::Sender<Result<(), Error>>,
+        body: impl FnOnce(Ready) -> io::Result<()> + Send + 'static,
+    ) -> Result<(), Error> {
+        let ready = ready.clone();
+        let (cpu, pinned) = (self.cpus[worker], self.pinned);
+        let handle = thread::Builder::new()
+            .name(format!("{kind}-{worker}"))
+            .spawn(move || {
+                if pinned && let Err(cause) = cpus::pin_to(cpu) {
+                    // A starter that gave up waiting has no use for the news.
+                    let _ = ready.send(Err(Error::Pin { worker, cpu, cause }));
+                    return Ok(());
+                }
+                body(Ready(ready))
+            })
+            .map_err(|cause| Error::Resources { operation: "start a thread", cause })?;
+        self.threads.push((worker, handle));
+        Ok(())
+    }
+
+    /// The Io that serves: with `auto`, the one that was chosen.
+    #[must_use]
+    pub fn io(&self) -> Io {
+        self.io
+    }
+
+    /// What `auto` tried before, and why it was not taken.
+    #[must_use]
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
+    }
+
+    /// The addresses served, with real ports.
+    #[must_use]
+    pub fn binds(&self) -> &[SocketAddr] {
+        &self.binds
+    }
+
+    /// How many workers there are.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// The CPU of each worker; `None` when they are not pinned.
+    #[must_use]
+    pub fn pinned_to(&self) -> Option<&[u32]> {
+        self.pinned.then_some(self.cpus.as_slice())
+    }
+
+    /// Whether a thread has ended by itself, which only a defect can cause.
+    #[must_use]
+    pub fn is_impaired(&self) -> bool {
+        self.final_drops.is_none() && self.threads.iter().any(|(_, handle)| handle.is_finished())
+    }
+
+    /// What was done so far. Costs a few system calls per socket and nothing on the packet path. Call it at least
+    /// every few minutes under heavy overload: the kernel's own drop counters wrap at 32 bits.
+    pub fn status(&self) -> Status {
+        let by_lane: Vec<Vec<Counts>> =
+            self.lanes.iter().map(|lanes| lanes.iter().map(|lane| lane.counts()).collect()).collect();
+        let mut total = Counts::default();
+        let workers: Vec<_> = by_lane
+            .iter()
+            .enumerate()
+            .map(|(worker, lanes)| {
+                let mut counts = Counts::default();
+                lanes.iter().for_each(|lane| counts.add(lane));
+                total.add(&counts);
+                WorkerStatus { worker, cpu: self.pinned.then(|| self.cpus[worker]), counts }
+            })
+            .collect();
+        let sockets = self.socket_statuses(&by_lane);
+        let kernel_drops = sockets.iter().map(|socket| socket.kernel_drops).sum();
+        let received: Vec<u64> = workers.iter().map(|worker| worker.counts.received).collect();
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let warning = if self.io == Io::Percpu { watch.observe(&received, &self.cpus) } else { None };
+        Status {
+            io: self.io,
+            rejected: self.rejected.clone(),
+            batch: self.batch,
+            seconds: self.started.elapsed().as_secs_f64(),
+            total,
+            kernel_drops,
+            workers,
+            sockets,
+            tcp: self.tcp_counts(),
+            warnings: warning.map(str::to_owned).into_iter().collect(),
+        }
+    }
+
+    fn tcp_counts(&self) -> Option<TcpCounts> {
+        let mut counts = TcpCounts::default();
+        self.meters.iter().for_each(|meter| meter.add_to(&mut counts));
+        (!self.meters.is_empty()).then_some(counts)
+    }
+
+    fn socket_statuses(&self, by_lane: &[Vec<Counts>]) -> Vec<SocketStatus> {
+        let mut sockets = Vec::new();
+        for index in 0..self.binds.len() {
+            for (worker, counts) in by_lane.iter().enumerate() {
+                let socket = &self.lanes[worker][index].socket;
+                if self.io == Io::Shared && worker > 0 {
+                    // The one socket of all workers: add to the entry that the first of them made.
+                    if let Some(SocketStatus { counts: sum, .. }) = sockets.last_mut() {
+                        sum.add(&counts[index]);
+                    }
+                    continue;
+                }
+                sockets.push(SocketStatus {
+                    bind: socket.bind,
+                    worker: (self.io != Io::Shared).then_some(worker),
+                    receive_buffer_bytes: socket.receive_buffer,
+                    kernel_drops: match &self.final_drops {
+                        Some(drops) => drops[worker][index],
+                        None => socket.kernel_drops(),
+                    },
+                    counts: counts[index].clone(),
+                });
+            }
+        }
+        sockets
+    }
+
+    /// Stops: answers what is queued in the sockets, waits some seconds for deferred answers, and returns the last
+    /// status. Later datagrams are not received.
+    pub fn stop(mut self) -> Result<Status, Error> {
+        let lost = self.halt();
+        let patience = Instant::now() + DEFERRED_PATIENCE;
+        while self.lanes.iter().flatten().any(|lane| lane.counts().deferred > 0) && Instant::now() < patience
+        {
+            thread::sleep(Duration::from_millis(1));
+        }
+        match lost {
+            Some(worker) => Err(Error::WorkerLost(worker)),
+            None => Ok(self.status()),
+        }
+    }
+
+    /// Closes the doors and joins all threads; the worker of one that did not end well. Does nothing twice.
+    fn halt(&mut self) -> Option<usize> {
+        if self.final_drops.is_some() {
+            return None;
+        }
+        self.shared.stopping.store(true, Relaxed);
+        // A shared socket is shut once for each worker; the first time tells its drops.
+        let mut seen: Vec<(*const crate::io::Socket, u64)> = Vec::new();
+        let mut drops = Vec::with_capacity(self.lanes.len());
+        for lanes in &self.lanes {
+            let of_worker = lanes.iter().map(|lane| {
+                let socket = Arc::as_ptr(&lane.socket);
+                match seen.iter().find(|(known, _)| *known == socket) {
+                    Some((_, drops)) => *drops,
+                    None => {
+                        let drops = lane.socket.shut();
+                        seen.push((socket, drops));
+                        drops
+                    }
+                }
+            });
+            drops.push(of_worker.collect());
+        }
+        self.final_drops = Some(drops);
+        // An event counter at 0 takes a 1 without fail.
+        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+        self.join()
+    }
+
+    fn join(&mut self) -> Option<usize> {
+        let mut lost = None;
+        for (worker, handle) in self.threads.drain(..) {
+            if !matches!(handle.join(), Ok(Ok(()))) {
+                lost = Some(worker);
+            }
+        }
+        lost
+    }
+
+    fn lost_worker(&mut self) -> Error {
+        Error::WorkerLost(self.halt().unwrap_or(0))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.halt();
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("io", &self.io)
+            .field("binds", &self.binds)
+            .field("workers", &self.lanes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A thread's word that it is ready. Lost without being said, it tells the starter that the thread panicked.
+struct Ready(mpsc::Sender<Result<(), Error>>);
+
+impl Ready {
+    fn say(self) {
+        // A starter that gave up waiting has no use for the news.
+        let _ = self.0.send(Ok(()));
+    }
+}
+
+/// The CPU of each worker: the listed ones in turn, or those the process may use.
+fn worker_cpus(config: &Config) -> Result<Vec<u32>, Error> {
+    let allowed = cpus::allowed_cpus().map_err(Error::Affinity)?;
+    let chosen = match &config.cpus {
+        Some(listed) => {
+            if let Some(cpu) = listed.difference(&allowed).first() {
+                return Err(Error::CpuNotAllowed { cpu, allowed });
+            }
+            listed.clone()
+        }
+        None => allowed,
+    };
+    let workers = config.workers.unwrap_or(chosen.len());
+    Ok(chosen.iter().cycle().take(workers).collect())
+}
+
+/// The sockets, and by worker the TCP listeners on the same addresses and ports.
+fn open_all(
+    io: Io,
+    plan: &Plan<'_>,
+    with_tcp: bool,
+) -> Result<(crate::io::Group, Vec<Vec<TcpListener>>), Error> {
+    let any_port = plan.binds.iter().any(|bind| bind.port() == 0);
+    let mut tries = if any_port && with_tcp { PORT_TRIES } else { 1 };
+    loop {
+        tries -= 1;
+        let group = io.open(plan)?;
+        if !with_tcp {
+            return Ok((group, Vec::new()));
+        }
+        match listen_all(&group.binds(), plan.cpus.len()) {
+            Ok(listeners) => return Ok((group, listeners)),
+            Err(Error::Bind { cause, .. }) if tries > 0 && cause.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn listen_all(binds: &[SocketAddr], workers: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
+    let mut by_worker: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
+    for bind in binds {
+        for (place, listener) in by_worker.iter_mut().zip(tcp::listen(*bind, workers)?) {
+            place.push(listener);
+        }
+    }
+    Ok(by_worker)
+}

@@ -1,0 +1,62 @@
+//! System calls and memory the kernel writes to, behind safe types. The only unsafe code of the crate.
+//!
+//! Invariant kept here: every pointer handed to the kernel points into memory that its owner (a [`Burst`], a
+//! [`Single`]) keeps mapped and unmoved for as long as the pointer exists.
+#![allow(unsafe_code, reason = "recvmmsg, sendmmsg and a few socket options have no safe wrapper")]
+
+mod addr;
+mod arena;
+mod burst;
+mod control;
+mod single;
+mod socket;
+
+pub(crate) use addr::RawAddr;
+pub(crate) use burst::Burst;
+pub(crate) use control::Control;
+pub(crate) use single::{Single, send_to};
+pub(crate) use socket::{
+    close_door, kernel_drops, packet_info, receive_buffer, set_incoming_cpu, set_receive_buffer,
+    wake_receivers,
+};
+
+use std::io;
+
+/// Longest UDP payload over IPv4: 65,535 less an IP header of 20 and a UDP header of 8 bytes.
+pub(crate) const MAX_PAYLOAD_V4: usize = 65_507;
+/// Longest UDP payload over IPv6 without jumbograms: 65,535 less a UDP header of 8 bytes.
+pub(crate) const MAX_PAYLOAD_V6: usize = 65_527;
+/// Room for one received datagram: more than any payload, so that nothing is ever cut.
+pub(crate) const RECEIVE_ROOM: usize = 65_536;
+
+/// Turns a result of libc into ours, with `errno` as the error.
+fn check(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_negative| io::Error::last_os_error())
+}
+
+/// What came of a receive call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receipt {
+    /// This many datagrams; 0 when there was nothing and the caller did not want to wait.
+    Datagrams(usize),
+    /// Nothing is queued and the socket was shut for receiving: it is time to stop.
+    Woken,
+}
+
+/// Whether a receive call may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Until a datagram comes or the socket is woken.
+    Block,
+    /// Not at all.
+    Now,
+}
+
+/// Deals with the errors every receive call shares. `None`: call again.
+fn receipt_of_error(error: io::Error) -> Option<io::Result<Receipt>> {
+    match error.kind() {
+        io::ErrorKind::Interrupted => None,
+        io::ErrorKind::WouldBlock => Some(Ok(Receipt::Datagrams(0))),
+        _ => Some(Err(error)),
+    }
+}

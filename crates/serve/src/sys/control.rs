@@ -1,0 +1,166 @@
+//! Packet info: which address a datagram was sent to, and which one the reply shall come from.
+//!
+//! A socket bound to a wildcard address answers from whatever address routing prefers, which on a machine with
+//! several is not always the one that was asked; the peer then discards the answer. The kernel tells the asked
+//! address in a control message and takes the same message back on sending.
+//!
+//! ```text
+//! cmsghdr { len, level, type } | in_pktinfo  { ifindex, spec_dst, addr }      IPv4
+//!                              | in6_pktinfo { addr, ifindex }                IPv6
+//! ```
+
+use std::mem::offset_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use libc::cmsghdr;
+
+/// Room for one packet info of either family (32 or 40 bytes), no other control message being asked for.
+const ROOM: usize = 64;
+const HEADER: usize = size_of::<cmsghdr>();
+
+/// The control bytes of one datagram.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub(crate) struct Control {
+    bytes: [u8; ROOM],
+    len: usize,
+}
+
+impl Control {
+    /// Empty.
+    pub(crate) const fn room() -> Self {
+        Self { bytes: [0; ROOM], len: 0 }
+    }
+
+    /// How many bytes the kernel may write.
+    pub(super) const fn capacity() -> usize {
+        ROOM
+    }
+
+    /// Takes over the length the kernel reported (`msg_controllen`).
+    pub(super) fn set_len(&mut self, len: usize) {
+        self.len = len.min(ROOM);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn as_mut_ptr(&mut self) -> *mut libc::c_void {
+        self.bytes.as_mut_ptr().cast()
+    }
+
+    /// The address the datagram was sent to, if the kernel said.
+    pub(crate) fn asked(&self) -> Option<IpAddr> {
+        let data = &self.bytes[HEADER..];
+        match self.kind()? {
+            Kind::V4 => Some(IpAddr::V4(Ipv4Addr::new(data[8], data[9], data[10], data[11]))),
+            Kind::V6 => Some(IpAddr::V6(v6(data))),
+        }
+    }
+
+    /// Turns what was received into what a reply needs, in place: the same source address, and the interface left
+    /// to routing, except for link-local addresses, which mean nothing without their interface.
+    pub(crate) fn answer_from_asked(&mut self) {
+        let kind = self.kind();
+        let data = &mut self.bytes[HEADER..];
+        match kind {
+            // spec_dst is the kernel's own choice of a local unicast address for this datagram, right for
+            // broadcasts too; only the interface is cleared.
+            Some(Kind::V4) => data[..4].fill(0),
+            Some(Kind::V6) => {
+                let asked = v6(data);
+                if asked.is_multicast() {
+                    self.len = 0;
+                } else if !asked.is_unicast_link_local() {
+                    data[16..20].fill(0);
+                }
+            }
+            None => self.len = 0,
+        }
+    }
+
+    /// What the first and only control message is.
+    fn kind(&self) -> Option<Kind> {
+        if self.len < HEADER {
+            return None;
+        }
+        let level = self.int(offset_of!(cmsghdr, cmsg_level));
+        let kind = self.int(offset_of!(cmsghdr, cmsg_type));
+        match (level, kind) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) if self.len >= HEADER + size_of::<libc::in_pktinfo>() => {
+                Some(Kind::V4)
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO)
+                if self.len >= HEADER + size_of::<libc::in6_pktinfo>() =>
+            {
+                Some(Kind::V6)
+            }
+            _ => None,
+        }
+    }
+
+    fn int(&self, at: usize) -> i32 {
+        let b = &self.bytes[at..at + 4];
+        i32::from_ne_bytes([b[0], b[1], b[2], b[3]])
+    }
+}
+
+enum Kind {
+    V4,
+    V6,
+}
+
+fn v6(data: &[u8]) -> Ipv6Addr {
+    let mut octets = [0; 16];
+    octets.copy_from_slice(&data[..16]);
+    octets.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control(level: i32, kind: i32, data: &[u8]) -> Control {
+        let mut control = Control::room();
+        control.bytes[..HEADER - 8].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
+        control.bytes[HEADER - 8..HEADER - 4].copy_from_slice(&level.to_ne_bytes());
+        control.bytes[HEADER - 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
+        control.bytes[HEADER..HEADER + data.len()].copy_from_slice(data);
+        control.set_len(HEADER + data.len().next_multiple_of(8));
+        control
+    }
+
+    #[test]
+    fn an_ipv4_reply_keeps_the_source_and_leaves_the_interface_to_routing() {
+        let mut c = control(libc::IPPROTO_IP, libc::IP_PKTINFO, &[3, 0, 0, 0, 10, 0, 0, 1, 10, 0, 0, 255]);
+        assert_eq!(c.asked(), Some("10.0.0.255".parse().unwrap()));
+        c.answer_from_asked();
+        assert_eq!(c.bytes[HEADER..HEADER + 8], [0, 0, 0, 0, 10, 0, 0, 1]);
+    }
+
+    #[test]
+    fn an_ipv6_reply_keeps_the_interface_of_link_local_addresses_only() {
+        for (text, index) in [("2001:db8::1", 0_u32), ("fe80::1", 5)] {
+            let mut data = text.parse::<Ipv6Addr>().unwrap().octets().to_vec();
+            data.extend(5_u32.to_ne_bytes());
+            let mut c = control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
+            assert_eq!(c.asked(), Some(text.parse().unwrap()));
+            c.answer_from_asked();
+            assert_eq!(c.bytes[HEADER + 16..HEADER + 20], index.to_ne_bytes(), "{text}");
+        }
+    }
+
+    #[test]
+    fn multicast_and_foreign_messages_leave_the_source_to_routing() {
+        let mut data = "ff02::1".parse::<Ipv6Addr>().unwrap().octets().to_vec();
+        data.extend(5_u32.to_ne_bytes());
+        let mut multicast = control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
+        multicast.answer_from_asked();
+        assert_eq!(multicast.len(), 0);
+        let mut foreign = control(libc::SOL_SOCKET, 1, &[0; 12]);
+        assert_eq!(foreign.asked(), None);
+        foreign.answer_from_asked();
+        assert_eq!(foreign.len(), 0);
+    }
+}

@@ -1,0 +1,144 @@
+//! One datagram at a time with `recvfrom` and `sendto`: the two cheapest calls there are for batch 1 on a socket
+//! bound to a specific address.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::arena::Arena;
+use super::{Control, RECEIVE_ROOM, RawAddr, Receipt, Wait, check, receipt_of_error};
+use crate::counters::SendReport;
+use crate::io::Datagram;
+
+/// Room for one datagram and its reply.
+pub(crate) struct Single {
+    rx: Arena,
+    tx: Arena,
+    name: RawAddr,
+    len: usize,
+    reply: Option<usize>,
+    reply_room: usize,
+}
+
+impl Single {
+    /// Room for one datagram and a reply of up to `reply_room` bytes.
+    pub(crate) fn new(reply_room: usize) -> io::Result<Self> {
+        assert!(reply_room <= RECEIVE_ROOM, "no datagram is longer");
+        Ok(Self {
+            rx: Arena::new(RECEIVE_ROOM)?,
+            tx: Arena::new(RECEIVE_ROOM)?,
+            name: RawAddr::room(),
+            len: 0,
+            reply: None,
+            reply_room,
+        })
+    }
+
+    /// Receives one datagram.
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<Receipt> {
+        let flags = match wait {
+            Wait::Block => 0,
+            Wait::Now => libc::MSG_DONTWAIT,
+        };
+        self.reply = None;
+        loop {
+            self.name.reopen();
+            let (name, name_len) = self.name.as_mut_ptrs();
+            // SAFETY: the room is RECEIVE_ROOM writable bytes and the name has the length its own `len` says;
+            // both belong to `self`, held mutably.
+            let result = unsafe {
+                libc::recvfrom(
+                    socket.as_raw_fd(),
+                    self.rx.pointer(0, RECEIVE_ROOM),
+                    RECEIVE_ROOM,
+                    flags,
+                    name,
+                    name_len,
+                )
+            };
+            match check(result) {
+                Ok(len) => {
+                    self.len = len;
+                    // Without a sender it is no datagram: the socket was shut for receiving and is empty.
+                    return Ok(if self.name.is_some() { Receipt::Datagrams(1) } else { Receipt::Woken });
+                }
+                Err(error) => {
+                    if let Some(done) = receipt_of_error(error) {
+                        return done;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The datagram, and the room for its reply.
+    pub(crate) fn datagram(&mut self) -> (Datagram<'_>, &mut [u8]) {
+        // The room is longer than any datagram, so none is ever cut.
+        let datagram = Datagram {
+            payload: &self.rx.bytes()[..self.len],
+            peer: &self.name,
+            control: None,
+            truncated: false,
+        };
+        (datagram, &mut self.tx.bytes_mut()[..self.reply_room])
+    }
+
+    /// Makes the first `len` bytes of the reply room the answer.
+    pub(crate) fn queue(&mut self, len: usize) {
+        self.reply = Some(len.min(self.reply_room));
+    }
+
+    /// Sends the answer, if there is one.
+    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, report: &mut SendReport) {
+        let Some(len) = self.reply.take() else { return };
+        match send_to(socket, &self.tx.bytes()[..len], &self.name, None) {
+            Ok(len) => report.sent(1, len as u64),
+            Err(error) => report.failed(&error, 1),
+        }
+    }
+}
+
+/// Sends one datagram: with `sendto`, or with `sendmsg` when the source address must be said.
+pub(crate) fn send_to(
+    socket: BorrowedFd<'_>,
+    payload: &[u8],
+    peer: &RawAddr,
+    source: Option<&mut Control>,
+) -> io::Result<usize> {
+    let source = source.filter(|control| control.len() > 0);
+    let mut part = libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() };
+    let mut header = source.map(|control| {
+        // SAFETY: all of msghdr is integers and pointers, for which zero is a valid value.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_name = peer.as_ptr().cast_mut().cast();
+        header.msg_namelen = peer.len();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_controllen = control.len() as _;
+        header.msg_control = control.as_mut_ptr();
+        header
+    });
+    loop {
+        let result = match &mut header {
+            None => {
+                // SAFETY: payload and peer are live slices with the lengths given; sending only reads them.
+                unsafe {
+                    libc::sendto(
+                        socket.as_raw_fd(),
+                        payload.as_ptr().cast(),
+                        payload.len(),
+                        0,
+                        peer.as_ptr(),
+                        peer.len(),
+                    )
+                }
+            }
+            // SAFETY: the header points to the payload, the peer and the control bytes, all live for this
+            // function; sending only reads them.
+            Some(header) => unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const *header, 0) },
+        };
+        match check(result) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}

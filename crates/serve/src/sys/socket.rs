@@ -1,0 +1,94 @@
+//! Socket options that rustix lacks.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::check;
+
+/// Sets one option of a plain C type.
+fn set<T>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
+    // SAFETY: `value` is a live value of `size_of::<T>()` bytes; the kernel only reads it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    check(result as isize).map(|_zero| ())
+}
+
+/// Asks the kernel to tell, with every datagram, the address it was sent to.
+pub(crate) fn packet_info(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    if ipv6 {
+        set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, &on)
+    } else {
+        set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, &on)
+    }
+}
+
+/// Makes the socket the one of its reuseport group that takes what arrives on this CPU.
+pub(crate) fn set_incoming_cpu(socket: BorrowedFd<'_>, cpu: u32) -> io::Result<()> {
+    let cpu = libc::c_int::try_from(cpu).map_err(|_too_large| io::ErrorKind::InvalidInput)?;
+    set(socket, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, &cpu)
+}
+
+/// Asks for a receive buffer: beyond `net.core.rmem_max` where privilege allows, up to it otherwise.
+pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).map_err(|_too_large| io::ErrorKind::InvalidInput)?;
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
+        .or_else(|_no_privilege| set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
+}
+
+/// The receive buffer the socket really has, in bytes of the kernel's own accounting (twice what was asked).
+pub(crate) fn receive_buffer(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    rustix::net::sockopt::socket_recv_buffer_size(socket).map_err(io::Error::from)
+}
+
+/// Entries of `SO_MEMINFO`, and the one that counts drops (`SK_MEMINFO_DROPS` of linux/sock_diag.h).
+const MEMINFO_ENTRIES: usize = 9;
+const MEMINFO_DROPS: usize = 8;
+
+/// Datagrams the kernel dropped at this socket since it was opened, as a counter of 32 bits that wraps.
+pub(crate) fn kernel_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut entries = [0_u32; MEMINFO_ENTRIES];
+    let mut len = size_of_val(&entries) as libc::socklen_t;
+    // SAFETY: the buffer is `len` writable bytes and the kernel writes at most that many.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            entries.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    check(result as isize)?;
+    Ok(entries[MEMINFO_DROPS])
+}
+
+/// Lets nothing more into the socket's queue; what is queued stays and can be received.
+///
+/// Done with a classic socket filter that accepts nothing, which needs no privilege. Without it a server under
+/// load could never finish answering "what is queued".
+pub(crate) fn close_door(socket: BorrowedFd<'_>) -> io::Result<()> {
+    /// `return 0`: keep no byte of the datagram.
+    const RETURN_NOTHING: libc::sock_filter =
+        libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+    let mut program = [RETURN_NOTHING];
+    let filter = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
+}
+
+/// Wakes every thread that is blocked receiving from the socket, and lets none block again.
+///
+/// Linux marks even an unconnected UDP socket as shut and wakes its readers, though it reports `ENOTCONN`. They
+/// still get what is queued; then, at once, a message without sender. Sending goes on working.
+pub(crate) fn wake_receivers(socket: BorrowedFd<'_>) {
+    // SAFETY: `shutdown` takes no memory.
+    // ENOTCONN is what success looks like here; the descriptor is open, so nothing else can come.
+    let _ = unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RD) };
+}
