@@ -22,6 +22,7 @@ mod progress;
 pub mod record;
 pub mod result;
 mod run;
+pub mod search;
 mod socket;
 pub mod template;
 

@@ -440,6 +440,12 @@ pub enum PlanError {
         /// Requests that may be waiting.
         pending: u64,
     },
+    /// A limit of loss that is no share.
+    #[error("a loss of {0} is no limit: give a share from 0 % to below 100 %")]
+    Loss(f64),
+    /// A search for the highest rate without a rate to begin at.
+    #[error("a search for the highest rate needs an open loop: give the rate to begin at")]
+    SearchWithoutRate,
     /// The engine cannot carry out this plan.
     #[error("engine {engine} cannot do this: {what}")]
     Engine {

@@ -1,0 +1,189 @@
+//! `--find-max`: the highest rate that holds limits of loss and latency.
+//!
+//! ```text
+//!   [`Search`]  which rate to try next, from the verdicts so far: pure, bounded, tested against simulated servers
+//!   [`Limits`]  held, exceeded, or the generator's own limit: the verdict on one run
+//!   [`find_max`] runs the one with the other, and lists every rate tried
+//! ```
+//! A rate counts as held, or as exceeded, when two of at most three runs say so. A run in which the generator was the
+//! limit says nothing about the server, so its rate bounds the search but is never called the server's limit.
+
+mod bracket;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::plan::{Arrivals, Plan, PlanError, Process};
+use crate::result::LoadResult;
+
+pub use bracket::{End, Search, Verdict};
+
+/// Version of the JSON form of [`FindMax`].
+pub const SCHEMA: &str = "udpath.find-max/1";
+
+/// Share of the requests due that must have been sent, for a run to say anything about the server.
+const REACHED: f64 = 0.99;
+
+/// What a rate must hold.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Largest share of requests without a valid reply in time, 0..1.
+    pub loss: f64,
+    /// Largest 99th percentile from the intended sending to the reply.
+    pub p99: Option<Duration>,
+}
+
+impl Limits {
+    /// Holds the limits to sense.
+    ///
+    /// # Errors
+    /// A loss that is no share.
+    pub fn check(&self) -> Result<(), PlanError> {
+        if (0.0..1.0).contains(&self.loss) { Ok(()) } else { Err(PlanError::Loss(self.loss)) }
+    }
+
+    /// The verdict on a run at `rate`, and its reason.
+    #[must_use]
+    pub fn judge(&self, rate: f64, result: &LoadResult) -> (Verdict, String) {
+        let counts = &result.counts;
+        let due = rate * result.seconds;
+        // Three standard deviations: a Poisson plan need not have exactly that many.
+        if (counts.sent as f64) < due * REACHED - 3.0 * due.sqrt() {
+            return (
+                Verdict::GeneratorLimited,
+                format!("only {} of {due:.0} requests due were sent", counts.sent),
+            );
+        }
+        let exceeded = |what: String| match result.generator.reasons.first() {
+            Some(reason) => (Verdict::GeneratorLimited, format!("{what}, but {reason}")),
+            None => (Verdict::Exceeded, what),
+        };
+        let loss = counts.loss();
+        if loss > self.loss {
+            return exceeded(format!("{:.3} % lost or late", loss * 100.0));
+        }
+        let p99 = result.intended_latency.as_ref().map_or(Duration::MAX, |l| Duration::from_nanos(l.p99));
+        match self.p99 {
+            Some(limit) if p99 > limit => exceeded(format!("p99 {p99:.1?}")),
+            _ => (Verdict::Held, format!("{:.3} % lost or late, p99 {p99:.1?}", loss * 100.0)),
+        }
+    }
+}
+
+/// One run of the search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Rate offered, transactions per second.
+    pub rate: f64,
+    /// Rate completed.
+    pub tps: f64,
+    /// Share of requests without a valid reply in time, 0..=1.
+    pub loss: f64,
+    /// 99th percentile from intended sending to the reply, nanoseconds.
+    pub p99: Option<u64>,
+    /// What it says of the server.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: String,
+}
+
+/// What the search found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FindMax {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// The limit of loss, 0..1.
+    pub loss: f64,
+    /// The limit of p99, nanoseconds.
+    pub p99: Option<u64>,
+    /// Highest rate that was shown to hold the limits.
+    pub max_rate: Option<f64>,
+    /// Lowest rate above it that did not.
+    pub not_held: Option<f64>,
+    /// What ended the search.
+    pub end: End,
+    /// Every run, in order.
+    pub probes: Vec<Probe>,
+    /// The last run at the highest rate held.
+    pub best: Option<LoadResult>,
+}
+
+impl FindMax {
+    /// The finding in one sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let held = match self.max_rate {
+            Some(rate) => format!("{rate:.0} per second held"),
+            None => "no rate held".to_owned(),
+        };
+        let above = self.not_held.map_or_else(String::new, |r| format!(" at {r:.0} per second"));
+        match self.end {
+            End::Server => format!("{held}; the server's limit was exceeded{above}"),
+            End::Generator => format!("{held}; the GENERATOR was the limit{above}: the server may be faster"),
+            End::Ceiling => format!("{held}, the highest rate that may be tried"),
+            End::Steps => format!("{held}; the answers differed too much from run to run to come closer"),
+        }
+    }
+}
+
+/// Searches from the rate of `plan` (an open loop; its process is kept). `run` carries out one plan, `told` hears of
+/// every run.
+///
+/// # Errors
+/// The plan or the limits make no sense, or a run could not be carried out.
+pub fn find_max(
+    plan: &Plan,
+    limits: &Limits,
+    run: &mut dyn FnMut(&Plan) -> Result<LoadResult, Error>,
+    told: &mut dyn FnMut(&Probe),
+) -> Result<FindMax, Error> {
+    plan.check()?;
+    limits.check()?;
+    let Arrivals::Open { rate: start, process } = plan.arrivals else {
+        return Err(PlanError::SearchWithoutRate.into());
+    };
+    let mut search = Search::new(start, highest(plan, process));
+    let (mut probes, mut results) = (Vec::new(), Vec::<(f64, LoadResult)>::new());
+    while let Some(rate) = search.next() {
+        let result = run(&Plan { arrivals: Arrivals::Open { rate, process }, ..plan.clone() })?;
+        let (verdict, reason) = limits.judge(rate, &result);
+        let probe = Probe {
+            rate,
+            tps: result.tps,
+            loss: result.counts.loss(),
+            p99: result.intended_latency.as_ref().map(|l| l.p99),
+            verdict,
+            reason,
+        };
+        told(&probe);
+        probes.push(probe);
+        search.record(verdict);
+        if verdict == Verdict::Held {
+            results.retain(|(r, _)| *r != rate);
+            results.push((rate, result));
+        }
+    }
+    let max_rate = search.highest_held();
+    Ok(FindMax {
+        schema: SCHEMA.into(),
+        loss: limits.loss,
+        p99: limits.p99.map(|p| p.as_nanos() as u64),
+        max_rate,
+        not_held: search.lowest_failed(),
+        end: search.end(),
+        probes,
+        best: results.into_iter().find(|(r, _)| Some(*r) == max_rate).map(|(_, result)| result),
+    })
+}
+
+/// The highest rate whose plan is still within a plan's limits.
+fn highest(plan: &Plan, process: Process) -> f64 {
+    let mut rate = crate::plan::MAX_RATE;
+    let fits = |rate| Plan { arrivals: Arrivals::Open { rate, process }, ..plan.clone() }.check().is_ok();
+    while rate > 1.0 && !fits(rate) {
+        rate /= 2.0;
+    }
+    rate
+}
