@@ -103,7 +103,7 @@ impl Trials {
         for warning in trial.warnings.iter().chain(&trial.generator.reasons) {
             // The figures in a sentence differ from trial to trial; one of a kind is enough.
             let kind =
-                |text: &str| text.split(|c: char| c.is_ascii_digit()).last().unwrap_or_default().to_owned();
+                |text: &str| text.rsplit(|c: char| c.is_ascii_digit()).next().unwrap_or_default().to_owned();
             if !self.warnings.iter().any(|known| kind(known) == kind(warning)) {
                 self.warnings.push(warning.clone());
             }

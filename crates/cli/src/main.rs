@@ -3,6 +3,7 @@
 //! stdout is data, stderr is talk. Exit codes: 0 fine, 1 findings, 2 usage, 3 cannot, 4 applied but reverted.
 
 mod exit;
+mod terminal;
 mod verbs;
 
 use std::process::ExitCode;

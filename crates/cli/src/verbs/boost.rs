@@ -1,11 +1,221 @@
-//! `udpath boost`.
+//! `udpath boost`: climb the ladder, prove the gain.
 
-use crate::exit::Done;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use udpath_advise::result::{Ratio, Verdict};
+use udpath_advise::statistics::Bound;
+use udpath_advise::{Config, Error, Event, Io};
+use udpath_load::Engine;
+use udpath_protocols::echo::EchoLoad;
+use udpath_report::Render;
+
+use crate::exit::{Done, Failure};
+use crate::terminal;
+
+/// Requests in flight over all flows, if not said otherwise: enough to keep two queues and their workers busy, few
+/// enough that the queues in between do not become the measurement.
+const IN_FLIGHT: u32 = 512;
 
 /// Arguments of `udpath boost`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Climb in a lab made for it: two machines on this machine, joined by one link
+    #[arg(long)]
+    lab: bool,
+    /// Receive and transmit queues of the link [default: one per CPU, at most 8]
+    #[arg(long, value_name = "N")]
+    queues: Option<u32>,
+    /// Io to try: shared, reuseport, percpu
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "shared,reuseport,percpu")]
+    io: Vec<String>,
+    /// Workers of the server [default: one per queue]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Payload bytes of a request
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    size: usize,
+    /// Flows: distinct source ports
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    flows: u32,
+    /// Requests in flight per flow [default: 512 over all flows]
+    #[arg(long, value_name = "N")]
+    inflight: Option<u32>,
+    /// Length of one trial
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5)]
+    seconds: f64,
+    /// Half-width of a ratio's 95 % interval that is narrow enough, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.5)]
+    bound: f64,
+    /// Most blocks of four trials per rung; a rung not decided by then is "not shown"
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    blocks: usize,
+    /// What sends the load: kernel (in-kernel closed loop) or socket [default: kernel, where it is permitted]
+    #[arg(long, value_name = "ENGINE", value_parser = ["kernel", "socket"])]
+    engine: Option<String>,
+    /// IPv6 rather than IPv4
+    #[arg(short = '6', long)]
+    ipv6: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    /// Also write the result as one self-contained HTML file
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
 
-pub(crate) fn run(_args: Args) -> Done {
-    unreachable!("skeleton")
+/// Climbs, and prints what was found.
+pub(crate) fn run(args: Args) -> Done {
+    if !args.lab {
+        return Err(Failure::Usage(
+            "boost works in a lab so far: say --lab, and nothing outside it is changed".into(),
+        ));
+    }
+    let mut config = config(&args)?;
+    config.check().map_err(|error| Failure::Usage(error.to_string()))?;
+    if let Some(path) = &args.report {
+        // Minutes of work must not end in a file name that cannot be written.
+        check_writable(path)?;
+    }
+    let mut notices = Vec::new();
+    if !rustix::process::geteuid().is_root() {
+        let missing = udpath_lab::enter_user_namespace().context("boost without root needs a user namespace")?;
+        if args.engine.as_deref() == Some("kernel") {
+            return Err(anyhow!("the kernel engine needs root: {}", missing.join("; ")).into());
+        }
+        config.engine = Engine::Socket;
+        notices.push(format!("without root the load comes from the socket engine: {}", missing.join("; ")));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    terminal::stop_on_signals(&stop)?;
+    let mut watcher = Watcher::new();
+    let done = udpath_advise::boost(&config, &EchoLoad::new(u64::from(std::process::id())), &mut |event| watcher.show(event), &stop);
+    watcher.clear();
+    let mut result = done.map_err(|error| match error {
+        Error::Config(error) => Failure::Usage(error.to_string()),
+        other => Failure::Cannot(other.into()),
+    })?;
+    result.warnings.splice(0..0, notices);
+    if args.json {
+        terminal::print(&result.json())?;
+    } else {
+        terminal::print(&result.terminal(&terminal::style()))?;
+    }
+    if let Some(path) = &args.report {
+        udpath_report::write_html(path, &result).context("the result above is complete, its report is not")?;
+        eprintln!("report: {}", path.display());
+    }
+    Ok(())
+}
+
+fn config(args: &Args) -> Result<Config, Failure> {
+    let usage = |text: String| Failure::Usage(text);
+    let cpus = udpath_lab::online_cpus().context("cannot count the CPUs")?.len() as u32;
+    let queues = args.queues.unwrap_or_else(|| cpus.clamp(1, 8));
+    let flows = args.flows.max(1);
+    let ios = args.io.iter().map(|name| io(name)).collect::<Result<Vec<_>, _>>().map_err(usage)?;
+    if !(0.05..=3600.0).contains(&args.seconds) {
+        return Err(usage(format!("--seconds {}: a trial lasts 0.05 to 3600 seconds", args.seconds)));
+    }
+    Ok(Config {
+        program: std::env::current_exe().context("cannot find this program's own file")?,
+        queues,
+        ios,
+        workers: args.workers.unwrap_or(queues as usize),
+        size: args.size,
+        flows: args.flows,
+        inflight: args.inflight.unwrap_or_else(|| (IN_FLIGHT / flows).max(1)),
+        trial: Duration::from_secs_f64(args.seconds),
+        bound: Bound::new(args.bound / 100.0, args.blocks).map_err(|error| usage(error.to_string()))?,
+        engine: if args.engine.as_deref() == Some("socket") { Engine::Socket } else { Engine::Kernel },
+        ipv6: args.ipv6,
+    })
+}
+
+fn io(name: &str) -> Result<Io, String> {
+    Io::ALL.into_iter().find(|io| io.name() == name).ok_or_else(|| {
+        let known: Vec<_> = Io::ALL.iter().map(|io| io.name()).collect();
+        format!("--io {name}: there is no such Io; known are {}", known.join(", "))
+    })
+}
+
+/// A folder that is not there, or that takes no files, is told before the climb.
+fn check_writable(path: &std::path::Path) -> Result<(), Failure> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
+    if path.is_dir() {
+        return Err(Failure::Usage(format!("--report {}: is a folder; name a file in it", path.display())));
+    }
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK)
+        .map_err(std::io::Error::from)
+        .with_context(|| format!("cannot write a report into {}", folder.display()))?;
+    Ok(())
+}
+
+/// The climb on the terminal's last line, or a line per rung where there is no terminal.
+struct Watcher {
+    live: bool,
+    step: (usize, usize),
+    name: String,
+    against: Option<String>,
+}
+
+impl Watcher {
+    fn new() -> Self {
+        let live = std::io::stderr().is_terminal();
+        Self { live, step: (0, 0), name: String::new(), against: None }
+    }
+
+    fn show(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Rung { step, steps, name, against } => {
+                self.step = (*step, *steps);
+                self.name = (*name).to_owned();
+                self.against = against.map(str::to_owned);
+                self.line("starting");
+            }
+            Event::Trial { tps, blocks: (done, most), interval, .. } => {
+                let ratio = interval.as_ref().map_or_else(String::new, ratio);
+                self.line(&format!("{:>7.0} k/s  block {} of at most {most}{ratio}", tps / 1000.0, done + 1));
+            }
+            Event::Done(rung) => {
+                self.clear();
+                let verdict = match rung.verdict {
+                    Verdict::Base => "the first rung",
+                    Verdict::Better => "better, kept",
+                    Verdict::Worse => "worse, undone",
+                    Verdict::NotShown => "no difference shown, undone",
+                    Verdict::Failed => "failed",
+                };
+                eprintln!("{:<10} {:>7.0} k/s  {verdict}", rung.name, rung.tps / 1000.0);
+            }
+        }
+    }
+
+    fn line(&self, state: &str) {
+        if self.live {
+            let against = self.against.as_ref().map_or_else(String::new, |a| format!(" against {a}"));
+            // Nothing can be done when stderr is closed.
+            let _ = write!(
+                std::io::stderr(),
+                "\r\x1b[K[{}/{}] {}{against}: {state}",
+                self.step.0,
+                self.step.1,
+                self.name
+            );
+        }
+    }
+
+    fn clear(&self) {
+        if self.live {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn ratio(ratio: &Ratio) -> String {
+    format!("  x {:.3} ({:.3}-{:.3})", ratio.ratio, ratio.low, ratio.high)
 }

@@ -50,11 +50,6 @@ impl Flows {
         self.sockets[flow].local_addr()
     }
 
-    /// CPUs that flows start on.
-    pub(super) fn cpus(&self) -> &[usize] {
-        &self.cpus
-    }
-
     /// Sends one request of `flow`.
     pub(super) fn send(&self, flow: usize, request: &[u8]) -> io::Result<()> {
         self.sockets[flow].send(request).map(drop)

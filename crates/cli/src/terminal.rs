@@ -1,0 +1,39 @@
+//! The program's own two streams: data on stdout, talk on stderr, and the signals that end long work.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use udpath_report::Style;
+
+use crate::exit::Failure;
+
+/// Writes a whole result to stdout.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let newline = if text.ends_with('\n') { "" } else { "\n" };
+    write!(out, "{text}{newline}").and_then(|()| out.flush()).map_err(|e| Failure::Cannot(e.into()))
+}
+
+/// SIGINT and SIGTERM set `stop`; a second one ends the program at once.
+pub(crate) fn stop_on_signals(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    for signal in [SIGINT, SIGTERM] {
+        // Registered first so that it sees the flag of the signal before.
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(stop)))
+            .context("cannot watch for signals")?;
+    }
+    Ok(())
+}
+
+/// How a result is shown on stdout.
+pub(crate) fn style() -> Style {
+    let terminal = std::io::stdout().is_terminal();
+    let width = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    Style {
+        colour: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        width: if width == 0 { 100 } else { width },
+    }
+}
