@@ -1,0 +1,43 @@
+# make demo    the main job, in the built-in lab: climb the ladder, show the result, write out/boost.html
+# make test    everything CI runs
+# make check   format, clippy, docs, unit tests: before each commit
+# make bench   every performance claim, measured again here
+# make fuzz    every parser under the fuzzer, for FUZZ_SECONDS each
+
+SHELL := /bin/bash
+FUZZ_SECONDS ?= 60
+
+.PHONY: demo test check bench fuzz setup build lint docs unit
+
+demo: build
+	@mkdir -p out
+	@target/release/udpath boost --lab --seconds 0.4 --bound 2 --blocks 8 --report out/boost.html
+
+test: setup lint docs
+	cargo build --workspace --locked
+	cargo test --workspace --locked
+	bash scripts/check-words.sh
+
+check: setup lint docs unit
+
+bench: build
+	cargo run --release --locked -q -p udpath-bench -- $(BENCH)
+
+fuzz: setup
+	bash fuzz/run.sh $(FUZZ_SECONDS)
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	cargo build --release --locked
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+docs:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+unit:
+	cargo test --workspace --lib --bins --locked
