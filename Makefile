@@ -16,7 +16,7 @@ demo: build
 test: setup lint docs
 	cargo build --workspace --locked
 	cargo test --workspace --locked
-	bash scripts/check-words.sh
+	bash scripts/check-habits.sh
 
 check: setup lint docs unit
 
