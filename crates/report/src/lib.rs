@@ -1,1 +1,103 @@
-//! report
+//! One result, three renderings: terminal, JSON, and one self-contained HTML file.
+//!
+//! ```text
+//! BoostResult, LoadResult  ->  json      to and from a file; the schema is checked first
+//!                          ->  terminal  one screen: the conclusion, then aligned tables
+//!                          ->  html      one file: charts (svg), their tables, how to read them
+//!                                          |
+//!                              units  every figure is formatted in one place
+//!                              scale  axes and their ticks
+//!                              words  the sentences both renderings share
+//!                              file   whole or not at all
+//! ```
+//! The results are plain data from elsewhere, perhaps from a file that somebody edited: nothing here trusts them to be
+//! finite, ordered or short, and no text of theirs reaches a terminal or a page unescaped. Nothing here measures.
+
+mod file;
+mod html;
+mod json;
+mod scale;
+mod svg;
+mod terminal;
+mod units;
+mod words;
+
+use std::path::Path;
+
+use udpath_advise::result::BoostResult;
+use udpath_load::result::LoadResult;
+
+pub use file::{WriteError, write_whole};
+pub use json::{Document, ReadError, parse, read, to_json};
+pub use terminal::Style;
+
+/// A result that can be shown.
+pub trait Render {
+    /// Text for a terminal, each line ended, none wider than `style` says as far as the names in it allow.
+    fn terminal(&self, style: &Style) -> String;
+
+    /// One HTML document that needs nothing but itself.
+    fn html(&self) -> String;
+
+    /// One line of JSON.
+    fn json(&self) -> String;
+}
+
+impl Render for BoostResult {
+    fn terminal(&self, style: &Style) -> String {
+        terminal::boost::text(self, style)
+    }
+
+    fn html(&self) -> String {
+        html::boost::page(self)
+    }
+
+    fn json(&self) -> String {
+        to_json(self)
+    }
+}
+
+impl Render for LoadResult {
+    fn terminal(&self, style: &Style) -> String {
+        terminal::load::text(self, style)
+    }
+
+    fn html(&self) -> String {
+        html::load::page(self)
+    }
+
+    fn json(&self) -> String {
+        to_json(self)
+    }
+}
+
+impl Render for Document {
+    fn terminal(&self, style: &Style) -> String {
+        match self {
+            Self::Boost(result) => result.terminal(style),
+            Self::Load(result) => result.terminal(style),
+        }
+    }
+
+    fn html(&self) -> String {
+        match self {
+            Self::Boost(result) => result.html(),
+            Self::Load(result) => result.html(),
+        }
+    }
+
+    fn json(&self) -> String {
+        match self {
+            Self::Boost(result) => result.json(),
+            Self::Load(result) => result.json(),
+        }
+    }
+}
+
+/// Writes the result's HTML to `path`, whole or not at all.
+///
+/// # Errors
+/// See [`WriteError`]; whatever stood at `path` before still does.
+pub fn write_html(path: &Path, result: &impl Render) -> Result<(), WriteError> {
+    write_whole(path, result.html().as_bytes())
+}

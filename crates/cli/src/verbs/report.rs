@@ -1,11 +1,50 @@
-//! `udpath report`.
+//! `udpath report`: a JSON result of `boost` or `load`, rendered again.
 
-use crate::exit::Done;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use udpath_report::Render;
+
+use crate::exit::{Done, Failure};
+use crate::terminal;
 
 /// Arguments of `udpath report`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// The JSON that `udpath boost --json` or `udpath load --json` wrote; `-` is standard input
+    file: PathBuf,
+    /// Write one self-contained HTML file; `-`, or leaving it out, prints text to stdout
+    #[arg(short, long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
+    /// Print the result as JSON, once it has been checked against its schema
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
+}
 
-pub(crate) fn run(_args: Args) -> Done {
-    unreachable!("skeleton")
+/// Reads, checks, renders.
+pub(crate) fn run(args: Args) -> Done {
+    let output = args.output.filter(|path| path != Path::new("-"));
+    if let Some(output) = &output {
+        refuse_to_overwrite(&args.file, output)?;
+    }
+    let result = udpath_report::read(&args.file).map_err(anyhow::Error::from)?;
+    match output {
+        Some(path) => {
+            udpath_report::write_html(&path, &result).map_err(anyhow::Error::from)?;
+            eprintln!("wrote {}", path.display());
+            Ok(())
+        }
+        None if args.json => terminal::print(&result.json()),
+        None => terminal::print(&result.terminal(&terminal::style())),
+    }
+}
+
+/// The result itself is not to be lost to a slip of the hand.
+fn refuse_to_overwrite(input: &Path, output: &Path) -> Done {
+    let same = fs::canonicalize(input).ok().is_some_and(|i| fs::canonicalize(output).is_ok_and(|o| i == o));
+    if same {
+        let name = output.display();
+        return Err(Failure::Usage(format!("-o {name} is the result itself; name another file for the HTML")));
+    }
+    Ok(())
 }

@@ -1,0 +1,216 @@
+//! Files appear whole or not at all: written beside their place under another name, synced, then renamed.
+//!
+//! ```text
+//! .x.html.udpath-PID-N   <- bytes, fsync            a failure here removes it; x.html is as it was
+//! x.html                 <- rename, fsync(folder)
+//! ```
+//! What a killed run left beside the file is removed by the next run that writes it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why a file could not be written. Whatever stood in its place before still does.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The system refused one of the steps.
+    #[error("cannot write {path}: {cause}{advice}")]
+    Io {
+        /// The file that was asked for.
+        path: String,
+        /// What the system said.
+        cause: io::Error,
+        /// What would help, if that is known.
+        advice: &'static str,
+    },
+    /// The path names a folder.
+    #[error("cannot write {path}: it is a folder; name a file in it")]
+    Folder {
+        /// The folder.
+        path: String,
+    },
+}
+
+/// Removes the half-written file unless it has been renamed.
+struct Part {
+    path: PathBuf,
+    done: bool,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.done {
+            // The first error is the one to tell of; this one leaves a hidden file that the next run removes.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Writes `contents` to `path`, whole or not at all. A symbolic link is followed; a device or pipe is written directly.
+///
+/// # Errors
+/// See [`WriteError`].
+pub fn write_whole(path: &Path, contents: &[u8]) -> Result<(), WriteError> {
+    let outcome = match fs::metadata(path) {
+        Ok(there) if there.is_dir() => {
+            return Err(WriteError::Folder { path: path.display().to_string() });
+        }
+        // Nothing of a device or a pipe can be renamed over.
+        Ok(there) if !there.is_file() => OpenOptions::new().write(true).open(path).and_then(|mut file| {
+            file.write_all(contents)?;
+            file.flush()
+        }),
+        Ok(_) => fs::canonicalize(path).and_then(|real| replace(&real, contents)),
+        Err(_) => replace(path, contents),
+    };
+    outcome.map_err(|cause| WriteError::Io {
+        path: path.display().to_string(),
+        advice: advice(cause.kind()),
+        cause,
+    })
+}
+
+fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    remove_left_behind(folder, name);
+
+    let mut part_name = part_prefix(name);
+    part_name.push(format!("{}-{}", std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed)));
+    let mut part = Part { path: folder.join(part_name), done: false };
+    let mut file = match OpenOptions::new().write(true).create_new(true).open(&part.path) {
+        Ok(file) => file,
+        Err(e) => {
+            // Not ours to remove: we did not make it.
+            part.done = true;
+            return Err(e);
+        }
+    };
+    file.write_all(contents)?;
+    file.sync_all()?;
+    fs::rename(&part.path, path)?;
+    part.done = true;
+    // The file is whole and in place; some file systems cannot sync a folder, and that takes nothing away.
+    let _ = File::open(folder).and_then(|f| f.sync_all());
+    Ok(())
+}
+
+fn part_prefix(name: &OsStr) -> OsString {
+    let mut prefix = b".".to_vec();
+    // A file name holds 255 bytes; what is added needs at most 50.
+    prefix.extend_from_slice(&name.as_bytes()[..name.len().min(200)]);
+    prefix.extend_from_slice(b".udpath-");
+    OsString::from_vec(prefix)
+}
+
+/// Removes what a killed run left beside `name`: our own prefix, and a process that is no more.
+fn remove_left_behind(folder: &Path, name: &OsStr) {
+    let prefix = part_prefix(name);
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let file_name = entry.file_name();
+        let Some(rest) = file_name.as_bytes().strip_prefix(prefix.as_bytes()) else { continue };
+        let pid = std::str::from_utf8(rest).ok().and_then(|r| r.split_once('-')?.0.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// What would help against this failure.
+fn advice(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; nothing was left behind: make room or choose another folder"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; choose a folder you may write to"
+        }
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            "; make the folder first, or choose another"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .expect("the folder exists")
+            .map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_leaves_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.html");
+        write_whole(&path, b"first, and longer").unwrap();
+        write_whole(&path, b"second").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(names(folder.path()), ["x.html"]);
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        fs::write(&real, b"old").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        write_whole(&link, b"new").unwrap();
+        assert_eq!(fs::read(&real).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.html");
+        // No process has a number beyond 2^22 (proc(5), pid_max).
+        for name in [
+            ".x.html.udpath-99999999-0",
+            ".x.html.udpath-1-0",
+            ".x.html.udpath-",
+            ".y.html.udpath-99999999-0",
+        ] {
+            fs::write(folder.path().join(name), b"half").unwrap();
+        }
+        write_whole(&path, b"whole").unwrap();
+        assert_eq!(
+            names(folder.path()),
+            [".x.html.udpath-", ".x.html.udpath-1-0", ".y.html.udpath-99999999-0", "x.html"]
+        );
+    }
+
+    #[test]
+    fn refusals_name_the_file_and_what_would_help() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = |path: &Path| write_whole(path, b"x").expect_err("this cannot work").to_string();
+        let e = error(folder.path());
+        assert!(e.contains("it is a folder"), "{e}");
+        let e = error(&folder.path().join("no/such/x.html"));
+        assert!(
+            e.contains("no/such/x.html: No such file")
+                && e.ends_with("make the folder first, or choose another")
+        );
+        let e = error(Path::new("/dev/full"));
+        assert!(e.starts_with("cannot write /dev/full: No space left") && e.contains("make room"), "{e}");
+        let e = error(Path::new("/proc/x.html"));
+        assert!(e.starts_with("cannot write /proc/x.html: "), "{e}");
+        let long = folder.path().join("x".repeat(300));
+        assert!(error(&long).contains("name too long"));
+        assert_eq!(names(folder.path()).len(), 0);
+    }
+}

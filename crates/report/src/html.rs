@@ -1,0 +1,68 @@
+//! One self-contained page: no script, no font, no picture from elsewhere. The templates are checked at compile time
+//! and escape every text; the charts, made in [`crate::svg`], escape theirs.
+
+pub(crate) mod boost;
+pub(crate) mod load;
+
+use udpath_load::cpu::CpuUse;
+use udpath_load::result::Latency;
+
+use crate::svg::cpus::shares;
+use crate::{units, words};
+
+/// A figure worth its own box.
+struct Figure {
+    what: &'static str,
+    value: String,
+    note: String,
+}
+
+/// A line of the table of CPU time.
+struct CpuRow {
+    /// Begins a new rung.
+    begins: bool,
+    name: String,
+    cpu: u32,
+    shares: [String; 6],
+}
+
+fn cpu_rows<'a>(groups: impl Iterator<Item = (&'a str, &'a [CpuUse])>) -> Vec<CpuRow> {
+    groups
+        .flat_map(|(name, cpus)| {
+            cpus.iter().enumerate().map(move |(i, used)| CpuRow {
+                begins: i == 0,
+                name: name.to_owned(),
+                cpu: used.cpu,
+                shares: shares(used).map(units::share_in_column),
+            })
+        })
+        .collect()
+}
+
+/// A line of the table of latencies.
+struct LatencyRow {
+    best: bool,
+    name: String,
+    figures: Vec<String>,
+}
+
+fn latency_row(name: &str, best: bool, l: &Latency) -> LatencyRow {
+    let times = [l.min as f64, l.mean, l.p50 as f64, l.p90 as f64, l.p99 as f64, l.p99_9 as f64]
+        .into_iter()
+        .chain([l.p99_99 as f64, l.max as f64]);
+    let figures = [units::count(l.count)].into_iter().chain(times.map(units::time)).collect();
+    LatencyRow { best, name: name.to_owned(), figures }
+}
+
+/// Renders a template. Writing to a string cannot fail and the filters in use do not either; were it ever otherwise, the
+/// page says so instead of being empty.
+fn rendered(template: &impl askama::Template) -> String {
+    let page = template.render().unwrap_or_else(|e| {
+        format!("<!DOCTYPE html>\n<html><title>udpath</title><p>cannot render the report: {e}</p></html>\n")
+    });
+    // The templates escape what HTML would read as its own; what would reorder the reader's text goes here.
+    if page.contains(|c| c != '\n' && words::drives(c)) {
+        return page.chars().filter(|c| *c == '\n' || !words::drives(*c)).collect();
+    }
+    page
+}

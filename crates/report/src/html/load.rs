@@ -1,0 +1,165 @@
+//! The page of a run of the load.
+
+use askama::Template;
+use udpath_load::result::LoadResult;
+
+use super::{CpuRow, Figure, LatencyRow, cpu_rows, latency_row, rendered};
+use crate::svg::cpus::Group;
+use crate::svg::latency::Curve;
+use crate::{svg, terminal, units, words};
+
+#[derive(Template)]
+#[template(path = "load.html")]
+struct Page<'a> {
+    version: &'static str,
+    targets: String,
+    took: String,
+    headline: String,
+    conclusion: String,
+    figures: Vec<Figure>,
+    limited: bool,
+    reasons: &'a [String],
+    warnings: &'a [String],
+    latency_rows: Vec<LatencyRow>,
+    latency_chart: String,
+    counts: Vec<CountRow>,
+    generator: String,
+    cpu_rows: Vec<CpuRow>,
+    cpu_chart: String,
+    facts: Vec<(&'static str, String)>,
+}
+
+struct CountRow {
+    name: &'static str,
+    count: String,
+    share: String,
+    meaning: &'static str,
+    bad: bool,
+}
+
+pub(crate) fn page(result: &LoadResult) -> String {
+    let latencies = terminal::load::latencies(result);
+    let curves: Vec<Curve<'_>> = latencies
+        .iter()
+        .enumerate()
+        .map(|(i, (name, latency))| Curve { name, latency, strong: i == 0, look: (i + 1) % 3 })
+        .collect();
+    rendered(&Page {
+        // The result does not say who wrote it; the page says who rendered it.
+        version: env!("CARGO_PKG_VERSION"),
+        targets: result.targets.join(", "),
+        took: units::duration(result.seconds),
+        headline: headline(result),
+        conclusion: words::load_conclusion(result),
+        figures: figures(result),
+        limited: result.generator.limited,
+        reasons: &result.generator.reasons,
+        warnings: &result.warnings,
+        latency_rows: latencies.iter().map(|(name, latency)| latency_row(name, false, latency)).collect(),
+        latency_chart: svg::both(|paper| svg::latency::draw(&curves, paper)),
+        counts: counts(result),
+        generator: generator(result),
+        cpu_rows: cpu_rows([("", result.cpus.as_slice())].into_iter()),
+        cpu_chart: {
+            let groups = [Group { name: "", strong: false, cpus: &result.cpus }];
+            svg::both(|paper| svg::cpus::draw(&groups, paper))
+        },
+        facts: facts(result),
+    })
+}
+
+fn headline(result: &LoadResult) -> String {
+    let what = match (result.mode.as_str(), result.transport.as_str()) {
+        ("rr", _) => "transactions per second",
+        (_, "tcp") => "messages per second sent",
+        _ => "datagrams per second sent",
+    };
+    format!("{} {what}", units::tps(result.tps))
+}
+
+fn figures(result: &LoadResult) -> Vec<Figure> {
+    let mut figures = vec![Figure {
+        what: "rate",
+        value: format!("{}/s", units::tps(result.tps)),
+        note: result.offered.map_or_else(
+            || "as fast as replies came".to_owned(),
+            |offered| format!("of {}/s offered", units::tps(offered)),
+        ),
+    }];
+    if let Some(delivered) = result.delivered {
+        figures.push(Figure {
+            what: "received",
+            value: format!("{}/s", units::tps(delivered.per_second)),
+            note: format!("{} in all", units::count(delivered.datagrams)),
+        });
+    } else {
+        let missed = result.counts.late.saturating_add(result.counts.lost);
+        figures.push(Figure {
+            what: "not answered in time",
+            value: units::loss(result.counts.loss()),
+            note: format!("{} of {}", units::count(missed), units::count(result.counts.sent)),
+        });
+    }
+    if let Some(latency) = result.intended_latency.as_ref().or(result.sent_latency.as_ref()) {
+        let (p50, p99) = (units::time(latency.p50 as f64), units::time(latency.p99 as f64));
+        figures.push(Figure { what: "99 % answered within", value: p99, note: format!("half within {p50}") });
+    }
+    figures.push(Figure {
+        what: "payload sent",
+        value: format!("{} Mbit/s", units::mbits(result.mbits)),
+        note: format!("{} bytes each", units::count(result.size.into())),
+    });
+    figures
+}
+
+fn counts(result: &LoadResult) -> Vec<CountRow> {
+    let c = result.counts;
+    let rows = [
+        ("sent", c.sent, "requests handed to the kernel or the driver"),
+        ("ok", c.ok, "their first valid reply came in time"),
+        ("late", c.late, "their first valid reply came after the timeout"),
+        ("lost", c.lost, "no valid reply until the end of the run"),
+        ("received", c.received, "datagrams that came back, whatever was in them"),
+        ("duplicate", c.duplicate, "valid replies to a request that had one already"),
+        ("reordered", c.reordered, "first valid replies after the reply to a later request of the same flow"),
+        ("corrupt", c.corrupt, "replies whose contents are not the request’s"),
+        ("wrong flow", c.wrong_flow, "intact replies that belong to another flow"),
+        ("not taken", c.send_errors, "requests that the kernel refused to take; not among those sent"),
+    ];
+    let share = |count: u64| if c.sent == 0 { 0.0 } else { count as f64 / c.sent as f64 };
+    let row = |(name, count, meaning)| CountRow {
+        name,
+        count: units::count(count),
+        share: units::loss(share(count)),
+        meaning,
+        bad: count > 0 && !matches!(name, "sent" | "ok" | "received"),
+    };
+    rows.into_iter().map(row).collect()
+}
+
+fn generator(result: &LoadResult) -> String {
+    let used = units::duration(result.generator.cpu_seconds);
+    if result.generator.limited {
+        format!(
+            "Yes: the server may be able to do more than was asked of it. The generator used {used} of CPU time."
+        )
+    } else {
+        format!("No: the generator kept to its plan. It used {used} of CPU time.")
+    }
+}
+
+fn facts(result: &LoadResult) -> Vec<(&'static str, String)> {
+    vec![
+        (
+            "protocol",
+            format!("{} over {}, mode {}", result.protocol, result.transport.to_uppercase(), result.mode),
+        ),
+        ("targets", result.targets.join(", ")),
+        ("engine", result.engine.clone()),
+        ("arrivals", result.arrivals.clone()),
+        ("flows", units::count(result.flows.into())),
+        ("size", format!("{} bytes of payload", units::count(result.size.into()))),
+        ("measured", units::duration(result.seconds)),
+        ("seed", result.seed.to_string()),
+    ]
+}

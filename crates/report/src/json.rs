@@ -1,0 +1,228 @@
+//! Results as JSON, there and back. The `schema` field says what a document is; it is looked at before anything else,
+//! so that a wrong file is called a wrong file and not "missing field `version`".
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::error::Category;
+use udpath_advise::result::{self as boost, BoostResult};
+use udpath_load::result::{self as load, LoadResult};
+
+/// Largest document read, bytes. A result of a hundred rungs with full histograms takes 2 MiB; without a limit a
+/// device or an endless pipe named by mistake would fill the memory.
+const LARGEST: u64 = 256 * 1024 * 1024;
+
+/// A result read from a file, told apart by its schema.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "one of these exists per run of the program")]
+pub enum Document {
+    /// What `udpath boost --json` wrote.
+    Boost(BoostResult),
+    /// What `udpath load --json` wrote.
+    Load(LoadResult),
+}
+
+/// Why a file is no result that can be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file could not be read.
+    #[error("cannot read {name}: {cause}")]
+    Io {
+        /// The file.
+        name: String,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// It holds more than any result would.
+    #[error("{name} holds more than {} MiB: no result of udpath is so large", LARGEST >> 20)]
+    TooLarge {
+        /// The file.
+        name: String,
+    },
+    /// There is nothing in it.
+    #[error("{name} is empty: expected {EXPECTED}")]
+    Empty {
+        /// The file.
+        name: String,
+    },
+    /// It stops in the middle.
+    #[error(
+        "{name} ends in the middle, at line {line}, column {column}: it was cut off; write it again with --json"
+    )]
+    Truncated {
+        /// The file.
+        name: String,
+        /// Last line, from 1.
+        line: usize,
+        /// Last column, from 1.
+        column: usize,
+    },
+    /// It is something else than JSON.
+    #[error("{name} is not JSON ({cause}): expected {EXPECTED}")]
+    NotJson {
+        /// The file.
+        name: String,
+        /// What the parser stumbled over, and where.
+        cause: serde_json::Error,
+    },
+    /// It is JSON without a schema.
+    #[error("{name} has no \"schema\" field: expected {EXPECTED}")]
+    NoSchema {
+        /// The file.
+        name: String,
+    },
+    /// It is JSON of another kind, or of another version.
+    #[error("{name} has the schema \"{found}\": expected {EXPECTED}{hint}")]
+    OtherSchema {
+        /// The file.
+        name: String,
+        /// The schema it names.
+        found: String,
+        /// What that may mean.
+        hint: &'static str,
+    },
+    /// It names a schema of ours and does not keep to it.
+    #[error("{name} does not keep to its schema {schema}: {cause}")]
+    Malformed {
+        /// The file.
+        name: String,
+        /// The schema it names.
+        schema: &'static str,
+        /// The field that is wrong, and where.
+        cause: serde_json::Error,
+    },
+}
+
+/// What a document may be, for the errors' sentences.
+const EXPECTED: &str = "a result of udpath boost or load (schema udpath.boost/1 or udpath.load/1)";
+
+/// Reads the result in the file `path`; `-` is standard input.
+///
+/// # Errors
+/// See [`ReadError`].
+pub fn read(path: &Path) -> Result<Document, ReadError> {
+    if path == Path::new("-") {
+        return read_from(io::stdin().lock(), "standard input".to_owned());
+    }
+    let name = PathBuf::from(path).display().to_string();
+    match File::open(path) {
+        Ok(file) => read_from(file, name),
+        Err(cause) => Err(ReadError::Io { name, cause }),
+    }
+}
+
+fn read_from(source: impl Read, name: String) -> Result<Document, ReadError> {
+    let mut bytes = Vec::new();
+    if let Err(cause) = source.take(LARGEST + 1).read_to_end(&mut bytes) {
+        return Err(ReadError::Io { name, cause });
+    }
+    if bytes.len() as u64 > LARGEST {
+        return Err(ReadError::TooLarge { name });
+    }
+    parse(&bytes, &name)
+}
+
+/// Parses one document; `name` is what its errors call it.
+///
+/// # Errors
+/// See [`ReadError`].
+pub fn parse(bytes: &[u8], name: &str) -> Result<Document, ReadError> {
+    let name = name.to_owned();
+    if bytes.trim_ascii().is_empty() {
+        return Err(ReadError::Empty { name });
+    }
+    let value: Value = match serde_json::from_slice(bytes) {
+        Ok(value) => value,
+        Err(e) if e.classify() == Category::Eof => {
+            return Err(ReadError::Truncated { name, line: e.line(), column: e.column() });
+        }
+        Err(cause) => return Err(ReadError::NotJson { name, cause }),
+    };
+    let Some(found) = value.get("schema").and_then(Value::as_str) else {
+        return Err(ReadError::NoSchema { name });
+    };
+    match found {
+        boost::SCHEMA => typed(bytes, name, boost::SCHEMA).map(Document::Boost),
+        load::SCHEMA => typed(bytes, name, load::SCHEMA).map(Document::Load),
+        other => {
+            let ours = ["udpath.boost/", "udpath.load/"].iter().any(|kind| other.starts_with(kind));
+            let hint = match (ours, other.starts_with("udpath.")) {
+                (true, _) => "; it was written by another version of udpath",
+                (false, true) => "; this part of udpath has no report",
+                (false, false) => "",
+            };
+            // The name comes from outside and goes into one sentence: no line breaks, no endless strings.
+            let found = other.chars().filter(|c| !c.is_control()).take(60).collect();
+            Err(ReadError::OtherSchema { name, found, hint })
+        }
+    }
+}
+
+/// Parses the text a second time, into its type: only so does the error name the line of a wrong field.
+fn typed<T: DeserializeOwned>(bytes: &[u8], name: String, schema: &'static str) -> Result<T, ReadError> {
+    serde_json::from_slice(bytes).map_err(|cause| ReadError::Malformed { name, schema, cause })
+}
+
+/// One line of JSON with a line end. Figures that are not finite become `null`.
+#[must_use]
+pub fn to_json<T: Serialize>(result: &T) -> String {
+    // The result types hold strings, numbers, lists and options only; none of those can fail.
+    let mut text =
+        serde_json::to_string(result).unwrap_or_else(|e| format!("{{\"error\":{:?}}}", e.to_string()));
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        parse(text.as_bytes(), "x.json").expect_err("this is no result").to_string()
+    }
+
+    #[test]
+    fn each_wrong_file_gets_its_own_sentence() {
+        assert!(error("").starts_with("x.json is empty: expected a result of udpath boost or load"));
+        assert!(error(" \n").starts_with("x.json is empty"));
+        assert!(
+            error("{\"schema\":\"udpath.boost/1\",\"rungs\":[{")
+                .contains("ends in the middle, at line 1, column 37")
+        );
+        assert!(error("<html>").starts_with("x.json is not JSON (expected value at line 1 column 1)"));
+        assert!(error("{}").contains("has no \"schema\" field"));
+        assert!(error("[1]").contains("has no \"schema\" field"));
+        assert!(error("{\"schema\":7}").contains("has no \"schema\" field"));
+        assert!(error("{\"schema\":\"udpath.boost/2\"}").ends_with("written by another version of udpath"));
+        assert!(error("{\"schema\":\"udpath.serve/1\"}").ends_with("has no report"));
+        assert!(error("{\"schema\":\"a\\nb\"}").contains("the schema \"ab\": expected"));
+        assert!(
+            error("{\"schema\":\"udpath.load/1\"}")
+                .contains("schema udpath.load/1: missing field `protocol`")
+        );
+        assert!(parse(b"\xff\xfe{", "x.json").is_err());
+    }
+
+    #[test]
+    fn numbers_out_of_range_do_not_get_in() {
+        assert!(error("{\"schema\":\"udpath.load/1\",\"tps\":1e999}").contains("out of range"));
+    }
+
+    #[test]
+    fn an_endless_file_is_refused() {
+        let error = read_from(io::repeat(b' '), "/dev/zero".to_owned()).expect_err("endless");
+        assert!(error.to_string().contains("more than 256 MiB"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = read(Path::new("/nowhere/at-all.json")).expect_err("missing").to_string();
+        assert!(error.starts_with("cannot read /nowhere/at-all.json: No such file"), "{error}");
+        let folder = read(Path::new("/")).expect_err("a folder").to_string();
+        assert!(folder.starts_with("cannot read /: "), "{folder}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Text for a terminal: what fits on a screen, aligned, coloured only when told.
+//!
+//! Colour only repeats what the words say. Nothing here looks at the terminal: the caller knows whether stdout is
+//! one, how wide, and what `NO_COLOR` says.
+
+pub(crate) mod boost;
+pub(crate) mod load;
+mod table;
+
+use udpath_load::cpu::CpuUse;
+
+use crate::{units, words};
+use table::{Cell, Table};
+
+/// How to render text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Use ANSI colours.
+    pub colour: bool,
+    /// Columns of the terminal. 80 is what the layout is made for; more widens the bars, less drops them.
+    pub width: usize,
+}
+
+impl Default for Style {
+    /// 80 columns, no colour.
+    fn default() -> Self {
+        Self { colour: false, width: 80 }
+    }
+}
+
+/// What a piece of text is, for its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Paint {
+    Plain,
+    Bold,
+    Dim,
+    Good,
+    Bad,
+    Warn,
+}
+
+impl Style {
+    /// `text` between the codes of `paint`, or as it is.
+    pub(crate) fn paint(self, paint: Paint, text: &str) -> String {
+        let code = match paint {
+            _ if !self.colour || text.is_empty() => return text.to_owned(),
+            Paint::Plain => return text.to_owned(),
+            Paint::Bold => "1",
+            Paint::Dim => "2",
+            Paint::Good => "32",
+            Paint::Bad => "31",
+            Paint::Warn => "33",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    /// `text` broken at spaces into lines of this width, continued under `indent` spaces, each line ended.
+    pub(crate) fn wrapped(self, paint: Paint, text: &str, indent: usize) -> String {
+        let width = self.width.max(40);
+        let (mut out, mut line) = (String::new(), String::new());
+        let text = words::one_line(text);
+        let mut flush = |line: &mut String| {
+            out += &self.paint(paint, line);
+            out.push('\n');
+            *line = " ".repeat(indent);
+        };
+        for word in text.split(' ').filter(|w| !w.is_empty()) {
+            let blank = line.trim().is_empty();
+            if !blank && line.chars().count() + 1 + word.chars().count() > width {
+                flush(&mut line);
+            }
+            if !line.trim().is_empty() {
+                line.push(' ');
+            }
+            line += word;
+        }
+        flush(&mut line);
+        out
+    }
+}
+
+/// A bar of eighths of a character: `share` of `width` columns.
+pub(crate) fn bar(share: f64, width: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+    // Something is never shown as nothing.
+    let eighths = ((share * width as f64 * 8.0).round() as usize).max(usize::from(share > 0.0));
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
+/// Most CPUs that get a line each; more are summed up as their mean and the busiest one.
+const CPU_LINES: usize = 4;
+
+/// Adds lines of CPU time by kind to a table that begins with a title column.
+pub(crate) fn cpu_lines(table: &mut Table, title: &str, cpus: &[CpuUse]) {
+    let mut line = |title: &str, name: String, used: &CpuUse| {
+        let mut cells = vec![Cell::new(title), Cell::right(name)];
+        let kinds = [used.usr, used.sys, used.soft, used.irq, used.steal, used.idle];
+        cells.extend(kinds.map(|share| Cell::right(units::share_in_column(share))));
+        table.row(cells);
+    };
+    if cpus.len() <= CPU_LINES {
+        for (i, used) in cpus.iter().enumerate() {
+            line(if i == 0 { title } else { "" }, used.cpu.to_string(), used);
+        }
+        return;
+    }
+    if let Some(mean) = words::mean_cpu(cpus) {
+        line(title, format!("mean of {}", cpus.len()), &mean);
+    }
+    if let Some(busiest) = cpus.iter().min_by(|a, b| a.idle.total_cmp(&b.idle)) {
+        line("", format!("busiest: {}", busiest.cpu), busiest);
+    }
+}
+
+/// The headings that go with [`cpu_lines`].
+pub(crate) fn cpu_headings(first: &str) -> Vec<Cell> {
+    let mut cells = vec![Cell::new(first)];
+    cells.extend(["CPU", "usr", "sys", "soft", "irq", "steal", "idle"].map(Cell::right));
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_their_share() {
+        assert_eq!(bar(1.0, 4), "████");
+        assert_eq!(bar(0.5, 4), "██");
+        assert_eq!(bar(0.53, 4), "██▏");
+        assert_eq!(bar(1e-9, 4), "▏");
+        assert_eq!((bar(0.0, 4), bar(f64::NAN, 4)), (String::new(), String::new()));
+        assert_eq!(bar(7.0, 4), "████");
+    }
+
+    #[test]
+    fn lines_break_at_spaces_and_only_there() {
+        let style = Style { colour: false, width: 40 };
+        let text = style.wrapped(Paint::Plain, &"seven ch ".repeat(10), 2);
+        assert!(text.lines().all(|l| l.chars().count() <= 40), "{text}");
+        assert!(text.lines().skip(1).all(|l| l.starts_with("  ") && !l.starts_with("   ")));
+        let long = style.wrapped(Paint::Plain, &"x".repeat(90), 2);
+        assert_eq!(long, format!("{}\n", "x".repeat(90)));
+    }
+
+    #[test]
+    fn colour_only_when_told() {
+        assert_eq!(Style::default().paint(Paint::Bad, "x"), "x");
+        let style = Style { colour: true, width: 80 };
+        assert_eq!(style.paint(Paint::Bad, "x"), "\x1b[31mx\x1b[0m");
+        assert_eq!(style.paint(Paint::Plain, "x"), "x");
+    }
+}

@@ -1,0 +1,261 @@
+//! The sentences that the terminal and the HTML share, made from the figures.
+
+use udpath_advise::result::{BoostResult, Ratio, RungResult, Verdict};
+use udpath_load::cpu::CpuUse;
+use udpath_load::result::LoadResult;
+
+use crate::units;
+
+/// The rung that was kept: the one the result names, else the last one kept, else the first.
+pub(crate) fn best(result: &BoostResult) -> Option<&RungResult> {
+    let rungs = || result.rungs.iter();
+    rungs()
+        .rev()
+        .find(|r| r.name == result.best)
+        .or_else(|| rungs().rev().find(|r| r.kept))
+        .or(result.rungs.first())
+}
+
+/// A rung's ratio and interval as one value.
+pub(crate) const fn ratio(rung: &RungResult) -> Ratio {
+    Ratio { ratio: rung.ratio, low: rung.ratio_low, high: rung.ratio_high }
+}
+
+/// Was the rung tried and given up?
+pub(crate) fn undone(rung: &RungResult) -> bool {
+    !rung.kept && rung.verdict != Verdict::Base
+}
+
+/// The verdict with what became of the rung: `better`, `worse, undone`, `failed`.
+pub(crate) fn outcome(rung: &RungResult) -> String {
+    let word = units::verdict(rung.verdict);
+    if undone(rung) && rung.verdict != Verdict::Failed { format!("{word}, undone") } else { word.to_owned() }
+}
+
+/// What the climb came to, in one sentence.
+pub(crate) fn conclusion(result: &BoostResult) -> String {
+    let (Some(first), Some(best)) = (result.rungs.first(), best(result)) else {
+        return "No rung was run, so nothing is known.".to_owned();
+    };
+    if best.tps <= 0.0 {
+        return "No rung answered a single transaction.".to_owned();
+    }
+    let tps = units::tps(best.tps);
+    if std::ptr::eq(first, best) {
+        return format!(
+            "{tps} transactions/s: no rung was shown to be faster than the first, {}.",
+            name(first)
+        );
+    }
+    let gain = units::interval(result.gain).replacen(' ', "× ", 1);
+    if result.gain.low > 1.0 {
+        format!("{tps} transactions/s: {gain} the first rung, with {}.", settings_gained(first, best))
+    } else {
+        format!("{tps} transactions/s with {}: a gain over the first rung is not shown ({gain}).", name(best))
+    }
+}
+
+/// The settings in which the best rung differs from the first, in words: `reuseport, XPS, batch 32`.
+pub(crate) fn settings_gained(first: &RungResult, best: &RungResult) -> String {
+    let differing = best.settings.iter().filter(|setting| !first.settings.contains(setting));
+    let words: Vec<String> = differing.map(|(key, value)| setting(key, value)).collect();
+    if words.is_empty() { name(best) } else { words.join(", ") }
+}
+
+fn setting(key: &str, value: &str) -> String {
+    let shown = match key {
+        "xps" => "XPS",
+        "rps" => "RPS",
+        "rfs" => "RFS",
+        "rss" => "RSS",
+        "gro" => "GRO",
+        "pin" => "pinned workers",
+        other => other,
+    };
+    match (key, value) {
+        ("io", io) => io.to_owned(),
+        ("pin", "off" | "no" | "false") => "unpinned workers".to_owned(),
+        (_, "on" | "yes" | "true") => shown.to_owned(),
+        (_, "off" | "no" | "false" | "none") => format!("no {shown}"),
+        _ => format!("{shown} {value}"),
+    }
+}
+
+/// What was offered, in words.
+pub(crate) fn load(result: &BoostResult) -> String {
+    let l = &result.load;
+    format!(
+        "{} engine, {} {}, {} in flight, {} bytes of payload ({} on the wire), trials of {}",
+        l.engine,
+        units::count(l.flows.into()),
+        plural(l.flows, "flow"),
+        units::count(l.inflight.into()),
+        units::count(l.size.into()),
+        units::count(l.wire_bytes.into()),
+        units::duration(l.trial_seconds)
+    )
+}
+
+/// Where it was measured, in words.
+pub(crate) fn machine(result: &BoostResult) -> String {
+    let m = &result.machine;
+    format!(
+        "{}, Linux {}, {}, {} {}, {} of memory; {}, {} {}",
+        m.hostname,
+        m.kernel,
+        m.cpu_model,
+        m.cpus,
+        plural(m.cpus, "CPU"),
+        units::memory(m.memory),
+        m.link,
+        m.queues,
+        plural(m.queues, "queue")
+    )
+}
+
+/// The command that would climb the same ladder again with the same load.
+pub(crate) fn command(result: &BoostResult) -> String {
+    let (l, m) = (&result.load, &result.machine);
+    let mut command = format!(
+        "udpath boost --lab --engine {} --queues {} --flows {} --inflight {} --size {} --seconds {}",
+        l.engine,
+        m.queues,
+        l.flows,
+        (l.inflight / l.flows.max(1)).max(1),
+        l.size,
+        l.trial_seconds
+    );
+    let values = |key: &str| {
+        let mut values: Vec<&str> = Vec::new();
+        for (_, value) in result.rungs.iter().flat_map(|r| &r.settings).filter(|(k, _)| k == key) {
+            if !values.contains(&value.as_str()) {
+                values.push(value);
+            }
+        }
+        values.join(",")
+    };
+    for (option, list) in [("--io", values("io")), ("--workers", values("workers"))] {
+        if !list.is_empty() {
+            command += &format!(" {option} {list}");
+        }
+    }
+    command + " --report again.html"
+}
+
+/// What a run of the load came to, in one sentence; first of all whether the generator was the limit.
+pub(crate) fn load_conclusion(result: &LoadResult) -> String {
+    let rate = units::tps(result.tps);
+    let mut sentence = match (result.mode.as_str(), result.offered) {
+        ("rr", Some(offered)) => format!("{rate} of {} offered transactions/s", units::tps(offered)),
+        ("rr", None) => format!("{rate} transactions/s"),
+        (_, _) if result.transport == "tcp" => format!("{rate} messages/s sent"),
+        _ => format!("{rate} datagrams/s sent"),
+    };
+    if let Some(delivered) = result.delivered {
+        sentence += &format!(", {}/s received", units::tps(delivered.per_second));
+    } else if result.mode == "rr" {
+        sentence += &match result.counts.loss() {
+            lost if lost > 0.0 => format!(", {} not answered in time", units::loss(lost)),
+            _ => ", none lost".to_owned(),
+        };
+    }
+    if let Some(latency) = result.intended_latency.as_ref().or(result.sent_latency.as_ref()) {
+        let (p50, p99) = (units::time(latency.p50 as f64), units::time(latency.p99 as f64));
+        sentence += &format!("; half answered within {p50}, 99 % within {p99}");
+    }
+    sentence.push('.');
+    if result.generator.limited {
+        sentence.insert_str(0, "The generator was the limit, so this says nothing of the server's: ");
+    }
+    sentence
+}
+
+/// What was sent where, in words.
+pub(crate) fn plan(result: &LoadResult) -> String {
+    format!(
+        "{} {} over {} to {}, {} engine, {}, {} {}, {} bytes, {} measured, seed {}",
+        result.protocol,
+        result.mode,
+        result.transport.to_uppercase(),
+        result.targets.join(", "),
+        result.engine,
+        result.arrivals,
+        units::count(result.flows.into()),
+        plural(result.flows, "flow"),
+        units::count(result.size.into()),
+        units::duration(result.seconds),
+        result.seed
+    )
+}
+
+/// Mean over CPUs, as if they were one. None without any.
+pub(crate) fn mean_cpu(cpus: &[CpuUse]) -> Option<CpuUse> {
+    if cpus.is_empty() {
+        return None;
+    }
+    let mean = |of: fn(&CpuUse) -> f64| cpus.iter().map(of).sum::<f64>() / cpus.len() as f64;
+    Some(CpuUse {
+        cpu: 0,
+        usr: mean(|c| c.usr),
+        sys: mean(|c| c.sys),
+        soft: mean(|c| c.soft),
+        irq: mean(|c| c.irq),
+        steal: mean(|c| c.steal),
+        idle: mean(|c| c.idle),
+        seconds: mean(|c| c.seconds),
+    })
+}
+
+fn plural(number: u32, word: &str) -> String {
+    if number == 1 { word.to_owned() } else { format!("{word}s") }
+}
+
+/// A rung's name as part of a sentence or a table: one line, not long.
+pub(crate) fn name(rung: &RungResult) -> String {
+    shortened(&one_line(&rung.name), 24)
+}
+
+/// Text from outside made fit for one line of a terminal or a page: marks that drive it become spaces.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if drives(c) { ' ' } else { c }).collect()
+}
+
+/// Control characters, which could move a terminal's cursor or hide text, and marks that reorder what is read.
+pub(crate) fn drives(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// At most `most` characters, the last of them an ellipsis if some were cut.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(most.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_read_like_words() {
+        let say = |k: &str, v: &str| setting(k, v);
+        assert_eq!(say("io", "reuseport"), "reuseport");
+        assert_eq!(say("xps", "on"), "XPS");
+        assert_eq!(say("xps", "off"), "no XPS");
+        assert_eq!(say("batch", "32"), "batch 32");
+        assert_eq!(
+            (say("pin", "on"), say("pin", "off")),
+            ("pinned workers".into(), "unpinned workers".into())
+        );
+    }
+
+    #[test]
+    fn text_from_outside_cannot_drive_a_terminal() {
+        assert_eq!(one_line("a\x1b[2Jb\r\n\u{202e}c"), "a [2Jb   c");
+        assert_eq!(shortened("abcdef", 4), "abc…");
+        assert_eq!(shortened("abcd", 4), "abcd");
+    }
+}

@@ -1,0 +1,227 @@
+//! The pages: well-formed, complete in themselves, every chart with its table, nothing escaped twice or not at all.
+
+mod fixture;
+
+use udpath_report::Render;
+
+/// An element as it opens: its name and its attributes as they stand.
+struct Element {
+    name: String,
+    attributes: String,
+}
+
+/// The elements of a page in order of their opening; panics at the first that is not closed where it should be.
+fn elements(html: &str) -> Vec<Element> {
+    const VOID: [&str; 2] = ["meta", "br"];
+    let body = html.strip_prefix("<!DOCTYPE html>\n").expect("a page begins with its type");
+    let (mut open, mut all): (Vec<String>, Vec<Element>) = (Vec::new(), Vec::new());
+    let mut rest = body;
+    while let Some(at) = rest.find('<') {
+        let text = &rest[..at];
+        assert!(!text.contains('>'), "a stray > in {text:?}");
+        check_entities(text);
+        let end = at + rest[at..].find('>').expect("a tag ends");
+        let tag = &rest[at + 1..end];
+        rest = &rest[end + 1..];
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name), "</{name}> closes something else");
+            continue;
+        }
+        let (tag, closed) = tag.strip_suffix('/').map_or((tag, false), |tag| (tag, true));
+        let (name, attributes) = tag.split_once([' ', '\n']).unwrap_or((tag, ""));
+        assert!(name.chars().all(|c| c.is_ascii_alphanumeric()), "<{name}> is no element");
+        assert_eq!(attributes.matches('"').count() % 2, 0, "an open quote in {attributes:?}");
+        check_entities(attributes);
+        all.push(Element { name: name.to_owned(), attributes: attributes.to_owned() });
+        if name == "style" {
+            // Raw text up to its own end.
+            rest = &rest[rest.find("</style>").expect("a style sheet ends")..];
+        }
+        if !closed && !VOID.contains(&name) {
+            open.push(name.to_owned());
+        }
+    }
+    assert!(open.is_empty(), "never closed: {open:?}");
+    all
+}
+
+fn check_entities(text: &str) {
+    for (at, _) in text.match_indices('&') {
+        let entity: String = text[at..].chars().take_while(|c| *c != ';').collect();
+        let known = ["&amp", "&lt", "&gt", "&quot"].contains(&entity.as_str()) || entity.starts_with("&#");
+        assert!(known && entity.len() < 8, "a bare & in {text:?}");
+    }
+}
+
+/// What holds of every page.
+fn check(html: &str) -> Vec<Element> {
+    let elements = elements(html);
+    for forbidden in ["http:", "https:", "//", "@import", "url(data", "<script", "src=", "NaN", "javascript:"]
+    {
+        assert!(!html.contains(forbidden), "{forbidden} in the page");
+    }
+    assert!(!elements.iter().any(|e| ["link", "script", "img", "iframe", "object", "image", "use"].contains(&e.name.as_str())));
+    assert!(elements.iter().any(|e| e.attributes.contains("name=\"viewport\"")));
+
+    let mut ids: Vec<&str> = elements.iter().filter_map(|e| attribute(e, "id")).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "an id is used twice");
+    for element in elements.iter().filter(|e| e.name == "svg") {
+        let view: Vec<f64> =
+            attribute(element, "viewBox").unwrap().split(' ').map(|n| n.parse().unwrap()).collect();
+        assert!(view.len() == 4 && view[3] > 20.0 && view[3] < 20_000.0, "{view:?}");
+        for id in attribute(element, "aria-labelledby").expect("a chart has a name").split(' ') {
+            assert!(ids.contains(&id), "{id} is nowhere");
+        }
+    }
+    for fill in elements.iter().filter_map(|e| attribute(e, "fill")) {
+        let id = fill.strip_prefix("url(#").and_then(|f| f.strip_suffix(')')).expect("a pattern");
+        assert!(ids.contains(&id), "{id} is nowhere");
+    }
+    elements
+}
+
+fn attribute<'a>(element: &'a Element, name: &str) -> Option<&'a str> {
+    let from = element.attributes.find(&format!("{name}=\""))? + name.len() + 2;
+    element.attributes[from..].split('"').next()
+}
+
+/// Every chart is drawn for a wide page and for a phone, and a table with its figures follows in the same section.
+fn check_charts(html: &str, titles: &[&str]) {
+    for title in titles {
+        assert_eq!(html.matches(&format!(">{title}</title>")).count(), 2, "{title} is drawn twice");
+        let after = html.rsplit(&format!(">{title}</title>")).next().unwrap();
+        let section = after.split("</section>").next().unwrap();
+        assert!(section.contains("<table>"), "{title} has no table");
+    }
+}
+
+#[test]
+fn a_climb_is_whole() {
+    let result = fixture::boost();
+    let html = result.html();
+    check(&html);
+    check_charts(&html, &["The ladder", "CPU time by CPU and kind", "Latency by percentile"]);
+    assert!(html.contains("<h1>1.52× the transactions per second</h1>"));
+    assert!(html.contains("udpath boost --lab --engine kernel --queues 2 --flows 16 --inflight 16 --size 100 --seconds 1 --io shared,reuseport"));
+    for rung in &result.rungs {
+        assert!(html.contains(&format!("<th scope=\"row\">{}</th>", rung.name)), "{} in no table", rung.name);
+        assert!(html.contains(&format!(">{}</text>", rung.name)), "{} in no chart", rung.name);
+        assert!(html.contains(&rung.change), "{}", rung.change);
+    }
+    for fact in
+        ["Intel(R) Xeon(R) Platinum 8481C", "15.6 GiB", "10 GbE carries 7.53 M", "2026-11-20 13:06 UTC"]
+    {
+        assert!(html.contains(fact), "{fact}");
+    }
+    // A tick for each trial, on each of the two papers.
+    let trials: usize = result.rungs.iter().map(|r| r.trials.len()).sum();
+    assert_eq!(html.matches("<line class=\"trial\"").count(), 2 * trials);
+    // A whisker with its two ends for each rung that was compared, each with a halo.
+    let compared = result.rungs.iter().filter(|r| r.against.is_some() && r.tps > 0.0).count();
+    assert_eq!(html.matches("<line class=\"whisker\"").count(), 2 * 3 * compared);
+}
+
+#[test]
+fn bars_are_in_proportion_to_their_rates() {
+    let result = fixture::boost();
+    let html = result.html();
+    let bars: Vec<f64> = check(&html)
+        .iter()
+        .filter(|e| e.name == "rect" && attribute(e, "class").is_some_and(|c| c.starts_with("bar ")))
+        .map(|e| attribute(e, "width").unwrap().parse().unwrap())
+        .collect();
+    let rates: Vec<f64> = result.rungs.iter().map(|r| r.tps).filter(|t| *t > 0.0).collect();
+    assert_eq!(bars.len(), 2 * rates.len());
+    for (paper, bars) in [("wide", &bars[..rates.len()]), ("narrow", &bars[rates.len()..])] {
+        for (bar, rate) in bars.iter().zip(&rates) {
+            let expected = bars[0] * rate / rates[0];
+            assert!((bar - expected).abs() < 0.2, "{paper}: {bar} for {rate}, expected {expected}");
+        }
+    }
+}
+
+#[test]
+fn stacked_shares_fill_their_bar() {
+    let html = fixture::boost().html();
+    let parts = check(&html);
+    let mut rows: std::collections::BTreeMap<String, f64> = std::collections::BTreeMap::new();
+    let wide = parts.iter().filter(|e| attribute(e, "fill").is_some_and(|f| f.ends_with("-wide)")));
+    for part in wide.filter(|e| attribute(e, "height") == Some("18")) {
+        let width: f64 = attribute(part, "width").unwrap().parse().unwrap();
+        *rows.entry(attribute(part, "y").unwrap().to_owned()).or_default() += width;
+    }
+    assert_eq!(rows.len(), 14, "seven rungs ran on two CPUs");
+    for (y, width) in rows {
+        assert!((width - 642.0).abs() < 1.0, "the bar at {y} is {width} wide");
+    }
+}
+
+#[test]
+fn a_load_is_whole() {
+    let html = fixture::load().html();
+    check(&html);
+    check_charts(&html, &["CPU time by CPU and kind", "Latency by percentile"]);
+    for text in [
+        "200 k transactions per second",
+        "intended → answered",
+        "2,000,113",
+        "No: the generator kept to its plan",
+    ] {
+        assert!(html.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn a_limited_generator_is_said_before_the_figures_are_explained() {
+    let mut result = fixture::load();
+    result.generator.limited = true;
+    result.generator.reasons = vec!["the send queue was full 7 % of the time".to_owned()];
+    let html = result.html();
+    check(&html);
+    let lead = html.find("The generator was the limit").expect("it is said");
+    assert!(lead < html.find("<h2>").unwrap() && html.contains("the send queue was full 7 % of the time"));
+}
+
+#[test]
+fn results_without_this_or_that_are_still_pages() {
+    let mut boost = fixture::boost();
+    for rung in &mut boost.rungs {
+        rung.latency = None;
+        rung.cpus.clear();
+        rung.trials.clear();
+        rung.settings.clear();
+    }
+    let html = boost.html();
+    check(&html);
+    check_charts(&html, &["The ladder"]);
+    assert!(!html.contains("<h2>Latency</h2>") && !html.contains("<h2>Where CPU time goes</h2>"));
+    boost.rungs.clear();
+    boost.warnings.clear();
+    let html = boost.html();
+    check(&html);
+    assert!(html.contains("Nothing was measured"));
+
+    let mut load = fixture::load();
+    (load.intended_latency, load.sent_latency, load.lateness) = (None, None, None);
+    load.cpus.clear();
+    load.targets.clear();
+    check(&load.html());
+}
+
+#[test]
+fn hostile_text_and_impossible_figures_stay_text_and_figures() {
+    let html = fixture::hostile_boost().html();
+    check(&html);
+    assert!(html.contains("&lt;script&gt;") || html.contains("&#60;script&#62;"));
+    assert!(!html.contains('\u{1b}') && !html.contains('\u{0}'), "control characters in the page");
+}
+
+#[test]
+fn a_large_machine_makes_a_page_of_bearable_size() {
+    let html = fixture::large_boost().html();
+    check(&html);
+    assert!(html.len() < 8 << 20, "{} bytes", html.len());
+}

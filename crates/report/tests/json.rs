@@ -1,0 +1,46 @@
+//! Results survive the way to a file and back, and what is no result is refused.
+
+mod fixture;
+
+use udpath_report::{Document, Render, parse};
+
+#[test]
+fn a_result_comes_back_as_it_went() {
+    let (boost, load) = (fixture::boost(), fixture::load());
+    assert_eq!(parse(boost.json().as_bytes(), "x").unwrap(), Document::Boost(boost));
+    assert_eq!(parse(load.json().as_bytes(), "x").unwrap(), Document::Load(load));
+}
+
+#[test]
+fn the_fixtures_are_consistent() {
+    for rung in fixture::boost().rungs {
+        rung.counts.check().unwrap();
+        let Some(latency) = rung.latency else { continue };
+        assert_eq!(latency.histogram.iter().map(|(_, n)| n).sum::<u64>(), latency.count, "{}", rung.name);
+    }
+    fixture::load().counts.check().unwrap();
+}
+
+#[test]
+fn a_file_cut_anywhere_is_refused_as_cut() {
+    let whole = fixture::LOAD.trim_end();
+    for share in 1..20 {
+        let cut = &whole[..whole.len() * share / 20];
+        let error = parse(cut.as_bytes(), "cut.json").expect_err("half a result").to_string();
+        assert!(error.starts_with("cut.json ends in the middle, at line 1"), "{error}");
+    }
+}
+
+#[test]
+fn a_wrong_field_is_named_with_its_place() {
+    let wrong = fixture::BOOST.replacen("\"verdict\":\"better\"", "\"verdict\":\"great\"", 1);
+    let error = parse(wrong.as_bytes(), "x.json").unwrap_err().to_string();
+    assert!(
+        error.starts_with("x.json does not keep to its schema udpath.boost/1: unknown variant `great`"),
+        "{error}"
+    );
+    assert!(error.contains("line 1 column"), "{error}");
+    let missing = fixture::BOOST.replacen("\"best\":\"batch\",", "", 1);
+    let error = parse(missing.as_bytes(), "x.json").unwrap_err().to_string();
+    assert!(error.contains("missing field `best`"), "{error}");
+}

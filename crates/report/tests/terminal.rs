@@ -1,0 +1,129 @@
+//! The text renderings: whole screens against kept copies, and what must hold of any.
+
+mod fixture;
+
+use udpath_advise::result::{Ratio, Verdict};
+use udpath_report::{Render, Style};
+
+fn width(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+}
+
+#[test]
+fn a_climb_on_eighty_columns() {
+    let text = fixture::boost().terminal(&Style::default());
+    insta::assert_snapshot!("boost_80", text);
+    assert!(width(&text) <= 80, "{} columns", width(&text));
+    assert!((20..=40).contains(&text.lines().count()), "{} lines", text.lines().count());
+}
+
+#[test]
+fn a_climb_on_a_wide_terminal_has_longer_bars() {
+    let text = fixture::boost().terminal(&Style { colour: false, width: 120 });
+    insta::assert_snapshot!("boost_120", text);
+    assert!(width(&text) <= 120);
+}
+
+#[test]
+fn a_climb_on_a_narrow_terminal_has_no_bars() {
+    let text = fixture::boost().terminal(&Style { colour: false, width: 60 });
+    assert!(!text.contains('█'));
+}
+
+#[test]
+fn a_load_on_eighty_columns() {
+    let text = fixture::load().terminal(&Style::default());
+    insta::assert_snapshot!("load_80", text);
+    assert!(width(&text) <= 80, "{} columns", width(&text));
+}
+
+#[test]
+fn colours_repeat_what_the_words_say() {
+    let plain = fixture::boost().terminal(&Style::default());
+    let coloured = fixture::boost().terminal(&Style { colour: true, width: 80 });
+    assert!(!plain.contains('\x1b'));
+    let mut stripped = String::new();
+    let mut parts = coloured.split("\x1b[");
+    stripped.push_str(parts.next().unwrap());
+    for part in parts {
+        stripped.push_str(part.split_once('m').expect("a code ends with m").1);
+    }
+    assert_eq!(stripped, plain);
+}
+
+#[test]
+fn every_rung_is_on_the_screen_with_its_verdict() {
+    let result = fixture::boost();
+    let text = result.terminal(&Style::default());
+    for rung in &result.rungs {
+        let line =
+            text.lines().find(|line| line.starts_with(&format!("{:<10}  ", rung.name))).expect(&rung.name);
+        let verdict = match rung.verdict {
+            Verdict::Base => "first rung",
+            Verdict::Better => "better",
+            Verdict::Worse => "worse, undone",
+            Verdict::NotShown => "not shown, undone",
+            Verdict::Failed => "failed",
+        };
+        assert!(line.contains(verdict), "{line}");
+    }
+    assert!(text.contains("uring: the kernel refuses io_uring_setup"));
+}
+
+#[test]
+fn the_first_line_says_what_came_of_it() {
+    let first = |result: &udpath_advise::result::BoostResult| {
+        let text = result.terminal(&Style { colour: false, width: 200 });
+        text.lines().next().unwrap().to_owned()
+    };
+    let mut result = fixture::boost();
+    assert_eq!(
+        first(&result),
+        "869 k transactions/s: 1.52× (1.49–1.55) the first rung, with reuseport, batch 32, XPS."
+    );
+    result.gain = Ratio { ratio: 1.01, low: 0.99, high: 1.03 };
+    assert!(
+        first(&result).ends_with("a gain over the first rung is not shown (1.010× (0.990–1.030))."),
+        "{}",
+        first(&result)
+    );
+    result.best = "shared".to_owned();
+    assert!(first(&result).contains("no rung was shown to be faster than the first, shared."));
+    result.rungs.iter_mut().for_each(|rung| rung.tps = 0.0);
+    assert_eq!(first(&result), "No rung answered a single transaction.");
+    result.rungs.clear();
+    assert_eq!(first(&result), "No rung was run, so nothing is known.");
+}
+
+#[test]
+fn a_limited_generator_comes_first() {
+    let mut result = fixture::load();
+    result.generator.limited = true;
+    result.generator.reasons = vec!["CPU 0 was 99 % busy with sending".to_owned()];
+    let text = result.terminal(&Style::default());
+    assert!(text.starts_with("The generator was the limit"), "{text}");
+    assert!(text.contains("generator: CPU 0 was 99 % busy with sending"));
+}
+
+#[test]
+fn one_way_traffic_says_what_arrived() {
+    let mut result = fixture::load();
+    (result.mode, result.offered) = ("flood".to_owned(), None);
+    (result.intended_latency, result.sent_latency, result.lateness) = (None, None, None);
+    result.delivered = Some(udpath_load::result::Delivered {
+        datagrams: 1_500_000,
+        bytes: 150_000_000,
+        per_second: 150_000.0,
+    });
+    let text = result.terminal(&Style::default());
+    assert!(text.starts_with("200 k datagrams/s sent, 150 k/s received."), "{text}");
+    assert!(!text.contains("latency"));
+}
+
+#[test]
+fn text_from_outside_cannot_drive_the_terminal() {
+    let text = fixture::hostile_boost().terminal(&Style::default());
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    assert!(!text.contains('\u{202e}'));
+    assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+}
