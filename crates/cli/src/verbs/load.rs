@@ -1,11 +1,308 @@
-//! `udpath load`.
+//! `udpath load`: sends what a plan says, judges every reply, and says first whether the generator was the limit.
+//!
+//! stdout: the result; stderr: the progress, on a terminal.
 
-use crate::exit::Done;
+mod lab;
+mod options;
+mod progress;
+mod units;
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use udpath_load::plan::{Plan, PortRange};
+use udpath_load::result::LoadResult;
+use udpath_load::search::{FindMax, Limits, find_max};
+use udpath_load::template::Protocol;
+use udpath_load::{Engine, Error};
+use udpath_protocols::echo::EchoLoad;
+use udpath_protocols::sink::SinkLoad;
+use udpath_report::Render;
+
+use crate::exit::{Done, Failure};
+use crate::terminal;
+use options::Task;
+use progress::ProgressLine;
 
 /// Arguments of `udpath load`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// What the server speaks
+    protocol: Kind,
+    /// The server; several share the flows
+    #[arg(value_name = "ADDR:PORT")]
+    targets: Vec<String>,
+    /// What sends: kernel sockets, or the driver by BPF (closed loop, UDP, not over the loopback)
+    #[arg(long, default_value = "socket", value_name = "ENGINE")]
+    engine: Sending,
+    /// Datagrams or connections
+    #[arg(long, value_name = "udp|tcp")]
+    transport: Option<Pace>,
+    /// The same as --transport tcp
+    #[arg(long)]
+    tcp: bool,
+    /// Requests and replies; one way, as much as it takes; or one way, every datagram alone
+    #[arg(long, value_name = "MODE")]
+    mode: Option<Moving>,
+    /// Sockets, each with its own source port
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    flows: u32,
+    /// Closed loop: requests in flight per flow
+    #[arg(long, value_name = "N")]
+    inflight: Option<u32>,
+    /// Open loop: transactions per second over all flows, such as 100k
+    #[arg(long, value_parser = units::rate, allow_hyphen_values = true, value_name = "RATE")]
+    rate: Option<f64>,
+    /// How a rate is spread: constant, poisson, burst or burst:N
+    #[arg(long, value_parser = arriving, value_name = "PROCESS")]
+    arrivals: Option<Arriving>,
+    /// Open loop with a rate that grows from A to B over the duration
+    #[arg(long, value_parser = units::ramp, allow_hyphen_values = true, value_name = "A..B")]
+    ramp: Option<(f64, f64)>,
+    /// Length of the measured window [default: 5s; of each run of a search: 2s]
+    #[arg(short, long, value_parser = units::time, allow_hyphen_values = true, value_name = "TIME")]
+    duration: Option<Duration>,
+    /// Time at the same load before the window
+    #[arg(long, default_value = "0s", value_parser = units::time, allow_hyphen_values = true, value_name = "TIME")]
+    warmup: Duration,
+    /// Replies after this time are late; after twice this time, lost
+    #[arg(long, default_value = "1s", value_parser = units::time, allow_hyphen_values = true, value_name = "TIME")]
+    timeout: Duration,
+    /// Payload of a request, bytes
+    #[arg(long, default_value = "100", value_parser = units::count, allow_hyphen_values = true, value_name = "BYTES")]
+    size: u64,
+    /// Address to send from; repeatable
+    #[arg(long = "source", value_name = "ADDR")]
+    sources: Vec<IpAddr>,
+    /// Ports to send from
+    #[arg(long, value_parser = units::ports, value_name = "A-B")]
+    source_ports: Option<PortRange>,
+    /// Sending threads [default: half of the CPUs]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Seed of arrival times
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Search the highest rate that holds --loss and --p99
+    #[arg(long)]
+    find_max: bool,
+    /// Search: share of requests that may be lost or late [default: 0.1%]
+    #[arg(long, value_parser = units::share, allow_hyphen_values = true, value_name = "SHARE")]
+    loss: Option<f64>,
+    /// Search: bound of the 99th percentile of latency
+    #[arg(long, value_parser = units::time, allow_hyphen_values = true, value_name = "TIME")]
+    p99: Option<Duration>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    lab: lab::Args,
+}
 
-pub(crate) fn run(_args: Args) -> Done {
-    unreachable!("skeleton")
+/// What the server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// It answers with the payload
+    Echo,
+    /// It counts and does not answer
+    Sink,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Sending {
+    Socket,
+    Kernel,
+}
+
+impl From<Sending> for Engine {
+    fn from(sending: Sending) -> Self {
+        match sending {
+            Sending::Socket => Self::Socket,
+            Sending::Kernel => Self::Kernel,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Pace {
+    Udp,
+    Tcp,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Moving {
+    Rr,
+    Stream,
+    Flood,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Arriving {
+    Constant,
+    Poisson,
+    Burst(u32),
+}
+
+/// Transactions of a burst without a number.
+const BURST: u32 = 16;
+
+fn arriving(text: &str) -> Result<Arriving, String> {
+    match text.split_once(':').map_or((text, None), |(name, n)| (name, Some(n))) {
+        ("constant", None) => Ok(Arriving::Constant),
+        ("poisson", None) => Ok(Arriving::Poisson),
+        ("burst", None) => Ok(Arriving::Burst(BURST)),
+        ("burst", Some(n)) => match n.parse() {
+            Ok(n) => Ok(Arriving::Burst(n)),
+            Err(_) => Err(format!("`{n}` is no length of a burst; write burst:16")),
+        },
+        _ => Err(format!("`{text}` is unknown; write constant, poisson, burst or burst:16")),
+    }
+}
+
+/// Carries out the arguments.
+pub(crate) fn run(args: Args) -> Done {
+    let args = &args;
+    lab::check(args).map_err(Failure::Usage)?;
+    let task = options::task(args).map_err(Failure::Usage)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    terminal::stop_on_signals(&stop)?;
+    if args.lab.lab {
+        return lab::run(args, &task, &stop);
+    }
+    match task.search {
+        Some(limits) => search(args, &task, &limits, &stop),
+        None => load(args, &task, &stop),
+    }
+}
+
+/// The protocol, marked so that replies another run left behind are not taken for this one's.
+fn protocol(kind: Kind) -> Box<dyn Protocol> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    match kind {
+        Kind::Echo => Box::new(EchoLoad::new(now.as_nanos() as u64 ^ u64::from(std::process::id()))),
+        Kind::Sink => Box::new(SinkLoad),
+    }
+}
+
+fn load(args: &Args, task: &Task, stop: &AtomicBool) -> Done {
+    let protocol = protocol(args.protocol);
+    let mut line = ProgressLine::new();
+    let run = udpath_load::run(&task.plan, task.engine, &*protocol, &mut |p| line.show(p), stop);
+    line.clear();
+    let (result, cut) = match run {
+        Ok(result) => (result, None),
+        Err(Error::Cut { result, why }) => {
+            let sentence = format!("the run ended after {:.1} s: {why}", result.seconds);
+            (*result, Some(sentence))
+        }
+        Err(error) => return Err(failure(error)),
+    };
+    show(&result, args.json)?;
+    match cut {
+        Some(sentence) => Err(Failure::Cannot(anyhow::anyhow!(sentence))),
+        None => answered(&result),
+    }
+}
+
+/// Nothing at all came back: that is no measurement.
+fn answered(result: &LoadResult) -> Done {
+    if !result.unanswered() {
+        return Ok(());
+    }
+    let hint = result.warnings.first().map_or_else(String::new, |w| format!(" ({w})"));
+    Err(Failure::Cannot(anyhow::anyhow!(
+        "{} answered none of {} requests: is an echo server running there, and can it be reached?{hint}",
+        result.targets.join(", "),
+        result.counts.sent,
+    )))
+}
+
+fn search(args: &Args, task: &Task, limits: &Limits, stop: &AtomicBool) -> Done {
+    let mut run = |plan: &Plan| {
+        let protocol = protocol(args.protocol);
+        let mut line = ProgressLine::new();
+        let result = udpath_load::run(plan, task.engine, &*protocol, &mut |p| line.show(p), stop);
+        line.clear();
+        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Error::Engine { engine: "socket", what: "the search was interrupted".into() });
+        }
+        result
+    };
+    let mut told = |probe: &udpath_load::search::Probe| {
+        // Talk, not data: the table comes at the end.
+        if io::stderr().is_terminal() {
+            eprintln!("{:>12.0}/s  {:?}: {}", probe.rate, probe.verdict, probe.reason);
+        }
+    };
+    let found = find_max(&task.plan, limits, &mut run, &mut told).map_err(failure)?;
+    if args.json {
+        terminal::print(&serde_json::to_string(&found).context("cannot write the result as JSON")?)?;
+    } else {
+        terminal::print(&search_text(&found))?;
+    }
+    match found.max_rate {
+        Some(_) => Ok(()),
+        None if found.probes.iter().all(|p| p.loss >= 1.0) => Err(Failure::Cannot(anyhow::anyhow!(
+            "{} answered nothing at any rate: is an echo server running there, and can it be reached?",
+            task.plan.targets[0],
+        ))),
+        None => Err(Failure::Findings("no rate held the limits".into())),
+    }
+}
+
+fn search_text(found: &FindMax) -> String {
+    let mut out = format!("{}\n\n", found.sentence());
+    let _ = writeln!(out, "{:>12} {:>12} {:>9} {:>10}  verdict", "offered/s", "completed/s", "loss", "p99");
+    for probe in &found.probes {
+        let p99 = probe.p99.map_or_else(|| "-".into(), |ns| format!("{:.1?}", Duration::from_nanos(ns)));
+        let verdict = match probe.verdict {
+            udpath_load::search::Verdict::Held => "held",
+            udpath_load::search::Verdict::Exceeded => "exceeded",
+            udpath_load::search::Verdict::GeneratorLimited => "generator limited",
+        };
+        let _ = writeln!(
+            out,
+            "{:>12.0} {:>12.0} {:>8.3}% {p99:>10}  {verdict}: {}",
+            probe.rate,
+            probe.tps,
+            probe.loss * 100.0,
+            probe.reason
+        );
+    }
+    if let Some(best) = &found.best {
+        let _ = write!(out, "\nThe last run at the highest rate held:\n{}", text(best));
+    }
+    out
+}
+
+/// Errors of the arguments are the caller's, all others the machine's.
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Plan(error) => Failure::Usage(error.to_string()),
+        error => Failure::Cannot(error.into()),
+    }
+}
+
+fn show(result: &LoadResult, json: bool) -> Done {
+    if json { terminal::print(&result.json()) } else { terminal::print(&text(result)) }
+}
+
+fn text(result: &LoadResult) -> String {
+    let mut out = result.terminal(&terminal::style());
+    let busy = result.busy_cpus();
+    if busy > 0.0 {
+        let _ = writeln!(
+            out,
+            "  per busy CPU ({busy:.2} were busy, generator included): {:.0} tps, {:.1} Mbit/s",
+            result.tps / busy,
+            result.mbits / busy
+        );
+    }
+    out
 }

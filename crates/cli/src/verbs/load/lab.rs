@@ -1,0 +1,295 @@
+//! `udpath load --lab`: the patterns of traffic between hosts, on machines made for it.
+//!
+//! ```text
+//!   single       c ─▶ s          one client, one server, one flow
+//!   one-to-one   c ─▶ s  (N x)   N pairs, each with a link of its own
+//!   incast       N c ─▶ s        many clients, one server
+//!   outcast      c ─▶ N s        one client, many servers
+//!   all-to-all   N c ─▶ N s      every client to every server
+//! ```
+//! Every server is a process of its own (`udpath serve`) in a machine of its own; every client is a load of its own in
+//! a machine of its own. The loads start together, and their results are merged: counts and histograms add.
+
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, SocketAddr};
+use std::process::{Child, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Barrier, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use clap::ValueEnum;
+use rustix::process::{Pid, Signal, kill_process};
+use udpath_lab::{Lab, LabBuilder, LinkSpec, Machine};
+use udpath_load::plan::{Plan, Transport};
+use udpath_load::result::LoadResult;
+use udpath_load::{Error, Progress};
+
+use super::options::Task;
+use super::progress::ProgressLine;
+use crate::exit::{Done, Failure};
+
+/// The servers' port; any would do, the machines are empty.
+const PORT: u16 = 7007;
+/// Most hosts on each side. All-to-all makes a link for every pair: 32 x 32 are a thousand.
+const MAX_HOSTS: usize = 32;
+/// How long a server may take until it is ready, and to end.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// Options of the lab.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Make machines for clients and servers instead of naming a server
+    #[arg(long)]
+    pub(super) lab: bool,
+    /// Lab: who sends to whom [default: single]
+    #[arg(long, value_name = "PATTERN")]
+    pattern: Option<Pattern>,
+    /// Lab: hosts on the side, or the sides, that have many [default: 2]
+    #[arg(long, value_name = "N")]
+    hosts: Option<usize>,
+    /// Lab: receive and transmit queues of every link [default: 1]
+    #[arg(long, value_name = "N")]
+    queues: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Pattern {
+    Single,
+    OneToOne,
+    Incast,
+    Outcast,
+    AllToAll,
+}
+
+impl Pattern {
+    /// Clients and servers.
+    fn sides(self, hosts: usize) -> (usize, usize) {
+        match self {
+            Self::Single => (1, 1),
+            Self::OneToOne | Self::AllToAll => (hosts, hosts),
+            Self::Incast => (hosts, 1),
+            Self::Outcast => (1, hosts),
+        }
+    }
+
+    fn describe(self, lab: LabBuilder, spec: &LinkSpec) -> LabBuilder {
+        match self {
+            Self::OneToOne => lab.pairs("client", "server", spec),
+            _ => lab.mesh("client", "server", spec),
+        }
+    }
+}
+
+/// Options that make no sense with or without a lab.
+pub(super) fn check(args: &super::Args) -> Result<(), String> {
+    let Args { lab, pattern, hosts, queues } = &args.lab;
+    if !lab {
+        return match (pattern, hosts, queues) {
+            (None, None, None) => Ok(()),
+            _ => Err("--pattern, --hosts and --queues describe a lab: add --lab".into()),
+        };
+    }
+    if !args.targets.is_empty() {
+        return Err(format!("--lab makes its own servers: leave out {}", args.targets[0]));
+    }
+    if !args.sources.is_empty() {
+        return Err("the lab's clients have one address on each link: leave out --source".into());
+    }
+    let pattern = pattern.unwrap_or(Pattern::Single);
+    if pattern == Pattern::Single && hosts.is_some_and(|n| n != 1) {
+        return Err("--pattern single has one client and one server: leave out --hosts, or choose another".into());
+    }
+    if pattern == Pattern::Single && args.flows != 1 {
+        return Err("--pattern single is one flow: leave out --flows, or use --pattern one-to-one --hosts 1".into());
+    }
+    match hosts {
+        Some(n) if !(1..=MAX_HOSTS).contains(n) => Err(format!("--hosts {n} is not possible: 1 to {MAX_HOSTS}")),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the machines, starts the servers, runs one load per client, shows the merged result.
+pub(super) fn run(args: &super::Args, task: &Task, stop: &AtomicBool) -> Done {
+    let pattern = args.lab.pattern.unwrap_or(Pattern::Single);
+    let (clients, servers) = pattern.sides(args.lab.hosts.unwrap_or(2));
+    if !rustix::process::geteuid().is_root() {
+        udpath_lab::enter_user_namespace().context("a lab without root needs a user namespace")?;
+    }
+    let lab = LabBuilder::new("load").machines("client", clients).machines("server", servers);
+    let spec = LinkSpec::with_queues(args.lab.queues.unwrap_or(1));
+    let lab = pattern.describe(lab, &spec).up().map_err(|error| match error {
+        udpath_lab::Error::Spec(error) => Failure::Usage(error.to_string()),
+        error => Failure::Cannot(error.into()),
+    })?;
+    let done = in_lab(args, task, &lab, stop);
+    // Dropping it would do the same; this way what went wrong is told, unless something went wrong before.
+    let down = lab.down().context("cannot take the lab down");
+    let (result, cut) = done?;
+    down?;
+    super::show(&result, args.json)?;
+    match cut {
+        Some(why) => Err(Failure::Cannot(anyhow!(why))),
+        None => super::answered(&result),
+    }
+}
+
+fn in_lab(
+    args: &super::Args,
+    task: &Task,
+    lab: &Lab,
+    stop: &AtomicBool,
+) -> Result<(LoadResult, Option<String>), Failure> {
+    let of = |side: &str| -> Vec<&Machine> {
+        lab.machines().iter().filter(|m| m.name().starts_with(side)).collect()
+    };
+    let mut running = Vec::new();
+    for machine in of("server") {
+        running.push(Server::start(lab, machine, args, task)?);
+    }
+    let mut loads = Vec::new();
+    for machine in of("client") {
+        loads.push((machine, plan_for(lab, machine, task)?));
+    }
+    let outcomes = together(args, task, &loads, stop);
+    drop(running);
+    let (mut results, mut cuts) = (Vec::new(), Vec::new());
+    for (outcome, (machine, _)) in outcomes.into_iter().zip(&loads) {
+        match outcome {
+            Ok(result) => results.push(result),
+            Err(Error::Cut { result, why }) => {
+                cuts.push(format!("{}: the run ended after {:.1} s: {why}", machine.name(), result.seconds));
+                results.push(*result);
+            }
+            Err(error) => return Err(super::failure(error)),
+        }
+    }
+    let merged = LoadResult::merge(&results).ok_or_else(|| anyhow!("no client ran"))?;
+    Ok((merged, cuts.into_iter().next()))
+}
+
+/// The task's plan, towards all servers that this client has a link to, with the flows of the plan to each.
+fn plan_for(lab: &Lab, machine: &Machine, task: &Task) -> Result<Plan, Failure> {
+    let targets: Vec<SocketAddr> = machine
+        .interfaces()
+        .iter()
+        .map(|i| Ok(SocketAddr::new(IpAddr::V4(lab.address_of(i.peer_machine(), machine.name())?.ipv4), PORT)))
+        .collect::<Result<_, udpath_lab::Error>>()
+        .context("cannot tell the servers' addresses")?;
+    let flows = task.plan.flows.saturating_mul(targets.len() as u32);
+    let plan = Plan { targets, flows, ..task.plan.clone() };
+    plan.check().map_err(|e| Failure::Usage(e.to_string()))?;
+    Ok(plan)
+}
+
+/// Runs all loads at the same time, each inside its machine.
+fn together(
+    args: &super::Args,
+    task: &Task,
+    loads: &[(&Machine, Plan)],
+    stop: &AtomicBool,
+) -> Vec<Result<LoadResult, Error>> {
+    let protocol = super::protocol(args.protocol);
+    let protocol = &*protocol;
+    let line = Mutex::new((ProgressLine::new(), vec![Progress::default(); loads.len()]));
+    let ready = Barrier::new(loads.len());
+    let results = thread::scope(|scope| {
+        let handles: Vec<_> = loads
+            .iter()
+            .enumerate()
+            .map(|(i, (machine, plan))| {
+                let (line, ready) = (&line, &ready);
+                scope.spawn(move || {
+                    let mut progress = |p: &Progress| tell(line, i, p);
+                    let inside = machine.run(|| {
+                        ready.wait();
+                        udpath_load::run(plan, task.engine, protocol, &mut progress, stop)
+                    });
+                    inside.unwrap_or_else(|e| {
+                        // It never got to the barrier: the others must not wait for it.
+                        ready.wait();
+                        Err(Error::Engine { engine: "socket", what: e.to_string() })
+                    })
+                })
+            })
+            .collect();
+        handles.into_iter().map(|h| h.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+    });
+    line.into_inner().unwrap_or_else(PoisonError::into_inner).0.clear();
+    results
+}
+
+/// Shows the sum of what all loads told last.
+fn tell(line: &Mutex<(ProgressLine, Vec<Progress>)>, load: usize, progress: &Progress) {
+    let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
+    line.1[load] = *progress;
+    let sum = line.1.iter().fold(Progress::default(), |sum, p| Progress {
+        elapsed: sum.elapsed.max(p.elapsed),
+        total: sum.total.max(p.total),
+        sent: sum.sent + p.sent,
+        ok: sum.ok + p.ok,
+        lost: sum.lost + p.lost,
+        tps: sum.tps + p.tps,
+    });
+    line.0.show(&sum);
+}
+
+/// A `udpath serve` in a machine; ended when dropped.
+struct Server(Child);
+
+impl Server {
+    fn start(lab: &Lab, machine: &Machine, args: &super::Args, task: &Task) -> Result<Self, Failure> {
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let protocol = match args.protocol {
+            super::Kind::Echo => "echo",
+            super::Kind::Sink => "sink",
+        };
+        let mut command = machine.command(program);
+        command.args(["serve", protocol, "--json", "--bind", &format!("0.0.0.0:{PORT}")]);
+        if task.plan.transport == Transport::Tcp {
+            command.arg("--tcp");
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = lab.spawn(command).context("cannot start a server in the lab")?;
+        let stderr = child.stderr.take();
+        let server = Self(child);
+        let stderr = stderr.context("a server without stderr")?;
+        let (said, heard) = mpsc::channel();
+        // Reads on after `ready`, so that the server never waits for a full pipe; ends with the server.
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let _ = said.send(line);
+            }
+        });
+        let deadline = Instant::now() + READY_WITHIN;
+        let mut words = Vec::new();
+        while let Ok(line) = heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            if line.starts_with("ready") {
+                return Ok(server);
+            }
+            words.push(line);
+        }
+        let words = if words.is_empty() { "it said nothing".into() } else { words.join(" ") };
+        Err(anyhow!("the server in {} did not get ready: {words}", machine.name()).into())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            // Not reaped yet, so the pid is still the server's.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let deadline = Instant::now() + END_WITHIN;
+        while matches!(self.0.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                let _ = self.0.kill();
+                let _ = self.0.wait();
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

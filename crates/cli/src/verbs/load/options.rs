@@ -1,0 +1,170 @@
+//! From the arguments to the plan: which go together, and what the rest defaults to.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use udpath_load::Engine;
+use udpath_load::plan::{Arrivals, Mode, Plan, Process, Transport};
+use udpath_load::search::Limits;
+
+use super::{Args, Arriving, Kind, Moving, Pace};
+
+/// Where a search for the highest rate begins, per second.
+const SEARCH_FROM: f64 = 1000.0;
+/// Share that may be lost if the search is not told otherwise.
+const SEARCH_LOSS: f64 = 0.001;
+/// Length of a run, and of each run of a search.
+const DURATION: Duration = Duration::from_secs(5);
+const SEARCH_DURATION: Duration = Duration::from_secs(2);
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) plan: Plan,
+    pub(super) engine: Engine,
+    pub(super) search: Option<Limits>,
+}
+
+/// Makes the plan. Every combination of options that makes no sense ends in a sentence here, and nowhere else.
+pub(super) fn task(args: &Args) -> Result<Task, String> {
+    let mode = mode(args)?;
+    let transport = transport(args)?;
+    let engine = engine(args, mode, transport)?;
+    let search = search(args, mode)?;
+    let targets = match &args.lab.lab {
+        // The lab makes the targets; until then any stands for them.
+        true => vec![SocketAddr::from(([127, 0, 0, 1], 7))],
+        false => targets(&args.targets)?,
+    };
+    let flows = args.flows;
+    let plan = Plan {
+        transport,
+        mode,
+        targets,
+        flows,
+        sources: args.sources.clone(),
+        source_ports: args.source_ports,
+        arrivals: arrivals(args, mode)?,
+        size: args.size as usize,
+        duration: args.duration.unwrap_or(if args.find_max { SEARCH_DURATION } else { DURATION }),
+        warmup: args.warmup,
+        timeout: args.timeout,
+        seed: args.seed,
+        threads: args.threads.unwrap_or_else(|| default_threads(flows)),
+    };
+    plan.check().map_err(|e| e.to_string())?;
+    if let Some(limits) = &search {
+        limits.check().map_err(|e| e.to_string())?;
+    }
+    Ok(Task { plan, engine, search })
+}
+
+/// Half of the CPUs, since the server may be on this machine; a flow each at least.
+fn default_threads(flows: u32) -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    (cpus / 2).clamp(1, (flows as usize).max(1))
+}
+
+fn mode(args: &Args) -> Result<Mode, String> {
+    let mode = match (args.mode, args.protocol) {
+        (None, Kind::Echo) | (Some(Moving::Rr), _) => Mode::Rr,
+        (None, Kind::Sink) | (Some(Moving::Stream), _) => Mode::Stream,
+        (Some(Moving::Flood), _) => Mode::Flood,
+    };
+    match (args.protocol, mode) {
+        (Kind::Echo, Mode::Stream | Mode::Flood) => {
+            Err(format!("{mode} sends one way and an echo server answers: use `udpath load sink` against a sink"))
+        }
+        (Kind::Sink, Mode::Rr) => Err("a sink does not answer, so rr has nothing to wait for: use --mode stream or \
+                                       flood, or `udpath load echo`"
+            .into()),
+        _ => Ok(mode),
+    }
+}
+
+fn transport(args: &Args) -> Result<Transport, String> {
+    match (args.transport, args.tcp) {
+        (Some(Pace::Udp), true) => Err("--tcp and --transport udp contradict each other: give one".into()),
+        (Some(Pace::Tcp), _) | (None, true) => Ok(Transport::Tcp),
+        (Some(Pace::Udp) | None, false) => Ok(Transport::Udp),
+    }
+}
+
+fn engine(args: &Args, mode: Mode, transport: Transport) -> Result<Engine, String> {
+    let engine = Engine::from(args.engine);
+    if engine == Engine::Socket {
+        return Ok(engine);
+    }
+    let only = "the kernel engine is a closed loop over UDP: use --mode rr with --inflight, or --engine socket";
+    if transport == Transport::Tcp || mode != Mode::Rr {
+        return Err(only.into());
+    }
+    if args.rate.is_some() || args.ramp.is_some() || args.arrivals.is_some() || args.find_max {
+        return Err(format!("{only}; it keeps no rate"));
+    }
+    if args.threads.is_some() {
+        return Err("the kernel engine sends from the CPUs that take the replies: --threads is for --engine socket".into());
+    }
+    Ok(engine)
+}
+
+fn search(args: &Args, mode: Mode) -> Result<Option<Limits>, String> {
+    if !args.find_max {
+        return match (args.loss, args.p99) {
+            (None, None) => Ok(None),
+            _ => Err("--loss and --p99 are limits of a search: add --find-max".into()),
+        };
+    }
+    if mode != Mode::Rr {
+        return Err("--find-max needs replies to judge: use --mode rr".into());
+    }
+    if args.inflight.is_some() || args.ramp.is_some() {
+        return Err("--find-max sets the rate itself: leave out --inflight and --ramp; --rate is where it begins".into());
+    }
+    if args.lab.lab {
+        return Err("--find-max searches one server's limit: give its address instead of --lab".into());
+    }
+    Ok(Some(Limits { loss: args.loss.unwrap_or(SEARCH_LOSS), p99: args.p99 }))
+}
+
+fn arrivals(args: &Args, mode: Mode) -> Result<Arrivals, String> {
+    let closed = || match (args.inflight, mode) {
+        (Some(_), Mode::Stream | Mode::Flood) => {
+            Err(format!("{mode} waits for no replies: --inflight is for --mode rr"))
+        }
+        (inflight, _) => Ok(Arrivals::Closed { inflight: inflight.unwrap_or(1) }),
+    };
+    match (args.rate, args.ramp, args.arrivals) {
+        (Some(_), Some(_), _) => Err("--rate and --ramp contradict each other: give one".into()),
+        (None, Some(_), Some(_)) => Err("--ramp has equal intervals: leave out --arrivals".into()),
+        (None, None, Some(_)) if !args.find_max => Err("--arrivals spreads a rate: add --rate".into()),
+        (Some(_), ..) | (_, Some(_), _) if args.inflight.is_some() => {
+            Err("--inflight is a closed loop, which keeps no rate: give either --inflight, or --rate or --ramp".into())
+        }
+        (None, Some((from, to)), None) => Ok(Arrivals::Ramp { from, to }),
+        (None, None, None) if !args.find_max => closed(),
+        (rate, None, process) => {
+            let process = match process.unwrap_or(Arriving::Constant) {
+                Arriving::Constant => Process::Constant,
+                Arriving::Poisson => Process::Poisson,
+                Arriving::Burst(len) => Process::Burst { len },
+            };
+            Ok(Arrivals::Open { rate: rate.unwrap_or(SEARCH_FROM), process })
+        }
+    }
+}
+
+fn targets(names: &[String]) -> Result<Vec<SocketAddr>, String> {
+    if names.is_empty() {
+        return Err("no target: name the server as ADDR:PORT, or use --lab".into());
+    }
+    names
+        .iter()
+        .map(|name| {
+            name.to_socket_addrs()
+                .ok()
+                .and_then(|mut found| found.next())
+                .ok_or_else(|| format!("`{name}` is no target: write ADDR:PORT, such as 192.0.2.1:7 or [2001:db8::1]:7"))
+        })
+        .collect()
+}
