@@ -102,7 +102,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    lab: lab::Args,
+    lab: lab::LabArgs,
 }
 
 /// What the server speaks.

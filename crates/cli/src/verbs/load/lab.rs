@@ -40,7 +40,7 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// Options of the lab.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct LabArgs {
     /// Make machines for clients and servers instead of naming a server
     #[arg(long)]
     pub(super) lab: bool,
@@ -85,7 +85,7 @@ impl Pattern {
 
 /// Options that make no sense with or without a lab.
 pub(super) fn check(args: &super::Args) -> Result<(), String> {
-    let Args { lab, pattern, hosts, queues } = &args.lab;
+    let LabArgs { lab, pattern, hosts, queues } = &args.lab;
     if !lab {
         return match (pattern, hosts, queues) {
             (None, None, None) => Ok(()),
@@ -100,13 +100,19 @@ pub(super) fn check(args: &super::Args) -> Result<(), String> {
     }
     let pattern = pattern.unwrap_or(Pattern::Single);
     if pattern == Pattern::Single && hosts.is_some_and(|n| n != 1) {
-        return Err("--pattern single has one client and one server: leave out --hosts, or choose another".into());
+        return Err(
+            "--pattern single has one client and one server: leave out --hosts, or choose another".into()
+        );
     }
     if pattern == Pattern::Single && args.flows != 1 {
-        return Err("--pattern single is one flow: leave out --flows, or use --pattern one-to-one --hosts 1".into());
+        return Err(
+            "--pattern single is one flow: leave out --flows, or use --pattern one-to-one --hosts 1".into()
+        );
     }
     match hosts {
-        Some(n) if !(1..=MAX_HOSTS).contains(n) => Err(format!("--hosts {n} is not possible: 1 to {MAX_HOSTS}")),
+        Some(n) if !(1..=MAX_HOSTS).contains(n) => {
+            Err(format!("--hosts {n} is not possible: 1 to {MAX_HOSTS}"))
+        }
         _ => Ok(()),
     }
 }
@@ -175,7 +181,9 @@ fn plan_for(lab: &Lab, machine: &Machine, task: &Task) -> Result<Plan, Failure> 
     let targets: Vec<SocketAddr> = machine
         .interfaces()
         .iter()
-        .map(|i| Ok(SocketAddr::new(IpAddr::V4(lab.address_of(i.peer_machine(), machine.name())?.ipv4), PORT)))
+        .map(|i| {
+            Ok(SocketAddr::new(IpAddr::V4(lab.address_of(i.peer_machine(), machine.name())?.ipv4), PORT))
+        })
         .collect::<Result<_, udpath_lab::Error>>()
         .context("cannot tell the servers' addresses")?;
     let flows = task.plan.flows.saturating_mul(targets.len() as u32);

@@ -72,12 +72,14 @@ fn mode(args: &Args) -> Result<Mode, String> {
         (Some(Moving::Flood), _) => Mode::Flood,
     };
     match (args.protocol, mode) {
-        (Kind::Echo, Mode::Stream | Mode::Flood) => {
-            Err(format!("{mode} sends one way and an echo server answers: use `udpath load sink` against a sink"))
-        }
-        (Kind::Sink, Mode::Rr) => Err("a sink does not answer, so rr has nothing to wait for: use --mode stream or \
+        (Kind::Echo, Mode::Stream | Mode::Flood) => Err(format!(
+            "{mode} sends one way and an echo server answers: use `udpath load sink` against a sink"
+        )),
+        (Kind::Sink, Mode::Rr) => {
+            Err("a sink does not answer, so rr has nothing to wait for: use --mode stream or \
                                        flood, or `udpath load echo`"
-            .into()),
+                .into())
+        }
         _ => Ok(mode),
     }
 }
@@ -95,7 +97,8 @@ fn engine(args: &Args, mode: Mode, transport: Transport) -> Result<Engine, Strin
     if engine == Engine::Socket {
         return Ok(engine);
     }
-    let only = "the kernel engine is a closed loop over UDP: use --mode rr with --inflight, or --engine socket";
+    let only =
+        "the kernel engine is a closed loop over UDP: use --mode rr with --inflight, or --engine socket";
     if transport == Transport::Tcp || mode != Mode::Rr {
         return Err(only.into());
     }
@@ -103,7 +106,10 @@ fn engine(args: &Args, mode: Mode, transport: Transport) -> Result<Engine, Strin
         return Err(format!("{only}; it keeps no rate"));
     }
     if args.threads.is_some() {
-        return Err("the kernel engine sends from the CPUs that take the replies: --threads is for --engine socket".into());
+        return Err(
+            "the kernel engine sends from the CPUs that take the replies: --threads is for --engine socket"
+                .into(),
+        );
     }
     Ok(engine)
 }
@@ -119,7 +125,10 @@ fn search(args: &Args, mode: Mode) -> Result<Option<Limits>, String> {
         return Err("--find-max needs replies to judge: use --mode rr".into());
     }
     if args.inflight.is_some() || args.ramp.is_some() {
-        return Err("--find-max sets the rate itself: leave out --inflight and --ramp; --rate is where it begins".into());
+        return Err(
+            "--find-max sets the rate itself: leave out --inflight and --ramp; --rate is where it begins"
+                .into(),
+        );
     }
     if args.lab.lab {
         return Err("--find-max searches one server's limit: give its address instead of --lab".into());
@@ -138,9 +147,10 @@ fn arrivals(args: &Args, mode: Mode) -> Result<Arrivals, String> {
         (Some(_), Some(_), _) => Err("--rate and --ramp contradict each other: give one".into()),
         (None, Some(_), Some(_)) => Err("--ramp has equal intervals: leave out --arrivals".into()),
         (None, None, Some(_)) if !args.find_max => Err("--arrivals spreads a rate: add --rate".into()),
-        (Some(_), ..) | (_, Some(_), _) if args.inflight.is_some() => {
-            Err("--inflight is a closed loop, which keeps no rate: give either --inflight, or --rate or --ramp".into())
-        }
+        (Some(_), ..) | (_, Some(_), _) if args.inflight.is_some() => Err(
+            "--inflight is a closed loop, which keeps no rate: give either --inflight, or --rate or --ramp"
+                .into(),
+        ),
         (None, Some((from, to)), None) => Ok(Arrivals::Ramp { from, to }),
         (None, None, None) if !args.find_max => closed(),
         (rate, None, process) => {
@@ -161,10 +171,9 @@ fn targets(names: &[String]) -> Result<Vec<SocketAddr>, String> {
     names
         .iter()
         .map(|name| {
-            name.to_socket_addrs()
-                .ok()
-                .and_then(|mut found| found.next())
-                .ok_or_else(|| format!("`{name}` is no target: write ADDR:PORT, such as 192.0.2.1:7 or [2001:db8::1]:7"))
+            name.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(|| {
+                format!("`{name}` is no target: write ADDR:PORT, such as 192.0.2.1:7 or [2001:db8::1]:7")
+            })
         })
         .collect()
 }

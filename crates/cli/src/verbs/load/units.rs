@@ -6,7 +6,8 @@ use udpath_load::plan::PortRange;
 
 /// A number and what follows it.
 fn split(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+'))).unwrap_or(text.len());
+    let end =
+        text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+'))).unwrap_or(text.len());
     text.split_at(end)
 }
 
