@@ -11,6 +11,7 @@ use crate::keeper::Keeper;
 use crate::machine::Site;
 use crate::namespace::{self, Inside};
 use crate::record::Record;
+use crate::rtnl::Refused;
 use crate::undo::Undo;
 use crate::{Blueprint, End, Error, LinkBlueprint, Machine, ethtool, labs, processes, user_namespace};
 
@@ -95,7 +96,10 @@ impl Lab {
         for link in &blueprint.links {
             join(&sites, link, &mut undo)?;
         }
-        await_links(&sites, &blueprint)?;
+        let deadline = Instant::now() + LINKS_UP;
+        for link in &blueprint.links {
+            finish(&sites, link, deadline)?;
+        }
         let keeper = Keeper::start(&blueprint.name)?;
         let machines = sites.into_iter().map(|site| Machine::new(site, &blueprint)).collect();
         Ok((Self { keeper, undo, machines, blueprint }, record))
@@ -208,7 +212,7 @@ fn site(
 fn join(sites: &[Arc<Site>], link: &LinkBlueprint, undo: &mut Undo) -> Result<(), Error> {
     let LinkBlueprint { spec, ends: [one, other] } = link;
     let (here, there) = (at(sites, one), at(sites, other));
-    let named = format!("{}/{} - {}/{}", one.machine, one.interface, other.machine, other.interface);
+    let named = format!("{} - {}", object(one), object(other));
     here.rtnl(|rtnl| rtnl.add_link(one, other, there.net(), spec))
         .map_err(|refused| refused.when(format!("create link {named} with {} queues", spec.queues)))?;
     let (site, ifindex) = (Arc::clone(here), one.ifindex);
@@ -217,63 +221,66 @@ fn join(sites: &[Arc<Site>], link: &LinkBlueprint, undo: &mut Undo) -> Result<()
         deleted.map_err(|refused| refused.when(format!("remove link {named}")))
     });
     for (site, end) in [(here, one), (there, other)] {
-        ethtool::set_offloads(site.control(), &end.interface, &spec.offloads).map_err(|source| {
-            Error::system(format!("set the offloads of {}/{}", end.machine, end.interface), source)
-        })?;
+        ethtool::set_offloads(site.control(), &end.interface, &spec.offloads)
+            .map_err(|source| Error::system(format!("set the offloads of {}", object(end)), source))?;
+        site.rtnl(|rtnl| rtnl.set_silent(end.ifindex))
+            .map_err(|refused| refused.when(format!("silence {}", object(end))))?;
         for (ip, prefix) in addresses(end) {
-            site.rtnl(|rtnl| rtnl.add_address(end.ifindex, ip, prefix)).map_err(|refused| {
-                refused.when(format!("add address {ip} to {}/{}", end.machine, end.interface))
-            })?;
-        }
-        site.rtnl(|rtnl| rtnl.set_up(end.ifindex))
-            .map_err(|refused| refused.when(format!("set up {}/{}", end.machine, end.interface)))?;
-    }
-    // Going down would forget neighbours, so they come once both ends are up.
-    for (site, end, peer) in [(here, one, other), (there, other, one)] {
-        for (ip, _) in addresses(peer) {
-            site.rtnl(|rtnl| rtnl.add_neighbour(end.ifindex, ip, peer.mac)).map_err(|refused| {
-                refused.when(format!("add neighbour {ip} to {}/{}", end.machine, end.interface))
-            })?;
+            site.rtnl(|rtnl| rtnl.add_address(end.ifindex, ip, prefix))
+                .map_err(|refused| refused.when(format!("add address {ip} to {}", object(end))))?;
         }
     }
     Ok(())
 }
 
-fn await_links(sites: &[Arc<Site>], blueprint: &Blueprint) -> Result<(), Error> {
-    let deadline = Instant::now() + LINKS_UP;
-    for end in blueprint.links.iter().flat_map(|link| &link.ends) {
-        let object = || format!("{}/{}", end.machine, end.interface);
-        loop {
-            let state = at(sites, end).rtnl(|rtnl| rtnl.link(end.ifindex));
-            if state.map_err(|refused| refused.when(format!("read the state of {}", object())))?.ready {
-                break;
-            }
-            if Instant::now() >= deadline {
-                return Err(Error::Deadline {
-                    what: format!("{} to be up", object()),
-                    seconds: LINKS_UP.as_secs(),
-                });
-            }
-            std::thread::sleep(LOOK);
-        }
-    }
-    // Addresses, neighbours and state went through; offloads are the one thing the kernel drops without a word.
-    for link in &blueprint.links {
-        for end in &link.ends {
-            let found = ethtool::offloads(at(sites, end).control(), &end.interface).map_err(|source| {
-                Error::system(format!("read the offloads of {}/{}", end.machine, end.interface), source)
+/// Sets a link up once its addresses are in force, waits until it carries traffic, and gives its ends their neighbours.
+fn finish(sites: &[Arc<Site>], link: &LinkBlueprint, deadline: Instant) -> Result<(), Error> {
+    let LinkBlueprint { spec, ends: [one, other] } = link;
+    let failed = |what: String| move |refused: Refused| refused.when(what);
+    for end in [one, other] {
+        let site = at(sites, end);
+        for (ip, _) in addresses(end) {
+            wait_for(&format!("address {ip} of {}", object(end)), deadline, || {
+                site.rtnl(|rtnl| rtnl.is_local(ip))
+                    .map_err(failed(format!("look up {ip} in {}", end.machine)))
             })?;
-            if found != link.spec.offloads {
-                return Err(Error::NotTaken {
-                    what: "offloads",
-                    object: format!("{}/{}", end.machine, end.interface),
-                    wanted: link.spec.offloads.to_string(),
-                    found: found.to_string(),
-                });
-            }
+        }
+        site.rtnl(|rtnl| rtnl.set_up(end.ifindex)).map_err(failed(format!("set up {}", object(end))))?;
+    }
+    for (end, peer) in [(one, other), (other, one)] {
+        let site = at(sites, end);
+        wait_for(&format!("{} to be up", object(end)), deadline, || {
+            site.rtnl(|rtnl| rtnl.is_up(end.ifindex))
+                .map_err(failed(format!("read the state of {}", object(end))))
+        })?;
+        for (ip, _) in addresses(peer) {
+            site.rtnl(|rtnl| rtnl.add_neighbour(end.ifindex, ip, peer.mac))
+                .map_err(failed(format!("add neighbour {ip} to {}", object(end))))?;
+        }
+        // Offloads are the one thing that the kernel leaves out without a word.
+        let found = ethtool::offloads(site.control(), &end.interface)
+            .map_err(|source| Error::system(format!("read the offloads of {}", object(end)), source))?;
+        if found != spec.offloads {
+            let (wanted, found) = (spec.offloads.to_string(), found.to_string());
+            return Err(Error::NotTaken { what: "offloads", object: object(end), wanted, found });
         }
     }
     Ok(())
+}
+
+fn wait_for(what: &str, deadline: Instant, is_so: impl Fn() -> Result<bool, Error>) -> Result<(), Error> {
+    while !is_so()? {
+        if Instant::now() >= deadline {
+            return Err(Error::Deadline { what: what.to_owned(), seconds: LINKS_UP.as_secs() });
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// `machine/interface`.
+fn object(end: &End) -> String {
+    format!("{}/{}", end.machine, end.interface)
 }
 
 fn at<'a>(sites: &'a [Arc<Site>], end: &End) -> &'a Arc<Site> {

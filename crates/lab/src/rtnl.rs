@@ -17,6 +17,7 @@ use netlink_packet_route::link::{
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
@@ -47,12 +48,6 @@ impl From<io::Error> for Refused {
     fn from(source: io::Error) -> Self {
         Self { source, detail: None }
     }
-}
-
-/// Is a link ready to carry traffic?
-pub(crate) struct LinkState {
-    /// Up, with carrier, and past the moment at which the kernel lets frames out.
-    pub(crate) ready: bool,
 }
 
 /// A socket to rtnetlink of one network namespace.
@@ -113,12 +108,27 @@ impl Rtnl {
         }
     }
 
-    /// Sets a link up, without multicast: nothing is then sent that nobody asked for (no listener reports).
+    /// Prepares a link that is still down for its addresses, so that they do not make it talk.
+    ///
+    /// An IPv6 address joins a multicast group for neighbour discovery when the kernel's worker takes it up, and the
+    /// group is reported on the link for some seconds; unless the link has no ARP at that moment
+    /// (`addrconf_join_solict`). Nobody here needs to be discovered.
+    pub(crate) fn set_silent(&mut self, ifindex: u32) -> Result<(), Refused> {
+        self.set_flags(ifindex, LinkFlags::Noarp, LinkFlags::Noarp | LinkFlags::Multicast)
+    }
+
+    /// Sets a link up, with ARP. In two steps: a link that gets its ARP back while it is up, or as it comes up, starts
+    /// all its addresses anew (`addrconf_dad_run`).
     pub(crate) fn set_up(&mut self, ifindex: u32) -> Result<(), Refused> {
+        self.set_flags(ifindex, LinkFlags::empty(), LinkFlags::Noarp)?;
+        self.set_flags(ifindex, LinkFlags::Up, LinkFlags::Up)
+    }
+
+    fn set_flags(&mut self, ifindex: u32, flags: LinkFlags, of: LinkFlags) -> Result<(), Refused> {
         let mut message = LinkMessage::default();
         message.header.index = ifindex;
-        message.header.flags = LinkFlags::Up;
-        message.header.change_mask = LinkFlags::Up | LinkFlags::Multicast;
+        message.header.flags = flags;
+        message.header.change_mask = of;
         self.ask(RouteNetlinkMessage::SetLink(message), 0)
     }
 
@@ -154,8 +164,8 @@ impl Rtnl {
         self.ask(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// How a link is now.
-    pub(crate) fn link(&mut self, ifindex: u32) -> Result<LinkState, Refused> {
+    /// Is a link up, with carrier, and past the moment from which on the kernel lets frames out?
+    pub(crate) fn is_up(&mut self, ifindex: u32) -> Result<bool, Refused> {
         let mut message = LinkMessage::default();
         message.header.index = ifindex;
         let answers = self.exchange(RouteNetlinkMessage::GetLink(message), 0)?;
@@ -172,7 +182,26 @@ impl Rtnl {
             .attributes
             .iter()
             .any(|attribute| matches!(attribute, LinkAttribute::Qdisc(name) if name == "noop"));
-        Ok(LinkState { ready: carrier && up && !drops })
+        Ok(carrier && up && !drops)
+    }
+
+    /// Does the kernel take packets to this address of its own by now? An IPv6 address is listed at once, but its route
+    /// is made a moment later by a worker of the kernel's.
+    pub(crate) fn is_local(&mut self, ip: IpAddr) -> Result<bool, Refused> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(ip);
+        message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
+        message.attributes = vec![RouteAttribute::Destination(match ip {
+            IpAddr::V4(ip) => RouteAddress::Inet(ip),
+            IpAddr::V6(ip) => RouteAddress::Inet6(ip),
+        })];
+        let answers = match self.exchange(RouteNetlinkMessage::GetRoute(message), 0) {
+            Err(refused) if refused.source.raw_os_error() == Some(libc::ENETUNREACH) => return Ok(false),
+            answers => answers?,
+        };
+        Ok(answers.iter().any(
+            |answer| matches!(answer, RouteNetlinkMessage::NewRoute(route) if route.header.kind == RouteType::Local),
+        ))
     }
 
     fn ask(&mut self, message: RouteNetlinkMessage, flags: u16) -> Result<(), Refused> {

@@ -50,6 +50,7 @@ pub fn missing() -> Vec<&'static str> {
         return vec![
             "BPF programs (XDP, the kernel engine, socket choice by eBPF) need CAP_BPF in the initial user namespace: run as root",
             "NAPI cannot be switched on at a link by XDP, so frames sent with XDP_TX do not arrive: run as root",
+            "the transmit mapping (XPS) cannot be set: the kernel asks for CAP_NET_ADMIN in the initial user namespace",
             "the lab cannot be kept, and other programs cannot see it: run as root for `udpath lab up`",
         ];
     }

@@ -49,7 +49,10 @@ pub(crate) fn write(object: &str, interface: &str, map: &[CpuSet]) -> Result<(),
 fn put(object: &str, interface: &str, map: &[CpuSet]) -> Result<(), Error> {
     for (queue, cpus) in (0_u32..).zip(map) {
         fs::write(file(interface, queue), cpus.to_mask()).map_err(|source| {
-            Error::system(format!("map CPUs {cpus} to {object} tx-{queue} (do they exist?)"), source)
+            // More bits than the kernel has CPUs.
+            let beyond = matches!(source.raw_os_error(), Some(libc::EOVERFLOW | libc::EINVAL));
+            let hint = if beyond { ", which not all exist," } else { "" };
+            Error::system(format!("map CPUs {cpus}{hint} to {object} tx-{queue}"), source)
         })?;
     }
     Ok(())
