@@ -1,0 +1,110 @@
+//! The test bed of the benchmarks: a lab of a client and a server, and programs in it.
+
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
+use udpath_load::plan::{Arrivals, Plan};
+use udpath_load::result::LoadResult;
+
+/// A lab with one link of two queues, transmit mapping on.
+pub(crate) struct Bed {
+    pub(crate) lab: Lab,
+    _napi: Option<NapiGuard>,
+}
+
+impl Bed {
+    /// `xdp_frames`: the server's end takes what the in-kernel loop sends.
+    pub(crate) fn new(xdp_frames: bool) -> Result<Self> {
+        let lab = LabBuilder::new("bench")
+            .machine("client")
+            .machine("server")
+            .link("client", "server", &LinkSpec::with_queues(2))
+            .up()?;
+        lab.machine("client")?.towards("server")?.spread_xps()?;
+        lab.machine("server")?.towards("client")?.spread_xps()?;
+        let napi =
+            if xdp_frames { Some(lab.machine("server")?.towards("client")?.ensure_napi()?) } else { None };
+        Ok(Self { lab, _napi: napi })
+    }
+
+    /// The server's address for the client.
+    pub(crate) fn server(&self, port: u16) -> Result<SocketAddr> {
+        let ip = IpAddr::V4(self.lab.address_of("server", "client")?.ipv4);
+        Ok(SocketAddr::new(ip, port))
+    }
+
+    /// Starts a program on the server and waits for the line that begins with `ready` on the stream it says it on.
+    pub(crate) fn serve(&self, program: &str, arguments: &[&str]) -> Result<Running> {
+        let mut command = self.lab.machine("server")?.command(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.lab.spawn(command)?;
+        let (sender, lines) = std::sync::mpsc::channel();
+        let streams: [Option<Box<dyn std::io::Read + Send>>; 2] =
+            [child.stdout.take().map(|s| Box::new(s) as _), child.stderr.take().map(|s| Box::new(s) as _)];
+        for stream in streams.into_iter().flatten() {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    let _ = sender.send(line);
+                }
+            });
+        }
+        drop(sender);
+        let running = Running(child);
+        loop {
+            match lines.recv_timeout(Duration::from_secs(20)) {
+                Ok(line) if line.starts_with("ready") => return Ok(running),
+                Ok(_) => {}
+                Err(_) => bail!("{program} did not become ready"),
+            }
+        }
+    }
+
+    /// tps of one run of the in-kernel loop against `target`.
+    pub(crate) fn loop_tps(&self, target: SocketAddr) -> Result<LoadResult> {
+        let plan = Plan {
+            flows: 64,
+            arrivals: Arrivals::Closed { inflight: 4 },
+            duration: Duration::from_millis(500),
+            warmup: Duration::from_millis(100),
+            timeout: Duration::from_millis(200),
+            ..Plan::new(target)
+        };
+        let never = AtomicBool::new(false);
+        let done =
+            self.lab.machine("client")?.run(|| udpath_load::kernel::run(&plan, &mut |_| (), &never))?;
+        done.context("the in-kernel loop")
+    }
+}
+
+/// A program that ends with its value.
+pub(crate) struct Running(Child);
+
+impl Running {
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The program under test, built with this one.
+pub(crate) fn udpath() -> Result<String> {
+    let path: PathBuf = std::env::current_exe()?.with_file_name("udpath");
+    if !path.exists() {
+        bail!("{} is missing: `make bench` builds it first", path.display());
+    }
+    Ok(path.display().to_string())
+}

@@ -1,0 +1,75 @@
+//! Every performance claim of udpath, measured again on this machine.
+//!
+//! A claim is a ratio against a baseline that runs in turn with it (A B B A), or an amount of memory. `make bench` runs
+//! all; `make bench BENCH=runtime` those whose name begins so. Exit code 1 if a claim does not hold here.
+//!
+//! | name | claim |
+//! |---|---|
+//! | `engine` | the in-kernel loop costs under 100 ns of CPU per transaction |
+//! | `runtime` | `udpath serve` is within 3 % of a bare C loop that does the same system calls |
+//! | `socket` | the socket engine sends at least 1.2 x what dnsperf sends per core |
+//! | `memory` | `serve` stays under 32 MiB, `load` under 64 MiB, and neither grows |
+//! | `ladder` | the best kernel-socket rung is at least 1.45 x the first |
+
+mod bed;
+mod engine;
+mod ladder;
+mod memory;
+mod race;
+mod runtime;
+mod socket;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+/// One claim, measured.
+pub(crate) struct Claim {
+    /// What is claimed.
+    pub(crate) what: String,
+    /// What was measured, with its interval where it has one.
+    pub(crate) measured: String,
+    /// What must hold.
+    pub(crate) bound: String,
+    /// Does it?
+    pub(crate) holds: bool,
+}
+
+type Bench = fn() -> Result<Vec<Claim>>;
+
+const BENCHES: [(&str, Bench); 5] = [
+    ("engine", engine::run),
+    ("runtime", runtime::run),
+    ("socket", socket::run),
+    ("memory", memory::run),
+    ("ladder", ladder::run),
+];
+
+fn main() -> ExitCode {
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    let mut all_hold = true;
+    let mut ran = 0;
+    for (name, bench) in BENCHES.iter().filter(|(name, _)| name.starts_with(wanted.as_str())) {
+        ran += 1;
+        eprintln!("{name} ...");
+        match bench() {
+            Ok(claims) => {
+                for claim in claims {
+                    all_hold &= claim.holds;
+                    let verdict = if claim.holds { "holds" } else { "DOES NOT HOLD" };
+                    println!("{:<58} {:<30} {:<14} {verdict}", claim.what, claim.measured, claim.bound);
+                }
+            }
+            Err(error) => {
+                eprintln!("{name}: {error:#}");
+                return ExitCode::from(3);
+            }
+        }
+    }
+    if ran == 0 {
+        let known: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
+        eprintln!("no benchmark begins with '{wanted}'; known are {}", known.join(", "));
+        return ExitCode::from(2);
+    }
+    if all_hold { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}

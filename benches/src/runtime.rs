@@ -1,0 +1,50 @@
+//! The runtime against a bare C loop with the same system calls: what the abstraction costs.
+
+use anyhow::Result;
+
+use crate::bed::{Bed, udpath};
+use crate::race::{race, words};
+use crate::{Claim, bed};
+
+/// How far below the bare loop the runtime may be.
+const WITHIN: f64 = 0.97;
+
+pub(crate) fn run() -> Result<Vec<Claim>> {
+    let bed = Bed::new(true)?;
+    let udpath = udpath()?;
+    let mut claims = Vec::new();
+    let mut port = 7100;
+    for (io, batch) in [("shared", 1), ("shared", 32), ("reuseport", 1), ("reuseport", 32)] {
+        port += 2;
+        let (bare, ours) = (bed.server(port)?, bed.server(port + 1)?);
+        let batch = batch.to_string();
+        let _bare: bed::Running = bed.serve(
+            env!("BARE_ECHO"),
+            &[io, &bare.ip().to_string(), &bare.port().to_string(), "2", &batch, "no-pin"],
+        )?;
+        let _ours = bed.serve(
+            &udpath,
+            &[
+                "serve",
+                "echo",
+                "--io",
+                io,
+                "--bind",
+                &ours.to_string(),
+                "--workers",
+                "2",
+                "--batch",
+                &batch,
+                "--no-pin",
+            ],
+        )?;
+        let ratio = race(0.01, 24, || Ok(bed.loop_tps(bare)?.tps), || Ok(bed.loop_tps(ours)?.tps))?;
+        claims.push(Claim {
+            what: format!("runtime / bare C loop, {io}, batch {batch}"),
+            measured: words(&ratio),
+            bound: format!(">= {WITHIN}"),
+            holds: ratio.high >= WITHIN && ratio.ratio >= WITHIN - 0.005,
+        });
+    }
+    Ok(claims)
+}

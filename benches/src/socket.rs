@@ -1,0 +1,121 @@
+//! The socket engine against dnsperf: transactions per core of the generator.
+//!
+//! Both generators are held to CPU 0 and their servers to CPU 1. On a veth the server's receive path runs on the
+//! sender's CPU, for both alike. dnsperf gets a server that does as little as an echo: it sets the answer bit.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use udpath_protocols::echo::Echo;
+use udpath_serve::{Config, DropReason, IoChoice, Outcome, Reply, Request, Server, Service};
+
+use crate::Claim;
+use crate::bed::{Bed, udpath};
+use crate::race::{race, words};
+
+/// How much more the socket engine must send per core.
+const AT_LEAST: f64 = 1.2;
+/// Seconds of one run of either.
+const SECONDS: &str = "2";
+/// Bytes of a request of ours: those of dnsperf's query for `a.example` with its header, type and class.
+const SIZE: &str = "32";
+
+/// Answers a DNS query with itself and the answer bit.
+struct Answerer;
+
+impl Service for Answerer {
+    fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
+        let query = request.payload();
+        if query.len() < 12 {
+            return Outcome::Drop(DropReason::Malformed);
+        }
+        let done = reply.write(query);
+        if let Some(flags) = reply.buffer_mut().get_mut(2) {
+            *flags |= 0x80;
+        }
+        done
+    }
+}
+
+pub(crate) fn run() -> Result<Vec<Claim>> {
+    let bed = Bed::new(false)?;
+    let (echo_at, dns_at) = (bed.server(7200)?, bed.server(7201)?);
+    let config = |at| {
+        let mut config = Config::new([at]);
+        config.workers = Some(1);
+        config.cpus = Some([1].into_iter().collect());
+        config.pin = true;
+        config.io = IoChoice::Only(udpath_serve::Io::Shared);
+        config
+    };
+    let server = bed.lab.machine("server")?;
+    let echo = server.run(|| Server::start(&config(echo_at), |_| Echo))??;
+    let dns = server.run(|| Server::start(&config(dns_at), |_| Answerer))??;
+
+    let mut queries = tempfile()?;
+    for _ in 0..1000 {
+        writeln!(queries.1, "a.example A")?;
+    }
+    let udpath = udpath()?;
+    let on_cpu_0 = |arguments: &[&str]| -> Result<String> {
+        let mut command: Command = bed.lab.machine("client")?.command("taskset");
+        command.args(["-c", "0"]).args(arguments).stdin(Stdio::null()).stderr(Stdio::piped());
+        let done = command.output().with_context(|| format!("cannot run {}", arguments.join(" ")))?;
+        if !done.status.success() {
+            bail!("{} failed: {}", arguments.join(" "), String::from_utf8_lossy(&done.stderr));
+        }
+        Ok(String::from_utf8(done.stdout)?)
+    };
+    let dnsperf = || -> Result<f64> {
+        let (ip, port) = (dns_at.ip().to_string(), dns_at.port().to_string());
+        let text = on_cpu_0(&[
+            "dnsperf", "-s", &ip, "-p", &port, "-d", &queries.0, "-l", SECONDS, "-c", "16", "-T", "1", "-q",
+            "128",
+        ])?;
+        text.lines()
+            .find_map(|line| line.trim().strip_prefix("Queries per second:")?.trim().parse().ok())
+            .with_context(|| format!("dnsperf told no rate: {text}"))
+    };
+    let ours = || -> Result<f64> {
+        let target = echo_at.to_string();
+        let text = on_cpu_0(&[
+            &udpath,
+            "load",
+            "echo",
+            &target,
+            "--flows",
+            "16",
+            "--inflight",
+            "8",
+            "--threads",
+            "1",
+            "--size",
+            SIZE,
+            "-d",
+            "2s",
+            "--json",
+        ])?;
+        let result: serde_json::Value = serde_json::from_str(&text)?;
+        result["tps"].as_f64().context("load told no rate")
+    };
+    let ratio = race(0.03, 6, dnsperf, ours)?;
+    std::fs::remove_file(&queries.0)?;
+    drop((echo, dns));
+    std::thread::sleep(Duration::from_millis(10));
+    Ok(vec![Claim {
+        what: "socket engine / dnsperf, transactions on one core".into(),
+        measured: words(&ratio),
+        bound: format!(">= {AT_LEAST}"),
+        holds: ratio.ratio >= AT_LEAST,
+    }])
+}
+
+/// A file of our own for dnsperf's queries.
+fn tempfile() -> Result<(String, std::fs::File)> {
+    let path = std::env::temp_dir().join(format!("udpath-bench-{}.txt", std::process::id()));
+    let file =
+        std::fs::File::create_new(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    Ok((path.display().to_string(), file))
+}
