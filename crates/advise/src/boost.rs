@@ -194,7 +194,11 @@ impl Climb<'_> {
         };
 
         // The first rung stays up to the end: the gain is measured against it.
-        let mut first = self.start(&rungs[0], Settings::base(self.config.workers), next_port())?;
+        let mut first = self.start(
+            &rungs[0],
+            Settings::base(self.config.workers, self.config.flows * self.config.inflight),
+            next_port(),
+        )?;
         (self.watch)(&Event::Rung { step: 1, steps, name: first.name, against: None });
         let mut results = vec![self.measure_first(&rungs[0], &mut first)?];
         let mut best: Option<Competitor> = None;

@@ -41,6 +41,13 @@ impl fmt::Display for Io {
     }
 }
 
+/// What a socket is charged for one small datagram that came as an XDP frame: a page and its descriptor, where a
+/// datagram of a local sender is charged 832 bytes. Lower: requests are lost in the socket's buffer for want of room.
+const CHARGED: usize = 4096 + 512;
+
+/// The kernel's own default (`net.core.rmem_default`), bytes.
+const DEFAULT_RECEIVE_BUFFER: usize = 212_992;
+
 /// Everything that a rung can change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -54,13 +61,18 @@ pub struct Settings {
     pub pin: bool,
     /// Transmit mapping on both ends of the link: each CPU sends on a queue of its own.
     pub xps: bool,
+    /// Receive buffer of each socket, bytes. The same for every rung: a request that does not fit is lost, and what is
+    /// compared is how fast a server is, not how much it can hold.
+    pub receive_buffer: usize,
 }
 
 impl Settings {
-    /// Where every climb begins: what a simple server does on an untouched machine.
+    /// Where every climb begins: what a simple server does on an untouched machine, with room for `inflight` requests
+    /// in each socket.
     #[must_use]
-    pub const fn base(workers: usize) -> Self {
-        Self { io: Io::Shared, workers, batch: 1, pin: false, xps: false }
+    pub fn base(workers: usize, inflight: u32) -> Self {
+        let receive_buffer = (inflight as usize * CHARGED).max(DEFAULT_RECEIVE_BUFFER);
+        Self { io: Io::Shared, workers, batch: 1, pin: false, xps: false, receive_buffer }
     }
 
     /// Every setting as `key=value`, in a fixed order.
@@ -73,6 +85,7 @@ impl Settings {
             ("batch".into(), self.batch.to_string()),
             ("pin".into(), on(self.pin)),
             ("xps".into(), on(self.xps)),
+            ("rcvbuf".into(), self.receive_buffer.to_string()),
         ]
     }
 }
@@ -163,7 +176,7 @@ mod tests {
         let ladder = ladder(&Io::ALL);
         let names: std::collections::HashSet<_> = ladder.iter().map(|r| r.name).collect();
         assert_eq!(names.len(), ladder.len());
-        let base = Settings::base(2);
+        let base = Settings::base(2, 64);
         assert_eq!(ladder[0].step.apply(&base), base);
         for rung in &ladder[1..] {
             assert_ne!(rung.step.apply(&base), base, "{} changes nothing", rung.name);

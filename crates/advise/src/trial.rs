@@ -20,7 +20,7 @@ const WARMUP: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 
 /// When a request of a trial counts as lost. Far above any latency of a working server in a lab; long enough that a
 /// scheduling pause on a shared machine is not a loss.
-const TIMEOUT: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The plan of every trial: the same for all rungs.
 pub(crate) fn plan(config: &Config, target: std::net::SocketAddr) -> Plan {
