@@ -1,13 +1,14 @@
-//! What a worker counts on one socket: plain numbers while it works, published once per burst.
+//! What a worker counts on one socket.
 //!
 //! ```text
-//! worker thread: Local (plain u64)  --publish, relaxed stores, once per burst-->  Published (own cache lines)
-//! other threads: Deferred           --fetch_add, only for deferred answers---->   Late      (own cache lines)
+//! worker thread: relaxed load + store, a few per burst ---> Published (own cache lines, hot ones on the first)
+//! other threads: fetch_add, only for deferred answers  ---> Late      (own cache lines)
 //! anyone:        Lane::counts() adds both up
 //! ```
 //!
-//! `Published` has one writer, so a store is enough and costs what a plain store costs; a reader sees numbers
-//! that each were true, not necessarily at the same moment. At rest (worker joined) they agree exactly.
+//! `Published` has one writer, so counting needs no locked instruction; and there is no second copy of the numbers,
+//! because between two datagrams the kernel has evicted most of the nearest cache, and every line counts. A reader
+//! sees numbers that each were true, not necessarily at the same moment. At rest (worker joined) they agree exactly.
 
 use std::io;
 use std::sync::Arc;
@@ -84,98 +85,66 @@ impl SendError {
     }
 }
 
-/// What sending replies came to, added up.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct SendReport {
-    answered: u64,
-    answered_bytes: u64,
-    failed: [u64; SendError::ALL.len()],
-    /// A failure was counted that is not published yet.
-    news: bool,
+/// The worker's numbers for one socket. Written by the worker alone.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Published {
+    // The first line: all that the usual datagram moves.
+    received: AtomicU64,
+    received_bytes: AtomicU64,
+    answered: AtomicU64,
+    answered_bytes: AtomicU64,
+    bursts: AtomicU64,
+    deferred: AtomicU64,
+    receive_errors: AtomicU64,
+    // Further lines: what is rare, or the service's choice.
+    dropped: [AtomicU64; DropReason::ALL.len()],
+    failed: [AtomicU64; SendError::ALL.len()],
 }
 
-impl SendReport {
+/// Adds without a locked instruction: there is one writer.
+#[inline]
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
+}
+
+impl Published {
+    /// A burst of `count` datagrams and `bytes` of payload was served.
+    #[inline]
+    pub(crate) fn received(&self, count: u64, bytes: u64) {
+        add(&self.received, count);
+        add(&self.received_bytes, bytes);
+        // A burst of probes alone is no traffic.
+        add(&self.bursts, u64::from(count > 0));
+    }
+
     /// `count` replies of together `bytes` went out.
-    pub(crate) fn sent(&mut self, count: usize, bytes: u64) {
-        self.answered += count as u64;
-        self.answered_bytes += bytes;
+    #[inline]
+    pub(crate) fn sent(&self, count: usize, bytes: u64) {
+        add(&self.answered, count as u64);
+        add(&self.answered_bytes, bytes);
     }
 
     /// The kernel did not take `count` replies.
-    pub(crate) fn failed(&mut self, error: &io::Error, count: usize) {
-        self.failed[SendError::of(error) as usize] += count as u64;
-        self.news = true;
-    }
-}
-
-/// The worker's own numbers for one socket.
-#[derive(Debug, Default)]
-pub(crate) struct Local {
-    pub(crate) received: u64,
-    pub(crate) received_bytes: u64,
-    pub(crate) bursts: u64,
-    pub(crate) sends: SendReport,
-    dropped: [u64; DropReason::ALL.len()],
-    deferred: u64,
-    receive_errors: u64,
-    /// Something rare was counted that is not published yet.
-    news: bool,
-}
-
-impl Local {
-    pub(crate) fn dropped(&mut self, reason: DropReason) {
-        self.dropped[reason as usize] += 1;
-        self.news = true;
+    #[cold]
+    pub(crate) fn failed(&self, error: &io::Error, count: usize) {
+        add(&self.failed[SendError::of(error) as usize], count as u64);
     }
 
-    pub(crate) fn deferred(&mut self) {
-        self.deferred += 1;
-        self.news = true;
+    #[inline]
+    pub(crate) fn dropped(&self, reason: DropReason) {
+        add(&self.dropped[reason as usize], 1);
     }
 
-    pub(crate) fn receive_error(&mut self) {
-        self.receive_errors += 1;
-        self.news = true;
+    #[inline]
+    pub(crate) fn deferred(&self) {
+        add(&self.deferred, 1);
     }
 
-    /// Shows the numbers to everyone. The rare ones only when they moved: at batch 1 this runs per datagram.
-    pub(crate) fn publish(&mut self, to: &Published) {
-        to.received.store(self.received, Relaxed);
-        to.received_bytes.store(self.received_bytes, Relaxed);
-        to.bursts.store(self.bursts, Relaxed);
-        to.answered.store(self.sends.answered, Relaxed);
-        to.answered_bytes.store(self.sends.answered_bytes, Relaxed);
-        if self.news || self.sends.news {
-            self.publish_rare(to);
-        }
+    #[cold]
+    pub(crate) fn receive_error(&self) {
+        add(&self.receive_errors, 1);
     }
-
-    fn publish_rare(&mut self, to: &Published) {
-        to.deferred.store(self.deferred, Relaxed);
-        to.receive_errors.store(self.receive_errors, Relaxed);
-        for (place, count) in to.dropped.iter().zip(self.dropped) {
-            place.store(count, Relaxed);
-        }
-        for (place, count) in to.failed.iter().zip(self.sends.failed) {
-            place.store(count, Relaxed);
-        }
-        self.news = false;
-        self.sends.news = false;
-    }
-}
-
-/// The worker's numbers as others may read them. Written by the worker alone.
-#[derive(Debug, Default)]
-pub(crate) struct Published {
-    received: AtomicU64,
-    received_bytes: AtomicU64,
-    bursts: AtomicU64,
-    answered: AtomicU64,
-    answered_bytes: AtomicU64,
-    deferred: AtomicU64,
-    receive_errors: AtomicU64,
-    dropped: [AtomicU64; DropReason::ALL.len()],
-    failed: [AtomicU64; SendError::ALL.len()],
 }
 
 /// What became of deferred requests, counted by whoever ended them.

@@ -30,13 +30,9 @@ pub struct DeferredError {
 }
 
 impl Deferred {
-    pub(crate) fn new(lane: Arc<Lane>, peer: RawAddr, control: Option<Control>) -> Self {
-        Self { peer, control, lane: Some(lane) }
-    }
-
-    /// For a request that was made up: the answer is discarded.
-    pub(crate) fn to_nowhere(peer: SocketAddr) -> Self {
-        Self { peer: RawAddr::encode(peer), control: None, lane: None }
+    /// Without a lane the answer is discarded.
+    pub(crate) fn new(lane: Option<Arc<Lane>>, peer: RawAddr, control: Option<Control>) -> Self {
+        Self { peer, control, lane }
     }
 
     /// Who waits for the answer.

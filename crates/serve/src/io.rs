@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use serde::{Serialize, Serializer};
 
-use crate::counters::SendReport;
+use crate::counters::Published;
 use crate::error::{Error, Transport};
 use crate::probe::Prober;
 use crate::sys::{self, Control, RawAddr, Receipt, Wait};
@@ -155,8 +155,8 @@ pub(crate) struct Datagram<'a> {
     pub(crate) truncated: bool,
 }
 
-/// One burst in, one burst out: what the worker's loop needs of any Io. Implementations are chosen once per burst;
-/// within it all calls are direct.
+/// One burst in, one burst out: what the worker's loop needs of any Io. The loop is compiled for each
+/// implementation, so all calls are direct.
 pub(crate) trait Port {
     /// Receives the next burst. What was queued to send and not sent is forgotten.
     fn receive(&mut self, wait: Wait) -> io::Result<Receipt>;
@@ -168,7 +168,7 @@ pub(crate) trait Port {
     fn queue(&mut self, i: usize, len: usize);
 
     /// Sends what is queued and counts each reply: sent, or why not. May be called several times in a burst.
-    fn send(&mut self, report: &mut SendReport);
+    fn send(&mut self, counts: &Published);
 }
 
 /// A bound UDP socket.
@@ -205,6 +205,12 @@ pub(crate) enum Sharing {
 /// milliseconds; one that is stuck must not take the worker with it. Shorter would drop replies that a short pause
 /// of the device only delays, longer keeps the worker from receiving.
 const SEND_WAIT: std::time::Duration = std::time::Duration::from_millis(100);
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
 
 impl Socket {
     /// Opens and binds. `incoming_cpu`: take what arrives on this CPU.

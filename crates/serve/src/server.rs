@@ -167,7 +167,7 @@ impl Server {
                     .map_err(resources("map the buffers of a worker"))?;
                 let lane = Arc::new(Lane::new(socket));
                 lanes.push(Arc::clone(&lane));
-                sides.push(LaneSide::new(port, lane));
+                sides.push(LaneSide { port, lane });
             }
             server.lanes.push(lanes);
             server.spawn_worker(worker, sides, factory, &ready)?;

@@ -138,9 +138,10 @@ impl fmt::Display for DropReason {
 pub struct Request<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) peer: Peer<'a>,
-    pub(crate) asked: Asked<'a>,
+    /// What the kernel said of the address it was sent to, where the socket asks.
+    pub(crate) control: Option<&'a Control>,
+    pub(crate) origin: Origin<'a>,
     pub(crate) moment: &'a Moment,
-    pub(crate) origin: Option<Origin<'a>>,
 }
 
 /// The peer as the kernel wrote it; decoded only when asked for.
@@ -150,19 +151,13 @@ pub(crate) enum Peer<'a> {
     Decoded(SocketAddr),
 }
 
-/// The address the datagram was sent to: what the kernel said of it, if anything, and where the socket is bound.
+/// Where a request came in, and a deferred answer has to be counted and sent.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) control: Option<&'a Control>,
-    pub(crate) bind: SocketAddr,
-}
-
-/// Where a deferred answer has to be counted and sent.
-#[derive(Clone, Copy)]
-pub(crate) struct Origin<'a> {
-    pub(crate) lane: &'a Arc<Lane>,
-    /// Set once a handle was taken: from then on the handle counts the request, not the worker.
-    pub(crate) taken: &'a Cell<bool>,
+pub(crate) enum Origin<'a> {
+    /// A runtime. `taken` is set once a handle was taken: from then on the handle counts the request.
+    Lane { lane: &'a Arc<Lane>, taken: &'a Cell<bool> },
+    /// Made up, with this as the local address.
+    Nowhere(SocketAddr),
 }
 
 /// Time and CPU of a burst, read when the first request of the burst asks and then kept.
@@ -170,14 +165,6 @@ pub(crate) struct Origin<'a> {
 pub(crate) struct Moment {
     clock: Cell<Option<Duration>>,
     cpu: Cell<Option<u32>>,
-}
-
-impl Moment {
-    /// Forgets both, for the next burst.
-    pub(crate) fn reset(&self) {
-        self.clock.set(None);
-        self.cpu.set(None);
-    }
 }
 
 impl<'a> Request<'a> {
@@ -199,9 +186,13 @@ impl<'a> Request<'a> {
     /// The address it was sent to; on a wildcard bind the very address the peer asked.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
-        match self.asked.control.and_then(Control::asked) {
-            Some(ip) => SocketAddr::new(ip, self.asked.bind.port()),
-            None => self.asked.bind,
+        let bind = match self.origin {
+            Origin::Lane { lane, .. } => lane.socket.bind,
+            Origin::Nowhere(local) => local,
+        };
+        match self.control.and_then(Control::asked) {
+            Some(ip) => SocketAddr::new(ip, bind.port()),
+            None => bind,
         }
     }
 
@@ -230,15 +221,17 @@ impl<'a> Request<'a> {
     /// [`Outcome::Defer`]. Copy what is needed of the payload first: it is gone when the service returns.
     #[must_use = "dropping the handle counts the request as abandoned"]
     pub fn defer(self) -> Deferred {
-        let Some(origin) = self.origin else {
-            return Deferred::to_nowhere(self.peer());
-        };
-        origin.taken.set(true);
         let peer = match self.peer {
             Peer::Raw(raw) => *raw,
             Peer::Decoded(address) => RawAddr::encode(address),
         };
-        Deferred::new(Arc::clone(origin.lane), peer, self.asked.control.copied())
+        match self.origin {
+            Origin::Lane { lane, taken } => {
+                taken.set(true);
+                Deferred::new(Some(Arc::clone(lane)), peer, self.control.copied())
+            }
+            Origin::Nowhere(_) => Deferred::new(None, peer, None),
+        }
     }
 }
 
@@ -339,9 +332,9 @@ pub fn serve_once(
     let request = Request {
         payload,
         peer: Peer::Decoded(peer),
-        asked: Asked { control: None, bind: local },
+        control: None,
+        origin: Origin::Nowhere(local),
         moment: &moment,
-        origin: None,
     };
     let outcome = service.serve(request, &mut reply);
     let len = if outcome == Outcome::Reply { reply.len() } else { 0 };

@@ -16,7 +16,7 @@ pub(crate) use burst::Burst;
 pub(crate) use control::Control;
 pub(crate) use single::{Single, send_to};
 pub(crate) use socket::{
-    close_door, kernel_drops, packet_info, receive_buffer, set_incoming_cpu, set_receive_buffer,
+    Held, close_door, kernel_drops, packet_info, receive_buffer, set_incoming_cpu, set_receive_buffer,
     wake_receivers,
 };
 

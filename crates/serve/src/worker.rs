@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use rustix::event::epoll;
 
-use crate::counters::{Lane, Local, SendReport};
+use crate::counters::{Lane, Published};
 use crate::io::{KernelPort, Port};
 use crate::probe::Probing;
-use crate::service::{Asked, DropReason, Moment, Origin, Outcome, Peer, Reply, Request, Service, WorkerId};
+use crate::service::{DropReason, Moment, Origin, Outcome, Peer, Reply, Request, Service, WorkerId};
 use crate::sys::{Receipt, Wait};
 
 /// What all workers of a server share, and only read.
@@ -40,24 +40,24 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// One thread's part of the server.
 pub(crate) struct Worker<S, F> {
     hands: Hands<S, F>,
-    lanes: Vec<LaneSide>,
+    sides: Vec<LaneSide>,
 }
 
 /// One socket as the worker sees it.
 pub(crate) struct LaneSide {
     pub(crate) port: KernelPort,
     pub(crate) lane: Arc<Lane>,
-    local: Local,
 }
 
 /// The service and what it is called with.
 struct Hands<S, F> {
-    id: WorkerId,
-    factory: Arc<F>,
     /// `None` after a panic, until the next datagram.
     service: Option<S>,
+    id: WorkerId,
+    /// Whether probes have to be recognised. Once the probe has ended the worker never looks again.
+    probing: bool,
+    factory: Arc<F>,
     shared: Arc<Shared>,
-    moment: Moment,
 }
 
 /// What a receive attempt came to.
@@ -69,94 +69,172 @@ enum Pass {
     Failed,
 }
 
-impl LaneSide {
-    pub(crate) fn new(port: KernelPort, lane: Arc<Lane>) -> Self {
-        Self { port, lane, local: Local::default() }
-    }
-
-    /// One burst through this socket.
-    fn pass<S: Service, F: Fn(WorkerId) -> S>(&mut self, hands: &mut Hands<S, F>, wait: Wait) -> Pass {
-        match &mut self.port {
-            KernelPort::Single(port) => pass(port, &self.lane, &mut self.local, hands, wait),
-            KernelPort::Info(port) => pass(port, &self.lane, &mut self.local, hands, wait),
-            KernelPort::Many(port) => pass(port, &self.lane, &mut self.local, hands, wait),
-        }
-    }
-}
-
 impl<S: Service, F: Fn(WorkerId) -> S> Worker<S, F> {
     /// A worker for these sockets. Makes its service instance, on the calling thread.
-    pub(crate) fn new(id: WorkerId, factory: Arc<F>, shared: Arc<Shared>, lanes: Vec<LaneSide>) -> Self {
+    pub(crate) fn new(id: WorkerId, factory: Arc<F>, shared: Arc<Shared>, sides: Vec<LaneSide>) -> Self {
         let service = Some(factory(id));
-        Self { hands: Hands { id, factory, service, shared, moment: Moment::default() }, lanes }
+        Self { hands: Hands { service, id, probing: true, factory, shared }, sides }
     }
 
     /// Serves until the sockets are shut and their queues are empty. `stop` becomes readable when that happens.
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
-        match self.lanes.as_mut_slice() {
-            [only] => {
-                serve_one(only, &mut self.hands);
+        match self.sides.as_mut_slice() {
+            [LaneSide { port, lane }] => {
+                match port {
+                    KernelPort::Single(port) => self.hands.serve_one(port, lane),
+                    KernelPort::Info(port) => self.hands.serve_one(port, lane),
+                    KernelPort::Many(port) => self.hands.serve_one(port, lane),
+                }
                 Ok(())
             }
-            lanes => serve_many(lanes, &mut self.hands, stop),
+            sides => self.hands.serve_many(sides, stop),
         }
     }
 }
 
-/// Blocks in the receive call.
-fn serve_one<S: Service, F: Fn(WorkerId) -> S>(lane: &mut LaneSide, hands: &mut Hands<S, F>) {
-    let mut pause = Pause::default();
-    loop {
-        match lane.pass(hands, Wait::Block) {
-            Pass::Moved => pause.reset(),
-            Pass::Woken if hands.shared.stopping.load(Relaxed) => return,
-            Pass::Failed if hands.shared.stopping.load(Relaxed) => return,
-            Pass::Woken | Pass::Idle | Pass::Failed => pause.take(),
+impl<S: Service, F: Fn(WorkerId) -> S> Hands<S, F> {
+    /// Blocks in the receive call.
+    fn serve_one<P: Port>(&mut self, port: &mut P, lane: &Arc<Lane>) {
+        let mut pause = Pause::default();
+        loop {
+            while self.pass(port, lane, Wait::Block) == Pass::Moved {
+                pause.reset();
+            }
+            // Woken, or the call failed.
+            if self.shared.stopping.load(Relaxed) {
+                return;
+            }
+            pause.take();
         }
     }
-}
 
-/// Waits for any of several sockets.
-fn serve_many<S: Service, F: Fn(WorkerId) -> S>(
-    lanes: &mut [LaneSide],
-    hands: &mut Hands<S, F>,
-    stop: BorrowedFd<'_>,
-) -> io::Result<()> {
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    // Exclusive: where workers share a socket, a datagram wakes one of them, not all.
-    let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-    for (index, lane) in lanes.iter().enumerate() {
-        epoll::add(&epoll, lane.lane.socket.fd(), epoll::EventData::new_u64(index as u64), flags)?;
-    }
-    epoll::add(&epoll, stop, epoll::EventData::new_u64(u64::MAX), epoll::EventFlags::IN)?;
-    let mut events = Vec::with_capacity(lanes.len() + 1);
-    let mut pause = Pause::default();
-    while !hands.shared.stopping.load(Relaxed) {
-        events.clear();
-        match epoll::wait(epoll.as_fd(), rustix::buffer::spare_capacity(&mut events), None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+    /// Waits for any of several sockets.
+    fn serve_many(&mut self, sides: &mut [LaneSide], stop: BorrowedFd<'_>) -> io::Result<()> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        // Exclusive: where workers share a socket, a datagram wakes one of them, not all.
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+        for (name, side) in (0..).zip(sides.iter()) {
+            epoll::add(&epoll, side.lane.socket.fd(), epoll::EventData::new_u64(name), flags)?;
         }
-        for event in &events {
-            let index = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);
-            let Some(lane) = lanes.get_mut(index) else { continue };
-            for _ in 0..BURSTS_PER_TURN {
-                match lane.pass(hands, Wait::Now) {
-                    Pass::Moved => pause.reset(),
-                    Pass::Idle | Pass::Woken => break,
-                    Pass::Failed => {
-                        pause.take();
-                        break;
-                    }
+        epoll::add(&epoll, stop, epoll::EventData::new_u64(u64::MAX), epoll::EventFlags::IN)?;
+        let mut events = Vec::with_capacity(sides.len() + 1);
+        let mut pause = Pause::default();
+        while !self.shared.stopping.load(Relaxed) {
+            events.clear();
+            match epoll::wait(epoll.as_fd(), rustix::buffer::spare_capacity(&mut events), None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                let name = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);
+                if let Some(side) = sides.get_mut(name) {
+                    self.turn(side, &mut pause);
                 }
             }
         }
+        // The doors are closed: what is queued is all there will be.
+        for side in sides {
+            while self.pass_any(side) == Pass::Moved {}
+        }
+        Ok(())
     }
-    // The doors are closed: what is queued is all there will be.
-    for lane in lanes {
-        while lane.pass(hands, Wait::Now) == Pass::Moved {}
+
+    /// Takes bursts from a ready socket.
+    fn turn(&mut self, side: &mut LaneSide, pause: &mut Pause) {
+        for _ in 0..BURSTS_PER_TURN {
+            match self.pass_any(side) {
+                Pass::Moved => pause.reset(),
+                Pass::Idle | Pass::Woken => return,
+                Pass::Failed => return pause.take(),
+            }
+        }
     }
-    Ok(())
+
+    /// One burst, without waiting.
+    fn pass_any(&mut self, side: &mut LaneSide) -> Pass {
+        match &mut side.port {
+            KernelPort::Single(port) => self.pass(port, &side.lane, Wait::Now),
+            KernelPort::Info(port) => self.pass(port, &side.lane, Wait::Now),
+            KernelPort::Many(port) => self.pass(port, &side.lane, Wait::Now),
+        }
+    }
+
+    /// Receives a burst, serves it, sends the replies, counts.
+    #[inline]
+    fn pass<P: Port>(&mut self, port: &mut P, lane: &Arc<Lane>, wait: Wait) -> Pass {
+        match port.receive(wait) {
+            Ok(Receipt::Datagrams(0)) => Pass::Idle,
+            Ok(Receipt::Datagrams(count)) => {
+                let (received, bytes) = self.serve_burst(port, lane, count);
+                port.send(&lane.published);
+                lane.published.received(received, bytes);
+                Pass::Moved
+            }
+            Ok(Receipt::Woken) => Pass::Woken,
+            Err(_) => {
+                lane.published.receive_error();
+                Pass::Failed
+            }
+        }
+    }
+
+    /// Runs the service over a burst, with a new instance after a panic. How many datagrams it was, and bytes.
+    #[inline]
+    fn serve_burst<P: Port>(&mut self, port: &mut P, lane: &Arc<Lane>, count: usize) -> (u64, u64) {
+        let probing = self.still_probing();
+        let moment = Moment::default();
+        let taken = Cell::new(false);
+        let call = Call { lane, taken: &taken, moment: &moment, probing: probing.as_deref(), id: self.id };
+        let mut sum = Sum::default();
+        let mut next = 0;
+        while next < count {
+            let Some(service) = &mut self.service else {
+                // Not even a new instance can be made: this datagram pays, the next tries again.
+                self.renew();
+                if self.service.is_none() {
+                    sum.add(port.datagram(next).0.payload.len());
+                    lane.published.dropped(DropReason::Panicked);
+                    next += 1;
+                }
+                continue;
+            };
+            let run = AssertUnwindSafe(|| {
+                while next < count {
+                    let i = next;
+                    // Counted before the service runs, so that after a panic the next datagram is next.
+                    next += 1;
+                    call.serve(port, &mut sum, service, i);
+                }
+            });
+            if catch_unwind(run).is_err() {
+                self.service = None;
+                // A handle that was taken before the panic counts the request itself.
+                if taken.get() {
+                    lane.published.deferred();
+                } else {
+                    lane.published.dropped(DropReason::Panicked);
+                }
+            }
+        }
+        (sum.received, sum.bytes)
+    }
+
+    /// The probe, as long as it is under way.
+    #[inline]
+    fn still_probing(&mut self) -> Option<Arc<Shared>> {
+        if !self.probing {
+            return None;
+        }
+        self.probing = self.shared.probing.is_on();
+        self.probing.then(|| Arc::clone(&self.shared))
+    }
+
+    /// A new instance after a panic; its making may panic, too.
+    #[cold]
+    fn renew(&mut self) {
+        let (factory, id) = (&self.factory, self.id);
+        self.service = catch_unwind(AssertUnwindSafe(|| factory(id))).ok();
+    }
 }
 
 /// Keeps a failing receive call from becoming a busy loop.
@@ -178,74 +256,18 @@ impl Pause {
     }
 }
 
-/// Receives a burst, serves it, sends the replies, publishes.
-fn pass<P: Port, S: Service, F: Fn(WorkerId) -> S>(
-    port: &mut P,
-    lane: &Arc<Lane>,
-    local: &mut Local,
-    hands: &mut Hands<S, F>,
-    wait: Wait,
-) -> Pass {
-    let count = match port.receive(wait) {
-        Ok(Receipt::Datagrams(0)) => return Pass::Idle,
-        Ok(Receipt::Datagrams(count)) => count,
-        Ok(Receipt::Woken) => return Pass::Woken,
-        Err(_counted) => {
-            local.receive_error();
-            local.publish(&lane.published);
-            return Pass::Failed;
-        }
-    };
-    hands.moment.reset();
-    let before = local.received;
-    serve_burst(port, lane, local, hands, count);
-    // A burst of probes alone is no traffic.
-    local.bursts += u64::from(local.received != before);
-    port.send(&mut local.sends);
-    local.publish(&lane.published);
-    Pass::Moved
+/// What a burst came to.
+#[derive(Default)]
+struct Sum {
+    received: u64,
+    bytes: u64,
 }
 
-/// Runs the service over a burst, with a new instance after a panic.
-fn serve_burst<P: Port, S: Service, F: Fn(WorkerId) -> S>(
-    port: &mut P,
-    lane: &Arc<Lane>,
-    local: &mut Local,
-    hands: &mut Hands<S, F>,
-    count: usize,
-) {
-    let probing = hands.shared.probing.is_on().then_some(&hands.shared.probing);
-    let taken = Cell::new(false);
-    let mut next = 0;
-    while next < count {
-        if hands.service.is_none() {
-            let (factory, id) = (&hands.factory, hands.id);
-            hands.service = catch_unwind(AssertUnwindSafe(|| factory(id))).ok();
-        }
-        let Some(service) = &mut hands.service else {
-            // Not even a new instance can be made: this datagram pays, the next tries again.
-            let (datagram, _) = port.datagram(next);
-            local.received += 1;
-            local.received_bytes += datagram.payload.len() as u64;
-            local.dropped(DropReason::Panicked);
-            next += 1;
-            continue;
-        };
-        let run = AssertUnwindSafe(|| {
-            while next < count {
-                let i = next;
-                // Counted before the service runs, so that after a panic the next datagram is next.
-                next += 1;
-                taken.set(false);
-                let call = Call { lane, taken: &taken, moment: &hands.moment, probing, id: hands.id };
-                call.serve(port, local, service, i);
-            }
-        });
-        if catch_unwind(run).is_err() {
-            hands.service = None;
-            // A handle that was taken before the panic counts the request itself.
-            if taken.get() { local.deferred() } else { local.dropped(DropReason::Panicked) }
-        }
+impl Sum {
+    #[inline]
+    fn add(&mut self, len: usize) {
+        self.received += 1;
+        self.bytes += len as u64;
     }
 }
 
@@ -254,53 +276,54 @@ struct Call<'a> {
     lane: &'a Arc<Lane>,
     taken: &'a Cell<bool>,
     moment: &'a Moment,
-    probing: Option<&'a Probing>,
+    probing: Option<&'a Shared>,
     id: WorkerId,
 }
 
 impl Call<'_> {
     /// Serves datagram `i`.
     #[inline]
-    fn serve<P: Port, S: Service>(&self, port: &mut P, local: &mut Local, service: &mut S, i: usize) {
+    fn serve<P: Port, S: Service>(&self, port: &mut P, sum: &mut Sum, service: &mut S, i: usize) {
         let (datagram, room) = port.datagram(i);
-        if let Some(probing) = self.probing
-            && probing.recognises(datagram.payload)
+        if let Some(shared) = self.probing
+            && shared.probing.recognises(datagram.payload)
         {
-            self.answer_probe(port, local, probing, i);
+            self.answer_probe(port, &shared.probing, i);
             return;
         }
-        local.received += 1;
-        local.received_bytes += datagram.payload.len() as u64;
+        let counts = &self.lane.published;
+        sum.add(datagram.payload.len());
         if datagram.truncated {
-            local.dropped(DropReason::Truncated);
+            counts.dropped(DropReason::Truncated);
             return;
         }
+        self.taken.set(false);
         let mut reply = Reply::new(room);
         let request = Request {
             payload: datagram.payload,
             peer: Peer::Raw(datagram.peer),
-            asked: Asked { control: datagram.control, bind: self.lane.socket.bind },
+            control: datagram.control,
+            origin: Origin::Lane { lane: self.lane, taken: self.taken },
             moment: self.moment,
-            origin: Some(Origin { lane: self.lane, taken: self.taken }),
         };
         let outcome = service.serve(request, &mut reply);
         let len = reply.len();
         match outcome {
-            _ if self.taken.get() => local.deferred(),
+            _ if self.taken.get() => counts.deferred(),
             Outcome::Reply => port.queue(i, len),
-            Outcome::Drop(reason) => local.dropped(reason),
-            Outcome::Defer => local.dropped(DropReason::Abandoned),
+            Outcome::Drop(reason) => counts.dropped(reason),
+            Outcome::Defer => counts.dropped(DropReason::Abandoned),
         }
     }
 
     /// Answers a probe apart from the traffic, so that it is not counted.
     #[cold]
-    fn answer_probe<P: Port>(&self, port: &mut P, local: &mut Local, probing: &Probing, i: usize) {
-        port.send(&mut local.sends);
+    fn answer_probe<P: Port>(&self, port: &mut P, probing: &Probing, i: usize) {
+        port.send(&self.lane.published);
         let (_, room) = port.datagram(i);
         let len = probing.answer(self.id.index(), room);
         port.queue(i, len);
         // If the answer does not get out, the prober will miss it and say so.
-        port.send(&mut SendReport::default());
+        port.send(&Published::default());
     }
 }

@@ -7,11 +7,12 @@
 //! | more | either | `recvmmsg` (waits for the first only), `sendmmsg` |
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::{Datagram, Port, Socket};
-use crate::counters::SendReport;
-use crate::sys::{Burst, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, Receipt, Single, Wait};
+use crate::counters::Published;
+use crate::sys::{Burst, Held, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, Receipt, Single, Wait};
 
 /// A kernel socket with the buffers of one worker's bursts.
 pub(crate) enum KernelPort {
@@ -21,17 +22,17 @@ pub(crate) enum KernelPort {
 }
 
 pub(crate) struct SinglePort {
-    socket: Arc<Socket>,
+    socket: Held<Socket>,
     single: Single,
 }
 
 pub(crate) struct InfoPort {
-    socket: Arc<Socket>,
+    socket: Held<Socket>,
     burst: Burst,
 }
 
 pub(crate) struct ManyPort {
-    socket: Arc<Socket>,
+    socket: Held<Socket>,
     burst: Burst,
 }
 
@@ -40,6 +41,7 @@ impl KernelPort {
     pub(crate) fn new(socket: Arc<Socket>, batch: usize) -> io::Result<Self> {
         let reply_room = if socket.bind.is_ipv6() { MAX_PAYLOAD_V6 } else { MAX_PAYLOAD_V4 };
         let wildcard = socket.bind.ip().is_unspecified();
+        let socket = Held::new(socket);
         Ok(match (batch, wildcard) {
             (1, false) => Self::Single(SinglePort { single: Single::new(reply_room)?, socket }),
             (1, true) => Self::Info(InfoPort { burst: Burst::new(1, reply_room, true)?, socket }),
@@ -50,7 +52,7 @@ impl KernelPort {
 
 impl Port for SinglePort {
     fn receive(&mut self, wait: Wait) -> io::Result<Receipt> {
-        self.single.receive(self.socket.fd(), wait)
+        self.single.receive(self.socket.as_fd(), wait)
     }
 
     fn datagram(&mut self, _only: usize) -> (Datagram<'_>, &mut [u8]) {
@@ -61,14 +63,14 @@ impl Port for SinglePort {
         self.single.queue(len);
     }
 
-    fn send(&mut self, report: &mut SendReport) {
-        self.single.send(self.socket.fd(), report);
+    fn send(&mut self, counts: &Published) {
+        self.single.send(self.socket.as_fd(), counts);
     }
 }
 
 impl Port for InfoPort {
     fn receive(&mut self, wait: Wait) -> io::Result<Receipt> {
-        self.burst.receive_one(self.socket.fd(), wait)
+        self.burst.receive_one(self.socket.as_fd(), wait)
     }
 
     fn datagram(&mut self, i: usize) -> (Datagram<'_>, &mut [u8]) {
@@ -79,14 +81,14 @@ impl Port for InfoPort {
         self.burst.queue(i, len);
     }
 
-    fn send(&mut self, report: &mut SendReport) {
-        self.burst.send_one(self.socket.fd(), report);
+    fn send(&mut self, counts: &Published) {
+        self.burst.send_one(self.socket.as_fd(), counts);
     }
 }
 
 impl Port for ManyPort {
     fn receive(&mut self, wait: Wait) -> io::Result<Receipt> {
-        self.burst.receive(self.socket.fd(), wait)
+        self.burst.receive(self.socket.as_fd(), wait)
     }
 
     fn datagram(&mut self, i: usize) -> (Datagram<'_>, &mut [u8]) {
@@ -97,7 +99,7 @@ impl Port for ManyPort {
         self.burst.queue(i, len);
     }
 
-    fn send(&mut self, report: &mut SendReport) {
-        self.burst.send(self.socket.fd(), report);
+    fn send(&mut self, counts: &Published) {
+        self.burst.send(self.socket.as_fd(), counts);
     }
 }

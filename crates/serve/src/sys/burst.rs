@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::arena::Arena;
 use super::{Control, RECEIVE_ROOM, RawAddr, Receipt, Wait, check, receipt_of_error};
-use crate::counters::SendReport;
+use crate::counters::Published;
 use crate::io::Datagram;
 
 /// Bytes from one receive room to the next. Five cache lines more than 64 KiB: with an exact power of two the
@@ -218,7 +218,7 @@ impl Burst {
     }
 
     /// Sends all queued replies, with as few calls as the kernel allows.
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, report: &mut SendReport) {
+    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, counts: &Published) {
         let queued = std::mem::take(&mut self.queued);
         self.cursor = 0;
         let mut at = 0;
@@ -232,11 +232,11 @@ impl Burst {
                 // The kernel stops at the first message it cannot send and tells why only when that one leads
                 // the call: so call again from there.
                 Ok(sent) if sent > 0 => {
-                    report.sent(sent, rest[..sent].iter().map(|h| u64::from(h.msg_len)).sum());
+                    counts.sent(sent, rest[..sent].iter().map(|h| u64::from(h.msg_len)).sum());
                     at += sent;
                 }
                 Ok(_) => {
-                    report.failed(&io::ErrorKind::Other.into(), 1);
+                    counts.failed(&io::ErrorKind::Other.into(), 1);
                     at += 1;
                 }
                 Err(error) => match error.kind() {
@@ -244,11 +244,11 @@ impl Burst {
                     // The send buffer stayed full for as long as a send may wait. Waiting again for every
                     // reply of the burst would stall the worker for seconds.
                     io::ErrorKind::WouldBlock => {
-                        report.failed(&error, queued - at);
+                        counts.failed(&error, queued - at);
                         at = queued;
                     }
                     _ => {
-                        report.failed(&error, 1);
+                        counts.failed(&error, 1);
                         at += 1;
                     }
                 },
@@ -257,7 +257,7 @@ impl Burst {
     }
 
     /// Sends the one queued reply with `sendmsg`: the counterpart of [`Burst::receive_one`].
-    pub(crate) fn send_one(&mut self, socket: BorrowedFd<'_>, report: &mut SendReport) {
+    pub(crate) fn send_one(&mut self, socket: BorrowedFd<'_>, counts: &Published) {
         if std::mem::take(&mut self.queued) == 0 {
             return;
         }
@@ -267,9 +267,9 @@ impl Burst {
             let result =
                 unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const self.tx_headers[0].msg_hdr, 0) };
             match check(result) {
-                Ok(len) => report.sent(1, len as u64),
+                Ok(len) => counts.sent(1, len as u64),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => report.failed(&error, 1),
+                Err(error) => counts.failed(&error, 1),
             }
             return;
         }

@@ -1,9 +1,32 @@
 //! Socket options that rustix lacks.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 
 use super::check;
+
+/// A socket kept open by a shared owner, with its number at hand: on the packet path that saves a visit to the owner,
+/// which no cache holds any more.
+pub(crate) struct Held<O> {
+    raw: RawFd,
+    _owner: Arc<O>,
+}
+
+impl<O: AsFd> Held<O> {
+    /// `owner` must keep the same descriptor for as long as it lives, as every holder of an `OwnedFd` does.
+    pub(crate) fn new(owner: Arc<O>) -> Self {
+        Self { raw: owner.as_fd().as_raw_fd(), _owner: owner }
+    }
+}
+
+impl<O> AsFd for Held<O> {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the owner holds the descriptor open and lives at least as long as `self`.
+        unsafe { BorrowedFd::borrow_raw(self.raw) }
+    }
+}
 
 /// Sets one option of a plain C type.
 fn set<T>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {

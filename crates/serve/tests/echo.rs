@@ -1,0 +1,172 @@
+//! Every Io, both families, every batch, specific and wildcard addresses: all sizes come back as they were sent.
+
+mod support;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use support::{Echo, client, config, payload, receive, stop, target};
+use udpath_serve::{Config, Io, IoChoice, MAX_BATCH, Server};
+
+const BINDS: [&str; 4] = ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"];
+
+/// Sizes at which something changes: nothing, one byte, around a cache line, a page, an Ethernet frame, fragments,
+/// the longest.
+const SIZES: [usize; 14] = [0, 1, 2, 63, 64, 100, 1_472, 1_473, 4_095, 4_097, 16_384, 60_000, 65_506, 65_507];
+
+#[test]
+fn all_sizes_come_back_unchanged() {
+    for io in Io::ALL {
+        for bind in BINDS {
+            for batch in [1, 2, Config::DEFAULT_BATCH, MAX_BATCH] {
+                let server = Server::start(&Config { batch, ..config(io, bind) }, |_| Echo).unwrap();
+                let to = target(&server, 0);
+                let longest = if to.is_ipv6() { Some(65_527) } else { None };
+                let mut sent = 0;
+                // Several flows, so that more than one worker has its turn.
+                for _ in 0..4 {
+                    let client = client(to);
+                    for size in SIZES.into_iter().chain(longest) {
+                        client.send(&payload(size)).unwrap();
+                        assert!(receive(&client) == payload(size), "{io} {bind} batch {batch}: {size} bytes");
+                        sent += 1;
+                    }
+                }
+                let status = stop(server);
+                assert_eq!(status.total.answered, sent, "{io} {bind} batch {batch}");
+                assert_eq!(status.total.answered_bytes, status.total.received_bytes);
+                assert_eq!(status.kernel_drops, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_burst_of_mixed_sizes_comes_back_in_order() {
+    for (io, bind) in Io::ALL.into_iter().flat_map(|io| BINDS.map(|bind| (io, bind))) {
+        let gate = support::Gate::default();
+        let held = gate.clone();
+        let one = Config { workers: Some(1), batch: 64, ..config(io, bind) };
+        let server = Server::start(&one, move |_| support::GatedEcho(held.clone())).unwrap();
+        let client = client(target(&server, 0));
+        // One datagram holds the worker, so that the others make one burst.
+        let sizes = [1, 5, 0, 2_000, 3, 20_000, 64, 65, 1, 9_000];
+        client.send(&payload(sizes[0])).unwrap();
+        gate.holds(1);
+        for size in &sizes[1..] {
+            client.send(&payload(*size)).unwrap();
+        }
+        gate.open();
+        for size in sizes {
+            assert!(receive(&client) == payload(size), "{io} {bind}: {size} bytes");
+        }
+        let status = stop(server);
+        assert_eq!((status.total.answered, status.total.bursts), (10, 2), "{io} {bind}");
+    }
+}
+
+/// Runs a client program with the payload on its standard input, and returns what it printed.
+fn run(program: &str, arguments: &[String], input: &[u8]) -> Vec<u8> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("cannot run {program}: {error}; install it"));
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap().stdout
+}
+
+#[test]
+fn netcat_and_socat_are_answered() {
+    for io in Io::ALL {
+        for bind in BINDS {
+            let server = Server::start(&config(io, bind), |_| Echo).unwrap();
+            let to = target(&server, 0);
+            let (host, port) = (to.ip().to_string(), to.port().to_string());
+            // nc reads 16 KiB at a time, so that is the longest datagram it sends. -W 1: end after one answer.
+            for size in [1, 100, 1_473, 16_384] {
+                let arguments = ["-u", "-W", "1", "-w", "5", &host, &port].map(String::from);
+                assert!(run("nc", &arguments, &payload(size)) == payload(size), "nc {io} {bind}: {size}");
+            }
+            for size in [1, 1_473, 65_507] {
+                let peer = match to.is_ipv6() {
+                    true => format!("UDP6:[{host}]:{port}"),
+                    false => format!("UDP4:{host}:{port}"),
+                };
+                // -t: how long to wait for the answer after the input has ended.
+                let arguments = ["-b", "65536", "-t", "0.2", "-", &peer].map(String::from);
+                assert!(
+                    run("socat", &arguments, &payload(size)) == payload(size),
+                    "socat {io} {bind}: {size}"
+                );
+            }
+            assert_eq!(stop(server).total.answered, 7, "{io} {bind}");
+        }
+    }
+}
+
+#[test]
+fn several_addresses_are_served_side_by_side() {
+    for io in Io::ALL {
+        for batch in [1, 32] {
+            let mut config = config(io, "127.0.0.1:0");
+            config.batch = batch;
+            for more in ["127.0.0.2:0", "[::1]:0", "0.0.0.0:0", "[::]:0"] {
+                config.binds.push(more.parse().unwrap());
+            }
+            let server = Server::start(&config, |_| Echo).unwrap();
+            for round in 1..=50 {
+                for index in 0..config.binds.len() {
+                    let client = client(target(&server, index));
+                    client.send(&payload(round)).unwrap();
+                    assert_eq!(receive(&client), payload(round));
+                }
+            }
+            let workers = server.workers();
+            let status = stop(server);
+            assert_eq!(status.total.answered, 250);
+            let per_address = if io == Io::Shared { 1 } else { workers };
+            assert_eq!(status.sockets.len(), per_address * config.binds.len());
+            for bind in status.sockets.iter().map(|socket| socket.bind) {
+                let on_it = status.sockets.iter().filter(|socket| socket.bind == bind);
+                assert_eq!(on_it.map(|socket| socket.counts.answered).sum::<u64>(), 50, "{io} {bind}");
+            }
+        }
+    }
+}
+
+#[test]
+fn auto_takes_the_best_and_says_why_not_another() {
+    let mut config = config(Io::Shared, "127.0.0.1:0");
+    config.io = IoChoice::Auto;
+    let cpus = udpath_serve::allowed_cpus().unwrap().len();
+    let server = Server::start(&config, |_| Echo).unwrap();
+    assert_eq!(server.io(), if cpus > 1 { Io::Percpu } else { Io::Shared });
+    stop(server);
+
+    // More workers than CPUs: percpu cannot be.
+    config.workers = Some(cpus + 1);
+    let server = Server::start(&config, |_| Echo).unwrap();
+    assert_eq!(server.io(), Io::Reuseport);
+    assert_eq!(server.rejected().len(), 1);
+    assert!(server.rejected()[0].reason.contains("do not fit"), "{:?}", server.rejected());
+    stop(server);
+
+    config.workers = Some(1);
+    let server = Server::start(&config, |_| Echo).unwrap();
+    assert_eq!((server.io(), server.rejected().len()), (Io::Shared, 2));
+    stop(server);
+}
+
+#[test]
+fn workers_are_pinned_only_when_asked() {
+    let server = Server::start(&config(Io::Reuseport, "127.0.0.1:0"), |_| Echo).unwrap();
+    let cpus: Vec<u32> = udpath_serve::allowed_cpus().unwrap().iter().collect();
+    assert_eq!(server.pinned_to(), Some(cpus.as_slice()));
+    stop(server);
+    let free = Config { pin: false, ..config(Io::Percpu, "127.0.0.1:0") };
+    let server = Server::start(&free, |_| Echo).unwrap();
+    assert_eq!(server.pinned_to(), None);
+    assert!(stop(server).workers.iter().all(|worker| worker.cpu.is_none()));
+}

@@ -1,0 +1,187 @@
+//! Stopping answers what is queued, and nothing is lost without being counted.
+
+mod support;
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{Echo, Gate, GatedEcho, client, config, receive, stop, target, wait_until};
+use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service};
+
+fn combinations() -> impl Iterator<Item = (Io, Config)> {
+    Io::ALL.into_iter().flat_map(|io| {
+        [1, 32].into_iter().flat_map(move |batch| {
+            [vec!["127.0.0.1:0"], vec!["[::]:0"], vec!["127.0.0.1:0", "[::1]:0"]].map(|binds| {
+                let binds = binds.into_iter().map(|bind| bind.parse().unwrap());
+                (io, Config { batch, binds: binds.collect(), ..config(io, "127.0.0.1:0") })
+            })
+        })
+    })
+}
+
+#[test]
+fn what_is_queued_is_answered_before_the_end() {
+    // Fewer than the 256 small datagrams that fit the default receive buffer.
+    const QUEUED: usize = 150;
+    for (io, config) in combinations() {
+        let gate = Gate::default();
+        let held = gate.clone();
+        let server = Server::start(&config, move |_| GatedEcho(held.clone())).unwrap();
+        let clients: Vec<_> = (0..config.binds.len()).map(|index| client(target(&server, index))).collect();
+        for client in &clients {
+            for number in 0..QUEUED {
+                client.send(&(number as u32).to_le_bytes()).unwrap();
+            }
+        }
+        gate.holds(1);
+        let target_port = server.binds()[0].port();
+        let stopping = thread::spawn(move || stop(server));
+        // Until the door is closed: then a datagram that finds room in the queue is dropped all the same.
+        wait_until("the door is closed", || {
+            clients[0].send(b"late").unwrap();
+            drops_at(target_port) > 0
+        });
+        gate.open();
+        let status = stopping.join().unwrap();
+        assert_eq!(status.kernel_drops, 0, "{io} {config:?}");
+        assert_eq!(status.total.received, status.total.answered);
+        for client in &clients {
+            let mut numbers: Vec<_> = Vec::new();
+            while numbers.len() < QUEUED {
+                if let Ok(number) = <[u8; 4]>::try_from(receive(client)).map(u32::from_le_bytes)
+                    && number < QUEUED as u32
+                {
+                    numbers.push(number);
+                }
+            }
+            numbers.sort_unstable();
+            assert!(numbers.iter().copied().eq(0..QUEUED as u32), "{io} {config:?}: {numbers:?}");
+        }
+    }
+}
+
+/// What the kernel says it dropped at the sockets of a port.
+fn drops_at(port: u16) -> u64 {
+    let mut drops = 0;
+    for table in ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"] {
+        for line in std::fs::read_to_string(table).unwrap().lines().skip(1) {
+            let columns: Vec<_> = line.split_whitespace().collect();
+            if columns[1].ends_with(&format!(":{port:04X}")) {
+                drops += columns.last().unwrap().parse::<u64>().unwrap();
+            }
+        }
+    }
+    drops
+}
+
+#[test]
+fn a_server_under_load_still_stops() {
+    for (io, config) in combinations() {
+        let server = Server::start(&config, |_| Echo).unwrap();
+        let to = target(&server, 0);
+        let over = Arc::new(AtomicBool::new(false));
+        let flood = {
+            let over = Arc::clone(&over);
+            thread::spawn(move || {
+                let client = client(to);
+                // Errors are expected once the socket is gone.
+                while !over.load(Relaxed) {
+                    let _ = client.send(b"flood");
+                }
+            })
+        };
+        wait_until("traffic flows", || server.status().total.received > 1_000);
+        let begun = Instant::now();
+        stop(server);
+        over.store(true, Relaxed);
+        flood.join().unwrap();
+        assert!(begun.elapsed() < support::PATIENCE, "{io}: {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn an_idle_server_stops_and_frees_its_ports() {
+    for (io, config) in combinations() {
+        let server = Server::start(&config, |_| Echo).unwrap();
+        let again = Config { binds: server.binds().to_vec(), ..config };
+        assert_eq!(stop(server).total.received, 0, "the probe is no traffic");
+        let server = Server::start(&again, |_| Echo).unwrap();
+        assert_eq!(server.io(), io);
+        // Dropped without a word it stops, too.
+        drop(server);
+        stop(Server::start(&again, |_| Echo).unwrap());
+    }
+}
+
+/// Takes its time for every answer.
+struct Slow;
+
+impl Service for Slow {
+    fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
+        let until = Instant::now() + Duration::from_micros(50);
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        reply.write(request.payload())
+    }
+}
+
+#[test]
+fn under_overload_every_datagram_is_accounted_for() {
+    const SENT: u64 = 20_000;
+    for io in Io::ALL {
+        for (batch, bind) in [(1, "127.0.0.1:0"), (32, "[::1]:0"), (32, "0.0.0.0:0")] {
+            let small = Config { batch, receive_buffer: Some(16 << 10), ..config(io, bind) };
+            let server = Server::start(&small, |_| Slow).unwrap();
+            let flows: Vec<UdpSocket> = (0..8).map(|_| client(target(&server, 0))).collect();
+            for number in 0..SENT {
+                // Loopback delivers, or drops at the socket, before `send` returns.
+                flows[number as usize % flows.len()].send(b"overload").unwrap();
+            }
+            wait_until("the queues are empty", || {
+                let status = server.status();
+                status.total.received + status.kernel_drops == SENT
+            });
+            let status = stop(server);
+            assert!(status.kernel_drops > 0, "{io} {bind}: no overload");
+            assert_eq!(status.total.received + status.kernel_drops, SENT, "{io} {bind}");
+            assert_eq!(status.total.answered, status.total.received);
+            assert_eq!(status.sockets.iter().map(|s| s.kernel_drops).sum::<u64>(), status.kernel_drops);
+        }
+    }
+}
+
+#[test]
+fn percpu_says_when_everything_arrives_on_one_cpu() {
+    let cpus = udpath_serve::allowed_cpus().unwrap();
+    if cpus.len() < 2 {
+        // With one CPU there is nothing to spread and nothing to say.
+        return;
+    }
+    let two = [cpus.first().unwrap(), cpus.last().unwrap()];
+    let mut config = config(Io::Percpu, "127.0.0.1:0");
+    config.cpus = Some(two.into_iter().collect());
+    let server = Server::start(&config, |_| Echo).unwrap();
+    let to = target(&server, 0);
+    for cpu in two {
+        thread::spawn(move || {
+            let mut mask = rustix::thread::CpuSet::new();
+            mask.set(cpu as usize);
+            rustix::thread::sched_setaffinity(None, &mask).unwrap();
+            let client = client(to);
+            for _ in 0..3_000 {
+                client.send(b"x").unwrap();
+                receive(&client);
+            }
+        })
+        .join()
+        .unwrap();
+        let warnings = server.status().warnings;
+        assert!(warnings[0].contains(&format!("on CPU {cpu};")), "{warnings:?}");
+    }
+    let even = stop(server);
+    assert_eq!(even.shares().values().map(|share| (share * 10.0).round()).collect::<Vec<_>>(), [5.0, 5.0]);
+}
