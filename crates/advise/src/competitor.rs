@@ -62,12 +62,7 @@ impl Competitor {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        let mut server = lab.spawn(command).map_err(|error| match error {
-            udpath_lab::Error::System { source, .. } => {
-                Error::Start { competitor: name.into(), program: config.program.clone(), source }
-            }
-            other => other.into(),
-        })?;
+        let mut server = lab.spawn(command)?;
         let ready = server
             .stderr
             .take()

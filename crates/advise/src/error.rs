@@ -1,8 +1,5 @@
 //! Why a climb could not be made.
 
-use std::io;
-use std::path::PathBuf;
-
 /// A configuration that makes no sense. Each is a whole sentence.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
@@ -49,16 +46,6 @@ pub enum Error {
         competitor: String,
         /// The load's reason.
         source: udpath_load::Error,
-    },
-    /// The server's program could not be started.
-    #[error("cannot start {program} as the server of {competitor}: {source}", program = program.display())]
-    Start {
-        /// The rung.
-        competitor: String,
-        /// The program.
-        program: PathBuf,
-        /// The system's answer.
-        source: io::Error,
     },
     /// The server ended, or never said that it was ready.
     #[error("the server of {competitor} did not come up: {reason}")]
