@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use crate::SpecError;
 
 /// A lab could not be built, used or removed. Each names the operation, the object and the cause.
+///
+/// The cause is part of the sentence, so it is not given a second time as [`std::error::Error::source`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,20 +15,20 @@ pub enum Error {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// A system call about one object failed.
-    #[error("cannot {what}: {source}{}", help(source))]
+    #[error("cannot {what}: {cause}{}", help(cause))]
     System {
         /// Operation and object, as in `mount /sys in machine server`.
         what: String,
         /// The kernel's answer.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The kernel refused an rtnetlink request.
-    #[error("cannot {what}: {source}{}{}", said(detail.as_deref()), help(source))]
+    #[error("cannot {what}: {cause}{}{}", said(detail.as_deref()), help(cause))]
     Netlink {
         /// Operation and object, as in `create link client/eth0 - server/eth0`.
         what: String,
         /// The kernel's answer.
-        source: io::Error,
+        cause: io::Error,
         /// What the kernel said beside the number.
         detail: Option<String>,
     },
@@ -166,12 +168,12 @@ pub enum Error {
         threads: usize,
     },
     /// The XDP program that brings NAPI could not be attached.
-    #[error("cannot switch on NAPI at {object}: {source}")]
+    #[error("cannot switch on NAPI at {object}: {cause}")]
     Napi {
         /// `machine/interface`.
         object: String,
         /// Why.
-        source: udpath_bpf::Error,
+        cause: udpath_bpf::Error,
     },
     /// The lab's own thread that starts programs has ended.
     #[error("cannot start a program in lab {lab}: the lab has been taken down")]
@@ -182,16 +184,16 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self::System { what: what.into(), source: source.into() }
+    pub(crate) fn system(what: impl Into<String>, cause: impl Into<io::Error>) -> Self {
+        Self::System { what: what.into(), cause: cause.into() }
     }
 
     /// Is it a matter of rights?
     #[must_use]
     pub fn is_permission(&self) -> bool {
         match self {
-            Self::System { source, .. } | Self::Netlink { source, .. } => {
-                source.kind() == io::ErrorKind::PermissionDenied
+            Self::System { cause, .. } | Self::Netlink { cause, .. } => {
+                cause.kind() == io::ErrorKind::PermissionDenied
             }
             _ => false,
         }
@@ -199,8 +201,8 @@ impl Error {
 }
 
 /// What would make it possible.
-fn help(source: &io::Error) -> &'static str {
-    match source.raw_os_error() {
+fn help(cause: &io::Error) -> &'static str {
+    match cause.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "; run as root (CAP_SYS_ADMIN and CAP_NET_ADMIN are needed)",
         Some(libc::ENOSPC) => {
             "; too many namespaces or mounts: see /proc/sys/user and /proc/sys/fs/mount-max"

@@ -191,7 +191,7 @@ impl Interface {
     /// No right to use BPF here (it takes root in the initial user namespace), or another program is attached.
     pub fn ensure_napi(&self) -> Result<NapiGuard, Error> {
         let pass = self.site.run(|| udpath_bpf::Pass::attach(self.name()))?;
-        let pass = pass.map_err(|source| Error::Napi { object: self.object(), source })?;
+        let pass = pass.map_err(|cause| Error::Napi { object: self.object(), cause })?;
         Ok(NapiGuard { _pass: pass })
     }
 

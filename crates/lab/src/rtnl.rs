@@ -40,7 +40,7 @@ pub(crate) struct Refused {
 impl Refused {
     /// `what`: operation and object.
     pub(crate) fn when(self, what: impl Into<String>) -> Error {
-        Error::Netlink { what: what.into(), source: self.source, detail: self.detail }
+        Error::Netlink { what: what.into(), cause: self.source, detail: self.detail }
     }
 }
 

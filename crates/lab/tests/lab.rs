@@ -390,7 +390,7 @@ fn what_has_no_record_is_not_swept() {
     // Made by hand, with a name like ours.
     let name = format!("udpath-1-x-{}", std::process::id());
     let ip = |arguments: &[&str]| {
-        assert!(std::process::Command::new("ip").args(arguments).status().unwrap().success())
+        assert!(std::process::Command::new("ip").args(arguments).status().unwrap().success());
     };
     ip(&["netns", "add", &name]);
     let swept = udpath_lab::sweep_stale();

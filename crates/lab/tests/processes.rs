@@ -80,10 +80,10 @@ fn resident() {
     let server = lab.machine("server").unwrap();
     let mut sleeper = server.command("sleep");
     sleeper.arg("1000");
-    let _sleeper = lab.spawn(sleeper).unwrap();
+    let mut sleeper = lab.spawn(sleeper).unwrap();
     let _orphan = server.command("sh").args(["-c", "setsid sleep 1000 & exit 0"]).status().unwrap();
     say("ready");
-    std::thread::sleep(PATIENCE);
+    sleeper.wait().unwrap();
 }
 
 fn keeper(name: &str) {

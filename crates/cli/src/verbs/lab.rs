@@ -1,11 +1,218 @@
-//! `udpath lab`.
+//! `udpath lab`: machines on this machine, kept until they are taken down.
 
-use crate::exit::Done;
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use anyhow::Context;
+use clap::Subcommand;
+use serde::Serialize;
+use udpath_lab::{Blueprint, Error, LabBuilder, LinkSpec, Listed, State, Swept};
+
+use crate::exit::{Done, Failure};
+
+/// Version of the JSON form of `lab list`; raised when a field changes its meaning or goes away.
+const SCHEMA: &str = "udpath.lab/1";
+/// The name of a lab that got none.
+const DEFAULT_NAME: &str = "lab";
 
 /// Arguments of `udpath lab`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
 
-pub(crate) fn run(_args: Args) -> Done {
-    unreachable!("skeleton")
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Build a lab and keep it: machines, every two of them joined by a link
+    Up {
+        /// The lab's name: a-z, 0-9 and -
+        #[arg(default_value = DEFAULT_NAME)]
+        name: String,
+        /// Receive and transmit queues of each link's ends [default: one per online CPU]
+        #[arg(long, value_name = "N")]
+        queues: Option<u32>,
+        /// Names of the machines
+        #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_value = "client,server")]
+        machines: Vec<String>,
+    },
+    /// Run a program in a machine; its exit code is passed on
+    Exec {
+        /// The machine; the lab's name may be left out while there is only one
+        #[arg(value_name = "[LAB/]MACHINE")]
+        machine: String,
+        /// The program and its arguments
+        #[arg(last = true, required = true, value_name = "CMD")]
+        command: Vec<OsString>,
+    },
+    /// Show the labs of this machine
+    List {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take labs down
+    #[command(group = clap::ArgGroup::new("which").required(true))]
+    Down {
+        /// The kept lab of this name
+        #[arg(group = "which")]
+        name: Option<String>,
+        /// What killed programs left behind
+        #[arg(long, group = "which")]
+        stale: bool,
+        /// The same and all kept labs; those of running programs stay
+        #[arg(long, group = "which")]
+        all: bool,
+    },
+}
+
+/// The JSON form of `lab list`.
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    labs: Vec<Listed>,
+}
+
+pub(crate) fn run(args: Args) -> Done {
+    match args.verb {
+        Verb::Up { name, queues, machines } => up(&name, queues, &machines),
+        Verb::Exec { machine, command } => exec(&machine, &command),
+        Verb::List { json } => list(json),
+        Verb::Down { name: Some(name), .. } => udpath_lab::down(&name).map_err(failure),
+        Verb::Down { all: true, .. } => removed(&udpath_lab::down_all().map_err(failure)?),
+        Verb::Down { .. } => removed(&udpath_lab::sweep_stale().map_err(failure)?),
+    }
+}
+
+fn up(name: &str, queues: Option<u32>, machines: &[String]) -> Done {
+    let queues = match queues {
+        Some(queues) => queues,
+        None => u32::try_from(udpath_lab::online_cpus().map_err(failure)?.len()).unwrap_or(u32::MAX),
+    };
+    let spec = LinkSpec::with_queues(queues);
+    let mut builder = LabBuilder::new(name);
+    for (at, machine) in machines.iter().enumerate() {
+        builder = builder.machine(machine);
+        for earlier in &machines[..at] {
+            builder = builder.link(earlier, machine, &spec);
+        }
+    }
+    let blueprint = builder.up_kept().map_err(failure)?;
+    let first = blueprint.machines[0].name.clone();
+    table(&[Listed { state: State::Kept, blueprint }])?;
+    eprintln!("use it with `udpath lab exec {name}/{first} -- CMD`, remove it with `udpath lab down {name}`");
+    Ok(())
+}
+
+fn exec(machine: &str, command: &[OsString]) -> Done {
+    let (lab, machine) = match machine.split_once('/') {
+        Some((lab, machine)) => (lab.to_owned(), machine),
+        None => (the_only_lab()?, machine),
+    };
+    let lab = udpath_lab::attach(&lab).map_err(failure)?;
+    let machine = lab.machine(machine).map_err(failure)?;
+    let [program, arguments @ ..] = command else {
+        return Err(Failure::Usage("there is no program to run; write it after --".to_owned()));
+    };
+    // Only comes back when it failed.
+    Err(failure(machine.become_program(program, arguments)))
+}
+
+fn the_only_lab() -> Result<String, Failure> {
+    let mut labs = udpath_lab::list().map_err(failure)?;
+    labs.retain(|lab| lab.state != State::Stale);
+    match labs.as_slice() {
+        [] => Err(Failure::Cannot(anyhow::anyhow!("there is no lab; make one with `udpath lab up`"))),
+        [lab] => Ok(lab.blueprint.name.clone()),
+        labs => {
+            let names: Vec<&str> = labs.iter().map(|lab| lab.blueprint.name.as_str()).collect();
+            Err(Failure::Usage(format!("there are several labs ({}); write LAB/MACHINE", names.join(", "))))
+        }
+    }
+}
+
+fn list(json: bool) -> Done {
+    let labs = udpath_lab::list().map_err(failure)?;
+    if json {
+        let document = serde_json::to_string_pretty(&Document { schema: SCHEMA, labs });
+        let document = document.context("cannot write the labs as JSON")?;
+        return print(&(document + "\n"));
+    }
+    if labs.is_empty() {
+        eprintln!("there is no lab; make one with `udpath lab up`");
+        return Ok(());
+    }
+    table(&labs)?;
+    if labs.iter().any(|lab| lab.state == State::Stale) {
+        eprintln!("stale labs were left by killed programs; `udpath lab down --stale` removes them");
+    }
+    Ok(())
+}
+
+/// One row per interface; a machine without any still has its row.
+fn table(labs: &[Listed]) -> Done {
+    let heads = ["LAB", "STATE", "PID", "MACHINE", "INTERFACE", "QUEUES", "IPV4", "IPV6", "PEER"];
+    let mut rows = vec![heads.map(str::to_owned)];
+    for Listed { state, blueprint } in labs {
+        rows.extend(rows_of(*state, blueprint));
+    }
+    let widths: Vec<usize> =
+        (0..heads.len()).map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    print(&text)
+}
+
+fn rows_of(state: State, blueprint: &Blueprint) -> Vec<[String; 9]> {
+    let mut rows = Vec::new();
+    for machine in &blueprint.machines {
+        let row = |interface: &str, queues: &str, ipv4: &str, ipv6: &str, peer: &str| {
+            let (lab, state, pid) = (blueprint.name.as_str(), state.as_str(), blueprint.pid.to_string());
+            [lab, state, &pid, &machine.name, interface, queues, ipv4, ipv6, peer].map(str::to_owned)
+        };
+        let before = rows.len();
+        for (spec, end, peer) in blueprint.ends_of(&machine.name) {
+            rows.push(row(
+                &end.interface,
+                &spec.queues.to_string(),
+                &end.ipv4[0].to_string(),
+                &end.ipv6[0].to_string(),
+                &format!("{}/{}", peer.machine, peer.interface),
+            ));
+        }
+        if rows.len() == before {
+            rows.push(row("-", "-", "-", "-", "-"));
+        }
+    }
+    rows
+}
+
+/// What a sweep did: each removed lab on stdout, and what is left as the failure.
+fn removed(swept: &Swept) -> Done {
+    print(&swept.removed.iter().map(|name| format!("{name}\n")).collect::<String>())?;
+    if swept.left.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Cannot(anyhow::anyhow!("{}", swept.left.join("\n"))))
+}
+
+fn print(text: &str) -> Done {
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::Cannot(error.into()))
+}
+
+/// A mistake in the description is one in the arguments.
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Spec(mistake) => Failure::Usage(mistake.to_string()),
+        other => Failure::Cannot(other.into()),
+    }
 }
