@@ -57,9 +57,12 @@ fn latency_row(name: &str, best: bool, l: &Latency) -> LatencyRow {
 /// Renders a template. Writing to a string cannot fail and the filters in use do not either; were it ever otherwise, the
 /// page says so instead of being empty.
 fn rendered(template: &impl askama::Template) -> String {
-    let page = template.render().unwrap_or_else(|e| {
+    let mut page = template.render().unwrap_or_else(|e| {
         format!("<!DOCTYPE html>\n<html><title>udpath</title><p>cannot render the report: {e}</p></html>\n")
     });
+    if !page.ends_with('\n') {
+        page.push('\n');
+    }
     // The templates escape what HTML would read as its own; what would reorder the reader's text goes here.
     if page.contains(|c| c != '\n' && words::drives(c)) {
         return page.chars().filter(|c| *c == '\n' || !words::drives(*c)).collect();

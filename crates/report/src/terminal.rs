@@ -54,29 +54,42 @@ impl Style {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// `text` broken at spaces into lines of this width, continued under `indent` spaces, each line ended.
+    /// `text` broken at spaces into lines of this width, continued under `indent` spaces, each line ended. A number
+    /// and its unit stay together.
     pub(crate) fn wrapped(self, paint: Paint, text: &str, indent: usize) -> String {
         let width = self.width.max(40);
-        let (mut out, mut line) = (String::new(), String::new());
         let text = words::one_line(text);
-        let mut flush = |line: &mut String| {
-            out += &self.paint(paint, line);
-            out.push('\n');
-            *line = " ".repeat(indent);
-        };
-        for word in text.split(' ').filter(|w| !w.is_empty()) {
-            let blank = line.trim().is_empty();
-            if !blank && line.chars().count() + 1 + word.chars().count() > width {
-                flush(&mut line);
+        let mut pieces: Vec<String> = Vec::new();
+        for word in text.split(' ').filter(|word| !word.is_empty()) {
+            match pieces.last_mut() {
+                Some(last) if last.ends_with(|c: char| c.is_ascii_digit()) && is_unit(word) => {
+                    last.push(' ');
+                    last.push_str(word);
+                }
+                _ => pieces.push(word.to_owned()),
             }
-            if !line.trim().is_empty() {
-                line.push(' ');
-            }
-            line += word;
         }
-        flush(&mut line);
-        out
+        let mut lines = vec![String::new()];
+        for piece in pieces {
+            let line = lines.last_mut().expect("there is always a line");
+            if line.trim().is_empty() {
+                line.push_str(&piece);
+            } else if line.chars().count() + 1 + piece.chars().count() <= width {
+                line.push(' ');
+                line.push_str(&piece);
+            } else {
+                lines.push(" ".repeat(indent) + &piece);
+            }
+        }
+        lines.iter().map(|line| self.paint(paint, line) + "\n").collect()
     }
+}
+
+/// Is this what follows a number, with or without punctuation after it?
+fn is_unit(word: &str) -> bool {
+    const UNITS: [&str; 14] =
+        ["k", "M", "G", "%", "ns", "µs", "ms", "s", "min", "bytes", "KiB", "MiB", "GiB", "TiB"];
+    UNITS.contains(&word.trim_end_matches(['.', ',', ';', ':', ')']))
 }
 
 /// A bar of eighths of a character: `share` of `width` columns.
@@ -140,6 +153,9 @@ mod tests {
         let text = style.wrapped(Paint::Plain, &"seven ch ".repeat(10), 2);
         assert!(text.lines().all(|l| l.chars().count() <= 40), "{text}");
         assert!(text.lines().skip(1).all(|l| l.starts_with("  ") && !l.starts_with("   ")));
+        let unit = style.wrapped(Paint::Plain, &format!("{} 0.25 s, and so on", "x".repeat(33)), 2);
+        assert_eq!(unit.lines().nth(1), Some("  0.25 s, and so on"));
+        assert_eq!(style.wrapped(Paint::Plain, " ", 2), "\n");
         let long = style.wrapped(Paint::Plain, &"x".repeat(90), 2);
         assert_eq!(long, format!("{}\n", "x".repeat(90)));
     }

@@ -1,8 +1,7 @@
 //! Numbers as people read them: every figure of every rendering is formatted here, so that the terminal and the
 //! HTML never disagree by a rounding.
 //!
-//! A number and its unit are joined by a no-break space in the HTML; the terminal takes it for an ordinary one. What
-//! cannot be shown (not finite) becomes an en dash, never `NaN`.
+//! What cannot be shown (not finite, or beyond anything that was ever measured) becomes an en dash, never `NaN`.
 
 use udpath_advise::result::{Ratio, Verdict};
 

@@ -100,17 +100,25 @@ pub(crate) fn load(result: &BoostResult) -> String {
 pub(crate) fn machine(result: &BoostResult) -> String {
     let m = &result.machine;
     format!(
-        "{}, Linux {}, {}, {} {}, {} of memory; {}, {} {}",
+        "{}, Linux {}, {}, {} {}, {} of memory; {}",
         m.hostname,
         m.kernel,
         m.cpu_model,
         m.cpus,
         plural(m.cpus, "CPU"),
         units::memory(m.memory),
-        m.link,
-        m.queues,
-        plural(m.queues, "queue")
+        link(result)
     )
+}
+
+/// What joins generator and server, with its queues unless the words tell of them already.
+pub(crate) fn link(result: &BoostResult) -> String {
+    let m = &result.machine;
+    if m.link.contains("queue") {
+        m.link.clone()
+    } else {
+        format!("{}, {} {} each way", m.link, m.queues, plural(m.queues, "queue"))
+    }
 }
 
 /// The command that would climb the same ladder again with the same load.

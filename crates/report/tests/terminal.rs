@@ -127,3 +127,17 @@ fn text_from_outside_cannot_drive_the_terminal() {
     assert!(!text.contains('\u{202e}'));
     assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
 }
+
+#[test]
+fn notes_on_every_rung_do_not_push_the_ladder_off_the_screen() {
+    let mut result = fixture::boost();
+    for rung in &mut result.rungs {
+        rung.note = Some(format!("all traffic came back on CPU 0 in rung {}", rung.name));
+    }
+    let text = result.terminal(&Style::default());
+    assert!(text.lines().count() <= 40, "{text}");
+    for shown in ["shared: all", "batch: all", "uring: all"] {
+        assert!(text.contains(shown), "{text}");
+    }
+    assert!(text.contains("there are notes on xps, reuseport, percpu, pin, batch-1024 too"), "{text}");
+}

@@ -186,7 +186,7 @@ fn facts(result: &BoostResult) -> Vec<(&'static str, String)> {
         ("machine", format!("{}, Linux {}", m.hostname, m.kernel)),
         ("CPUs", format!("{} × {}", m.cpus, m.cpu_model)),
         ("memory", units::memory(m.memory)),
-        ("link", format!("{}, {} receive and transmit queues", m.link, m.queues)),
+        ("link", words::link(result)),
         ("load", words::load(result)),
         ("line rate", line_rate),
         ("measured", format!("{}, {} in all", units::date(result.started), units::duration(result.seconds))),

@@ -25,12 +25,7 @@ pub(crate) fn text(result: &BoostResult, style: &Style) -> String {
     let bare = ladder(result, 0, is_best).width();
     let room = style.width.saturating_sub(bare + 2).min(WIDEST_BAR);
     out += &ladder(result, if room < NARROWEST_BAR { 0 } else { room }, is_best).text(style);
-    for rung in &result.rungs {
-        if let Some(note) = &rung.note {
-            let paint = if rung.verdict == Verdict::Failed { Paint::Bad } else { Paint::Warn };
-            out += &style.wrapped(paint, &format!("{}: {note}", words::name(rung)), 2);
-        }
-    }
+    out += &notes(result, is_best, style);
     out.push('\n');
     out += &costs(result, is_best).text(style);
 
@@ -43,6 +38,27 @@ pub(crate) fn text(result: &BoostResult, style: &Style) -> String {
     out.push('\n');
     out += &cpus.text(style);
     out + &closing(result, style)
+}
+
+/// Why rungs failed, and what was noted of the first and of the best one: those the conclusion rests on. The notes of
+/// the others would push it off the screen.
+fn notes(result: &BoostResult, is_best: impl Fn(&RungResult) -> bool, style: Style) -> String {
+    let (mut out, mut more) = (String::new(), Vec::new());
+    for rung in &result.rungs {
+        let Some(note) = &rung.note else { continue };
+        let failed = rung.verdict == Verdict::Failed;
+        if failed || rung.verdict == Verdict::Base || is_best(rung) {
+            let paint = if failed { Paint::Bad } else { Paint::Warn };
+            out += &style.wrapped(paint, &format!("{}: {note}", words::name(rung)), 2);
+        } else {
+            more.push(words::name(rung));
+        }
+    }
+    if !more.is_empty() {
+        let text = format!("there are notes on {} too: see the JSON or the HTML", more.join(", "));
+        out += &style.wrapped(Paint::Dim, &text, 2);
+    }
+    out
 }
 
 fn closing(result: &BoostResult, style: Style) -> String {
