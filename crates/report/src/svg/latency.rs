@@ -32,7 +32,7 @@ pub(crate) fn draw(curves: &[Curve<'_>], paper: Paper) -> String {
     let y = |ns: f64| bottom - up.place(ns) * (bottom - top);
 
     let mut drawing = Drawing::on(paper);
-    for tick in up.ticks(9) {
+    for tick in up.ticks(12) {
         drawing.line("grid", left, y(tick), right, y(tick));
         drawing.text("tick", Anchor::End, left - 7.0, y(tick) + 4.0, &units::mark(&units::time(tick)));
     }
