@@ -44,7 +44,9 @@ fn refuse_to_overwrite(input: &Path, output: &Path) -> Done {
     let same = fs::canonicalize(input).ok().is_some_and(|i| fs::canonicalize(output).is_ok_and(|o| i == o));
     if same {
         let name = output.display();
-        return Err(Failure::Usage(format!("-o {name} is the result itself; name another file for the HTML")));
+        return Err(Failure::Usage(format!(
+            "-o {name} is the result itself; name another file for the HTML"
+        )));
     }
     Ok(())
 }
