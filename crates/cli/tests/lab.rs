@@ -96,6 +96,13 @@ fn a_lab_is_made_used_shown_and_removed() {
         (3, format!("udpath: lab {name} has no machine \"d\"; it has a, b, c\n"))
     );
 
+    // From inside, it would end itself half way.
+    let output = inside("b", &[env!("CARGO_BIN_EXE_udpath"), "lab", "down", name]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(said, "udpath: this process is inside machine b; take the lab down from outside\n");
+    assert_eq!(inside("c", &["true"]).status.code(), Some(0));
+
     let (code, said) = refusal(&["up", name]);
     assert_eq!(code, 3);
     assert!(said.contains("exists already") && said.contains(&format!("udpath lab down {name}")), "{said}");

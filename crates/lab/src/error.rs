@@ -148,6 +148,18 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A machine cannot be removed by a process in it.
+    #[error("this process is inside machine {machine}; take the lab down from outside")]
+    Inside {
+        /// The machine.
+        machine: String,
+    },
+    /// A namespace of the right name that is not the one that was made.
+    #[error("{} is not the namespace that the lab made, and is left alone; remove it yourself if it may go", path.display())]
+    Foreign {
+        /// Its name.
+        path: PathBuf,
+    },
     /// A condition did not come true in time.
     #[error("gave up after {seconds} s waiting for {what}")]
     Deadline {

@@ -15,9 +15,9 @@ use crate::rtnl::Refused;
 use crate::undo::Undo;
 use crate::{Blueprint, End, Error, LinkBlueprint, Machine, ethtool, labs, processes, user_namespace};
 
-/// How long all links together may take until they carry traffic. They take milliseconds; too low fails on a machine
-/// under heavy load, too high tells a driver's failure late.
-const LINKS_UP: Duration = Duration::from_secs(10);
+/// How long a link may take until it carries traffic. It takes milliseconds; too low fails on a machine under heavy
+/// load, too high tells a driver's failure late.
+const LINK_UP: Duration = Duration::from_secs(10);
 /// Pause between two looks at a link that is not up yet: the kernel's work that it waits for takes about that long.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -96,9 +96,8 @@ impl Lab {
         for link in &blueprint.links {
             join(&sites, link, &mut undo)?;
         }
-        let deadline = Instant::now() + LINKS_UP;
         for link in &blueprint.links {
-            finish(&sites, link, deadline)?;
+            finish(&sites, link, Instant::now() + LINK_UP)?;
         }
         let keeper = Keeper::start(&blueprint.name)?;
         let machines = sites.into_iter().map(|site| Machine::new(site, &blueprint)).collect();
@@ -271,7 +270,7 @@ fn finish(sites: &[Arc<Site>], link: &LinkBlueprint, deadline: Instant) -> Resul
 fn wait_for(what: &str, deadline: Instant, is_so: impl Fn() -> Result<bool, Error>) -> Result<(), Error> {
     while !is_so()? {
         if Instant::now() >= deadline {
-            return Err(Error::Deadline { what: what.to_owned(), seconds: LINKS_UP.as_secs() });
+            return Err(Error::Deadline { what: what.to_owned(), seconds: LINK_UP.as_secs() });
         }
         std::thread::sleep(LOOK);
     }

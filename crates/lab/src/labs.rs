@@ -117,14 +117,21 @@ pub fn down(name: &str) -> Result<(), Error> {
         if contents.blueprint.name != name {
             continue;
         }
-        while !record.lock()? {
+        let locked = loop {
+            if record.lock()? {
+                break true;
+            }
+            // Gone: somebody else has just taken it down.
+            if !record.path().exists() {
+                break false;
+            }
             if !contents.kept || Instant::now() >= deadline {
                 owned = Some(contents.blueprint.pid);
-                break;
+                break false;
             }
             std::thread::sleep(Duration::from_millis(1));
-        }
-        if owned.is_none() {
+        };
+        if locked {
             take_down(&contents)?;
             return record.remove();
         }
@@ -233,6 +240,13 @@ fn remove_all(kept_too: bool) -> Result<Swept, Error> {
 
 /// Everything but the record, the last machine first. Links go with their namespaces.
 fn take_down(contents: &Contents) -> Result<(), Error> {
+    // Before anything is removed: this process cannot be one of those that end with the lab.
+    let own = Identity::of(Path::new("/proc/self/ns/net"))
+        .map_err(|source| Error::system("identify this process's network namespace", source))?;
+    let is_own = |namespace: &str| Identity::of(&namespace::path(namespace)).is_ok_and(|found| found == own);
+    if let Some(machine) = contents.blueprint.machines.iter().find(|machine| is_own(&machine.namespace)) {
+        return Err(Error::Inside { machine: machine.name.clone() });
+    }
     let mut reasons = Vec::new();
     for machine in contents.blueprint.machines.iter().rev() {
         let made = contents
@@ -253,12 +267,10 @@ fn take_down(contents: &Contents) -> Result<(), Error> {
 fn remove_machine(name: &str, namespace: &str, made: Option<u64>) -> Result<(), Error> {
     let path = namespace::path(namespace);
     if sys::is_namespace(&path) {
-        let failed = |source| Error::system(format!("identify {}", path.display()), source);
-        let identity = Identity::of(&path).map_err(failed)?;
-        let own = Identity::of(Path::new("/proc/self/ns/net")).map_err(failed)?;
-        if identity == own || made.is_some_and(|inode| inode != identity.inode) {
-            let reason = "it is not the namespace that was made; it is left alone".to_owned();
-            return Err(Error::Record { path, reason });
+        let identity = Identity::of(&path)
+            .map_err(|source| Error::system(format!("identify {}", path.display()), source))?;
+        if made.is_some_and(|inode| inode != identity.inode) {
+            return Err(Error::Foreign { path });
         }
         processes::end_all_in(identity, name)?;
     }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -18,7 +17,7 @@ pub(crate) struct Site {
     pub(crate) name: String,
     pub(crate) namespace: String,
     net: Arc<OwnedFd>,
-    control: UdpSocket,
+    control: OwnedFd,
     rtnl: Mutex<Rtnl>,
 }
 

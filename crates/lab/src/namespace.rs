@@ -7,13 +7,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::rtnl::Rtnl;
 use crate::{Error, sys};
@@ -68,7 +68,7 @@ impl Identity {
 pub(crate) struct Inside {
     pub(crate) net: OwnedFd,
     /// For ethtool requests.
-    pub(crate) control: UdpSocket,
+    pub(crate) control: OwnedFd,
     pub(crate) rtnl: Rtnl,
 }
 
@@ -81,7 +81,7 @@ impl Inside {
             let net = sys::new_network().map_err(|source| failed("make the network namespace", source))?;
             for (setting, value) in QUIET {
                 let path = Path::new("/proc/sys/net").join(setting);
-                fs::write(&path, value).map_err(|source| failed(&format!("set net/{setting}"), source))?;
+                fs::write(&path, value).map_err(|source| setting_failed(machine, setting, source))?;
             }
             let mut inside = Self::sockets(net).map_err(|source| failed("open the sockets", source))?;
             let up = inside.rtnl.set_up(LOOPBACK);
@@ -108,10 +108,18 @@ impl Inside {
 
     /// In the calling thread's network namespace, which `net` stands for.
     fn sockets(net: OwnedFd) -> io::Result<Self> {
-        // Never bound to an address that anybody sends to: it only carries ioctls.
-        let control = UdpSocket::bind("0.0.0.0:0")?;
+        // Bound to nothing: it only carries ioctls.
+        let control =
+            rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         Ok(Self { net, control, rtnl: Rtnl::open()? })
     }
+}
+
+fn setting_failed(machine: &str, setting: &str, source: io::Error) -> Error {
+    let no_ipv6 = source.kind() == io::ErrorKind::NotFound && setting.starts_with("ipv6");
+    let why =
+        if no_ipv6 { io::Error::other("this kernel runs without IPv6, which a lab needs") } else { source };
+    Error::system(format!("set net/{setting} of machine {machine}"), why)
 }
 
 /// Runs `work` on a thread of its own, so that what it does to its namespaces ends with it. A panic goes on here.
@@ -153,7 +161,8 @@ pub(crate) fn take_name(namespace: &str) -> Result<(), Error> {
         if !sys::is_namespace(&path) {
             break;
         }
-        rustix::mount::unmount(&path, UnmountFlags::DETACH).map_err(|errno| failed(errno.into()))?;
+        rustix::mount::unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+            .map_err(|errno| failed(errno.into()))?;
     }
     match fs::remove_file(&path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => Err(failed(source)),

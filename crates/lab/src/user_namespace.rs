@@ -14,7 +14,8 @@ const INITIAL: [&str; 3] = ["0", "0", "4294967295"];
 /// labs can be built without root. **Call it first thing in `main`**: the kernel allows it to a process with one thread
 /// only. Gives what will be missing there, as [`missing`] does; it is for the user to know.
 ///
-/// Labs made there end with the process, and nobody else sees them: not `ip netns`, not `udpath lab list`.
+/// The process itself has no network there but that of its labs, and files of other users, root's included, belong to
+/// nobody. Labs made there end with the process, and nobody else sees them: not `ip netns`, not `udpath lab list`.
 ///
 /// # Errors
 /// More than one thread runs, or this kernel does not give ordinary users such namespaces.
