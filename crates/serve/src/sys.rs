@@ -30,6 +30,7 @@ pub(crate) const MAX_PAYLOAD_V6: usize = 65_527;
 pub(crate) const RECEIVE_ROOM: usize = 65_536;
 
 /// Turns a result of libc into ours, with `errno` as the error.
+#[inline]
 fn check(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_negative| io::Error::last_os_error())
 }
@@ -53,6 +54,7 @@ pub(crate) enum Wait {
 }
 
 /// Deals with the errors every receive call shares. `None`: call again.
+#[cold]
 fn receipt_of_error(error: io::Error) -> Option<io::Result<Receipt>> {
     match error.kind() {
         io::ErrorKind::Interrupted => None,

@@ -20,33 +20,40 @@ impl RawAddr {
     }
 
     /// Opens the whole room to the kernel again, which shortened it on the last call.
+    #[inline]
     pub(super) fn reopen(&mut self) {
         self.len = ROOM;
     }
 
     /// Takes over the length the kernel reported elsewhere (`msg_namelen`).
+    #[inline]
     pub(super) fn set_len(&mut self, len: u32) {
         self.len = len.min(ROOM);
     }
 
     /// Whether the kernel wrote an address: it does for every datagram, even an empty one.
+    #[inline]
     pub(crate) fn is_some(&self) -> bool {
         self.len > 0
     }
 
+    #[inline]
     pub(super) fn len(&self) -> u32 {
         self.len
     }
 
+    #[inline]
     pub(super) fn as_ptr(&self) -> *const libc::sockaddr {
         self.bytes.as_ptr().cast()
     }
 
     /// Pointers to the bytes and to their length, for the kernel to fill.
+    #[inline]
     pub(super) fn as_mut_ptrs(&mut self) -> (*mut libc::sockaddr, *mut u32) {
         (self.bytes.as_mut_ptr().cast(), &raw mut self.len)
     }
 
+    #[inline]
     pub(super) fn bytes_mut_ptr(&mut self) -> *mut libc::c_void {
         self.bytes.as_mut_ptr().cast()
     }

@@ -38,6 +38,7 @@ impl Arena {
     }
 
     /// A pointer to the byte at `offset`, for the kernel. Bounds are checked here, `len` bytes from there on.
+    #[inline]
     pub(super) fn pointer(&self, offset: usize, len: usize) -> *mut libc::c_void {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "outside the arena");
         // SAFETY: `offset` is within the mapping, as just checked.
@@ -45,6 +46,7 @@ impl Arena {
     }
 
     /// All bytes, to read.
+    #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping is `len` initialised bytes (zeros or what the kernel wrote) and lives as long as
         // `self`; the kernel writes to it only during calls that hold the owner mutably.
@@ -52,6 +54,7 @@ impl Arena {
     }
 
     /// All bytes, to write.
+    #[inline]
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and `&mut self` makes this the only view.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }

@@ -18,8 +18,9 @@ pub(crate) struct Single {
     tx: Arena,
     name: RawAddr,
     len: usize,
-    reply: Option<usize>,
     reply_room: usize,
+    /// The length of the answer, if there is one.
+    reply: Option<usize>,
 }
 
 impl Single {
@@ -37,6 +38,7 @@ impl Single {
     }
 
     /// Receives one datagram.
+    #[inline]
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<Receipt> {
         let flags = match wait {
             Wait::Block => 0,
@@ -75,6 +77,7 @@ impl Single {
     }
 
     /// The datagram, and the room for its reply.
+    #[inline]
     pub(crate) fn datagram(&mut self) -> (Datagram<'_>, &mut [u8]) {
         // The room is longer than any datagram, so none is ever cut.
         let datagram = Datagram {
@@ -87,11 +90,13 @@ impl Single {
     }
 
     /// Makes the first `len` bytes of the reply room the answer.
+    #[inline]
     pub(crate) fn queue(&mut self, len: usize) {
         self.reply = Some(len.min(self.reply_room));
     }
 
     /// Sends the answer, if there is one.
+    #[inline]
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, counts: &Published) {
         let Some(len) = self.reply.take() else { return };
         match send_to(socket, &self.tx.bytes()[..len], &self.name, None) {
@@ -102,6 +107,7 @@ impl Single {
 }
 
 /// Sends one datagram: with `sendto`, or with `sendmsg` when the source address must be said.
+#[inline]
 pub(crate) fn send_to(
     socket: BorrowedFd<'_>,
     payload: &[u8],

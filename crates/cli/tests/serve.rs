@@ -1,0 +1,292 @@
+//! `udpath serve` as its users start it: the ready line, signals, memory, the summary, what bad input says.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Longest wait for anything that must come.
+const PATIENCE: Duration = Duration::from_secs(10);
+const IOS: [&str; 3] = ["shared", "reuseport", "percpu"];
+
+/// A running `udpath serve`. Killed when dropped.
+struct Serve {
+    child: Child,
+    stderr: BufReader<std::process::ChildStderr>,
+    /// What it said up to and with the ready line.
+    said: Vec<String>,
+    binds: Vec<SocketAddr>,
+}
+
+impl Serve {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_udpath"))
+            .arg("serve")
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = Vec::new();
+        loop {
+            let mut line = String::new();
+            // At its end stderr closes, so this cannot wait for ever.
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "ended before it was ready: {said:?}");
+            let ready = line.strip_prefix("ready ").map(str::to_owned);
+            said.push(line);
+            if let Some(ready) = ready {
+                let binds = ready.split_whitespace().find_map(|word| word.strip_prefix("bind=")).unwrap();
+                let binds = binds.split(',').map(|bind| bind.parse().unwrap()).collect();
+                return Self { child, stderr, said, binds };
+            }
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    fn client(&self, index: usize) -> UdpSocket {
+        let to = self.binds[index];
+        let client = UdpSocket::bind(if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).unwrap();
+        client.connect(to).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client
+    }
+
+    /// Ends it with a signal; its exit code, stdout, and what it said on stderr after the ready line.
+    fn end(mut self, signal: Signal) -> (Option<i32>, String, String) {
+        kill_process(self.pid(), signal).unwrap();
+        self.wait()
+    }
+
+    fn wait(&mut self) -> (Option<i32>, String, String) {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        self.stderr.read_to_string(&mut err).unwrap();
+        (self.child.wait().unwrap().code(), out, err)
+    }
+
+    fn status_of_process(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        line.trim_start_matches(':').split_whitespace().next().unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `udpath serve` to its end, which must come by itself.
+fn refused(arguments: &[&str]) -> (i32, String) {
+    let Output { status, stdout, stderr } =
+        Command::new(env!("CARGO_BIN_EXE_udpath")).arg("serve").args(arguments).output().unwrap();
+    assert!(stdout.is_empty(), "{arguments:?}");
+    (status.code().unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn a_signal_ends_it_with_everything_answered() {
+    const QUEUED: usize = 150;
+    for io in IOS {
+        for signal in [Signal::TERM, Signal::INT] {
+            let serve = Serve::start(&["echo", "--io", io, "--bind", "127.0.0.1:0", "--json"]);
+            let client = serve.client(0);
+            // Stopped, it receives nothing: all of this is queued when the signal comes.
+            kill_process(serve.pid(), Signal::STOP).unwrap();
+            for number in 0..QUEUED {
+                client.send(&number.to_le_bytes()).unwrap();
+            }
+            kill_process(serve.pid(), signal).unwrap();
+            let (code, out, err) = serve.end(Signal::CONT);
+            assert_eq!((code, err.as_str()), (Some(0), ""), "{io}");
+            let result: Value = serde_json::from_str(&out).unwrap();
+            assert_eq!(result["total"]["answered"], QUEUED, "{io}: {result}");
+            let mut numbers: Vec<usize> = (0..QUEUED)
+                .map(|_| {
+                    let mut number = [0; size_of::<usize>()];
+                    client.recv(&mut number).unwrap();
+                    usize::from_le_bytes(number)
+                })
+                .collect();
+            numbers.sort_unstable();
+            assert!(numbers.into_iter().eq(0..QUEUED));
+        }
+    }
+}
+
+#[test]
+fn the_summary_in_json_has_workers_and_sockets() {
+    for io in IOS {
+        let binds = ["--bind", "127.0.0.1:0", "--bind", "[::1]:0"];
+        let mut arguments = vec!["echo", "--io", io, "--workers", "2", "--batch", "8", "--json", "--tcp"];
+        arguments.extend(binds);
+        if io != "percpu" {
+            arguments.push("--no-pin");
+        }
+        let serve = Serve::start(&arguments);
+        let pin = if io == "percpu" { "pin=0,1" } else { "pin=off" };
+        let ready = format!(
+            "ready io={io} workers=2 batch=8 bind=127.0.0.1:{},[::1]:{} {pin}\n",
+            serve.binds[0].port(),
+            serve.binds[1].port()
+        );
+        assert_eq!(serve.said, [ready]);
+        for index in [0, 1, 1] {
+            let client = serve.client(index);
+            client.send(b"12345").unwrap();
+            assert_eq!(client.recv(&mut [0; 8]).unwrap(), 5);
+        }
+        let binds = serve.binds.clone();
+        let (code, out, _) = serve.end(Signal::TERM);
+        assert_eq!(code, Some(0));
+        let result: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(result["schema"], "udpath.serve/1");
+        assert_eq!((&result["service"], &result["io"]), (&"echo".into(), &io.into()));
+        assert_eq!(result["total"]["answered_bytes"], 15);
+        assert_eq!(result["total"]["dropped"]["consumed"], 0);
+        assert_eq!(result["workers"].as_array().unwrap().len(), 2);
+        assert_eq!(result["tcp"]["accepted"], 0);
+        let sockets = result["sockets"].as_array().unwrap();
+        assert_eq!(sockets.len(), if io == "shared" { 2 } else { 4 });
+        let on_second = sockets.iter().filter(|socket| socket["bind"] == binds[1].to_string());
+        assert_eq!(on_second.map(|socket| socket["received"].as_u64().unwrap()).sum::<u64>(), 2);
+        assert!(sockets[0]["receive_buffer_bytes"].as_u64().unwrap() > 0);
+        assert!(result["warnings"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn the_summary_for_people_names_what_was_dropped() {
+    let serve = Serve::start(&["sink", "--io", "shared", "--bind", "127.0.0.1:0"]);
+    let client = serve.client(0);
+    for _ in 0..3 {
+        client.send(b"xyz").unwrap();
+    }
+    // The report comes from whichever worker is free, so it may overtake what another still counts.
+    let mut report = [0; 64];
+    let deadline = Instant::now() + PATIENCE;
+    while report[16] != 3 {
+        assert!(Instant::now() < deadline, "not all were counted");
+        client.send(b"udpath.sink/1 ??").unwrap();
+        assert_eq!(client.recv(&mut report).unwrap(), 32);
+    }
+    assert_eq!((&report[..16], report[24]), (&b"udpath.sink/1 =="[..], 9));
+    let (code, out, err) = serve.end(Signal::INT);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(out.contains("dropped as consumed: 3\n"), "{out}");
+}
+
+#[test]
+fn memory_stays_small_even_after_the_largest_datagrams() {
+    /// KiB.
+    const BOUND: u64 = 32 << 10;
+    for io in IOS {
+        // Room in the sockets for all that is queued below; the kernel's memory is not the process's.
+        let room = (16 << 20).to_string();
+        let arguments = ["echo", "--io", io, "--workers", "2", "--bind", "127.0.0.1:0", "--rcvbuf", &room];
+        let serve = Serve::start(&arguments);
+        let at_rest = serve.status_of_process("VmRSS");
+        assert!(at_rest < BOUND / 2, "{io}: {at_rest} KiB before any traffic");
+        let clients: Vec<_> = (0..80).map(|_| serve.client(0)).collect();
+        let large = vec![7; 65_507];
+        for _ in 0..3 {
+            // Queued together while it is stopped, they make the largest bursts.
+            kill_process(serve.pid(), Signal::STOP).unwrap();
+            for client in &clients {
+                client.send(&large).unwrap();
+            }
+            kill_process(serve.pid(), Signal::CONT).unwrap();
+            for client in &clients {
+                assert_eq!(client.recv(&mut vec![0; 65_536]).unwrap(), large.len());
+            }
+        }
+        let most = serve.status_of_process("VmHWM");
+        assert!(most < BOUND, "{io}: {most} KiB");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut serve = Serve::start(&["echo", "--bind", "127.0.0.1:0"]);
+    // Both are pending when it goes on, in either order: the second must find it on its way out, or gone.
+    kill_process(serve.pid(), Signal::STOP).unwrap();
+    kill_process(serve.pid(), Signal::TERM).unwrap();
+    kill_process(serve.pid(), Signal::INT).unwrap();
+    kill_process(serve.pid(), Signal::CONT).unwrap();
+    let (code, out, _) = serve.wait();
+    assert!(matches!(code, Some(130 | 143)), "{code:?}");
+    assert_eq!(out, "");
+}
+
+#[test]
+fn bad_input_is_answered_with_one_sentence() {
+    let busy = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let busy = busy.local_addr().unwrap().to_string();
+    let cases: &[(&[&str], i32, &str)] = &[
+        (
+            &["echo", "--bind", "127.0.0.1:0", "--batch", "0"],
+            2,
+            "a batch of 0 is not possible: give 1 to 1024",
+        ),
+        (&["echo", "--bind", "127.0.0.1:0", "--batch", "1025"], 2, "a batch of 1025 is not possible"),
+        (&["echo", "--bind", "127.0.0.1:0", "--workers", "0"], 2, "0 workers make no sense: give 1 to 1024"),
+        (&["echo", "--bind", "127.0.0.1:0", "--workers", "99999"], 2, "99999 workers make no sense"),
+        (&["echo", "--bind", "127.0.0.1:0", "--rcvbuf", "0"], 2, "a receive buffer of 0 bytes"),
+        (&["echo", "--bind", "127.0.0.1:0", "--io", "magic"], 2, "no Io is called \"magic\""),
+        (&["echo", "--bind", "127.0.0.1"], 2, "invalid value '127.0.0.1' for '--bind"),
+        (&["echo", "--bind", "127.0.0.1:0", "--cpus", "3-1"], 2, "runs backwards"),
+        (&["echo", "--bind", "224.0.0.1:7"], 2, "cannot serve 224.0.0.1:7"),
+        (&["echo"], 2, "--bind"),
+        (&["chess", "--bind", "127.0.0.1:0"], 2, "chess"),
+        (&["echo", "--bind", "192.0.2.1:7"], 3, "cannot bind UDP 192.0.2.1:7: this machine does not have"),
+        (&["echo", "--bind", "127.0.0.1:0", "--cpus", "1000"], 3, "CPU 1000 is not among those"),
+        (
+            &["echo", "--bind", "127.0.0.1:0", "--io", "percpu", "--workers", "1000"],
+            3,
+            "1000 workers do not fit",
+        ),
+    ];
+    for (arguments, code, sentence) in cases {
+        let (got, said) = refused(arguments);
+        assert!(got == *code && said.contains(sentence), "{arguments:?}: {got} {said}");
+    }
+    for io in ["shared", "reuseport", "percpu", "auto"] {
+        let (code, said) = refused(&["echo", "--bind", &busy, "--io", io]);
+        let sentence = format!(
+            "udpath: cannot bind UDP {busy}: address in use; stop the other server or choose another port\n"
+        );
+        assert_eq!((code, said), (3, sentence), "{io}");
+    }
+    // A second udpath must not silently share the port of the first.
+    let first = Serve::start(&["echo", "--bind", "127.0.0.1:0", "--io", "reuseport"]);
+    let (code, said) = refused(&["echo", "--bind", &first.binds[0].to_string(), "--io", "reuseport"]);
+    assert!(code == 3 && said.contains("address in use"), "{said}");
+}
+
+#[test]
+fn a_low_port_without_privilege_is_explained() {
+    // As another user, without capabilities; where any user may bind low ports there is nothing to refuse.
+    let floor = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
+    if floor.trim().parse::<u16>().unwrap() <= 9 || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let output = Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all"])
+        .arg(env!("CARGO_BIN_EXE_udpath"))
+        .args(["serve", "echo", "--bind", "127.0.0.1:9"])
+        .output()
+        .expect("setpriv of util-linux");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("cannot bind UDP 127.0.0.1:9: no permission"), "{said}");
+}
