@@ -15,7 +15,7 @@
  * line, because different CPUs work on different slots at the same time.
  *
  * Payload of a request, all little endian, read back from the reply:
- *   0  magic  4    4  slot  4    8  seq  8    16  run  4    20  zero  4    24  body: bytes that never change
+ *   0  magic  4    4  slot  4    8  seq  8    16  run  4    20  check  4    24  body: bytes that never change
  *
  * Maps are arrays mapped into user space: reading results costs no system call.
  */
@@ -39,17 +39,20 @@ const volatile __u64 body_sum;    /* their sum, each rotated by where it stands:
 const volatile __u64 tail;        /* the last eight bytes of the payload: the body need not be whole words */
 const volatile __u32 body_check;  /* the whole body's share of the UDP checksum, a one's complement sum */
 const volatile __u32 run;         /* drawn for each run: replies of an earlier one are not ours */
+const volatile __u64 timeout;     /* ns: a reply later than this is late, whether its request was given up or not */
 const volatile __u16 server_port; /* host byte order */
 const volatile __u32 cpus_len;
 
+#define REMEMBERED 4 /* lost requests per slot whose late replies are still told from duplicates */
+
 struct slot {
 	__u64 seq;       /* the request in flight */
-	__u64 sent;      /* when it was sent, CLOCK_MONOTONIC ns */
-	__u64 given_up;  /* seq last given up by user space plus one; 0 if that one was answered late meanwhile */
+	__u64 sent;      /* when it was sent, CLOCK_MONOTONIC ns; 0 if nothing is in flight */
 	__u32 flow;
 	__u16 port;      /* the flow's source port, network byte order */
 	__u16 pad0;
-	__u64 pad[4];
+	__u64 pad1;
+	__u64 given_up[REMEMBERED]; /* numbers given up by user space, plus one; 0 once answered late */
 };
 
 struct flow {
@@ -59,13 +62,15 @@ struct flow {
 
 struct counters { /* one per CPU */
 	__u64 ok;
-	__u64 late;
+	__u64 late;      /* first valid replies to requests that were given up */
 	__u64 duplicate;
 	__u64 reordered;
 	__u64 corrupt;
 	__u64 wrong_flow;
 	__u64 received;  /* everything that carries the run's mark: the sum of the above but reordered */
 	__u64 sent;      /* requests sent from here */
+	__u64 overdue;   /* first valid replies after the timeout, to requests that were not given up yet */
+	__u64 pad[7];
 };
 
 struct control {
@@ -87,6 +92,15 @@ SHARED_ARRAY(flows, struct flow);
 SHARED_ARRAY(counts, struct counters); /* one per CPU */
 SHARED_ARRAY(control, struct control);
 SHARED_ARRAY(latency, __u64);          /* BUCKETS per CPU */
+
+/* One bit per UDP port: is it one of our flows'? Only asked for replies that are too damaged to say so themselves. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 65536 / 64);
+	__type(key, __u32);
+	__type(value, __u64);
+} ports SEC(".maps");
 
 /* The bucket of a latency: see BUCKETS. No loop, no count-leading-zeros in this instruction set. */
 static __always_inline __u32 bucket(__u64 ns)
@@ -116,6 +130,41 @@ static __always_inline void record(__u32 cpu, __u64 ns)
 
 	if (n)
 		*n += 1; /* this CPU's own row: softirq does not preempt itself */
+}
+
+/* Ties slot, number and run together, so that a flipped bit in any of them is damage and not another transaction. The
+ * multiplier is odd and its high half full of ones and zeros (2^64 / golden ratio): every single flip shows above. */
+static __always_inline __u32 header_check(__u32 slot, __u64 seq)
+{
+	return (((seq + ((__u64)slot << 32)) ^ run) * 0x9e3779b97f4a7c15ull) >> 32;
+}
+
+/* Did this frame come to one of our flows? */
+static __always_inline int ours(struct frame *f)
+{
+	__u32 port = bpf_ntohs(f->udp->dest);
+	__u32 word = port / 64;
+	__u64 *bits = bpf_map_lookup_elem(&ports, &word);
+
+	return bits && (*bits >> (port % 64) & 1);
+}
+
+/* A reply to a request that is not in flight any more: late the first time, if user space has given it up. It was sent
+ * longer than the timeout ago, so it is overtaken if a request sent since then is answered. */
+static __always_inline void stale(struct slot *slot, struct flow *flow, __u64 seq, __u64 now, struct counters *n)
+{
+	int i;
+
+#pragma unroll
+	for (i = 0; i < REMEMBERED; i++) {
+		if (__sync_val_compare_and_swap(&slot->given_up[i], seq + 1, 0) == seq + 1) {
+			n->late++;
+			if (flow->answered + timeout > now)
+				n->reordered++;
+			return;
+		}
+	}
+	n->duplicate++;
 }
 
 /* Is the body what was sent? Each word is rotated by its place before it is added, so that words that changed places
@@ -177,23 +226,26 @@ int closed_loop(struct xdp_md *ctx)
 
 	if (!parse(data, data_end, &f) || f.udp->source != bpf_htons(server_port))
 		return XDP_PASS;
-	header = f.payload;
-	if ((void *)header + HEADER > data_end || header[0] != MAGIC || header[4] != run)
-		return XDP_PASS;
 	if (cpu >= cpus_len)
 		return XDP_PASS;
-
 	n = bpf_map_lookup_elem(&counts, &cpu);
 	loop = bpf_map_lookup_elem(&control, &zero);
 	if (!n || !loop)
 		return XDP_PASS;
 
+	header = f.payload;
+	if ((void *)header + HEADER > data_end || header[0] != MAGIC || header[4] != run) {
+		if (!ours(&f))
+			return XDP_PASS;
+		n->received++;
+		goto corrupt;
+	}
 	n->received++;
 	index = header[1];
+	seq = *(__u64 *)(header + 2);
 	slot = bpf_map_lookup_elem(&slots, &index);
-	if (!slot || f.payload_len != size || f.payload + size > data_end)
+	if (!slot || header[5] != header_check(index, seq) || f.payload_len != size || f.payload + size > data_end)
 		goto corrupt;
-
 	if (!body(f.payload))
 		goto corrupt;
 	if (f.udp->dest != slot->port) {
@@ -201,27 +253,25 @@ int closed_loop(struct xdp_md *ctx)
 		return XDP_DROP;
 	}
 
-	seq = *(__u64 *)(header + 2);
 	if (seq > slot->seq)
 		goto corrupt; /* a number that was never sent */
-	now = bpf_ktime_get_ns();
-	if (__sync_val_compare_and_swap(&slot->seq, seq, seq + 1) != seq) {
-		/* Answered before, or given up. Once late, later copies are duplicates. */
-		if (__sync_val_compare_and_swap(&slot->given_up, seq + 1, 0) == seq + 1)
-			n->late++;
-		else
-			n->duplicate++;
-		return XDP_DROP;
-	}
-
-	n->ok++;
-	sent = slot->sent;
-	record(cpu, now - sent);
-
 	index = slot->flow;
 	flow = bpf_map_lookup_elem(&flows, &index);
 	if (!flow)
+		goto corrupt;
+	now = bpf_ktime_get_ns();
+	if (__sync_val_compare_and_swap(&slot->seq, seq, seq + 1) != seq) {
+		stale(slot, flow, seq, now, n);
 		return XDP_DROP;
+	}
+
+	sent = slot->sent;
+	if (now - sent <= timeout)
+		n->ok++;
+	else
+		n->overdue++;
+	record(cpu, now - sent);
+
 	if (sent < flow->answered)
 		n->reordered++;
 	else
@@ -234,6 +284,7 @@ int closed_loop(struct xdp_md *ctx)
 	slot->sent = now;
 	n->sent++;
 	*(__u64 *)(header + 2) = seq + 1;
+	header[5] = header_check(header[1], seq + 1);
 	turn_round(&f);
 	checksum(&f, header);
 	return XDP_TX;

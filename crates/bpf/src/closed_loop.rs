@@ -17,6 +17,8 @@ pub const MIN_SIZE: usize = HEADER + 8;
 /// Latency buckets per CPU: 128 for each power of two from 2^7 to 2^34 ns, and one each for the values below.
 pub const BUCKETS: usize = SUB * 28;
 
+/// Lost requests per slot whose late replies are still told from duplicates.
+const REMEMBERED: u64 = 4;
 const SUB: usize = 128;
 const NAME: &str = "closed_loop";
 
@@ -30,6 +32,13 @@ pub fn bucket_value(bucket: usize) -> u64 {
     }
 }
 
+/// The check word of a request's header, at offset 20: `header_check()` of the program.
+#[must_use]
+pub fn header_check(slot: u32, seq: u64, run: u32) -> u32 {
+    let tied = seq.wrapping_add(u64::from(slot) << 32) ^ u64::from(run);
+    (tied.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}
+
 /// What is fixed before the program is loaded.
 #[derive(Debug, Clone)]
 pub struct Layout<'a> {
@@ -39,6 +48,8 @@ pub struct Layout<'a> {
     pub run: u32,
     /// The server's UDP port.
     pub server_port: u16,
+    /// A reply later than this after its request is late, nanoseconds.
+    pub timeout: u64,
     /// Transactions in flight, over all flows.
     pub slots: u32,
     /// Flows.
@@ -57,8 +68,10 @@ pub struct Slot {
 /// What the program counted, over all CPUs or for one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests whose first valid reply came before they were given up.
+    /// Requests whose first valid reply came in time.
     pub ok: u64,
+    /// Requests whose first valid reply came after the timeout, but before they were given up.
+    pub overdue: u64,
     /// First valid replies to requests that were given up.
     pub late: u64,
     /// Further valid replies.
@@ -89,6 +102,7 @@ pub struct Memory {
     counts: SharedArray,
     control: SharedArray,
     latency: SharedArray,
+    ports: SharedArray,
     cpus: usize,
 }
 
@@ -97,9 +111,10 @@ impl Memory {
         let map = |name, len, words| SharedArray::map(object, NAME, name, len, words);
         Ok(Self {
             slots: map("slots", layout.slots as usize, 8)?,
-            counts: map("counts", cpus, 8)?,
+            counts: map("counts", cpus, 16)?,
             control: map("control", 1, 1)?,
             latency: map("latency", cpus * BUCKETS, 1)?,
+            ports: map("ports", 65_536 / 64, 1)?,
             cpus,
         })
     }
@@ -126,6 +141,7 @@ fn with_loader<T>(
         .override_global("body_check", &body_check, true)
         .override_global("tail", &tail, true)
         .override_global("run", &layout.run, true)
+        .override_global("timeout", &layout.timeout, true)
         .override_global("server_port", &layout.server_port, true)
         .override_global("cpus_len", &cpus_len, true)
         .map_max_entries("slots", layout.slots)
@@ -170,7 +186,9 @@ impl Memory {
     /// Gives `slot` to `flow`, whose socket is bound to `port`. Before the slot's first launch.
     pub fn assign(&self, slot: usize, flow: u32, port: u16) {
         let packed = u64::from(flow) | u64::from(port.to_be()) << 32;
-        self.slots.element(slot)[3].store(packed, Release);
+        self.slots.element(slot)[2].store(packed, Release);
+        let bits = &self.ports.element(usize::from(port) / 64)[0];
+        bits.fetch_or(1 << (port % 64), AcqRel);
     }
 
     /// Notes that `slot` is about to send a request at `now`, and gives the sequence number to put into it. Only for a
@@ -203,12 +221,13 @@ impl Memory {
             return false;
         }
         // Said first: a reply that comes right after the exchange must find that it is late, not a duplicate.
-        words[2].store(seq + 1, Release);
+        let remembered = &words[4 + (seq % REMEMBERED) as usize];
+        let before = remembered.swap(seq + 1, AcqRel);
         let won = words[0].compare_exchange(seq, seq + 1, AcqRel, Acquire).is_ok();
         if won {
             words[1].store(0, Release);
         } else {
-            words[2].store(0, Release);
+            remembered.store(before, Release);
         }
         won
     }
@@ -227,6 +246,7 @@ impl Memory {
             wrong_flow: word(5),
             received: word(6),
             sent: word(7),
+            overdue: word(8),
         }
     }
 

@@ -25,7 +25,7 @@ mod sys;
 
 pub use answer::Answer;
 pub use closed_loop::{
-    BUCKETS, ClosedLoop, Counters, HEADER, Layout, MAGIC, MIN_SIZE, Memory, Slot, bucket_value,
+    BUCKETS, ClosedLoop, Counters, HEADER, Layout, MAGIC, MIN_SIZE, Memory, Slot, bucket_value, header_check,
 };
 pub use error::Error;
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};

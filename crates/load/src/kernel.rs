@@ -125,12 +125,13 @@ pub fn run(
         request: &request,
         run: run_id,
         server_port: target.port(),
+        timeout: plan.timeout.as_nanos() as u64,
         slots: plan.flows * inflight,
         flows: plan.flows,
     };
     let in_kernel = ClosedLoop::attach(&interface.name, &layout).map_err(KernelError::from)?;
     let memory = in_kernel.memory();
-    let mut launcher = Launcher::new(memory, &flows, request, inflight);
+    let mut launcher = Launcher::new(memory, &flows, request, run_id, inflight);
     launcher.launch_all(target)?;
 
     let mut watch = Watch::new(plan, progress, stop);

@@ -23,10 +23,14 @@ struct Bench {
 impl Bench {
     /// Two flows with two slots each: slots 0 and 1 belong to flow 0, 2 and 3 to flow 1.
     fn new() -> Self {
+        Self::with_timeout(1_000_000_000)
+    }
+
+    fn with_timeout(timeout: u64) -> Self {
         let mut request: Vec<u8> = (0..SIZE).map(|i| (i * 7 + 3) as u8).collect();
         request[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         request[16..20].copy_from_slice(&RUN.to_le_bytes());
-        let layout = Layout { request: &request, run: RUN, server_port: SERVER, slots: 4, flows: 2 };
+        let layout = Layout { request: &request, run: RUN, server_port: SERVER, timeout, slots: 4, flows: 2 };
         let (object, memory) = with_loader(&layout, |loader, cpus| {
             let object = attach::load_xdp(NAME, loader, object!("closed_loop"))?;
             let memory = Memory::map(&object, &layout, cpus)?;
@@ -41,7 +45,7 @@ impl Bench {
     }
 
     fn launch(&self, slot: usize) -> u64 {
-        self.memory.launch(slot, 1)
+        self.memory.launch(slot, monotonic())
     }
 
     /// The payload of the reply to request `seq` of `slot`.
@@ -49,6 +53,7 @@ impl Bench {
         let mut payload = self.request.clone();
         payload[4..8].copy_from_slice(&slot.to_le_bytes());
         payload[8..16].copy_from_slice(&seq.to_le_bytes());
+        payload[20..24].copy_from_slice(&header_check(slot, seq, RUN).to_le_bytes());
         payload
     }
 
@@ -77,6 +82,7 @@ impl Bench {
                 wrong_flow: a.wrong_flow + b.wrong_flow,
                 received: a.received + b.received,
                 sent: a.sent + b.sent,
+                overdue: a.overdue + b.overdue,
             }
         })
     }
@@ -125,6 +131,7 @@ fn a_reply_becomes_the_next_request() {
     for ipv6 in [false, true] {
         let bench = Bench::new();
         let seq = bench.launch(1);
+        let sent = bench.memory.slot(1).sent;
         let reply = frame(ipv6, PORTS[0], &bench.payload(1, seq));
         let (action, request) = bench.run(&reply);
         assert_eq!(action, XDP_TX);
@@ -146,7 +153,7 @@ fn a_reply_becomes_the_next_request() {
         }
         assert_eq!(bench.counters(), Counters { ok: 1, sent: 1, received: 1, ..Counters::default() });
         assert_eq!(bench.memory.slot(1).seq, seq + 1);
-        assert!(bench.memory.slot(1).sent > 1, "stamped anew");
+        assert!(bench.memory.slot(1).sent > sent, "stamped anew");
         let mut latency = vec![0; BUCKETS];
         bench.memory.add_latency(&mut latency);
         assert_eq!(latency.iter().sum::<u64>(), 1, "timed once");
@@ -179,6 +186,14 @@ fn a_reply_to_a_request_given_up_is_late_once() {
 }
 
 #[test]
+fn a_reply_after_the_timeout_is_overdue_and_goes_on() {
+    let bench = Bench::with_timeout(1_000_000);
+    let seq = bench.memory.launch(0, monotonic() - 2_000_000);
+    assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(0, seq))).0, XDP_TX);
+    assert_eq!(bench.counters(), Counters { overdue: 1, sent: 1, received: 1, ..Counters::default() });
+}
+
+#[test]
 fn an_answered_request_cannot_be_given_up() {
     let bench = Bench::new();
     let seq = bench.launch(0);
@@ -187,20 +202,18 @@ fn an_answered_request_cannot_be_given_up() {
 }
 
 #[test]
-fn every_flipped_byte_is_found() {
+fn every_flipped_bit_is_found() {
     let bench = Bench::new();
     let seq = bench.launch(0);
     let good = frame(false, PORTS[0], &bench.payload(0, seq));
-    for at in HEADER..SIZE {
+    for bit in 0..SIZE * 8 {
         let mut bad = good.clone();
         let payload = bad.len() - SIZE;
-        bad[payload + at] ^= 0x10;
-        assert_eq!(bench.run(&bad).0, XDP_DROP, "byte {at}");
+        bad[payload + bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(bench.run(&bad).0, XDP_DROP, "bit {bit}");
     }
-    assert_eq!(
-        bench.counters(),
-        Counters { corrupt: (SIZE - HEADER) as u64, received: (SIZE - HEADER) as u64, ..Counters::default() }
-    );
+    let flips = SIZE as u64 * 8;
+    assert_eq!(bench.counters(), Counters { corrupt: flips, received: flips, ..Counters::default() });
     assert_eq!(bench.run(&good).0, XDP_TX, "the intact one is still expected");
 }
 
@@ -222,6 +235,33 @@ fn a_shortened_reply_is_corrupt() {
 }
 
 #[test]
+fn what_comes_to_our_ports_and_is_not_ours_is_corrupt() {
+    let bench = Bench::new();
+    let payload = bench.payload(0, bench.launch(0));
+    let mut earlier_run = payload.clone();
+    earlier_run[16] ^= 1;
+    for odd in [&[0; SIZE][..], &payload[..10], &earlier_run] {
+        assert_eq!(bench.run(&frame(false, PORTS[0], odd)).0, XDP_DROP);
+    }
+    assert_eq!(bench.counters(), Counters { corrupt: 3, received: 3, ..Counters::default() });
+}
+
+#[test]
+fn the_last_four_requests_given_up_are_remembered() {
+    let bench = Bench::new();
+    let mut lost = Vec::new();
+    for _ in 0..5 {
+        let seq = bench.launch(0);
+        assert!(bench.memory.give_up(0, seq));
+        lost.push(frame(false, PORTS[0], &bench.payload(0, seq)));
+    }
+    for reply in &lost {
+        assert_eq!(bench.run(reply).0, XDP_DROP);
+    }
+    assert_eq!(bench.counters(), Counters { late: 4, duplicate: 1, received: 5, ..Counters::default() });
+}
+
+#[test]
 fn a_reply_on_another_flows_port_is_told() {
     let bench = Bench::new();
     let payload = bench.payload(0, bench.launch(0));
@@ -232,7 +272,7 @@ fn a_reply_on_another_flows_port_is_told() {
 #[test]
 fn overtaken_replies_are_reordered() {
     let bench = Bench::new();
-    let (first, second) = (bench.memory.launch(0, 1), bench.memory.launch(1, 2));
+    let (first, second) = (bench.launch(0), bench.launch(1));
     assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(1, second))).0, XDP_TX);
     assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(0, first))).0, XDP_TX);
     assert_eq!(
@@ -261,17 +301,15 @@ fn everything_else_goes_to_the_kernel() {
         other[at] = value;
         other
     };
-    let mut earlier_run = payload.clone();
-    earlier_run[16] ^= 1;
+    let foreign_port = PORTS[1] + 1;
     let others = [
         ("ARP", change(13, 6)),
         ("TCP", change(23, 6)),
         ("IP options", change(14, 0x46)),
         ("a fragment", change(20, 0x20)),
         ("another port", change(35, 1)),
-        ("another protocol's payload", frame(false, PORTS[0], &[0; SIZE])),
-        ("an earlier run", frame(false, PORTS[0], &earlier_run)),
-        ("a short payload", frame(false, PORTS[0], &payload[..10])),
+        ("another program's flow", frame(false, foreign_port, &[0; SIZE])),
+        ("another program's short flow", frame(false, foreign_port, &payload[..10])),
         ("a short frame", reply[..30].to_vec()),
     ];
     for (what, other) in others {

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use udpath_bpf::{HEADER, MAGIC, Memory};
+use udpath_bpf::{HEADER, MAGIC, Memory, header_check};
 
 use super::KernelError;
 use super::flows::Flows;
@@ -35,6 +35,14 @@ pub(super) fn first_request(size: usize, seed: u64, run: u32) -> Vec<u8> {
     request
 }
 
+/// Waits until `done`, but not longer than `most`.
+fn await_until(most: Duration, done: impl Fn() -> bool) {
+    let end = now() + most.as_nanos() as u64;
+    while !done() && now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// What became of all requests, from the first launch to the end of the drain.
 #[derive(Debug)]
 pub(super) struct Account {
@@ -48,6 +56,7 @@ pub(super) struct Launcher<'a> {
     in_kernel: &'a Memory,
     flows: &'a Flows,
     request: Vec<u8>,
+    run: u32,
     inflight: usize,
     /// The sequence number each slot had at the last scan, plus one; 0 before.
     seen: Vec<u64>,
@@ -58,13 +67,20 @@ pub(super) struct Launcher<'a> {
 }
 
 impl<'a> Launcher<'a> {
-    pub(super) fn new(in_kernel: &'a Memory, flows: &'a Flows, request: Vec<u8>, inflight: u32) -> Self {
+    pub(super) fn new(
+        in_kernel: &'a Memory,
+        flows: &'a Flows,
+        request: Vec<u8>,
+        run: u32,
+        inflight: u32,
+    ) -> Self {
         let inflight = inflight as usize;
         let seen = vec![0; flows.len() * inflight];
         Self {
             in_kernel,
             flows,
             request,
+            run,
             inflight,
             seen,
             launched: 0,
@@ -120,27 +136,30 @@ impl<'a> Launcher<'a> {
         })
     }
 
-    /// Waits until nothing is in flight, but not longer than `timeout`; what is left then is lost.
+    /// Waits until nothing is in flight, but not longer than `timeout`. What is left then is lost, unless its reply comes
+    /// within one more: then it is late.
     pub(super) fn drain(&mut self, timeout: Duration) {
-        let end = now() + timeout.as_nanos() as u64;
-        while (0..self.seen.len()).any(|slot| self.in_kernel.slot(slot).sent != 0) && now() < end {
-            std::thread::sleep(Duration::from_millis(1));
+        let in_flight = |slot: &usize| self.in_kernel.slot(*slot).sent != 0;
+        await_until(timeout, || !(0..self.seen.len()).any(|slot| in_flight(&slot)));
+        let left: Vec<usize> = (0..self.seen.len()).filter(in_flight).collect();
+        for slot in &left {
+            self.given_up += u64::from(self.in_kernel.give_up(*slot, self.in_kernel.slot(*slot).seq));
         }
-        for slot in 0..self.seen.len() {
-            let state = self.in_kernel.slot(slot);
-            if state.sent != 0 && self.in_kernel.give_up(slot, state.seq) {
-                self.given_up += 1;
-            }
+        if !left.is_empty() {
+            let late = self.counts().late;
+            await_until(timeout, || self.counts().late >= late + left.len() as u64);
         }
     }
 
     /// What became of all requests so far. What is in flight counts as sent and nothing else.
     pub(super) fn counts(&self) -> Counts {
+        let mut late_of_lost = 0;
         let mut counts = Counts { sent: self.launched, send_errors: self.send_errors, ..Counts::default() };
         for cpu in 0..self.in_kernel.cpus() {
             let n = self.in_kernel.counters(cpu);
             counts.ok += n.ok;
-            counts.late += n.late;
+            counts.late += n.late + n.overdue;
+            late_of_lost += n.late;
             counts.duplicate += n.duplicate;
             counts.reordered += n.reordered;
             counts.corrupt += n.corrupt;
@@ -148,7 +167,7 @@ impl<'a> Launcher<'a> {
             counts.received += n.received;
             counts.sent += n.sent;
         }
-        counts.lost = self.given_up.saturating_sub(counts.late);
+        counts.lost = self.given_up.saturating_sub(late_of_lost);
         counts
     }
 
@@ -186,6 +205,8 @@ impl<'a> Launcher<'a> {
         let seq = self.in_kernel.launch(slot, now());
         self.request[4..8].copy_from_slice(&(slot as u32).to_le_bytes());
         self.request[8..16].copy_from_slice(&seq.to_le_bytes());
+        let check = header_check(slot as u32, seq, self.run);
+        self.request[20..24].copy_from_slice(&check.to_le_bytes());
         match self.flows.send(flow, &self.request) {
             Ok(()) => self.launched += 1,
             Err(error) => {

@@ -1,0 +1,195 @@
+//! The engine in the kernel against servers whose faults are known, and where it cannot work. Needs root.
+
+mod known;
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use known::{Faults, Server, Truth};
+use udpath_bpf::Pass;
+use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
+use udpath_load::plan::{Arrivals, Plan, Process};
+use udpath_load::result::LoadResult;
+use udpath_load::{Error, kernel};
+
+struct Bed {
+    lab: Lab,
+    _napi: NapiGuard,
+}
+
+impl Bed {
+    fn new(name: &str) -> Self {
+        let lab = LabBuilder::new(name)
+            .machine("client")
+            .machine("server")
+            .link("client", "server", &LinkSpec::with_queues(2))
+            .up()
+            .unwrap();
+        let napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
+        Self { lab, _napi: napi }
+    }
+
+    fn server(&self, ipv6: bool, faults: Faults) -> Server {
+        let addresses = self.lab.address_of("server", "client").unwrap();
+        let bind = if ipv6 { format!("[{}]:0", addresses.ipv6) } else { format!("{}:0", addresses.ipv4) };
+        self.lab.machine("server").unwrap().run(|| Server::start(&bind, faults)).unwrap()
+    }
+
+    fn run(&self, plan: &Plan) -> Result<LoadResult, Error> {
+        let client = self.lab.machine("client").unwrap();
+        client.run(|| kernel::run(plan, &mut |_| (), &AtomicBool::new(false))).unwrap()
+    }
+}
+
+fn plan(target: SocketAddr) -> Plan {
+    Plan {
+        flows: 8,
+        arrivals: Arrivals::Closed { inflight: 4 },
+        duration: Duration::from_secs(2),
+        timeout: Duration::from_millis(100),
+        ..Plan::new(target)
+    }
+}
+
+fn hold_to_truth(result: &LoadResult, truth: &Truth) {
+    let counts = &result.counts;
+    counts.check().unwrap();
+    assert_eq!(counts.sent, truth.received, "the server got every request");
+    assert_eq!(counts.duplicate, truth.duplicated);
+    assert_eq!(counts.corrupt, truth.corrupted);
+    assert_eq!(counts.wrong_flow, truth.misdirected);
+    // An answer that is held back until the next one may wait long enough to be late.
+    assert!(counts.late <= truth.reordered / 10, "{} late", counts.late);
+    // Each peer's last answer may still be held back at the end.
+    let lost = truth.dropped + truth.corrupted + truth.misdirected;
+    assert!(counts.lost >= lost && counts.lost <= lost + 8, "{} lost of {lost}", counts.lost);
+    let difference = counts.reordered.abs_diff(truth.reordered) as f64;
+    assert!(difference <= 0.01 * truth.reordered as f64 + 2.0, "{} of {}", counts.reordered, truth.reordered);
+}
+
+#[test]
+fn counts_are_the_truth_over_ipv4_and_ipv6() {
+    let bed = Bed::new("kernel-counts");
+    for ipv6 in [false, true] {
+        let faults = Faults {
+            drop: 0.002,
+            duplicate: 0.02,
+            swap: 0.02,
+            corrupt: 0.002,
+            misdirect: 0.002,
+            ..Faults::default()
+        };
+        let server = bed.server(ipv6, faults);
+        let result = bed.run(&plan(server.address)).unwrap();
+        let truth = server.stop();
+        assert!(
+            truth.dropped > 10 && truth.duplicated > 100 && truth.corrupted > 10 && truth.misdirected > 10
+        );
+        hold_to_truth(&result, &truth);
+    }
+}
+
+#[test]
+fn late_replies_are_told_from_lost_ones() {
+    let bed = Bed::new("kernel-late");
+    let faults = Faults { late: 0.01, late_by: Duration::from_millis(130), drop: 0.005, ..Faults::default() };
+    let server = bed.server(false, faults);
+    let mut plan = plan(server.address);
+    plan.timeout = Duration::from_millis(60);
+    let result = bed.run(&plan).unwrap();
+    let truth = server.stop();
+    assert!(truth.late > 20, "{truth:?}");
+    let counts = &result.counts;
+    counts.check().unwrap();
+    assert_eq!(counts.sent, truth.received);
+    // Those that come after the end of the run are lost to it: at most three per slot are on their way then.
+    assert!(
+        counts.late <= truth.late && counts.late + 3 * 32 >= truth.late,
+        "{} of {}",
+        counts.late,
+        truth.late
+    );
+    assert_eq!(counts.late + counts.lost, truth.late + truth.dropped);
+}
+
+#[test]
+fn latencies_are_the_truth() {
+    let bed = Bed::new("kernel-latency");
+    let delay = Duration::from_millis(15);
+    let server = bed.server(false, Faults { delayed: 1.0, delay, ..Faults::default() });
+    let result = bed.run(&plan(server.address)).unwrap();
+    let truth = server.stop();
+    let latency = result.sent_latency.unwrap();
+    for (what, measured, true_value) in [
+        ("mean", latency.mean, truth.mean_delay()),
+        ("p50", latency.p50 as f64, truth.percentile(0.5) as f64),
+        ("p90", latency.p90 as f64, truth.percentile(0.9) as f64),
+    ] {
+        assert!((measured - true_value).abs() <= 0.015 * true_value, "{what}: {measured} of {true_value}");
+    }
+}
+
+#[test]
+fn sizes_from_the_smallest_to_a_full_frame() {
+    let bed = Bed::new("kernel-sizes");
+    let server = bed.server(false, Faults::default());
+    for size in [udpath_bpf::MIN_SIZE, 33, 39, 40, 100, 1471, 1472] {
+        let result = bed
+            .run(&Plan { size, duration: Duration::from_millis(100), ..plan(server.address) })
+            .unwrap_or_else(|error| panic!("{size} bytes: {error}"));
+        result.counts.check().unwrap();
+        assert!(result.counts.ok > 100 && result.counts.corrupt == 0, "{size} bytes: {:?}", result.counts);
+    }
+    for (size, words) in [(udpath_bpf::MIN_SIZE - 1, "too small"), (1473, "does not fit one frame")] {
+        let error = bed.run(&Plan { size, ..plan(server.address) }).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_server_that_vanishes_is_lost_transactions() {
+    let bed = Bed::new("kernel-vanish");
+    let server = bed.server(false, Faults { vanish_after: Some(20_000), ..Faults::default() });
+    let result = bed.run(&plan(server.address)).unwrap();
+    server.stop();
+    result.counts.check().unwrap();
+    assert!(result.counts.ok > 10_000 && result.counts.lost > 32, "{:?}", result.counts);
+}
+
+#[test]
+fn nobody_there_is_said() {
+    let bed = Bed::new("kernel-nobody");
+    let address = bed.lab.address_of("server", "client").unwrap().ipv4;
+    let target = SocketAddr::new(address.into(), 9);
+    let plan = Plan { duration: Duration::from_millis(300), ..plan(target) };
+    let error = bed.run(&plan).unwrap_err();
+    assert!(matches!(error, Error::NoAnswer { .. }), "{error}");
+}
+
+#[test]
+fn what_it_cannot_do_is_said() {
+    let bed = Bed::new("kernel-cannot");
+    let server = bed.server(false, Faults::default());
+    let good = plan(server.address);
+    let open = Arrivals::Open { rate: 1000.0, process: Process::Constant };
+    for (spoilt, words) in [
+        (Plan { arrivals: open, ..good.clone() }, "--inflight"),
+        (Plan { targets: vec![server.address; 2], ..good.clone() }, "one target"),
+        (Plan { targets: vec!["127.0.0.1:7".parse().unwrap()], ..good.clone() }, "loopback"),
+    ] {
+        let error = bed.run(&spoilt).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    // Another program on the interface is left alone.
+    let client = bed.lab.machine("client").unwrap();
+    let interface = client.towards("server").unwrap().name();
+    let other = client.run(|| Pass::attach(interface).unwrap()).unwrap();
+    let error = bed.run(&good).unwrap_err().to_string();
+    assert!(error.contains("another XDP program"), "{error}");
+    drop(other);
+    let result = bed.run(&Plan { duration: Duration::from_millis(100), ..good }).unwrap();
+    assert!(result.counts.ok > 0);
+    server.stop();
+}

@@ -1,0 +1,253 @@
+//! A UDP echo server with known faults: it drops, duplicates, delays, swaps, damages and misdirects set shares of its
+//! answers, and tells exactly what it did.
+
+#![allow(dead_code, reason = "each test file uses its part of it")]
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Shares of all requests, each 0..=1, together at most 1; the rest is answered at once.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Faults {
+    pub(crate) drop: f64,
+    pub(crate) duplicate: f64,
+    /// Answered after `delay`.
+    pub(crate) delayed: f64,
+    pub(crate) delay: Duration,
+    /// Answered after `late_by`, which the test makes longer than the timeout.
+    pub(crate) late: f64,
+    pub(crate) late_by: Duration,
+    /// Answered after the next answer to the same peer.
+    pub(crate) swap: f64,
+    /// Answered with damage, in three kinds: a flipped bit, a cut end, added bytes.
+    pub(crate) corrupt: f64,
+    /// The answer goes to another peer.
+    pub(crate) misdirect: f64,
+    /// Ends after this many requests, closing its socket.
+    pub(crate) vanish_after: Option<u64>,
+}
+
+/// What the server did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Truth {
+    pub(crate) received: u64,
+    pub(crate) dropped: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) late: u64,
+    pub(crate) corrupted: u64,
+    pub(crate) misdirected: u64,
+    /// First intact answers that went out after the answer to a later request of the same peer.
+    pub(crate) reordered: u64,
+    /// For every intact first answer: nanoseconds from receiving the request to sending the answer.
+    pub(crate) delays: Vec<u64>,
+    pub(crate) peers: Vec<SocketAddr>,
+}
+
+impl Truth {
+    pub(crate) fn mean_delay(&self) -> f64 {
+        self.delays.iter().sum::<u64>() as f64 / self.delays.len() as f64
+    }
+
+    pub(crate) fn percentile(&self, share: f64) -> u64 {
+        let mut sorted = self.delays.clone();
+        sorted.sort_unstable();
+        sorted[((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len()) - 1]
+    }
+}
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Truth>,
+}
+
+impl Server {
+    pub(crate) fn start(bind: &str, faults: Faults) -> Self {
+        let socket = UdpSocket::bind(bind).unwrap();
+        // Loss in the server's own buffer would not be in its truth.
+        rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4 << 20).unwrap();
+        let address = socket.local_addr().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || Serving::new(socket, faults).run(&flag));
+        Self { address, stop, thread }
+    }
+
+    /// Answers what is still due, then tells what it did.
+    pub(crate) fn stop(self) -> Truth {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+/// An answer that is not sent yet.
+struct Answer {
+    bytes: Vec<u8>,
+    peer: SocketAddr,
+    number: u64,
+    received: Instant,
+}
+
+struct Serving {
+    socket: UdpSocket,
+    faults: Faults,
+    truth: Truth,
+    random: u64,
+    /// By time due; the counter keeps answers apart that are due at once.
+    due: BinaryHeap<Reverse<(Instant, u64)>>,
+    delayed: HashMap<u64, Answer>,
+    counter: u64,
+    held: HashMap<SocketAddr, Answer>,
+    /// Per peer: requests received, and one above the highest answered.
+    peers: HashMap<SocketAddr, (u64, u64)>,
+}
+
+impl Serving {
+    fn new(socket: UdpSocket, faults: Faults) -> Self {
+        Self {
+            socket,
+            faults,
+            truth: Truth::default(),
+            random: 1,
+            due: BinaryHeap::new(),
+            delayed: HashMap::new(),
+            counter: 0,
+            held: HashMap::new(),
+            peers: HashMap::new(),
+        }
+    }
+
+    fn run(mut self, stop: &AtomicBool) -> Truth {
+        let mut buffer = vec![0; 65_536];
+        loop {
+            let now = Instant::now();
+            self.send_due(now);
+            let wait =
+                self.due.peek().map_or(Duration::from_millis(20), |Reverse((at, _))| *at - now.min(*at));
+            self.socket.set_read_timeout(Some(wait.max(Duration::from_micros(50)))).unwrap();
+            match self.socket.recv_from(&mut buffer) {
+                Ok((n, peer)) => self.take(&buffer[..n], peer),
+                Err(_) if stop.load(Ordering::Relaxed) && self.due.is_empty() => break,
+                Err(_) => {}
+            }
+            if self.faults.vanish_after.is_some_and(|n| self.truth.received >= n) {
+                break;
+            }
+        }
+        // Held for a next answer that never came.
+        let held: Vec<Answer> = self.held.drain().map(|(_, answer)| answer).collect();
+        for answer in held {
+            self.send_intact(answer);
+        }
+        self.truth
+    }
+
+    fn take(&mut self, request: &[u8], peer: SocketAddr) {
+        self.truth.received += 1;
+        let entry = self.peers.entry(peer).or_insert_with(|| {
+            self.truth.peers.push(peer);
+            (0, 0)
+        });
+        let number = entry.0;
+        entry.0 += 1;
+        let answer = Answer { bytes: request.to_vec(), peer, number, received: Instant::now() };
+        let f = self.faults;
+        let mut dice = self.roll();
+        let mut hit = |share: f64| {
+            let hit = (0.0..share).contains(&dice);
+            dice -= share;
+            hit
+        };
+        if hit(f.drop) {
+            self.truth.dropped += 1;
+        } else if hit(f.duplicate) {
+            self.truth.duplicated += 1;
+            self.socket.send_to(&answer.bytes, peer).unwrap();
+            self.send_intact(answer);
+        } else if hit(f.delayed) {
+            self.later(answer, f.delay);
+        } else if hit(f.late) {
+            self.truth.late += 1;
+            self.later(answer, f.late_by);
+        } else if hit(f.swap) && !self.held.contains_key(&peer) {
+            self.held.insert(peer, answer);
+        } else if hit(f.corrupt) {
+            self.truth.corrupted += 1;
+            self.damage(answer);
+        } else if hit(f.misdirect) && self.truth.peers.len() > 1 {
+            let others: Vec<_> = self.truth.peers.iter().filter(|p| **p != peer).copied().collect();
+            let other = others[self.counter as usize % others.len()];
+            self.truth.misdirected += 1;
+            self.socket.send_to(&answer.bytes, other).unwrap();
+        } else {
+            self.send_intact(answer);
+            if let Some(held) = self.held.remove(&peer) {
+                self.send_intact(held);
+            }
+        }
+    }
+
+    fn later(&mut self, answer: Answer, delay: Duration) {
+        self.counter += 1;
+        self.due.push(Reverse((answer.received + delay, self.counter)));
+        self.delayed.insert(self.counter, answer);
+    }
+
+    fn send_due(&mut self, now: Instant) {
+        while let Some(Reverse((at, counter))) = self.due.peek().copied()
+            && at <= now
+        {
+            self.due.pop();
+            let answer = self.delayed.remove(&counter).unwrap();
+            self.send_intact(answer);
+        }
+    }
+
+    fn send_intact(&mut self, answer: Answer) {
+        let entry = self.peers.get_mut(&answer.peer).unwrap();
+        self.truth.reordered += u64::from(answer.number < entry.1);
+        entry.1 = entry.1.max(answer.number + 1);
+        self.truth.delays.push(answer.received.elapsed().as_nanos() as u64);
+        // A load that has ended may have closed its socket.
+        let _ = self.socket.send_to(&answer.bytes, answer.peer);
+    }
+
+    fn damage(&mut self, mut answer: Answer) {
+        let place = (self.roll() * answer.bytes.len() as f64) as usize;
+        match self.truth.corrupted % 3 {
+            0 => answer.bytes[place] ^= 1 << (place % 8),
+            1 => answer.bytes.truncate(place),
+            _ => answer.bytes.extend_from_slice(b"more"),
+        }
+        self.socket.send_to(&answer.bytes, answer.peer).unwrap();
+    }
+
+    /// 0..1, the same in every run.
+    fn roll(&mut self) -> f64 {
+        self.counter = self.counter.wrapping_add(1);
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Runs a plan on the socket engine with the echo protocol; the counts' identities must hold whatever happened.
+pub(crate) fn run(plan: &udpath_load::plan::Plan) -> udpath_load::result::LoadResult {
+    let protocol = udpath_protocols::echo::EchoLoad::new(u64::from(std::process::id()));
+    let stop = AtomicBool::new(false);
+    let result = udpath_load::run(plan, udpath_load::Engine::Socket, &protocol, &mut |_| (), &stop).unwrap();
+    result.counts.check().unwrap();
+    result
+}
+
+/// `value` is within 1 % of `truth` (and at least one may be wrong: 1 % of little is nothing).
+#[track_caller]
+pub(crate) fn near(what: &str, value: u64, truth: u64) {
+    let bound = (truth / 100).max(1);
+    assert!(value.abs_diff(truth) <= bound, "{what}: {value}, but in truth {truth}");
+}
