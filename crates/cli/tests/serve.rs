@@ -30,20 +30,24 @@ impl Serve {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut said = Vec::new();
-        loop {
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        // From here on it is killed whatever happens.
+        let mut serve = Self { child, stderr, said: Vec::new(), binds: Vec::new() };
+        while serve.binds.is_empty() {
             let mut line = String::new();
             // At its end stderr closes, so this cannot wait for ever.
-            assert!(stderr.read_line(&mut line).unwrap() > 0, "ended before it was ready: {said:?}");
-            let ready = line.strip_prefix("ready ").map(str::to_owned);
-            said.push(line);
-            if let Some(ready) = ready {
+            assert!(
+                serve.stderr.read_line(&mut line).unwrap() > 0,
+                "ended before it was ready: {:?}",
+                serve.said
+            );
+            if let Some(ready) = line.strip_prefix("ready ") {
                 let binds = ready.split_whitespace().find_map(|word| word.strip_prefix("bind=")).unwrap();
-                let binds = binds.split(',').map(|bind| bind.parse().unwrap()).collect();
-                return Self { child, stderr, said, binds };
+                serve.binds = binds.split(',').map(|bind| bind.parse().unwrap()).collect();
             }
+            serve.said.push(line);
         }
+        serve
     }
 
     fn pid(&self) -> Pid {

@@ -77,8 +77,10 @@ pub use config::{Config, ConfigError, MAX_BATCH, MAX_BINDS, MAX_WORKERS};
 pub use counters::SendError;
 pub use cpus::allowed_cpus;
 pub use deferred::{Deferred, DeferredError};
-pub use error::Error;
+pub use error::{Error, Transport};
 pub use io::{Io, IoChoice};
 pub use server::Server;
 pub use service::{DropReason, Outcome, Reply, Request, Service, StreamService, WorkerId, serve_once};
-pub use status::{Counts, Rejected, SocketStatus, Status, TcpCounts, Unbalanced, WorkerStatus};
+pub use status::{
+    Counts, Dropped, Rejected, SendErrors, SocketStatus, Status, TcpCounts, Unbalanced, WorkerStatus,
+};

@@ -86,15 +86,17 @@ impl<'a> Prober<'a> {
 
     /// Sends one probe from the calling thread's CPU as a flow of its own, and waits for the answer.
     pub(crate) fn ask(&self, target: SocketAddr) -> Result<Seen, String> {
-        self.try_ask(target).map_err(|error| format!("cannot send a datagram to {target}: {error}"))?.ok_or_else(
-            || {
-                format!(
-                    "no answer from {target} to {TRIES} datagrams within {} ms each; does a packet filter drop \
-                     them?",
-                    PATIENCE.as_millis()
-                )
-            },
-        )
+        match self.try_ask(target) {
+            Ok(Some(seen)) => Ok(seen),
+            Ok(None) => Err(format!(
+                "no answer from {target} to {TRIES} datagrams within {} ms each; does a packet filter drop them?",
+                PATIENCE.as_millis()
+            )),
+            Err(error) => Err(format!(
+                "cannot send a datagram to {target}: {error}; is the loopback device up, and does no packet filter \
+                 refuse it?"
+            )),
+        }
     }
 
     fn try_ask(&self, target: SocketAddr) -> io::Result<Option<Seen>> {

@@ -131,10 +131,14 @@ struct Connection {
 /// The name under which the stop descriptor is watched.
 const STOP: u64 = u64::MAX;
 
-/// Whether a connection lives on.
-#[derive(PartialEq, Eq)]
+/// What a turn did to a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    Open,
+    /// Bytes moved; there may be more.
+    Moved,
+    /// Nothing to do until the peer sends, or takes what is unsent.
+    Idle,
+    /// The peer said it is done and has everything.
     Ended,
     Failed,
 }
@@ -161,6 +165,7 @@ impl TcpWorker {
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let readable = epoll::EventFlags::IN;
+        let first_connection = self.next;
         epoll::add(&poll, stop, epoll::EventData::new_u64(STOP), readable)?;
         for (name, listener) in (0..).zip(&self.listeners) {
             epoll::add(&poll, listener, epoll::EventData::new_u64(name), readable)?;
@@ -170,6 +175,8 @@ impl TcpWorker {
         loop {
             let left = farewell.map(|end| end.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero() || self.connections.is_empty()) {
+                let names: Vec<u64> = self.connections.keys().copied().collect();
+                names.into_iter().for_each(|name| self.close(name, Fate::Failed));
                 return Ok(());
             }
             let timeout = left.and_then(|left| Timespec::try_from(left).ok());
@@ -183,42 +190,45 @@ impl TcpWorker {
                     STOP => {
                         epoll::delete(&poll, stop)?;
                         farewell = Some(Instant::now() + FAREWELL);
-                        self.say_goodbye();
+                        (0..self.listeners.len()).for_each(|listener| self.accept(&poll, listener));
+                        self.listeners.clear();
                     }
-                    name if name < self.listeners.len() as u64 => self.accept(&poll, name),
-                    name => self.turn(&poll, name),
+                    name if name < first_connection => {
+                        self.accept(&poll, usize::try_from(name).unwrap_or(usize::MAX));
+                    }
+                    name => {
+                        self.turn(&poll, name);
+                    }
                 }
             }
-            if farewell.is_some() {
-                self.say_goodbye();
+            if let Some(end) = farewell {
+                self.say_goodbye(&poll, end);
             }
         }
     }
 
-    /// Answers what has arrived on each connection and closes those that have nothing unsent.
-    fn say_goodbye(&mut self) {
-        self.listeners.clear();
+    /// Answers what has arrived and closes the connections that have nothing unsent.
+    fn say_goodbye(&mut self, poll: &impl AsFd, end: Instant) {
         let names: Vec<u64> = self.connections.keys().copied().collect();
         for name in names {
-            let Some(mut connection) = self.connections.remove(&name) else { continue };
-            if connection.serve(self.service.as_mut(), &self.meter, &mut self.input, &mut self.output)
-                == Fate::Open
-                && !connection.unsent.is_empty()
-            {
-                self.connections.insert(name, connection);
-            } else {
-                add(&self.meter.closed, 1);
+            while self.turn(poll, name) == Fate::Moved && Instant::now() < end {}
+            if self.connections.get(&name).is_some_and(|connection| connection.unsent.is_empty()) {
+                self.close(name, Fate::Ended);
             }
+        }
+    }
+
+    fn close(&mut self, name: u64, fate: Fate) {
+        // Closing the descriptor ends the watching too.
+        if self.connections.remove(&name).is_some() {
+            add(&self.meter.failed, usize::from(fate == Fate::Failed));
+            add(&self.meter.closed, 1);
         }
     }
 
     /// Takes the connections that wait at a listener.
-    fn accept(&mut self, poll: impl AsFd, listener: u64) {
-        loop {
-            let Some(listener) = usize::try_from(listener).ok().and_then(|index| self.listeners.get(index))
-            else {
-                return;
-            };
+    fn accept(&mut self, poll: &impl AsFd, listener: usize) {
+        while let Some(listener) = self.listeners.get(listener) {
             match listener.accept() {
                 Ok((stream, _)) if self.connections.len() >= MAX_CONNECTIONS => {
                     add(&self.meter.refused, 1);
@@ -230,7 +240,7 @@ impl TcpWorker {
                     let ready =
                         stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).and_then(|()| {
                             let data = epoll::EventData::new_u64(name);
-                            Ok(epoll::add(&poll, &stream, data, epoll::EventFlags::IN)?)
+                            Ok(epoll::add(poll, &stream, data, epoll::EventFlags::IN)?)
                         });
                     add(&self.meter.accepted, 1);
                     if ready.is_ok() {
@@ -255,24 +265,22 @@ impl TcpWorker {
     }
 
     /// Gives a connection its turn.
-    fn turn(&mut self, poll: impl AsFd, name: u64) {
-        let Some(connection) = self.connections.get_mut(&name) else { return };
+    fn turn(&mut self, poll: &impl AsFd, name: u64) -> Fate {
+        let Some(connection) = self.connections.get_mut(&name) else { return Fate::Ended };
         let waited = !connection.unsent.is_empty();
         let mut fate =
             connection.serve(self.service.as_mut(), &self.meter, &mut self.input, &mut self.output);
         let waits = !connection.unsent.is_empty();
-        if fate == Fate::Open && waited != waits {
+        if matches!(fate, Fate::Moved | Fate::Idle) && waited != waits {
             let flags = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
             if epoll::modify(poll, &connection.stream, epoll::EventData::new_u64(name), flags).is_err() {
                 fate = Fate::Failed;
             }
         }
-        if fate != Fate::Open {
-            add(&self.meter.failed, usize::from(fate == Fate::Failed));
-            add(&self.meter.closed, 1);
-            // Closing the descriptor ends the watching too.
-            self.connections.remove(&name);
+        if matches!(fate, Fate::Ended | Fate::Failed) {
+            self.close(name, fate);
         }
+        fate
     }
 }
 
@@ -294,7 +302,7 @@ impl Connection {
                 Err(_) => return Fate::Failed,
             }
             if !self.unsent.is_empty() {
-                return Fate::Open;
+                return Fate::Idle;
             }
             // Nothing is kept for a peer that keeps up.
             self.unsent = Vec::new();
@@ -303,7 +311,7 @@ impl Connection {
             Ok(0) => return Fate::Ended,
             Ok(read) => read,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                return Fate::Open;
+                return Fate::Idle;
             }
             Err(_) => return Fate::Failed,
         };
@@ -316,11 +324,11 @@ impl Connection {
                 Ok(sent) => {
                     add(&meter.answered_bytes, sent);
                     self.unsent.extend_from_slice(&output[sent..len]);
-                    Fate::Open
+                    if self.unsent.is_empty() { Fate::Moved } else { Fate::Idle }
                 }
                 Err(_) => Fate::Failed,
             },
-            Outcome::Drop(DropReason::Consumed) => Fate::Open,
+            Outcome::Drop(DropReason::Consumed) => Fate::Moved,
             Outcome::Drop(_) | Outcome::Defer => Fate::Failed,
         }
     }

@@ -159,8 +159,8 @@ impl<S: Service, F: Fn(WorkerId) -> S> Hands<S, F> {
         }
     }
 
-    /// Receives a burst, serves it, sends the replies, counts.
-    #[inline]
+    /// Receives a burst, serves it, sends the replies, counts. Inlined for the reason given in `io/kernel.rs`.
+    #[inline(always)]
     fn pass<P: Port>(&mut self, port: &mut P, lane: &Arc<Lane>, wait: Wait) -> Pass {
         match port.receive(wait) {
             Ok(Receipt::Datagrams(0)) => Pass::Idle,
@@ -179,7 +179,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> Hands<S, F> {
     }
 
     /// Runs the service over a burst, with a new instance after a panic. How many datagrams it was, and bytes.
-    #[inline]
+    #[inline(always)]
     fn serve_burst<P: Port>(&mut self, port: &mut P, lane: &Arc<Lane>, count: usize) -> (u64, u64) {
         let probing = self.still_probing();
         let moment = Moment::default();

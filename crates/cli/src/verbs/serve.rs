@@ -128,7 +128,8 @@ fn start(kind: Kind, config: &Config, tcp: bool) -> Result<Server, Error> {
         Kind::Echo if tcp => Server::start_with_tcp(config, |_| Echo, |_| Echo),
         Kind::Echo => Server::start(config, |_| Echo),
         Kind::Sink => {
-            let totals = Totals::new(MAX_WORKERS);
+            // Where the number is not given there is one worker per CPU, and CPUs end where workers do.
+            let totals = Totals::new(config.workers.unwrap_or(MAX_WORKERS).min(MAX_WORKERS));
             let sink = {
                 let totals = Arc::clone(&totals);
                 move |worker| Sink::new(&totals, worker)

@@ -38,7 +38,7 @@ impl Single {
     }
 
     /// Receives one datagram.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<Receipt> {
         let flags = match wait {
             Wait::Block => 0,
@@ -77,7 +77,7 @@ impl Single {
     }
 
     /// The datagram, and the room for its reply.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn datagram(&mut self) -> (Datagram<'_>, &mut [u8]) {
         // The room is longer than any datagram, so none is ever cut.
         let datagram = Datagram {
@@ -90,13 +90,13 @@ impl Single {
     }
 
     /// Makes the first `len` bytes of the reply room the answer.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn queue(&mut self, len: usize) {
         self.reply = Some(len.min(self.reply_room));
     }
 
     /// Sends the answer, if there is one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, counts: &Published) {
         let Some(len) = self.reply.take() else { return };
         match send_to(socket, &self.tx.bytes()[..len], &self.name, None) {
@@ -107,7 +107,7 @@ impl Single {
 }
 
 /// Sends one datagram: with `sendto`, or with `sendmsg` when the source address must be said.
-#[inline]
+#[inline(always)]
 pub(crate) fn send_to(
     socket: BorrowedFd<'_>,
     payload: &[u8],
