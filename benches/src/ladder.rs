@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
+use udpath_advise::ladder::ladder;
 use udpath_advise::result::Verdict;
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, Event, Io};
@@ -21,7 +22,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     let config = Config {
         program: udpath()?.into(),
         queues: 2,
-        ios: Io::ALL.to_vec(),
+        ladder: ladder(&Io::ALL, 2),
         workers: 2,
         size: 100,
         flows: 64,
@@ -30,6 +31,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
         bound: Bound::new(0.015, 16)?,
         engine: Engine::Kernel,
         ipv6: false,
+        command: None,
     };
     let mut watch = |event: &Event<'_>| {
         if let Event::Done(rung) = event {

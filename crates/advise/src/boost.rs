@@ -9,7 +9,7 @@ use udpath_load::Engine;
 use udpath_load::template::Protocol;
 
 use crate::competitor::{CLIENT, Competitor, SERVER};
-use crate::ladder::{Io, Rung, Settings, ladder};
+use crate::ladder::{Rung, Settings};
 use crate::machine::{facts, line_rate_10g, wire_bytes};
 use crate::result::{BoostResult, LoadSummary, Ratio, RungResult, SCHEMA, Verdict};
 use crate::statistics::{Bound, Comparison, State};
@@ -26,8 +26,8 @@ pub struct Config {
     pub program: PathBuf,
     /// Receive and transmit queues of the link.
     pub queues: u32,
-    /// Io to try, in ladder order.
-    pub ios: Vec<Io>,
+    /// The rungs, in order; the first is where the climb begins. See [`crate::ladder::ladder`].
+    pub ladder: Vec<Rung>,
     /// Workers of each server.
     pub workers: usize,
     /// Payload bytes.
@@ -44,6 +44,8 @@ pub struct Config {
     pub engine: Engine,
     /// IPv6 rather than IPv4.
     pub ipv6: bool,
+    /// How the climb was asked for, for the report: a command line that does it again.
+    pub command: Option<String>,
 }
 
 impl Config {
@@ -52,8 +54,8 @@ impl Config {
     /// # Errors
     /// The first thing that makes no sense.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if self.ios.is_empty() {
-            return Err(ConfigError::NoIo);
+        if self.ladder.is_empty() {
+            return Err(ConfigError::NoRung);
         }
         if !(1..=1024).contains(&self.workers) {
             return Err(ConfigError::Workers(self.workers));
@@ -148,6 +150,7 @@ pub fn boost(
         best,
         gain,
         warnings,
+        command: config.command.clone(),
     })
 }
 
@@ -183,9 +186,20 @@ const BLOCK: [Side; 4] = [Side::Best, Side::Candidate, Side::Candidate, Side::Be
 /// The ratio of a thing to itself.
 const SAME: Ratio = Ratio { ratio: 1.0, low: 1.0, high: 1.0 };
 
+/// The ratio of what was not measured.
+const NOTHING: Ratio = Ratio { ratio: 0.0, low: 0.0, high: 0.0 };
+
+/// Two competitors measured in turn.
+struct Race {
+    comparison: Comparison,
+    verdict: Verdict,
+    of_best: Trials,
+    of_candidate: Trials,
+}
+
 impl Climb<'_> {
     fn run(mut self) -> Result<Summit, Error> {
-        let rungs = ladder(&self.config.ios);
+        let rungs = &self.config.ladder;
         let steps = rungs.len() + 1;
         let mut port = FIRST_PORT;
         let mut next_port = || {
@@ -194,91 +208,96 @@ impl Climb<'_> {
         };
 
         // The first rung stays up to the end: the gain is measured against it.
-        let mut first = self.start(
-            &rungs[0],
-            Settings::base(self.config.workers, self.config.flows * self.config.inflight),
-            next_port(),
-        )?;
-        (self.watch)(&Event::Rung { step: 1, steps, name: first.name, against: None });
-        let mut results = vec![self.measure_first(&rungs[0], &mut first)?];
-        let mut best: Option<Competitor> = None;
+        let base = Settings::base(self.config.workers, self.config.flows * self.config.inflight);
+        let mut first = self.start(&rungs[0], base, next_port())?;
+        (self.watch)(&Event::Rung { step: 1, steps, name: &first.name, against: None });
+        let (result, trials) = self.measure_first(&rungs[0], &mut first)?;
+        let mut results = vec![result];
+        // Every trial of a rung counts for its figures, also those in which it was the one to beat.
+        let mut all_trials = vec![trials];
+        let mut best: Option<(usize, Competitor)> = None;
 
         for (index, rung) in rungs.iter().enumerate().skip(1) {
-            let incumbent = best.as_mut().unwrap_or(&mut first);
-            (self.watch)(&Event::Rung {
-                step: index + 1,
-                steps,
-                name: rung.name,
-                against: Some(incumbent.name),
-            });
+            let (at, incumbent) = best.as_mut().map_or((0, &mut first), |(at, best)| (*at, best));
+            let against = incumbent.name.clone();
+            (self.watch)(&Event::Rung { step: index + 1, steps, name: &rung.name, against: Some(&against) });
             let settings = rung.step.apply(&incumbent.settings);
-            let result = match self.start(rung, settings.clone(), next_port()) {
+            let (result, trials) = match self.start(rung, settings.clone(), next_port()) {
                 Ok(mut candidate) => {
-                    let result = self.compare(rung, incumbent, &mut candidate)?;
+                    let race = self.race(incumbent, &mut candidate)?;
+                    all_trials[at].merge(race.of_best);
+                    let ratio = race.comparison.interval().unwrap_or(NOTHING);
+                    let result = self.result(
+                        rung,
+                        &candidate,
+                        &race.of_candidate,
+                        Some(&against),
+                        ratio,
+                        race.verdict,
+                    );
                     if result.kept {
-                        best = Some(candidate);
+                        best = Some((index, candidate));
                     }
-                    result
+                    (result, race.of_candidate)
                 }
-                Err(error @ Error::NotReady { .. }) => failed(rung, &settings, incumbent.name, &error),
+                Err(error @ Error::NotReady { .. }) => {
+                    (failed(rung, &settings, &against, &error), Trials::default())
+                }
                 Err(error) => return Err(error),
             };
             (self.watch)(&Event::Done(&result));
             results.push(result);
+            all_trials.push(trials);
         }
 
         let (name, gain) = match &mut best {
-            None => (first.name, SAME),
-            Some(best) => {
-                (self.watch)(&Event::Rung { step: steps, steps, name: best.name, against: Some(first.name) });
-                let known =
-                    results.iter().find(|r| r.name == best.name && r.against.as_deref() == Some(first.name));
-                let gain = match known {
-                    Some(r) => Ratio { ratio: r.ratio, low: r.ratio_low, high: r.ratio_high },
-                    None => self.race(&mut first, best)?.0.interval().unwrap_or(SAME),
+            None => (first.name.clone(), SAME),
+            Some((at, best)) => {
+                let shown = &results[*at];
+                let gain = if shown.against.as_ref() == Some(&first.name) {
+                    Ratio { ratio: shown.ratio, low: shown.ratio_low, high: shown.ratio_high }
+                } else {
+                    (self.watch)(&Event::Rung {
+                        step: steps,
+                        steps,
+                        name: &best.name,
+                        against: Some(&first.name),
+                    });
+                    let race = self.race(&mut first, best)?;
+                    all_trials[0].merge(race.of_best);
+                    all_trials[*at].merge(race.of_candidate);
+                    race.comparison.interval().unwrap_or(NOTHING)
                 };
-                (best.name, gain)
+                (best.name.clone(), gain)
             }
         };
+        for (result, trials) in results.iter_mut().zip(&all_trials) {
+            self.fill(result, trials);
+        }
         let warnings = warnings(&results);
-        Ok((results, name.to_owned(), gain, warnings))
+        Ok((results, name, gain, warnings))
     }
 
     fn start(&self, rung: &Rung, settings: Settings, port: u16) -> Result<Competitor, Error> {
-        Competitor::start(self.lab, self.config, rung.name, settings, port)
+        Competitor::start(self.lab, self.config, &rung.name, settings, port)
     }
 
     /// The first rung has nothing to be compared with: as many trials as a comparison needs at least on each side.
-    fn measure_first(&mut self, rung: &Rung, first: &mut Competitor) -> Result<RungResult, Error> {
-        const TRIALS: usize = 6;
+    fn measure_first(&mut self, rung: &Rung, first: &mut Competitor) -> Result<(RungResult, Trials), Error> {
+        const TRIALS: usize = 4;
         let mut trials = Trials::default();
         for done in 0..TRIALS {
             let tps = self.trial(first, &mut trials)?;
             let blocks = (done, TRIALS);
-            (self.watch)(&Event::Trial { name: rung.name, tps, blocks, interval: None });
+            (self.watch)(&Event::Trial { name: &rung.name, tps, blocks, interval: None });
         }
         let result = self.result(rung, first, &trials, None, SAME, Verdict::Base);
         (self.watch)(&Event::Done(&result));
-        Ok(result)
-    }
-
-    fn compare(
-        &mut self,
-        rung: &Rung,
-        best: &mut Competitor,
-        candidate: &mut Competitor,
-    ) -> Result<RungResult, Error> {
-        let (comparison, verdict, trials) = self.race(best, candidate)?;
-        let ratio = comparison.interval().unwrap_or(Ratio { ratio: 0.0, low: 0.0, high: 0.0 });
-        Ok(self.result(rung, candidate, &trials, Some(best.name), ratio, verdict))
+        Ok((result, trials))
     }
 
     /// Measures both in turn until the comparison is done.
-    fn race(
-        &mut self,
-        best: &mut Competitor,
-        candidate: &mut Competitor,
-    ) -> Result<(Comparison, Verdict, Trials), Error> {
+    fn race(&mut self, best: &mut Competitor, candidate: &mut Competitor) -> Result<Race, Error> {
         let mut comparison = Comparison::new(self.config.bound);
         let mut of_best = Trials::default();
         let mut of_candidate = Trials::default();
@@ -291,13 +310,13 @@ impl Climb<'_> {
                     Side::Candidate => self.trial(candidate, &mut of_candidate)?,
                 };
                 let (blocks, interval) = ((comparison.blocks(), most), comparison.interval());
-                (self.watch)(&Event::Trial { name: candidate.name, tps: *tps, blocks, interval });
+                (self.watch)(&Event::Trial { name: &candidate.name, tps: *tps, blocks, interval });
             }
             if let Err(error) = comparison.push_block(block) {
-                of_candidate.warnings.push(error.to_string());
+                of_candidate.warn(&error.to_string());
             }
             if let State::Done(verdict) = comparison.state() {
-                return Ok((comparison, verdict, of_candidate));
+                return Ok(Race { comparison, verdict, of_best, of_candidate });
             }
         }
     }
@@ -309,7 +328,7 @@ impl Climb<'_> {
         }
         if competitor.ended() {
             let reason = "it ended while it was measured".into();
-            return Err(Error::NotReady { competitor: competitor.name.into(), reason });
+            return Err(Error::NotReady { competitor: competitor.name.clone(), reason });
         }
         trials.add(trial.as_ref());
         Ok(trial.map_or(0.0, |t| t.tps))
@@ -324,54 +343,64 @@ impl Climb<'_> {
         ratio: Ratio,
         verdict: Verdict,
     ) -> RungResult {
-        let size = self.config.size as u32;
-        let tps = trials.median_tps();
-        RungResult {
-            name: rung.name.into(),
-            change: rung.change.into(),
-            settings: competitor.settings.pairs(),
-            tps,
-            wire_mbits: tps * f64::from(wire_bytes(size, self.config.ipv6)) * 8.0 / 1e6,
-            line_share: tps / line_rate_10g(size, self.config.ipv6),
+        let mut result = RungResult {
             ratio: ratio.ratio,
             ratio_low: ratio.low,
             ratio_high: ratio.high,
             verdict,
             kept: matches!(verdict, Verdict::Base | Verdict::Better),
             against: against.map(Into::into),
-            trials: trials.tps.clone(),
-            counts: trials.counts,
-            loss: trials.counts.loss(),
-            latency: trials.latency.clone(),
-            cpu_ns_per_transaction: trials.cpu_ns_per_transaction(),
-            cpus: trials.cpus(),
-            note: (!trials.warnings.is_empty()).then(|| trials.warnings.join("; ")),
+            ..unmeasured(rung, &competitor.settings)
+        };
+        self.fill(&mut result, trials);
+        result
+    }
+
+    /// Fills in what the trials say. A rung that failed keeps its note.
+    fn fill(&self, result: &mut RungResult, trials: &Trials) {
+        let size = self.config.size as u32;
+        result.tps = trials.median_tps();
+        result.wire_mbits = result.tps * f64::from(wire_bytes(size, self.config.ipv6)) * 8.0 / 1e6;
+        result.line_share = result.tps / line_rate_10g(size, self.config.ipv6);
+        result.trials.clone_from(&trials.tps);
+        result.counts = trials.counts;
+        result.loss = trials.counts.loss();
+        result.latency.clone_from(&trials.latency);
+        result.cpu_ns_per_transaction = trials.cpu_ns_per_transaction();
+        result.cpus = trials.cpus();
+        if !trials.warnings.is_empty() {
+            result.note = Some(trials.warnings.join("; "));
         }
     }
 }
 
 /// A rung whose server did not come up.
 fn failed(rung: &Rung, settings: &Settings, against: &str, error: &Error) -> RungResult {
+    RungResult { against: Some(against.into()), note: Some(error.to_string()), ..unmeasured(rung, settings) }
+}
+
+/// A rung without any trial.
+fn unmeasured(rung: &Rung, settings: &Settings) -> RungResult {
     RungResult {
-        name: rung.name.into(),
-        change: rung.change.into(),
+        name: rung.name.to_string(),
+        change: rung.change.to_string(),
         settings: settings.pairs(),
         tps: 0.0,
         wire_mbits: 0.0,
         line_share: 0.0,
-        ratio: 0.0,
-        ratio_low: 0.0,
-        ratio_high: 0.0,
+        ratio: NOTHING.ratio,
+        ratio_low: NOTHING.low,
+        ratio_high: NOTHING.high,
         verdict: Verdict::Failed,
         kept: false,
-        against: Some(against.into()),
+        against: None,
         trials: Vec::new(),
         counts: udpath_load::result::Counts::default(),
         loss: 0.0,
         latency: None,
         cpu_ns_per_transaction: 0.0,
         cpus: Vec::new(),
-        note: Some(error.to_string()),
+        note: None,
     }
 }
 

@@ -32,7 +32,7 @@ const TALK_LINES: usize = 20;
 /// A configuration and the server that runs it.
 #[derive(Debug)]
 pub(crate) struct Competitor {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) settings: Settings,
     pub(crate) address: SocketAddr,
     server: Child,
@@ -43,7 +43,7 @@ impl Competitor {
     pub(crate) fn start(
         lab: &Lab,
         config: &Config,
-        name: &'static str,
+        name: &str,
         settings: Settings,
         port: u16,
     ) -> Result<Self, Error> {
@@ -72,7 +72,7 @@ impl Competitor {
             end(&mut server);
             return Err(Error::NotReady { competitor: name.into(), reason });
         }
-        Ok(Self { name, settings, address, server })
+        Ok(Self { name: name.into(), settings, address, server })
     }
 
     /// Has the server ended by itself?

@@ -3,9 +3,9 @@
 /// A configuration that makes no sense. Each is a whole sentence.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// No Io was named.
-    #[error("no Io to try: name at least one of shared, reuseport, percpu")]
-    NoIo,
+    /// No rung to climb.
+    #[error("the ladder has no rung: at least a first one is needed")]
+    NoRung,
     /// Workers out of range.
     #[error("{0} workers are not possible: use 1 to 1024")]
     Workers(usize),

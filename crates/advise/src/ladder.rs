@@ -4,6 +4,7 @@
 //! The order is that of the first seed: nothing spreads before the socket is split, nothing is pinned to a CPU before
 //! the CPU decides the socket. Later rungs are added here, and nowhere else.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -94,9 +95,9 @@ impl Settings {
 #[derive(Debug, Clone)]
 pub struct Rung {
     /// Short name, unique in the ladder.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What it changes, in words.
-    pub change: &'static str,
+    pub change: Cow<'static, str>,
     /// The change itself.
     pub step: Step,
 }
@@ -136,34 +137,25 @@ impl Step {
 /// gained (measured elsewhere: 8 brings 25 %, 32 nothing beyond 16) and each datagram waits longer for its burst.
 const BATCH: usize = 32;
 
-/// The ladder of this version, with only the Io in `ios`. The first rung is always there.
+/// The ladder of this version, with only the Io in `ios` and what a link of `queues` queues can do. The first rung is
+/// always there.
 #[must_use]
-pub fn ladder(ios: &[Io]) -> Vec<Rung> {
+pub fn ladder(ios: &[Io], queues: u32) -> Vec<Rung> {
     let all = [
-        Rung {
-            name: "shared",
-            change: "one socket, every worker reads it, one datagram per call",
-            step: Step::Base,
-        },
-        Rung { name: "xps", change: "each CPU sends on a transmit queue of its own", step: Step::Xps },
-        Rung {
-            name: "reuseport",
-            change: "a socket per worker, chosen by flow hash",
-            step: Step::Io(Io::Reuseport),
-        },
-        Rung {
-            name: "percpu",
-            change: "a socket per worker, chosen by the CPU that received",
-            step: Step::Io(Io::Percpu),
-        },
-        Rung { name: "pinned", change: "each worker on a CPU of its own", step: Step::Pin },
-        Rung { name: "batched", change: "32 datagrams per system call", step: Step::Batch(BATCH) },
+        ("shared", "one socket, every worker reads it, one datagram per call", Step::Base),
+        ("xps", "each CPU sends on a transmit queue of its own", Step::Xps),
+        ("reuseport", "a socket per worker, chosen by flow hash", Step::Io(Io::Reuseport)),
+        ("percpu", "a socket per worker, chosen by the CPU that received", Step::Io(Io::Percpu)),
+        ("pinned", "each worker on a CPU of its own", Step::Pin),
+        ("batched", "32 datagrams per system call", Step::Batch(BATCH)),
     ];
     all.into_iter()
-        .filter(|rung| match rung.step {
-            Step::Io(io) => ios.contains(&io),
+        .filter(|(_, _, step)| match step {
+            Step::Io(io) => ios.contains(io),
+            Step::Xps => queues > 1,
             _ => true,
         })
+        .map(|(name, change, step)| Rung { name: name.into(), change: change.into(), step })
         .collect()
 }
 
@@ -173,8 +165,8 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_the_first_rung_changes_nothing() {
-        let ladder = ladder(&Io::ALL);
-        let names: std::collections::HashSet<_> = ladder.iter().map(|r| r.name).collect();
+        let ladder = ladder(&Io::ALL, 2);
+        let names: std::collections::HashSet<_> = ladder.iter().map(|r| &r.name).collect();
         assert_eq!(names.len(), ladder.len());
         let base = Settings::base(2, 64);
         assert_eq!(ladder[0].step.apply(&base), base);
@@ -185,7 +177,8 @@ mod tests {
 
     #[test]
     fn only_the_wanted_io_are_tried() {
-        let names: Vec<_> = ladder(&[Io::Shared, Io::Percpu]).iter().map(|r| r.name).collect();
+        assert!(!ladder(&Io::ALL, 1).iter().any(|r| r.step == Step::Xps), "one queue has nothing to map");
+        let names: Vec<_> = ladder(&[Io::Shared, Io::Percpu], 2).iter().map(|r| r.name.to_string()).collect();
         assert_eq!(names, ["shared", "xps", "percpu", "pinned", "batched"]);
     }
 }

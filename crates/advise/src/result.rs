@@ -30,6 +30,9 @@ pub struct BoostResult {
     pub gain: Ratio,
     /// Things the reader must know before believing the figures.
     pub warnings: Vec<String>,
+    /// The command line that does it again, if it came from one.
+    #[serde(default)]
+    pub command: Option<String>,
 }
 
 /// Where it was measured.

@@ -54,7 +54,7 @@ pub(crate) fn run(
         Err(udpath_load::Error::Cut { result, .. }) => Ok(Some(*result)),
         Err(udpath_load::Error::NoAnswer { .. }) => Ok(None),
         Err(udpath_load::Error::Plan(error)) => Err(Error::Config(error.into())),
-        Err(source) => Err(Error::Load { competitor: competitor.name.into(), source }),
+        Err(source) => Err(Error::Load { competitor: competitor.name.clone(), source }),
     }
 }
 
@@ -101,12 +101,30 @@ impl Trials {
         self.busy_seconds += trial.cpus.iter().map(CpuUse::busy_seconds).sum::<f64>();
         add_cpus(&mut self.cpus, &trial.cpus);
         for warning in trial.warnings.iter().chain(&trial.generator.reasons) {
-            // The figures in a sentence differ from trial to trial; one of a kind is enough.
-            let kind =
-                |text: &str| text.rsplit(|c: char| c.is_ascii_digit()).next().unwrap_or_default().to_owned();
-            if !self.warnings.iter().any(|known| kind(known) == kind(warning)) {
-                self.warnings.push(warning.clone());
-            }
+            self.warn(warning);
+        }
+    }
+
+    /// Adds the trials of the same rung from another comparison.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.tps.extend(other.tps);
+        self.counts.add(&other.counts);
+        self.latency = match (self.latency.take(), other.latency) {
+            (Some(mine), Some(others)) => Some(mine.merged(&others)),
+            (mine, others) => mine.or(others),
+        };
+        self.completed += other.completed;
+        self.busy_seconds += other.busy_seconds;
+        add_cpus(&mut self.cpus, &other.cpus);
+        other.warnings.iter().for_each(|warning| self.warn(warning));
+    }
+
+    /// Notes a warning, unless one like it is there: the figures in a sentence differ from trial to trial.
+    pub(crate) fn warn(&mut self, warning: &str) {
+        let kind =
+            |text: &str| text.rsplit(|c: char| c.is_ascii_digit()).next().unwrap_or_default().to_owned();
+        if !self.warnings.iter().any(|known| kind(known) == kind(warning)) {
+            self.warnings.push(warning.to_owned());
         }
     }
 

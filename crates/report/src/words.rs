@@ -121,8 +121,11 @@ pub(crate) fn link(result: &BoostResult) -> String {
     }
 }
 
-/// The command that would climb the same ladder again with the same load.
+/// The command that climbs the same ladder again with the same load: as it was given, or put together from the result.
 pub(crate) fn command(result: &BoostResult) -> String {
+    if let Some(given) = &result.command {
+        return given.clone();
+    }
     let (l, m) = (&result.load, &result.machine);
     let mut command = format!(
         "udpath boost --lab --engine {} --queues {} --flows {} --inflight {} --size {} --seconds {}",

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use udpath_advise::ladder::ladder;
 use udpath_advise::result::{Ratio, Verdict};
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, Error, Event, Io};
@@ -83,7 +84,8 @@ pub(crate) fn run(args: Args) -> Done {
     }
     let mut notices = Vec::new();
     if !rustix::process::geteuid().is_root() {
-        let missing = udpath_lab::enter_user_namespace().context("boost without root needs a user namespace")?;
+        let missing =
+            udpath_lab::enter_user_namespace().context("boost without root needs a user namespace")?;
         if args.engine.as_deref() == Some("kernel") {
             return Err(anyhow!("the kernel engine needs root: {}", missing.join("; ")).into());
         }
@@ -93,7 +95,12 @@ pub(crate) fn run(args: Args) -> Done {
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
     let mut watcher = Watcher::new();
-    let done = udpath_advise::boost(&config, &EchoLoad::new(u64::from(std::process::id())), &mut |event| watcher.show(event), &stop);
+    let done = udpath_advise::boost(
+        &config,
+        &EchoLoad::new(u64::from(std::process::id())),
+        &mut |event| watcher.show(event),
+        &stop,
+    );
     watcher.clear();
     let mut result = done.map_err(|error| match error {
         Error::Config(error) => Failure::Usage(error.to_string()),
@@ -106,7 +113,8 @@ pub(crate) fn run(args: Args) -> Done {
         terminal::print(&result.terminal(&terminal::style()))?;
     }
     if let Some(path) = &args.report {
-        udpath_report::write_html(path, &result).context("the result above is complete, its report is not")?;
+        udpath_report::write_html(path, &result)
+            .context("the result above is complete, its report is not")?;
         eprintln!("report: {}", path.display());
     }
     Ok(())
@@ -124,7 +132,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
     Ok(Config {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         queues,
-        ios,
+        ladder: ladder(&ios, queues),
         workers: args.workers.unwrap_or(queues as usize),
         size: args.size,
         flows: args.flows,
@@ -133,6 +141,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
         bound: Bound::new(args.bound / 100.0, args.blocks).map_err(|error| usage(error.to_string()))?,
         engine: if args.engine.as_deref() == Some("socket") { Engine::Socket } else { Engine::Kernel },
         ipv6: args.ipv6,
+        command: Some(command()),
     })
 }
 
@@ -141,6 +150,20 @@ fn io(name: &str) -> Result<Io, String> {
         let known: Vec<_> = Io::ALL.iter().map(|io| io.name()).collect();
         format!("--io {name}: there is no such Io; known are {}", known.join(", "))
     })
+}
+
+/// The command line of this run, quoted where a shell needs it.
+fn command() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:".contains(c);
+    let quoted = |word: String| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    std::iter::once("udpath".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// A folder that is not there, or that takes no files, is told before the climb.
