@@ -1,6 +1,7 @@
 //! The ladder as data: what each rung changes against the best configuration before it.
 //!
 //! A rung is a step, not a place: it is applied to whatever was best when its turn came, and undone if it does not pay.
+//! A step brings its prerequisites along, for the ladder is not monotonic: what loses alone may win together.
 //! The order is that of the first seed: nothing spreads before the socket is split, nothing is pinned to a CPU before
 //! the CPU decides the socket. Later rungs are added here, and nowhere else.
 
@@ -107,7 +108,7 @@ pub struct Rung {
 pub enum Step {
     /// None: the first rung.
     Base,
-    /// Another Io.
+    /// Another Io, with what it needs to make sense.
     Io(Io),
     /// Transmit mapping on.
     Xps,
@@ -124,7 +125,12 @@ impl Step {
         let mut next = best.clone();
         match self {
             Self::Base => {}
-            Self::Io(io) => next.io = io,
+            Self::Io(io) => {
+                next.io = io;
+                // Its prerequisite comes with it, also if it did not pay by itself: without a transmit mapping all
+                // flows drift to one CPU, and so to one socket.
+                next.xps |= io == Io::Percpu;
+            }
             Self::Xps => next.xps = true,
             Self::Pin => next.pin = true,
             Self::Batch(batch) => next.batch = batch,
@@ -145,12 +151,13 @@ pub fn ladder(ios: &[Io], queues: u32) -> Vec<Rung> {
         ("shared", "one socket, every worker reads it, one datagram per call", Step::Base),
         ("xps", "each CPU sends on a transmit queue of its own", Step::Xps),
         ("reuseport", "a socket per worker, chosen by flow hash", Step::Io(Io::Reuseport)),
-        ("percpu", "a socket per worker, chosen by the CPU that received", Step::Io(Io::Percpu)),
+        ("percpu", "a socket per worker, chosen by the CPU that received (needs xps)", Step::Io(Io::Percpu)),
         ("pinned", "each worker on a CPU of its own", Step::Pin),
         ("batched", "32 datagrams per system call", Step::Batch(BATCH)),
     ];
     all.into_iter()
         .filter(|(_, _, step)| match step {
+            Step::Io(Io::Percpu) => queues > 1 && ios.contains(&Io::Percpu),
             Step::Io(io) => ios.contains(io),
             Step::Xps => queues > 1,
             _ => true,
@@ -177,6 +184,7 @@ mod tests {
 
     #[test]
     fn only_the_wanted_io_are_tried() {
+        assert!(Step::Io(Io::Percpu).apply(&Settings::base(2, 64)).xps, "its prerequisite comes with it");
         assert!(!ladder(&Io::ALL, 1).iter().any(|r| r.step == Step::Xps), "one queue has nothing to map");
         let names: Vec<_> = ladder(&[Io::Shared, Io::Percpu], 2).iter().map(|r| r.name.to_string()).collect();
         assert_eq!(names, ["shared", "xps", "percpu", "pinned", "batched"]);
