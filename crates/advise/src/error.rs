@@ -40,12 +40,12 @@ pub enum Error {
     #[error(transparent)]
     Lab(#[from] udpath_lab::Error),
     /// The load could not be run.
-    #[error("cannot measure {competitor}: {source}")]
+    #[error("cannot measure {competitor}: {cause}")]
     Load {
         /// The rung that was measured.
         competitor: String,
         /// The load's reason.
-        source: udpath_load::Error,
+        cause: udpath_load::Error,
     },
     /// The server ended, or never said that it was ready.
     #[error("the server of {competitor} did not come up: {reason}")]

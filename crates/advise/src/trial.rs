@@ -54,7 +54,7 @@ pub(crate) fn run(
         Err(udpath_load::Error::Cut { result, .. }) => Ok(Some(*result)),
         Err(udpath_load::Error::NoAnswer { .. }) => Ok(None),
         Err(udpath_load::Error::Plan(error)) => Err(Error::Config(error.into())),
-        Err(source) => Err(Error::Load { competitor: competitor.name.clone(), source }),
+        Err(cause) => Err(Error::Load { competitor: competitor.name.clone(), cause }),
     }
 }
 

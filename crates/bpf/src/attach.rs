@@ -95,7 +95,7 @@ where
 fn load_error(program: &'static str, error: EbpfError) -> Error {
     match errno(&error) {
         Some(libc::EPERM | libc::EACCES) if !is_verifier(&error) => {
-            Error::NotPermitted { program, source: io::Error::from_raw_os_error(libc::EPERM) }
+            Error::NotPermitted { program, cause: io::Error::from_raw_os_error(libc::EPERM) }
         }
         _ => Error::Load { program, reason: chain(&error) },
     }
@@ -108,7 +108,7 @@ fn attach_error(program: &'static str, interface: &str, error: ProgramError) -> 
     }
     match errno(&error) {
         Some(libc::EPERM) => {
-            Error::NotPermitted { program, source: io::Error::from_raw_os_error(libc::EPERM) }
+            Error::NotPermitted { program, cause: io::Error::from_raw_os_error(libc::EPERM) }
         }
         Some(libc::EOPNOTSUPP) => Error::NoXdp { program, interface },
         Some(libc::EBUSY | libc::EEXIST) => Error::Busy { program, interface },

@@ -125,7 +125,7 @@ fn with_loader<T>(
     layout: &Layout<'_>,
     load: impl FnOnce(&mut EbpfLoader<'_>, usize) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let cpus = aya::util::nr_cpus().map_err(|(_, source)| Error::NotPermitted { program: NAME, source })?;
+    let cpus = aya::util::nr_cpus().map_err(|(_, cause)| Error::NotPermitted { program: NAME, cause })?;
     let body = &layout.request[HEADER..];
     let size = layout.request.len() as u32;
     let body_words = (body.len() / 8) as u32;

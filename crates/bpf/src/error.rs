@@ -39,14 +39,14 @@ pub enum Error {
     },
     /// No right to use BPF here.
     #[error(
-        "cannot load BPF program '{program}': {source}; run as root, or with CAP_BPF and CAP_NET_ADMIN \
+        "cannot load BPF program '{program}': {cause}; run as root, or with CAP_BPF and CAP_NET_ADMIN \
          in the initial user namespace"
     )]
     NotPermitted {
         /// The program's name.
         program: &'static str,
         /// The kernel's answer.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The kernel did not take the program.
     #[error("cannot load BPF program '{program}': {reason}")]
@@ -67,13 +67,13 @@ pub enum Error {
         reason: String,
     },
     /// A map could not be mapped into memory.
-    #[error("cannot map BPF map '{map}' of program '{program}': {source}")]
+    #[error("cannot map BPF map '{map}' of program '{program}': {cause}")]
     Map {
         /// The program's name.
         program: &'static str,
         /// The map's name.
         map: &'static str,
         /// The kernel's answer.
-        source: io::Error,
+        cause: io::Error,
     },
 }

@@ -31,7 +31,7 @@ impl SharedArray {
             return Err(Error::Load { program, reason: format!("the object has no array '{map}'") });
         };
         let mapping = Mapping::shared(data.fd(), len * words * size_of::<u64>())
-            .map_err(|source| Error::Map { program, map, source })?;
+            .map_err(|cause| Error::Map { program, map, cause })?;
         Ok(Self { mapping, words })
     }
 

@@ -17,12 +17,12 @@ pub enum Error {
     Plan(#[from] PlanError),
 
     /// A system call of the set-up was refused.
-    #[error("cannot {operation}: {source}{hint}")]
+    #[error("cannot {operation}: {cause}{hint}")]
     System {
         /// What was tried, with its object: `bind a flow to 10.0.0.1:4000`.
         operation: String,
         /// The kernel's answer.
-        source: io::Error,
+        cause: io::Error,
         /// What would make it possible, as `; do this`, or nothing.
         hint: &'static str,
     },
@@ -77,7 +77,7 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn system(operation: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self::System { operation: operation.into(), source: source.into(), hint: "" }
+        Self::System { operation: operation.into(), cause: source.into(), hint: "" }
     }
 
     pub(crate) fn connect(target: SocketAddr, source: impl Into<io::Error>) -> Self {
@@ -89,6 +89,6 @@ impl Error {
             io::ErrorKind::InvalidInput => "; source and target are not on the same network (loopback?)",
             _ => "",
         };
-        Self::System { operation: format!("connect a flow to {target}"), source, hint }
+        Self::System { operation: format!("connect a flow to {target}"), cause: source, hint }
     }
 }

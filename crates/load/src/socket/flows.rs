@@ -41,7 +41,7 @@ fn open_one(plan: &Plan, flow: u32, ports: &mut Ports) -> Result<OwnedFd, Error>
     let socket =
         socket_with(family, kind, SocketFlags::CLOEXEC, Some(protocol)).map_err(|e| Error::System {
             operation: format!("open the socket of flow {flow}"),
-            source: e.into(),
+            cause: e.into(),
             hint: if e == Errno::MFILE { "; use fewer flows or raise the limit (ulimit -n)" } else { "" },
         })?;
     size_buffer(plan, &socket);
@@ -86,7 +86,7 @@ fn connect_tcp(target: SocketAddr, socket: &OwnedFd) -> Result<(), Error> {
 fn no_port(flow: u32) -> Error {
     Error::System {
         operation: format!("find a free source port for flow {flow}"),
-        source: Errno::ADDRINUSE.into(),
+        cause: Errno::ADDRINUSE.into(),
         hint: "; use fewer flows, give --source-ports 1024-65535, or more source addresses",
     }
 }
@@ -145,7 +145,7 @@ fn bind_source(
             Err(e) => {
                 return Err(Error::System {
                     operation: format!("bind flow {flow} to {wanted}"),
-                    source: e.into(),
+                    cause: e.into(),
                     hint: match e {
                         Errno::ADDRNOTAVAIL => {
                             "; it is not an address of this machine: add it, or name another source"
@@ -191,7 +191,7 @@ fn allow_files(needed: u64) -> Result<(), Error> {
     }
     Err(Error::System {
         operation: format!("open {needed} files, one per flow (limit: {})", maximum.unwrap_or(u64::MAX)),
-        source: Errno::MFILE.into(),
+        cause: Errno::MFILE.into(),
         hint: "; use fewer flows or raise the hard limit (ulimit -Hn)",
     })
 }
