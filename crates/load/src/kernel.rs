@@ -46,8 +46,6 @@ const MAX_SLOTS: u64 = 1 << 20;
 /// Why the in-kernel engine could not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KernelError {
-    #[error("cannot bind flow {flow} on {source_ip} towards {target}: {cause}")]
-    Flow { flow: u32, source_ip: IpAddr, target: SocketAddr, cause: io::Error },
     #[error("cannot keep to the CPUs this process may use: {0}")]
     Affinity(io::Error),
     #[error("cannot list the interfaces of this network namespace: {0}")]

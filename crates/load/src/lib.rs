@@ -16,6 +16,7 @@
 
 pub mod cpu;
 mod error;
+mod flows;
 pub mod kernel;
 pub mod plan;
 mod progress;

@@ -13,7 +13,6 @@
 
 mod clock;
 mod failures;
-mod flows;
 mod oneway;
 mod rr;
 mod sys;
@@ -109,7 +108,7 @@ pub(crate) fn run(
     progress: &mut dyn FnMut(&Progress),
     stop: &AtomicBool,
 ) -> Result<(Outcome, Option<String>), Error> {
-    let sockets = flows::open(plan)?;
+    let sockets = crate::flows::open(plan)?;
     let mut parts: Vec<Vec<(u32, OwnedFd)>> = (0..plan.threads).map(|_| Vec::new()).collect();
     for (flow, socket) in sockets.into_iter().enumerate() {
         parts[flow % plan.threads].push((flow as u32, socket));

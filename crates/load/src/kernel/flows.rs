@@ -4,7 +4,7 @@
 //! CPU: flows that all started on one CPU would stay on it for the whole run.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -20,21 +20,9 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Binds and connects one socket per flow: the kernel then knows the path, and resolves the next hop by itself.
-    pub(super) fn open(plan: &Plan) -> Result<Self, KernelError> {
-        let target = plan.target(0);
-        let any = match target {
-            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        let sockets = (0..plan.flows)
-            .map(|flow| {
-                let source = plan.source(flow).unwrap_or(any);
-                bind(plan, source, flow)
-                    .and_then(|socket| socket.connect(target).map(|()| socket))
-                    .map_err(|cause| KernelError::Flow { flow, source_ip: source, target, cause })
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+    /// Opens the plan's flows. Connected, so that the kernel knows the path and resolves the next hop by itself.
+    pub(super) fn open(plan: &Plan) -> Result<Self, crate::Error> {
+        let sockets = crate::flows::open(plan)?.into_iter().map(UdpSocket::from).collect();
         let allowed = sched_getaffinity(None).map_err(|cause| KernelError::Affinity(cause.into()))?;
         let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
         Ok(Self { sockets, cpus })
@@ -66,20 +54,4 @@ impl Flows {
         }
         sched_setaffinity(None, &before).map_err(|cause| KernelError::Affinity(cause.into()))
     }
-}
-
-/// A socket on the next free port of the plan's range, or on one of the kernel's choice.
-fn bind(plan: &Plan, source: IpAddr, flow: u32) -> io::Result<UdpSocket> {
-    let Some(ports) = plan.source_ports else { return UdpSocket::bind((source, 0)) };
-    let turns = plan.sources.len().max(1) as u32;
-    // Flows of one source address follow each other in its ports; a port that is taken is passed over.
-    let first = u32::from(ports.first) + flow / turns;
-    let mut last_error = io::Error::from(io::ErrorKind::AddrInUse);
-    for port in first..=u32::from(ports.last) {
-        match UdpSocket::bind((source, port as u16)) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last_error = error,
-            done => return done,
-        }
-    }
-    Err(last_error)
 }

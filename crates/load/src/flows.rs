@@ -25,7 +25,7 @@ const OTHER_FILES: u64 = 64;
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// Opens all flows, in order.
-pub(super) fn open(plan: &Plan) -> Result<Vec<OwnedFd>, Error> {
+pub(crate) fn open(plan: &Plan) -> Result<Vec<OwnedFd>, Error> {
     allow_files(u64::from(plan.flows) + OTHER_FILES)?;
     let mut ports = Ports::new(plan);
     (0..plan.flows).map(|flow| open_one(plan, flow, &mut ports)).collect()
