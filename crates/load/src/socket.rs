@@ -146,12 +146,25 @@ pub(crate) fn run(
                 }
             }
         }
+        let panicked = CutOnPanic(&shared);
         let cpus = supervise(plan, clock, &shared, progress);
+        drop(panicked);
         let reports: Vec<Report> =
             handles.into_iter().map(|h| h.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect();
         Ok((reports, cpus))
     })?;
     Ok(conclude(plan, protocol, reports, cpus))
+}
+
+/// Ends the threads when the caller's progress function panics; they would go on to the end of the plan otherwise.
+struct CutOnPanic<'a>(&'a Shared<'a>);
+
+impl Drop for CutOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.cut.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 fn work(task: Task<'_>) -> Report {

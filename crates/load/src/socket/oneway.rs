@@ -23,6 +23,8 @@ const SEGMENTS: usize = 64;
 /// Messages per system call. Higher: longer bursts of one flow. Lower: more system calls.
 const FLOOD_BATCH: usize = 32;
 const STREAM_BATCH: usize = 4;
+/// Bursts that may follow the end of the window.
+const LAST: usize = 16;
 /// Time to wait for room in a full send queue before the clock is looked at again, nanoseconds.
 const ROOM: i64 = 10_000_000;
 /// Attempts to send after `ECONNREFUSED`, which tells of an earlier datagram.
@@ -189,6 +191,16 @@ impl<'a> Worker<'a> {
                     left = Some((index, from, n));
                 }
                 Burst::Hopeless => return,
+            }
+        }
+        // What fell due during the last sleep: little, unless the rate was not kept anyway.
+        for _ in 0..LAST {
+            if left.is_some() || self.shared.stopped() {
+                return;
+            }
+            let Ok((index, n)) = self.gather(self.clock.end() - 1) else { return };
+            if !matches!(self.burst(index, 0, n), Burst::Done) {
+                return;
             }
         }
     }

@@ -176,8 +176,12 @@ impl<'a> Worker<'a> {
                 give_up_at = now + every;
             }
         }
-        self.sending = false;
         let ended = now.min(self.clock.end());
+        if self.schedule.is_some() && !self.shared.stopped() {
+            // What fell due during the last sleep.
+            self.send_due(ended);
+        }
+        self.sending = false;
         let unsent = self.unsent(ended);
         let time = window_time.map_or_else(ThreadTime::default, |then| ThreadTime::now().since(then));
         self.shared.running.fetch_sub(1, Ordering::Release);

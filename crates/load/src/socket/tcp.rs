@@ -170,8 +170,12 @@ impl<'a> Worker<'a> {
                 give_up_at = now + every;
             }
         }
-        self.sending = false;
         let ended = now.min(self.clock.end());
+        if self.schedule.is_some() && !self.shared.stopped() {
+            // What fell due during the last sleep.
+            self.take_due(ended);
+        }
+        self.sending = false;
         let left = super::rr::left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended);
         let waiting: usize = self.flows.iter().map(|f| f.backlog.len()).sum();
         let unsent = if self.schedule.is_some() { left + waiting as u64 } else { 0 };
@@ -268,10 +272,8 @@ impl<'a> Worker<'a> {
                 self.held_back += 1;
                 break;
             }
-            let mut seq = flow.pending.next();
-            for message in self.tx.chunks_exact_mut(size).take(n) {
+            for (seq, message) in (flow.pending.next()..).zip(self.tx.chunks_exact_mut(size).take(n)) {
                 self.template.write(flow.number, seq, message);
-                seq += 1;
             }
             let bytes = &self.tx[flow.offset..n * size];
             match rustix::net::send(&flow.socket, bytes, rustix::net::SendFlags::NOSIGNAL) {

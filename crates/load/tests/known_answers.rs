@@ -1,0 +1,149 @@
+//! The load measures a server that knows the truth.
+
+mod known;
+
+use std::time::Duration;
+
+use known::{Faults, Server, Truth, near, run};
+use udpath_load::plan::{Arrivals, Plan, Process};
+use udpath_load::result::LoadResult;
+
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+fn plan(server: &Server, arrivals: Arrivals) -> Plan {
+    Plan {
+        flows: 4,
+        arrivals,
+        duration: Duration::from_secs(2),
+        timeout: TIMEOUT,
+        ..Plan::new(server.address)
+    }
+}
+
+/// A bit of everything. Late by 1.5 timeouts: told from lost, as the drain lasts two.
+fn everything() -> Faults {
+    Faults {
+        drop: 0.03,
+        duplicate: 0.04,
+        delayed: 0.05,
+        delay: Duration::from_millis(20),
+        late: 0.02,
+        late_by: TIMEOUT * 3 / 2,
+        swap: 0.05,
+        corrupt: 0.03,
+        misdirect: 0.02,
+        vanish_after: None,
+    }
+}
+
+fn compare(result: &LoadResult, truth: &Truth) {
+    let c = &result.counts;
+    assert_eq!(c.sent, truth.received, "the loopback lost something: this says nothing of the load");
+    near("lost", c.lost, truth.dropped + truth.corrupted + truth.misdirected);
+    near("duplicate", c.duplicate, truth.duplicated);
+    near("late", c.late, truth.late);
+    near("corrupt", c.corrupt, truth.corrupted);
+    near("wrong flow", c.wrong_flow, truth.misdirected);
+    near("reordered", c.reordered, truth.reordered);
+    near("ok", c.ok, truth.received - truth.dropped - truth.corrupted - truth.misdirected - truth.late);
+    // None of it may be trivial.
+    for (what, n) in [
+        ("dropped", truth.dropped),
+        ("duplicated", truth.duplicated),
+        ("late", truth.late),
+        ("corrupted", truth.corrupted),
+        ("misdirected", truth.misdirected),
+        ("reordered", truth.reordered),
+    ] {
+        assert!(n >= 20, "{what}: {n}");
+    }
+}
+
+#[test]
+fn open_loop_counts_are_the_truth() {
+    let server = Server::start("127.0.0.1:0", everything());
+    let result = run(&plan(&server, Arrivals::Open { rate: 4000.0, process: Process::Poisson }));
+    let truth = server.stop();
+    compare(&result, &truth);
+    near("sent", result.counts.sent, 8000);
+}
+
+#[test]
+fn closed_loop_counts_are_the_truth() {
+    let server = Server::start("127.0.0.1:0", everything());
+    // Many in flight: whatever is lost keeps its place for a timeout.
+    let result = run(&plan(&server, Arrivals::Closed { inflight: 400 }));
+    compare(&result, &server.stop());
+}
+
+#[test]
+fn two_threads_and_ipv6_count_the_same() {
+    let server = Server::start("[::1]:0", everything());
+    let plan =
+        Plan { threads: 2, ..plan(&server, Arrivals::Open { rate: 4000.0, process: Process::Constant }) };
+    let result = run(&plan);
+    compare(&result, &server.stop());
+}
+
+/// Long, known delays: what the network and the scheduler add is below 1 % of them.
+#[test]
+fn latencies_are_the_truth() {
+    for arrivals in
+        [Arrivals::Open { rate: 500.0, process: Process::Constant }, Arrivals::Closed { inflight: 20 }]
+    {
+        let faults = Faults {
+            delayed: 0.8,
+            delay: Duration::from_millis(200),
+            late: 0.2,
+            late_by: Duration::from_millis(400),
+            ..Faults::default()
+        };
+        let server = Server::start("127.0.0.1:0", faults);
+        let plan = Plan { timeout: Duration::from_secs(1), ..plan(&server, arrivals) };
+        let result = run(&plan);
+        let truth = server.stop();
+        let sent = result.sent_latency.unwrap();
+        assert_eq!(sent.count, truth.delays.len() as u64);
+        let within = |what: &str, value: f64, truth: f64, bound: f64| {
+            assert!(
+                (value / truth - 1.0).abs() < bound,
+                "{arrivals}: {what} {value} ns, in truth {truth} ns"
+            );
+        };
+        within("mean", sent.mean, truth.mean_delay(), 0.01);
+        // A bucket is up to 1 % wide, on top of the 1 %.
+        within("p50", sent.p50 as f64, truth.percentile(0.5) as f64, 0.02);
+        within("p90", sent.p90 as f64, truth.percentile(0.9) as f64, 0.02);
+        let intended = result.intended_latency.unwrap();
+        assert!(intended.mean >= sent.mean, "waiting in the generator cannot be negative");
+    }
+}
+
+/// The warm-up is sent, answered and not counted.
+#[test]
+fn the_warm_up_is_left_out() {
+    let server = Server::start("127.0.0.1:0", Faults { duplicate: 0.1, ..Faults::default() });
+    let base = plan(&server, Arrivals::Open { rate: 2000.0, process: Process::Constant });
+    let result = run(&Plan { warmup: Duration::from_secs(1), duration: Duration::from_secs(1), ..base });
+    let truth = server.stop();
+    assert_eq!(truth.received, 4000);
+    assert_eq!(result.counts.sent, 2000);
+    assert_eq!((result.counts.ok + result.counts.late, result.counts.lost), (2000, 0));
+    // One in ten of 2,000, give or take six standard deviations.
+    assert!(result.counts.duplicate.abs_diff(200) < 81, "{}", result.counts.duplicate);
+}
+
+/// Replies slower than twice the timeout, while the run goes on: late, not lost and not duplicates.
+#[test]
+fn very_late_replies_are_late() {
+    let faults = Faults { late: 0.1, late_by: Duration::from_millis(250), ..Faults::default() };
+    let server = Server::start("127.0.0.1:0", faults);
+    let base = plan(&server, Arrivals::Open { rate: 1000.0, process: Process::Constant });
+    let result = run(&Plan { timeout: Duration::from_millis(50), ..base });
+    let truth = server.stop();
+    // Those of the last moments come after the drain: 100 ms after the last request.
+    let after_the_end = (truth.late as f64 * 0.15 / 2.0) as u64;
+    let c = result.counts;
+    assert!(c.late + c.lost >= truth.late && c.lost <= after_the_end * 2 + 10, "{c:?} {}", truth.late);
+    assert_eq!(c.duplicate, 0);
+}

@@ -1,0 +1,226 @@
+//! One way over UDP with a sink's report, TCP in both modes, and large payloads.
+
+mod known;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use known::{Faults, Server, run};
+use udpath_load::plan::{Arrivals, Mode, Plan, Process, Transport};
+use udpath_load::result::LoadResult;
+use udpath_load::{Engine, Error};
+use udpath_protocols::echo::EchoLoad;
+use udpath_protocols::sink::{QUESTION, Report, SinkLoad};
+
+/// A sink that counts what it reads. Its totals are only what it really received.
+struct Sink {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(Report, bool)>,
+}
+
+impl Sink {
+    fn start(bind: &str) -> Self {
+        let socket = UdpSocket::bind(bind).unwrap();
+        let address = socket.local_addr().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut total = Report::default();
+            let mut equal = true;
+            let mut buffer = vec![0; 65_536];
+            let mut size = None;
+            while !flag.load(Ordering::Relaxed) {
+                let Ok((n, peer)) = socket.recv_from(&mut buffer) else { continue };
+                if buffer[..n] == QUESTION {
+                    socket.send_to(&total.encode(), peer).unwrap();
+                    continue;
+                }
+                equal &= *size.get_or_insert(n) == n;
+                total.datagrams += 1;
+                total.bytes += n as u64;
+            }
+            (total, equal)
+        });
+        Self { address, stop, thread }
+    }
+
+    fn stop(self) -> (Report, bool) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+fn one_way(plan: &Plan) -> LoadResult {
+    udpath_load::run(plan, Engine::Socket, &SinkLoad, &mut |_| (), &AtomicBool::new(false)).unwrap()
+}
+
+fn second(target: SocketAddr) -> Plan {
+    Plan { duration: Duration::from_secs(1), timeout: Duration::from_millis(500), ..Plan::new(target) }
+}
+
+#[test]
+fn a_rate_arrives_and_is_reported() {
+    for (bind, mode) in
+        [("127.0.0.1:0", Mode::Stream), ("[::1]:0", Mode::Stream), ("127.0.0.1:0", Mode::Flood)]
+    {
+        let sink = Sink::start(bind);
+        let arrivals = Arrivals::Open { rate: 2000.0, process: Process::Constant };
+        let plan =
+            Plan { mode, arrivals, flows: 2, warmup: Duration::from_millis(300), ..second(sink.address) };
+        let result = one_way(&plan);
+        let (total, equal) = sink.stop();
+        let delivered = result.delivered.expect("the sink answers");
+        assert_eq!(result.counts.sent, 2000, "{mode} {bind}");
+        // 600 came in the warm-up.
+        assert_eq!((total.datagrams, total.bytes), (2600, 260_000), "{mode} {bind}");
+        assert_eq!((delivered.datagrams, delivered.bytes), (2000, 200_000), "{mode} {bind}");
+        assert_eq!((result.counts.ok, result.counts.lost), (2000, 0));
+        assert!(equal && result.lateness.is_some());
+    }
+}
+
+/// As fast as it goes, most is lost on the way into the sink; the report and the counts say how much.
+#[test]
+fn a_flood_is_counted_at_both_ends() {
+    for (mode, size) in [(Mode::Flood, 18), (Mode::Stream, 100), (Mode::Stream, 1400), (Mode::Stream, 65_507)]
+    {
+        let sink = Sink::start("127.0.0.1:0");
+        let plan = Plan { mode, size, flows: 4, threads: 2, ..second(sink.address) };
+        let result = one_way(&plan);
+        let (total, equal) = sink.stop();
+        let c = result.counts;
+        let delivered = result.delivered.expect("the sink answers");
+        assert!(equal, "{mode} {size}: every datagram has the plan's size, whoever cut it");
+        assert_eq!(delivered.datagrams, total.datagrams, "{mode} {size}");
+        assert_eq!(delivered.bytes, total.datagrams * size as u64);
+        assert!(
+            c.sent > 1000 && c.sent == c.ok + c.lost && c.ok == delivered.datagrams,
+            "{mode} {size}: {c:?}"
+        );
+        assert_eq!(c.send_errors, 0);
+        assert!(result.warnings.is_empty(), "GSO works on the loopback: {:?}", result.warnings);
+    }
+}
+
+#[test]
+fn without_a_report_what_arrived_is_unknown() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let plan = Plan {
+        mode: Mode::Flood,
+        duration: Duration::from_millis(200),
+        ..Plan::new(silent.local_addr().unwrap())
+    };
+    let result = one_way(&plan);
+    assert_eq!((result.delivered, result.loss()), (None, None));
+    assert!(result.counts.sent > 100 && result.counts.ok == 0 && result.counts.lost == 0);
+    assert!(result.warnings[0].contains("what arrived is unknown"), "{:?}", result.warnings);
+}
+
+/// Datagrams of all sizes, the largest in many fragments.
+#[test]
+fn every_size_comes_back() {
+    let server = Server::start("127.0.0.1:0", Faults::default());
+    for size in [18, 19, 100, 1472, 1473, 9000, 65_507] {
+        let plan = Plan { size, duration: Duration::from_millis(200), ..second(server.address) };
+        let result = run(&Plan { arrivals: Arrivals::Closed { inflight: 2 }, ..plan });
+        let c = result.counts;
+        assert!(c.ok > 10 && c.ok + c.late == c.sent, "{size} bytes: {c:?}");
+    }
+    server.stop();
+}
+
+/// A TCP echo server that reads little at a time and answers in odd pieces; ends after `limit` bytes on a connection.
+fn tcp_echo(bind: &str, connections: usize, limit: usize) -> (SocketAddr, JoinHandle<u64>) {
+    let listener = TcpListener::bind(bind).unwrap();
+    let address = listener.local_addr().unwrap();
+    let thread = std::thread::spawn(move || {
+        let handles: Vec<_> = (0..connections)
+            .map(|_| {
+                let (mut stream, _) = listener.accept().unwrap();
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 777];
+                    let mut total = 0;
+                    while total < limit {
+                        match stream.read(&mut buffer) {
+                            Ok(n) if n > 0 && stream.write_all(&buffer[..n]).is_ok() => total += n,
+                            _ => break,
+                        }
+                    }
+                    total as u64
+                })
+            })
+            .collect();
+        handles.into_iter().map(|h| h.join().unwrap()).sum()
+    });
+    (address, thread)
+}
+
+#[test]
+fn tcp_transactions_in_pieces() {
+    for (bind, size, arrivals) in [
+        ("127.0.0.1:0", 100, Arrivals::Closed { inflight: 1 }),
+        ("127.0.0.1:0", 100, Arrivals::Closed { inflight: 64 }),
+        ("[::1]:0", 1000, Arrivals::Open { rate: 1000.0, process: Process::Poisson }),
+        ("127.0.0.1:0", 60_000, Arrivals::Closed { inflight: 8 }),
+    ] {
+        let (address, server) = tcp_echo(bind, 3, usize::MAX);
+        let transport = Transport::Tcp;
+        let timeout = Duration::from_secs(2);
+        let result =
+            run(&Plan { transport, size, arrivals, flows: 3, threads: 2, timeout, ..second(address) });
+        let c = result.counts;
+        let echoed = server.join().unwrap();
+        assert!(c.ok > 20 && c.ok + c.late == c.sent && c.corrupt == 0, "{size} {arrivals}: {c:?}");
+        assert_eq!(echoed / size as u64, c.sent, "{size} {arrivals}");
+        assert!(result.sent_latency.unwrap().count == c.sent);
+    }
+}
+
+#[test]
+fn tcp_connections_that_end_are_told() {
+    let (address, server) = tcp_echo("127.0.0.1:0", 2, 20_000);
+    let plan =
+        Plan { transport: Transport::Tcp, flows: 2, duration: Duration::from_secs(60), ..second(address) };
+    let stop = AtomicBool::new(false);
+    let error = udpath_load::run(&plan, Engine::Socket, &EchoLoad::new(1), &mut |_| (), &stop).unwrap_err();
+    assert!(error.to_string().contains("no connection is left"), "{error}");
+    let Error::Cut { result, .. } = error else { panic!("{error}") };
+    result.counts.check().unwrap();
+    // 200 messages on each; whether the last replies are read before the end is seen is the kernel's choice.
+    assert!((390..=402).contains(&result.counts.ok), "{:?}", result.counts);
+    server.join().unwrap();
+    let error = udpath_load::run(&plan, Engine::Socket, &EchoLoad::new(1), &mut |_| (), &stop).unwrap_err();
+    assert!(
+        error.to_string().contains("connect a flow to") && error.to_string().contains("start a server"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_tcp_stream_arrives_whole() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let reader = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut buffer = vec![0; 1 << 16];
+        let mut total = 0u64;
+        while let Ok(n) = stream.read(&mut buffer)
+            && n > 0
+        {
+            total += n as u64;
+        }
+        total
+    });
+    let plan = Plan { transport: Transport::Tcp, mode: Mode::Stream, size: 1400, ..second(address) };
+    let result = one_way(&plan);
+    let total = reader.join().unwrap();
+    assert!(result.counts.sent > 1000, "{:?}", result.counts);
+    // A message counts when its last byte is taken; part of one more may be on the way.
+    assert_eq!(total / 1400, result.counts.sent);
+}
