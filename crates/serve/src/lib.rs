@@ -34,7 +34,7 @@
 //! # Floor plan
 //!
 //! ```text
-//! server.rs    start, status, stop: the only file that sees everything
+//! server.rs    start, status, stop: the only room that sees everything
 //!   io.rs      the words: Io, IoChoice, Group (who reads which socket) and Port (one burst in, one burst out)
 //!     io/shared.rs, io/reuseport.rs, io/percpu.rs   how each Io opens its sockets and what its probe must show
 //!     io/kernel.rs                                  the Port of a kernel socket, in three forms

@@ -6,11 +6,14 @@
 //! stop:   note the kernel's drops, close the doors, wake -> workers answer what is queued and end -> last status
 //! ```
 
+mod open;
+mod summary;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -24,16 +27,13 @@ use crate::error::Error;
 use crate::io::{Io, IoChoice, KernelPort, Plan};
 use crate::probe::{Prober, Probing, target_of};
 use crate::service::{Service, StreamService, WorkerId};
-use crate::status::{Counts, Rejected, SocketStatus, Status, TcpCounts, Watch, WorkerStatus};
-use crate::tcp::{self, Meter, TcpWorker};
+use crate::status::{Rejected, Status, Watch};
+use crate::tcp::{Meter, TcpWorker};
 use crate::worker::{LaneSide, Shared, Worker};
 
 /// How long a stopping server waits for deferred answers. Shorter would abandon answers that wait for a slow
 /// back end, longer keeps a service manager waiting for requests that nobody will answer.
 const DEFERRED_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Ports tried when any will do but the one UDP got is taken for TCP.
-const PORT_TRIES: usize = 16;
 
 /// A running server. Dropping it stops it, too.
 pub struct Server {
@@ -94,7 +94,7 @@ impl Server {
         F: Fn(WorkerId) -> S + Send + Sync + 'static,
     {
         config.check()?;
-        let cpus = worker_cpus(config)?;
+        let cpus = open::worker_cpus(config)?;
         let candidates: &[Io] = match &config.io {
             IoChoice::Auto => &Io::ALL,
             IoChoice::Only(io) => std::slice::from_ref(io),
@@ -136,7 +136,7 @@ impl Server {
     {
         let plan = Plan { binds: &config.binds, cpus, receive_buffer: config.receive_buffer };
         let resources = |operation| move |cause| Error::Resources { operation, cause };
-        let (group, listeners) = open_all(io, &plan, streams.is_some())?;
+        let (group, listeners) = open::open_all(io, &plan, streams.is_some())?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(io::Error::from)
             .map_err(resources("make a descriptor to stop the workers"))?;
@@ -292,74 +292,6 @@ impl Server {
         self.final_drops.is_none() && self.threads.iter().any(|(_, handle)| handle.is_finished())
     }
 
-    /// What was done so far. Costs a few system calls per socket and nothing on the packet path. Call it at least
-    /// every few minutes under heavy overload: the kernel's own drop counters wrap at 32 bits.
-    pub fn status(&self) -> Status {
-        let by_lane: Vec<Vec<Counts>> =
-            self.lanes.iter().map(|lanes| lanes.iter().map(|lane| lane.counts()).collect()).collect();
-        let mut total = Counts::default();
-        let workers: Vec<_> = by_lane
-            .iter()
-            .enumerate()
-            .map(|(worker, lanes)| {
-                let mut counts = Counts::default();
-                lanes.iter().for_each(|lane| counts.add(lane));
-                total.add(&counts);
-                WorkerStatus { worker, cpu: self.pinned.then(|| self.cpus[worker]), counts }
-            })
-            .collect();
-        let sockets = self.socket_statuses(&by_lane);
-        let kernel_drops = sockets.iter().map(|socket| socket.kernel_drops).sum();
-        let received: Vec<u64> = workers.iter().map(|worker| worker.counts.received).collect();
-        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-        let warning = if self.io == Io::Percpu { watch.observe(&received, &self.cpus) } else { None };
-        Status {
-            io: self.io,
-            rejected: self.rejected.clone(),
-            batch: self.batch,
-            seconds: self.started.elapsed().as_secs_f64(),
-            total,
-            kernel_drops,
-            workers,
-            sockets,
-            tcp: self.tcp_counts(),
-            warnings: warning.map(str::to_owned).into_iter().collect(),
-        }
-    }
-
-    fn tcp_counts(&self) -> Option<TcpCounts> {
-        let mut counts = TcpCounts::default();
-        self.meters.iter().for_each(|meter| meter.add_to(&mut counts));
-        (!self.meters.is_empty()).then_some(counts)
-    }
-
-    fn socket_statuses(&self, by_lane: &[Vec<Counts>]) -> Vec<SocketStatus> {
-        let mut sockets = Vec::new();
-        for index in 0..self.binds.len() {
-            for (worker, counts) in by_lane.iter().enumerate() {
-                let socket = &self.lanes[worker][index].socket;
-                if self.io == Io::Shared && worker > 0 {
-                    // The one socket of all workers: add to the entry that the first of them made.
-                    if let Some(SocketStatus { counts: sum, .. }) = sockets.last_mut() {
-                        sum.add(&counts[index]);
-                    }
-                    continue;
-                }
-                sockets.push(SocketStatus {
-                    bind: socket.bind,
-                    worker: (self.io != Io::Shared).then_some(worker),
-                    receive_buffer_bytes: socket.receive_buffer,
-                    kernel_drops: match &self.final_drops {
-                        Some(drops) => drops[worker][index],
-                        None => socket.kernel_drops(),
-                    },
-                    counts: counts[index].clone(),
-                });
-            }
-        }
-        sockets
-    }
-
     /// Stops: answers what is queued in the sockets, waits some seconds for deferred answers, and returns the last
     /// status. Later datagrams are not received.
     pub fn stop(mut self) -> Result<Status, Error> {
@@ -443,52 +375,4 @@ impl Ready {
         // A starter that gave up waiting has no use for the news.
         let _ = self.0.send(Ok(()));
     }
-}
-
-/// The CPU of each worker: the listed ones in turn, or those the process may use.
-fn worker_cpus(config: &Config) -> Result<Vec<u32>, Error> {
-    let allowed = cpus::allowed_cpus().map_err(Error::Affinity)?;
-    let chosen = match &config.cpus {
-        Some(listed) => {
-            if let Some(cpu) = listed.difference(&allowed).first() {
-                return Err(Error::CpuNotAllowed { cpu, allowed });
-            }
-            listed.clone()
-        }
-        None => allowed,
-    };
-    let workers = config.workers.unwrap_or(chosen.len());
-    Ok(chosen.iter().cycle().take(workers).collect())
-}
-
-/// The sockets, and by worker the TCP listeners on the same addresses and ports.
-fn open_all(
-    io: Io,
-    plan: &Plan<'_>,
-    with_tcp: bool,
-) -> Result<(crate::io::Group, Vec<Vec<TcpListener>>), Error> {
-    let any_port = plan.binds.iter().any(|bind| bind.port() == 0);
-    let mut tries = if any_port && with_tcp { PORT_TRIES } else { 1 };
-    loop {
-        tries -= 1;
-        let group = io.open(plan)?;
-        if !with_tcp {
-            return Ok((group, Vec::new()));
-        }
-        match listen_all(&group.binds(), plan.cpus.len()) {
-            Ok(listeners) => return Ok((group, listeners)),
-            Err(Error::Bind { cause, .. }) if tries > 0 && cause.kind() == io::ErrorKind::AddrInUse => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-fn listen_all(binds: &[SocketAddr], workers: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
-    let mut by_worker: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
-    for bind in binds {
-        for (place, listener) in by_worker.iter_mut().zip(tcp::listen(*bind, workers)?) {
-            place.push(listener);
-        }
-    }
-    Ok(by_worker)
 }

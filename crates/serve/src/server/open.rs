@@ -1,0 +1,61 @@
+//! Deciding who runs where, and opening the sockets of both transports.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use crate::config::Config;
+use crate::cpus;
+use crate::error::Error;
+use crate::io::{Group, Io, Plan};
+use crate::tcp;
+
+/// Ports tried when any will do but the one UDP got is taken for TCP.
+const PORT_TRIES: usize = 16;
+
+/// The CPU of each worker: the listed ones in turn, or those the process may use.
+pub(super) fn worker_cpus(config: &Config) -> Result<Vec<u32>, Error> {
+    let allowed = cpus::allowed_cpus().map_err(Error::Affinity)?;
+    let chosen = match &config.cpus {
+        Some(listed) => {
+            if let Some(cpu) = listed.difference(&allowed).first() {
+                return Err(Error::CpuNotAllowed { cpu, allowed });
+            }
+            listed.clone()
+        }
+        None => allowed,
+    };
+    let workers = config.workers.unwrap_or(chosen.len());
+    Ok(chosen.iter().cycle().take(workers).collect())
+}
+
+/// The sockets, and by worker the TCP listeners on the same addresses and ports.
+pub(super) fn open_all(
+    io: Io,
+    plan: &Plan<'_>,
+    with_tcp: bool,
+) -> Result<(Group, Vec<Vec<TcpListener>>), Error> {
+    let any_port = plan.binds.iter().any(|bind| bind.port() == 0);
+    let mut tries = if any_port && with_tcp { PORT_TRIES } else { 1 };
+    loop {
+        tries -= 1;
+        let group = io.open(plan)?;
+        if !with_tcp {
+            return Ok((group, Vec::new()));
+        }
+        match listen_all(&group.binds(), plan.cpus.len()) {
+            Ok(listeners) => return Ok((group, listeners)),
+            Err(Error::Bind { cause, .. }) if tries > 0 && cause.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn listen_all(binds: &[SocketAddr], workers: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
+    let mut by_worker: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
+    for bind in binds {
+        for (place, listener) in by_worker.iter_mut().zip(tcp::listen(*bind, workers)?) {
+            place.push(listener);
+        }
+    }
+    Ok(by_worker)
+}
