@@ -123,11 +123,11 @@ impl Measured {
         })
     }
 
-    fn warnings(&self, total: u64, inflight: u32, account: &Account, plan: &Plan) -> Vec<String> {
+    fn warnings(&self, completed: u64, inflight: u32, account: &Account, plan: &Plan) -> Vec<String> {
         let mut warnings = Vec::new();
         let slots = u64::from(inflight) * u64::from(plan.flows);
         let counts = &account.counts;
-        if counts.lost > counts.ok && counts.ok <= 4 * slots {
+        if completed == 0 && counts.ok > 0 && counts.ok <= 4 * slots {
             warnings.push(
                 "first requests were answered, those that the loop sent were not: the far end of the veth does not \
                  take XDP frames; attach an XDP program there (`udpath lab` does) or switch its GRO on"
@@ -138,12 +138,12 @@ impl Measured {
         if let Some((cpu, n)) = busiest
             && self.cpus.len() > 1
             && plan.flows > 1
-            && *n as f64 > ONE_CPU * total as f64
+            && *n as f64 > ONE_CPU * completed as f64
         {
             warnings.push(format!(
                 "{:.0} % of the replies came back on CPU {cpu}: the flows did not spread over the {} CPUs; without a \
                  transmit mapping (XPS) they drift to one",
-                *n as f64 / total.max(1) as f64 * 100.0,
+                *n as f64 / completed.max(1) as f64 * 100.0,
                 self.cpus.len()
             ));
         }
