@@ -29,4 +29,4 @@ pub use closed_loop::{
 };
 pub use error::Error;
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
-pub use pass::Pass;
+pub use pass::{Pass, PassProgram};

@@ -1,9 +1,14 @@
 //! Lets everything through; its presence switches NAPI on at a veth's end.
 
-use aya::EbpfLoader;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use aya::programs::{ProgramFd, Xdp};
+use aya::{Ebpf, EbpfLoader};
 
 use crate::Error;
 use crate::attach::{self, Attached, object};
+
+const NAME: &str = "pass";
 
 /// An XDP program that passes every frame, attached until dropped.
 ///
@@ -21,7 +26,42 @@ impl Pass {
     /// # Errors
     /// No such interface, no native XDP, another program attached, no permission.
     pub fn attach(interface: &str) -> Result<Self, Error> {
-        let attached = attach::xdp("pass", &mut EbpfLoader::new(), object!("pass"), interface)?;
+        let attached = attach::xdp(NAME, &mut EbpfLoader::new(), object!("pass"), interface)?;
         Ok(Self { _attached: attached })
+    }
+}
+
+/// The same program, loaded and attached to nothing: for interfaces that shall have it for as long as they exist.
+#[derive(Debug)]
+pub struct PassProgram {
+    fd: ProgramFd,
+    _object: Ebpf,
+}
+
+impl PassProgram {
+    /// Loads the program.
+    ///
+    /// # Errors
+    /// No permission.
+    pub fn load() -> Result<Self, Error> {
+        let object = attach::load_xdp(NAME, &mut EbpfLoader::new(), object!("pass"))?;
+        let failed = |reason: String| Error::Load { program: NAME, reason };
+        let program: &Xdp = object
+            .program(NAME)
+            .ok_or_else(|| failed("the object has no program of that name".into()))?
+            .try_into()
+            .map_err(|error: aya::programs::ProgramError| failed(error.to_string()))?;
+        let fd = program
+            .fd()
+            .map_err(|error| failed(error.to_string()))?
+            .try_clone()
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(Self { fd, _object: object })
+    }
+}
+
+impl AsFd for PassProgram {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }

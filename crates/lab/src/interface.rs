@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use udpath_steer::{CpuSet, xps as mapping};
@@ -193,6 +194,18 @@ impl Interface {
         let pass = self.site.run(|| udpath_bpf::Pass::attach(self.name()))?;
         let pass = pass.map_err(|cause| Error::Napi { object: self.object(), cause })?;
         Ok(NapiGuard { _pass: pass })
+    }
+
+    /// As [`ensure_napi`](Self::ensure_napi), for as long as the interface exists: for kept labs, whose maker ends.
+    ///
+    /// # Errors
+    /// As [`ensure_napi`](Self::ensure_napi).
+    pub fn keep_napi(&self) -> Result<(), Error> {
+        let program =
+            udpath_bpf::PassProgram::load().map_err(|cause| Error::Napi { object: self.object(), cause })?;
+        self.site
+            .rtnl(|rtnl| rtnl.set_xdp(self.ifindex(), program.as_fd()))
+            .map_err(|refused| refused.when(format!("attach an XDP program to {}", self.object())))
     }
 
     /// `machine/interface`.

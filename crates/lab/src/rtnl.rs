@@ -12,7 +12,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State,
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkXdp, State,
 };
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -122,6 +122,19 @@ impl Rtnl {
     pub(crate) fn set_up(&mut self, ifindex: u32) -> Result<(), Refused> {
         self.set_flags(ifindex, LinkFlags::empty(), LinkFlags::Noarp)?;
         self.set_flags(ifindex, LinkFlags::Up, LinkFlags::Up)
+    }
+
+    /// Attaches an XDP program in the driver, for as long as the link exists. Refused if one is attached.
+    pub(crate) fn set_xdp(&mut self, ifindex: u32, program: BorrowedFd<'_>) -> Result<(), Refused> {
+        const UPDATE_IF_NOEXIST: u32 = 1 << 0;
+        const DRV_MODE: u32 = 1 << 2;
+        let mut message = LinkMessage::default();
+        message.header.index = ifindex;
+        message.attributes.push(LinkAttribute::Xdp(vec![
+            LinkXdp::Fd(program.as_raw_fd()),
+            LinkXdp::Flags(UPDATE_IF_NOEXIST | DRV_MODE),
+        ]));
+        self.ask(RouteNetlinkMessage::SetLink(message), 0)
     }
 
     fn set_flags(&mut self, ifindex: u32, flags: LinkFlags, of: LinkFlags) -> Result<(), Refused> {

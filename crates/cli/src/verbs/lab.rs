@@ -35,6 +35,9 @@ enum Verb {
         /// Names of the machines
         #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_value = "client,server")]
         machines: Vec<String>,
+        /// Machines that shall take frames sent by XDP, as `load --engine kernel` on another machine sends them
+        #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+        xdp: Vec<String>,
     },
     /// Run a program in a machine; its exit code is passed on
     Exec {
@@ -75,7 +78,7 @@ struct Document {
 
 pub(crate) fn run(args: Args) -> Done {
     match args.verb {
-        Verb::Up { name, queues, machines } => up(&name, queues, &machines),
+        Verb::Up { name, queues, machines, xdp } => up(&name, queues, &machines, &xdp),
         Verb::Exec { machine, command } => exec(&machine, &command),
         Verb::List { json } => list(json),
         Verb::Down { name: Some(name), .. } => udpath_lab::down(&name).map_err(failure),
@@ -84,7 +87,7 @@ pub(crate) fn run(args: Args) -> Done {
     }
 }
 
-fn up(name: &str, queues: Option<u32>, machines: &[String]) -> Done {
+fn up(name: &str, queues: Option<u32>, machines: &[String], xdp: &[String]) -> Done {
     let queues = match queues {
         Some(queues) => queues,
         None => u32::try_from(udpath_lab::online_cpus().map_err(failure)?.len()).unwrap_or(u32::MAX),
@@ -98,10 +101,22 @@ fn up(name: &str, queues: Option<u32>, machines: &[String]) -> Done {
         }
     }
     let blueprint = builder.up_kept().map_err(failure)?;
+    if let Err(error) = keep_napi(name, xdp) {
+        // A lab that cannot do what was asked of it is not left behind.
+        udpath_lab::down(name).map_err(failure)?;
+        return Err(failure(error));
+    }
     let first = blueprint.machines[0].name.clone();
     table(&[Listed { state: State::Kept, blueprint }])?;
     eprintln!("use it with `udpath lab exec {name}/{first} -- CMD`, remove it with `udpath lab down {name}`");
     Ok(())
+}
+
+fn keep_napi(name: &str, machines: &[String]) -> Result<(), udpath_lab::Error> {
+    let lab = udpath_lab::attach(name)?;
+    machines.iter().try_for_each(|name| {
+        lab.machine(name)?.interfaces().iter().try_for_each(udpath_lab::Interface::keep_napi)
+    })
 }
 
 fn exec(machine: &str, command: &[OsString]) -> Done {

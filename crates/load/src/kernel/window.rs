@@ -127,10 +127,10 @@ impl Measured {
         let mut warnings = Vec::new();
         let slots = u64::from(inflight) * u64::from(plan.flows);
         let counts = &account.counts;
-        if completed == 0 && counts.ok > 0 && counts.ok <= 4 * slots {
+        if counts.ok > 0 && counts.ok <= 4 * slots && counts.lost > counts.ok / 2 {
             warnings.push(
                 "first requests were answered, those that the loop sent were not: the far end of the veth does not \
-                 take XDP frames; attach an XDP program there (`udpath lab` does) or switch its GRO on"
+                 take XDP frames; attach an XDP program there (`udpath lab up --xdp MACHINE` does)"
                     .into(),
             );
         }
