@@ -106,6 +106,13 @@ impl Counts {
         self.received += other.received;
     }
 
+    /// One-way modes: takes over that the receiver counted `datagrams`; the rest is lost.
+    pub fn deliver(&mut self, datagrams: u64) {
+        // It may have counted somebody else's; more than everything cannot have arrived.
+        self.ok = datagrams.min(self.sent);
+        self.lost = self.sent - self.ok;
+    }
+
     /// Share of sent requests that never got a valid reply in time, 0..=1.
     #[must_use]
     pub fn loss(&self) -> f64 {

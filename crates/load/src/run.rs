@@ -96,10 +96,17 @@ fn one_way(
             Some(Delivered { datagrams, bytes, per_second })
         }
         _ => {
-            outcome.warnings.push(format!(
-                "what arrived is unknown: {} did not report it (a sink of this program would)",
-                plan.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-            ));
+            outcome.warnings.push(match plan.transport {
+                Transport::Udp => format!(
+                    "what arrived is unknown: {} did not report it (a sink of this program would)",
+                    plan.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                ),
+                Transport::Tcp => {
+                    "what arrived is unknown: counted is what the kernel took, and the last of it may \
+                                   still be in socket buffers"
+                        .into()
+                }
+            });
             None
         }
     };
@@ -111,7 +118,7 @@ fn ask(plan: &Plan, protocol: &dyn Protocol) -> Option<Received> {
     let mut targets = plan.targets.clone();
     targets.sort_unstable();
     targets.dedup();
-    let transport: Transport = plan.transport;
+    let transport = plan.transport;
     targets.into_iter().try_fold(Received::default(), |sum, target| {
         let one = protocol.received(target, transport, ASK)?;
         Some(Received { datagrams: sum.datagrams + one.datagrams, bytes: sum.bytes + one.bytes })

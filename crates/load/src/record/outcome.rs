@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::cpu::{CpuTimes, CpuUse};
-use crate::plan::{Mode, Plan};
+use crate::plan::{Arrivals, Mode, Plan};
 use crate::record::Evidence;
 use crate::result::{Counts, Delivered, Latency, LoadResult, SCHEMA};
 
@@ -70,9 +70,7 @@ impl Outcome {
     pub fn into_result(mut self, plan: &Plan) -> LoadResult {
         let one_way = plan.mode != Mode::Rr;
         if let (true, Some(delivered)) = (one_way, self.delivered) {
-            // The receiver may count what the warm-up sent last; more than everything cannot have arrived.
-            self.counts.ok = delivered.datagrams.min(self.counts.sent);
-            self.counts.lost = self.counts.sent - self.counts.ok;
+            self.counts.deliver(delivered.datagrams);
         }
         let seconds = self.seconds.max(f64::MIN_POSITIVE);
         let tps = if one_way { self.counts.sent } else { self.completed } as f64 / seconds;
@@ -84,7 +82,10 @@ impl Outcome {
             engine: self.engine.into(),
             transport: plan.transport.to_string(),
             mode: plan.mode.to_string(),
-            arrivals: plan.arrivals.to_string(),
+            arrivals: match plan.arrivals {
+                Arrivals::Closed { .. } if one_way => "as fast as it goes".into(),
+                arrivals => arrivals.to_string(),
+            },
             flows: plan.flows,
             size: plan.size as u32,
             seed: plan.seed,

@@ -10,6 +10,8 @@
 //! Every server is a process of its own (`udpath serve`) in a machine of its own; every client is a load of its own in
 //! a machine of its own. The loads start together, and their results are merged: counts and histograms add.
 
+mod sinks;
+
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Stdio};
@@ -21,10 +23,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
-use udpath_lab::{Lab, LabBuilder, LinkSpec, Machine};
+use udpath_lab::{Interface, Lab, LabBuilder, LinkSpec, Machine, NapiGuard};
 use udpath_load::plan::{Plan, Transport};
 use udpath_load::result::LoadResult;
-use udpath_load::{Error, Progress};
+use udpath_load::{Engine, Error, Progress};
 
 use super::options::Task;
 use super::progress::ProgressLine;
@@ -109,6 +111,9 @@ pub(super) fn check(args: &super::Args) -> Result<(), String> {
             "--pattern single is one flow: leave out --flows, or use --pattern one-to-one --hosts 1".into()
         );
     }
+    if args.protocol == super::Kind::Sink && !args.warmup.is_zero() {
+        return Err("the lab's sinks are asked before and after the whole run: leave out --warmup".into());
+    }
     match hosts {
         Some(n) if !(1..=MAX_HOSTS).contains(n) => {
             Err(format!("--hosts {n} is not possible: 1 to {MAX_HOSTS}"))
@@ -159,7 +164,20 @@ fn in_lab(
     for machine in of("client") {
         loads.push((machine, plan_for(lab, machine, task)?));
     }
+    // Requests that the driver sends need NAPI at the server's end, or they are lost.
+    let napi: Vec<NapiGuard> = match task.engine {
+        Engine::Socket => Vec::new(),
+        Engine::Kernel => of("server")
+            .iter()
+            .flat_map(|m| m.interfaces())
+            .map(Interface::ensure_napi)
+            .collect::<Result<_, _>>()
+            .context("cannot make the servers take requests from the driver")?,
+    };
+    let before = sinks::received(&loads, args)?;
     let outcomes = together(args, task, &loads, stop);
+    let after = sinks::settled(&loads, args)?;
+    drop(napi);
     drop(running);
     let (mut results, mut cuts) = (Vec::new(), Vec::new());
     for (outcome, (machine, _)) in outcomes.into_iter().zip(&loads) {
@@ -172,7 +190,10 @@ fn in_lab(
             Err(error) => return Err(super::failure(error)),
         }
     }
-    let merged = LoadResult::merge(&results).ok_or_else(|| anyhow!("no client ran"))?;
+    let mut merged = LoadResult::merge(&results).ok_or_else(|| anyhow!("no client ran"))?;
+    if let (Some(before), Some(after)) = (before, after) {
+        sinks::deliver(&mut merged, before, after);
+    }
     Ok((merged, cuts.into_iter().next()))
 }
 
@@ -199,8 +220,8 @@ fn together(
     loads: &[(&Machine, Plan)],
     stop: &AtomicBool,
 ) -> Vec<Result<LoadResult, Error>> {
-    let protocol = super::protocol(args.protocol);
-    let protocol = &*protocol;
+    let protocol = sinks::Unasked(super::protocol(args.protocol));
+    let protocol = &protocol;
     let line = Mutex::new((ProgressLine::new(), vec![Progress::default(); loads.len()]));
     let ready = Barrier::new(loads.len());
     let results = thread::scope(|scope| {

@@ -1,0 +1,212 @@
+//! `udpath load` as its users run it: what it prints, how it ends, what it refuses. Parts need root.
+
+use std::net::UdpSocket;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+
+fn load(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_udpath"))
+        .arg("load")
+        .args(arguments.split_whitespace())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// The JSON document of a call that must succeed.
+fn json(arguments: &str) -> Value {
+    let output = load(&format!("{arguments} --json"));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments}: {stderr}");
+    assert_eq!(stderr, "", "without a terminal there is no progress line");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// An echo server of the standard library.
+struct Echo {
+    address: String,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Echo {
+    fn start() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let address = socket.local_addr().unwrap().to_string();
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut buffer = vec![0; 65_536];
+            while !flag.load(Ordering::Relaxed) {
+                if let Ok((n, peer)) = socket.recv_from(&mut buffer) {
+                    let _ = socket.send_to(&buffer[..n], peer);
+                }
+            }
+        });
+        Self { address, stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_run_prints_its_result_as_text_and_as_json() {
+    let echo = Echo::start();
+    let output = load(&format!("echo {} -d 300ms --inflight 4 --flows 2", echo.address));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && output.stderr.is_empty());
+    for words in
+        ["transactions/s", "intended → answered", "wrong flow", "per busy CPU", "4 in flight per flow"]
+    {
+        assert!(text.contains(words), "{words} is missing in\n{text}");
+    }
+    let result = json(&format!("echo {} -d 300ms --rate 1k --arrivals poisson --seed 7", echo.address));
+    assert_eq!(result["schema"], "udpath.load/1");
+    assert_eq!(
+        (&result["engine"], &result["mode"], &result["seed"]),
+        (&"socket".into(), &"rr".into(), &7.into())
+    );
+    let sent = result["counts"]["sent"].as_u64().unwrap();
+    let histogram = result["sent_latency"]["histogram"].as_array().unwrap();
+    let counted: u64 = histogram.iter().map(|bucket| bucket[1].as_u64().unwrap()).sum();
+    assert!(sent > 100 && counted == sent, "{sent} sent, {counted} in the histogram");
+}
+
+#[test]
+fn a_search_lists_every_rate() {
+    let echo = Echo::start();
+    // Any server holds 1 % of answers within a second at some rate; what that is, is the machine's business.
+    let command =
+        format!("echo {} --find-max --loss 99% --p99 2s -d 50ms --timeout 100ms --rate 2M", echo.address);
+    let output = load(&format!("{command} --json"));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["schema"], "udpath.find-max/1");
+    let probes = found["probes"].as_array().unwrap();
+    assert!((2..=64).contains(&probes.len()), "{}", probes.len());
+    for probe in probes {
+        let verdict = probe["verdict"].as_str().unwrap();
+        assert!(["held", "exceeded", "generator_limited"].contains(&verdict));
+        assert!(probe["reason"].as_str().is_some_and(|r| !r.is_empty()));
+    }
+    if found["end"] == "server" {
+        assert!(probes.iter().any(|p| p["verdict"] == "exceeded"), "a server's limit that nothing showed");
+    }
+}
+
+#[test]
+fn nobody_there_is_told_after_the_result() {
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = load(&format!("echo {nobody} -d 100ms --timeout 20ms"));
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("lost"), "the result is still printed");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.contains(&format!("{nobody} answered none of")) && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+}
+
+/// Arguments that make no sense, and a part of the sentence each must get; exit code 2, nothing on stdout.
+#[test]
+fn nonsense_is_refused_in_one_sentence() {
+    let cases = [
+        ("echo", "no target"),
+        ("echo nowhere", "no target"),
+        ("echo 127.0.0.1:0", "port 0"),
+        ("echo 127.0.0.1:7 --rate 0", "rate of 0"),
+        ("echo 127.0.0.1:7 --rate -1", "rate of -1"),
+        ("echo 127.0.0.1:7 --rate NaN", "no rate"),
+        ("echo 127.0.0.1:7 --rate 10G", "rate of 10000000000"),
+        ("echo 127.0.0.1:7 --size 65508", "65508 bytes"),
+        ("echo 127.0.0.1:7 --size 17", "needs 18 bytes"),
+        ("echo 127.0.0.1:7 --size 4G", "65507"),
+        ("echo 127.0.0.1:7 -d 0s", "too short"),
+        ("echo 127.0.0.1:7 -d 999999999999h", "too long"),
+        ("echo 127.0.0.1:7 -d 99999999999999999999999s", "no time"),
+        ("echo 127.0.0.1:7 --timeout 0s", "too short"),
+        ("echo 127.0.0.1:7 --flows 0", "0 flows"),
+        ("echo 127.0.0.1:7 --inflight 0", "in flight"),
+        ("echo 127.0.0.1:7 --rate 1k --inflight 3", "closed loop"),
+        ("echo 127.0.0.1:7 --rate 1k --ramp 1..2", "contradict"),
+        ("echo 127.0.0.1:7 --ramp 1..2 --arrivals poisson", "equal intervals"),
+        ("echo 127.0.0.1:7 --arrivals poisson", "add --rate"),
+        ("echo 127.0.0.1:7 --rate 1k --arrivals burst:0", "burst of 0"),
+        ("echo 127.0.0.1:7 --rate 1k --arrivals often", "poisson"),
+        ("echo 127.0.0.1:7 --mode flood", "udpath load sink"),
+        ("sink 127.0.0.1:7 --mode rr", "does not answer"),
+        ("sink 127.0.0.1:7 --inflight 2", "waits for no replies"),
+        ("sink 127.0.0.1:7 --mode flood --tcp", "TCP"),
+        ("echo 127.0.0.1:7 --tcp --transport udp", "contradict"),
+        ("echo 127.0.0.1:7 --engine kernel --rate 5", "keeps no rate"),
+        ("echo 127.0.0.1:7 --engine kernel --tcp", "closed loop over UDP"),
+        ("echo 127.0.0.1:7 --engine kernel --threads 1", "--engine socket"),
+        ("echo 127.0.0.1:7 --loss 1%", "add --find-max"),
+        ("echo 127.0.0.1:7 --find-max --loss 100%", "from 0 % to below 100 %"),
+        ("echo 127.0.0.1:7 --find-max --inflight 3", "sets the rate itself"),
+        ("sink 127.0.0.1:7 --find-max", "needs replies"),
+        ("echo 127.0.0.1:7 --threads 2", "2 threads for 1 flow"),
+        ("echo 127.0.0.1:7 --source ::1", "families"),
+        ("echo 127.0.0.1:7 --source-ports 9-3", "no range"),
+        ("echo 127.0.0.1:7 --flows 3 --source-ports 4000-4001", "3 flows need 3"),
+        ("echo 127.0.0.1:7 --pattern incast", "add --lab"),
+        ("echo 127.0.0.1:7 --lab", "leave out 127.0.0.1:7"),
+        ("echo --lab --pattern single --hosts 3", "--pattern single"),
+        ("echo --lab --pattern incast --hosts 99", "1 to 32"),
+        ("echo --lab --pattern incast --queues 0", "0 queues"),
+        ("sink --lab --warmup 1s", "leave out --warmup"),
+    ];
+    for (arguments, words) in cases {
+        let output = load(arguments);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {stderr}");
+        assert!(stderr.contains(words), "{arguments}: {stderr:?} should contain {words:?}");
+        assert!(output.stdout.is_empty(), "{arguments}");
+    }
+}
+
+/// Who sends to whom: the number of flows and of targets of each pattern, with everything answered.
+#[test]
+fn patterns_join_the_hosts_they_name() {
+    for (pattern, flows, targets) in [
+        ("single", 1, 1),
+        ("one-to-one --hosts 2", 2, 2),
+        ("incast --hosts 3", 3, 3),
+        ("outcast --hosts 3", 3, 3),
+        ("all-to-all --hosts 2", 4, 4),
+    ] {
+        let result = json(&format!("echo --lab --pattern {pattern} -d 200ms --inflight 2"));
+        assert_eq!(result["flows"], flows, "{pattern}");
+        assert_eq!(result["targets"].as_array().unwrap().len(), targets, "{pattern}");
+        let counts = &result["counts"];
+        assert!(counts["sent"].as_u64().unwrap() > 100, "{pattern}: {counts}");
+        assert_eq!(
+            counts["ok"].as_u64().unwrap() + counts["late"].as_u64().unwrap(),
+            counts["sent"],
+            "{pattern}"
+        );
+    }
+}
+
+/// Clients that share a sink are told its sum once, not each for themselves.
+#[test]
+fn a_shared_sink_is_counted_once() {
+    let result = json("sink --lab --pattern incast --hosts 3 --mode flood --rate 1k -d 500ms");
+    assert_eq!(result["counts"]["sent"], 1500);
+    assert_eq!(result["delivered"]["datagrams"], 1500);
+    let tcp = json("sink --lab --pattern one-to-one --tcp --size 1400 -d 200ms");
+    assert!(tcp["delivered"].is_null() && tcp["counts"]["sent"].as_u64().unwrap() > 100);
+    assert!(tcp["warnings"][0].as_str().unwrap().contains("what arrived is unknown"));
+}
