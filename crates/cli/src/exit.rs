@@ -3,6 +3,8 @@
 use std::io;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
+
 /// Why a verb did not succeed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -48,9 +50,40 @@ pub(crate) fn code(done: Done) -> ExitCode {
     }
 }
 
-/// clap's own end: help and version are fine, anything else is usage.
+/// clap's own end: help and version are fine, anything else is usage, told like every other failure.
 pub(crate) fn from_clap(error: &clap::Error) -> ExitCode {
-    // Nothing can be done when even stderr is closed.
-    let _ = error.print();
-    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+    let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !error.use_stderr() || error.kind() == help {
+        // Nothing can be done when even stderr is closed.
+        let _ = error.print();
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    code(Err(Failure::Usage(sentence(&error.render().to_string()))))
+}
+
+/// What clap found, and its tips, on one line; the usage is for `--help`.
+fn sentence(text: &str) -> String {
+    let paragraphs = text.trim_start_matches("error: ").split("\n\n");
+    let wanted = paragraphs.enumerate().filter(|(at, p)| *at == 0 || p.trim_start().starts_with("tip:"));
+    let lines: Vec<String> =
+        wanted.map(|(_, p)| p.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    lines.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clap_says_becomes_one_line() {
+        let text = "error: unexpected argument '--sze' found\n\n  tip: a similar argument exists: '--size'\n\n\
+                    Usage: udpath boost [OPTIONS]\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            sentence(text),
+            "unexpected argument '--sze' found; tip: a similar argument exists: '--size'"
+        );
+        let text =
+            "error: invalid value 'x' for '--engine <E>'\n  [possible values: a, b]\n\nFor more, ...\n";
+        assert_eq!(sentence(text), "invalid value 'x' for '--engine <E>' [possible values: a, b]");
+    }
 }

@@ -73,32 +73,58 @@ pub fn write_whole(path: &Path, contents: &[u8]) -> Result<(), WriteError> {
     })
 }
 
-fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
-    static WRITTEN: AtomicU64 = AtomicU64::new(0);
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let folder = match path.parent() {
+/// Finds out whether [`write_whole`] could write `path`, and leaves everything as it is: for before long work whose
+/// result goes there. That there will be room, nobody can promise.
+///
+/// # Errors
+/// See [`WriteError`].
+pub fn check_writable(path: &Path) -> Result<(), WriteError> {
+    let outcome = match fs::metadata(path) {
+        Ok(there) if there.is_dir() => {
+            return Err(WriteError::Folder { path: path.display().to_string() });
+        }
+        // A pipe may have no reader yet, and opening it would wait for one.
+        Ok(there) if !there.is_file() => Ok(()),
+        Ok(_) => fs::canonicalize(path).and_then(|real| Part::create(&real)).map(drop),
+        Err(_) => Part::create(path).map(drop),
+    };
+    outcome.map_err(|cause| WriteError::Io {
+        path: path.display().to_string(),
+        advice: advice(cause.kind()),
+        cause,
+    })
+}
+
+impl Part {
+    /// Makes the file that will become `path`.
+    fn create(path: &Path) -> io::Result<(Self, File)> {
+        static WRITTEN: AtomicU64 = AtomicU64::new(0);
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let folder = folder(path);
+        remove_left_behind(folder, name);
+        let mut part_name = part_prefix(name);
+        part_name.push(format!("{}-{}", std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed)));
+        let path = folder.join(part_name);
+        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        Ok((Self { path, done: false }, file))
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    };
-    remove_left_behind(folder, name);
+    }
+}
 
-    let mut part_name = part_prefix(name);
-    part_name.push(format!("{}-{}", std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed)));
-    let mut part = Part { path: folder.join(part_name), done: false };
-    let mut file = match OpenOptions::new().write(true).create_new(true).open(&part.path) {
-        Ok(file) => file,
-        Err(e) => {
-            // Not ours to remove: we did not make it.
-            part.done = true;
-            return Err(e);
-        }
-    };
+fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let (mut part, mut file) = Part::create(path)?;
     file.write_all(contents)?;
     file.sync_all()?;
     fs::rename(&part.path, path)?;
     part.done = true;
     // The file is whole and in place; some file systems cannot sync a folder, and that takes nothing away.
-    let _ = File::open(folder).and_then(|f| f.sync_all());
+    let _ = File::open(folder(path)).and_then(|f| f.sync_all());
     Ok(())
 }
 
@@ -161,6 +187,22 @@ mod tests {
         write_whole(&path, b"second").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second");
         assert_eq!(names(folder.path()), ["x.html"]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_beforehand() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.html");
+        check_writable(&path).unwrap();
+        assert_eq!(names(folder.path()).len(), 0);
+        fs::write(&path, b"old").unwrap();
+        check_writable(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(names(folder.path()), ["x.html"]);
+        let error = |path: &Path| check_writable(path).expect_err("this cannot work").to_string();
+        assert!(error(folder.path()).contains("it is a folder"));
+        assert!(error(&folder.path().join("no/x.html")).contains("make the folder first"));
+        assert!(error(Path::new("/proc/x.html")).starts_with("cannot write /proc/x.html: "));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use std::path::Path;
 use udpath_advise::result::BoostResult;
 use udpath_load::result::LoadResult;
 
-pub use file::{WriteError, write_whole};
+pub use file::{WriteError, check_writable, write_whole};
 pub use json::{Document, ReadError, parse, read, to_json};
 pub use terminal::Style;
 

@@ -13,7 +13,7 @@ use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, Error, Event, Io};
 use udpath_load::Engine;
 use udpath_protocols::echo::EchoLoad;
-use udpath_report::Render;
+use udpath_report::{Render, WriteError};
 
 use crate::exit::{Done, Failure};
 use crate::terminal;
@@ -80,14 +80,18 @@ pub(crate) fn run(args: Args) -> Done {
     config.check().map_err(|error| Failure::Usage(error.to_string()))?;
     if let Some(path) = &args.report {
         // Minutes of work must not end in a file name that cannot be written.
-        check_writable(path)?;
+        udpath_report::check_writable(path).map_err(|error| match error {
+            WriteError::Folder { .. } => Failure::Usage(format!("--report: {error}")),
+            error => Failure::Cannot(error.into()),
+        })?;
     }
     let mut notices = Vec::new();
     if !rustix::process::geteuid().is_root() {
         let missing =
             udpath_lab::enter_user_namespace().context("boost without root needs a user namespace")?;
         if args.engine.as_deref() == Some("kernel") {
-            return Err(anyhow!("the kernel engine needs root: {}", missing.join("; ")).into());
+            let why = missing.first().copied().unwrap_or("BPF is not permitted here");
+            return Err(anyhow!("--engine kernel is not possible without root: {why}").into());
         }
         config.engine = Engine::Socket;
         notices.push(format!("without root the load comes from the socket engine: {}", missing.join("; ")));
@@ -164,18 +168,6 @@ fn command() -> String {
     };
     let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
     std::iter::once("udpath".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
-}
-
-/// A folder that is not there, or that takes no files, is told before the climb.
-fn check_writable(path: &std::path::Path) -> Result<(), Failure> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
-    if path.is_dir() {
-        return Err(Failure::Usage(format!("--report {}: is a folder; name a file in it", path.display())));
-    }
-    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK)
-        .map_err(std::io::Error::from)
-        .with_context(|| format!("cannot write a report into {}", folder.display()))?;
-    Ok(())
 }
 
 /// The climb on the terminal's last line, or a line per rung where there is no terminal.
