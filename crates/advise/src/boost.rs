@@ -57,6 +57,8 @@ impl Config {
         if self.ladder.is_empty() {
             return Err(ConfigError::NoRung);
         }
+        // Before what is derived from it: the workers are as many as the queues unless somebody says otherwise.
+        self.blueprint().blueprint()?;
         if !(1..=1024).contains(&self.workers) {
             return Err(ConfigError::Workers(self.workers));
         }
@@ -68,7 +70,6 @@ impl Config {
             return Err(ConfigError::InFlight { flows: self.flows, inflight: self.inflight });
         }
         trial::plan(self, ([192, 0, 2, 1], FIRST_PORT).into()).check()?;
-        self.blueprint().blueprint()?;
         Ok(())
     }
 
@@ -114,7 +115,7 @@ pub enum Event<'a> {
 ///
 /// # Errors
 /// A configuration that makes no sense, a lab or a load that cannot be run here, or `stop`. A server that does not come
-/// up is a failed rung, not an error, unless it is the first.
+/// up, or a setting that this machine refuses, is a failed rung, not an error, unless it is the first.
 pub fn boost(
     config: &Config,
     protocol: &dyn Protocol,
@@ -240,7 +241,7 @@ impl Climb<'_> {
                     }
                     (result, race.of_candidate)
                 }
-                Err(error @ Error::NotReady { .. }) => {
+                Err(error @ (Error::NotReady { .. } | Error::NotPossible { .. })) => {
                     (failed(rung, &settings, &against, &error), Trials::default())
                 }
                 Err(error) => return Err(error),
@@ -279,7 +280,11 @@ impl Climb<'_> {
     }
 
     fn start(&self, rung: &Rung, settings: Settings, port: u16) -> Result<Competitor, Error> {
-        Competitor::start(self.lab, self.config, &rung.name, settings, port)
+        let competitor = Competitor::start(self.lab, self.config, &rung.name, settings, port)?;
+        // Each trial does it again; here it is found out whether it can be done at all.
+        trial::set_transmit_mapping(self.lab, competitor.settings.xps)
+            .map_err(|cause| Error::NotPossible { competitor: rung.name.to_string(), cause })?;
+        Ok(competitor)
     }
 
     /// The first rung has nothing to be compared with: as many trials as a comparison needs at least on each side.

@@ -55,6 +55,14 @@ pub enum Error {
         /// What it said, or that it said nothing.
         reason: String,
     },
+    /// A setting of the rung cannot be made here.
+    #[error("{competitor} is not possible here: {cause}")]
+    NotPossible {
+        /// The rung.
+        competitor: String,
+        /// What was refused.
+        cause: udpath_lab::Error,
+    },
     /// Somebody asked to stop.
     #[error("interrupted; everything the climb had made is removed")]
     Interrupted,

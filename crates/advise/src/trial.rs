@@ -58,10 +58,14 @@ pub(crate) fn run(
     }
 }
 
-/// Sets the transmit mapping on both ends of the link, for requests and replies alike, unless it is so already.
-fn set_transmit_mapping(lab: &Lab, on: bool) -> Result<(), Error> {
+/// Sets the transmit mapping on both ends of the link, for requests and replies alike, unless it is so already. With
+/// one queue every CPU sends on it anyway.
+pub(crate) fn set_transmit_mapping(lab: &Lab, on: bool) -> Result<(), udpath_lab::Error> {
     for (machine, peer) in [(CLIENT, SERVER), (SERVER, CLIENT)] {
         let interface = lab.machine(machine)?.towards(peer)?;
+        if interface.queues() < 2 {
+            continue;
+        }
         let is_on = interface.xps()?.iter().any(|cpus| !cpus.is_empty());
         match (is_on, on) {
             (false, true) => drop(interface.spread_xps()?),
