@@ -1,1 +1,36 @@
-//! tests
+//! What tests of the whole program share: the program itself, run within a deadline, and what it must not leave behind.
+//!
+//! ```text
+//! Run::new(&["boost", "--lab"])      the built `udpath`, marked: every process it starts carries the same mark
+//!     .start() -> Running            killed when dropped
+//!     .finish() -> Ended             code, stdout, stderr; panics when the deadline passes
+//! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and what names of ours carry these pids
+//! ```
+//! Other users of the machine may make labs at the same time. So nothing here asks whether the machine has no lab, but
+//! whether it has none *of these processes*: names carry their owner's pid, and processes carry the run's mark.
+
+mod host;
+mod run;
+
+pub use host::{Host, named};
+pub use run::{Ended, Run, Running, one_sentence, program};
+
+use std::time::{Duration, Instant};
+
+/// Longest wait for anything that must come. Generous: the machine may be busy with other tests.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Pause between two looks at something that is awaited.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Waits until `look` gives something, and panics with `what` when it takes longer than `within`.
+pub fn awaited<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + within;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited {within:?} in vain for {what}");
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,285 @@
+//! The program, started as its users start it, and what became of it.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{PATIENCE, awaited};
+
+/// Name of the variable that marks a run and whatever it starts.
+const MARK: &str = "UDPATH_TEST_RUN";
+
+/// The built program, beside this test's own folder.
+///
+/// # Panics
+/// It has not been built.
+#[must_use]
+pub fn program() -> PathBuf {
+    let own = std::env::current_exe().expect("a test knows its own file");
+    let program = own.parent().and_then(Path::parent).map(|folder| folder.join("udpath"));
+    match program {
+        Some(program) if program.is_file() => program,
+        _ => panic!("no `udpath` beside {}: run `cargo build` first, or `make test`", own.display()),
+    }
+}
+
+/// A run of the program, to be started.
+#[derive(Debug)]
+pub struct Run {
+    command: Command,
+    mark: String,
+    shown: String,
+    within: Duration,
+}
+
+impl Run {
+    /// The program with `arguments`.
+    ///
+    /// # Panics
+    /// See [`program`].
+    #[must_use]
+    pub fn new(arguments: &[&str]) -> Self {
+        let mut command = Command::new(program());
+        command.args(arguments);
+        Self::of(command, &arguments.join(" "))
+    }
+
+    /// The program as user nobody, without any capability. `program` is a copy that nobody may read.
+    #[must_use]
+    pub fn unprivileged(program: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all"]);
+        command.arg(program).args(arguments).current_dir("/");
+        Self::of(command, &format!("(as nobody) {}", arguments.join(" ")))
+    }
+
+    /// Any command; `shown` is what failures call it.
+    #[must_use]
+    pub fn of(mut command: Command, shown: &str) -> Self {
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let mark = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
+        // With it, an error that carries a backtrace would show it: no user shall ever see one.
+        command.env(MARK, &mark).env("RUST_BACKTRACE", "1");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self { command, mark, shown: shown.to_owned(), within: PATIENCE }
+    }
+
+    /// Another deadline than [`PATIENCE`].
+    #[must_use]
+    pub fn within(mut self, deadline: Duration) -> Self {
+        self.within = deadline;
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    #[must_use]
+    pub fn start(self) -> Running {
+        self.start_with(|mut command| command.spawn())
+    }
+
+    /// Starts it by other means, such as inside a machine of a lab.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    pub fn start_with<E: std::fmt::Display>(
+        self,
+        spawn: impl FnOnce(Command) -> Result<Child, E>,
+    ) -> Running {
+        let Self { command, mark, shown, within } = self;
+        let mut child = spawn(command).unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
+        let out = Stream::read(child.stdout.take().expect("stdout is piped"));
+        let err = Stream::read(child.stderr.take().expect("stderr is piped"));
+        Running { child, out, err, mark, shown, deadline: Instant::now() + within }
+    }
+
+    /// Starts it and waits for its end.
+    ///
+    /// # Panics
+    /// It cannot be started, or does not end in time.
+    #[must_use]
+    pub fn finish(self) -> Ended {
+        self.start().finish()
+    }
+}
+
+/// Reads a stream away as it comes, so that its writer never waits.
+#[derive(Debug)]
+struct Stream {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Stream {
+    fn read(mut from: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&bytes);
+        let reader = std::thread::spawn(move || {
+            let mut some = [0; 4096];
+            while let Ok(n @ 1..) = from.read(&mut some) {
+                into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&some[..n]);
+            }
+        });
+        Self { bytes, reader }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
+/// The program, running. Killed when dropped.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    out: Stream,
+    err: Stream,
+    mark: String,
+    shown: String,
+    deadline: Instant,
+}
+
+impl Running {
+    /// Its pid, which is also in the names of what it makes.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// The kernel refuses.
+    pub fn signal(&self, signal: Signal) {
+        // Not reaped yet, so the pid is still its own.
+        kill_process(Pid::from_child(&self.child), signal).expect("a child of ours can be signalled");
+    }
+
+    /// Has it ended?
+    ///
+    /// # Panics
+    /// It cannot be waited for.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child of ours can be waited for").is_some()
+    }
+
+    /// Waits until stderr contains `text`, and gives all of stderr so far.
+    ///
+    /// # Panics
+    /// It ends, or the deadline passes, without that.
+    pub fn says(&mut self, text: &str) -> String {
+        while !self.err.so_far().contains(text) {
+            // The order matters: what it said before its end is seen by the last look.
+            let ended = self.has_ended() && self.err.reader.is_finished();
+            let said = self.err.so_far();
+            assert!(
+                said.contains(text) || !(ended || Instant::now() > self.deadline),
+                "{}: never said {text:?}, but: {said}",
+                self.shown
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.err.so_far()
+    }
+
+    /// Waits for its end, and until nothing that it started runs any more.
+    ///
+    /// # Panics
+    /// The deadline passes.
+    #[must_use]
+    pub fn finish(mut self) -> Ended {
+        while !self.has_ended() {
+            assert!(
+                Instant::now() < self.deadline,
+                "{} does not end; so far it said: {}",
+                self.shown,
+                self.err.so_far()
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let status = self.child.wait().expect("it has ended");
+        // Also the streams' ends: a process that holds one is one that runs.
+        awaited(&format!("the processes that {} started to end", self.shown), PATIENCE, || {
+            (marked(&self.mark).is_empty() && self.out.reader.is_finished() && self.err.reader.is_finished())
+                .then_some(())
+        });
+        Ended {
+            pid: self.child.id(),
+            status,
+            out: self.out.so_far(),
+            err: self.err.so_far(),
+            shown: self.shown.clone(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Pids of the living processes that carry the mark.
+fn marked(mark: &str) -> Vec<u32> {
+    let wanted = format!("{MARK}={mark}").into_bytes();
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    // A process that ends meanwhile, or is a zombie, has no environment.
+    pids.filter(|pid| {
+        std::fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|all| all.split(|byte| *byte == 0).any(|variable| variable == wanted))
+    })
+    .collect()
+}
+
+/// What became of a run.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its pid.
+    pub pid: u32,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// All of stdout.
+    pub out: String,
+    /// All of stderr.
+    pub err: String,
+    /// What it is called.
+    pub shown: String,
+}
+
+impl Ended {
+    /// Its exit code; none if a signal ended it.
+    #[must_use]
+    pub fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+}
+
+/// Holds talk on stderr to one sentence that tells a user what went wrong.
+///
+/// # Panics
+/// It is something else.
+pub fn one_sentence(what: &str, said: &str) {
+    assert_eq!(said.lines().count(), 1, "{what}: not one line: {said}");
+    let sentence = said.strip_prefix("udpath: ").unwrap_or_else(|| panic!("{what}: not ours: {said}"));
+    assert!(sentence.trim().len() > 10, "{what}: says nothing: {said}");
+    for never in ["panicked", "backtrace", "Backtrace", "RUST_", "unwrap", "Err(", "Error {", "src/"] {
+        assert!(!said.contains(never), "{what}: {never:?} is nothing for users: {said}");
+    }
+    let parts: Vec<&str> = said.trim_end().split(": ").collect();
+    for (one, next) in parts.iter().zip(&parts[1..]) {
+        assert_ne!(one, next, "{what}: told twice: {said}");
+    }
+    // A cause that its message contains already: "x: y: y", or the kernel's words twice.
+    assert!(said.matches("(os error").count() <= 1, "{what}: the kernel's words twice: {said}");
+}

@@ -1,0 +1,294 @@
+//! Bad input, whatever the verb: one sentence, the right exit code, nothing left behind. Needs root.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use udpath_lab::LabBuilder;
+use udpath_tests::{Ended, Host, Run, one_sentence, program};
+
+/// Arguments, exit code, and a part of the sentence.
+type Case<'a> = (&'a [&'a str], i32, &'a str);
+
+/// Nothing listens there (discard, RFC 863), and nothing is sent: the arguments are refused before.
+const TO: &str = "127.0.0.1:9";
+
+fn refused(ended: &Ended, code: i32, part: &str) {
+    assert_eq!(ended.code(), Some(code), "{}: {}", ended.shown, ended.err);
+    one_sentence(&ended.shown, &ended.err);
+    assert!(ended.err.contains(part), "{}: {:?} is not in {}", ended.shown, part, ended.err);
+    assert_eq!(ended.out, "", "{}", ended.shown);
+}
+
+/// Runs every case, and compares the machine before and after.
+fn all_refused(verb: &[&str], cases: &[Case<'_>]) {
+    let host = Host::now();
+    let mut pids = Vec::new();
+    for (arguments, code, part) in cases {
+        let ended = Run::new(&[verb, arguments].concat()).finish();
+        refused(&ended, *code, part);
+        pids.push(ended.pid);
+    }
+    host.is_as_before(&pids);
+}
+
+#[test]
+fn boost() {
+    let cases: &[Case<'_>] = &[
+        (&["--seconds", "0"], 2, "a trial lasts 0.05 to 3600 seconds"),
+        (&["--seconds=-1"], 2, "a trial lasts 0.05 to 3600 seconds"),
+        (&["--seconds", "NaN"], 2, "a trial lasts 0.05 to 3600 seconds"),
+        (&["--seconds", "inf"], 2, "a trial lasts 0.05 to 3600 seconds"),
+        (&["--seconds", "1e300"], 2, "a trial lasts 0.05 to 3600 seconds"),
+        (&["--seconds", "soon"], 2, "--seconds"),
+        (&["--size", "0"], 2, "a payload of 0 bytes is not possible: 1 to 65507"),
+        (&["--size", "17"], 2, "it needs 18 bytes"),
+        (&["--size", "1473"], 2, "takes up to 1472 bytes; use the socket engine"),
+        (&["--size", "65508"], 2, "a payload of 65508 bytes is not possible"),
+        (&["--size", "-5"], 2, "unexpected argument '-5'"),
+        (&["--queues", "0"], 2, "0 queues are not possible on a link; use 1 to 4096"),
+        (&["--queues", "100000"], 2, "100000 queues are not possible on a link; use 1 to 4096"),
+        (&["--queues", "5000000000"], 2, "--queues"),
+        (&["--workers", "0"], 2, "0 workers are not possible: use 1 to 1024"),
+        (&["--workers", "100000"], 2, "100000 workers are not possible"),
+        (&["--flows", "0"], 2, "0 flows: 1 to"),
+        (&["--flows", "1000000"], 2, "1000000 flows: 1 to"),
+        (&["--inflight", "0"], 2, "0 requests in flight send nothing"),
+        (&["--inflight", "4294967295"], 2, "are too many"),
+        (&["--io", "magic"], 2, "there is no such Io; known are shared, reuseport, percpu"),
+        (&["--io", "shared,,percpu"], 2, "there is no such Io"),
+        (&["--engine", "magic"], 2, "possible values: kernel, socket"),
+        (&["--bound", "0"], 2, "give a share from 0.001 to 0.5"),
+        (&["--bound", "NaN"], 2, "give a share from 0.001 to 0.5"),
+        (&["--blocks", "0"], 2, "give 3 to 1000"),
+        (&["--blocks", "1001"], 2, "give 3 to 1000"),
+        (&["--report", "/nowhere/x.html"], 3, "cannot write /nowhere/x.html: No such file or directory"),
+        (&["--report", "/proc/x.html"], 3, "cannot write /proc/x.html"),
+        (&["--report", "/proc"], 2, "/proc: it is a folder; name a file in it"),
+        (&["--report", ""], 2, "--report"),
+        (&["--sze", "100"], 2, "'--size'"),
+    ];
+    all_refused(&["boost", "--lab"], cases);
+    all_refused(&["boost"], &[(&[], 2, "say --lab")]);
+}
+
+#[test]
+fn load() {
+    let overlong = "9".repeat(400);
+    let cases: &[Case<'_>] = &[
+        (&["echo", TO, "--rate", "0"], 2, "a rate of 0 per second is not possible"),
+        (&["echo", TO, "--rate", "-5k"], 2, "a rate of -5000 per second is not possible"),
+        (&["echo", TO, "--rate", "99999G"], 2, "up to 1000000000"),
+        (&["echo", TO, "--rate", &overlong], 2, "rate"),
+        (&["echo", TO, "--rate", "NaN"], 2, "write it like 1000, 100k or 2M"),
+        (&["echo", TO, "--rate", ""], 2, "write it like 1000, 100k or 2M"),
+        (&["echo", TO, "--ramp", "5..NaN"], 2, "write it like 1000, 100k or 2M"),
+        (
+            &["echo", TO, "--arrivals", "burst:0", "--rate", "10"],
+            2,
+            "a burst of 0 transactions sends nothing",
+        ),
+        (&["echo", TO, "-d", "0"], 2, "a duration of 0ns is too short: 1 ms or more"),
+        (&["echo", TO, "-d", "-1s"], 2, "no time that can pass"),
+        (&["echo", TO, "-d", "99999999999999999999s"], 2, "no time that can pass"),
+        (&["echo", TO, "-d", "1000000h"], 2, "is too long: up to 7 days"),
+        (&["echo", TO, "-d", "NaN"], 2, "write it like 5s"),
+        (&["echo", TO, "--timeout", "0s"], 2, "a timeout of 0ns is too short"),
+        (&["echo", TO, "--warmup", "99999999h"], 2, "is too long: up to 7 days"),
+        (&["echo", TO, "--size", "0"], 2, "a payload of 0 bytes is not possible"),
+        (&["echo", TO, "--size", "17"], 2, "it needs 18 bytes"),
+        (&["echo", TO, "--size", "65508"], 2, "a payload of 65508 bytes is not possible"),
+        (&["echo", TO, "--size", "99999999999"], 2, "write a whole number"),
+        (&["echo", TO, "--flows", "0"], 2, "0 flows: 1 to"),
+        (&["echo", TO, "--flows", "4294967295"], 2, "4294967295 flows: 1 to"),
+        (&["echo", TO, "--inflight", "0"], 2, "0 requests in flight send nothing"),
+        (&["echo", TO, "--threads", "0"], 2, "0 threads: 1 to 1024"),
+        (&["echo", TO, "--threads", "9"], 2, "every thread needs a flow of its own"),
+        (&["echo", TO, "--source-ports", "9-5"], 2, "source ports 9-5 are no range"),
+        (&["echo", TO, "--source", "::1"], 2, "different address families"),
+        (&["echo", TO, "--source", "192.0.2.9"], 3, "it is not an address of this machine"),
+        (&["echo", TO, "[::1]:9"], 2, "different address families"),
+        (&["echo", "127.0.0.1"], 2, "write ADDR:PORT"),
+        (&["echo", "127.0.0.1:0"], 2, "name the server's port"),
+        (&["echo", "0.0.0.0:7"], 2, "name an address of the server"),
+        (&["echo", "[fe80::1%nosuch0]:7"], 2, "write ADDR:PORT"),
+        (&["echo"], 2, "name the server as ADDR:PORT, or use --lab"),
+        (&["echo", TO, "--mode", "flood"], 2, "use `udpath load sink`"),
+        (&["sink", TO, "--mode", "rr"], 2, "a sink does not answer"),
+        (&["echo", TO, "--engine", "magic"], 2, "possible values: socket, kernel"),
+        (&["echo", TO, "--engine", "kernel"], 3, "the loopback, which has no native XDP"),
+        (&["echo", TO, "--engine", "kernel", "--rate", "5"], 2, "it keeps no rate"),
+        (&["echo", TO, "--engine", "kernel", "--tcp"], 2, "a closed loop over UDP"),
+        (&["echo", TO, "--tcp"], 3, "start a server there"),
+        (&["echo", TO, "--find-max", "--loss", "2"], 2, "give a share from 0 % to below 100 %"),
+        (&["echo", "--lab", "--queues", "0"], 2, "0 queues are not possible on a link; use 1 to 4096"),
+        (&["echo", "--lab", "--queues", "100000"], 2, "100000 queues are not possible on a link"),
+        (&["echo", "--lab", "--pattern", "incast", "--hosts", "0"], 2, "--hosts 0 is not possible: 1 to 32"),
+        (&["chess", TO], 2, "possible values: echo, sink"),
+    ];
+    all_refused(&["load"], cases);
+}
+
+#[test]
+fn serve() {
+    let busy = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let busy = busy.local_addr().unwrap().to_string();
+    let here = ["--bind", "127.0.0.1:0"];
+    let with = |more: &[&'static str]| [&["echo"], &here[..], more].concat();
+    let cases: &[Case<'_>] = &[
+        (&with(&["--io", "magic"]), 2, "use shared, reuseport, percpu or auto"),
+        (&with(&["--io", "percpu", "--workers", "1000"]), 3, "1000 workers do not fit"),
+        (&with(&["--workers", "0"]), 2, "0 workers make no sense"),
+        (&with(&["--workers", "100000"]), 2, "100000 workers make no sense"),
+        (&with(&["--batch", "0"]), 2, "a batch of 0 is not possible: give 1 to 1024"),
+        (&with(&["--rcvbuf", "0"]), 2, "a receive buffer of 0 bytes"),
+        (&with(&["--cpus", "3-1"]), 2, "runs backwards"),
+        (&with(&["--cpus", "60000"]), 3, "CPU 60000 is not among those"),
+        (&["echo"], 2, "--bind <ADDR:PORT>"),
+        (&["echo", "--bind", "127.0.0.1:99999"], 2, "--bind"),
+        (&["echo", "--bind", "[fe80::1%nosuch0]:7"], 2, "--bind"),
+        (&["echo", "--bind", "192.0.2.1:7"], 3, "this machine does not have that address"),
+        (&["echo", "--bind", &busy], 3, "address in use; stop the other server or choose another port"),
+        (&["sink", "--bind", &busy], 3, "address in use; stop the other server or choose another port"),
+        (&["chess", "--bind", "127.0.0.1:0"], 2, "possible values: echo, sink"),
+    ];
+    all_refused(&["serve"], cases);
+}
+
+#[test]
+fn report() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("text"), "hello").unwrap();
+    fs::write(path("cut.json"), "{\"schema\":\"udpath.boost/1\",\"rungs\":[").unwrap();
+    fs::write(path("newer.json"), "{\"schema\":\"udpath.boost/9\"}").unwrap();
+    all_refused(
+        &["report"],
+        &[
+            (&[&path("nothing.json")], 3, "No such file or directory"),
+            (&["/proc"], 3, "cannot read /proc: Is a directory"),
+            (&["/dev/null"], 3, "is empty: expected a result of udpath boost or load"),
+            (&[&path("text")], 3, "is not JSON"),
+            (&[&path("cut.json")], 3, "it was cut off"),
+            (&[&path("newer.json")], 3, "written by another version of udpath"),
+            (&[], 2, "<FILE>"),
+        ],
+    );
+}
+
+#[test]
+fn lab() {
+    all_refused(
+        &["lab"],
+        &[
+            (&["up", "Bad Name"], 2, "use 1 to 32 of a-z, 0-9 and -"),
+            (&["up", "x", "--queues", "0"], 2, "0 queues are not possible on a link; use 1 to 4096"),
+            (&["up", "x", "--queues", "100000"], 2, "100000 queues are not possible on a link"),
+            (&["up", "x", "--machines", "a,a"], 2, "machine \"a\" is there twice"),
+            (&["up", "x", "--machines", ""], 2, "cannot be the name of a machine"),
+            (&["down", "no-such-lab-here"], 3, "there is no lab \"no-such-lab-here\""),
+            (&["exec", "no-such-lab-here/a", "--", "true"], 3, "there is no lab \"no-such-lab-here\""),
+            (&["exec", "no-such-lab-here/a"], 2, "<CMD>"),
+            (&["down"], 2, "--stale"),
+            (&["frob"], 2, "frob"),
+        ],
+    );
+}
+
+/// Where there is no way to the target. In a machine of its own, so that nothing can get out.
+#[test]
+fn no_way_to_the_target() {
+    let host = Host::now();
+    let lab = LabBuilder::new("no-way").machine("alone").up().unwrap();
+    let mut pids = Vec::new();
+    for (arguments, part) in [
+        (&["load", "echo", "192.0.2.1:7", "-d", "1s"][..], "add a route to it"),
+        (&["load", "echo", "[2001:db8::1]:7", "-d", "1s"], "add a route to it"),
+        (&["load", "echo", "192.0.2.1:7", "-d", "1s", "--engine", "kernel"], "add a route to it"),
+    ] {
+        let mut inside = lab.machine("alone").unwrap().command(program());
+        inside.args(arguments);
+        let ended = Run::of(inside, &arguments.join(" ")).start_with(|command| lab.spawn(command)).finish();
+        refused(&ended, 3, part);
+        pids.push(ended.pid);
+    }
+    lab.down().unwrap();
+    host.is_as_before(&pids);
+}
+
+/// A copy of the program that any user can run, wherever the build's folder is.
+fn for_everybody(folder: &Path) -> PathBuf {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.join("udpath");
+    fs::copy(program(), &copy).unwrap();
+    copy
+}
+
+#[test]
+fn without_permission_it_says_what_is_missing() {
+    let host = Host::now();
+    let folder = tempfile::tempdir().unwrap();
+    let copy = for_everybody(folder.path());
+    let mut pids = Vec::new();
+    let cases: &[Case<'_>] = &[
+        (&["boost", "--lab", "--engine", "kernel"], 3, "run as root"),
+        (&["load", "echo", "--lab", "--engine", "kernel", "-d", "1s"], 3, "run as root"),
+        (&["lab", "up", "no-permission"], 3, "run as root"),
+        (&["boost", "--lab", "--report", "/etc/x.html"], 3, "cannot write /etc/x.html: Permission denied"),
+    ];
+    for (arguments, code, part) in cases {
+        let ended = Run::unprivileged(&copy, arguments).finish();
+        refused(&ended, *code, part);
+        pids.push(ended.pid);
+    }
+    host.is_as_before(&pids);
+}
+
+/// What needs no permission works without: the climb with the socket engine, in a user namespace. Rungs that the kernel
+/// refuses there are shown as such, and the climb goes on.
+#[test]
+fn without_permission_the_climb_goes_as_far_as_it_can() {
+    let host = Host::now();
+    let folder = tempfile::tempdir().unwrap();
+    let copy = for_everybody(folder.path());
+    let arguments = [
+        "boost",
+        "--lab",
+        "--json",
+        "--seconds",
+        "0.05",
+        "--blocks",
+        "3",
+        "--bound",
+        "20",
+        "--queues",
+        "2",
+        "--io",
+        "shared,reuseport",
+    ];
+    let ended = Run::unprivileged(&copy, &arguments).within(udpath_tests::PATIENCE * 4).finish();
+    let namespaces = Path::new("/proc/sys/user/max_user_namespaces");
+    let forbidden = fs::read_to_string(namespaces).is_ok_and(|most| most.trim() == "0");
+    if forbidden || ended.code() == Some(3) && ended.err.contains("enter a user namespace") {
+        refused(&ended, 3, "run as root");
+    } else {
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        let result: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+        assert_eq!(result["load"]["engine"], "socket");
+        let warnings = result["warnings"].to_string();
+        assert!(warnings.contains("without root the load comes from the socket engine"), "{warnings}");
+        let rungs = result["rungs"].as_array().unwrap();
+        assert_eq!(rungs.len(), 5);
+        for rung in rungs {
+            if rung["name"] == "xps" {
+                assert_eq!(rung["verdict"], "failed");
+                let note = rung["note"].as_str().unwrap();
+                assert!(note.contains("xps is not possible here") && note.contains("run as root"), "{note}");
+            } else {
+                assert!(rung["verdict"] != "failed" && rung["tps"].as_f64().unwrap() > 0.0, "{rung}");
+            }
+        }
+    }
+    host.is_as_before(&[ended.pid]);
+}

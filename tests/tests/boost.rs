@@ -1,0 +1,205 @@
+//! `udpath boost --lab` from its start to its end, to any of its ends. Needs root.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use udpath_tests::{Host, PATIENCE, Run, Running, awaited, named, one_sentence};
+
+/// The shortest climb: whatever its trials say, it says it soon.
+const SHORT: [&str; 9] = ["boost", "--lab", "--json", "--seconds", "0.05", "--blocks", "3", "--bound", "20"];
+/// A climb of the short kind ends within this on any machine that can be worked on.
+const CLIMB: Duration = Duration::from_secs(120);
+/// Rungs of the whole ladder on a link with two queues.
+const RUNGS: [&str; 6] = ["shared", "xps", "reuseport", "percpu", "pinned", "batched"];
+
+/// One test at a time: each compares the machine before and after.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A test that failed has left its mess to itself; the others are not to fail with it.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A whole climb: what it printed, and its page.
+struct Climb {
+    result: Value,
+    page: String,
+    page_file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+/// Climbed once, for all tests that look at the outcome. Checks that nothing is left of it.
+fn climb() -> &'static Climb {
+    static CLIMB_RESULT: OnceLock<Climb> = OnceLock::new();
+    CLIMB_RESULT.get_or_init(|| {
+        let _alone = alone();
+        let host = Host::now();
+        let folder = tempfile::tempdir().unwrap();
+        let page_file = folder.path().join("climb.html");
+        let mut arguments = SHORT.to_vec();
+        arguments.extend(["--queues", "2", "--report", page_file.to_str().unwrap()]);
+        let ended = Run::new(&arguments).within(CLIMB).finish();
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        host.is_as_before(&[ended.pid]);
+        let result = serde_json::from_str(&ended.out).expect("stdout is one JSON document");
+        let page = fs::read_to_string(&page_file).expect("the page is written");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something beside the page");
+        Climb { result, page, page_file, _folder: folder }
+    })
+}
+
+#[test]
+fn a_climb_tells_every_rung_and_leaves_nothing() {
+    let Climb { result, page, .. } = climb();
+    assert_eq!(result["schema"], "udpath.boost/1");
+    assert_eq!(result["machine"]["queues"], 2);
+    assert!(!result["machine"]["kernel"].as_str().unwrap().is_empty());
+    let rungs = result["rungs"].as_array().unwrap();
+    let names: Vec<_> = rungs.iter().map(|rung| rung["name"].as_str().unwrap()).collect();
+    assert_eq!(names, RUNGS);
+    for rung in rungs {
+        let number = |field: &str| rung[field].as_f64().unwrap_or_else(|| panic!("{field} of {rung}"));
+        let (low, ratio, high) = (number("ratio_low"), number("ratio"), number("ratio_high"));
+        assert!(low <= ratio && ratio <= high, "{rung}");
+        let verdict = rung["verdict"].as_str().unwrap();
+        assert!(["base", "better", "worse", "not_shown"].contains(&verdict), "{rung}");
+        let first = rung["name"] == RUNGS[0];
+        assert_eq!(verdict == "base", first);
+        assert_eq!(rung["against"].is_null(), first);
+        // Whatever a busy machine does to the figures, every server has answered, and nothing wrong.
+        assert!(number("tps") > 0.0 && number("cpu_ns_per_transaction") > 0.0, "{rung}");
+        assert!(rung["trials"].as_array().unwrap().len() >= if first { 4 } else { 6 }, "{rung}");
+        assert_eq!((&rung["counts"]["corrupt"], &rung["counts"]["wrong_flow"]), (&0.into(), &0.into()));
+        let latency = &rung["latency"];
+        assert!(latency["p50"].as_f64().is_some_and(|p50| p50 > 0.0), "{latency}");
+    }
+    assert!(RUNGS.contains(&result["best"].as_str().unwrap()));
+    for name in RUNGS {
+        assert!(page.contains(&format!(">{name}<")), "{name} is not on the page");
+    }
+}
+
+/// Issue 2, "done when" 1: the page in a browser that has no network at all.
+#[test]
+fn the_page_renders_in_a_browser_without_a_network() {
+    let Climb { page_file, .. } = climb();
+    let folder = tempfile::tempdir().unwrap();
+    let chromium = |what: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
+        command.args(["--no-first-run", "--disable-background-networking", "--disable-component-update"]);
+        command.args(["--disable-sync", "--disable-dev-shm-usage", "--window-size=1200,2400"]);
+        command.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
+        command.arg(what).arg(format!("file://{}", page_file.display()));
+        let ended = Run::of(command, "chromium").within(PATIENCE * 3).finish();
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        ended.out
+    };
+    let dom = chromium("--dump-dom");
+    for name in RUNGS {
+        assert!(dom.contains(&format!(">{name}<")), "{name} is not in the DOM");
+    }
+    assert!(dom.matches("<svg").count() >= 3, "ladder, CPU time and latency have a chart each");
+    assert_eq!(dom.matches("<svg").count(), dom.matches("</svg>").count());
+    let shot = folder.path().join("page.png");
+    let _ = chromium(&format!("--screenshot={}", shot.display()));
+    let png = fs::read(&shot).expect("chromium has written its screenshot");
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"));
+    let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+    assert_eq!((side(16), side(20)), (1200, 2400));
+    // A blank page of that size takes about 10 KiB.
+    assert!(png.len() > 60_000, "{} bytes are an empty page", png.len());
+}
+
+/// Numbers that are spread evenly and the same each time: SplitMix64 (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Random {
+    /// From 0 to below 1.
+    fn share(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Starts a climb that lasts longer than anybody waits here.
+fn long_climb() -> Running {
+    Run::new(&["boost", "--lab", "--queues", "2", "--seconds", "0.05", "--blocks", "500", "--bound", "0.1"])
+        .within(CLIMB)
+        .start()
+}
+
+/// Issue 2, "done when" 5.
+#[test]
+fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
+    const KILLS: u32 = 20;
+    /// Moments are within this. A lab is up after some 0.1 s and the first trial runs after some 0.3 s; then trials,
+    /// ends and starts of servers follow each other several times a second.
+    const SPAN: f64 = 3.0;
+    let _alone = alone();
+    let host = Host::now();
+    let mut random = Random(2);
+    let mut killed = Vec::new();
+    for kill in 0..KILLS {
+        // One moment from each twentieth of the span, squared: a third of them within its first ninth.
+        let moment = SPAN * ((f64::from(kill) + random.share()) / f64::from(KILLS)).powi(2);
+        let mut running = Run::new(&SHORT).within(CLIMB).start();
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_secs_f64(moment) && !running.has_ended() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!running.has_ended(), "a climb of {moment:.2} s is too short to be killed in its middle");
+        running.signal(Signal::KILL);
+        killed.push(running.pid());
+        // Servers and loads do not outlive it: that is awaited here.
+        assert_eq!(running.finish().code(), None);
+    }
+    // The next run takes away what all before it left, and is then killed itself, in the middle of its work.
+    let mut next = long_climb();
+    next.says("the first rung");
+    assert_eq!(named(&killed), Vec::<String>::new(), "left behind after the next start");
+    next.signal(Signal::KILL);
+    killed.push(next.pid());
+    assert_eq!(next.finish().code(), None);
+    assert!(!named(&killed).is_empty(), "a killed climb leaves its lab; has it not been up?");
+    let swept = Run::new(&["lab", "down", "--stale"]).finish();
+    assert_eq!((swept.code(), swept.err.as_str()), (Some(0), ""));
+    host.is_as_before(&killed);
+}
+
+#[test]
+fn signals_end_a_climb_cleanly_with_one_sentence() {
+    let _alone = alone();
+    let host = Host::now();
+    let mut pids = Vec::new();
+    let interrupted = "udpath: interrupted; everything the climb had made is removed";
+    for signal in [Signal::TERM, Signal::INT] {
+        // In the middle of the climb.
+        let mut running = long_climb();
+        running.says("the first rung");
+        running.signal(signal);
+        let ended = running.finish();
+        assert_eq!(ended.code(), Some(3), "{}", ended.err);
+        assert_eq!((ended.err.lines().last(), ended.out.as_str()), (Some(interrupted), ""));
+        pids.push(ended.pid);
+        // Nobody has to sweep: it has cleaned up itself.
+        host.is_as_before(&pids);
+
+        // While its lab is being made.
+        let running = long_climb();
+        let pid = [running.pid()];
+        awaited("the lab's record", PATIENCE, || (!named(&pid).is_empty()).then_some(()));
+        running.signal(signal);
+        let ended = running.finish();
+        assert_eq!(ended.code(), Some(3), "{}", ended.err);
+        one_sentence("interrupted while it builds", &ended.err);
+        host.is_as_before(&pid);
+    }
+}

@@ -1,0 +1,113 @@
+//! What happens to a load when its link goes away under it. Needs root.
+//!
+//! ```text
+//!   machine client                machine server
+//!   udpath load --engine E  ----  udpath serve echo
+//!            ^ taken down, or deleted, once transactions flow
+//! ```
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use udpath_lab::{Lab, LabBuilder, LinkSpec};
+use udpath_tests::{Host, PATIENCE, Run, Running, awaited, one_sentence, program};
+
+/// Length of a load nobody waits for.
+const LONG: &str = "600s";
+/// Length of one whose end is awaited, if nothing ends it before.
+const LOAD: &str = "3s";
+
+/// What happens to the client's end of the link, as arguments of `ip link`.
+const FAULTS: [&[&str]; 2] = [&["set", "eth0", "down"], &["delete", "eth0"]];
+
+fn lab(name: &str) -> Lab {
+    let builder = LabBuilder::new(name).machine("client").machine("server");
+    builder.link("client", "server", &LinkSpec::with_queues(2)).up().unwrap()
+}
+
+fn start(lab: &Lab, machine: &str, arguments: &[&str]) -> Running {
+    let mut inside = lab.machine(machine).unwrap().command(program());
+    inside.args(arguments);
+    Run::of(inside, &arguments.join(" ")).start_with(|command| lab.spawn(command))
+}
+
+fn ip_link(lab: &Lab, arguments: &[&str]) {
+    let mut ip = lab.machine("client").unwrap().command("ip");
+    assert!(ip.arg("link").args(arguments).status().unwrap().success(), "ip link {arguments:?}");
+}
+
+/// Datagrams the client's end has received so far.
+fn received(lab: &Lab) -> u64 {
+    let read = || std::fs::read_to_string("/sys/class/net/eth0/statistics/rx_packets");
+    lab.machine("client").unwrap().run(read).unwrap().unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_link_that_goes_under_load_ends_it_in_time() {
+    for engine in ["socket", "kernel"] {
+        for fault in FAULTS {
+            let case = format!("{engine}, link {fault:?}");
+            let host = Host::now();
+            let lab = lab("cut");
+            let napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
+            let mut server =
+                start(&lab, "server", &["serve", "echo", "--io", "reuseport", "--bind", "10.0.0.2:7"]);
+            server.says("ready");
+            let load = ["load", "echo", "10.0.0.2:7", "--json", "--engine", engine, "--flows", "4"];
+            let load = start(&lab, "client", &[&load[..], &["-d", LOAD, "--timeout", "200ms"]].concat());
+            // The kernel engine's replies end in the driver, which counts them all the same.
+            awaited("transactions to flow", PATIENCE, || (received(&lab) > 1000).then_some(()));
+            ip_link(&lab, fault);
+            let since = Instant::now();
+            let ended = load.finish();
+            assert!(since.elapsed() < Duration::from_secs(15), "{case}: {:?}", since.elapsed());
+
+            // Some of what was measured, or the reason why there is nothing; and the end is told if it came early.
+            assert!(matches!(ended.code(), Some(0 | 3)), "{case}: {:?} {}", ended.status, ended.err);
+            if ended.code() == Some(3) {
+                one_sentence(&case, &ended.err);
+            } else {
+                assert_eq!(ended.err, "", "{case}");
+            }
+            let result: Value = serde_json::from_str(&ended.out)
+                .unwrap_or_else(|error| panic!("{case}: {error}: {} {}", ended.out, ended.err));
+            let count = |what: &str| result["counts"][what].as_u64().unwrap();
+            assert!(count("ok") > 500, "{case}: {}", result["counts"]);
+            assert_eq!(count("ok") + count("late") + count("lost"), count("sent"), "{case}");
+            assert_eq!((count("corrupt"), count("wrong_flow")), (0, 0), "{case}");
+            // What the reader must know: it was not like this to the end.
+            let lost = count("lost") > 0 || count("send_errors") > 0;
+            assert!(ended.code() == Some(3) || lost, "{case}: a link is gone, and nothing says so: {result}");
+
+            server.signal(Signal::TERM);
+            assert_eq!(server.finish().code(), Some(0), "{case}");
+            drop(napi);
+            // With a link that was deleted, the lab finds less than it made; that is no failure.
+            lab.down().unwrap_or_else(|error| panic!("{case}: {error}"));
+            host.is_as_before(&[]);
+        }
+    }
+}
+
+/// A load is told to end while its link is gone: what it has measured is not lost.
+#[test]
+fn a_signal_ends_a_load_whose_server_is_gone() {
+    for engine in ["socket", "kernel"] {
+        let lab = lab("told");
+        let _napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
+        let mut server = start(&lab, "server", &["serve", "echo", "--bind", "10.0.0.2:7"]);
+        server.says("ready");
+        let load = ["load", "echo", "10.0.0.2:7", "--json", "--engine", engine, "-d", LONG];
+        let load = start(&lab, "client", &load);
+        awaited("transactions to flow", PATIENCE, || (received(&lab) > 1000).then_some(()));
+        server.signal(Signal::KILL);
+        assert_eq!(server.finish().code(), None);
+        load.signal(Signal::TERM);
+        let ended = load.finish();
+        let result: Value = serde_json::from_str(&ended.out)
+            .unwrap_or_else(|error| panic!("{engine}: {error}: {} {}", ended.out, ended.err));
+        assert!(result["counts"]["ok"].as_u64().unwrap() > 500, "{engine}: {}", result["counts"]);
+        assert!(!ended.err.contains("panicked"), "{engine}: {}", ended.err);
+    }
+}
