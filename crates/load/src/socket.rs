@@ -13,6 +13,7 @@
 
 mod clock;
 mod failures;
+mod left_over;
 mod oneway;
 mod rr;
 mod sys;
@@ -32,6 +33,7 @@ use crate::template::{Protocol, Template};
 use crate::{Error, Progress};
 use clock::Clock;
 use failures::Failures;
+use left_over::left_over;
 
 /// Time between the making of the threads and the start of the plan: all of them are waiting by then.
 const LEAD: Duration = Duration::from_millis(5);

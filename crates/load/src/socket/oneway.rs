@@ -300,7 +300,7 @@ impl<'a> Worker<'a> {
     }
 
     fn unsent(&mut self, ended: u64) -> u64 {
-        super::rr::left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended)
+        super::left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended)
     }
 }
 

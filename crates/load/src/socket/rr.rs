@@ -8,6 +8,8 @@
 //! `recvmmsg`, and the clock is read once for each. Nothing is allocated once the loop runs. Every inner loop is
 //! bounded, so that neither sending nor receiving can keep the other waiting.
 
+mod replies;
+
 use std::collections::VecDeque;
 use std::io;
 use std::iter::Peekable;
@@ -18,8 +20,8 @@ use super::clock::{Clock, LONGEST};
 use super::sys::{Messages, Poller, dropped};
 use super::{Failures, Report, Shared, Task, try_later};
 use crate::plan::{Arrivals, Plan, Schedule};
-use crate::record::{Pending, Seen, Tally, ThreadTime};
-use crate::template::{Judgement, Template};
+use crate::record::{Pending, Tally, ThreadTime};
+use crate::template::Template;
 
 /// Datagrams per system call. Higher: replies to the first wait until the last is handled, and buffers leave the
 /// cache. Lower: more system calls.
@@ -28,8 +30,6 @@ const BATCH: usize = 64;
 const BATCH_BYTES: usize = 1 << 20;
 /// Requests sent in one turn before replies are looked at.
 const TURN: usize = 256;
-/// Calls of `recvmmsg` per flow and turn.
-const READS: usize = 4;
 /// Flows filled up again in one turn.
 const REFILLS: usize = 64;
 /// Time after which a flow that could not send is tried again, nanoseconds.
@@ -37,12 +37,8 @@ const RETRY: u64 = 1_000_000;
 /// How often the closed loop looks for requests to give up, as a share of the timeout, and its bounds in nanoseconds.
 /// More often: a walk over all flows each time. Less often: a lost request's place stays empty longer.
 const GIVE_UP: (u64, u64, u64) = (8, 1_000_000, 100_000_000);
-/// Once everything is answered, duplicates are waited for this long, nanoseconds.
-const QUIET: u64 = 20_000_000;
 /// Attempts to send after `ECONNREFUSED`, which tells of an earlier datagram: this one was not tried.
 const REFUSALS: usize = 3;
-/// Most schedule entries walked to count what was left unsent; beyond that it is the rate times the time.
-const WALK: usize = 1_000_000;
 
 struct Flow {
     number: u32,
@@ -264,7 +260,7 @@ impl<'a> Worker<'a> {
     /// Requests due before `ended` that were never tried.
     fn unsent(&mut self, ended: u64) -> u64 {
         let staged = self.staged.map_or(0, |(_, from, to)| (to - from) as u64);
-        staged + left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended)
+        staged + super::left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended)
     }
 
     // ---- sending, closed loop ----
@@ -385,123 +381,4 @@ impl<'a> Worker<'a> {
         }
         from
     }
-
-    // ---- receiving ----
-
-    /// Waits at most `pause` nanoseconds, then takes what has come; how many datagrams.
-    fn receive_ready(&mut self, pause: u64) -> usize {
-        let ready = self.poller.wait(pause);
-        let mut taken = 0;
-        for i in 0..ready {
-            taken += self.receive(self.poller.ready(i));
-        }
-        taken
-    }
-
-    /// Takes the replies of one flow, judges them and, in a closed loop, sends the next requests.
-    fn receive(&mut self, index: usize) -> usize {
-        let mut taken = 0;
-        for _ in 0..READS {
-            let n = match self.rx.receive(self.flows[index].socket.as_fd()) {
-                Ok(n) => n,
-                Err(e) if try_later(&e) => break,
-                Err(e) => {
-                    // Told once per event, and so cleared; what it means for sending, sending will be told.
-                    self.failures.refused += u64::from(e.kind() == io::ErrorKind::ConnectionRefused);
-                    continue;
-                }
-            };
-            let now = self.clock.now();
-            self.received += n as u64;
-            for i in 0..n {
-                self.judge(index, i, now);
-            }
-            taken += n;
-            if self.flows[index].credit > 0 && !self.flows[index].waits {
-                self.spend(index, now);
-            }
-            if n < self.rx.count() {
-                break;
-            }
-        }
-        taken
-    }
-
-    fn judge(&mut self, index: usize, i: usize, now: u64) {
-        let flow = &mut self.flows[index];
-        let counts = &mut self.tally.counts;
-        let seq = match self.template.check(flow.number, self.rx.received(i)) {
-            Judgement::Valid { seq } => seq,
-            _ if now < self.clock.window() => {
-                self.ignored += 1;
-                return;
-            }
-            Judgement::WrongFlow => {
-                counts.wrong_flow += 1;
-                return;
-            }
-            Judgement::Corrupt => {
-                counts.corrupt += 1;
-                return;
-            }
-        };
-        let in_window = flow.pending.counts(seq);
-        match flow.pending.answer(seq, now) {
-            Seen::First(answer) => {
-                if !answer.given_up && self.schedule.is_none() {
-                    flow.credit += 1;
-                }
-                self.ok_ever += u64::from(!answer.late);
-                self.tally.completed += u64::from(!answer.late && self.clock.in_window(now));
-                if in_window {
-                    self.tally.answered(&answer, now);
-                } else {
-                    self.ignored += 1;
-                }
-            }
-            Seen::Duplicate if in_window => counts.duplicate += 1,
-            // A request that was never sent, however well it is made.
-            Seen::Never if now >= self.clock.window() => counts.corrupt += 1,
-            Seen::Duplicate | Seen::Never => self.ignored += 1,
-        }
-    }
-
-    /// Takes replies until all requests are answered, or until none can be anything but lost.
-    fn drain(&mut self) {
-        let timeout = self.plan.timeout.as_nanos() as u64;
-        let deadline = self.last_sent.saturating_add(timeout.saturating_mul(2));
-        let mut heard = self.clock.now();
-        loop {
-            let now = self.clock.now();
-            let open: u64 = self.flows.iter().map(|f| f.pending.open()).sum();
-            let quiet = open == 0 && now.saturating_sub(heard) >= QUIET;
-            if quiet || now >= deadline || self.shared.cut.load(Ordering::Relaxed) {
-                return;
-            }
-            if self.receive_ready(LONGEST.min(deadline - now)) > 0 {
-                heard = self.clock.now();
-            }
-        }
-    }
-}
-
-/// How many requests a schedule still has for the window between `window` and `ended`.
-pub(super) fn left_over(
-    schedule: Option<&mut Peekable<Schedule>>,
-    plan: &Plan,
-    window: u64,
-    ended: u64,
-) -> u64 {
-    let Some(schedule) = schedule else { return 0 };
-    let (mut walked, mut count, mut reached) = (0, 0, window);
-    for due in schedule.take(WALK).take_while(|t| t.at < ended) {
-        walked += 1;
-        count += u64::from(due.at >= window);
-        reached = due.at.max(window);
-    }
-    if walked == WALK {
-        let rate = plan.offered().unwrap_or(0.0) / plan.threads as f64;
-        count += (rate * (ended - reached) as f64 / 1e9) as u64;
-    }
-    count
 }
