@@ -4,9 +4,10 @@
 // is measured against it, so it has no counters, no checks and no graceful end.
 //
 //   cc -O2 -Wall -Wextra -pthread -o bare_echo bare_echo.c
-//   bare_echo shared|reuseport ADDRESS PORT THREADS BATCH pin|no-pin
+//   bare_echo shared|reuseport ADDRESS PORT THREADS BATCH pin|no-pin RCVBUF
 //
 // BATCH 1: recvfrom and sendto. More: recvmmsg (waits for the first datagram only) and sendmmsg.
+// RCVBUF: bytes asked for each socket's receive buffer, as root; what does not fit is lost.
 // With "pin" thread i runs on the i-th CPU the process may use. Prints "ready" once all sockets are bound.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -27,6 +28,7 @@ enum {
 
 static int batch;
 static int pin;
+static int rcvbuf;
 
 struct worker {
 	pthread_t thread;
@@ -127,6 +129,8 @@ static int open_socket(const struct sockaddr *address, socklen_t len, int reusep
 		die("socket");
 	if (reuseport && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)))
 		die("SO_REUSEPORT");
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &rcvbuf, sizeof(rcvbuf)))
+		die("SO_RCVBUFFORCE");
 	if (bind(fd, address, len))
 		die("bind");
 	return fd;
@@ -155,8 +159,8 @@ int main(int argc, char **argv)
 	socklen_t len = sizeof(v4);
 	int reuseport, threads;
 
-	if (argc != 7) {
-		fprintf(stderr, "usage: bare_echo shared|reuseport ADDRESS PORT THREADS BATCH pin|no-pin\n");
+	if (argc != 8) {
+		fprintf(stderr, "usage: bare_echo shared|reuseport ADDRESS PORT THREADS BATCH pin|no-pin RCVBUF\n");
 		return 2;
 	}
 	reuseport = !strcmp(argv[1], "reuseport");
@@ -171,6 +175,7 @@ int main(int argc, char **argv)
 	threads = atoi(argv[4]);
 	batch = atoi(argv[5]);
 	pin = !strcmp(argv[6], "pin");
+	rcvbuf = atoi(argv[7]);
 	if (threads < 1 || threads > MAX_THREADS || batch < 1 || batch > MAX_BATCH) {
 		fprintf(stderr, "bare_echo: threads and batch are 1 to 1024\n");
 		return 2;

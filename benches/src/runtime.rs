@@ -6,6 +6,8 @@ use crate::bed::{Bed, udpath};
 use crate::race::{race, words};
 use crate::{Claim, bed};
 
+/// Receive buffer of both, bytes: room for every request in flight in one socket, at a page and a bit each.
+const RECEIVE_BUFFER: &str = "2400000";
 /// How far below the bare loop the runtime may be.
 const WITHIN: f64 = 0.97;
 
@@ -20,7 +22,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
         let batch = batch.to_string();
         let _bare: bed::Running = bed.serve(
             env!("BARE_ECHO"),
-            &[io, &bare.ip().to_string(), &bare.port().to_string(), "2", &batch, "no-pin"],
+            &[io, &bare.ip().to_string(), &bare.port().to_string(), "2", &batch, "no-pin", RECEIVE_BUFFER],
         )?;
         let _ours = bed.serve(
             &udpath,
@@ -36,14 +38,16 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
                 "--batch",
                 &batch,
                 "--no-pin",
+                "--rcvbuf",
+                RECEIVE_BUFFER,
             ],
         )?;
-        let ratio = race(0.01, 24, || Ok(bed.loop_tps(bare)?.tps), || Ok(bed.loop_tps(ours)?.tps))?;
+        let ratio = race(0.01, 30, || Ok(bed.loop_tps(bare)?.tps), || Ok(bed.loop_tps(ours)?.tps))?;
         claims.push(Claim {
             what: format!("runtime / bare C loop, {io}, batch {batch}"),
             measured: words(&ratio),
             bound: format!(">= {WITHIN}"),
-            holds: ratio.high >= WITHIN && ratio.ratio >= WITHIN - 0.005,
+            holds: ratio.ratio >= WITHIN,
         });
     }
     Ok(claims)
