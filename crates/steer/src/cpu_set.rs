@@ -31,13 +31,13 @@ pub struct CpuSet {
 #[non_exhaustive]
 pub enum CpuSetError {
     /// Two commas in a row, or one at an end.
-    #[error("\"{text}\" has an empty place between commas; write CPUs as 0-3,8")]
+    #[error("{text:?} has an empty place between commas; write CPUs as 0-3,8")]
     Empty {
         /// The whole text.
         text: String,
     },
     /// Something that is not a decimal number where one must be.
-    #[error("\"{item}\" is not a CPU number or range; write CPUs as 0-3,8 or 0-6:2")]
+    #[error("{item:?} is not a CPU number or range; write CPUs as 0-3,8 or 0-6:2")]
     NotANumber {
         /// The part between commas.
         item: String,
@@ -49,27 +49,27 @@ pub enum CpuSetError {
         cpu: String,
     },
     /// A range that ends before it starts.
-    #[error("range \"{item}\" runs backwards; write the lower CPU first")]
+    #[error("range {item:?} runs backwards; write the lower CPU first")]
     Backwards {
         /// The part between commas.
         item: String,
     },
     /// A stride of 0, or one that takes more CPUs of a group than the group has.
     #[error(
-        "\"{item}\" has a stride that makes no sense; 0-6:2 is every second CPU, 0-7:2/4 the first 2 of every 4"
+        "{item:?} has a stride that makes no sense; 0-6:2 is every second CPU, 0-7:2/4 the first 2 of every 4"
     )]
     Stride {
         /// The part between commas.
         item: String,
     },
     /// A character in a mask that is no hexadecimal digit, or no digit at all.
-    #[error("\"{text}\" is not a CPU mask; write hexadecimal digits in groups of 32 CPUs, as in 1,0000000f")]
+    #[error("{text:?} is not a CPU mask; write hexadecimal digits in groups of 32 CPUs, as in 1,0000000f")]
     NotAMask {
         /// The whole text.
         text: String,
     },
     /// More than 8 digits between two commas of a mask.
-    #[error("group \"{group}\" of a CPU mask has more than 8 digits; put a comma after every 32 CPUs")]
+    #[error("group {group:?} of a CPU mask has more than 8 digits; put a comma after every 32 CPUs")]
     GroupTooLong {
         /// The part between commas.
         group: String,
