@@ -1,0 +1,40 @@
+//! What holds of every parser whatever it is given, one function each.
+//!
+//! ```text
+//! fuzz/fuzz_targets/NAME.rs  --\
+//!                               >--  NAME(data)     panics when something does not hold
+//! tests/replay.rs  ------------/
+//! fuzz/seeds/NAME/             inputs to begin with; what the fuzzer once found is added there
+//! ```
+//! The same function runs under the fuzzer (`make fuzz`) and in `cargo test`, there with the seeds, with random bytes and
+//! with seeds that were damaged. A new parser gets a function here, a line in [`BODIES`], a target and a seed.
+
+mod cpu_set;
+mod cpu_times;
+mod protocols;
+mod report;
+
+pub use cpu_set::cpu_set;
+pub use cpu_times::cpu_times;
+pub use protocols::{echo_reply, sink_report};
+pub use report::{report_json, report_values};
+
+/// One of the functions.
+pub type Body = fn(&[u8]);
+
+/// Every function with its name, which is also that of its target and of its seeds' folder.
+pub const BODIES: [(&str, Body); 6] = [
+    ("cpu_set", cpu_set),
+    ("cpu_times", cpu_times),
+    ("echo_reply", echo_reply),
+    ("report_json", report_json),
+    ("report_values", report_values),
+    ("sink_report", sink_report),
+];
+
+/// An error's text goes to a terminal: something, not without end, and nothing that drives the terminal.
+fn presentable(error: &dyn std::fmt::Display, input: usize) {
+    let text = error.to_string();
+    assert!(!text.is_empty() && text.len() <= 512 + 8 * input, "{} bytes: {text}", text.len());
+    assert!(!text.chars().any(char::is_control), "control characters: {text:?}");
+}

@@ -1,0 +1,140 @@
+use std::sync::OnceLock;
+
+use serde_json::Value;
+use udpath_report::{Document, Render, Style, parse};
+
+use crate::presentable;
+
+/// A result of `boost` and one of `load`, as the program wrote them.
+const RESULTS: [&str; 2] = [
+    include_str!("../../../crates/report/tests/fixtures/boost.json"),
+    include_str!("../../../crates/report/tests/fixtures/load.json"),
+];
+
+/// Result files: whatever parses is rendered, in any width, and comes back from its own JSON.
+pub fn report_json(data: &[u8]) {
+    match parse(data, "input") {
+        Ok(document) => renders(&document, data.len()),
+        Err(error) => presentable(&error, data.len()),
+    }
+}
+
+/// Result files that keep to the schema in form, with values nobody foresaw. The input is a list of changes to a good
+/// result, 4 bytes each: which value, and what it becomes.
+pub fn report_values(data: &[u8]) {
+    static RESULTS_READ: OnceLock<Vec<Value>> = OnceLock::new();
+    let results = RESULTS_READ.get_or_init(|| {
+        RESULTS.iter().map(|text| serde_json::from_str(text).expect("a good result")).collect()
+    });
+    let Some((which, changes)) = data.split_first() else { return };
+    let mut value = results[usize::from(which % 2)].clone();
+    // Enough to meet; more only take time.
+    for change in changes.chunks_exact(4).take(32) {
+        let place = usize::from(u16::from_be_bytes([change[0], change[1]]));
+        let places = count(&value);
+        if let Some(found) = nth(&mut value, &mut (place % places)) {
+            *found = replacement(found, change[2], change[3]);
+        }
+    }
+    let bytes = serde_json::to_vec(&value).expect("a value is JSON");
+    report_json(&bytes);
+}
+
+/// Values in `value`, itself included.
+fn count(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(count).sum(),
+        Value::Object(fields) => fields.values().map(count).sum(),
+        _ => 0,
+    }
+}
+
+/// The value at place `left`, counted in order from `value` itself as 0.
+fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
+    if *left == 0 {
+        return Some(value);
+    }
+    *left -= 1;
+    match value {
+        Value::Array(items) => items.iter_mut().find_map(|item| nth(item, left)),
+        Value::Object(fields) => fields.values_mut().find_map(|field| nth(field, left)),
+        _ => None,
+    }
+}
+
+/// Mostly something of the same kind, since the parser refuses all else.
+fn replacement(old: &Value, how: u8, detail: u8) -> Value {
+    let texts =
+        ["", "\u{1b}[31m", "<script>alert(1)</script>", "a\nb", "\u{202e}x", "&amp;\"'", "日本語", "%s%n"];
+    match old {
+        Value::Number(_) => match how % 10 {
+            0 => 0.into(),
+            1 => (-1).into(),
+            2 => u64::MAX.into(),
+            3 => i64::MIN.into(),
+            4 => u32::MAX.into(),
+            5 => f64::MAX.into(),
+            6 => f64::MIN_POSITIVE.into(),
+            7 => (f64::from(detail) / 1e3).into(),
+            8 => (-f64::MAX).into(),
+            _ => u64::from(detail).into(),
+        },
+        Value::String(_) if how.is_multiple_of(4) => "x".repeat(usize::from(detail) * 16).into(),
+        Value::String(_) => texts[usize::from(detail) % texts.len()].into(),
+        Value::Array(items) => match how % 3 {
+            0 => Value::Array(Vec::new()),
+            1 => items.iter().take(usize::from(detail)).cloned().collect(),
+            // Each of them again, in the other order.
+            _ => items.iter().chain(items.iter().rev()).take(64).cloned().collect(),
+        },
+        Value::Bool(yes) => (!yes).into(),
+        Value::Null | Value::Object(_) => Value::Null,
+    }
+}
+
+fn renders(document: &Document, input: usize) {
+    /// A page without any result is of about this size; charts take more than the numbers they show.
+    const PAGE: usize = 1 << 18;
+    for width in [0, 20, 80, 100, 400] {
+        let text = document.terminal(&Style { colour: false, width });
+        assert!(!text.trim().is_empty() && text.ends_with('\n'), "{text:?}");
+        assert!(text.len() <= PAGE + 64 * input, "{} bytes of text from {input}", text.len());
+        let drives = text.chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!(drives, None, "a control character of the file reached the terminal");
+    }
+    let coloured = document.terminal(&Style { colour: true, width: 80 });
+    let plain = coloured.replace("\u{1b}[", "");
+    assert!(!plain.contains('\u{1b}'), "an escape that is no colour of ours");
+    let page = document.html();
+    assert!(page.starts_with("<!") && page.trim_end().ends_with("</html>"), "not a whole page");
+    assert!(page.len() <= PAGE + 256 * input, "{} bytes of page from {input}", page.len());
+    assert!(!page.contains("<script>alert"), "a tag of the file reached the page");
+    for never in ["NaN", "=\"inf", "=\"-inf"] {
+        assert!(!page.contains(never) || input_could_name(document, never), "{never} on the page");
+    }
+    // The same result again; figures may differ in their last bit.
+    let json = document.json();
+    let again = parse(json.as_bytes(), "itself").expect("own JSON is read again");
+    let values = [document, &again].map(|it| serde_json::from_str::<Value>(&it.json()).expect("JSON"));
+    assert!(alike(&values[0], &values[1]), "{} became {}", values[0], values[1]);
+}
+
+/// Equal, but for the last bits of numbers, which a decimal form may cost.
+fn alike(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| alike(a, b)))
+        }
+        (Value::Number(a), Value::Number(b)) => match (a.as_f64(), b.as_f64()) {
+            (Some(a), Some(b)) => (a - b).abs() <= 1e-14 * a.abs(),
+            _ => a == b,
+        },
+        _ => one == other,
+    }
+}
+
+/// Texts of the file may say anything, also "NaN".
+fn input_could_name(document: &Document, word: &str) -> bool {
+    document.json().contains(word.trim_start_matches("=\""))
+}
