@@ -128,8 +128,9 @@ pub fn boost(
     let lab = config.blueprint().up()?;
     let climb = Climb { lab: &lab, config, protocol, stop, watch, _napi: napi(&lab, config)? };
     let (rungs, best, gain, warnings) = climb.run()?;
+    let plural = if config.queues == 1 { "queue" } else { "queues" };
     let machine =
-        facts(config.queues, format!("veth pair, {} queues each way, two namespaces", config.queues));
+        facts(config.queues, format!("veth pair, {} {plural} each way, two namespaces", config.queues));
     lab.down()?;
     let size = config.size as u32;
     Ok(BoostResult {
