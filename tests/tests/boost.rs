@@ -83,6 +83,22 @@ fn a_climb_tells_every_rung_and_leaves_nothing() {
     }
 }
 
+/// The smallest machine there is has one queue, and then there is no transmit mapping to try, nor to bring along.
+#[test]
+fn a_link_with_one_queue_is_climbed_too() {
+    let _alone = alone();
+    let host = Host::now();
+    let arguments = [&SHORT[..], &["--queues", "1", "--workers", "2", "--io", "percpu"]].concat();
+    let ended = Run::new(&arguments).within(CLIMB).finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    let result: Value = serde_json::from_str(&ended.out).unwrap();
+    let rungs = result["rungs"].as_array().unwrap();
+    let names: Vec<_> = rungs.iter().map(|rung| rung["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["shared", "percpu", "pinned", "batched"]);
+    assert!(rungs.iter().all(|rung| rung["verdict"] != "failed"), "{result}");
+    host.is_as_before(&[ended.pid]);
+}
+
 /// Issue 2, "done when" 1: the page in a browser that has no network at all.
 #[test]
 fn the_page_renders_in_a_browser_without_a_network() {
