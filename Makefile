@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 60
 
 demo: build
 	@mkdir -p out
-	@target/release/udpath boost --lab --seconds 0.4 --bound 2 --blocks 8 --report out/boost.html
+	@target/release/udpath boost --lab --seconds 0.25 --bound 2 --blocks 10 --report out/boost.html
 
 test: setup lint docs
 	cargo build --workspace --locked
@@ -21,7 +21,7 @@ test: setup lint docs
 check: setup lint docs unit
 
 bench: build
-	cargo run --release --locked -q -p udpath-bench -- $(BENCH)
+	@cargo run --release --locked -q -p udpath-bench -- $(BENCH)
 
 fuzz: setup
 	bash fuzz/run.sh $(FUZZ_SECONDS)
@@ -30,7 +30,7 @@ setup:
 	@scripts/setup.sh
 
 build: setup
-	cargo build --release --locked
+	@cargo build --release --locked --quiet
 
 lint:
 	cargo fmt --all --check

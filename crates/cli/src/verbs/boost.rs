@@ -196,8 +196,9 @@ impl Watcher {
                 let ratio = interval.as_ref().map_or_else(String::new, ratio);
                 self.line(&format!("{:>7.0} k/s  block {} of at most {most}{ratio}", tps / 1000.0, done + 1));
             }
+            // A terminal gets one screen, the result; a log gets a line per rung as it is done.
+            Event::Done(_) if self.live => self.clear(),
             Event::Done(rung) => {
-                self.clear();
                 let verdict = match rung.verdict {
                     Verdict::Base => "the first rung",
                     Verdict::Better => "better, kept",

@@ -112,7 +112,7 @@ fn up(name: &str, queues: Option<u32>, machines: &[String], xdp: &[String]) -> D
     Ok(())
 }
 
-fn keep_napi(name: &str, machines: &[String]) -> Result<(), udpath_lab::Error> {
+fn keep_napi(name: &str, machines: &[String]) -> Result<(), Error> {
     let lab = udpath_lab::attach(name)?;
     machines.iter().try_for_each(|name| {
         lab.machine(name)?.interfaces().iter().try_for_each(udpath_lab::Interface::keep_napi)
