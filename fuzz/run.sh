@@ -29,9 +29,10 @@ failed=()
 for target in "${targets[@]}"; do
     mkdir -p "corpus/$target" "artifacts/$target"
     log=$(mktemp)
-    # -timeout: no input of this size may take a second; ten, because the machine may be busy.
+    # -max_len: the longest seed, a result of boost, and some. -timeout: none may take a second; ten, because the machine
+    # may be busy.
     if cargo fuzz run --fuzz-dir . --sanitizer none "$target" "corpus/$target" "seeds/$target" -- \
-        -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+        -max_total_time="$seconds" -max_len=131072 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
         >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
         cover=$(grep -o 'cov: [0-9]*' "$log" | tail -n 1)
