@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// How datagrams move: shared, reuseport, percpu, or auto for the best that works here
     #[arg(long, default_value = "auto", value_name = "IO")]
     io: IoChoice,
-    /// Address to serve; repeatable. Port 0 takes a free port, [::] is IPv6 only
+    /// Address to serve; repeatable. Port 0 takes a free port, the IPv6 wildcard takes IPv6 only
     #[arg(long, required = true, value_name = "ADDR:PORT")]
     bind: Vec<SocketAddr>,
     /// Threads, each with its own service; default: one per CPU
