@@ -42,7 +42,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
                 RECEIVE_BUFFER,
             ],
         )?;
-        let ratio = race(0.01, 30, || Ok(bed.loop_tps(bare)?.tps), || Ok(bed.loop_tps(ours)?.tps))?;
+        let ratio = race(0.015, 16, || Ok(bed.loop_tps(bare)?.tps), || Ok(bed.loop_tps(ours)?.tps))?;
         claims.push(Claim {
             what: format!("runtime / bare C loop, {io}, batch {batch}"),
             measured: words(&ratio),

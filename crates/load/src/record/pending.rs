@@ -6,8 +6,8 @@
 //!        |  still without a reply  |  by seq, masked         |
 //! ```
 //! The ring answers the common case (a reply after the last few requests) from memory that stays in the cache. What
-//! is still open when its slot is needed moves to `old`, sorted by seq, found by binary search. Both are made once;
-//! `old` is only touched when replies stay out, so a table sized for the worst case costs nothing until it happens.
+//! is still open when its slot is needed moves to `old`, sorted by seq, found by binary search. Both are made once, at
+//! their full size, so memory does not grow while replies stay out.
 //!
 //! A seq that is in neither was answered before, or was given up so long ago that its place was needed.
 
@@ -63,6 +63,15 @@ impl Entry {
     }
 }
 
+/// Room for `len` entries whose pages are there already: memory is taken at the start, all of it, or not at all, and does
+/// not grow while replies stay out.
+fn touched(len: usize) -> VecDeque<Entry> {
+    let mut room = VecDeque::with_capacity(len);
+    room.resize(len, Entry::NONE);
+    room.clear();
+    room
+}
+
 /// The first valid reply to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
@@ -110,7 +119,7 @@ impl Pending {
         let ring = usual.clamp(4, RING_MAX).next_power_of_two() as usize;
         Self {
             ring: vec![Entry::NONE; ring].into(),
-            old: VecDeque::with_capacity(old_max as usize),
+            old: touched(old_max as usize),
             old_max: old_max as usize,
             next: 0,
             highest: 0,
