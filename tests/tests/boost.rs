@@ -99,7 +99,7 @@ fn a_link_with_one_queue_is_climbed_too() {
     host.is_as_before(&[ended.pid]);
 }
 
-/// Issue 2, "done when" 1: the page in a browser that has no network at all.
+/// The page in a browser that has no network at all.
 #[test]
 fn the_page_renders_in_a_browser_without_a_network() {
     let Climb { page_file, .. } = climb();
@@ -152,7 +152,7 @@ fn long_climb() -> Running {
         .start()
 }
 
-/// Issue 2, "done when" 5.
+/// However early or late it is killed, the next start leaves nothing of it.
 #[test]
 fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
     const KILLS: u32 = 20;

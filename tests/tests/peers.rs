@@ -36,7 +36,7 @@ fn ask(program: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     client.wait_with_output().unwrap().stdout
 }
 
-/// Issue 2, "done when" 2, first half.
+/// Foreign clients talk to every Io, over both families, from the smallest to the largest datagram.
 #[test]
 fn nc_and_socat_are_answered_on_every_io() {
     for io in ["shared", "reuseport", "percpu"] {
@@ -66,7 +66,7 @@ fn nc_and_socat_are_answered_on_every_io() {
     }
 }
 
-/// Issue 2, "done when" 2, second half. One flow and one request in flight: socat's pipe joins what comes together, and
+/// A foreign echo server. One flow and one request in flight: socat's pipe joins what comes together, and
 /// the first datagrams of two flows may end up with the same of its processes.
 #[test]
 fn load_works_against_a_foreign_echo_server() {

@@ -224,9 +224,12 @@ impl Climb<'_> {
             let against = incumbent.name.clone();
             (self.watch)(&Event::Rung { step: index + 1, steps, name: &rung.name, against: Some(&against) });
             let settings = rung.step.apply(&incumbent.settings);
-            let (result, trials) = match self.start(rung, settings.clone(), next_port()) {
-                Ok(mut candidate) => {
-                    let race = self.race(incumbent, &mut candidate)?;
+            let raced = self.start(rung, settings.clone(), next_port()).and_then(|mut candidate| {
+                let race = self.race(incumbent, &mut candidate)?;
+                Ok((candidate, race))
+            });
+            let (result, trials) = match raced {
+                Ok((candidate, race)) => {
                     all_trials[at].merge(race.of_best);
                     let ratio = race.comparison.interval().unwrap_or(NOTHING);
                     let result = self.result(
@@ -242,7 +245,8 @@ impl Climb<'_> {
                     }
                     (result, race.of_candidate)
                 }
-                Err(error @ (Error::NotReady { .. } | Error::NotPossible { .. })) => {
+                // A candidate that cannot be measured fails its rung; anything else ends the climb.
+                Err(error) if error.blames(&rung.name) => {
                     (failed(rung, &settings, &against, &error), Trials::default())
                 }
                 Err(error) => return Err(error),

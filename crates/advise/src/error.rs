@@ -67,3 +67,13 @@ pub enum Error {
     #[error("interrupted; everything the climb had made is removed")]
     Interrupted,
 }
+
+impl Error {
+    /// Is it the rung of this name that cannot be measured, rather than all of them?
+    pub(crate) fn blames(&self, rung: &str) -> bool {
+        match self {
+            Self::NotReady { competitor, .. } | Self::NotPossible { competitor, .. } => competitor == rung,
+            _ => false,
+        }
+    }
+}

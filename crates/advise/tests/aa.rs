@@ -1,4 +1,4 @@
-//! Issue 2, "done when" 4, with real traffic: 40 rungs that change nothing are each raced against the first, and hardly
+//! The verdicts, with real traffic: 40 rungs that change nothing are each raced against the first, and hardly
 //! ever told apart. Needs root, and the built program beside this test's own folder.
 
 use std::path::{Path, PathBuf};

@@ -137,7 +137,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         queues,
         ladder: ladder(&ios, queues),
-        workers: args.workers.unwrap_or(queues as usize),
+        workers: args.workers.unwrap_or(queues.clamp(1, 1024) as usize),
         size: args.size,
         flows: args.flows,
         inflight: args.inflight.unwrap_or_else(|| (IN_FLIGHT / flows).max(1)),
