@@ -1,4 +1,4 @@
-//! The engine in the kernel: a closed loop that costs tens of nanoseconds per transaction, so the server's limit shows.
+//! The engine in the kernel: a closed loop that costs about a tenth of a microsecond each, so the server's limit shows.
 //!
 //! An XDP program on the client's interface ([`udpath_bpf::ClosedLoop`]) turns each reply into the next request. User
 //! space only starts the loop, gives up what got lost, and reads the results out of shared memory:
