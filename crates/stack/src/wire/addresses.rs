@@ -1,0 +1,85 @@
+//! The two IP addresses of a datagram: always of one family.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::checksum::Sum;
+use super::udp;
+
+/// The sender's and the receiver's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Addresses {
+    V4 { source: Ipv4Addr, destination: Ipv4Addr },
+    V6 { source: Ipv6Addr, destination: Ipv6Addr },
+}
+
+impl Addresses {
+    /// Both addresses, if they are of one family.
+    #[must_use]
+    pub const fn new(source: IpAddr, destination: IpAddr) -> Option<Self> {
+        match (source, destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => Some(Self::V4 { source, destination }),
+            (IpAddr::V6(source), IpAddr::V6(destination)) => Some(Self::V6 { source, destination }),
+            _ => None,
+        }
+    }
+
+    /// Whether they are IPv4 addresses; IPv6 otherwise.
+    #[must_use]
+    #[inline]
+    pub const fn is_ipv4(&self) -> bool {
+        matches!(self, Self::V4 { .. })
+    }
+
+    /// The sender.
+    #[must_use]
+    #[inline]
+    pub const fn source(&self) -> IpAddr {
+        match *self {
+            Self::V4 { source, .. } => IpAddr::V4(source),
+            Self::V6 { source, .. } => IpAddr::V6(source),
+        }
+    }
+
+    /// The receiver.
+    #[must_use]
+    #[inline]
+    pub const fn destination(&self) -> IpAddr {
+        match *self {
+            Self::V4 { destination, .. } => IpAddr::V4(destination),
+            Self::V6 { destination, .. } => IpAddr::V6(destination),
+        }
+    }
+
+    /// The same, the other way round.
+    #[must_use]
+    #[inline]
+    pub const fn turned(self) -> Self {
+        match self {
+            Self::V4 { source, destination } => Self::V4 { source: destination, destination: source },
+            Self::V6 { source, destination } => Self::V6 { source: destination, destination: source },
+        }
+    }
+
+    /// Both addresses' share of a checksum; the same for both directions.
+    #[must_use]
+    #[inline]
+    pub fn sum(&self) -> Sum {
+        match self {
+            Self::V4 { source, destination } => {
+                Sum::of(&source.octets()).plus(Sum::of(&destination.octets()))
+            }
+            Self::V6 { source, destination } => {
+                Sum::of(&source.octets()).plus(Sum::of(&destination.octets()))
+            }
+        }
+    }
+
+    /// The sum of UDP's pseudo header (RFC 768, and RFC 8200, 8.1): addresses, protocol, and `len`, the length in the
+    /// UDP header. The same number for both families, since the longer fields of IPv6's are zero above.
+    #[must_use]
+    #[inline]
+    pub fn pseudo_header(&self, len: u16) -> Sum {
+        self.sum().plus(Sum::of_u16(u16::from(udp::PROTOCOL))).plus(Sum::of_u16(len))
+    }
+}
