@@ -1,5 +1,11 @@
 //! The user-space UDP datapath: what the kernel does between a NIC's queue and a socket, as a library.
 //!
 //! - [`wire`]: Ethernet, VLAN, IPv4, IPv6 and UDP, read and written in place; checksums.
+//! - [`ring`]: bursts from one worker to another. [`wake`]: sleep without losing a wake-up.
+//! - [`epoch`]: tables that are read without a lock and replaced meanwhile.
 
+pub mod epoch;
+mod primitive;
+pub mod ring;
+pub mod wake;
 pub mod wire;
