@@ -6,13 +6,16 @@
 //! | mask | `00000001,0000000f` | `rps_cpus`, `xps_cpus`, `smp_affinity` |
 //!
 //! A mask is hexadecimal in groups of 32 CPUs, the group of the highest CPUs first. Lists are for people and are what
-//! this program prints; masks are for files that take nothing else.
+//! this program prints; masks are for files that take nothing else. Errors say at which character of the text.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use thiserror::Error;
+
+mod error;
+
+pub use error::CpuSetError;
 
 /// CPUs held by one word of the set.
 const WORD_BITS: u32 = u64::BITS;
@@ -24,56 +27,6 @@ const GROUP_BITS: u32 = 32;
 pub struct CpuSet {
     /// Bit `b` of word `w` is CPU `64 w + b`. The last word is never zero, so equal sets are equal vectors.
     words: Vec<u64>,
-}
-
-/// Why a text is not a set of CPUs.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum CpuSetError {
-    /// Two commas in a row, or one at an end.
-    #[error("{text:?} has an empty place between commas; write CPUs as 0-3,8")]
-    Empty {
-        /// The whole text.
-        text: String,
-    },
-    /// Something that is not a decimal number where one must be.
-    #[error("{item:?} is not a CPU number or range; write CPUs as 0-3,8 or 0-6:2")]
-    NotANumber {
-        /// The part between commas.
-        item: String,
-    },
-    /// A number past [`CpuSet::MAX_CPU`].
-    #[error("CPU {cpu} is too high: numbers end at {max}", max = CpuSet::MAX_CPU)]
-    TooHigh {
-        /// The number as written.
-        cpu: String,
-    },
-    /// A range that ends before it starts.
-    #[error("range {item:?} runs backwards; write the lower CPU first")]
-    Backwards {
-        /// The part between commas.
-        item: String,
-    },
-    /// A stride of 0, or one that takes more CPUs of a group than the group has.
-    #[error(
-        "{item:?} has a stride that makes no sense; 0-6:2 is every second CPU, 0-7:2/4 the first 2 of every 4"
-    )]
-    Stride {
-        /// The part between commas.
-        item: String,
-    },
-    /// A character in a mask that is no hexadecimal digit, or no digit at all.
-    #[error("{text:?} is not a CPU mask; write hexadecimal digits in groups of 32 CPUs, as in 1,0000000f")]
-    NotAMask {
-        /// The whole text.
-        text: String,
-    },
-    /// More than 8 digits between two commas of a mask.
-    #[error("group {group:?} of a CPU mask has more than 8 digits; put a comma after every 32 CPUs")]
-    GroupTooLong {
-        /// The part between commas.
-        group: String,
-    },
 }
 
 impl CpuSet {
@@ -204,16 +157,16 @@ impl CpuSet {
     /// # Errors
     /// A [`CpuSetError`] that names the part that cannot be read.
     pub fn from_list(text: &str) -> Result<Self, CpuSetError> {
-        let trimmed = text.trim();
         let mut set = Self::new();
-        if trimmed.is_empty() {
+        if text.trim().is_empty() {
             return Ok(set);
         }
-        for item in trimmed.split(',').map(str::trim) {
-            if item.is_empty() {
-                return Err(CpuSetError::Empty { text: trimmed.to_owned() });
+        for part in text.split(',') {
+            let item = Item::trimmed(text, part);
+            if item.text.is_empty() {
+                return Err(CpuSetError::Empty { at: item.at });
             }
-            let Range { low, high, take, of } = Range::parse(item)?;
+            let Range { low, high, take, of } = Range::parse(&item)?;
             (low..=high).filter(|cpu| (cpu - low) % of < take).for_each(|cpu| {
                 set.insert(cpu);
             });
@@ -228,22 +181,16 @@ impl CpuSet {
     /// A [`CpuSetError`] that says what is wrong with the text.
     pub fn from_mask(text: &str) -> Result<Self, CpuSetError> {
         let trimmed = text.trim();
-        let not_a_mask = || CpuSetError::NotAMask { text: trimmed.to_owned() };
         let digits = trimmed.strip_prefix("0x").or_else(|| trimmed.strip_prefix("0X")).unwrap_or(trimmed);
         let mut set = Self::new();
-        for (group, at) in digits.rsplit(',').zip(0_u32..) {
-            if group.is_empty() || !group.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                return Err(not_a_mask());
-            }
-            if group.len() > (GROUP_BITS / 4) as usize {
-                return Err(CpuSetError::GroupTooLong { group: group.to_owned() });
-            }
-            let bits = u32::from_str_radix(group, 16).map_err(|_| not_a_mask())?;
+        for (group, above) in digits.rsplit(',').zip(0_u32..) {
+            let group = Item { text: group, at: position(text, group) };
+            let bits = group.hexadecimal()?;
             for bit in (0..GROUP_BITS).filter(|bit| bits >> bit & 1 == 1) {
-                let cpu = u64::from(at) * u64::from(GROUP_BITS) + u64::from(bit);
+                let cpu = u64::from(above) * u64::from(GROUP_BITS) + u64::from(bit);
                 match u32::try_from(cpu) {
                     Ok(cpu) if cpu <= Self::MAX_CPU => set.insert(cpu),
-                    _ => return Err(CpuSetError::TooHigh { cpu: cpu.to_string() }),
+                    _ => return Err(CpuSetError::TooHigh { cpu: cpu.to_string(), at: group.at }),
                 };
             }
         }
@@ -299,38 +246,83 @@ struct Range {
 }
 
 impl Range {
-    fn parse(item: &str) -> Result<Self, CpuSetError> {
-        let (span, stride) = item.split_once(':').map_or((item, None), |(span, stride)| (span, Some(stride)));
+    fn parse(item: &Item<'_>) -> Result<Self, CpuSetError> {
+        let text = item.text;
+        let (span, stride) = text.split_once(':').map_or((text, None), |(span, stride)| (span, Some(stride)));
         let (low, high) = match span.split_once('-') {
-            Some((low, high)) => (cpu(low, item)?, cpu(high, item)?),
+            Some((low, high)) => (item.cpu(low)?, item.cpu(high)?),
             // A stride over a single CPU says nothing: somebody meant a range.
-            None if stride.is_some() => return Err(CpuSetError::NotANumber { item: item.to_owned() }),
-            None => (cpu(span, item)?, cpu(span, item)?),
+            None if stride.is_some() => return Err(item.not_a_number(span)),
+            None => (item.cpu(span)?, item.cpu(span)?),
         };
         if low > high {
-            return Err(CpuSetError::Backwards { item: item.to_owned() });
+            return Err(CpuSetError::Backwards { item: text.to_owned(), at: item.at });
         }
         let (take, of) = match stride.map(|stride| stride.split_once('/').ok_or(stride)) {
             None => (1, 1),
-            Some(Ok((take, of))) => (cpu(take, item)?, cpu(of, item)?),
-            Some(Err(of)) => (1, cpu(of, item)?),
+            Some(Ok((take, of))) => (item.cpu(take)?, item.cpu(of)?),
+            Some(Err(of)) => (1, item.cpu(of)?),
         };
         if of == 0 || take == 0 || take > of {
-            return Err(CpuSetError::Stride { item: item.to_owned() });
+            return Err(CpuSetError::Stride { item: text.to_owned(), at: item.at });
         }
         Ok(Self { low, high, take, of })
     }
 }
 
-/// A decimal number up to the highest CPU. Strict: `str::parse` alone would take a sign.
-fn cpu(text: &str, item: &str) -> Result<u32, CpuSetError> {
-    if text.is_empty() || !text.bytes().all(|digit| digit.is_ascii_digit()) {
-        return Err(CpuSetError::NotANumber { item: item.to_owned() });
+/// A part of a text between commas, and at which character it begins, from 1.
+struct Item<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Item<'a> {
+    fn trimmed(whole: &str, part: &'a str) -> Self {
+        let text = part.trim();
+        // Of an empty part, the comma after it.
+        Self { text, at: position(whole, if text.is_empty() { &part[part.len()..] } else { text }) }
     }
-    match text.parse() {
-        Ok(number) if number <= CpuSet::MAX_CPU => Ok(number),
-        _ => Err(CpuSetError::TooHigh { cpu: text.to_owned() }),
+
+    /// A decimal number up to the highest CPU; `number` is a piece of this part. Strict: `str::parse` alone would take
+    /// a sign.
+    fn cpu(&self, number: &str) -> Result<u32, CpuSetError> {
+        if number.is_empty() || !number.bytes().all(|digit| digit.is_ascii_digit()) {
+            return Err(self.not_a_number(number));
+        }
+        match number.parse() {
+            Ok(cpu) if cpu <= CpuSet::MAX_CPU => Ok(cpu),
+            _ => Err(CpuSetError::TooHigh {
+                cpu: number.to_owned(),
+                at: self.at + position(self.text, number) - 1,
+            }),
+        }
     }
+
+    fn not_a_number(&self, number: &str) -> CpuSetError {
+        CpuSetError::NotANumber { item: self.text.to_owned(), at: self.at + position(self.text, number) - 1 }
+    }
+
+    /// The bits of a mask's group.
+    fn hexadecimal(&self) -> Result<u32, CpuSetError> {
+        let wrong = self.text.chars().position(|digit| !digit.is_ascii_hexdigit());
+        match (wrong, self.text.len()) {
+            (Some(offset), _) => Err(CpuSetError::NotAMask { at: self.at + offset }),
+            (None, 0) => Err(CpuSetError::NotAMask { at: self.at }),
+            // More than 8 digits are the one thing left that does not fit.
+            (None, _) if self.text.len() > (GROUP_BITS / 4) as usize => {
+                Err(CpuSetError::GroupTooLong { group: self.text.to_owned(), at: self.at })
+            }
+            (None, _) => {
+                u32::from_str_radix(self.text, 16).map_err(|_| CpuSetError::NotAMask { at: self.at })
+            }
+        }
+    }
+}
+
+/// At which character of `whole` its piece `part` begins, from 1.
+fn position(whole: &str, part: &str) -> usize {
+    let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
+    whole.get(..offset).map_or(1, |before| before.chars().count() + 1)
 }
 
 /// The list form, as the kernel prints it: `0-3,8`; nothing for the empty set.

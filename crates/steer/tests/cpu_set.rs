@@ -142,10 +142,13 @@ fn the_kernels_own_examples() {
 #[test]
 fn errors_name_the_part_and_what_would_be_right() {
     let list = |text: &str| CpuSet::from_list(text).unwrap_err().to_string();
-    assert_eq!(list("0,,2"), "\"0,,2\" has an empty place between commas; write CPUs as 0-3,8");
-    assert_eq!(list("0-3,x"), "\"x\" is not a CPU number or range; write CPUs as 0-3,8 or 0-6:2");
-    assert_eq!(list("3-1"), "range \"3-1\" runs backwards; write the lower CPU first");
-    assert_eq!(list("99999999999"), "CPU 99999999999 is too high: numbers end at 65535");
+    assert_eq!(list("0,,2"), "there is no CPU before character 3; write CPUs as 0-3,8");
+    assert_eq!(
+        list("0-3,x"),
+        "\"x\" is not a CPU number or range (character 5); write CPUs as 0-3,8 or 0-6:2"
+    );
+    assert_eq!(list("3-1"), "range \"3-1\" (character 1) runs backwards; write the lower CPU first");
+    assert_eq!(list("99999999999"), "CPU 99999999999 (character 1) is too high: numbers end at 65535");
     for bad in ["-1", "+1", "1-", "0-3:", "0-3:0", "0-3:0/2", "0-3:3/2", "1:2", "0 1", "0-1-2", "0x1"] {
         assert!(CpuSet::from_list(bad).is_err(), "{bad} was taken");
     }
@@ -153,6 +156,32 @@ fn errors_name_the_part_and_what_would_be_right() {
     assert!(matches!(mask("123456789"), CpuSetError::GroupTooLong { .. }));
     for bad in ["", "g", "1,", ",1", "+1", "0x"] {
         assert!(matches!(mask(bad), CpuSetError::NotAMask { .. }), "{bad} was taken");
+    }
+    // Where: the character of the whole text, white space and characters of several bytes included.
+    let at = |error: CpuSetError| match error {
+        CpuSetError::Empty { at }
+        | CpuSetError::NotANumber { at, .. }
+        | CpuSetError::TooHigh { at, .. }
+        | CpuSetError::Backwards { at, .. }
+        | CpuSetError::Stride { at, .. }
+        | CpuSetError::NotAMask { at }
+        | CpuSetError::GroupTooLong { at, .. } => at,
+        other => panic!("{other}"),
+    };
+    for (bad, character) in [
+        ("0-3,8-x", 7),
+        (" 1, y", 5),
+        ("0,9-8", 3),
+        ("0,", 3),
+        ("0-7:0", 1),
+        ("1,99999", 3),
+        ("é,x", 1),
+        ("0-1:z", 5),
+    ] {
+        assert_eq!(at(CpuSet::from_list(bad).unwrap_err()), character, "{bad}");
+    }
+    for (bad, character) in [("ff,0g", 5), ("0xfg", 4), ("1,", 3), (" 123456789,0", 2), ("", 1)] {
+        assert_eq!(at(mask(bad)), character, "{bad}");
     }
     let far = format!("1{}", ",0".repeat(2048));
     assert!(matches!(mask(&far), CpuSetError::TooHigh { .. }));
