@@ -1,10 +1,35 @@
 //! Which queue, CPU and socket a packet goes to. Pure decisions: no I/O, no clock, nothing of the machine is
 //! read or written here, so every answer can be tested and printed before anything is changed.
 //!
+//! ```text
+//! flow --toeplitz--> hash --rss--> queue --(irq)--> CPU --rps, rfs--> CPU --reuseport--> socket
+//!                                                      flow_limit: may it enter that CPU's backlog?
+//! and on the way back: CPU --xps--> transmit queue
+//! ```
+//!
 //! - [`CpuSet`]: a set of CPU numbers, in the kernel's list form (`0-3,8`) and mask form (`ff,00000001`).
-//! - [`xps`]: which CPUs transmit on which queue.
+//! - [`Flow`]: the 5-tuple that all of it begins with.
+//! - [`toeplitz`], [`rss`]: a network card's hash and indirection table. [`drivers`]: what drivers set by default.
+//! - [`rps`], [`rfs`], [`flow_limit`]: the CPU that processes a packet, by the kernel's rules.
+//! - [`reuseport`]: the socket of a group. [`xps`]: which CPUs transmit on which queue.
+//! - [`predict`]: all of it for a given flow and given tables, each step with its reason; and the other way, source
+//!   ports that reach a wanted queue, CPU and socket.
+//!
+//! The rules are for two users: prediction of what the kernel does, and udpath's own datapath, which calls
+//! [`rss::Rss::hash`], [`rps::steer`] and [`flow_limit::FlowLimit::drops`] for each packet.
 
 pub mod cpu_set;
+pub mod drivers;
+pub mod flow;
+pub mod flow_limit;
+pub mod hash;
+pub mod predict;
+pub mod reuseport;
+pub mod rfs;
+pub mod rps;
+pub mod rss;
+pub mod toeplitz;
 pub mod xps;
 
 pub use cpu_set::{CpuSet, CpuSetError};
+pub use flow::{Addresses, Flow, FlowError};

@@ -1,0 +1,41 @@
+//! The way of a datagram, step by step.
+
+use serde::Serialize;
+
+use super::Why;
+
+/// One step: its value, unless that is not known, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// What is certain. None: not known.
+    pub value: Option<u32>,
+    /// The rule that gave it, or what is missing. In JSON a sentence.
+    pub why: Why,
+}
+
+impl Step {
+    pub(super) const fn known(value: u32, why: Why) -> Self {
+        Self { value: Some(value), why }
+    }
+
+    pub(super) const fn unknown(why: Why) -> Self {
+        Self { value: None, why }
+    }
+}
+
+/// All steps of a flow's datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Path {
+    /// The hash that the network card computes.
+    pub hash: Step,
+    /// The receive queue.
+    pub queue: Step,
+    /// The queue's interrupt.
+    pub irq: Step,
+    /// The CPU that handles the interrupt.
+    pub cpu: Step,
+    /// The CPU that processes the datagram, after RPS.
+    pub rps: Step,
+    /// The socket of the reuseport group, in order of binding from 0.
+    pub socket: Step,
+}

@@ -1,0 +1,214 @@
+//! What is known of a machine: the input of a prediction, as JSON `udpath.tables/1`.
+//!
+//! Everything but `schema` may be left out. A full one:
+//!
+//! ```json
+//! {
+//!   "schema": "udpath.tables/1",
+//!   "driver": "ixgbe",
+//!   "function": "toeplitz", "key": "6d:5a:56:...", "transform": "none", "udp4": "sdfn", "udp6": "sd",
+//!   "passed_on": true,
+//!   "queues": 2, "table": [0, 1, 0, 1],
+//!   "receive": [{"queue": 0, "irq": 45, "irq_cpus": "0", "rps_cpus": "0,2", "rfs_entries": 2048}],
+//!   "sock_flow_entries": 32768,
+//!   "online": "0-3",
+//!   "sockets": {"by": "cpu", "cpus": [0, 1, 2, null]}
+//! }
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::CpuSet;
+use crate::drivers;
+use crate::reuseport::By;
+use crate::rss::{IndirectionTable, TableError};
+use crate::toeplitz::{Fields, Key, Transform};
+
+/// The version of the form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Schema {
+    /// The first one.
+    #[default]
+    #[serde(rename = "udpath.tables/1")]
+    V1,
+}
+
+/// The hash functions that ethtool knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HashFunction {
+    /// The one whose input is known.
+    Toeplitz,
+    /// A xor over fields, different on each card.
+    Xor,
+    /// A CRC over fields, different on each card.
+    Crc32,
+}
+
+impl fmt::Display for HashFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Toeplitz => "toeplitz",
+            Self::Xor => "xor",
+            Self::Crc32 => "crc32",
+        })
+    }
+}
+
+/// What is known of a machine. Left out means not known, and each step of a prediction tells what it lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tables {
+    /// The version of this form.
+    pub schema: Schema,
+    /// The driver, for what it sets by default ([`drivers::DRIVERS`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// The hash function; Toeplitz if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<HashFunction>,
+    /// The hash key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Key>,
+    /// What is done to the fields before; the driver's default if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transform: Option<Transform>,
+    /// Fields of UDP over IPv4 that are hashed; the driver's default if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp4: Option<Fields>,
+    /// Fields of UDP over IPv6 that are hashed; the driver's default if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp6: Option<Fields>,
+    /// Does the driver pass the card's hash on to the stack (`ethtool -k`: receive-hashing), as one over ports?
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_on: Option<bool>,
+    /// Receive queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<u32>,
+    /// The indirection table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<IndirectionTable>,
+    /// Receive queues of which something is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub receive: Vec<Queue>,
+    /// `net.core.rps_sock_flow_entries`; RFS needs it and the queue's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sock_flow_entries: Option<u32>,
+    /// CPUs that are online; all if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub online: Option<CpuSet>,
+    /// The reuseport group, or the one socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<Sockets>,
+}
+
+/// What is known of a receive queue.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Queue {
+    /// Its number.
+    pub queue: u32,
+    /// Its interrupt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub irq: Option<u32>,
+    /// The CPUs of the interrupt: its effective affinity, which is one CPU on x86.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub irq_cpus: Option<CpuSet>,
+    /// Its RPS map; empty is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rps_cpus: Option<CpuSet>,
+    /// Its `rps_flow_cnt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rfs_entries: Option<u32>,
+}
+
+/// The sockets bound to the flow's destination.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sockets {
+    /// How the group chooses.
+    pub by: By,
+    /// For each socket in order of binding its SO_INCOMING_CPU, if it has one.
+    pub cpus: Vec<Option<u32>>,
+}
+
+/// Why tables cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TablesError {
+    /// A driver without a row.
+    #[error("nothing is known of driver {driver:?}; known are {}", drivers::names())]
+    NoSuchDriver {
+        /// Its name.
+        driver: String,
+    },
+    /// No queue at all, or more than any card has.
+    #[error("{queues} queues are not possible; give 1 to {max}", max = Tables::MAX_QUEUES)]
+    Queues {
+        /// How many were given.
+        queues: u32,
+    },
+    /// A queue described twice.
+    #[error("receive queue {queue} is described twice")]
+    Twice {
+        /// Its number.
+        queue: u32,
+    },
+    /// A queue described that there is not.
+    #[error("receive queue {queue} is described; there are {queues}, 0 to {}", queues.saturating_sub(1))]
+    NoSuchQueue {
+        /// Its number.
+        queue: u32,
+        /// How many there are.
+        queues: u32,
+    },
+    /// The indirection table does not fit the queues.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// No socket, or more than a group takes.
+    #[error("{sockets} sockets are not possible in a reuseport group; give 1 to {max}", max = Tables::MAX_SOCKETS)]
+    Sockets {
+        /// How many were given.
+        sockets: usize,
+    },
+}
+
+impl Tables {
+    /// The most queues taken. Cards of today have up to some thousands.
+    pub const MAX_QUEUES: u32 = 65_536;
+    /// The most sockets of a group (`reuseport_grow` of `net/core/sock_reuseport.c`).
+    pub const MAX_SOCKETS: usize = 32_768;
+
+    /// Does it all fit together?
+    ///
+    /// # Errors
+    /// The first thing that does not.
+    pub fn check(&self) -> Result<(), TablesError> {
+        if let Some(driver) = self.driver.as_ref().filter(|driver| drivers::find(driver).is_none()) {
+            return Err(TablesError::NoSuchDriver { driver: driver.clone() });
+        }
+        if let Some(queues) = self.queues {
+            if queues == 0 || queues > Self::MAX_QUEUES {
+                return Err(TablesError::Queues { queues });
+            }
+            self.table.as_ref().map_or(Ok(()), |table| table.check(queues))?;
+            if let Some(&Queue { queue, .. }) = self.receive.iter().find(|known| known.queue >= queues) {
+                return Err(TablesError::NoSuchQueue { queue, queues });
+            }
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(&Queue { queue, .. }) = self.receive.iter().find(|known| !seen.insert(known.queue)) {
+            return Err(TablesError::Twice { queue });
+        }
+        match self.sockets.as_ref().map(|sockets| sockets.cpus.len()) {
+            Some(sockets) if sockets == 0 || sockets > Self::MAX_SOCKETS => {
+                Err(TablesError::Sockets { sockets })
+            }
+            _ => Ok(()),
+        }
+    }
+}

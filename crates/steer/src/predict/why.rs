@@ -1,0 +1,201 @@
+//! The reasons, as data and as sentences.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::HashFunction;
+use crate::drivers;
+use crate::toeplitz::{Fields, Transform};
+
+/// Why a step has its value, or none. `Display` is the sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// Computed.
+    Toeplitz {
+        /// Of which fields.
+        fields: Fields,
+        /// After which transform.
+        transform: Transform,
+    },
+    /// Nothing is known of the key.
+    NoKey,
+    /// The driver's key is random.
+    RandomKey {
+        /// Its name.
+        driver: &'static str,
+    },
+    /// The card uses a hash that is not Toeplitz.
+    OtherFunction {
+        /// Which.
+        function: HashFunction,
+    },
+    /// The driver's devices have a Toeplitz hash of their own kind.
+    OtherToeplitz {
+        /// Its name.
+        driver: &'static str,
+    },
+    /// Which fields are hashed is not known.
+    NoFields {
+        /// `udp4` or `udp6`, as ethtool calls it.
+        family: &'static str,
+    },
+    /// There is one queue.
+    OnlyQueue,
+    /// All entries of the table are this queue.
+    EveryEntry,
+    /// The entry that the hash's low bits name.
+    Entry {
+        /// Its number.
+        index: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// No indirection table was given.
+    NoTable,
+    /// It depends on the hash.
+    HashUnknown,
+    /// It depends on the queue.
+    QueueUnknown,
+    /// It depends on the CPU.
+    CpuUnknown,
+    /// As given.
+    IrqGiven,
+    /// Not given.
+    NoIrq,
+    /// The one CPU of the interrupt.
+    IrqCpu,
+    /// The interrupt has several CPUs, or none.
+    SeveralIrqCpus,
+    /// Not given.
+    NoIrqCpus,
+    /// An empty map was given.
+    RpsOff,
+    /// No map was given.
+    RpsDefault,
+    /// The map has one CPU.
+    OnlyRpsCpu {
+        /// Is RFS on?
+        rfs: bool,
+    },
+    /// The map's place for the hash.
+    RpsPlace {
+        /// Its number.
+        place: u32,
+        /// Of how many.
+        of: usize,
+        /// Is RFS on?
+        rfs: bool,
+        /// Does it rest on the driver passing its hash on?
+        assumed: bool,
+    },
+    /// The hash is 0.
+    NoHash,
+    /// The card hashes addresses only.
+    HashOfAddresses,
+    /// The driver does not pass its hash on.
+    HashNotPassedOn,
+    /// The driver may or may not pass its hash on.
+    IfPassedOn,
+    /// No group was given.
+    NoSockets,
+    /// There is one socket.
+    OnlySocket,
+    /// The group chooses by the kernel's hash.
+    SocketHash,
+    /// The hash's place in the group.
+    RxhashSocket,
+    /// The one socket that names the CPU.
+    IncomingCpu,
+    /// More than one does.
+    SeveralIncomingCpu,
+    /// None does.
+    NoIncomingCpu,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rfs_too = |rfs| if rfs { "; RFS moves flows of connected sockets" } else { "" };
+        let text = match *self {
+            Self::Toeplitz { fields, transform } => return toeplitz(f, fields, transform),
+            Self::RandomKey { driver } => {
+                return write!(f, "{driver} draws its key at random; give the one that ethtool -x shows");
+            }
+            Self::OtherFunction { function } => {
+                return write!(f, "the hash function is {function}, whose input is not documented");
+            }
+            Self::OtherToeplitz { driver } => {
+                let note = drivers::find(driver).and_then(|driver| driver.note).unwrap_or("not documented");
+                return write!(f, "{driver} has a Toeplitz hash of its own: {note}");
+            }
+            Self::NoFields { family } => {
+                return write!(
+                    f,
+                    "not known whether ports are hashed; ethtool -n DEV rx-flow-hash {family} shows it"
+                );
+            }
+            Self::Entry { index, of } => {
+                return write!(f, "entry {index} of the {of} in the indirection table");
+            }
+            Self::OnlyRpsCpu { rfs } => return write!(f, "the only CPU of the RPS map{}", rfs_too(rfs)),
+            Self::RpsPlace { place, of, rfs, assumed } => {
+                let condition = if assumed { ", if the driver passes the card's hash on" } else { "" };
+                return write!(f, "place {place} of {of} in the RPS map{condition}{}", rfs_too(rfs));
+            }
+            Self::NoKey => "no key given; ethtool -x shows it",
+            Self::OnlyQueue => "the only queue",
+            Self::EveryEntry => "every entry of the indirection table",
+            Self::NoTable => "no indirection table given; ethtool -x shows it",
+            Self::HashUnknown => "depends on the hash",
+            Self::QueueUnknown => "depends on the queue",
+            Self::CpuUnknown => "depends on the CPU",
+            Self::IrqGiven => "the queue's interrupt, as given",
+            Self::NoIrq => "no IRQ given for the queue",
+            Self::IrqCpu => "the CPU of the queue's IRQ",
+            Self::SeveralIrqCpus => "the IRQ has not one CPU; its effective affinity has",
+            Self::NoIrqCpus => "no CPU given for the queue's IRQ",
+            Self::RpsOff => "RPS is off: the CPU of the IRQ",
+            Self::RpsDefault => "no RPS map given; off is the kernel's default: the CPU of the IRQ",
+            Self::NoHash => "a hash of 0 counts as none: the CPU of the IRQ",
+            Self::HashOfAddresses => {
+                "the card hashes no ports, so the kernel hashes again, with a secret drawn at boot"
+            }
+            Self::HashNotPassedOn => {
+                "the driver passes no hash over ports on, so the kernel hashes, with a secret drawn at boot"
+            }
+            Self::IfPassedOn => "if the driver passes the card's hash on",
+            Self::NoSockets => "no sockets given",
+            Self::OnlySocket => "the only socket",
+            Self::SocketHash => "chosen by the kernel's own hash, with a secret drawn at boot",
+            Self::RxhashSocket => "the hash's place in the group",
+            Self::IncomingCpu => "the only socket with that SO_INCOMING_CPU",
+            Self::SeveralIncomingCpu => {
+                "several sockets have that SO_INCOMING_CPU; the kernel's own hash chooses, with a secret drawn at boot"
+            }
+            Self::NoIncomingCpu => {
+                "no socket has that SO_INCOMING_CPU; the kernel's own hash chooses, with a secret drawn at boot"
+            }
+        };
+        f.write_str(text)
+    }
+}
+
+fn toeplitz(f: &mut fmt::Formatter<'_>, fields: Fields, transform: Transform) -> fmt::Result {
+    let over = match fields {
+        Fields::Addresses => "addresses",
+        Fields::AddressesPorts => "addresses and ports",
+    };
+    let after = match transform {
+        Transform::None => "",
+        Transform::SymmetricXor => ", symmetric-xor",
+        Transform::SymmetricOrXor => ", symmetric-or-xor",
+    };
+    write!(f, "Toeplitz over {over}{after}")
+}
+
+impl Serialize for Why {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

@@ -1,0 +1,155 @@
+//! RPS and RFS together: the CPU that a received packet is processed on.
+//!
+//! ```text
+//! hash --> RFS: does the global table name a CPU for this very flow?
+//!           |yes: the queue's table says where the flow is now; it moves only when nothing of it is queued there
+//!           |no
+//!           v
+//!          RPS: the map's entry for the hash; without a map the packet stays where it is
+//! ```
+//! This is `get_rps_cpu` of `net/core/dev.c`, for the kernel's prediction and for a datapath of our own: [`steer`] is
+//! called for each packet, allocates nothing and waits for nothing.
+
+use crate::CpuSet;
+use crate::hash::reciprocal_scale;
+use crate::rfs::{FlowTable, Slot, SockFlowTable};
+
+/// The CPUs that packets of one receive queue are spread over: `rps_cpus` as the kernel holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RpsMap {
+    /// Ascending, never empty.
+    cpus: Box<[u16]>,
+}
+
+impl RpsMap {
+    /// The map that writing `cpus` into `rps_cpus` makes: those of them that are online at that moment, in ascending
+    /// order (`store_rps_map` of `net/core/net-sysfs.c`). None of them online, or an empty set: no map, which turns
+    /// RPS off.
+    #[must_use]
+    pub fn new(cpus: &CpuSet, online: Option<&CpuSet>) -> Option<Self> {
+        let usable = cpus.iter().filter(|&cpu| online.is_none_or(|online| online.contains(cpu)));
+        // CPU numbers end at 65,535.
+        let cpus: Box<[u16]> = usable.filter_map(|cpu| u16::try_from(cpu).ok()).collect();
+        (!cpus.is_empty()).then_some(Self { cpus })
+    }
+
+    /// The CPU of a hash.
+    #[must_use]
+    #[inline]
+    pub fn cpu(&self, hash: u32) -> u16 {
+        self.cpus[reciprocal_scale(hash, self.cpus.len() as u32) as usize]
+    }
+
+    /// Its CPUs, ascending.
+    #[must_use]
+    pub const fn cpus(&self) -> &[u16] {
+        &self.cpus
+    }
+}
+
+/// What [`steer`] has to know of the CPUs' backlogs. In the kernel that is `softnet_data`; in a datapath it is the
+/// rings between workers, worker `n` standing for CPU `n`.
+pub trait Backlogs {
+    /// How many packets the CPU has taken off its backlog so far, wrapping. Compared with the tail that
+    /// [`FlowTable::queued`] was given.
+    fn head(&self, cpu: u16) -> u32;
+
+    /// Can it be given packets?
+    fn is_online(&self, cpu: u16) -> bool;
+}
+
+/// Where a packet goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// It is processed where it was received.
+    Stay,
+    /// The RPS map's choice.
+    Rps {
+        /// The CPU.
+        cpu: u16,
+    },
+    /// The CPU where the flow's reader is, or was when the packets still queued were put there.
+    Rfs {
+        /// The CPU.
+        cpu: u16,
+        /// To be given to [`FlowTable::queued`] once the packet is on that CPU's backlog.
+        slot: Slot,
+    },
+}
+
+impl Decision {
+    /// The CPU to hand the packet to, if any.
+    #[must_use]
+    pub const fn cpu(self) -> Option<u16> {
+        match self {
+            Self::Stay => None,
+            Self::Rps { cpu } | Self::Rfs { cpu, .. } => Some(cpu),
+        }
+    }
+}
+
+/// Decides for one packet of a queue. `rfs` is the queue's own table and the global one, where RFS is on.
+///
+/// A hash of 0 means "no hash", as in the kernel: the packet stays.
+#[inline]
+pub fn steer(
+    hash: u32,
+    rfs: Option<(&mut FlowTable, &SockFlowTable)>,
+    map: Option<&RpsMap>,
+    backlogs: &impl Backlogs,
+) -> Decision {
+    if hash == 0 {
+        return Decision::Stay;
+    }
+    if let Some((flows, wanted)) = rfs
+        && let Some((cpu, slot)) = flows.steer(hash, wanted, backlogs)
+    {
+        return Decision::Rfs { cpu, slot };
+    }
+    match map.map(|map| map.cpu(hash)) {
+        Some(cpu) if backlogs.is_online(cpu) => Decision::Rps { cpu },
+        _ => Decision::Stay,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Online(CpuSet);
+
+    impl Backlogs for Online {
+        fn head(&self, _: u16) -> u32 {
+            0
+        }
+
+        fn is_online(&self, cpu: u16) -> bool {
+            self.0.contains(cpu.into())
+        }
+    }
+
+    fn set(list: &str) -> CpuSet {
+        list.parse().unwrap()
+    }
+
+    #[test]
+    fn the_map_has_the_online_cpus_in_order() {
+        let map = RpsMap::new(&set("8,0-3"), Some(&set("1-8"))).unwrap();
+        assert_eq!(map.cpus(), [1, 2, 3, 8]);
+        assert_eq!(map.cpu(0), 1);
+        assert_eq!(map.cpu(u32::MAX), 8);
+        assert_eq!(map.cpu(0x8000_0000), 3);
+        assert_eq!(RpsMap::new(&set(""), None), None);
+        assert_eq!(RpsMap::new(&set("0"), Some(&set("1"))), None);
+    }
+
+    #[test]
+    fn without_map_hash_or_online_cpu_a_packet_stays() {
+        let map = RpsMap::new(&set("0-1"), None);
+        let all = Online(set("0-1"));
+        assert_eq!(steer(u32::MAX, None, map.as_ref(), &all), Decision::Rps { cpu: 1 });
+        assert_eq!(steer(1, None, None, &all), Decision::Stay);
+        assert_eq!(steer(0, None, map.as_ref(), &all), Decision::Stay);
+        assert_eq!(steer(u32::MAX, None, map.as_ref(), &Online(set("0"))), Decision::Stay);
+    }
+}
