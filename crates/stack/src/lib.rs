@@ -3,9 +3,11 @@
 //! - [`wire`]: Ethernet, VLAN, IPv4, IPv6 and UDP, read and written in place; checksums.
 //! - [`ring`]: bursts from one worker to another. [`wake`]: sleep without losing a wake-up.
 //! - [`epoch`]: tables that are read without a lock and replaced meanwhile.
+//! - [`socket`]: where datagrams wait for their reader: two queues, memory accounted in bulk.
 
 pub mod epoch;
 mod primitive;
 pub mod ring;
+pub mod socket;
 pub mod wake;
 pub mod wire;

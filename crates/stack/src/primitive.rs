@@ -15,15 +15,21 @@
 //! which it does model; and it knows no clock, so a model never waits with a time limit.
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+pub(crate) use std::{
+    hint::spin_loop,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    },
 };
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+pub(crate) use loom::{
+    hint::spin_loop,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    },
 };
 
 pub(crate) use cell::UnsafeCell;
