@@ -116,11 +116,11 @@ impl Toeplitz {
 
 /// What a byte at place `at` adds, for each value: the sum of what its bits add.
 fn place(key: &Key, at: usize) -> Place {
+    // By bit, the lowest first; the highest is the first on the wire.
+    let bits: [u32; 8] = std::array::from_fn(|bit| key.window(at * 8 + (7 - bit)));
     let mut place = [0; 256];
     for value in 1..256_usize {
-        let lowest = value.trailing_zeros() as usize;
-        // Bit 7 is the first on the wire.
-        place[value] = place[value & (value - 1)] ^ key.window(at * 8 + (7 - lowest));
+        place[value] = place[value & (value - 1)] ^ bits[value.trailing_zeros() as usize];
     }
     place
 }
