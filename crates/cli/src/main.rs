@@ -28,6 +28,8 @@ enum Verb {
     Boost(verbs::boost::Args),
     /// Make, use and remove machines on this machine
     Lab(verbs::lab::Args),
+    /// Foretell which queue, CPU and socket a flow reaches, or which source ports reach one
+    Predict(verbs::predict::Args),
     /// Render a JSON result again, as HTML or text
     Report(verbs::report::Args),
     /// Print shell completions
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Verb::Load(args) => verbs::load::run(args),
         Verb::Boost(args) => verbs::boost::run(args),
         Verb::Lab(args) => verbs::lab::run(args),
+        Verb::Predict(args) => verbs::predict::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Completions(args) => verbs::completions::run(&args, &mut Cli::command()),
         Verb::Man(args) => verbs::man::run(&args, Cli::command()),

@@ -5,5 +5,6 @@ pub(crate) mod completions;
 pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod man;
+pub(crate) mod predict;
 pub(crate) mod report;
 pub(crate) mod serve;

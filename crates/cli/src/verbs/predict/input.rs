@@ -1,0 +1,182 @@
+//! From arguments and files to tables.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use serde::de::DeserializeOwned;
+use udpath_steer::CpuSet;
+use udpath_steer::drivers;
+use udpath_steer::predict::{Queue, Sockets, Tables};
+use udpath_steer::reuseport::By;
+use udpath_steer::rss::IndirectionTable;
+use udpath_steer::toeplitz::Fields;
+
+use super::Args;
+use crate::exit::Failure;
+
+/// Entries of an indirection table when nothing says how many: what most cards have.
+const TABLE_SIZE: usize = 128;
+/// Bytes read of a file at most. The largest tables are under a megabyte; more is some other file.
+const LARGEST: u64 = 16 << 20;
+/// Characters of another's message that are shown: enough to find the place, and not the whole file.
+const LONGEST: usize = 300;
+
+/// What is known: the file, and the options on top.
+pub(super) fn tables(args: &Args) -> Result<Tables, Failure> {
+    let stdin = Path::new("-");
+    if args.tables.as_deref() == Some(stdin) && args.table.as_deref() == Some("-") {
+        return Err(Failure::Usage(
+            "--tables - and --table - both read standard input: give one a file".into(),
+        ));
+    }
+    let mut tables = match &args.tables {
+        None => Tables::default(),
+        Some(path) => {
+            let tables: Tables = read(path)?;
+            tables.check().with_context(|| format!("{} cannot be used", path.display()))?;
+            tables
+        }
+    };
+    if let Some(driver) = &args.driver {
+        tables.driver = Some(driver.clone());
+    }
+    if let Some(key) = &args.key {
+        tables.key = Some(key.clone());
+    }
+    if args.fields.is_some() {
+        (tables.udp4, tables.udp6) = (args.fields, args.fields);
+    } else if tables.driver.is_none() && args.tables.is_none() {
+        (tables.udp4, tables.udp6) = (Some(Fields::AddressesPorts), Some(Fields::AddressesPorts));
+    }
+    tables.queues = args.queues.or(tables.queues);
+    table(args, &mut tables)?;
+    receive(args, &mut tables).map_err(Failure::Usage)?;
+    if let Some(count) = args.sockets {
+        let by = args.by.unwrap_or(By::Hash);
+        // Also keeps a mistyped number from asking for gigabytes.
+        let count = count.min(Tables::MAX_SOCKETS + 1);
+        let cpu = |at| (by == By::Cpu).then_some(at);
+        tables.sockets = Some(Sockets { by, cpus: (0..).map(cpu).take(count).collect() });
+    }
+    Ok(tables)
+}
+
+/// The indirection table of `--table`, or the queues in turn when there is none.
+fn table(args: &Args, tables: &mut Tables) -> Result<(), Failure> {
+    let usage = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
+    let driver = tables.driver.as_deref().and_then(drivers::find);
+    let size = args.table_size.or(driver.and_then(|driver| driver.table)).unwrap_or(TABLE_SIZE);
+    let made = match args.table.as_deref() {
+        None => match tables.queues {
+            // A table read earlier stands; queues out of range are told by the check of all of it.
+            Some(queues) if tables.table.is_none() && queues > 1 => {
+                eprintln!(
+                    "no indirection table given: {queues} queues in turn over {size} entries are assumed"
+                );
+                IndirectionTable::spread(size, queues)
+            }
+            _ => return Ok(()),
+        },
+        Some(text) => match (text.strip_prefix("equal:"), text.strip_prefix("weight:")) {
+            (Some(queues), _) => {
+                let queues = number(queues).map_err(Failure::Usage)?;
+                IndirectionTable::equal(size, 0, queues)
+            }
+            (_, Some(weights)) => {
+                let weights: Result<Vec<u32>, String> = weights.split(',').map(number).collect();
+                IndirectionTable::weight(size, &weights.map_err(Failure::Usage)?)
+            }
+            (None, None) => {
+                let table: IndirectionTable = read(Path::new(text))?;
+                if args.table_size.is_some_and(|size| size != table.entries().len()) {
+                    let (entries, file) = (table.entries().len(), text);
+                    return Err(Failure::Usage(format!(
+                        "{file} has {entries} entries: leave out --table-size, it is for equal and weight"
+                    )));
+                }
+                Ok(table)
+            }
+        },
+    };
+    tables.table = Some(made.map_err(|error| usage(&error))?);
+    Ok(())
+}
+
+/// IRQ CPUs and RPS maps of all queues.
+fn receive(args: &Args, tables: &mut Tables) -> Result<(), String> {
+    if args.irq_cpus.is_none() && args.rps_cpus.is_none() {
+        return Ok(());
+    }
+    let named = tables.table.as_ref().and_then(|table| table.entries().iter().max());
+    let Some(queues) = tables.queues.or(named.map(|last| last.saturating_add(1))) else {
+        return Err("--irq-cpus and --rps-cpus are of queues: say how many there are with --queues".into());
+    };
+    let irq_cpus: Vec<u32> = args.irq_cpus.iter().flat_map(CpuSet::iter).collect();
+    let mut known: BTreeMap<u32, Queue> =
+        std::mem::take(&mut tables.receive).into_iter().map(|queue| (queue.queue, queue)).collect();
+    for number in 0..queues.min(Tables::MAX_QUEUES) {
+        let queue = known.entry(number).or_insert_with(|| Queue { queue: number, ..Queue::default() });
+        if let Some(turn) = (number as usize).checked_rem(irq_cpus.len()) {
+            queue.irq_cpus = Some([irq_cpus[turn]].into_iter().collect());
+        }
+        if args.rps_cpus.is_some() {
+            queue.rps_cpus.clone_from(&args.rps_cpus);
+        }
+    }
+    tables.receive = known.into_values().collect();
+    Ok(())
+}
+
+/// One JSON document from a file or from standard input.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
+    let stdin = path == Path::new("-");
+    let name = if stdin { "standard input".to_owned() } else { path.display().to_string() };
+    let bytes = if stdin { bounded(io::stdin().lock()) } else { File::open(path).and_then(bounded) };
+    let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(anyhow!("{name} is too large for tables: over {} MiB", LARGEST >> 20).into());
+    }
+    serde_json::from_slice(&bytes)
+        .map_err(|error| anyhow!("{name} is not as expected: {}", shown(&error)).into())
+}
+
+fn bounded(source: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A message that quotes what was read: on one line, bounded, and nothing in it that drives a terminal.
+fn shown(error: &serde_json::Error) -> String {
+    error.to_string().chars().take(LONGEST).map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A whole number.
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("{text:?} is no whole number; write equal:8 or weight:6,2"))
+}
+
+/// How a group chooses.
+pub(super) fn by(text: &str) -> Result<By, String> {
+    match text {
+        "hash" => Ok(By::Hash),
+        "cpu" => Ok(By::Cpu),
+        "rxhash" => Ok(By::Rxhash),
+        other => Err(format!("{other:?} is not known; write hash, cpu or rxhash")),
+    }
+}
+
+/// Ports: `1024-65535`, or one.
+pub(super) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
+        _ => Err(format!(
+            "{text:?} is no range of ports; write it like 4000-4063, the lower first, up to 65535"
+        )),
+    }
+}
