@@ -13,23 +13,27 @@ mod cpu_set;
 mod cpu_times;
 mod protocols;
 mod report;
+mod steering;
 
 pub use cpu_set::cpu_set;
 pub use cpu_times::cpu_times;
 pub use protocols::{echo_reply, sink_report};
 pub use report::{report_json, report_values};
+pub use steering::{steering, tables_json};
 
 /// One of the functions.
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also that of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 6] = [
+pub const BODIES: [(&str, Body); 8] = [
     ("cpu_set", cpu_set),
     ("cpu_times", cpu_times),
     ("echo_reply", echo_reply),
     ("report_json", report_json),
     ("report_values", report_values),
     ("sink_report", sink_report),
+    ("steering", steering),
+    ("tables_json", tables_json),
 ];
 
 /// An error's text goes to a terminal: something, not without end, and nothing that drives the terminal.

@@ -69,6 +69,7 @@ fn random_text_of_the_right_letters_holds() {
         match name {
             "cpu_set" => all(5000, &letters("0123456789abcf,-:/ \n"), body),
             "cpu_times" => all(5000, &letters("cpu0123456789 \n\0"), body),
+            "tables_json" => all(2000, &letters("{}[]\",:0123456789.eE-+nulltrue\\"), body),
             "report_json" => all(2000, &letters("{}[]\",:0123456789.eE-+nulltrue\\"), body),
             _ => {}
         }
