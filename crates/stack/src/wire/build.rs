@@ -1,9 +1,11 @@
 //! A frame from nothing: for sockets that send first, and for the load.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
+use super::checksum::Sum;
 use super::ethernet::{self, EtherType, Mac};
-use super::{Addresses, Headers, Template, UdpChecksum, udp, vlan};
+use super::packet::words;
+use super::{Addresses, Headers, UdpChecksum, ipv4, ipv6, set16, udp, vlan};
 
 /// The VLAN tags of a frame, the outer first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,10 +36,6 @@ impl Tags {
     pub const fn count(&self) -> usize {
         self.count as usize
     }
-
-    fn iter(&self) -> impl Iterator<Item = (EtherType, vlan::Control)> {
-        self.tags.iter().take(self.count()).map(|(kind, control)| (EtherType(*kind), *control))
-    }
 }
 
 /// Between which stations a frame goes, and on which VLAN.
@@ -60,15 +58,21 @@ impl Link {
 
     /// Writes Ethernet header and tags before a packet of `ether_type`; nothing if `frame` is too short.
     pub(super) fn emit(&self, frame: &mut [u8], ether_type: EtherType) {
-        let mut types = self.tags.iter().map(|(kind, _)| kind).chain([ether_type]);
-        let mut next = || types.next().unwrap_or(ether_type);
+        let type_at = |place: usize| {
+            self.tags
+                .tags
+                .get(place)
+                .filter(|_| place < self.tags.count())
+                .map_or(ether_type, |tag| EtherType(tag.0))
+        };
         let Ok(mut header) = ethernet::View::new_mut(frame) else { return };
-        let repr = ethernet::Repr { destination: self.destination, source: self.source, ether_type: next() };
+        let repr =
+            ethernet::Repr { destination: self.destination, source: self.source, ether_type: type_at(0) };
         repr.emit(&mut header);
         let mut rest = header.into_payload();
-        for (_, control) in self.tags.iter() {
+        for (place, (_, control)) in self.tags.tags.iter().take(self.tags.count()).enumerate() {
             let Ok(mut tag) = vlan::View::new_mut(rest) else { return };
-            vlan::Repr { control, ether_type: next() }.emit(&mut tag);
+            vlan::Repr { control: *control, ether_type: type_at(place + 1) }.emit(&mut tag);
             rest = tag.into_payload();
         }
     }
@@ -116,13 +120,75 @@ impl Flow {
     /// Where the payload begins in this flow's frames.
     #[must_use]
     pub const fn payload_offset(&self) -> usize {
-        let ip = if self.addresses.is_ipv4() { super::ipv4::LEN } else { super::ipv6::LEN };
+        let ip = if self.addresses.is_ipv4() { ipv4::LEN } else { ipv6::LEN };
         self.link.header_len() + ip + udp::LEN
+    }
+
+    /// What the headers of an empty datagram say.
+    #[inline]
+    pub(super) const fn headers(&self) -> Headers {
+        Headers {
+            source_ip: words(self.addresses.source()),
+            destination_ip: words(self.addresses.destination()),
+            source_port: self.source_port,
+            destination_port: self.destination_port,
+            payload_len: 0,
+            l3: self.link.header_len() as u8,
+            l4: (self.payload_offset() - udp::LEN) as u8,
+        }
+    }
+
+    /// Writes all headers, `headers` being this flow's; nothing if `frame` is too short.
+    #[inline]
+    pub(super) fn write(&self, frame: &mut [u8], headers: &Headers, udp_field: u16) {
+        let Some((link, packet)) = frame.split_at_mut_checked(headers.l3()) else { return };
+        let (ether_type, datagram) = match self.addresses {
+            Addresses::V4 { source, destination } => {
+                let Some((header, datagram)) = packet.split_first_chunk_mut() else { return };
+                self.ipv4(source, destination, headers.udp_len()).emit(header);
+                (EtherType::IPV4, datagram)
+            }
+            Addresses::V6 { source, destination } => {
+                let Some((header, datagram)) = packet.split_first_chunk_mut() else { return };
+                let repr = ipv6::Repr {
+                    source,
+                    destination,
+                    next_header: udp::PROTOCOL,
+                    hop_limit: self.hops,
+                    traffic_class: self.traffic_class,
+                    flow_label: self.flow_label,
+                    payload_len: headers.udp_len(),
+                };
+                repr.emit(header);
+                (EtherType::IPV6, datagram)
+            }
+        };
+        self.link.emit(link, ether_type);
+        let Some(header) = datagram.first_chunk_mut::<{ udp::LEN }>() else { return };
+        set16(header, 0, headers.source_port);
+        set16(header, 2, headers.destination_port);
+        set16(header, 4, headers.udp_len());
+        set16(header, 6, udp_field);
+    }
+
+    /// The IPv4 header: DF and no identification, as in [replies](super::reply).
+    #[inline]
+    pub(super) fn ipv4(&self, source: Ipv4Addr, destination: Ipv4Addr, payload_len: u16) -> ipv4::Repr {
+        ipv4::Repr {
+            source,
+            destination,
+            protocol: udp::PROTOCOL,
+            ttl: self.hops,
+            tos: self.traffic_class,
+            identification: 0,
+            dont_fragment: true,
+            payload_len,
+        }
     }
 }
 
 /// Writes a whole frame of `flow` that carries `payload`. What is returned describes it; it is
-/// [`Headers::frame_end`] bytes long. Who sends many keeps a [`Template`].
+/// [`Headers::frame_end`] bytes long. Who sends many keeps a [`Template`](super::Template).
 ///
 /// # Errors
 /// [`Unfit`] if the payload is longer than `frame` or a datagram has room for; nothing was written then.
@@ -132,7 +198,10 @@ pub fn build(
     payload: &[u8],
     udp_checksum: UdpChecksum,
 ) -> Result<Headers, Unfit> {
-    Template::new(flow).emit_payload(frame, payload, udp_checksum)
+    let headers = flow.headers().resized(payload.len(), frame.len())?;
+    headers.payload_mut(frame).copy_from_slice(payload);
+    flow.write(frame, &headers, headers.udp_field(udp_checksum, || Sum::of(payload)));
+    Ok(headers)
 }
 
 /// Why a frame cannot be written.

@@ -23,9 +23,13 @@ impl Sum {
     #[inline]
     pub fn of(bytes: &[u8]) -> Self {
         let (words, rest) = bytes.as_chunks::<8>();
-        // Below one block the set-up of the wide loop costs more than it saves.
-        let sum = if words.len() < BLOCK_WORDS { few(words) } else { many(words) };
-        sum.plus(tail(rest))
+        // Below two blocks the set-up of the wide loop costs more than it saves.
+        let sum = if words.len() < 2 * BLOCK_WORDS { few(words) } else { many(words) };
+        if rest.is_empty() {
+            return Self(sum);
+        }
+        // Seven bytes, and less than 2^36 words of 32 bits before: it cannot overflow.
+        Self(sum.wrapping_add(tail(bytes, rest)))
     }
 
     /// The sum of a 16-bit value, as if its two bytes stood in network order in the data.
@@ -33,6 +37,12 @@ impl Sum {
     #[inline]
     pub const fn of_u16(value: u16) -> Self {
         Self(value.to_be() as u64)
+    }
+
+    /// The sum of four words as they lie in memory.
+    #[inline(always)]
+    pub(super) const fn of_words([a, b, c, d]: [u64; 4]) -> Self {
+        Self(halves(a) + halves(b) + (halves(c) + halves(d)))
     }
 
     /// Both sums together.
@@ -106,53 +116,60 @@ pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
 /// more make the short datagrams that most services have fall to the loop for few words.
 const BLOCK_WORDS: usize = 4;
 
-/// One word after the other, the carries in the upper half.
-#[inline]
-fn few(words: &[[u8; 8]]) -> Sum {
-    let mut sum = 0_u128;
-    for word in words {
-        sum += u128::from(u64::from_ne_bytes(*word));
-    }
-    Sum(sum as u64).plus(Sum((sum >> 64) as u64))
+/// Both halves of a word: two numbers of 32 bits, of which 2^32 can be added before anything is carried. A slice of
+/// 16 GiB has that many, and no frame is one.
+#[inline(always)]
+const fn halves(word: u64) -> u64 {
+    (word & 0xffff_ffff) + (word >> 32)
 }
 
-/// Both halves of each word into lanes of their own, in which nothing can carry: 2^32 rounds, 128 GiB, fit. The compiler
-/// makes vector code of it.
+/// One word after the other.
 #[inline]
-fn many(words: &[[u8; 8]]) -> Sum {
+fn few(words: &[[u8; 8]]) -> u64 {
+    words.iter().fold(0, |sum: u64, word| sum.wrapping_add(halves(u64::from_ne_bytes(*word))))
+}
+
+/// Lanes that know nothing of each other: the compiler makes vector code of it.
+#[inline]
+fn many(words: &[[u8; 8]]) -> u64 {
     let (blocks, rest) = words.as_chunks::<BLOCK_WORDS>();
-    let mut low = [0_u64; BLOCK_WORDS];
-    let mut high = [0_u64; BLOCK_WORDS];
+    let mut lanes = [0_u64; BLOCK_WORDS];
     for block in blocks {
         for lane in 0..BLOCK_WORDS {
-            let word = u64::from_ne_bytes(block[lane]);
-            low[lane] = low[lane].wrapping_add(word & 0xffff_ffff);
-            high[lane] = high[lane].wrapping_add(word >> 32);
+            lanes[lane] = lanes[lane].wrapping_add(halves(u64::from_ne_bytes(block[lane])));
         }
     }
-    let mut sum = few(rest);
-    for lane in 0..BLOCK_WORDS {
-        sum = sum.plus(Sum(low[lane])).plus(Sum(high[lane]));
-    }
-    sum
+    lanes.iter().fold(few(rest), |sum, lane| sum.wrapping_add(*lane))
 }
 
-/// Up to seven bytes, without a loop.
+/// The one to seven bytes of `rest`, the end of `bytes`, with zeros behind.
 #[inline]
-fn tail(mut bytes: &[u8]) -> Sum {
+fn tail(bytes: &[u8], rest: &[u8]) -> u64 {
+    let Some(last) = bytes.last_chunk::<8>() else {
+        return short_tail(rest);
+    };
+    // The last eight bytes, of which those before `rest` are in the sum already: shifted out.
+    let surplus = 8 * (8 - rest.len() as u32 % 8) % 64;
+    let word = u64::from_ne_bytes(*last);
+    halves(if cfg!(target_endian = "little") { word >> surplus } else { word << surplus })
+}
+
+/// The same when there are no eight bytes.
+#[inline]
+fn short_tail(mut rest: &[u8]) -> u64 {
     let mut sum = 0_u64;
-    if let Some((word, rest)) = bytes.split_first_chunk::<4>() {
+    if let Some((word, behind)) = rest.split_first_chunk::<4>() {
         sum += u64::from(u32::from_ne_bytes(*word));
-        bytes = rest;
+        rest = behind;
     }
-    if let Some((word, rest)) = bytes.split_first_chunk::<2>() {
+    if let Some((word, behind)) = rest.split_first_chunk::<2>() {
         sum += u64::from(u16::from_ne_bytes(*word));
-        bytes = rest;
+        rest = behind;
     }
-    if let [last] = bytes {
+    if let [last] = rest {
         sum += u64::from(u16::from_ne_bytes([*last, 0]));
     }
-    Sum(sum)
+    sum
 }
 
 #[cfg(test)]

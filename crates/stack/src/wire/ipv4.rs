@@ -276,16 +276,39 @@ impl Repr {
     pub fn emit(&self, header: &mut [u8; LEN]) {
         header[0] = 0x45;
         header[1] = self.tos;
-        set16(header, 2, self.payload_len.min(MAX_PAYLOAD) + LEN as u16);
+        set16(header, 2, self.total_len());
         set16(header, 4, self.identification);
-        set16(header, 6, if self.dont_fragment { DONT_FRAGMENT } else { 0 });
+        set16(header, 6, self.flags());
         header[8] = self.ttl;
         header[9] = self.protocol;
-        set16(header, 10, 0);
+        set16(header, 10, self.sum().checksum());
         header[12..16].copy_from_slice(&self.source.octets());
         header[16..].copy_from_slice(&self.destination.octets());
-        let checksum = Sum::of(header).checksum();
-        set16(header, 10, checksum);
+    }
+
+    /// The sum of the header but for its checksum, from the values: reading back what was just written would make the
+    /// CPU wait for the writes.
+    #[inline]
+    pub(super) fn sum(&self) -> Sum {
+        let numbers = [
+            0x4500 | u16::from(self.tos),
+            self.total_len(),
+            self.identification,
+            self.flags(),
+            u16::from(self.ttl) << 8 | u16::from(self.protocol),
+        ];
+        let addresses = Sum::of(&self.source.octets()).plus(Sum::of(&self.destination.octets()));
+        numbers.iter().fold(addresses, |sum, number| sum.plus(Sum::of_u16(*number)))
+    }
+
+    #[inline]
+    fn total_len(&self) -> u16 {
+        self.payload_len.min(MAX_PAYLOAD) + LEN as u16
+    }
+
+    #[inline]
+    fn flags(&self) -> u16 {
+        if self.dont_fragment { DONT_FRAGMENT } else { 0 }
     }
 }
 

@@ -3,26 +3,37 @@
 //! Each check is one branch that is hardly ever taken; what decides between rare reasons is out of line. The checksums
 //! are not part of the pass: a port may have checked them already ([`Headers::verify`]).
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 
 use super::checksum::Sum;
 use super::ethernet::{self, EtherType, Mac};
-use super::{Addresses, Refusal, UdpChecksum, Unfit, be16, ipv4, ipv6, udp, vlan};
+use super::{Addresses, Refusal, UdpChecksum, Unfit, be16, ipv4, ipv6, set16, udp, vlan};
 
 /// What the headers of one UDP datagram say, and where they lie in its frame.
 ///
 /// A value describes the frame it was parsed from (or that was [built](super::build) or [turned](super::reply) with it).
 /// Used with another, nothing panics: what would lie outside is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// The addresses are kept as words, not as [`Addresses`]: a value of an enum with fields at odd places is copied in other
+/// widths than it was written in, for which the CPU waits at every hand-over. The words' sum is the addresses' too,
+/// whichever the IP version is.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Headers {
-    pub(super) addresses: Addresses,
+    /// The sender's address as it lies in the frame; IPv4's in the first word, the rest 0.
+    pub(super) source_ip: Words,
+    /// The receiver's.
+    pub(super) destination_ip: Words,
     pub(super) source_port: u16,
     pub(super) destination_port: u16,
     pub(super) payload_len: u16,
     pub(super) l3: u8,
     pub(super) l4: u8,
 }
+
+/// An IP address of either version, in network order.
+pub(super) type Words = [u64; 2];
 
 /// The whole datagram at once: [`Packet::parse`].
 #[derive(Debug)]
@@ -36,7 +47,9 @@ impl Packet {
     /// # Errors
     /// Why it is no unicast UDP datagram that may be answered. The first reason in the order of [`Refusal::ALL`], of
     /// those that depend on bytes that are there.
-    #[inline]
+    // Always: as a call its result would go through memory, written field by field and read back in wide words, which
+    // costs as much as the checks.
+    #[inline(always)]
     pub fn parse(frame: &[u8]) -> Result<Headers, Refusal> {
         let Some((link, mut rest)) = frame.split_first_chunk::<{ ethernet::LEN }>() else {
             return Err(Refusal::FrameShort);
@@ -58,14 +71,14 @@ impl Packet {
             tags += 1;
         }
         let l3 = (ethernet::LEN + tags * vlan::LEN) as u8;
-        let (addresses, datagram, l4) = match ether_type {
+        let (source_ip, destination_ip, datagram, l4) = match ether_type {
             EtherType::IPV4 => {
-                let (addresses, datagram) = parse_ipv4(rest)?;
-                (addresses, datagram, l3 + ipv4::LEN as u8)
+                let (source, destination, datagram) = parse_ipv4(rest)?;
+                (source, destination, datagram, l3 + ipv4::LEN as u8)
             }
             EtherType::IPV6 => {
-                let (addresses, datagram) = parse_ipv6(rest)?;
-                (addresses, datagram, l3 + ipv6::LEN as u8)
+                let (source, destination, datagram) = parse_ipv6(rest)?;
+                (source, destination, datagram, l3 + ipv6::LEN as u8)
             }
             _ => return Err(Refusal::NotIp),
         };
@@ -81,13 +94,13 @@ impl Packet {
             return Err(Refusal::PortZero);
         }
         let payload_len = len - udp::LEN as u16;
-        Ok(Headers { addresses, source_port, destination_port, payload_len, l3, l4 })
+        Ok(Headers { source_ip, destination_ip, source_port, destination_port, payload_len, l3, l4 })
     }
 }
 
 /// Addresses and payload of an IPv4 packet with padding behind it.
-#[inline]
-fn parse_ipv4(bytes: &[u8]) -> Result<(Addresses, &[u8]), Refusal> {
+#[inline(always)]
+fn parse_ipv4(bytes: &[u8]) -> Result<(Words, Words, &[u8]), Refusal> {
     let Some(header) = bytes.first_chunk::<{ ipv4::LEN }>() else {
         return Err(Refusal::IpTruncated);
     };
@@ -108,16 +121,16 @@ fn parse_ipv4(bytes: &[u8]) -> Result<(Addresses, &[u8]), Refusal> {
         return Err(transport(header[9]));
     }
     let [.., a, b, c, d, e, f, g, h] = *header;
-    let (source, destination) = (Ipv4Addr::new(a, b, c, d), Ipv4Addr::new(e, f, g, h));
+    let (source, destination) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
     if !(is_plain_v4(source) && is_plain_v4(destination)) || source == destination {
-        judge_v4(source, destination)?;
+        judge_v4(Ipv4Addr::from_bits(source), Ipv4Addr::from_bits(destination))?;
     }
-    Ok((Addresses::V4 { source, destination }, datagram))
+    Ok((words_v4(source), words_v4(destination), datagram))
 }
 
 /// Addresses and payload of an IPv6 packet with padding behind it.
-#[inline]
-fn parse_ipv6(bytes: &[u8]) -> Result<(Addresses, &[u8]), Refusal> {
+#[inline(always)]
+fn parse_ipv6(bytes: &[u8]) -> Result<(Words, Words, &[u8]), Refusal> {
     let Some((header, rest)) = bytes.split_first_chunk::<{ ipv6::LEN }>() else {
         return Err(Refusal::IpTruncated);
     };
@@ -132,33 +145,53 @@ fn parse_ipv6(bytes: &[u8]) -> Result<(Addresses, &[u8]), Refusal> {
         return Err(ipv6::extension(header[6], len).unwrap_or_else(|| transport(header[6])));
     }
     let [_, _, _, _, _, _, _, _, addresses @ ..] = header;
-    let (source, destination) = addresses.split_at(16);
-    let (source, destination) = (address_v6(source), address_v6(destination));
+    let (addresses, _) = addresses.as_chunks::<8>();
+    let &[a, b, c, d] = addresses else { return Err(Refusal::IpTruncated) };
+    let source = [u64::from_ne_bytes(a), u64::from_ne_bytes(b)];
+    let destination = [u64::from_ne_bytes(c), u64::from_ne_bytes(d)];
     if !(is_plain_v6(source) && is_plain_v6(destination)) || source == destination {
-        judge_v6(source, destination)?;
+        judge_v6(to_v6(source), to_v6(destination))?;
     }
-    Ok((Addresses::V6 { source, destination }, datagram))
+    Ok((source, destination, datagram))
 }
 
 #[inline(always)]
-fn address_v6(bytes: &[u8]) -> Ipv6Addr {
-    let mut octets = [0; 16];
-    octets.copy_from_slice(bytes);
-    Ipv6Addr::from(octets)
+const fn words_v4(bits: u32) -> Words {
+    [bits.to_be() as u64, 0]
+}
+
+/// The words of an address.
+#[inline]
+pub(super) const fn words(address: IpAddr) -> Words {
+    match address {
+        IpAddr::V4(v4) => words_v4(v4.to_bits()),
+        IpAddr::V6(v6) => {
+            let bits = v6.to_bits();
+            [((bits >> 64) as u64).to_be(), (bits as u64).to_be()]
+        }
+    }
+}
+
+#[inline]
+pub(super) const fn to_v4(words: Words) -> Ipv4Addr {
+    Ipv4Addr::from_bits(u32::from_be(words[0] as u32))
+}
+
+#[inline]
+pub(super) const fn to_v6(words: Words) -> Ipv6Addr {
+    Ipv6Addr::from_bits((u64::from_be(words[0]) as u128) << 64 | u64::from_be(words[1]) as u128)
 }
 
 /// Certainly unicast, and not loopback: 1.0.0.0 to 223.255.255.255 without 127.0.0.0/8.
-#[inline]
-const fn is_plain_v4(address: Ipv4Addr) -> bool {
-    let first = address.octets()[0];
-    first.wrapping_sub(1) < 223 && first != 127
+#[inline(always)]
+const fn is_plain_v4(bits: u32) -> bool {
+    bits.wrapping_sub(0x0100_0000) < 0xdf00_0000 && bits >> 24 != 127
 }
 
 /// Certainly unicast, and not loopback: neither multicast nor in ::/64, where all special addresses are.
-#[inline]
-const fn is_plain_v6(address: Ipv6Addr) -> bool {
-    let bits = address.to_bits();
-    (bits >> 64) as u64 != 0 && (bits >> 120) as u8 != 0xff
+#[inline(always)]
+const fn is_plain_v6(words: Words) -> bool {
+    words[0] != 0 && u64::from_be(words[0]) < 0xff << 56
 }
 
 #[cold]
@@ -239,22 +272,26 @@ impl Headers {
     /// The IP addresses.
     #[must_use]
     #[inline]
-    pub const fn addresses(&self) -> &Addresses {
-        &self.addresses
+    pub const fn addresses(&self) -> Addresses {
+        if self.is_ipv4() {
+            Addresses::V4 { source: to_v4(self.source_ip), destination: to_v4(self.destination_ip) }
+        } else {
+            Addresses::V6 { source: to_v6(self.source_ip), destination: to_v6(self.destination_ip) }
+        }
     }
 
     /// Who sent the datagram.
     #[must_use]
     #[inline]
     pub const fn source(&self) -> SocketAddr {
-        socket_address(self.addresses.source(), self.source_port)
+        SocketAddr::new(self.addresses().source(), self.source_port)
     }
 
     /// Whom it is for.
     #[must_use]
     #[inline]
     pub const fn destination(&self) -> SocketAddr {
-        socket_address(self.addresses.destination(), self.destination_port)
+        SocketAddr::new(self.addresses().destination(), self.destination_port)
     }
 
     /// The sender's port, never 0 in what was parsed.
@@ -275,7 +312,7 @@ impl Headers {
     #[must_use]
     #[inline]
     pub const fn is_ipv4(&self) -> bool {
-        self.addresses.is_ipv4()
+        self.l4 - self.l3 == ipv4::LEN as u8
     }
 
     /// VLAN tags, 0 to 2.
@@ -345,7 +382,7 @@ impl Headers {
     ///
     /// # Errors
     /// As [`verify_ip`](Self::verify_ip) and [`verify_udp`](Self::verify_udp).
-    #[inline]
+    #[inline(always)]
     pub fn verify(&self, frame: &[u8]) -> Result<(), Refusal> {
         self.verify_ip(frame)?;
         self.verify_udp(frame)
@@ -355,7 +392,7 @@ impl Headers {
     ///
     /// # Errors
     /// [`Refusal::Ipv4Checksum`]; [`Refusal::FrameShort`] if `frame` cannot be the one described.
-    #[inline]
+    #[inline(always)]
     pub fn verify_ip(&self, frame: &[u8]) -> Result<(), Refusal> {
         if !self.is_ipv4() {
             return Ok(());
@@ -371,29 +408,23 @@ impl Headers {
     /// # Errors
     /// [`Refusal::UdpChecksum`]; [`Refusal::UdpChecksumMissing`] over IPv6; [`Refusal::FrameShort`] if `frame` cannot
     /// be the one described.
-    #[inline]
+    #[inline(always)]
     pub fn verify_udp(&self, frame: &[u8]) -> Result<(), Refusal> {
         // The addresses lie right before the UDP header in both versions, so one run sums them with it.
         let addresses_len = if self.is_ipv4() { 8 } else { 32 };
-        let Some((addresses, datagram)) = frame
-            .get(self.l4() - addresses_len..self.frame_end())
-            .and_then(|covered| covered.split_at_checked(addresses_len))
-        else {
+        let Some(covered) = frame.get(self.l4() - addresses_len..self.frame_end()) else {
             return Err(Refusal::FrameShort);
         };
-        let Some(header) = datagram.first_chunk::<{ udp::LEN }>() else {
-            return Err(Refusal::FrameShort);
-        };
-        if be16(header, 6) == 0 {
+        let field = covered.get(addresses_len + 6..).and_then(<[u8]>::first_chunk::<2>);
+        if field == Some(&[0, 0]) {
             return if self.is_ipv4() { Ok(()) } else { Err(Refusal::UdpChecksumMissing) };
         }
-        let addresses_sum = Sum::of(addresses);
-        let pseudo =
-            addresses_sum.plus(Sum::of_u16(u16::from(udp::PROTOCOL))).plus(Sum::of_u16(self.udp_len()));
-        if pseudo.plus(Sum::of(datagram)).is_intact() { Ok(()) } else { Err(Refusal::UdpChecksum) }
+        let sum =
+            Sum::of(covered).plus(Sum::of_u16(u16::from(udp::PROTOCOL))).plus(Sum::of_u16(self.udp_len()));
+        if sum.is_intact() { Ok(()) } else { Err(Refusal::UdpChecksum) }
     }
 
-    /// Computes and writes the checksums of IPv4 and UDP, for a frame that was changed by hand.
+    /// Computes and writes the checksums of IPv4 and UDP over what `frame` says now, for one that was changed by hand.
     ///
     /// # Errors
     /// [`Unfit::NoRoom`] if `frame` cannot be the one described.
@@ -401,20 +432,29 @@ impl Headers {
     pub fn fill_checksums(&self, frame: &mut [u8], udp_checksum: UdpChecksum) -> Result<(), Unfit> {
         let no_room = Unfit::NoRoom { frame_len: self.frame_end(), room: frame.len() };
         let packet = frame.get_mut(self.l3()..self.frame_end()).ok_or(no_room)?;
-        let datagram = if self.is_ipv4() {
-            let (header, datagram) = packet.split_first_chunk_mut::<{ ipv4::LEN }>().ok_or(no_room)?;
-            super::set16(header, 10, 0);
+        let addresses_len = if self.is_ipv4() { 8 } else { 32 };
+        if self.is_ipv4() {
+            let header = packet.first_chunk_mut::<{ ipv4::LEN }>().ok_or(no_room)?;
+            set16(header, 10, 0);
             let checksum = Sum::of(header).checksum();
-            super::set16(header, 10, checksum);
-            datagram
-        } else {
-            packet.split_first_chunk_mut::<{ ipv6::LEN }>().ok_or(no_room)?.1
+            set16(header, 10, checksum);
+        }
+        let ip_len = self.l4() - self.l3();
+        let (covered, field) = (ip_len - addresses_len, addresses_len + 6);
+        let covered = packet.get_mut(covered..).ok_or(no_room)?;
+        if let Some(field) = covered.get_mut(field..field + 2) {
+            field.fill(0);
+        }
+        let numbers = Sum::of_u16(u16::from(udp::PROTOCOL)).plus(Sum::of_u16(self.udp_len()));
+        let checksum = match udp_checksum {
+            UdpChecksum::Computed => numbers.plus(Sum::of(covered)).udp_checksum(),
+            UdpChecksum::Offloaded => {
+                numbers.plus(Sum::of(covered.get(..addresses_len).unwrap_or_default())).fold()
+            }
         };
-        let (header, payload) = datagram.split_first_chunk_mut::<{ udp::LEN }>().ok_or(no_room)?;
-        super::set16(header, 6, 0);
-        let header_sum = Sum::of(header);
-        let checksum = self.udp_field(udp_checksum, || header_sum.plus(Sum::of(payload)));
-        super::set16(header, 6, checksum);
+        if let Some(field) = covered.get_mut(field..field + 2) {
+            field.copy_from_slice(&checksum.to_be_bytes());
+        }
         Ok(())
     }
 
@@ -430,18 +470,35 @@ impl Headers {
         self.payload_len + (ipv4::LEN + udp::LEN) as u16
     }
 
-    /// The value of the UDP checksum's field; `datagram` sums header and payload with 0 in that field.
-    #[inline]
-    pub(super) fn udp_field(&self, udp_checksum: UdpChecksum, datagram: impl FnOnce() -> Sum) -> u16 {
-        let pseudo = self.addresses.pseudo_header(self.udp_len());
+    /// The value of the UDP checksum's field before a payload with this sum.
+    #[inline(always)]
+    pub(super) fn udp_field(&self, udp_checksum: UdpChecksum, payload: impl FnOnce() -> Sum) -> u16 {
+        let pseudo = self.pseudo_header();
         match udp_checksum {
-            UdpChecksum::Computed => pseudo.plus(datagram()).udp_checksum(),
+            UdpChecksum::Computed => {
+                let ports = Sum::of_u16(self.source_port).plus(Sum::of_u16(self.destination_port));
+                pseudo.plus(ports.plus(Sum::of_u16(self.udp_len()))).plus(payload()).udp_checksum()
+            }
             UdpChecksum::Offloaded => pseudo.fold(),
         }
     }
 
+    /// Both addresses' share of a checksum.
+    #[inline(always)]
+    pub(super) const fn addresses_sum(&self) -> Sum {
+        let ([a, b], [c, d]) = (self.source_ip, self.destination_ip);
+        Sum::of_words([a, b, c, d])
+    }
+
+    /// The sum of the pseudo header.
+    #[inline(always)]
+    pub(super) const fn pseudo_header(&self) -> Sum {
+        let numbers = Sum::of_u16(udp::PROTOCOL as u16).plus(Sum::of_u16(self.udp_len()));
+        self.addresses_sum().plus(numbers)
+    }
+
     /// The same headers before another payload.
-    #[inline]
+    #[inline(always)]
     pub(super) fn resized(self, payload_len: usize, room: usize) -> Result<Self, Unfit> {
         let most = self.max_payload();
         if payload_len > most {
@@ -464,7 +521,14 @@ impl Headers {
     }
 }
 
-#[inline]
-const fn socket_address(ip: IpAddr, port: u16) -> SocketAddr {
-    SocketAddr::new(ip, port)
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Headers")
+            .field("source", &self.source())
+            .field("destination", &self.destination())
+            .field("l3", &self.l3)
+            .field("l4", &self.l4)
+            .field("payload_len", &self.payload_len)
+            .finish()
+    }
 }

@@ -17,14 +17,15 @@
 //! Replies below 60 bytes are not padded: NICs and their drivers do that.
 
 use super::checksum::Sum;
-use super::{Addresses, HOPS, Headers, UdpChecksum, Unfit, be16, ethernet, ipv4, ipv6, set16, udp};
+use super::packet::to_v4;
+use super::{HOPS, Headers, UdpChecksum, Unfit, be16, ethernet, ipv4, ipv6, set16, udp};
 
 /// Makes `frame`, which holds a request and, where its payload was, `payload_len` bytes of the reply's payload, the
 /// reply. What is returned describes it; it is [`Headers::frame_end`] bytes long.
 ///
 /// # Errors
 /// [`Unfit`] if the payload is longer than the frame's buffer or than a datagram can be; nothing was written then.
-#[inline]
+#[inline(always)]
 pub fn turn(
     frame: &mut [u8],
     request: &Headers,
@@ -32,12 +33,9 @@ pub fn turn(
     udp_checksum: UdpChecksum,
 ) -> Result<Headers, Unfit> {
     let reply = turned(request).resized(payload_len, frame.len())?;
-    write(frame, &reply, |header, payload| {
-        reply.udp_field(udp_checksum, || {
-            let [a, b, c, d, e, f, ..] = *header;
-            Sum::of(&[a, b, c, d, e, f]).plus(Sum::of(payload))
-        })
-    })
+    let field = reply.udp_field(udp_checksum, || Sum::of(reply.payload(frame)));
+    write(frame, &reply, field)?;
+    Ok(reply)
 }
 
 /// As [`turn`], for a service that answers with the very payload of the request (echo). Addresses and ports change
@@ -48,7 +46,7 @@ pub fn turn(
 ///
 /// # Errors
 /// [`Unfit`] if `frame` is not the one that `request` describes; nothing was written then.
-#[inline]
+#[inline(always)]
 pub fn turn_unchanged(frame: &mut [u8], request: &Headers) -> Result<Headers, Unfit> {
     let reply = turned(request).resized(request.payload_len(), frame.len())?;
     let old =
@@ -56,71 +54,67 @@ pub fn turn_unchanged(frame: &mut [u8], request: &Headers) -> Result<Headers, Un
     if old == 0 {
         return turn(frame, request, request.payload_len(), UdpChecksum::Computed);
     }
-    write(frame, &reply, |_, _| old)
+    write(frame, &reply, old)?;
+    Ok(reply)
 }
 
-#[inline]
+#[inline(always)]
 fn turned(request: &Headers) -> Headers {
     Headers {
-        addresses: request.addresses.turned(),
+        source_ip: request.destination_ip,
+        destination_ip: request.source_ip,
         source_port: request.destination_port,
         destination_port: request.source_port,
         ..*request
     }
 }
 
-/// Writes the headers of `reply` over those of its request. `checksum` gives the UDP checksum for header (the field
-/// itself not yet written) and payload.
-#[inline]
-fn write(
-    frame: &mut [u8],
-    reply: &Headers,
-    checksum: impl FnOnce(&[u8; udp::LEN], &[u8]) -> u16,
-) -> Result<Headers, Unfit> {
+/// Everything in an IPv4 header that is the same in all replies: version and header length, DF, TTL and protocol.
+const IPV4_CONSTANT: Sum = Sum::of_u16(0x4500)
+    .plus(Sum::of_u16(ipv4::DONT_FRAGMENT))
+    .plus(Sum::of_u16((HOPS as u16) << 8 | udp::PROTOCOL as u16));
+
+/// Writes the headers of `reply` over those of its request.
+///
+/// The sums come from values, not from the header: to read back, in wide words, what was just written in narrow ones
+/// makes the CPU wait for the writes.
+#[inline(always)]
+fn write(frame: &mut [u8], reply: &Headers, udp_field: u16) -> Result<(), Unfit> {
     let no_room = Unfit::NoRoom { frame_len: reply.frame_end(), room: frame.len() };
     // Both are in the frame, or it would not have been resized.
     let (link, _) = frame.split_first_chunk_mut::<{ ethernet::LEN }>().ok_or(no_room)?;
     let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = *link;
     link[..12].copy_from_slice(&[g, h, i, j, k, l, a, b, c, d, e, f]);
 
-    let packet = frame.get_mut(reply.l3()..reply.frame_end()).ok_or(no_room)?;
-    let datagram = match reply.addresses {
-        Addresses::V4 { source, destination } => {
-            let (header, datagram) = packet.split_first_chunk_mut::<{ ipv4::LEN }>().ok_or(no_room)?;
-            let repr = ipv4::Repr {
-                source,
-                destination,
-                protocol: udp::PROTOCOL,
-                ttl: HOPS,
-                tos: 0,
-                identification: 0,
-                dont_fragment: true,
-                payload_len: reply.udp_len(),
-            };
-            repr.emit(header);
-            datagram
-        }
-        Addresses::V6 { source, destination } => {
-            let (header, datagram) = packet.split_first_chunk_mut::<{ ipv6::LEN }>().ok_or(no_room)?;
-            let [_, a, b, c, ..] = *header;
-            let repr = ipv6::Repr {
-                source,
-                destination,
-                next_header: udp::PROTOCOL,
-                hop_limit: HOPS,
-                traffic_class: 0,
-                flow_label: u32::from_be_bytes([0, a, b, c]),
-                payload_len: reply.udp_len(),
-            };
-            repr.emit(header);
-            datagram
-        }
+    let packet = frame.get_mut(reply.l3()..).ok_or(no_room)?;
+    let datagram = if reply.is_ipv4() {
+        let (header, datagram) = packet.split_first_chunk_mut::<{ ipv4::LEN }>().ok_or(no_room)?;
+        let checksum =
+            IPV4_CONSTANT.plus(Sum::of_u16(reply.ipv4_len())).plus(reply.addresses_sum()).checksum();
+        header[..2].copy_from_slice(&[0x45, 0]);
+        set16(header, 2, reply.ipv4_len());
+        header[4..10].copy_from_slice(&[0, 0, (ipv4::DONT_FRAGMENT >> 8) as u8, 0, HOPS, udp::PROTOCOL]);
+        set16(header, 10, checksum);
+        header[12..16].copy_from_slice(&to_v4(reply.source_ip).octets());
+        header[16..].copy_from_slice(&to_v4(reply.destination_ip).octets());
+        datagram
+    } else {
+        let (header, datagram) = packet.split_first_chunk_mut::<{ ipv6::LEN }>().ok_or(no_room)?;
+        header[0] = 0x60;
+        header[1] &= 0xf;
+        set16(header, 4, reply.udp_len());
+        header[6..8].copy_from_slice(&[udp::PROTOCOL, HOPS]);
+        let ([a, b], [c, d]) = (reply.source_ip, reply.destination_ip);
+        header[8..16].copy_from_slice(&a.to_ne_bytes());
+        header[16..24].copy_from_slice(&b.to_ne_bytes());
+        header[24..32].copy_from_slice(&c.to_ne_bytes());
+        header[32..].copy_from_slice(&d.to_ne_bytes());
+        datagram
     };
-    let (header, payload) = datagram.split_first_chunk_mut::<{ udp::LEN }>().ok_or(no_room)?;
+    let header = datagram.first_chunk_mut::<{ udp::LEN }>().ok_or(no_room)?;
     set16(header, 0, reply.source_port);
     set16(header, 2, reply.destination_port);
     set16(header, 4, reply.udp_len());
-    let checksum = checksum(header, payload);
-    set16(header, 6, checksum);
-    Ok(*reply)
+    set16(header, 6, udp_field);
+    Ok(())
 }

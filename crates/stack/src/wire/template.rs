@@ -6,7 +6,8 @@
 
 use super::build::{Flow, Unfit};
 use super::checksum::Sum;
-use super::ethernet::{self, EtherType};
+use super::ethernet;
+use super::packet::words;
 use super::{Addresses, Headers, UdpChecksum, ipv4, ipv6, set16, udp, vlan};
 
 /// Bytes of the longest headers: two tags and IPv6.
@@ -15,7 +16,7 @@ const MAX_LEN: usize = ethernet::LEN + vlan::MAX * vlan::LEN + ipv6::LEN + udp::
 /// The headers of one flow's datagrams, ready but for lengths and checksums.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// The headers, lengths and checksums 0.
+    /// The headers; lengths and checksums are written over in each frame.
     bytes: [u8; MAX_LEN],
     /// What they say; no payload.
     headers: Headers,
@@ -30,59 +31,17 @@ impl Template {
     #[must_use]
     pub fn new(flow: &Flow) -> Self {
         let mut bytes = [0; MAX_LEN];
-        let l3 = flow.link.header_len();
-        let l4 = flow.payload_offset() - udp::LEN;
-        let packet = bytes.get_mut(l3..).unwrap_or_default();
-        let ether_type = match flow.addresses {
+        let headers = flow.headers();
+        flow.write(&mut bytes, &headers, 0);
+        let ip = match flow.addresses {
+            // All of it but the length.
             Addresses::V4 { source, destination } => {
-                let repr = ipv4::Repr {
-                    source,
-                    destination,
-                    protocol: udp::PROTOCOL,
-                    ttl: flow.hops,
-                    tos: flow.traffic_class,
-                    identification: 0,
-                    dont_fragment: true,
-                    payload_len: 0,
-                };
-                if let Some(header) = packet.first_chunk_mut::<{ ipv4::LEN }>() {
-                    repr.emit(header);
-                    // Sums are kept without length and checksum.
-                    set16(header, 2, 0);
-                    set16(header, 10, 0);
-                }
-                EtherType::IPV4
+                flow.ipv4(source, destination, 0).sum().minus(Sum::of_u16(ipv4::LEN as u16))
             }
-            Addresses::V6 { source, destination } => {
-                let repr = ipv6::Repr {
-                    source,
-                    destination,
-                    next_header: udp::PROTOCOL,
-                    hop_limit: flow.hops,
-                    traffic_class: flow.traffic_class,
-                    flow_label: flow.flow_label,
-                    payload_len: 0,
-                };
-                if let Some(header) = packet.first_chunk_mut::<{ ipv6::LEN }>() {
-                    repr.emit(header);
-                }
-                EtherType::IPV6
-            }
+            Addresses::V6 { .. } => Sum::ZERO,
         };
-        let ip = packet.first_chunk::<{ ipv4::LEN }>().map_or(Sum::ZERO, |header| Sum::of(header));
-        flow.link.emit(&mut bytes, ether_type);
-        let headers = Headers {
-            addresses: flow.addresses,
-            source_port: 0,
-            destination_port: 0,
-            payload_len: 0,
-            l3: l3 as u8,
-            l4: l4 as u8,
-        };
-        let mut template = Self { bytes, headers, ip, udp: flow.addresses.pseudo_header(0) };
-        template.set_source_port(flow.source_port);
-        template.set_destination_port(flow.destination_port);
-        template
+        let ports = Sum::of_u16(flow.source_port).plus(Sum::of_u16(flow.destination_port));
+        Self { bytes, headers, ip, udp: flow.addresses.pseudo_header(0).plus(ports) }
     }
 
     /// What the next frame's headers will say, but for its payload.
@@ -123,7 +82,7 @@ impl Template {
         if addresses.is_ipv4() != self.headers.is_ipv4() {
             return Err(Unfit::Families);
         }
-        let (old, new) = (self.headers.addresses.sum(), addresses.sum());
+        let (old, new) = (self.headers.addresses_sum(), addresses.sum());
         self.udp = self.udp.minus(old).plus(new);
         match addresses {
             Addresses::V4 { source, destination } => {
@@ -136,7 +95,8 @@ impl Template {
                 self.set(self.headers.l4() - 16, &destination.octets());
             }
         }
-        self.headers.addresses = addresses;
+        self.headers.source_ip = words(addresses.source());
+        self.headers.destination_ip = words(addresses.destination());
         Ok(())
     }
 

@@ -185,8 +185,8 @@ impl Repr {
         set16(header, 0, self.source_port);
         set16(header, 2, self.destination_port);
         set16(header, 4, len);
-        set16(header, 6, 0);
-        let sum = addresses.pseudo_header(len).plus(Sum::of(header)).plus(payload);
+        let ports = Sum::of_u16(self.source_port).plus(Sum::of_u16(self.destination_port));
+        let sum = addresses.pseudo_header(len).plus(ports).plus(Sum::of_u16(len)).plus(payload);
         set16(header, 6, sum.udp_checksum());
     }
 }
