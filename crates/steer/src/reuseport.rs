@@ -18,7 +18,8 @@ pub enum By {
     /// By the kernel's own hash of the 4-tuple, which has a secret drawn at boot (`udp_ehashfn` of `net/ipv4/udp.c`):
     /// even over flows, and not to be predicted.
     Hash,
-    /// By the CPU that received the packet: the sockets' SO_INCOMING_CPU. In groups since Linux 6.2 (and before 4.6).
+    /// By the CPU that received the packet: the sockets' SO_INCOMING_CPU. Groups lost it with Linux 4.5 and have it back
+    /// since 6.2.
     Cpu,
     /// By the hash that came with the packet, which a network card or RPS gave it: udpath's own datapath, and a
     /// program that reads SKF_AD_RXHASH.
