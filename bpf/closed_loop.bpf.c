@@ -9,10 +9,10 @@
  *      |                                               |  this program, on the client's interface:
  *      +------ reply ----> veth / NIC --> check, time, count, next request
  *
- * A slot is one transaction in flight. It has at most one live sequence number, so whoever moves `seq` on by
- * compare-and-swap owns the transaction: the reply that comes first (here), or user space that gives it up as lost.
- * Everything later with an old number is a duplicate or late. Slots belong to one flow and are 64 bytes, one cache
- * line, because different CPUs work on different slots at the same time.
+ * A slot is one transaction in flight. It has at most one live sequence number, so whoever moves `seq` on owns the
+ * transaction: the reply that comes first (here), or user space that gives it up as lost. Everything later with an
+ * old number is a duplicate or late. Slots belong to one flow and are 64 bytes, one cache line, because different
+ * CPUs work on different slots at the same time. Who moves `seq` on, and how: see take().
  *
  * Payload of a request, all little endian, read back from the reply:
  *   0  magic  4    4  slot  4    8  seq  8    16  run  4    20  check  4    24  body: bytes that never change
@@ -35,7 +35,7 @@
 /* Fixed before loading, so that the verifier knows the lengths and every branch on them is free. */
 const volatile __u32 size;        /* payload bytes, HEADER + 4 .. */
 const volatile __u32 body_words;  /* whole 64-bit words of the body */
-const volatile __u64 body_sum;    /* their sum, each rotated by where it stands: see body() */
+const volatile __u64 body_sum;    /* their sum, each weighted by where it stands: see body() */
 const volatile __u64 tail;        /* the last eight bytes of the payload: the body need not be whole words */
 const volatile __u32 body_check;  /* the whole body's share of the UDP checksum, a one's complement sum */
 const volatile __u32 run;         /* drawn for each run: replies of an earlier one are not ours */
@@ -68,13 +68,16 @@ struct counters { /* one per CPU */
 	__u64 corrupt;
 	__u64 wrong_flow;
 	__u64 received;  /* everything that carries the run's mark: the sum of the above but reordered */
-	__u64 sent;      /* requests sent from here */
+	__u64 ended;     /* of ok and overdue: the loop was stopped, so no request followed */
 	__u64 overdue;   /* first valid replies after the timeout, to requests that were not given up yet */
 	__u64 pad[7];
 };
 
+#define RUNNING 1   /* else: count what comes, send nothing */
+#define CONTESTED 2 /* user space gives requests up: see take() */
+
 struct control {
-	__u64 running; /* 0: count what comes, send nothing */
+	__u64 state; /* of the above, read once per reply */
 };
 
 /* An array that user space maps too. Its length is set before loading. */
@@ -139,6 +142,20 @@ static __always_inline __u32 header_check(__u32 slot, __u64 seq)
 	return (((seq + ((__u64)slot << 32)) ^ run) * 0x9e3779b97f4a7c15ull) >> 32;
 }
 
+/* Moves the slot on from `seq`; 0 if it is past that already. A locked instruction waits for every store before it,
+ * which is a third of this program's time, so it is spent only once user space competes for slots: it says so in
+ * CONTESTED and waits until no program that has not seen it still runs. Two copies of one reply do not compete:
+ * they have the same addresses, so the same queue and CPU handle them, one after the other. */
+static __always_inline int take(struct slot *slot, __u64 seq, __u64 state)
+{
+	if (state & CONTESTED)
+		return __sync_val_compare_and_swap(&slot->seq, seq, seq + 1) == seq;
+	if (slot->seq != seq)
+		return 0;
+	slot->seq = seq + 1;
+	return 1;
+}
+
 /* Did this frame come to one of our flows? */
 static __always_inline int ours(struct frame *f)
 {
@@ -167,16 +184,18 @@ static __always_inline void stale(struct slot *slot, struct flow *flow, __u64 se
 	n->duplicate++;
 }
 
-/* Is the body what was sent? Each word is rotated by its place before it is added, so that words that changed places
- * are found as well as changed ones. The last eight bytes, which overlap the last word, are compared as they are. */
+/* Is the body what was sent? Each word is weighted by an odd number of its own before it is added: an odd weight loses
+ * no bit of a changed word, and words that changed places weigh something else. The products do not wait for each
+ * other. The last eight bytes, which overlap the last word, are compared as they are. */
 static __always_inline int body(void *payload)
 {
 	__u64 *words = payload + HEADER;
-	__u64 sum = 0;
+	__u64 sum = 0, weight = 1;
+	__u32 n = body_words; /* read once: the compiler may not assume that it stays */
 	__u32 i;
 
-	for (i = 0; i < body_words && i < MAX_WORDS; i++)
-		sum = ((sum << 1) | (sum >> 63)) + words[i];
+	for (i = 0; i < n && i < MAX_WORDS; i++, weight += 2)
+		sum += words[i] * weight;
 	return sum == body_sum && *(__u64 *)(payload + size - 8) == tail;
 }
 
@@ -216,8 +235,8 @@ int closed_loop(struct xdp_md *ctx)
 	void *data_end = (void *)(long)ctx->data_end;
 	__u32 cpu = bpf_get_smp_processor_id();
 	__u32 zero = 0, index;
-	__u64 now, seq, sent;
-	struct control *loop;
+	__u64 now, seq, sent, state;
+	struct control *shared;
 	struct counters *n;
 	struct frame f;
 	struct slot *slot;
@@ -229,9 +248,10 @@ int closed_loop(struct xdp_md *ctx)
 	if (cpu >= cpus_len)
 		return XDP_PASS;
 	n = bpf_map_lookup_elem(&counts, &cpu);
-	loop = bpf_map_lookup_elem(&control, &zero);
-	if (!n || !loop)
+	shared = bpf_map_lookup_elem(&control, &zero);
+	if (!n || !shared)
 		return XDP_PASS;
+	state = shared->state;
 
 	header = f.payload;
 	if ((void *)header + HEADER > data_end || header[0] != MAGIC || header[4] != run) {
@@ -260,7 +280,7 @@ int closed_loop(struct xdp_md *ctx)
 	if (!flow)
 		goto corrupt;
 	now = bpf_ktime_get_ns();
-	if (__sync_val_compare_and_swap(&slot->seq, seq, seq + 1) != seq) {
+	if (!take(slot, seq, state)) {
 		stale(slot, flow, seq, now, n);
 		return XDP_DROP;
 	}
@@ -277,12 +297,12 @@ int closed_loop(struct xdp_md *ctx)
 	else
 		flow->answered = sent;
 
-	if (!loop->running) {
+	if (!(state & RUNNING)) {
 		slot->sent = 0; /* idle: nothing in flight any more */
+		n->ended++;
 		return XDP_DROP;
 	}
 	slot->sent = now;
-	n->sent++;
 	*(__u64 *)(header + 2) = seq + 1;
 	header[5] = header_check(header[1], seq + 1);
 	turn_round(&f);

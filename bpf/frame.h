@@ -74,42 +74,36 @@ static __always_inline int parse(void *data, void *data_end, struct frame *f)
 }
 
 /* Makes the frame an answer to its sender: link, network and transport addresses swapped. The IPv4 header's
- * checksum does not change by a swap; TTL and hop limit stay as they came. */
+ * checksum does not change by a swap; TTL and hop limit stay as they came. Whole words at a time, and unaligned, as
+ * this is most of what a program that only answers does; only for little-endian machines, as the rest of udpath is. */
 static __always_inline void turn_round(struct frame *f)
 {
-	__u16 *mac = (__u16 *)f->eth; /* destination 0..2, source 3..5; halfwords, for the header is not aligned to more */
-	__u16 half;
-	__be16 port;
-	int i;
+	__u64 *mac = (__u64 *)f->eth;           /* d0 .. d5 s0 s1 */
+	__u32 *mac_end = (__u32 *)f->eth + 2;   /* s2 .. s5 */
+	__u32 *ports = (__u32 *)f->udp;
+	__u64 low = *mac;
+	__u64 high = *mac_end;
 
-#pragma unroll
-	for (i = 0; i < 3; i++) {
-		half = mac[i];
-		mac[i] = mac[i + 3];
-		mac[i + 3] = half;
-	}
+	*mac = low >> 48 | high << 16 | low << 48; /* s0 .. s5 d0 d1 */
+	*mac_end = low >> 16;                      /* d2 .. d5 */
 
 	if (f->ipv6) {
-		__u32 *addr = (void *)&((struct ipv6hdr *)f->ip)->saddr; /* source 0..3, destination 4..7 */
-		__u32 word;
+		__u64 *addr = (void *)&((struct ipv6hdr *)f->ip)->saddr; /* source 0..1, destination 2..3 */
+		__u64 word;
+		int i;
 
 #pragma unroll
-		for (i = 0; i < 4; i++) {
+		for (i = 0; i < 2; i++) {
 			word = addr[i];
-			addr[i] = addr[i + 4];
-			addr[i + 4] = word;
+			addr[i] = addr[i + 2];
+			addr[i + 2] = word;
 		}
 	} else {
-		struct iphdr *ip = f->ip;
-		__be32 addr = ip->saddr;
+		__u64 *addrs = (void *)&((struct iphdr *)f->ip)->saddr;
 
-		ip->saddr = ip->daddr;
-		ip->daddr = addr;
+		*addrs = *addrs >> 32 | *addrs << 32;
 	}
-
-	port = f->udp->source;
-	f->udp->source = f->udp->dest;
-	f->udp->dest = port;
+	*ports = *ports >> 16 | *ports << 16;
 }
 
 /* Folds a 32-bit running sum to the 16-bit one's complement sum. */

@@ -12,6 +12,9 @@ use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
 use udpath_load::plan::{Arrivals, Plan};
 use udpath_load::result::LoadResult;
 
+/// Flows of the in-kernel loop: enough for any hash to spread them.
+pub(crate) const FLOWS: u32 = 64;
+
 /// A lab with one link of two queues, transmit mapping on.
 pub(crate) struct Bed {
     pub(crate) lab: Lab,
@@ -66,11 +69,16 @@ impl Bed {
         }
     }
 
-    /// tps of one run of the in-kernel loop against `target`.
+    /// One run of the in-kernel loop against a server of kernel sockets.
     pub(crate) fn loop_tps(&self, target: SocketAddr) -> Result<LoadResult> {
+        self.loop_with(target, 4)
+    }
+
+    /// One run of the in-kernel loop against `target`, with `inflight` requests in flight in each of [`FLOWS`].
+    pub(crate) fn loop_with(&self, target: SocketAddr, inflight: u32) -> Result<LoadResult> {
         let plan = Plan {
-            flows: 64,
-            arrivals: Arrivals::Closed { inflight: 4 },
+            flows: FLOWS,
+            arrivals: Arrivals::Closed { inflight },
             duration: Duration::from_millis(500),
             warmup: Duration::from_millis(100),
             timeout: Duration::from_millis(200),

@@ -7,6 +7,7 @@ use aya::{Ebpf, EbpfLoader};
 use crate::Error;
 use crate::attach::{self, Attached, object};
 use crate::shared_array::SharedArray;
+use crate::sys;
 
 /// First four bytes of every request, little endian.
 pub const MAGIC: u32 = 0x3150_4c75;
@@ -56,6 +57,10 @@ pub struct Layout<'a> {
     pub flows: u32,
 }
 
+/// Bits of the program's state, as in its source.
+const RUNNING: u64 = 1;
+const CONTESTED: u64 = 2;
+
 /// Where a slot's transaction stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
@@ -84,7 +89,7 @@ pub struct Counters {
     pub wrong_flow: u64,
     /// Everything that carries the run's mark: each is one of the above (`reordered` only marks some of them).
     pub received: u64,
-    /// Requests the program sent.
+    /// Requests the program sent: one for each of `ok` and `overdue`, but those that ended the loop.
     pub sent: u64,
 }
 
@@ -109,14 +114,19 @@ pub struct Memory {
 impl Memory {
     fn map(object: &Ebpf, layout: &Layout<'_>, cpus: usize) -> Result<Self, Error> {
         let map = |name, len, words| SharedArray::map(object, NAME, name, len, words);
-        Ok(Self {
+        let memory = Self {
             slots: map("slots", layout.slots as usize, 8)?,
             counts: map("counts", cpus, 16)?,
             control: map("control", 1, 1)?,
             latency: map("latency", cpus * BUCKETS, 1)?,
             ports: map("ports", 65_536 / 64, 1)?,
             cpus,
-        })
+        };
+        if !sys::can_outwait_programs() {
+            // The program then pays for the exchange from the start.
+            memory.control.element(0)[0].fetch_or(CONTESTED, AcqRel);
+        }
+        Ok(memory)
     }
 }
 
@@ -129,7 +139,7 @@ fn with_loader<T>(
     let body = &layout.request[HEADER..];
     let size = layout.request.len() as u32;
     let body_words = (body.len() / 8) as u32;
-    let body_sum = rotated_sum(body);
+    let body_sum = weighted_sum(body);
     let body_check = u32::from(ones_complement_sum(body));
     let tail = layout.request.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let cpus_len = cpus as u32;
@@ -180,7 +190,12 @@ impl Memory {
 
     /// Lets replies become requests, or (false) only count.
     pub fn set_running(&self, running: bool) {
-        self.control.element(0)[0].store(u64::from(running), Release);
+        let state = &self.control.element(0)[0];
+        if running {
+            state.fetch_or(RUNNING, AcqRel);
+        } else {
+            state.fetch_and(!RUNNING, AcqRel);
+        }
     }
 
     /// Gives `slot` to `flow`, whose socket is bound to `port`. Before the slot's first launch.
@@ -214,8 +229,12 @@ impl Memory {
     }
 
     /// Gives the request `seq` of `slot` up as lost. False if its reply came first; then nothing has changed.
+    ///
+    /// The first call takes some tens of milliseconds: from then on the program exchanges numbers atomically, and every
+    /// run of it that began before must have ended.
     #[must_use]
     pub fn give_up(&self, slot: usize, seq: u64) -> bool {
+        self.contest();
         let words = self.slots.element(slot);
         if words[0].load(Acquire) != seq {
             return false;
@@ -232,6 +251,13 @@ impl Memory {
         won
     }
 
+    /// From now on the program and this process compete for slots.
+    fn contest(&self) {
+        if self.control.element(0)[0].fetch_or(CONTESTED, AcqRel) & CONTESTED == 0 {
+            sys::outwait_programs();
+        }
+    }
+
     /// What one CPU counted so far.
     #[must_use]
     pub fn counters(&self, cpu: usize) -> Counters {
@@ -245,7 +271,7 @@ impl Memory {
             corrupt: word(4),
             wrong_flow: word(5),
             received: word(6),
-            sent: word(7),
+            sent: (word(0) + word(8)).saturating_sub(word(7)),
             overdue: word(8),
         }
     }
@@ -260,12 +286,13 @@ impl Memory {
     }
 }
 
-/// The sum of the whole 64-bit words, rotated by their place: `body()` of the program.
-fn rotated_sum(body: &[u8]) -> u64 {
+/// The sum of the whole 64-bit words, weighted by their place with 1, 3, 5 ...: `body()` of the program.
+fn weighted_sum(body: &[u8]) -> u64 {
     body.as_chunks()
         .0
         .iter()
-        .fold(0, |sum: u64, word| sum.rotate_left(1).wrapping_add(u64::from_le_bytes(*word)))
+        .zip((1_u64..).step_by(2))
+        .fold(0, |sum: u64, (word, weight)| sum.wrapping_add(u64::from_le_bytes(*word).wrapping_mul(weight)))
 }
 
 /// The folded one's complement sum of 16-bit words in native order; an odd last byte is padded with zero (RFC 1071).

@@ -1,5 +1,5 @@
-//! The memory mapping behind [`crate::shared_array::SharedArray`].
-#![allow(unsafe_code, reason = "mmap of a BPF array, and the slice over it")]
+//! The memory mapping behind [`crate::shared_array::SharedArray`], and waiting for running programs.
+#![allow(unsafe_code, reason = "mmap of a BPF array, the slice over it, and membarrier")]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -50,6 +50,23 @@ impl Mapping {
         // the kernel's programs, which access these words whole.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.used / size_of::<AtomicU64>()) }
     }
+}
+
+/// Can [`outwait_programs`] do what it says? Not where CPUs run without a tick (`nohz_full`).
+pub(crate) fn can_outwait_programs() -> bool {
+    let commands = membarrier(libc::MEMBARRIER_CMD_QUERY);
+    commands >= 0 && commands & i64::from(libc::MEMBARRIER_CMD_GLOBAL) != 0
+}
+
+/// Returns once every BPF program that is running now has ended: XDP programs run inside RCU read sections, and the
+/// global membarrier is a grace period of RCU (`kernel/sched/membarrier.c`).
+pub(crate) fn outwait_programs() {
+    membarrier(libc::MEMBARRIER_CMD_GLOBAL);
+}
+
+fn membarrier(command: libc::c_int) -> libc::c_long {
+    // SAFETY: membarrier takes a command and flags, and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
 }
 
 impl Drop for Mapping {

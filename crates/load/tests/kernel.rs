@@ -115,8 +115,16 @@ fn late_replies_are_told_from_lost_ones() {
 
 #[test]
 fn latencies_are_the_truth() {
-    let bed = Bed::new("kernel-latency");
-    // Long against the time a request may wait in the server's socket, which its own clock does not see.
+    // The server's clock does not see how long a request waits for it, and on a machine busy with other work that can
+    // be milliseconds. A mistake of the engine's shows in every run, a moment without a CPU in one.
+    let wrong: Vec<_> =
+        (0..3).map_while(|run| latency_error(&format!("kernel-latency-{run}")).err()).collect();
+    assert!(wrong.len() < 3, "{wrong:?}");
+}
+
+/// Runs against a server that delays everything, and compares latencies with its own record.
+fn latency_error(lab: &str) -> Result<(), String> {
+    let bed = Bed::new(lab);
     let delay = Duration::from_millis(100);
     let server = bed.server(false, Faults { delayed: 1.0, delay, ..Faults::default() });
     let plan = Plan { timeout: Duration::from_secs(1), ..plan(server.address) };
@@ -128,8 +136,11 @@ fn latencies_are_the_truth() {
         ("p50", latency.p50 as f64, truth.percentile(0.5) as f64),
         ("p90", latency.p90 as f64, truth.percentile(0.9) as f64),
     ] {
-        assert!((measured - true_value).abs() <= 0.015 * true_value, "{what}: {measured} of {true_value}");
+        if (measured - true_value).abs() > 0.01 * true_value {
+            return Err(format!("{what}: {measured} of {true_value}"));
+        }
     }
+    Ok(())
 }
 
 #[test]
