@@ -37,6 +37,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
                 "2",
                 "--batch",
                 &batch,
+                "--no-gso",
                 "--no-pin",
                 "--rcvbuf",
                 RECEIVE_BUFFER,

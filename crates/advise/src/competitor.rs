@@ -58,6 +58,7 @@ impl Competitor {
             .args(["--workers", &settings.workers.to_string()])
             .args(["--batch", &settings.batch.to_string()])
             .args(["--rcvbuf", &settings.receive_buffer.to_string()])
+            .arg(if settings.gso { "--gso" } else { "--no-gso" })
             .arg(if settings.pin { "--pin" } else { "--no-pin" })
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -59,6 +59,8 @@ pub struct Settings {
     pub workers: usize,
     /// Datagrams per system call, 1..=1024. 1 is recvfrom and sendto.
     pub batch: usize,
+    /// Replies to one peer in a row handed to the kernel in one piece (GSO).
+    pub gso: bool,
     /// Workers bound to one CPU each.
     pub pin: bool,
     /// Transmit mapping on both ends of the link: each CPU sends on a queue of its own.
@@ -74,7 +76,7 @@ impl Settings {
     #[must_use]
     pub fn base(workers: usize, inflight: u32) -> Self {
         let receive_buffer = (inflight as usize * CHARGED).max(DEFAULT_RECEIVE_BUFFER);
-        Self { io: Io::Shared, workers, batch: 1, pin: false, xps: false, receive_buffer }
+        Self { io: Io::Shared, workers, batch: 1, gso: false, pin: false, xps: false, receive_buffer }
     }
 
     /// Every setting as `key=value`, in a fixed order.
@@ -85,6 +87,7 @@ impl Settings {
             ("io".into(), self.io.to_string()),
             ("workers".into(), self.workers.to_string()),
             ("batch".into(), self.batch.to_string()),
+            ("gso".into(), on(self.gso)),
             ("pin".into(), on(self.pin)),
             ("xps".into(), on(self.xps)),
             ("rcvbuf".into(), self.receive_buffer.to_string()),
@@ -116,6 +119,8 @@ pub enum Step {
     Pin,
     /// Another batch size.
     Batch(usize),
+    /// Segmentation offload for replies on.
+    Gso,
 }
 
 impl Step {
@@ -134,6 +139,13 @@ impl Step {
             Self::Xps => next.xps = true,
             Self::Pin => next.pin = true,
             Self::Batch(batch) => next.batch = batch,
+            Self::Gso => {
+                next.gso = true;
+                // One reply alone cannot be joined with another.
+                if next.batch == 1 {
+                    next.batch = BATCH;
+                }
+            }
         }
         next
     }
@@ -154,6 +166,7 @@ pub fn ladder(ios: &[Io], queues: u32) -> Vec<Rung> {
         ("percpu", "a socket per worker, chosen by the CPU that received (needs xps)", Step::Io(Io::Percpu)),
         ("pinned", "each worker on a CPU of its own", Step::Pin),
         ("batched", "32 datagrams per system call", Step::Batch(BATCH)),
+        ("gso", "replies to one peer in one piece, cut apart below the stack (needs batch)", Step::Gso),
     ];
     all.into_iter()
         .filter(|(_, _, step)| match step {
@@ -187,6 +200,6 @@ mod tests {
         assert!(Step::Io(Io::Percpu).apply(&Settings::base(2, 64)).xps, "its prerequisite comes with it");
         assert!(!ladder(&Io::ALL, 1).iter().any(|r| r.step == Step::Xps), "one queue has nothing to map");
         let names: Vec<_> = ladder(&[Io::Shared, Io::Percpu], 2).iter().map(|r| r.name.to_string()).collect();
-        assert_eq!(names, ["shared", "xps", "percpu", "pinned", "batched"]);
+        assert_eq!(names, ["shared", "xps", "percpu", "pinned", "batched", "gso"]);
     }
 }

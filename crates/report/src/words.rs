@@ -69,6 +69,7 @@ fn setting(key: &str, value: &str) -> String {
         "rfs" => "RFS",
         "rss" => "RSS",
         "gro" => "GRO",
+        "gso" => "GSO",
         "pin" => "pinned workers",
         other => other,
     };

@@ -40,6 +40,7 @@ pub struct Server {
     io: Io,
     rejected: Vec<Rejected>,
     batch: usize,
+    gso: bool,
     binds: Vec<SocketAddr>,
     /// The CPU of each worker, and whether its threads are bound to it.
     cpus: Vec<u32>,
@@ -145,6 +146,7 @@ impl Server {
             io,
             rejected: Vec::new(),
             batch: config.batch,
+            gso: config.gso && config.batch > 1,
             binds: group.binds(),
             cpus: cpus.to_vec(),
             pinned: config.pin,
@@ -163,7 +165,7 @@ impl Server {
             let mut sides = Vec::with_capacity(sockets.len());
             let mut lanes = Vec::with_capacity(sockets.len());
             for socket in sockets {
-                let port = KernelPort::new(Arc::clone(&socket), config.batch)
+                let port = KernelPort::new(Arc::clone(&socket), config.batch, config.gso)
                     .map_err(resources("map the buffers of a worker"))?;
                 let lane = Arc::new(Lane::new(socket));
                 lanes.push(Arc::clone(&lane));

@@ -18,6 +18,8 @@ pub struct Status {
     pub rejected: Vec<Rejected>,
     /// Most datagrams per system call.
     pub batch: usize,
+    /// Whether replies to one peer in a row go out in one piece, where the kernel can.
+    pub gso: bool,
     /// Seconds since the probe passed.
     pub seconds: f64,
     /// Everything, added up.

@@ -8,6 +8,7 @@ mod addr;
 mod arena;
 mod burst;
 mod control;
+mod outbox;
 mod single;
 mod socket;
 
@@ -16,8 +17,8 @@ pub(crate) use burst::Burst;
 pub(crate) use control::Control;
 pub(crate) use single::{Single, send_to};
 pub(crate) use socket::{
-    Held, close_door, kernel_drops, packet_info, receive_buffer, set_incoming_cpu, set_receive_buffer,
-    wake_receivers,
+    Held, close_door, kernel_drops, packet_info, receive_buffer, segmentation, set_incoming_cpu,
+    set_receive_buffer, wake_receivers,
 };
 
 use std::io;
@@ -61,4 +62,9 @@ fn receipt_of_error(error: io::Error) -> Option<io::Result<Receipt>> {
         io::ErrorKind::WouldBlock => Some(Ok(Receipt::Datagrams(0))),
         _ => Some(Err(error)),
     }
+}
+
+fn empty_header() -> libc::mmsghdr {
+    // SAFETY: all of mmsghdr is integers and pointers, for which zero is a valid value.
+    unsafe { std::mem::zeroed() }
 }

@@ -42,6 +42,12 @@ pub(crate) struct Args {
     /// Most datagrams per system call, 1 to 1024
     #[arg(long, default_value_t = Config::DEFAULT_BATCH, value_name = "N")]
     batch: usize,
+    /// Hand replies to one peer in a row to the kernel in one piece, UDP_SEGMENT (the default)
+    #[arg(long, overrides_with = "no_gso")]
+    gso: bool,
+    /// Hand over each reply by itself
+    #[arg(long, overrides_with = "gso")]
+    no_gso: bool,
     /// Bind each worker to its CPU (the default)
     #[arg(long, overrides_with = "no_pin")]
     pin: bool,
@@ -95,7 +101,8 @@ pub(crate) fn run(args: Args) -> Done {
         io: args.io,
         workers: args.workers,
         batch: args.batch,
-        // The last of the two flags counts.
+        // The last of two flags counts.
+        gso: !args.no_gso,
         pin: !args.no_pin,
         cpus: args.cpus,
         receive_buffer: args.rcvbuf,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{Datagram, Port, Socket};
 use crate::counters::Published;
-use crate::sys::{Burst, Held, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, Receipt, Single, Wait};
+use crate::sys::{Burst, Held, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, Receipt, Single, Wait, segmentation};
 
 /// A kernel socket with the buffers of one worker's bursts.
 pub(crate) enum KernelPort {
@@ -38,14 +38,15 @@ pub(crate) struct ManyPort {
 
 impl KernelPort {
     /// The form that fits; allocates, but touches nearly nothing of it.
-    pub(crate) fn new(socket: Arc<Socket>, batch: usize) -> io::Result<Self> {
+    pub(crate) fn new(socket: Arc<Socket>, batch: usize, gso: bool) -> io::Result<Self> {
         let reply_room = if socket.bind.is_ipv6() { MAX_PAYLOAD_V6 } else { MAX_PAYLOAD_V4 };
         let wildcard = socket.bind.ip().is_unspecified();
+        let gso = gso && segmentation(socket.fd());
         let socket = Held::new(socket);
         Ok(match (batch, wildcard) {
             (1, false) => Self::Single(SinglePort { single: Single::new(reply_room)?, socket }),
-            (1, true) => Self::Info(InfoPort { burst: Burst::new(1, reply_room, true)?, socket }),
-            _ => Self::Many(ManyPort { burst: Burst::new(batch, reply_room, wildcard)?, socket }),
+            (1, true) => Self::Info(InfoPort { burst: Burst::new(1, reply_room, true, false)?, socket }),
+            _ => Self::Many(ManyPort { burst: Burst::new(batch, reply_room, wildcard, gso)?, socket }),
         })
     }
 }

@@ -32,6 +32,7 @@ impl Server {
             io: self.io,
             rejected: self.rejected.clone(),
             batch: self.batch,
+            gso: self.gso,
             seconds: self.started.elapsed().as_secs_f64(),
             total,
             kernel_drops,

@@ -13,6 +13,14 @@ pub(crate) struct RawAddr {
     len: u32,
 }
 
+impl PartialEq for RawAddr {
+    /// The same bytes: what the kernel writes for a peer is always the same.
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.bytes[..self.len as usize] == other.bytes[..self.len as usize]
+    }
+}
+
 impl RawAddr {
     /// Empty, with the whole room open to the kernel.
     pub(crate) const fn room() -> Self {

@@ -14,9 +14,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libc::cmsghdr;
 
-/// Room for one packet info of either family (32 or 40 bytes), no other control message being asked for.
+/// Room for one packet info of either family (32 or 40 bytes) and, on sending, the length of segments (24).
 const ROOM: usize = 64;
 const HEADER: usize = size_of::<cmsghdr>();
+
+/// Bytes of the control message that asks for segmentation, padded as the kernel wants the next one to start.
+const SEGMENT: usize = HEADER + 8;
 
 /// The control bytes of one datagram.
 #[derive(Clone, Copy)]
@@ -80,6 +83,24 @@ impl Control {
         }
     }
 
+    /// Asks for segments of `size` bytes, behind the packet info if that is wanted. The length of both.
+    pub(super) fn with_segment(&mut self, size: usize, packet_info: bool) -> usize {
+        let start = if packet_info { self.len } else { 0 };
+        let size = u16::try_from(size).unwrap_or(u16::MAX);
+        let message = &mut self.bytes[start..start + SEGMENT];
+        let len = HEADER + size_of_val(&size);
+        message[offset_of!(cmsghdr, cmsg_len)..][..size_of::<usize>()].copy_from_slice(&len.to_ne_bytes());
+        message[offset_of!(cmsghdr, cmsg_level)..][..4].copy_from_slice(&libc::SOL_UDP.to_ne_bytes());
+        message[offset_of!(cmsghdr, cmsg_type)..][..4].copy_from_slice(&libc::UDP_SEGMENT.to_ne_bytes());
+        message[HEADER..len].copy_from_slice(&size.to_ne_bytes());
+        start + SEGMENT
+    }
+
+    /// What is left of a length from [`Control::with_segment`] without the segments.
+    pub(super) fn info_len(with_segment: usize) -> usize {
+        with_segment.saturating_sub(SEGMENT)
+    }
+
     /// What the first and only control message is.
     fn kind(&self) -> Option<Kind> {
         if self.len < HEADER {
@@ -103,6 +124,12 @@ impl Control {
     fn int(&self, at: usize) -> i32 {
         let b = &self.bytes[at..at + 4];
         i32::from_ne_bytes([b[0], b[1], b[2], b[3]])
+    }
+}
+
+impl PartialEq for Control {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes[..self.len] == other.bytes[..other.len]
     }
 }
 

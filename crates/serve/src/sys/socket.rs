@@ -93,6 +93,24 @@ pub(crate) fn kernel_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(entries[MEMINFO_DROPS])
 }
 
+/// Whether the kernel can cut one message into datagrams (`UDP_SEGMENT`, 4.18). An older one would take the request for
+/// nothing and send one long datagram.
+pub(crate) fn segmentation(socket: BorrowedFd<'_>) -> bool {
+    let mut size: libc::c_int = 0;
+    let mut len = size_of_val(&size) as libc::socklen_t;
+    // SAFETY: the buffer is `len` writable bytes and the kernel writes at most that many.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw mut size).cast(),
+            &raw mut len,
+        )
+    };
+    check(result as isize).is_ok()
+}
+
 /// Lets nothing more into the socket's queue; what is queued stays and can be received.
 ///
 /// Done with a classic socket filter that accepts nothing, which needs no privilege. Without it a server under

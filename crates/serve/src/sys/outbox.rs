@@ -1,0 +1,319 @@
+//! The transmit half of a burst: replies side by side, the messages that carry them, one `sendmmsg`.
+//!
+//! ```text
+//! arena     [reply 0][reply 1][reply 2][reply 3]...      few pages, hot cache
+//! messages  [---- one message ----------][ one ]...      names and controls are those of the datagrams answered
+//! ```
+//! **Segmentation.** Replies to one peer that follow each other and are equally long (the last may be shorter) become
+//! one message with `UDP_SEGMENT`: the kernel takes them through routing, filters and the queue of the device as one
+//! and cuts them apart at the end (GSO, kernel 4.18), or the NIC does. On the wire nothing differs. What the kernel
+//! refuses to cut (longer than the MTU, a device without checksums, IPsec) is sent apart, and not tried again.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::arena::Arena;
+use super::{Control, RECEIVE_ROOM, RawAddr, check, empty_header};
+use crate::counters::Published;
+
+/// Without segmentation, replies start on a cache line of their own: two never share one while the kernel copies them.
+const LINE: usize = 64;
+
+/// Most datagrams of one message: the kernel's `UDP_MAX_SEGMENTS`, 64 until 6.9 and 128 since.
+const MAX_SEGMENTS: usize = 64;
+
+/// Replies waiting to be sent.
+pub(super) struct Outbox {
+    arena: Arena,
+    headers: Vec<libc::mmsghdr>,
+    parts: Vec<libc::iovec>,
+    messages: Vec<Message>,
+    /// Messages that wait, and where the next reply starts in the arena.
+    queued: usize,
+    cursor: usize,
+    /// The longest reply.
+    room: usize,
+    packet_info: bool,
+    /// The longest reply worth joining: what the kernel refused was longer. 0: none.
+    longest_segment: usize,
+}
+
+/// One message: a reply, or several to be cut apart by the kernel.
+#[derive(Clone, Copy)]
+struct Message {
+    /// The datagram whose peer and packet info it has.
+    first: usize,
+    /// Length of each reply but the last.
+    segment: usize,
+    replies: usize,
+    /// Whether another may join: the last is not shorter.
+    open: bool,
+}
+
+/// Who is answered: names and packet info of the datagrams of the burst.
+pub(super) struct Peers<'a> {
+    pub(super) names: &'a mut [RawAddr],
+    pub(super) controls: &'a mut [Control],
+}
+
+impl Outbox {
+    /// Room for `batch` replies of up to `room` bytes.
+    pub(super) fn new(batch: usize, room: usize, packet_info: bool, segmentation: bool) -> io::Result<Self> {
+        // Every reply takes its length rounded up to a line, at most RECEIVE_ROOM.
+        let arena = Arena::new(batch * RECEIVE_ROOM)?;
+        let mut parts = vec![libc::iovec { iov_base: arena.pointer(0, 0), iov_len: 0 }; batch];
+        let headers = parts
+            .iter_mut()
+            .map(|part| {
+                let mut header = empty_header();
+                header.msg_hdr.msg_iov = part;
+                header.msg_hdr.msg_iovlen = 1;
+                header
+            })
+            .collect();
+        Ok(Self {
+            arena,
+            headers,
+            parts,
+            messages: vec![Message { first: 0, segment: 0, replies: 0, open: false }; batch],
+            queued: 0,
+            cursor: 0,
+            room,
+            packet_info,
+            longest_segment: if segmentation { room } else { 0 },
+        })
+    }
+
+    /// Forgets what was queued.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.queued = 0;
+        self.cursor = 0;
+    }
+
+    /// Room for the next reply.
+    #[inline]
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        &mut self.arena.bytes_mut()[self.cursor..self.cursor + self.room]
+    }
+
+    /// Queues the first `len` bytes of the room as the answer to datagram `i`.
+    #[inline]
+    pub(super) fn queue(&mut self, i: usize, len: usize, mut peers: Peers<'_>) {
+        let len = len.min(self.room);
+        if self.packet_info {
+            peers.controls[i].answer_from_asked();
+        }
+        if self.join(i, len, &mut peers) {
+            self.cursor += len;
+            return;
+        }
+        let slot = self.queued;
+        self.messages[slot] = Message { first: i, segment: len, replies: 1, open: len > 0 };
+        self.parts[slot] = libc::iovec { iov_base: self.arena.pointer(self.cursor, len), iov_len: len };
+        let header = &mut self.headers[slot].msg_hdr;
+        header.msg_name = peers.names[i].bytes_mut_ptr();
+        header.msg_namelen = peers.names[i].len();
+        let info = if self.packet_info { peers.controls[i].len() } else { 0 };
+        header.msg_controllen = info as _;
+        header.msg_control = if info == 0 { std::ptr::null_mut() } else { peers.controls[i].as_mut_ptr() };
+        self.queued += 1;
+        self.cursor += if self.longest_segment > 0 { len } else { len.next_multiple_of(LINE) };
+    }
+
+    /// Lets the reply to datagram `i`, which lies behind the last message, join that.
+    #[inline]
+    fn join(&mut self, i: usize, len: usize, peers: &mut Peers<'_>) -> bool {
+        let Some(last) = self.queued.checked_sub(1) else { return false };
+        let message = &mut self.messages[last];
+        let part = &mut self.parts[last];
+        let fits = message.open
+            && len > 0
+            && len <= message.segment
+            && message.segment <= self.longest_segment
+            && message.replies < MAX_SEGMENTS
+            && part.iov_len + len <= self.room;
+        if !fits
+            || peers.names[message.first] != peers.names[i]
+            || (self.packet_info && peers.controls[message.first] != peers.controls[i])
+        {
+            return false;
+        }
+        part.iov_len += len;
+        message.replies += 1;
+        message.open = len == message.segment;
+        if message.replies == 2 {
+            let header = &mut self.headers[last].msg_hdr;
+            // One control is written for all: those of the datagrams that joined are not used.
+            let control = &mut peers.controls[message.first];
+            header.msg_controllen = control.with_segment(message.segment, self.packet_info) as _;
+            header.msg_control = control.as_mut_ptr();
+        }
+        true
+    }
+
+    /// Sends all queued replies, with as few calls as the kernel allows.
+    pub(super) fn send(&mut self, socket: BorrowedFd<'_>, counts: &Published) {
+        let queued = self.queued;
+        self.clear();
+        let mut at = 0;
+        while at < queued {
+            let rest = &mut self.headers[at..queued];
+            let count = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+            // SAFETY: the queued headers point to names and controls of the burst that owns this, and to replies
+            // owned by `self`; `count` is their number.
+            let result = unsafe { libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), count, 0) };
+            match check(result as isize) {
+                // The kernel stops at the first message it cannot send and tells why only when that one leads
+                // the call: so call again from there.
+                Ok(sent) if sent > 0 => {
+                    let replies = self.messages[at..at + sent].iter().map(|m| m.replies).sum();
+                    counts.sent(replies, rest[..sent].iter().map(|h| u64::from(h.msg_len)).sum());
+                    at += sent;
+                }
+                Ok(_) => {
+                    counts.failed(&io::ErrorKind::Other.into(), self.messages[at].replies);
+                    at += 1;
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    // The send buffer stayed full for as long as a send may wait. Waiting again for every
+                    // reply of the burst would stall the worker for seconds.
+                    io::ErrorKind::WouldBlock => {
+                        counts.failed(&error, self.messages[at..queued].iter().map(|m| m.replies).sum());
+                        at = queued;
+                    }
+                    _ => {
+                        self.failed(socket, at, &error, counts);
+                        at += 1;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Sends the one queued reply with `sendmsg`.
+    pub(super) fn send_one(&mut self, socket: BorrowedFd<'_>, counts: &Published) {
+        if self.queued > 0 {
+            self.clear();
+            self.send_apart(socket, 0, counts);
+        }
+    }
+
+    /// Deals with a message the kernel did not take.
+    #[cold]
+    fn failed(&mut self, socket: BorrowedFd<'_>, at: usize, error: &io::Error, counts: &Published) {
+        let message = self.messages[at];
+        if message.replies == 1 {
+            counts.failed(error, 1);
+            return;
+        }
+        // Refused as one: by its length, or because what leads there cannot cut at all. A peer that cannot be
+        // reached fails again below, and costs at most the joining of replies as long as this one.
+        if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO)) {
+            self.longest_segment = message.segment - 1;
+        }
+        self.send_apart(socket, at, counts);
+    }
+
+    /// Sends the replies of message `at` one by one.
+    fn send_apart(&mut self, socket: BorrowedFd<'_>, at: usize, counts: &Published) {
+        let Message { segment, replies, .. } = self.messages[at];
+        let part = self.parts[at];
+        let header = &mut self.headers[at].msg_hdr;
+        if replies > 1 {
+            let info = if self.packet_info { Control::info_len(header.msg_controllen as _) } else { 0 };
+            header.msg_controllen = info as _;
+            if info == 0 {
+                header.msg_control = std::ptr::null_mut();
+            }
+        }
+        for reply in 0..replies {
+            let start = reply * segment;
+            let len = if reply + 1 == replies { part.iov_len - start } else { segment };
+            self.parts[at] = libc::iovec { iov_base: part.iov_base.wrapping_byte_add(start), iov_len: len };
+            loop {
+                // SAFETY: as in `send`, for one header; its part lies within the one queued.
+                let result =
+                    unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const self.headers[at].msg_hdr, 0) };
+                match check(result) {
+                    Ok(len) => counts.sent(1, len as u64),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => counts.failed(&error, 1),
+                }
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::sys::{Burst, Receipt, Wait};
+
+    /// Answers one burst of datagrams of these lengths, from one client or (odd ones) another. How many messages it
+    /// took, and what the first client got, in order.
+    fn answered(lengths: &[usize], other: impl Fn(usize) -> bool) -> (usize, Vec<Vec<u8>>) {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let clients = [0, 1].map(|_| {
+            let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+            client.connect(server.local_addr().unwrap()).unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            client
+        });
+        for (i, len) in lengths.iter().enumerate() {
+            clients[usize::from(other(i))].send(&vec![i as u8; *len]).unwrap();
+        }
+        let mut burst = Burst::new(lengths.len(), 65_507, false, true).unwrap();
+        assert_eq!(burst.receive(server.as_fd(), Wait::Now).unwrap(), Receipt::Datagrams(lengths.len()));
+        for i in 0..lengths.len() {
+            let (datagram, room) = burst.datagram(i);
+            let len = datagram.payload.len();
+            room[..len].copy_from_slice(datagram.payload);
+            burst.queue(i, len);
+        }
+        let messages = burst.outbox().queued;
+        let counts = Published::default();
+        burst.send(server.as_fd(), &counts);
+        let mut room = [0; 65_536];
+        let got = (0..lengths.len())
+            .filter(|i| !other(*i))
+            .map(|_| clients[0].recv(&mut room).map(|len| room[..len].to_vec()).unwrap())
+            .collect();
+        (messages, got)
+    }
+
+    fn whole(lengths: &[usize]) -> Vec<Vec<u8>> {
+        lengths.iter().enumerate().map(|(i, len)| vec![i as u8; *len]).collect()
+    }
+
+    #[test]
+    fn equal_replies_to_one_peer_go_out_in_one_message() {
+        for (lengths, messages) in [
+            (vec![100; 40], 1),
+            (vec![1; 65], 2),                  // 64 at most
+            (vec![100, 100, 60, 100], 2),      // the last may be shorter, and ends it
+            (vec![60, 100, 100], 2),           // never longer
+            (vec![0, 0, 5, 5], 3),             // nothing has nothing to cut
+            (vec![30_000, 30_000, 30_000], 2), // no message is longer than a datagram can be
+        ] {
+            let (sent, got) = answered(&lengths, |_| false);
+            assert_eq!(sent, messages, "{lengths:?}");
+            assert_eq!(got, whole(&lengths));
+        }
+    }
+
+    #[test]
+    fn replies_to_two_peers_stay_apart() {
+        let (sent, got) = answered(&[100; 6], |i| i % 2 == 1);
+        assert_eq!(sent, 6);
+        assert_eq!(got.len(), 3);
+        let (sent, _) = answered(&[100; 6], |i| i >= 3);
+        assert_eq!(sent, 2);
+    }
+}
