@@ -14,18 +14,20 @@ mod cpu_times;
 mod protocols;
 mod report;
 mod steering;
+mod wire;
 
 pub use cpu_set::cpu_set;
 pub use cpu_times::cpu_times;
 pub use protocols::{echo_reply, sink_report};
 pub use report::{report_json, report_values};
 pub use steering::{steering, tables_json};
+pub use wire::{wire_build, wire_parse, wire_reply};
 
 /// One of the functions.
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also that of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 8] = [
+pub const BODIES: [(&str, Body); 11] = [
     ("cpu_set", cpu_set),
     ("cpu_times", cpu_times),
     ("echo_reply", echo_reply),
@@ -34,6 +36,9 @@ pub const BODIES: [(&str, Body); 8] = [
     ("sink_report", sink_report),
     ("steering", steering),
     ("tables_json", tables_json),
+    ("wire_build", wire_build),
+    ("wire_parse", wire_parse),
+    ("wire_reply", wire_reply),
 ];
 
 /// An error's text goes to a terminal: something, not without end, and nothing that drives the terminal.
