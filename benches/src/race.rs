@@ -1,6 +1,10 @@
 //! Two measurements in turn, A B B A, until their ratio is known well enough.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 use udpath_advise::result::Ratio;
 use udpath_advise::statistics::{Bound, Comparison, State};
 
@@ -26,4 +30,24 @@ pub(crate) fn race(
 /// `1.52 (1.49-1.55)`.
 pub(crate) fn words(ratio: &Ratio) -> String {
     format!("{:.3} ({:.3}-{:.3})", ratio.ratio, ratio.low, ratio.high)
+}
+
+/// Holds the calling thread to one CPU.
+pub(crate) fn pin(cpu: usize) -> Result<()> {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    sched_setaffinity(None, &cpus).with_context(|| format!("cannot pin a thread to CPU {cpu}"))
+}
+
+/// How long the calling thread has run so far; what others took of its CPU is not in it.
+pub(crate) fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+/// The value that a share `at` of all lies below; 0.5 is the middle one.
+pub(crate) fn quantile(mut values: Vec<f64>, at: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let index = (values.len() as f64 * at) as usize;
+    values.get(index).or(values.last()).copied().unwrap_or(f64::NAN)
 }

@@ -34,7 +34,7 @@
 //! store and the full fence are paid once per publish, not once per burst.
 //! - The writer swaps the pointer, then raises the epoch from `e` to `e + 1` and retires the old value under `e`. To
 //!   reclaim it fences and reads all slots: the value goes when each slot is idle or above `e`.
-//! - A reader that announced above `e` read an epoch that was raised after the swap, with acquire: it cannot load the
+//! - A reader that announced above `e` read an epoch that was raised after the swap, and fenced: it cannot load the
 //!   old pointer any more. What it loaded before, it is done with: its announcement is a release store that the
 //!   writer read with acquire.
 //! - A reader whose announcement the writer does not see yet: the fences (one after the reader's store, one before the
@@ -172,10 +172,6 @@ impl Domain {
         stalled.sort_by_key(|stalled| std::cmp::Reverse(stalled.behind));
         stalled
     }
-
-    fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
-    }
 }
 
 impl fmt::Debug for Domain {
@@ -237,12 +233,12 @@ impl Reader {
     /// then (or until [`Reader::idle`]) and keeps what was replaced since from being freed.
     #[inline]
     pub fn pin(&mut self) -> Guard<'_> {
-        // Acquire: tables published before this epoch are seen as published.
-        let epoch = self.domain.shared.epoch.load(Ordering::Acquire);
+        // Relaxed: if it is a new epoch, the fence in `announce` makes what was published before it visible.
+        let epoch = self.domain.shared.epoch.load(Ordering::Relaxed);
         if epoch != self.announced {
             self.announce(epoch);
         }
-        Guard { reader: self }
+        Guard { shared: &self.domain.shared }
     }
 
     /// Withdraws the announcement, before anything that may block. The next [`Reader::pin`] announces again.
@@ -263,7 +259,8 @@ impl Reader {
         self.announced = epoch;
         // Release: what we read under the previous announcement was read before.
         self.own_slot().store(epoch, Ordering::Release);
-        // Orders the announcement before the loads of pointers; pairs with the fence in `Control::reclaim`.
+        // Orders the announcement before the loads of pointers; pairs with the fence in `Control::reclaim`. It also
+        // orders these loads after that of `epoch`, which pairs with the release store in `publish`.
         fence(Ordering::SeqCst);
     }
 
@@ -280,15 +277,15 @@ impl Drop for Reader {
 }
 
 /// A burst under way: references loaded with it are valid while it lives.
-#[derive(Debug)]
 pub struct Guard<'r> {
-    reader: &'r Reader,
+    /// The reader's domain; borrowing it from the reader is what keeps the reader from going idle.
+    shared: &'r Shared,
 }
 
 impl Guard<'_> {
     #[inline]
-    fn domain(&self) -> &Domain {
-        &self.reader.domain
+    fn is_of(&self, domain: &Domain) -> bool {
+        std::ptr::eq(self.shared, &raw const *domain.shared)
     }
 }
 

@@ -31,7 +31,7 @@ impl<T: Send + Sync + 'static> Table<T> {
     /// If the guard is of a reader of another domain: nothing would keep the value alive.
     #[inline]
     pub fn load<'g>(&'g self, guard: &'g Guard<'_>) -> &'g T {
-        assert!(guard.domain().same(&self.domain), "the guard is of another domain than the table");
+        assert!(guard.is_of(&self.domain), "the guard is of another domain than the table");
         // Acquire: the value was written before the pointer to it.
         let current = self.current.load(Ordering::Acquire);
         // SAFETY: `current` was alive when it was loaded, for it was in the table. It is freed either by the table's own

@@ -118,14 +118,15 @@ fn the_reader_releases_a_quarter_while_its_own_queue_is_long() -> TestResult {
 fn without_a_reader_all_is_dropped_and_refused() -> TestResult {
     for step in STEPS {
         let pool = Pool::new(1 << 20);
-        let (producer, mut reader) = queue(Config { limit: 10_000, step }, &pool)?;
-        let mut burst = packets(&[100; 6]);
+        let (producer, mut reader) = queue(Config { limit: 100_000, step }, &pool)?;
+        let mut burst = packets(&[6000; 6]);
         let alive = Arc::downgrade(&burst[0].alive);
         producer.enqueue_burst(&mut burst);
         let mut one: ArrayVec<_, 1> = ArrayVec::new();
         reader.try_receive_burst(&mut one);
         drop((reader, one));
         assert_eq!(alive.strong_count(), 0, "both queues are dropped");
+        assert!(pool.used() <= if step == Step::OneQueue { 0 } else { QUANTUM }, "and released");
         assert_eq!(producer.clone().enqueue_burst(&mut packets(&[100; 2])), 0);
         assert_eq!(producer.counts().refused, Refused { closed: 2, ..Refused::default() });
         drop(producer);

@@ -1,0 +1,231 @@
+//! What it costs to look something up per packet in a table that may be replaced meanwhile.
+//!
+//! Two readers, pinned to CPUs 0 and 1, look up bursts of 32 packets; a writer replaces the table now and then. The
+//! protection is that of each contender: none, an epoch announced once per burst (ours, and crossbeam-epoch's), a read
+//! lock per packet, a reference count per packet.
+
+mod sys;
+
+use std::cell::RefCell;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, RwLock};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use udpath_stack::epoch::{Domain, Table};
+
+use crate::Claim;
+use crate::race::{cpu_time, pin, quantile, race, words};
+
+/// Packets looked up under one announcement.
+const BURST: usize = 32;
+/// Readers, each on a CPU of its own.
+const READERS: usize = 2;
+/// Length of one trial. Shorter: starting the threads shows. Longer: fewer blocks in the same time.
+const TRIAL: Duration = Duration::from_millis(40);
+/// Between two replacements: far more often than routes or sockets change, so that the writer's side counts too.
+const PUBLISH_EVERY: Duration = Duration::from_millis(1);
+
+/// Most that an epoch may add to a lookup, nanoseconds.
+const MOST_ADDED: f64 = 1.5;
+/// How much faster than a read lock per packet it must be.
+const OVER_LOCK: f64 = 8.0;
+/// How much faster than a reference count per packet it must be.
+const OVER_COUNT: f64 = 4.0;
+
+/// A table of sockets by port, as plain as can be: what it costs is the same for all.
+pub(crate) struct Ports {
+    sockets: Box<[u32; 65_536]>,
+}
+
+impl Ports {
+    fn new(version: u32) -> Self {
+        let mut sockets = Box::new([0; 65_536]);
+        // A thousand ports are in use; the others stay out of the cache.
+        for (port, socket) in sockets.iter_mut().take(1024).enumerate() {
+            *socket = version.wrapping_add(port as u32);
+        }
+        Self { sockets }
+    }
+
+    #[inline]
+    fn look_up(&self, port: u16) -> u32 {
+        self.sockets[usize::from(port)]
+    }
+}
+
+/// Looks up a burst of ports; says what it found, so that it cannot be left out.
+type Burst<'s> = Box<dyn FnMut(&[u16; BURST]) -> u32 + Send + 's>;
+
+pub(crate) fn run() -> Result<Vec<Claim>> {
+    let plain = Ports::new(0);
+    let unprotected = || {
+        rate(
+            |_| {
+                Box::new(|ports| {
+                    let table = black_box(&plain);
+                    ports.iter().map(|port| table.look_up(*port)).fold(0, u32::wrapping_add)
+                })
+            },
+            |_| {},
+        )
+    };
+
+    let domain = Domain::new(READERS, 64);
+    let table = Table::new(&domain, Ports::new(0));
+    let readers: Vec<_> =
+        (0..READERS).map(|n| domain.register(format!("reader {n}"))).collect::<Result<_, _>>()?;
+    let readers = RefCell::new(readers);
+    let refused = AtomicU64::new(0);
+    let ours = || {
+        let mut readers = readers.borrow_mut();
+        let mut readers = readers.iter_mut();
+        rate(
+            |_| {
+                let (reader, table) = (readers.next(), &table);
+                let Some(reader) = reader else { return Box::new(|_| 0) };
+                Box::new(move |ports| {
+                    let guard = reader.pin();
+                    ports.iter().map(|port| table.load(&guard).look_up(*port)).fold(0, u32::wrapping_add)
+                })
+            },
+            |version| {
+                if table.publish(Ports::new(version)).is_err() {
+                    refused.fetch_add(1, Ordering::Relaxed);
+                }
+            },
+        )
+    };
+
+    let crossbeam = sys::Crossbeam::new(Ports::new(0));
+    let theirs = || {
+        rate(
+            |_| {
+                let reader = crossbeam.reader();
+                Box::new(move |ports| {
+                    let pinned = reader.pin();
+                    ports.iter().map(|port| pinned.load().look_up(*port)).fold(0, u32::wrapping_add)
+                })
+            },
+            |version| crossbeam.publish(Ports::new(version)),
+        )
+    };
+
+    let locked = RwLock::new(Ports::new(0));
+    let lock = || {
+        rate(
+            |_| {
+                Box::new(|ports| {
+                    let each = ports.iter().map(|port| match locked.read() {
+                        Ok(table) => table.look_up(*port),
+                        Err(_) => 0,
+                    });
+                    each.fold(0, u32::wrapping_add)
+                })
+            },
+            |version| {
+                let next = Ports::new(version);
+                if let Ok(mut table) = locked.write() {
+                    *table = next;
+                }
+            },
+        )
+    };
+
+    // Never replaced: a count that must also survive replacement costs more.
+    let counted = Arc::new(Ports::new(0));
+    let count = || {
+        rate(
+            |_| {
+                Box::new(|ports| {
+                    let each = ports.iter().map(|port| Arc::clone(black_box(&counted)).look_up(*port));
+                    each.fold(0, u32::wrapping_add)
+                })
+            },
+            |_| {},
+        )
+    };
+
+    let times = RefCell::new((Vec::new(), Vec::new()));
+    let over_plain = race(
+        0.02,
+        16,
+        || unprotected().inspect(|rate| times.borrow_mut().0.push(1e9 / rate)),
+        || ours().inspect(|rate| times.borrow_mut().1.push(1e9 / rate)),
+    )?;
+    let (without, with) = times.into_inner();
+    let (without, with) = (quantile(without, 0.5), quantile(with, 0.5));
+    let mut claims = vec![Claim {
+        what: "epoch: added to a lookup, ns per packet".into(),
+        measured: format!("{:.2} ({without:.2} -> {with:.2}; x {})", with - without, words(&over_plain)),
+        bound: format!("< {MOST_ADDED}"),
+        holds: with - without < MOST_ADDED,
+    }];
+    let mut compare = |what: &str, at_least: f64, other: &dyn Fn() -> Result<f64>| -> Result<()> {
+        let ratio = race(0.05, 12, other, ours)?;
+        claims.push(Claim {
+            what: format!("epoch / {what}, packets per reader"),
+            measured: words(&ratio),
+            bound: format!(">= {at_least}"),
+            holds: ratio.ratio >= at_least,
+        });
+        Ok(())
+    };
+    compare("crossbeam-epoch, both once per burst", 1.0, &theirs)?;
+    compare("read lock per packet", OVER_LOCK, &lock)?;
+    compare("reference count per packet", OVER_COUNT, &count)?;
+    let refused = refused.into_inner();
+    anyhow::ensure!(
+        refused == 0,
+        "{refused} tables were not published, so what was measured is not what it says"
+    );
+    Ok(claims)
+}
+
+/// Packets per second of a reader's CPU time, while all readers work and `publish` is called with ever new versions.
+fn rate<'s>(mut reader: impl FnMut(usize) -> Burst<'s>, publish: impl Fn(u32)) -> Result<f64> {
+    let start = Barrier::new(READERS + 1);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..READERS)
+            .map(|number| {
+                let mut look_up = reader(number);
+                let (start, stop) = (&start, &stop);
+                scope.spawn(move || -> Result<f64> {
+                    let pinned = pin(number);
+                    start.wait();
+                    pinned?;
+                    let began = cpu_time();
+                    let mut bursts = 0_u64;
+                    let mut ports = [0_u16; BURST];
+                    while !stop.load(Ordering::Relaxed) {
+                        // A hundred bursts between two looks at the flag.
+                        for _ in 0..100 {
+                            for (port, n) in ports.iter_mut().zip(0_u64..) {
+                                *port = ((bursts * 7 + n * 31) & 1023) as u16;
+                            }
+                            black_box(look_up(black_box(&ports)));
+                            bursts += 1;
+                        }
+                    }
+                    Ok((bursts * BURST as u64) as f64 / (cpu_time() - began).as_secs_f64())
+                })
+            })
+            .collect();
+        start.wait();
+        let end = Instant::now() + TRIAL;
+        let mut version = 0;
+        while Instant::now() < end {
+            std::thread::sleep(PUBLISH_EVERY);
+            version += 1;
+            publish(version);
+        }
+        stop.store(true, Ordering::Relaxed);
+        let mut sum = 0.0;
+        for thread in threads {
+            sum += thread.join().ok().context("a reader panicked")??;
+        }
+        Ok(sum / READERS as f64)
+    })
+}
