@@ -16,7 +16,7 @@ const MAX_LEN: usize = ethernet::LEN + vlan::MAX * vlan::LEN + ipv6::LEN + udp::
 /// The headers of one flow's datagrams, ready but for lengths and checksums.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// The headers; lengths and checksums are written over in each frame.
+    /// The headers; ports, lengths and checksums are written over in each frame.
     bytes: [u8; MAX_LEN],
     /// What they say; no payload.
     headers: Headers,
@@ -62,7 +62,6 @@ impl Template {
     pub fn set_source_port(&mut self, port: u16) {
         self.udp = self.udp.minus(Sum::of_u16(self.headers.source_port)).plus(Sum::of_u16(port));
         self.headers.source_port = port;
-        self.set(self.headers.l4(), &port.to_be_bytes());
     }
 
     /// Changes the receiver's port.
@@ -70,7 +69,6 @@ impl Template {
     pub fn set_destination_port(&mut self, port: u16) {
         self.udp = self.udp.minus(Sum::of_u16(self.headers.destination_port)).plus(Sum::of_u16(port));
         self.headers.destination_port = port;
-        self.set(self.headers.l4() + 2, &port.to_be_bytes());
     }
 
     /// Changes both addresses.
@@ -178,6 +176,9 @@ impl Template {
             datagram
         };
         let header = datagram.first_chunk_mut::<{ udp::LEN }>().ok_or(no_room)?;
+        // Ports change most often, so they are no part of the copy: it would wait for the port just written.
+        set16(header, 0, headers.source_port);
+        set16(header, 2, headers.destination_port);
         set16(header, 4, headers.udp_len());
         set16(header, 6, udp_field);
         Ok(headers)
