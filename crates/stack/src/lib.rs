@@ -6,6 +6,8 @@
 //! - [`socket`]: where datagrams wait for their reader: two queues, memory accounted in bulk.
 
 pub mod epoch;
+pub mod frame;
+pub mod port;
 mod primitive;
 pub mod ring;
 pub mod socket;
