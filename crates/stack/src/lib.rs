@@ -11,5 +11,6 @@ pub mod port;
 mod primitive;
 pub mod ring;
 pub mod socket;
+pub mod tables;
 pub mod wake;
 pub mod wire;
