@@ -7,7 +7,7 @@ use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 
-use crate::Error;
+use crate::{Error, holder};
 
 /// Includes the compiled object of a program; aligned, as the ELF reader wants it.
 macro_rules! object {
@@ -34,18 +34,31 @@ pub(crate) fn xdp(
     interface: &str,
 ) -> Result<Attached, Error> {
     let mut object = load_xdp(program, loader, object)?;
-    let xdp: &mut Xdp = find(&mut object, program)?;
+    let link = xdp_link(program, &mut object, interface, XdpMode::Driver)?;
+    Ok(Attached { object, _link: link })
+}
+
+/// Attaches the XDP program `program` of a loaded `object` to `interface`, for as long as the link is open.
+pub(crate) fn xdp_link(
+    program: &'static str,
+    object: &mut Ebpf,
+    interface: &str,
+    mode: XdpMode,
+) -> Result<FdLink, Error> {
+    if interface.contains('\0') {
+        return Err(Error::NoInterface { program, interface: interface.replace('\0', " ") });
+    }
+    let xdp: &mut Xdp = find(object, program)?;
     let link = xdp
-        .attach(interface, XdpMode::Driver)
+        .attach(interface, mode)
         .and_then(|id| xdp.take_link(id))
         .map_err(|error| attach_error(program, interface, error))?;
     // The loader falls back to netlink when links are missing, and such an attachment outlives a killed process.
-    let link = FdLink::try_from(link).map_err(|_| Error::Attach {
+    FdLink::try_from(link).map_err(|_| Error::Attach {
         program,
         interface: interface.into(),
         reason: "the kernel has no BPF links for XDP (Linux 5.9 and later have)".into(),
-    })?;
-    Ok(Attached { object, _link: link })
+    })
 }
 
 /// Loads `object` with `loader` and has the kernel verify its XDP program `program`.
@@ -111,7 +124,20 @@ fn attach_error(program: &'static str, interface: &str, error: ProgramError) -> 
             Error::NotPermitted { program, cause: io::Error::from_raw_os_error(libc::EPERM) }
         }
         Some(libc::EOPNOTSUPP) => Error::NoXdp { program, interface },
-        Some(libc::EBUSY | libc::EEXIST) => Error::Busy { program, interface },
+        Some(libc::EBUSY | libc::EEXIST) => {
+            let holder = holder::of(&interface).map_or_else(String::new, |holder| format!(", {holder},"));
+            Error::Busy { program, interface, holder }
+        }
+        Some(libc::ERANGE) => Error::Attach {
+            program,
+            interface,
+            reason: "its MTU, or its peer's, is too large for XDP; about 3,500 bytes fit".into(),
+        },
+        Some(libc::ENOSPC) => Error::Attach {
+            program,
+            interface,
+            reason: "it has fewer receive queues than its peer has transmit queues".into(),
+        },
         Some(libc::ENODEV) => Error::NoInterface { program, interface },
         _ => Error::Attach { program, interface, reason: chain(&error) },
     }
@@ -126,7 +152,7 @@ fn is_verifier(error: &EbpfError) -> bool {
 }
 
 /// The system's error number somewhere down the chain of causes.
-fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
+pub(crate) fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {

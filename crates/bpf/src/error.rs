@@ -28,7 +28,7 @@ pub enum Error {
     },
     /// Another XDP program holds the interface.
     #[error(
-        "cannot attach BPF program '{program}' to '{interface}': another XDP program is attached there; \
+        "cannot attach BPF program '{program}' to '{interface}': another XDP program{holder} is attached there; \
          detach it first (`ip link set dev {interface} xdp off`, or end the process that holds it)"
     )]
     Busy {
@@ -36,6 +36,8 @@ pub enum Error {
         program: &'static str,
         /// The interface asked for.
         interface: String,
+        /// Which one: `, program 7 (filter) in native mode,`; nothing if the kernel does not say.
+        holder: String,
     },
     /// No right to use BPF here.
     #[error(
@@ -75,5 +77,33 @@ pub enum Error {
         map: &'static str,
         /// The kernel's answer.
         cause: io::Error,
+    },
+    /// What it shall take could not be said.
+    #[error("cannot let BPF program '{program}' take datagrams for {what}: {reason}")]
+    Bind {
+        /// The program's name.
+        program: &'static str,
+        /// Address and port.
+        what: std::net::SocketAddr,
+        /// Why not.
+        reason: String,
+    },
+    /// A socket could not be entered for its queue.
+    #[error("cannot hand what queue {queue} receives to its AF_XDP socket: {reason}")]
+    Socket {
+        /// The queue.
+        queue: u32,
+        /// The kernel's answer.
+        reason: String,
+    },
+    /// A trial run did not come about.
+    #[error("cannot try BPF program '{program}' on a frame of {len} bytes: {reason}")]
+    Trial {
+        /// The program's name.
+        program: &'static str,
+        /// The frame's length.
+        len: usize,
+        /// The kernel's answer.
+        reason: String,
     },
 }

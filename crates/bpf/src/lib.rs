@@ -9,6 +9,7 @@
 //! | [`Answer`] | XDP | echoes UDP frames for one port from the driver: the cheapest server there can be |
 //! | [`ClosedLoop`] | XDP | turns each reply into the next request: the generator in the kernel |
 //! | [`Impair`] | tc | drops or delays a share of UDP frames: a bad path for tests |
+//! | [`Take`] | XDP | hands UDP frames that the user-space datapath can answer to AF_XDP sockets |
 //!
 //! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies in whatever
 //! way, the kernel detaches the program. Nothing is pinned. All of it acts on the interface of the given name in the
@@ -18,10 +19,12 @@ mod answer;
 mod attach;
 mod closed_loop;
 mod error;
+mod holder;
 mod impair;
 mod pass;
 mod shared_array;
 mod sys;
+mod take;
 
 pub use answer::Answer;
 pub use closed_loop::{
@@ -30,3 +33,4 @@ pub use closed_loop::{
 pub use error::Error;
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
 pub use pass::{Pass, PassProgram};
+pub use take::{AttachMode, Outcome, Outcomes, Take, TakeLayout};

@@ -1,6 +1,7 @@
 //! The memory mapping behind [`crate::shared_array::SharedArray`], and waiting for running programs.
 #![allow(unsafe_code, reason = "mmap of a BPF array, the slice over it, and membarrier")]
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{self, NonNull};
@@ -50,6 +51,13 @@ impl Mapping {
         // the kernel's programs, which access these words whole.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.used / size_of::<AtomicU64>()) }
     }
+}
+
+/// The number of the interface `name` in the calling thread's network namespace.
+pub(crate) fn interface_index(name: &CStr) -> Option<u32> {
+    // SAFETY: `name` ends with a zero byte.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
 }
 
 /// Can [`outwait_programs`] do what it says? Not where CPUs run without a tick (`nohz_full`).

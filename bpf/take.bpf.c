@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
+/*
+ * Takes from an interface what the user-space datapath can answer, and hands it to the AF_XDP socket of the queue it
+ * came in on. Everything else goes to the kernel untouched.
+ *
+ *   frame --> for our MAC, at most two VLAN tags, plain IPv4 or IPv6, whole UDP, one of our ports --> sockets[queue]
+ *               |                                                                                       |
+ *               +-- anything else: XDP_PASS, counted by reason                   no socket there: XDP_PASS, counted
+ *
+ * It must never take what wire::Packet::parse (crates/stack) refuses: such a frame could neither be answered nor be
+ * given back. So the checks here are the same or stricter; a test compares the two.
+ *
+ * A NIC that takes VLAN tags out of frames (ethtool: rx-vlan-offload) does so before this program sees them, and keeps
+ * them where only a kfunc reads them: with tagged traffic that offload must be off.
+ */
+#include "frame.h"
+
+#include <linux/in6.h>
+
+#define MAX_TAGS 2
+#define MAC_MASK 0xffffffffffffULL
+
+/* What is bound of a port: one byte for each. */
+#define ANY_V4 1  /* every IPv4 address */
+#define ANY_V6 2
+#define SOME_V4 4 /* those in the map of addresses */
+#define SOME_V6 8
+
+/* The longest frame a socket has room for; the kernel would drop a longer one, not pass it on. */
+const volatile __u32 longest;
+
+/* The order of `Outcome` in crates/bpf/src/take.rs. */
+enum outcome {
+	TAKEN,
+	OTHER_HOST,
+	GROUP,
+	VLAN_DEPTH,
+	NOT_IP,
+	MALFORMED,
+	OPTIONS,
+	FRAGMENT,
+	EXTENSION,
+	NOT_UDP,
+	OTHER_PORT,
+	SPECIAL,
+	TOO_LONG,
+	NO_SOCKET,
+	OUTCOMES = 16,
+};
+
+/* One element per CPU, each written by the program on its CPU alone: two cache lines, so that none is shared. */
+struct counts {
+	__u64 n[OUTCOMES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counts);
+} counts SEC(".maps");
+
+/* Eight ports in each element, the lowest in the lowest byte. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 65536 / 8);
+	__type(key, __u32);
+	__type(value, __u64);
+} ports SEC(".maps");
+
+/* The interface's own MAC address as a frame's first eight bytes hold it; 0: any that is no group's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} mac SEC(".maps");
+
+/* An address as it lies in the frame (IPv4 in the first four bytes), the port likewise, and the IP version. */
+struct bound {
+	__u8 address[16];
+	__be16 port;
+	__u16 version;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct bound);
+	__type(value, __u8);
+} addresses SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+struct tag {
+	__be16 control;
+	__be16 proto;
+};
+
+static __always_inline int is_tag(__be16 proto)
+{
+	return proto == bpf_htons(ETH_P_8021Q) || proto == bpf_htons(ETH_P_8021AD);
+}
+
+/* Is this port (network order), at this address, one of ours? */
+static __always_inline int is_bound(__be16 port, const __u32 *address, int ipv6)
+{
+	__u32 host = bpf_ntohs(port);
+	__u32 index = host / 8;
+	__u64 *word = bpf_map_lookup_elem(&ports, &index);
+	struct bound bound = {};
+	__u8 bits;
+
+	if (!word)
+		return 0;
+	bits = *word >> (host % 8 * 8);
+	if (bits & (ipv6 ? ANY_V6 : ANY_V4))
+		return 1;
+	if (!(bits & (ipv6 ? SOME_V6 : SOME_V4)))
+		return 0;
+	__builtin_memcpy(bound.address, address, ipv6 ? 16 : 4);
+	bound.port = port;
+	bound.version = ipv6 ? 6 : 4;
+	return bpf_map_lookup_elem(&addresses, &bound) != 0;
+}
+
+/* What comes before `at` has been checked; `len` is what IP says there is from `udp` on, and it is there. */
+static __always_inline enum outcome judge_udp(struct udphdr *udp, void *data_end, __u32 len, const __u32 *destination,
+					      int ipv6)
+{
+	__u32 udp_len;
+
+	if (len < sizeof(*udp) || (void *)(udp + 1) > data_end)
+		return MALFORMED;
+	udp_len = bpf_ntohs(udp->len);
+	if (udp_len < sizeof(*udp) || udp_len > len)
+		return MALFORMED;
+	if (!is_bound(udp->dest, destination, ipv6))
+		return OTHER_PORT;
+	/* Port 0 says "no reply wanted" (RFC 768). Over IPv6 a checksum must be there, but for tunnels, which the
+	 * kernel knows (RFC 8200, 8.1). */
+	if (!udp->source || !udp->dest || (ipv6 && !udp->check))
+		return SPECIAL;
+	return TAKEN;
+}
+
+/* Unicast, and neither loopback nor "this network": 1.0.0.0 to 223.255.255.255 without 127.0.0.0/8. */
+static __always_inline int is_plain_v4(__u32 host)
+{
+	return host >= 0x01000000 && host < 0xe0000000 && host >> 24 != 127;
+}
+
+static __always_inline enum outcome judge_ipv4(struct iphdr *ip, void *data_end)
+{
+	__u32 total, source, destination;
+	enum outcome udp;
+
+	if ((void *)(ip + 1) > data_end || ip->version != 4 || ip->ihl < 5)
+		return MALFORMED;
+	if (ip->ihl != 5)
+		return OPTIONS;
+	total = bpf_ntohs(ip->tot_len);
+	if (total < sizeof(*ip) || total > (__u64)(data_end - (void *)ip))
+		return MALFORMED;
+	if (ip->frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_OFFSET_MASK))
+		return FRAGMENT;
+	if (ip->protocol != IPPROTO_UDP)
+		return NOT_UDP;
+	udp = judge_udp((void *)(ip + 1), data_end, total - sizeof(*ip), &ip->daddr, 0);
+	if (udp != TAKEN)
+		return udp;
+	source = bpf_ntohl(ip->saddr);
+	destination = bpf_ntohl(ip->daddr);
+	if (destination >> 28 == 0xe || destination == 0xffffffff)
+		return GROUP;
+	if (!is_plain_v4(source) || !is_plain_v4(destination) || source == destination)
+		return SPECIAL;
+	return TAKEN;
+}
+
+/* Unicast, and not in ::/64, where all special addresses are: unspecified, loopback, IPv4-mapped. */
+static __always_inline int is_plain_v6(const __u32 *words)
+{
+	return (words[0] | words[1]) && *(const __u8 *)words != 0xff;
+}
+
+static __always_inline enum outcome judge_ipv6(struct ipv6hdr *ip, void *data_end)
+{
+	const __u32 *source, *destination;
+	enum outcome udp;
+	__u32 len;
+
+	if ((void *)(ip + 1) > data_end || ip->version != 6)
+		return MALFORMED;
+	len = bpf_ntohs(ip->payload_len);
+	if (len > (__u64)(data_end - (void *)(ip + 1)))
+		return MALFORMED;
+	switch (ip->nexthdr) {
+	case IPPROTO_UDP:
+		break;
+	case IPPROTO_FRAGMENT:
+		return FRAGMENT;
+	case IPPROTO_HOPOPTS:
+	case IPPROTO_ROUTING:
+	case IPPROTO_ESP:
+	case IPPROTO_AH:
+	case IPPROTO_DSTOPTS:
+	case IPPROTO_MH:
+	case 139: /* host identity */
+	case 140: /* shim6 */
+	case 253: /* experiments */
+	case 254:
+		return EXTENSION;
+	default:
+		return NOT_UDP;
+	}
+	source = ip->saddr.in6_u.u6_addr32;
+	destination = ip->daddr.in6_u.u6_addr32;
+	udp = judge_udp((void *)(ip + 1), data_end, len, destination, 1);
+	if (udp != TAKEN)
+		return udp;
+	if (*(const __u8 *)destination == 0xff)
+		return GROUP;
+	if (!is_plain_v6(source) || !is_plain_v6(destination))
+		return SPECIAL;
+	if (source[0] == destination[0] && source[1] == destination[1] && source[2] == destination[2] &&
+	    source[3] == destination[3])
+		return SPECIAL;
+	return TAKEN;
+}
+
+static __always_inline enum outcome judge(void *data, void *data_end)
+{
+	struct ethhdr *eth = data;
+	void *at = eth + 1;
+	enum outcome ip;
+	__be16 proto;
+	__u32 zero = 0;
+	__u64 *own;
+	int i;
+
+	if (at > data_end)
+		return MALFORMED;
+	if (eth->h_dest[0] & 1)
+		return GROUP;
+	own = bpf_map_lookup_elem(&mac, &zero);
+	if (own && *own && ((*(__u64 *)eth ^ *own) & MAC_MASK))
+		return OTHER_HOST;
+	if (eth->h_source[0] & 1)
+		return MALFORMED;
+
+	proto = eth->h_proto;
+#pragma unroll
+	for (i = 0; i < MAX_TAGS; i++) {
+		struct tag *tag = at;
+
+		if (!is_tag(proto))
+			break;
+		if ((void *)(tag + 1) > data_end)
+			return MALFORMED;
+		proto = tag->proto;
+		at = tag + 1;
+	}
+	if (is_tag(proto))
+		return VLAN_DEPTH;
+
+	if (proto == bpf_htons(ETH_P_IP))
+		ip = judge_ipv4(at, data_end);
+	else if (proto == bpf_htons(ETH_P_IPV6))
+		ip = judge_ipv6(at, data_end);
+	else
+		return NOT_IP;
+	if (ip == TAKEN && data_end - data > longest)
+		return TOO_LONG;
+	return ip;
+}
+
+SEC("xdp")
+int take(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+	void *data_end = (void *)(long)ctx->data_end;
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct counts *count = bpf_map_lookup_elem(&counts, &cpu);
+	enum outcome outcome;
+	int action = XDP_PASS;
+
+	if (!count)
+		return XDP_PASS;
+	outcome = judge(data, data_end);
+	if (outcome == TAKEN) {
+		action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
+		if (action != XDP_REDIRECT)
+			outcome = NO_SOCKET;
+	}
+	count->n[outcome % OUTCOMES]++;
+	return action;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,404 @@
+//! Takes datagrams from an interface for AF_XDP sockets: loader and shared state of `bpf/take.bpf.c`.
+//!
+//! ```text
+//!   Take::load ▸ bind, set_mac, set_socket ▸ attach      each of them also later, while frames come
+//!                    │          │
+//!                    │          └ sockets[queue]   closing a socket empties its place: its queue's frames pass
+//!                    └ ports, addresses
+//! ```
+//! The NIC's RSS hash is not handed on: the program could get it only through a kfunc (`bpf_xdp_metadata_rx_hash`),
+//! which this loader cannot bind. Receivers compute the hash.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+
+use aya::maps::{HashMap, Map, MapData, MapError, XskMap};
+use aya::programs::links::FdLink;
+use aya::programs::{ProgramError, TestRun, TestRunOptions, Xdp, XdpMode};
+use aya::{Ebpf, EbpfLoader};
+
+use crate::Error;
+use crate::attach::{self, object};
+use crate::shared_array::SharedArray;
+
+const NAME: &str = "take";
+/// Words of a CPU's counters; a power of two, as the program masks with it.
+const WORDS: usize = 16;
+/// Ports in each word of the map.
+const PORTS: usize = 8;
+
+/// Bits of a port's byte, as in the program's source.
+const ANY_V4: u8 = 1;
+const ANY_V6: u8 = 2;
+const SOME_V4: u8 = 4;
+const SOME_V6: u8 = 8;
+
+macro_rules! outcomes {
+    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal;)+) => {
+        /// What became of a frame, and why it was not taken. The first reason in this order.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum Outcome {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Outcome {
+            /// All of them, each at its place in the program's counters.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// Its name in counters and reports: lower case, words joined by underscores.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+    };
+}
+
+outcomes! {
+    /// Handed to the queue's socket.
+    Taken, "taken";
+    /// For another MAC address than the interface's own.
+    OtherHost, "other_host";
+    /// Broadcast or multicast, of the link or of IP.
+    Group, "group";
+    /// More than two VLAN tags.
+    VlanDepth, "vlan_depth";
+    /// Neither IPv4 nor IPv6: ARP, LLDP.
+    NotIp, "not_ip";
+    /// Cut short, or with lengths or a version that contradict each other.
+    Malformed, "malformed";
+    /// IPv4 options.
+    Options, "options";
+    /// A part of a datagram.
+    Fragment, "fragment";
+    /// An IPv6 extension header.
+    Extension, "extension";
+    /// Another transport: TCP, ICMP.
+    NotUdp, "not_udp";
+    /// For a port, or an address, that is not bound here.
+    OtherPort, "other_port";
+    /// What only the kernel has rules for: loopback, unspecified, reserved and IPv4-mapped addresses, a sender that is
+    /// the receiver, port 0, no checksum over IPv6.
+    Special, "special";
+    /// Longer than the sockets' frames.
+    TooLong, "too_long";
+    /// Would have been taken, but its queue has no socket.
+    NoSocket, "no_socket";
+}
+
+/// How many frames had which outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outcomes([u64; WORDS]);
+
+impl Outcomes {
+    /// The frames with this outcome.
+    #[must_use]
+    pub fn of(&self, outcome: Outcome) -> u64 {
+        self.0[outcome as usize]
+    }
+
+    /// Every outcome with its frames.
+    pub fn iter(&self) -> impl Iterator<Item = (Outcome, u64)> + '_ {
+        Outcome::ALL.iter().map(|outcome| (*outcome, self.of(*outcome)))
+    }
+
+    /// All frames left to the kernel.
+    #[must_use]
+    pub fn passed(&self) -> u64 {
+        self.iter().filter(|(outcome, _)| *outcome != Outcome::Taken).map(|(_, frames)| frames).sum()
+    }
+}
+
+/// Where an XDP program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the driver, before the kernel makes anything of the frame.
+    Native,
+    /// Behind the driver, on the kernel's own buffers: works with every driver, and saves little.
+    Generic,
+}
+
+impl std::fmt::Display for AttachMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// What is fixed before the program is loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct TakeLayout {
+    /// Places for sockets: the most receive queues the interface may get while the program is attached.
+    pub queues: u32,
+    /// The longest frame that is taken, bytes: what the sockets have room for.
+    pub longest: u32,
+    /// The most bound addresses that are not wildcards. Each takes about 100 bytes of the kernel's memory.
+    pub addresses: u32,
+}
+
+/// The program with its maps. Detached when dropped, and when the process ends in whatever way.
+#[derive(Debug)]
+pub struct Take {
+    /// Dropped first: closing this descriptor detaches.
+    link: Option<FdLink>,
+    maps: Maps,
+    bound: BTreeSet<SocketAddr>,
+    cpus: usize,
+    object: Ebpf,
+}
+
+struct Maps {
+    counts: SharedArray,
+    ports: SharedArray,
+    mac: SharedArray,
+    addresses: HashMap<MapData, [u8; 20], u8>,
+    sockets: XskMap<MapData>,
+}
+
+impl std::fmt::Debug for Maps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Maps").finish_non_exhaustive()
+    }
+}
+
+impl Take {
+    /// Loads the program; it takes nothing before something is bound, and sees nothing before it is attached.
+    ///
+    /// # Errors
+    /// No permission, no memory.
+    pub fn load(layout: &TakeLayout) -> Result<Self, Error> {
+        let cpus = aya::util::nr_cpus().map_err(|(_, cause)| Error::NotPermitted { program: NAME, cause })?;
+        let mut loader = EbpfLoader::new();
+        loader
+            .override_global("longest", &layout.longest, true)
+            .map_max_entries("counts", cpus as u32)
+            .map_max_entries("addresses", layout.addresses.max(1))
+            .map_max_entries("sockets", layout.queues.max(1));
+        let mut object = attach::load_xdp(NAME, &mut loader, object!("take"))?;
+        let maps = Maps::of(&mut object, cpus)?;
+        Ok(Self { link: None, maps, bound: BTreeSet::new(), cpus, object })
+    }
+
+    /// Attaches it to `interface` in the calling thread's network namespace, until it is dropped. Attached already, it
+    /// is detached there first.
+    ///
+    /// # Errors
+    /// No such interface, no XDP in this mode, another program attached (which one), no permission.
+    pub fn attach(&mut self, interface: &str, mode: AttachMode) -> Result<(), Error> {
+        self.link = None;
+        let mode = match mode {
+            AttachMode::Native => XdpMode::Driver,
+            AttachMode::Generic => XdpMode::Skb,
+        };
+        self.link = Some(attach::xdp_link(NAME, &mut self.object, interface, mode)?);
+        Ok(())
+    }
+
+    /// From now on takes datagrams for `address`. The address 0.0.0.0 stands for every IPv4 address, `::` for every
+    /// IPv6 address and no IPv4 one; with IPv4-mapped ones, the IPv4 address is meant.
+    ///
+    /// A wildcard also takes what this machine would forward to others: where it is a router, its addresses should be
+    /// bound one by one.
+    ///
+    /// # Errors
+    /// Port 0, a multicast or broadcast address, more addresses than the layout has room for.
+    pub fn bind(&mut self, address: SocketAddr) -> Result<(), Error> {
+        let address = canonical(address);
+        let refused = |reason: &str| Error::Bind { program: NAME, what: address, reason: reason.into() };
+        if address.port() == 0 {
+            return Err(refused("a port is needed"));
+        }
+        let ip = address.ip();
+        if ip.is_multicast() || ip == IpAddr::V4(std::net::Ipv4Addr::BROADCAST) {
+            return Err(refused("it is the address of a group, which the kernel serves"));
+        }
+        if self.bound.contains(&address) {
+            return Ok(());
+        }
+        if !ip.is_unspecified() {
+            let entered = self.maps.addresses.insert(key(address), 1, 0);
+            entered.map_err(|error| refused(&because(&error)))?;
+        }
+        self.bound.insert(address);
+        self.publish(address.port());
+        Ok(())
+    }
+
+    /// No longer takes datagrams for `address`. Was it bound? Frames on their way through the program may still come.
+    pub fn unbind(&mut self, address: SocketAddr) -> bool {
+        let address = canonical(address);
+        let was_bound = self.bound.remove(&address);
+        if was_bound {
+            self.publish(address.port());
+            if !address.ip().is_unspecified() {
+                // Only what is not there cannot be removed.
+                let _ = self.maps.addresses.remove(&key(address));
+            }
+        }
+        was_bound
+    }
+
+    /// What is bound, in order.
+    pub fn bound(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.bound.iter().copied()
+    }
+
+    /// From now on takes only frames for this MAC address; `None`, and the loopback's zeros: for any that is no group's.
+    pub fn set_mac(&self, mac: Option<[u8; 6]>) {
+        let [a, b, c, d, e, f] = mac.unwrap_or_default();
+        self.maps.mac.element(0)[0].store(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]), Release);
+    }
+
+    /// Hands what `queue` receives to `socket`, an AF_XDP socket bound to that queue, until it is closed or replaced.
+    ///
+    /// # Errors
+    /// The layout has no place for the queue, or it is no such socket.
+    pub fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        let set = self.maps.sockets.set(queue, socket.as_raw_fd(), 0);
+        set.map_err(|error| Error::Socket { queue, reason: because(&error) })
+    }
+
+    /// Leaves what `queue` receives to the kernel.
+    pub fn clear_socket(&mut self, queue: u32) {
+        // Fails for a queue without a place, which has no socket anyway.
+        let _ = self.maps.sockets.unset(queue);
+    }
+
+    /// What became of the frames so far, over all CPUs.
+    #[must_use]
+    pub fn outcomes(&self) -> Outcomes {
+        (0..self.cpus).fold(Outcomes::default(), |mut sum, cpu| {
+            for (sum, count) in sum.0.iter_mut().zip(self.outcomes_on(cpu).0) {
+                *sum += count;
+            }
+            sum
+        })
+    }
+
+    /// What became of the frames that came on one CPU; nothing on one that there is not.
+    #[must_use]
+    pub fn outcomes_on(&self, cpu: usize) -> Outcomes {
+        let mut counts = Outcomes::default();
+        if cpu < self.cpus {
+            for (count, word) in counts.0.iter_mut().zip(self.maps.counts.element(cpu)) {
+                *count = word.load(Relaxed);
+            }
+        }
+        counts
+    }
+
+    /// What the program makes of `frame`, without any interface: it counts, and nothing is handed on.
+    ///
+    /// Its queue is 0, so that what is to be taken is `Taken` if queue 0 has a socket and `NoSocket` if not.
+    ///
+    /// # Errors
+    /// The program is attached, so that the counters tell of other frames too; shorter than an Ethernet header or
+    /// longer than a page, which the kernel does not try.
+    pub fn judge(&self, frame: &[u8]) -> Result<Outcome, Error> {
+        let refused = |reason: String| Error::Trial { program: NAME, len: frame.len(), reason };
+        if self.link.is_some() {
+            return Err(refused("it is attached".into()));
+        }
+        let program: &Xdp = self
+            .object
+            .program(NAME)
+            .ok_or_else(|| refused("the object has no program of that name".into()))?
+            .try_into()
+            .map_err(|error: ProgramError| refused(error.to_string()))?;
+        let before = self.outcomes();
+        let mut out = vec![0; frame.len()];
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            repeat: 1,
+            ..TestRunOptions::default()
+        };
+        program.test_run(options).map_err(|error| refused(because(&error)))?;
+        let after = self.outcomes();
+        after
+            .iter()
+            .zip(before.iter())
+            .find(|((_, after), (_, before))| after > before)
+            .map(|((outcome, _), _)| outcome)
+            .ok_or_else(|| refused("it counted nothing".into()))
+    }
+
+    /// Writes what is bound of `port` where the program reads it.
+    fn publish(&self, port: u16) {
+        let bits = self.bound.iter().filter(|address| address.port() == port).fold(0, |bits, address| {
+            bits | match (address.ip().is_unspecified(), address.is_ipv4()) {
+                (true, true) => ANY_V4,
+                (true, false) => ANY_V6,
+                (false, true) => SOME_V4,
+                (false, false) => SOME_V6,
+            }
+        });
+        let shift = usize::from(port) % PORTS * 8;
+        let word = &self.maps.ports.element(usize::from(port) / PORTS)[0];
+        // In two steps, so that what stays bound is never seen unbound, and the word's other ports never change.
+        word.fetch_and(!(0xff << shift) | u64::from(bits) << shift, AcqRel);
+        word.fetch_or(u64::from(bits) << shift, AcqRel);
+    }
+}
+
+impl Maps {
+    fn of(object: &mut Ebpf, cpus: usize) -> Result<Self, Error> {
+        let counts = SharedArray::map(object, NAME, "counts", cpus, WORDS)?;
+        let ports = SharedArray::map(object, NAME, "ports", 65_536 / PORTS, 1)?;
+        let mac = SharedArray::map(object, NAME, "mac", 1, 1)?;
+        let addresses = HashMap::try_from(take_map(object, "addresses")?).map_err(|error| unfit(&error))?;
+        let sockets = XskMap::try_from(take_map(object, "sockets")?).map_err(|error| unfit(&error))?;
+        Ok(Self { counts, ports, mac, addresses, sockets })
+    }
+}
+
+fn take_map(object: &mut Ebpf, map: &'static str) -> Result<Map, Error> {
+    let missing = || Error::Load { program: NAME, reason: format!("the object has no map '{map}'") };
+    object.take_map(map).ok_or_else(missing)
+}
+
+fn unfit(error: &MapError) -> Error {
+    Error::Load { program: NAME, reason: because(error) }
+}
+
+/// The system's own words where there are any.
+fn because(error: &(dyn std::error::Error + 'static)) -> String {
+    match attach::errno(error) {
+        Some(libc::E2BIG) => "no more addresses fit; bind the wildcard, or load with room for more".into(),
+        Some(code) => std::io::Error::from_raw_os_error(code).to_string(),
+        None => error.to_string(),
+    }
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// `struct bound` of the program.
+fn key(address: SocketAddr) -> [u8; 20] {
+    let mut key = [0; 20];
+    let version: u16 = match address.ip() {
+        IpAddr::V4(ip) => {
+            key[..4].copy_from_slice(&ip.octets());
+            4
+        }
+        IpAddr::V6(ip) => {
+            key[..16].copy_from_slice(&ip.octets());
+            6
+        }
+    };
+    key[16..18].copy_from_slice(&address.port().to_be_bytes());
+    key[18..].copy_from_slice(&version.to_ne_bytes());
+    key
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! The program as a function of one frame (`BPF_PROG_TEST_RUN`). Loading needs CAP_BPF.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
+
+use super::*;
+
+const PORT: u16 = 5300;
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const LAYOUT: TakeLayout = TakeLayout { queues: 4, longest: 1792, addresses: 2 };
+const V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+
+/// The program with the port bound to everything, and a socket on queue 0 (bound to nothing: nothing is handed to it).
+fn taking() -> Take {
+    let mut take = Take::load(&LAYOUT).expect("the program loads (needs CAP_BPF)");
+    take.bind((Ipv4Addr::UNSPECIFIED, PORT).into()).unwrap();
+    take.bind((Ipv6Addr::UNSPECIFIED, PORT).into()).unwrap();
+    take.set_mac(Some(MAC));
+    take
+}
+
+fn socket() -> std::os::fd::OwnedFd {
+    use rustix::net::{AddressFamily, SocketType, socket};
+    socket(AddressFamily::XDP, SocketType::RAW, None).expect("an AF_XDP socket (needs CAP_NET_RAW)")
+}
+
+/// A datagram of eight bytes to the port.
+fn frame(ipv6: bool) -> Vec<u8> {
+    let mut frame = [MAC, [2, 0, 0, 0, 0, 2]].concat();
+    if ipv6 {
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 16, 17, 64]);
+        frame.extend(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2).octets());
+        frame.extend(V6.octets());
+    } else {
+        frame.extend([8, 0, 0x45, 0, 0, 36, 0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 2]);
+        frame.extend(V4.octets());
+    }
+    frame.extend(40_000_u16.to_be_bytes());
+    frame.extend(PORT.to_be_bytes());
+    frame.extend([0, 16, 0xab, 0xcd]);
+    frame.extend(*b"eight by");
+    frame
+}
+
+fn tagged(frame: &[u8], tags: &[u16]) -> Vec<u8> {
+    let mut with = frame[..12].to_vec();
+    for tag in tags {
+        with.extend(tag.to_be_bytes());
+        with.extend([0, 5]);
+    }
+    with.extend(&frame[12..]);
+    with
+}
+
+/// `frame` with `bytes` at `at`.
+fn with(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
+    frame[at..at + bytes.len()].copy_from_slice(bytes);
+    frame
+}
+
+#[test]
+fn whole_datagrams_for_the_port_are_taken() {
+    let mut take = taking();
+    for ipv6 in [false, true] {
+        assert_eq!(take.judge(&frame(ipv6)).unwrap(), Outcome::NoSocket, "passed: queue 0 has no socket");
+    }
+    let socket = socket();
+    take.set_socket(0, socket.as_fd()).unwrap();
+    for ipv6 in [false, true] {
+        let plain = frame(ipv6);
+        let padded = [plain.as_slice(), &[0; 30]].concat();
+        let frames = [
+            plain.clone(),
+            padded,
+            tagged(&plain, &[0x8100]),
+            tagged(&plain, &[0x88a8, 0x8100]),
+            tagged(&plain, &[0x8100, 0x8100]),
+        ];
+        for frame in frames {
+            assert_eq!(take.judge(&frame).unwrap(), Outcome::Taken, "{frame:02x?}");
+        }
+    }
+    assert_eq!((take.outcomes().of(Outcome::Taken), take.outcomes().of(Outcome::NoSocket)), (10, 2));
+    assert_eq!(take.outcomes().passed(), 2);
+    take.clear_socket(0);
+    assert_eq!(take.judge(&frame(false)).unwrap(), Outcome::NoSocket);
+    take.set_socket(0, socket.as_fd()).unwrap();
+    drop(socket);
+    assert_eq!(take.judge(&frame(false)).unwrap(), Outcome::NoSocket, "its place is empty once it is closed");
+}
+
+#[test]
+fn everything_else_passes_and_is_counted_by_reason() {
+    let mut take = taking();
+    let socket = socket();
+    take.set_socket(0, socket.as_fd()).unwrap();
+    let (v4, v6) = (|| frame(false), || frame(true));
+    let cases: &[(Outcome, &str, Vec<u8>)] = &[
+        (Outcome::OtherHost, "another MAC", with(v4(), 5, &[9])),
+        (Outcome::Group, "link broadcast", with(v4(), 0, &[0xff; 6])),
+        (Outcome::Group, "link multicast", with(v6(), 0, &[0x33, 0x33, 0, 0, 0, 1])),
+        (Outcome::Malformed, "sent by a group", with(v4(), 6, &[3])),
+        (Outcome::VlanDepth, "three tags", tagged(&v4(), &[0x88a8, 0x88a8, 0x8100])),
+        (Outcome::Malformed, "cut in a tag", tagged(&v4(), &[0x8100])[..16].to_vec()),
+        (Outcome::NotIp, "ARP", with(v4(), 12, &[8, 6])),
+        (Outcome::NotIp, "a length", with(v4(), 12, &[0, 46])),
+        (Outcome::Malformed, "cut in the IPv4 header", v4()[..33].to_vec()),
+        (Outcome::Malformed, "cut in the IPv6 header", v6()[..53].to_vec()),
+        (Outcome::Malformed, "IPv4 type, IPv6 version", with(v4(), 14, &[0x65])),
+        (Outcome::Malformed, "IPv6 type, IPv4 version", with(v6(), 14, &[0x40])),
+        (Outcome::Malformed, "header of 16 bytes", with(v4(), 14, &[0x44])),
+        (Outcome::Options, "IPv4 options", with(v4(), 14, &[0x46])),
+        (Outcome::Malformed, "IPv4 longer than the frame", with(v4(), 16, &[0, 37])),
+        (Outcome::Malformed, "IPv4 shorter than its header", with(v4(), 16, &[0, 19])),
+        (Outcome::Malformed, "IPv6 longer than the frame", with(v6(), 18, &[0, 17])),
+        (Outcome::Fragment, "the first fragment", with(v4(), 20, &[0x20, 0])),
+        (Outcome::Fragment, "the last fragment", with(v4(), 20, &[0, 5])),
+        (Outcome::Fragment, "an IPv6 fragment", with(v6(), 20, &[44])),
+        (Outcome::Extension, "hop-by-hop options", with(v6(), 20, &[0])),
+        (Outcome::Extension, "destination options", with(v6(), 20, &[60])),
+        (Outcome::NotUdp, "TCP", with(v4(), 23, &[6])),
+        (Outcome::NotUdp, "ICMP", with(v4(), 23, &[1])),
+        (Outcome::NotUdp, "ICMPv6", with(v6(), 20, &[58])),
+        (Outcome::NotUdp, "UDP-Lite", with(v4(), 23, &[136])),
+        (Outcome::Malformed, "IPv4 ends in the UDP header", with(v4(), 16, &[0, 27])),
+        (Outcome::Malformed, "IPv6 ends in the UDP header", with(v6(), 18, &[0, 7])),
+        (Outcome::Malformed, "UDP longer than IP", with(v4(), 38, &[0, 17])),
+        (Outcome::Malformed, "UDP shorter than its header", with(v4(), 38, &[0, 7])),
+        (Outcome::Malformed, "UDP length 0", with(v6(), 58, &[0, 0])),
+        (Outcome::OtherPort, "another port", with(v4(), 36, &5301_u16.to_be_bytes())),
+        (Outcome::OtherPort, "the same low byte", with(v4(), 36, &(PORT ^ 0x100).to_be_bytes())),
+        (Outcome::OtherPort, "port 0", with(v6(), 56, &[0, 0])),
+        (Outcome::Special, "from port 0", with(v4(), 34, &[0, 0])),
+        (Outcome::Special, "IPv6 without checksum", with(v6(), 60, &[0, 0])),
+        (Outcome::Group, "IPv4 multicast", with(v4(), 30, &[224, 0, 0, 251])),
+        (Outcome::Group, "IPv4 broadcast", with(v4(), 30, &[255; 4])),
+        (Outcome::Group, "IPv6 multicast", with(v6(), 38, &[0xff, 2])),
+        (Outcome::Special, "to loopback", with(v4(), 30, &[127, 0, 0, 1])),
+        (Outcome::Special, "from loopback", with(v4(), 26, &[127, 0, 0, 1])),
+        (Outcome::Special, "from nobody", with(v4(), 26, &[0; 4])),
+        (Outcome::Special, "from a group", with(v4(), 26, &[224, 0, 0, 1])),
+        (Outcome::Special, "from IPv6's loopback", with(v6(), 22, &Ipv6Addr::LOCALHOST.octets())),
+        (Outcome::Special, "from a mapped address", with(v6(), 22, &V4.to_ipv6_mapped().octets())),
+        (Outcome::Special, "IPv6 from itself", with(v6(), 22, &V6.octets())),
+        (Outcome::Special, "IPv4 from itself", with(v4(), 26, &V4.octets())),
+        (Outcome::TooLong, "beyond the sockets' frames", [v4(), vec![0; 1800]].concat()),
+    ];
+    for (outcome, what, frame) in cases {
+        assert_eq!(take.judge(frame).unwrap(), *outcome, "{what}");
+    }
+    assert_eq!(take.outcomes().passed(), cases.len() as u64);
+    assert_eq!(take.outcomes().of(Outcome::Taken), 0);
+    let names: BTreeSet<_> = Outcome::ALL.iter().map(|outcome| outcome.name()).collect();
+    assert_eq!(names.len(), Outcome::ALL.len());
+}
+
+#[test]
+fn binds_change_while_the_program_is_loaded() {
+    let mut take = Take::load(&LAYOUT).unwrap();
+    let socket = socket();
+    take.set_socket(0, socket.as_fd()).unwrap();
+    let judged = |take: &Take| [false, true].map(|ipv6| take.judge(&frame(ipv6)).unwrap());
+    let (yes, no) = (Outcome::Taken, Outcome::OtherPort);
+    assert_eq!(judged(&take), [no, no]);
+    // One address of one family; its neighbour in the same word of the map; both go again.
+    take.bind((V4, PORT).into()).unwrap();
+    take.bind((V4, PORT + 1).into()).unwrap();
+    assert_eq!(judged(&take), [yes, no]);
+    assert!(take.unbind((V4, PORT + 1).into()));
+    assert_eq!(judged(&take), [yes, no]);
+    assert!(take.unbind((V4, PORT).into()) && !take.unbind((V4, PORT).into()));
+    assert_eq!(judged(&take), [no, no]);
+    // Another address than the frame's.
+    take.bind((Ipv4Addr::new(10, 0, 0, 9), PORT).into()).unwrap();
+    take.bind((V6, PORT).into()).unwrap();
+    assert_eq!(judged(&take), [no, yes]);
+    // The wildcard beside it, and gone again.
+    take.bind((Ipv4Addr::UNSPECIFIED, PORT).into()).unwrap();
+    assert_eq!(judged(&take), [yes, yes]);
+    take.unbind((Ipv4Addr::UNSPECIFIED, PORT).into());
+    take.unbind((V6, PORT).into());
+    assert_eq!(judged(&take), [no, no]);
+    take.bind((V4.to_ipv6_mapped(), PORT).into()).unwrap();
+    assert_eq!(judged(&take), [yes, no], "a mapped address is the IPv4 address");
+    assert_eq!(take.bound().count(), 2);
+}
+
+#[test]
+fn what_cannot_be_bound_is_told() {
+    let mut take = Take::load(&LAYOUT).unwrap();
+    let told = |take: &mut Take, address: &str| take.bind(address.parse().unwrap()).unwrap_err().to_string();
+    assert_eq!(
+        told(&mut take, "10.0.0.1:0"),
+        "cannot let BPF program 'take' take datagrams for 10.0.0.1:0: a port is needed"
+    );
+    assert!(
+        told(&mut take, "[ff02::1]:53").ends_with("it is the address of a group, which the kernel serves")
+    );
+    take.bind("10.0.0.1:53".parse().unwrap()).unwrap();
+    take.bind("10.0.0.2:53".parse().unwrap()).unwrap();
+    assert_eq!(
+        told(&mut take, "10.0.0.3:53"),
+        "cannot let BPF program 'take' take datagrams for 10.0.0.3:53: no more addresses fit; bind the wildcard, or \
+         load with room for more"
+    );
+    let refused = take.set_socket(4, socket().as_fd()).unwrap_err().to_string();
+    assert!(refused.starts_with("cannot hand what queue 4 receives to its AF_XDP socket: "), "{refused}");
+    let refused = take.attach("nothere0", AttachMode::Native).unwrap_err();
+    assert!(matches!(refused, Error::NoInterface { .. }), "{refused}");
+    assert!(take.judge(&[0; 4]).is_err(), "the kernel tries no frame without an Ethernet header");
+}
