@@ -5,12 +5,18 @@
 //! - [`epoch`]: tables that are read without a lock and replaced meanwhile.
 //! - [`socket`]: where datagrams wait for their reader: two queues, memory accounted in bulk.
 
+pub mod counters;
 pub mod epoch;
 pub mod frame;
+pub mod groups;
+pub mod handler;
+pub mod mesh;
 pub mod port;
 mod primitive;
 pub mod ring;
 pub mod socket;
+pub mod steering;
 pub mod tables;
 pub mod wake;
 pub mod wire;
+pub mod worker;

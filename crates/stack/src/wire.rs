@@ -39,6 +39,7 @@ pub use addresses::Addresses;
 pub use build::{Flow, Link, Tags, Unfit, build};
 pub use ethernet::{EtherType, Mac};
 pub use packet::{Headers, Packet};
+pub(crate) use packet::{Words, words};
 pub use refusal::Refusal;
 pub use template::Template;
 

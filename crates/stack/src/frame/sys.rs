@@ -40,11 +40,13 @@ pub struct Frame {
     size: u16,
     start: u16,
     len: u16,
+    owner: u16,
     flags: u8,
 }
 
 const HASHED: u8 = 1;
 const CHECKSUMMED: u8 = 2;
+const TO_SEND: u8 = 4;
 
 // SAFETY: a frame is the only way to its chunk, and the chunk's memory stays mapped while the frame exists (see
 // `Pool::drop`), so it may be used from whichever thread owns the value.
@@ -230,7 +232,7 @@ impl Pool {
         let size = self.size() as u16;
         // SAFETY: within the mapping, as the caller promises.
         let base = unsafe { self.mapping().base.add(offset) };
-        Frame { base, hash: 0, size, start: HEADROOM as u16, len: 0, flags: 0 }
+        Frame { base, hash: 0, size, start: HEADROOM as u16, len: 0, owner: 0, flags: 0 }
     }
 
     #[inline]
@@ -312,6 +314,32 @@ impl Frame {
         self.hash = offloads.hash.unwrap_or(0);
         self.flags = if offloads.hash.is_some() { HASHED } else { 0 }
             | if offloads.checksums { CHECKSUMMED } else { 0 };
+    }
+}
+
+impl Frame {
+    /// Marks it for its way to another worker and back to `owner`, who has its port.
+    #[inline]
+    pub(crate) fn set_owner(&mut self, owner: u16) {
+        self.owner = owner;
+    }
+
+    /// The worker whose port it is from.
+    #[inline]
+    pub(crate) fn owner(&self) -> u16 {
+        self.owner
+    }
+
+    /// Says whether its owner shall send it or only take it back.
+    #[inline]
+    pub(crate) fn set_to_send(&mut self, to_send: bool) {
+        self.flags = if to_send { self.flags | TO_SEND } else { self.flags & !TO_SEND };
+    }
+
+    /// Is it to be sent?
+    #[inline]
+    pub(crate) fn to_send(&self) -> bool {
+        self.flags & TO_SEND != 0
     }
 }
 

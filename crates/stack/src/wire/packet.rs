@@ -33,7 +33,7 @@ pub struct Headers {
 }
 
 /// An IP address of either version, in network order.
-pub(super) type Words = [u64; 2];
+pub(crate) type Words = [u64; 2];
 
 /// The whole datagram at once: [`Packet::parse`].
 #[derive(Debug)]
@@ -162,7 +162,7 @@ const fn words_v4(bits: u32) -> Words {
 
 /// The words of an address.
 #[inline]
-pub(super) const fn words(address: IpAddr) -> Words {
+pub(crate) const fn words(address: IpAddr) -> Words {
     match address {
         IpAddr::V4(v4) => words_v4(v4.to_bits()),
         IpAddr::V6(v6) => {
@@ -269,6 +269,12 @@ fn judge_v6(source: Ipv6Addr, destination: Ipv6Addr) -> Result<(), Refusal> {
 }
 
 impl Headers {
+    /// The receiver's address as it lies in the frame: a key for tables.
+    #[inline]
+    pub(crate) const fn destination_words(&self) -> Words {
+        self.destination_ip
+    }
+
     /// The IP addresses.
     #[must_use]
     #[inline]

@@ -1,0 +1,259 @@
+//! What a worker did with every frame it got: each is in exactly one of these numbers, or still under way.
+//!
+//! ```text
+//! received = answered + declined + dropped (by reason) + under way        over all workers
+//! ```
+//! A worker counts a burst in plain numbers ([`Tally`]) and publishes once per turn; others read at any time.
+
+use crossbeam_utils::CachePadded;
+
+use crate::primitive::{Arc, AtomicU64, Ordering};
+use crate::wire::Refusal;
+
+/// Why a frame went no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Drop {
+    /// It is not a UDP datagram that may be answered.
+    Refused(Refusal),
+    /// Its address is none of this host's.
+    NotLocal,
+    /// Nobody serves its address and port.
+    Unbound,
+    /// The worker it belongs to has too many waiting.
+    BacklogFull,
+    /// Its flow had more than its share of a backlog that fills up.
+    FlowLimit,
+    /// The reply does not fit a frame, and nobody could send it another way.
+    ReplyTooLong,
+    /// The device takes no more.
+    TransmitFull,
+}
+
+impl Drop {
+    const OWN: [Self; 6] = [
+        Self::NotLocal,
+        Self::Unbound,
+        Self::BacklogFull,
+        Self::FlowLimit,
+        Self::ReplyTooLong,
+        Self::TransmitFull,
+    ];
+
+    /// How many reasons there are.
+    pub const COUNT: usize = Self::OWN.len() + Refusal::COUNT;
+
+    /// Every reason, each at its index.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::OWN.into_iter().chain(Refusal::ALL.iter().map(|refusal| Self::Refused(*refusal)))
+    }
+
+    /// Its place in [`Drop::all`].
+    #[inline]
+    #[must_use]
+    pub fn index(self) -> usize {
+        match self {
+            Self::NotLocal => 0,
+            Self::Unbound => 1,
+            Self::BacklogFull => 2,
+            Self::FlowLimit => 3,
+            Self::ReplyTooLong => 4,
+            Self::TransmitFull => 5,
+            Self::Refused(refusal) => Self::OWN.len() + refusal.index(),
+        }
+    }
+
+    /// Its name in counters: lower case, words joined by underscores.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotLocal => "not_local",
+            Self::Unbound => "unbound",
+            Self::BacklogFull => "backlog_full",
+            Self::FlowLimit => "flow_limit",
+            Self::ReplyTooLong => "reply_too_long",
+            Self::TransmitFull => "transmit_full",
+            Self::Refused(refusal) => refusal.name(),
+        }
+    }
+}
+
+/// A turn's counts.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) received: u64,
+    pub(crate) answered: u64,
+    pub(crate) declined: u64,
+    pub(crate) steered: u64,
+    dropped: Dropped,
+}
+
+#[derive(Debug)]
+struct Dropped {
+    any: bool,
+    by_reason: [u32; Drop::COUNT],
+}
+
+impl Default for Dropped {
+    fn default() -> Self {
+        Self { any: false, by_reason: [0; Drop::COUNT] }
+    }
+}
+
+impl Tally {
+    #[inline]
+    pub(crate) fn drop(&mut self, reason: Drop, count: usize) {
+        self.dropped.any = true;
+        self.dropped.by_reason[reason.index()] += count as u32;
+    }
+}
+
+/// The published counts of one worker. Written by it alone.
+#[derive(Debug, Clone, Default)]
+pub struct Counters {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    received: CachePadded<AtomicU64>,
+    answered: AtomicU64,
+    declined: AtomicU64,
+    steered: AtomicU64,
+    dropped: [AtomicU64; Drop::COUNT],
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            received: CachePadded::new(AtomicU64::new(0)),
+            answered: AtomicU64::new(0),
+            declined: AtomicU64::new(0),
+            steered: AtomicU64::new(0),
+            dropped: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+}
+
+impl Counters {
+    /// Adds what a turn counted and empties it.
+    #[inline]
+    pub(crate) fn publish(&self, tally: &mut Tally) {
+        let shared = &*self.shared;
+        add(&shared.received, std::mem::take(&mut tally.received));
+        add(&shared.answered, std::mem::take(&mut tally.answered));
+        add(&shared.declined, std::mem::take(&mut tally.declined));
+        add(&shared.steered, std::mem::take(&mut tally.steered));
+        if tally.dropped.any {
+            for (sum, count) in shared.dropped.iter().zip(&tally.dropped.by_reason) {
+                add(sum, u64::from(*count));
+            }
+            tally.dropped = Dropped::default();
+        }
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Snapshot {
+            received: read(&self.shared.received),
+            answered: read(&self.shared.answered),
+            declined: read(&self.shared.declined),
+            steered: read(&self.shared.steered),
+            dropped: self.shared.dropped.iter().map(read).collect(),
+        }
+    }
+}
+
+/// There is one writer: no locked instruction is needed.
+#[inline]
+fn add(counter: &AtomicU64, count: u64) {
+    if count > 0 {
+        counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+}
+
+/// Counts at one moment; sums of several workers' are counts as well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Frames that came from the worker's own port.
+    pub received: u64,
+    /// Replies the worker's own port took.
+    pub answered: u64,
+    /// Datagrams the handler took and did not answer: it dropped or kept them, and counts them itself.
+    pub declined: u64,
+    /// Frames handed to another worker.
+    pub steered: u64,
+    dropped: Vec<u64>,
+}
+
+impl Default for Snapshot {
+    fn default() -> Self {
+        Self { received: 0, answered: 0, declined: 0, steered: 0, dropped: vec![0; Drop::COUNT] }
+    }
+}
+
+impl Snapshot {
+    /// Frames dropped for this reason.
+    #[must_use]
+    pub fn dropped(&self, reason: Drop) -> u64 {
+        self.dropped[reason.index()]
+    }
+
+    /// Frames dropped for whatever reason.
+    #[must_use]
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// The reasons there were, with their counts.
+    pub fn drops(&self) -> impl Iterator<Item = (Drop, u64)> + '_ {
+        Drop::all().zip(self.dropped.iter().copied()).filter(|(_, count)| *count > 0)
+    }
+
+    /// Frames received and not yet in any other number. 0 once everything has come to rest.
+    #[must_use]
+    pub fn under_way(&self) -> i64 {
+        self.received as i64 - (self.answered + self.declined + self.dropped_total()) as i64
+    }
+
+    /// Adds another worker's.
+    pub fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.answered += other.answered;
+        self.declined += other.declined;
+        self.steered += other.steered;
+        for (sum, count) in self.dropped.iter_mut().zip(&other.dropped) {
+            *sum += count;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_own_place_and_name() {
+        let all: Vec<_> = Drop::all().collect();
+        assert_eq!(all.len(), Drop::COUNT);
+        for (place, reason) in all.iter().enumerate() {
+            assert_eq!(reason.index(), place);
+        }
+        let names: std::collections::HashSet<_> = all.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), all.len());
+    }
+
+    #[test]
+    fn what_is_published_is_what_was_tallied() {
+        let counters = Counters::default();
+        let mut tally = Tally { received: 10, answered: 6, ..Tally::default() };
+        tally.drop(Drop::Unbound, 3);
+        counters.publish(&mut tally);
+        counters.publish(&mut tally);
+        let snapshot = counters.snapshot();
+        assert_eq!((snapshot.received, snapshot.dropped(Drop::Unbound), snapshot.under_way()), (10, 3, 1));
+        assert_eq!(snapshot.drops().collect::<Vec<_>>(), [(Drop::Unbound, 3)]);
+    }
+}

@@ -1,0 +1,255 @@
+//! Who serves a datagram: the reuseport groups, by address and port.
+//!
+//! ```text
+//! destination port ──▸ served at all?
+//!                        at specific addresses: is it this one?                     one look into a hash table
+//!                        at a wildcard: is it one of this host's addresses?         another
+//! ```
+//! The table is made anew for every change and read under an epoch guard. More specific bindings win, as in the kernel
+//! (`udp4_lib_lookup2`, `net/ipv4/udp.c`).
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::wire::{Headers, Words, words};
+
+/// A binding's number: its place in what the table was made of.
+pub type BindingId = u16;
+
+/// Most bindings of one table.
+pub const MAX_BINDINGS: usize = NONE as usize;
+
+const NONE: u16 = u16::MAX;
+
+/// Why a table could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A port that nobody can send to.
+    #[error("cannot serve {0}: port 0 takes no datagrams; give the port that was obtained")]
+    PortZero(SocketAddr),
+    /// Twice the same.
+    #[error("cannot serve {0} twice: one binding holds all who serve it")]
+    Twice(SocketAddr),
+    /// Too many of them.
+    #[error("cannot serve {0} addresses: at most {MAX_BINDINGS}")]
+    TooMany(usize),
+}
+
+/// What is served, and this host's addresses.
+#[derive(Debug, Clone)]
+pub struct Groups {
+    /// The place in `ports` of each port that is served.
+    by_port: Box<[u16]>,
+    ports: Vec<Port>,
+    /// Bindings to specific addresses.
+    specific: Table,
+    /// This host's addresses.
+    locals: Table,
+}
+
+/// How a port is served.
+#[derive(Debug, Clone, Copy, Default)]
+struct Port {
+    /// At some specific addresses?
+    specific: bool,
+    /// At every local address of each family.
+    wildcard_v4: Option<BindingId>,
+    wildcard_v6: Option<BindingId>,
+}
+
+/// Where a datagram goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// This binding.
+    Binding(BindingId),
+    /// Nobody serves the port, or not at this address.
+    Unbound,
+    /// The address is none of this host's: it would be forwarded, or not be here.
+    NotLocal,
+}
+
+impl Groups {
+    /// A table of `binds`, whose places are their [`BindingId`]s. A wildcard serves every address of `locals`.
+    ///
+    /// # Errors
+    /// Port 0, the same address and port twice, too many.
+    pub fn new(binds: &[SocketAddr], locals: impl IntoIterator<Item = IpAddr>) -> Result<Self, Error> {
+        if binds.len() > MAX_BINDINGS {
+            return Err(Error::TooMany(binds.len()));
+        }
+        let mut by_port = vec![NONE; 1 << 16].into_boxed_slice();
+        let mut ports: Vec<Port> = Vec::new();
+        let mut specific = Vec::new();
+        for (id, bind) in (0..).zip(binds) {
+            if bind.port() == 0 {
+                return Err(Error::PortZero(*bind));
+            }
+            if binds[..usize::from(id)].contains(bind) {
+                return Err(Error::Twice(*bind));
+            }
+            let place = &mut by_port[usize::from(bind.port())];
+            if *place == NONE {
+                *place = ports.len() as u16;
+                ports.push(Port::default());
+            }
+            let port = &mut ports[usize::from(*place)];
+            match bind.ip() {
+                IpAddr::V4(ip) if ip.is_unspecified() => port.wildcard_v4 = Some(id),
+                IpAddr::V6(ip) if ip.is_unspecified() => port.wildcard_v6 = Some(id),
+                ip => {
+                    port.specific = true;
+                    specific.push((Key::new(ip, bind.port()), id));
+                }
+            }
+        }
+        let locals = locals.into_iter().map(|ip| (Key::new(ip, 0), 0)).collect();
+        Ok(Self { by_port, ports, specific: Table::new(specific), locals: Table::new(locals) })
+    }
+
+    /// Who serves the datagram with these headers.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, headers: &Headers) -> Found {
+        let place = self.by_port[usize::from(headers.destination_port())];
+        let Some(port) = self.ports.get(usize::from(place)) else { return Found::Unbound };
+        let ipv4 = headers.is_ipv4();
+        let key = Key { words: headers.destination_words(), port: headers.destination_port(), ipv4 };
+        if port.specific
+            && let Some(id) = self.specific.get(key)
+        {
+            return Found::Binding(id);
+        }
+        let Some(id) = (if ipv4 { port.wildcard_v4 } else { port.wildcard_v6 }) else {
+            return Found::Unbound;
+        };
+        if self.locals.get(Key { port: 0, ..key }).is_some() { Found::Binding(id) } else { Found::NotLocal }
+    }
+}
+
+/// An IP address of either version, and a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Key {
+    words: Words,
+    port: u16,
+    ipv4: bool,
+}
+
+impl Key {
+    fn new(address: IpAddr, port: u16) -> Self {
+        Self { words: words(address), port, ipv4: address.is_ipv4() }
+    }
+}
+
+/// A map that never changes: open addressing, at most half full, so that a look takes one or two comparisons.
+#[derive(Debug, Clone)]
+struct Table {
+    slots: Box<[Option<(Key, BindingId)>]>,
+}
+
+impl Table {
+    fn new(entries: Vec<(Key, BindingId)>) -> Self {
+        let mut table = Self { slots: vec![None; (2 * entries.len()).next_power_of_two().max(2)].into() };
+        for (key, id) in entries {
+            let mut at = table.start(key);
+            while table.slots[at].is_some_and(|(other, _)| other != key) {
+                at = (at + 1) & (table.slots.len() - 1);
+            }
+            table.slots[at] = Some((key, id));
+        }
+        table
+    }
+
+    #[inline]
+    fn get(&self, key: Key) -> Option<BindingId> {
+        let mut at = self.start(key);
+        while let Some((other, id)) = self.slots[at] {
+            if other == key {
+                return Some(id);
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        None
+    }
+
+    #[inline]
+    fn start(&self, key: Key) -> usize {
+        // Fibonacci hashing: addresses of one network differ in few bits, and all of them count in the high half.
+        let folded = key.words[0] ^ key.words[1].rotate_left(32) ^ u64::from(key.port) << 48;
+        (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.slots.len() - 1)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::wire::{Flow, Link, Mac, Packet, Tags, UdpChecksum, build};
+
+    fn found(groups: &Groups, to: &str) -> Found {
+        let destination: SocketAddr = to.parse().unwrap();
+        let source = if destination.is_ipv4() { "192.0.2.9:5000" } else { "[2001:db8::9]:5000" };
+        let link =
+            Link { source: Mac([2, 0, 0, 0, 0, 1]), destination: Mac([2, 0, 0, 0, 0, 2]), tags: Tags::NONE };
+        let flow = Flow::new(link, source.parse().unwrap(), destination).unwrap();
+        let mut frame = [0; 128];
+        let headers = build(&mut frame, &flow, b"x", UdpChecksum::Computed).unwrap();
+        let frame = &frame[..headers.frame_end()];
+        groups.find(&Packet::parse(frame).unwrap())
+    }
+
+    fn groups(binds: &[&str]) -> Groups {
+        let binds: Vec<_> = binds.iter().map(|bind| bind.parse().unwrap()).collect();
+        let locals = ["192.0.2.1", "192.0.2.2", "2001:db8::1"];
+        Groups::new(&binds, locals.map(|ip| ip.parse().unwrap())).unwrap()
+    }
+
+    #[test]
+    fn the_most_specific_binding_serves() {
+        let groups = groups(&["0.0.0.0:53", "192.0.2.2:53", "[2001:db8::1]:53", "192.0.2.1:123"]);
+        for (to, expected) in [
+            ("192.0.2.1:53", Found::Binding(0)),
+            ("192.0.2.2:53", Found::Binding(1)),
+            ("[2001:db8::1]:53", Found::Binding(2)),
+            ("192.0.2.1:123", Found::Binding(3)),
+            ("192.0.2.2:123", Found::Unbound),
+            ("192.0.2.3:53", Found::NotLocal),
+            ("[2001:db8::2]:53", Found::Unbound),
+            ("192.0.2.1:54", Found::Unbound),
+        ] {
+            assert_eq!(found(&groups, to), expected, "{to}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_serves_its_own_family_only() {
+        let groups = groups(&["[::]:7"]);
+        assert_eq!(found(&groups, "192.0.2.1:7"), Found::Unbound);
+        assert_eq!(found(&groups, "[2001:db8::1]:7"), Found::Binding(0));
+    }
+
+    #[test]
+    fn an_ipv6_address_that_begins_like_an_ipv4_one_is_another() {
+        let groups = Groups::new(&["192.0.2.1:7".parse().unwrap()], []).unwrap();
+        assert_eq!(found(&groups, "192.0.2.1:7"), Found::Binding(0));
+        assert_eq!(found(&groups, "[c000:201::]:7"), Found::Unbound);
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_refused() {
+        let make = |binds: &[&str]| {
+            let binds: Vec<_> = binds.iter().map(|bind| bind.parse().unwrap()).collect();
+            Groups::new(&binds, []).map(|_| ())
+        };
+        assert!(matches!(make(&["192.0.2.1:0"]), Err(Error::PortZero(_))));
+        assert!(matches!(make(&["192.0.2.1:7", "192.0.2.1:7"]), Err(Error::Twice(_))));
+        assert_eq!(make(&["0.0.0.0:7", "[::]:7", "192.0.2.1:7"]), Ok(()));
+    }
+
+    #[test]
+    fn many_locals_are_all_found() {
+        let locals = |i: u16| IpAddr::from([10, 0, (i >> 8) as u8, i as u8]);
+        let groups = Groups::new(&["0.0.0.0:7".parse().unwrap()], (1..1000).map(locals)).unwrap();
+        for i in 1..1000 {
+            assert_eq!(found(&groups, &format!("{}:7", locals(i))), Found::Binding(0));
+        }
+        assert_eq!(found(&groups, "10.0.4.0:7"), Found::NotLocal);
+    }
+}

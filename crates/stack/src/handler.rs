@@ -1,0 +1,42 @@
+//! What runs on a worker for every datagram: the seam between the datapath and whoever serves.
+
+use crate::groups::BindingId;
+use crate::wire::Headers;
+
+/// A datagram as a handler sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Datagram<'a> {
+    /// What was sent.
+    pub payload: &'a [u8],
+    /// From whom, to whom.
+    pub headers: &'a Headers,
+    /// The binding it came to.
+    pub binding: BindingId,
+}
+
+/// What a handler made of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The first so many bytes of the room are the reply.
+    Reply(usize),
+    /// No reply comes from here: the handler dropped the datagram or keeps what it needs of it, and counts that.
+    Declined,
+}
+
+/// Serves datagrams, on one worker, to completion: the next frame waits until it returns.
+pub trait Handler {
+    /// Serves one. `room` is where a reply goes; it is longer than any datagram.
+    fn handle(&mut self, datagram: Datagram<'_>, room: &mut [u8]) -> Outcome;
+
+    /// Sends a reply that fits no frame of the link in another way, as the kernel does with fragments. False: it cannot,
+    /// and the reply is dropped.
+    fn too_long(&mut self, _datagram: Datagram<'_>, _reply: &[u8]) -> bool {
+        false
+    }
+}
+
+impl<F: FnMut(Datagram<'_>, &mut [u8]) -> Outcome> Handler for F {
+    fn handle(&mut self, datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
+        self(datagram, room)
+    }
+}

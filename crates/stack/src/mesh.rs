@@ -1,0 +1,201 @@
+//! The rings between workers: one pair for every two of them, in each direction.
+//!
+//! ```text
+//!   worker i                                    worker j
+//!   backlog  ── frames that j shall serve ────▸          bounded: what does not fit is dropped
+//!            ◂── done: how many j has served ──          the no-reorder rule of RFS reads it
+//!   home     ◂── i's frames, to send or free ──          room for all of i's frames: never full
+//! ```
+//! Each worker has one sleeper; all who write to its rings have its waker. A burst is pushed and its worker woken once.
+
+use crossbeam_utils::CachePadded;
+
+use crate::frame::{Burst, Frame};
+use crate::primitive::{Arc, AtomicU32, Ordering};
+use crate::ring::{self, Consumer, Producer};
+use crate::wake::{self, Announced, Sleeper, Waker};
+
+/// Sizes of the rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Frames that may wait for one worker from one other; a power of two. The kernel's `netdev_max_backlog` is 1000.
+    /// Lower, bursts are dropped that the worker could have served in time; higher, a worker that cannot keep up
+    /// answers old requests whose senders have long given up.
+    pub backlog: usize,
+    /// The most frames that any worker's port has: as long are the rings home.
+    pub frames: usize,
+}
+
+/// Why there is no mesh.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No rings of that size.
+    #[error(transparent)]
+    Ring(#[from] ring::CapacityError),
+    /// No descriptors to wake workers with.
+    #[error("cannot make a descriptor to wake worker {worker} with: {cause}")]
+    Wake {
+        /// Whose.
+        worker: usize,
+        /// Why not.
+        cause: std::io::Error,
+    },
+}
+
+/// One worker's ends of all its rings.
+pub struct Links {
+    index: u16,
+    pub(crate) to: Vec<Option<Outgoing>>,
+    pub(crate) from: Vec<Option<Incoming>>,
+    sleeper: Sleeper,
+}
+
+/// Towards another worker.
+pub(crate) struct Outgoing {
+    backlog: Producer<Frame>,
+    home: Producer<Frame>,
+    waker: Waker,
+    /// Frames put into the backlog so far, wrapping; and how many of them were served.
+    queued: u32,
+    done: Arc<CachePadded<AtomicU32>>,
+    woken: u64,
+}
+
+/// From another worker.
+pub(crate) struct Incoming {
+    backlog: Consumer<Frame>,
+    home: Consumer<Frame>,
+    served: u32,
+    done: Arc<CachePadded<AtomicU32>>,
+}
+
+/// Makes the rings for `workers` workers: the links of each, in order.
+///
+/// # Errors
+/// Sizes that no ring has; no descriptors.
+pub fn mesh(workers: u16, config: Config) -> Result<Vec<Links>, Error> {
+    let mut all = Vec::new();
+    for index in 0..workers {
+        let (_, sleeper) = wake::pair().map_err(|cause| Error::Wake { worker: index.into(), cause })?;
+        let (mut to, mut from) = (Vec::new(), Vec::new());
+        to.resize_with(workers.into(), || None);
+        from.resize_with(workers.into(), || None);
+        all.push(Links { index, to, from, sleeper });
+    }
+    for i in 0..usize::from(workers) {
+        for j in (0..usize::from(workers)).filter(|j| *j != i) {
+            let (backlog_in, backlog) = ring::ring(config.backlog)?;
+            // In j's direction go i's wishes, and j's own frames home.
+            let (home_in, home) = ring::ring(config.frames.next_power_of_two())?;
+            let done = Arc::new(CachePadded::new(AtomicU32::new(0)));
+            let waker = all[j].sleeper.waker();
+            all[i].to[j] = Some(Outgoing {
+                backlog: backlog_in,
+                home: home_in,
+                waker,
+                queued: 0,
+                done: Arc::clone(&done),
+                woken: 0,
+            });
+            all[j].from[i] = Some(Incoming { backlog, home, served: 0, done });
+        }
+    }
+    Ok(all)
+}
+
+impl Links {
+    /// The worker's number.
+    #[must_use]
+    pub fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// How many workers there are, this one counted.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.to.len()
+    }
+
+    /// Announces sleep, unless something has come from anyone meanwhile.
+    pub(crate) fn announce_if_quiet(&mut self) -> Option<Announced<'_>> {
+        let announced = self.sleeper.announce();
+        let quiet = self.from.iter().flatten().all(|from| from.backlog.is_empty() && from.home.is_empty());
+        quiet.then_some(announced)
+    }
+
+    /// System calls made to wake others.
+    #[must_use]
+    pub fn wake_ups(&self) -> u64 {
+        self.to.iter().flatten().map(|to| to.woken).sum()
+    }
+}
+
+impl Outgoing {
+    /// Frames that wait for the worker, of `Outgoing::bound`.
+    #[inline]
+    pub(crate) fn waiting(&self) -> usize {
+        self.queued.wrapping_sub(self.head()) as usize
+    }
+
+    #[inline]
+    pub(crate) fn bound(&self) -> usize {
+        self.backlog.capacity()
+    }
+
+    /// How many of the frames queued so far have been served, wrapping.
+    #[inline]
+    pub(crate) fn head(&self) -> u32 {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// How many were queued so far, wrapping.
+    #[inline]
+    pub(crate) fn tail(&self) -> u32 {
+        self.queued
+    }
+
+    /// Queues a burst for the worker to serve, and wakes it. What does not fit stays.
+    #[inline]
+    pub(crate) fn hand_over(&mut self, frames: &mut Burst) {
+        let pushed = self.backlog.push_burst(frames);
+        self.queued = self.queued.wrapping_add(pushed as u32);
+        self.wake(pushed);
+    }
+
+    /// Gives the worker's own frames back to it.
+    #[inline]
+    pub(crate) fn send_home(&mut self, frames: &mut Burst) {
+        let pushed = self.home.push_burst(frames);
+        debug_assert!(frames.is_empty(), "the ring home holds all frames there are");
+        self.wake(pushed);
+    }
+
+    #[inline]
+    fn wake(&mut self, pushed: usize) {
+        if pushed > 0 && self.waker.wake() {
+            self.woken += 1;
+        }
+    }
+}
+
+impl Incoming {
+    /// Takes what the other worker wants served.
+    #[inline]
+    pub(crate) fn take(&mut self, into: &mut Burst) -> usize {
+        self.backlog.pop_burst(into)
+    }
+
+    /// Says that `count` of what was taken is served.
+    #[inline]
+    pub(crate) fn done(&mut self, count: usize) {
+        self.served = self.served.wrapping_add(count as u32);
+        // Release: what serving them wrote is before the other worker sends more of the flow elsewhere.
+        self.done.store(self.served, Ordering::Release);
+    }
+
+    /// Takes our own frames back.
+    #[inline]
+    pub(crate) fn returned(&mut self, into: &mut Burst) -> usize {
+        self.home.pop_burst(into)
+    }
+}

@@ -1,0 +1,335 @@
+//! The whole way through a worker, over links within the process: who is answered, what is dropped and why, how frames
+//! are spread over workers and come home.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use udpath_stack::counters::{Drop, Snapshot};
+use udpath_stack::epoch::{Domain, Table};
+use udpath_stack::frame::Burst;
+use udpath_stack::groups::Groups;
+use udpath_stack::handler::{Datagram, Handler, Outcome};
+use udpath_stack::mesh::{self, mesh};
+use udpath_stack::port::Port;
+use udpath_stack::port::memory::{End, pair};
+use udpath_stack::steering::Steering;
+use udpath_stack::wire::{Flow, Link, Mac, Packet, Refusal, Tags, UdpChecksum, build, vlan};
+use udpath_stack::worker::{Parts, Worker};
+use udpath_steer::CpuSet;
+use udpath_steer::rps::RpsMap;
+use udpath_steer::toeplitz::Key;
+
+const SERVER: [&str; 2] = ["192.0.2.1:7", "[2001:db8::1]:7"];
+const FRAMES: usize = 256;
+
+fn echo(datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
+    room[..datagram.payload.len()].copy_from_slice(datagram.payload);
+    Outcome::Reply(datagram.payload.len())
+}
+
+/// Workers of which the first has a port, and the other end of its link.
+fn workers<H: Handler>(
+    count: u16,
+    backlog: usize,
+    mut handler: impl FnMut(u16) -> H,
+    mut steering: impl FnMut() -> Option<Steering>,
+) -> (End, Vec<Worker<End, H>>) {
+    let domain = Domain::new(count.into(), 8);
+    let binds: Vec<SocketAddr> = SERVER.iter().map(|bind| bind.parse().unwrap()).collect();
+    let groups = Arc::new(Table::new(&domain, Groups::new(&binds, []).unwrap()));
+    let (far, near) = pair(FRAMES).unwrap();
+    let mut near = Some(near);
+    let links = mesh(count, mesh::Config { backlog, frames: FRAMES }).unwrap();
+    let workers = links
+        .into_iter()
+        .map(|links| {
+            let reader = domain.register(format!("worker {}", links.index())).unwrap();
+            let handler = handler(links.index());
+            let port = near.take();
+            let steering = if port.is_some() { steering() } else { None };
+            Worker::new(Parts { port, handler, reader, groups: Arc::clone(&groups), links, steering })
+        })
+        .collect();
+    (far, workers)
+}
+
+fn spread(workers: &str) -> Steering {
+    let map = RpsMap::new(&workers.parse::<CpuSet>().unwrap(), None);
+    Steering::new(Key::microsoft(), map)
+}
+
+fn request(tags: Tags, from: u16, to: &str, payload: &[u8]) -> Vec<u8> {
+    let to: SocketAddr = to.parse().unwrap();
+    let host: IpAddr = if to.is_ipv4() { [192, 0, 2, 9].into() } else { "2001:db8::9".parse().unwrap() };
+    let link = Link { source: Mac([2, 0, 0, 0, 0, 9]), destination: Mac([2, 0, 0, 0, 0, 1]), tags };
+    let flow = Flow::new(link, SocketAddr::new(host, from), to).unwrap();
+    let mut frame = vec![0; 2048];
+    let end = build(&mut frame, &flow, payload, UdpChecksum::Computed).unwrap().frame_end();
+    frame.truncate(end);
+    frame
+}
+
+fn send(far: &mut End, frames: &[Vec<u8>]) {
+    for frames in frames.chunks(64) {
+        let mut burst = Burst::new();
+        far.supply(&mut burst, frames.len());
+        assert_eq!(burst.len(), frames.len(), "memory for requests");
+        for (frame, bytes) in burst.iter_mut().zip(frames) {
+            assert!(frame.set_len(bytes.len()));
+            frame.bytes_mut().copy_from_slice(bytes);
+        }
+        far.transmit(&mut burst);
+        assert!(burst.is_empty());
+    }
+}
+
+fn receive(far: &mut End) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    let mut burst = Burst::new();
+    while far.receive(&mut burst) > 0 {
+        all.extend(burst.iter().map(|frame| frame.bytes().to_vec()));
+        far.recycle(&mut burst);
+    }
+    all
+}
+
+fn sum<H: Handler>(workers: &[Worker<End, H>]) -> Snapshot {
+    let mut sum = Snapshot::default();
+    workers.iter().for_each(|worker| sum.add(&worker.counters().snapshot()));
+    sum
+}
+
+/// Lets all workers have their turns until none finds anything.
+fn settle<H: Handler>(workers: &mut [Worker<End, H>]) {
+    for _ in 0..10_000 {
+        if workers.iter_mut().map(Worker::turn).sum::<usize>() == 0 {
+            return;
+        }
+    }
+    panic!("the workers never come to rest");
+}
+
+#[test]
+fn requests_are_answered_the_way_they_came() {
+    let (mut far, mut workers) = workers(1, 64, |_| echo, || None);
+    let tag = |id| vlan::Control(id);
+    for tags in [Tags::NONE, Tags::one(tag(7)), Tags::two(tag(100), tag(7))] {
+        for to in SERVER {
+            for payload in [&b""[..], b"x", &[7; 18], &[9; 1400]] {
+                let request = request(tags, 5000, to, payload);
+                send(&mut far, &[request.clone()]);
+                settle(&mut workers);
+                let replies = receive(&mut far);
+                assert_eq!(replies.len(), 1, "{to} {} bytes", payload.len());
+                let (asked, got) = (Packet::parse(&request).unwrap(), Packet::parse(&replies[0]).unwrap());
+                assert_eq!((got.source(), got.destination()), (asked.destination(), asked.source()));
+                assert_eq!(got.payload(&replies[0]), payload);
+                assert_eq!(got.tags(), asked.tags());
+                got.verify(&replies[0]).unwrap();
+                assert_eq!(replies[0][..12], [&request[6..12], &request[..6]].concat());
+            }
+        }
+    }
+    let sum = sum(&workers);
+    assert_eq!((sum.received, sum.answered, sum.under_way()), (24, 24, 0));
+}
+
+#[test]
+fn what_is_not_answered_is_dropped_by_name() {
+    let (mut far, mut workers) = workers(1, 64, |_| echo, || None);
+    let good = request(Tags::NONE, 5000, SERVER[0], b"good");
+    let mut bad_ip = good.clone();
+    bad_ip[24] ^= 1;
+    let mut bad_udp = good.clone();
+    *bad_udp.last_mut().unwrap() ^= 1;
+    let mut arp = good.clone();
+    arp[12..14].copy_from_slice(&[8, 6]);
+    let frames = [
+        bad_ip,
+        bad_udp,
+        arp,
+        good[..20].to_vec(),
+        request(Tags::NONE, 5000, "192.0.2.1:8", b"other port"),
+        request(Tags::NONE, 5000, "192.0.2.2:7", b"other address"),
+        good,
+    ];
+    send(&mut far, &frames);
+    settle(&mut workers);
+    assert_eq!(receive(&mut far).len(), 1);
+    let sum = sum(&workers);
+    assert_eq!((sum.received, sum.answered, sum.dropped_total(), sum.under_way()), (7, 1, 6, 0));
+    assert_eq!(sum.dropped(Drop::Unbound), 2);
+    assert_eq!(sum.dropped(Drop::Refused(Refusal::NotIp)), 1);
+    assert_eq!(sum.drops().map(|(_, count)| count).sum::<u64>(), 6);
+    assert_eq!(far.abroad(), 0, "all memory came home");
+}
+
+#[test]
+fn a_reply_too_long_for_the_link_goes_another_way_or_is_dropped() {
+    struct Long(Vec<usize>);
+    impl Handler for Long {
+        fn handle(&mut self, datagram: Datagram<'_>, _: &mut [u8]) -> Outcome {
+            Outcome::Reply(if datagram.payload == b"long" { 1473 } else { 1472 })
+        }
+        fn too_long(&mut self, _: Datagram<'_>, reply: &[u8]) -> bool {
+            self.0.push(reply.len());
+            self.0.len() == 1
+        }
+    }
+    let (mut far, mut workers) = workers(1, 64, |_| Long(Vec::new()), || None);
+    let ask = |payload: &[u8]| request(Tags::NONE, 5000, SERVER[0], payload);
+    // A frame of memory has room for two tags more than an untagged link takes: 1480 fit.
+    send(&mut far, &[ask(b"fits"), ask(b"long")]);
+    settle(&mut workers);
+    assert_eq!(receive(&mut far).len(), 2);
+    struct Longer(bool);
+    impl Handler for Longer {
+        fn handle(&mut self, _: Datagram<'_>, _: &mut [u8]) -> Outcome {
+            Outcome::Reply(9000)
+        }
+        fn too_long(&mut self, _: Datagram<'_>, reply: &[u8]) -> bool {
+            assert_eq!(reply.len(), 9000);
+            std::mem::replace(&mut self.0, false)
+        }
+    }
+    let (mut far, mut workers) = self::workers(1, 64, |_| Longer(true), || None);
+    send(&mut far, &[ask(b"a"), ask(b"b")]);
+    settle(&mut workers);
+    assert!(receive(&mut far).is_empty());
+    let sum = sum(&workers);
+    assert_eq!((sum.declined, sum.dropped(Drop::ReplyTooLong), sum.under_way()), (1, 1, 0));
+}
+
+#[test]
+fn flows_are_spread_over_workers_and_keep_their_order() {
+    // Each worker answers with its own number and the payload, so that the way can be told from the reply.
+    let handler = |index: u16| {
+        move |datagram: Datagram<'_>, room: &mut [u8]| {
+            room[0] = index as u8;
+            room[1..=datagram.payload.len()].copy_from_slice(datagram.payload);
+            Outcome::Reply(1 + datagram.payload.len())
+        }
+    };
+    let (mut far, mut workers) = workers(3, 256, handler, || Some(spread("0-2")));
+    let mut next = [0_u8; 32];
+    let mut served_by: Vec<Option<u8>> = vec![None; 32];
+    for round in 0..100_u8 {
+        let frames: Vec<_> = (0..32)
+            .map(|flow| request(Tags::NONE, 6000 + flow, SERVER[usize::from(flow % 2)], &[round]))
+            .collect();
+        send(&mut far, &frames);
+        // Turns in an order that changes, some workers several times, some not at all.
+        for turn in 0..(round % 5) {
+            workers[usize::from((turn * 7 + round) % 3)].turn();
+        }
+        if round % 4 == 3 {
+            settle(&mut workers);
+        }
+        for reply in receive(&mut far) {
+            let headers = Packet::parse(&reply).unwrap();
+            headers.verify(&reply).unwrap();
+            let flow = usize::from(headers.destination_port() - 6000);
+            let [worker, number] = *headers.payload(&reply) else { panic!("two bytes") };
+            assert_eq!(number, next[flow], "order within flow {flow}");
+            next[flow] += 1;
+            assert_eq!(*served_by[flow].get_or_insert(worker), worker, "a flow stays with its worker");
+        }
+    }
+    settle(&mut workers);
+    let used: std::collections::HashSet<_> = served_by.iter().flatten().collect();
+    assert_eq!(used.len(), 3, "all workers serve: {served_by:?}");
+    let sum = sum(&workers);
+    assert_eq!((sum.received, sum.answered, sum.dropped_total(), sum.under_way()), (3200, 3200, 0, 0));
+    assert!(sum.steered > 1000);
+    assert_eq!(far.abroad(), 0);
+}
+
+#[test]
+fn a_backlog_that_is_full_drops_and_says_so() {
+    // Everything goes to worker 1, which never has its turn.
+    let (mut far, mut workers) = workers(2, 16, |_| echo, || Some(spread("1")));
+    let frames: Vec<_> = (0..40).map(|i| request(Tags::NONE, 7000 + i, SERVER[0], b"x")).collect();
+    send(&mut far, &frames);
+    assert!(workers[0].turn() > 0);
+    let first = sum(&workers);
+    assert_eq!((first.received, first.dropped(Drop::BacklogFull), first.under_way()), (40, 24, 16));
+    settle(&mut workers);
+    let rest = sum(&workers);
+    assert_eq!((rest.answered, rest.under_way()), (16, 0));
+    assert_eq!(receive(&mut far).len(), 16);
+    assert_eq!(far.abroad(), 0);
+}
+
+#[test]
+fn a_flow_that_fills_the_backlog_is_held_back_for_the_others() {
+    use udpath_steer::flow_limit::FlowLimit;
+    let limited = || Some(spread("1").limiting(FlowLimit::new(FlowLimit::DEFAULT_BUCKETS)));
+    let (mut far, mut workers) = workers(2, 128, |_| echo, limited);
+    let (mut sent_small, mut got_small) = (0, 0);
+    for _ in 0..40 {
+        // One flow floods, another sends one in sixteen.
+        let small = |i: usize| i % 16 == 5;
+        let port = |i| if small(i) { 7001 } else { 7000 };
+        let frames: Vec<_> = (0..64).map(|i| request(Tags::NONE, port(i), SERVER[0], b"x")).collect();
+        sent_small += (0..64).filter(|i| small(*i)).count();
+        send(&mut far, &frames);
+        // The other worker serves a burst for each that comes, so that one always waits.
+        workers[0].turn();
+        if sum(&workers).steered > 64 {
+            workers[1].turn();
+        }
+        workers[0].turn();
+        let to_small = |frame: &&Vec<u8>| Packet::parse(frame).unwrap().destination_port() == 7001;
+        got_small += receive(&mut far).iter().filter(to_small).count();
+    }
+    settle(&mut workers);
+    got_small +=
+        receive(&mut far).iter().filter(|f| Packet::parse(f).unwrap().destination_port() == 7001).count();
+    let sum = sum(&workers);
+    assert!(sum.dropped(Drop::FlowLimit) > 20, "{sum:?}");
+    assert_eq!((got_small, sum.dropped(Drop::BacklogFull), sum.under_way()), (sent_small, 0, 0));
+}
+
+#[test]
+fn threads_that_sleep_serve_everything() {
+    const REQUESTS: u16 = 20_000;
+    let (mut far, workers) = workers(2, 256, |_| echo, || Some(spread("0-1")));
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let counters: Vec<_> = workers.iter().map(Worker::counters).collect();
+    let threads: Vec<_> = workers
+        .into_iter()
+        .map(|mut worker| {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    if worker.turn() == 0 {
+                        worker.wait(Duration::from_millis(20)).unwrap();
+                        std::thread::yield_now();
+                    }
+                }
+                worker.turn();
+            })
+        })
+        .collect();
+    let (mut sent, mut got) = (0, 0);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while got < REQUESTS {
+        assert!(Instant::now() < deadline, "{got} of {sent} answered");
+        // Never more under way than there is memory for.
+        let count = (REQUESTS - sent).min(32);
+        if sent - got <= 128 && count > 0 {
+            let frames: Vec<_> =
+                (sent..sent + count).map(|i| request(Tags::NONE, 1 + i % 999, SERVER[0], b"x")).collect();
+            send(&mut far, &frames);
+            sent += count;
+        }
+        got += receive(&mut far).len() as u16;
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let mut sum = Snapshot::default();
+    counters.iter().for_each(|counters| sum.add(&counters.snapshot()));
+    assert_eq!((sum.received, sum.answered, sum.under_way()), (REQUESTS.into(), REQUESTS.into(), 0));
+    assert!(sum.steered > 0);
+}
