@@ -22,7 +22,8 @@
 //! let mut reader = domain.register("worker 0")?;
 //! for _turn in 0..3 {
 //!     let guard = reader.pin(); // once per burst, in every turn of the loop, with packets or without
-//!     assert!(table.load(&guard).contains(&53)); // per packet: one pointer
+//!     let ports = table.load(&guard); // once per burst is enough, and all its packets see the same table
+//!     assert!(ports.contains(&53)); // per packet: nothing but the lookup
 //! }
 //! reader.idle(); // before anything that may block
 //! table.publish(vec![53, 123])?;
@@ -50,10 +51,12 @@
 //! that. Guards are bound to their reader by lifetime: `idle` cannot be called while one is alive.
 //!
 //! # Why not crossbeam-epoch
-//! It was measured beside this (`make bench BENCH=epoch`): its `pin` and unpin cost a locked instruction each time, some
-//! ten times this scheme's per burst, and every 128th pin collects garbage inside the packet path. It bounds neither
-//! garbage nor names who holds it. What it has and this lacks - any number of threads, lock-free writers - the
-//! datapath does not need: workers are known, writers are rare.
+//! It was measured beside this (`make bench BENCH=epoch`): its pinning takes an exchange and a fence every time, 2.4 ns
+//! against 0.5 ns here, and every 128th pin collects garbage inside the packet path. Over a burst of 32 lookups that is
+//! 1.1 to 1.3 x in this one's favour if the table is loaded once per burst; loaded anew for each packet they are level
+//! (0.9 to 1.1 x), since this one checks at each load that guard and table belong together. More than by speed it wins
+//! by its bound: crossbeam neither bounds garbage nor names who holds it. What it has and this lacks - any number of
+//! threads, lock-free writers - the datapath does not need: workers are known, writers are rare.
 
 mod sys;
 

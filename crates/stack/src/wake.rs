@@ -17,7 +17,7 @@
 //! reads the word. `tests/loom.rs` has the model; it fails with either fence taken out.
 //!
 //! - The announcement is taken by compare-and-swap, so of all producers that see it one makes the system call.
-//! - While the consumer is awake a producer pays one fence and one load per **burst** (some 10 ns), no system call.
+//! - While the consumer is awake a producer pays one fence and one load per **burst** (a few ns), no system call.
 //! - What is slept on is a file descriptor: it can stand in one `poll`, `epoll` or io_uring wait with an AF_XDP socket.
 //!   Announce, look into the rings, wait on all descriptors, drop the announcement.
 //! - A wake-up may come without cause (a signal sent just as its announcement was withdrawn). It costs a turn of the

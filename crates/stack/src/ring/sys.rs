@@ -125,7 +125,7 @@ pub struct Consumer<T> {
     tail_seen: usize,
 }
 
-impl<T: Send> Consumer<T> {
+impl<T> Consumer<T> {
     /// How many items are in the ring now; more may arrive at any moment.
     #[inline]
     pub fn len(&self) -> usize {

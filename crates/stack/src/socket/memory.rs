@@ -8,7 +8,8 @@
 //!     forward   got from the pool, not used yet
 //!     charged   items in the queues
 //!     ▲
-//!     │ in bulk, when a quarter of the limit has gathered or nothing is left to read
+//!     │ in bulk, when a quarter of the limit has gathered or nothing is left to read: one store by the reader,
+//!     │ settled by whoever next holds the lock
 //!   Gathered (the reader's own; no lock, no atomic)   given free, not yet released
 //! ```
 //! The kernel learned the same in steps: until 4.9 every datagram read took the socket lock to give its bytes back, and

@@ -287,7 +287,7 @@ mod an_epoch {
 mod a_socket {
     use super::*;
 
-    const STEPS: [Step; 4] = [Step::OneQueue, Step::BulkRelease, Step::TwoQueues, Step::Bursts];
+    const STEPS: [Step; 5] = [Step::OneQueue, Step::BulkRelease, Step::TwoQueues, Step::Bursts, Step::Ring];
 
     fn socket(limit: usize, step: Step, pool: &Pool) -> (Producer<Item>, Reader<Item>) {
         queue(Config { limit, step }, pool).unwrap()
@@ -331,7 +331,7 @@ mod a_socket {
     fn takes_from_two_workers_each_in_order() {
         model(|| {
             let pool = Pool::new(1000);
-            let (producer, mut reader) = socket(1000, Step::Bursts, &pool);
+            let (producer, mut reader) = socket(1000, Step::default(), &pool);
             let workers: Vec<_> = (0..2)
                 .map(|worker| {
                     let producer = producer.clone();
@@ -360,7 +360,7 @@ mod a_socket {
     fn wakes_its_reader() {
         model(|| {
             let pool = Pool::new(1000);
-            let (producer, mut reader) = socket(1000, Step::Bursts, &pool);
+            let (producer, mut reader) = socket(1000, Step::default(), &pool);
             let worker = thread::spawn(move || {
                 for number in 0..2 {
                     producer.enqueue(Item::new(number)).ok().unwrap();
@@ -378,7 +378,7 @@ mod a_socket {
     fn closes_while_a_worker_puts_in() {
         model(|| {
             let pool = Pool::new(1000);
-            let (producer, mut reader) = socket(1000, Step::Bursts, &pool);
+            let (producer, mut reader) = socket(1000, Step::default(), &pool);
             let worker = thread::spawn(move || {
                 let mut burst: ArrayVec<_, 2> = (0..2).map(Item::new).collect();
                 producer.enqueue_burst(&mut burst);
@@ -399,8 +399,8 @@ mod a_socket {
     fn shares_its_pool() {
         model(|| {
             let pool = Pool::new(300);
-            let (first, first_reader) = socket(1000, Step::Bursts, &pool);
-            let (second, mut second_reader) = socket(1000, Step::Bursts, &pool);
+            let (first, first_reader) = socket(1000, Step::default(), &pool);
+            let (second, mut second_reader) = socket(1000, Step::default(), &pool);
             let worker = thread::spawn(move || {
                 let mut burst: ArrayVec<_, 2> = (0..2).map(Item::new).collect();
                 let taken = first.enqueue_burst(&mut burst);

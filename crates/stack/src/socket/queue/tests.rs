@@ -1,6 +1,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use std::time::{Duration, Instant};
+
+use arrayvec::ArrayVec;
 use proptest::prelude::*;
 
 use super::super::memory::QUANTUM;
@@ -8,7 +11,7 @@ use super::*;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-const STEPS: [Step; 4] = [Step::OneQueue, Step::BulkRelease, Step::TwoQueues, Step::Bursts];
+const STEPS: [Step; 5] = [Step::OneQueue, Step::BulkRelease, Step::TwoQueues, Step::Bursts, Step::Ring];
 
 /// What a test sends: who sent it, which number, what it is charged.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,6 +98,8 @@ fn one_pool_bounds_all_sockets() -> TestResult {
     assert_eq!(second.counts().refused, Refused { pool_full: 2, ..Refused::default() });
     let mut received: ArrayVec<_, 4> = ArrayVec::new();
     while first_reader.try_receive_burst(&mut received) > 0 {}
+    // A sleeping reader returns it at once, a polling one after some looks.
+    first_reader.receive_burst(&mut received, Some(Duration::from_millis(1)))?;
     assert_eq!(pool.used(), QUANTUM, "one is kept forward");
     assert_eq!(second.enqueue_burst(&mut packets(&[64])), 1);
     Ok(())
@@ -256,7 +261,7 @@ fn a_flood_adds_up() -> TestResult {
                     break;
                 }
                 received_sum += received.len() as u64;
-                for Received { item, refused_before } in received {
+                for Received { item, refused_before, .. } in received {
                     assert!(item.number >= next[item.from], "{step:?}: reordered");
                     next[item.from] = item.number + 1;
                     assert!(refused_before >= stamp, "{step:?}: stamps went back");

@@ -1,0 +1,111 @@
+//! The workers' side.
+
+use arrayvec::ArrayVec;
+
+use super::super::memory::{Charged, Denied, LEAST_CHARGE};
+use super::counts::{Counts, Refused};
+use super::{Locked, Received, Shared, Step};
+use crate::primitive::{Arc, lock};
+use crate::wake::Waker;
+
+/// A worker's side of a socket; each worker has a clone.
+pub struct Producer<T> {
+    pub(super) shared: Arc<Shared<T>>,
+    pub(super) waker: Waker,
+}
+
+impl<T> Clone for Producer<T> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), waker: self.waker.clone() }
+    }
+}
+
+impl<T: Charged + Send> Producer<T> {
+    /// Moves `burst` into the socket, in order, and wakes its reader if it sleeps; says how many items went.
+    ///
+    /// What the socket refused stays in `burst`, in order, and is counted here by reason: the caller has only to
+    /// give the frames back.
+    pub fn enqueue_burst<const N: usize>(&self, burst: &mut ArrayVec<T, N>) -> usize {
+        if burst.is_empty() {
+            return 0;
+        }
+        let shared = &*self.shared;
+        // Full for anything, by a look without the lock: a flood that is going to be dropped must not take the lock from
+        // the reader, who alone can make room. If the answer is old, a few items more are dropped, or the lock is
+        // taken in vain.
+        if shared.looks_full() {
+            shared.refused.add(Refused { socket_full: burst.len() as u64, ..Refused::default() });
+            return 0;
+        }
+        let mut refused = ArrayVec::<T, N>::new();
+        let offered = burst.len();
+        if shared.step >= Step::Bursts {
+            self.take_in(burst.drain(..), &mut refused);
+        } else {
+            for item in burst.drain(..) {
+                self.take_in(std::iter::once(item), &mut refused);
+            }
+        }
+        let taken = offered - refused.len();
+        if !refused.is_empty() {
+            burst.extend(refused);
+        }
+        taken
+    }
+
+    /// Puts one item into the socket, or gives it back. Prefer bursts.
+    pub fn enqueue(&self, item: T) -> Result<(), T> {
+        let mut one = ArrayVec::<T, 1>::new();
+        one.push(item);
+        self.enqueue_burst(&mut one);
+        one.pop().map_or(Ok(()), Err)
+    }
+
+    /// What happened so far; takes the lock.
+    pub fn counts(&self) -> Counts {
+        self.shared.counts()
+    }
+
+    /// Takes the lock once for all `items`.
+    #[inline]
+    fn take_in<const N: usize>(&self, items: impl Iterator<Item = T>, left: &mut ArrayVec<T, N>) {
+        let shared = &*self.shared;
+        let mut refused = Refused::default();
+        {
+            let mut guard = lock(&shared.locked);
+            let locked = &mut *guard;
+            // Under the lock, so that the numbers items carry never go back.
+            let before = shared.refused.read().total();
+            shared.settle(locked);
+            let Locked { queue, ring, account, enqueued, closed, .. } = locked;
+            let mut taken = items.filter_map(|item| {
+                let charge = item.charge().max(LEAST_CHARGE);
+                let charged = if *closed { None } else { Some(account.charge(charge)) };
+                match charged {
+                    Some(Ok(())) => {
+                        *enqueued += 1;
+                        let refused_before = (before + refused.total()) as u32;
+                        // Not above the limit, so the charge fits.
+                        return Some(Received { item, refused_before, charge: charge as u32 });
+                    }
+                    Some(Err(Denied::SocketFull)) => refused.socket_full += 1,
+                    Some(Err(Denied::PoolFull)) => refused.pool_full += 1,
+                    None => refused.closed += 1,
+                }
+                left.push(item);
+                None
+            });
+            if shared.step >= Step::Ring {
+                ring.push_from(&mut taken);
+                // A full ring asks for no more; then the account is full as well, and denies the rest.
+                let beyond = taken.count();
+                debug_assert_eq!(beyond, 0, "a ring has room for all that the account lets in");
+            } else {
+                queue.extend(taken);
+            }
+            shared.refused.add(refused);
+            shared.publish(locked);
+        }
+        self.waker.wake();
+    }
+}

@@ -1,0 +1,236 @@
+//! The reader's side.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+use arrayvec::ArrayVec;
+
+use super::super::memory::{Charged, Gathered};
+use super::counts::Counts;
+use super::{Received, Shared, Step};
+use crate::primitive::{Arc, Ordering, lock, spin_loop};
+use crate::ring;
+use crate::wake::{self, Sleeper};
+
+/// How many looks at the producer queue a busy-polling reader takes between two looks at the clock.
+///
+/// Lower: reading the clock (tens of nanoseconds) becomes what the reader does. Higher: the budget is overdrawn by that many
+/// pauses, some microseconds.
+const LOOKS_PER_CLOCK: u32 = 64;
+
+/// How often in a row a polling reader finds nothing before it gives what it released back to the pool itself.
+///
+/// Lower: it takes the workers' lock in every gap between two bursts. Higher: an idle socket whose reader polls
+/// keeps its memory from the others for longer. A reader that goes to sleep does so at once.
+const LOOKS_BEFORE_SETTLING: u32 = 64;
+
+/// The reader's side of a socket. When it is dropped, what waits is dropped, and producers are refused.
+pub struct Reader<T> {
+    pub(super) shared: Arc<Shared<T>>,
+    /// Before the ring: older than all in the producer queue, with which it changes places at each splice.
+    pub(super) own: VecDeque<Received<T>>,
+    pub(super) consumer: ring::Consumer<Received<T>>,
+    pub(super) gathered: Gathered,
+    /// What `Shared::released` says.
+    pub(super) released: usize,
+    /// Bytes were released without the lock since we last held it; a worker may have settled them meanwhile.
+    pub(super) unsettled: bool,
+    /// How often in a row the ring was empty while something was unsettled.
+    pub(super) empty_looks: u32,
+    pub(super) sleeper: Sleeper,
+}
+
+impl<T: Charged + Send> Reader<T> {
+    /// Moves items to the end of `into`, as many as wait and fit; says how many. Never sleeps.
+    pub fn try_receive_burst<const N: usize>(&mut self, into: &mut ArrayVec<Received<T>, N>) -> usize {
+        let wanted = into.remaining_capacity();
+        let before = into.len();
+        if self.shared.step >= Step::Ring {
+            self.receive_ring(into);
+        } else if self.shared.step >= Step::TwoQueues {
+            self.receive_own(into, wanted);
+        } else {
+            while into.len() - before < wanted && self.receive_locked(into) {}
+        }
+        into.len() - before
+    }
+
+    /// As [`Reader::try_receive_burst`], but sleeps until there is something, for at most `timeout` if there is one.
+    /// Zero items: the time is over, or this thread handled a Unix signal.
+    pub fn receive_burst<const N: usize>(
+        &mut self,
+        into: &mut ArrayVec<Received<T>, N>,
+        timeout: Option<Duration>,
+    ) -> io::Result<usize> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let count = self.try_receive_burst(into);
+            if count > 0 || into.is_full() {
+                return Ok(count);
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if self.unsettled {
+                self.settle();
+            }
+            let (ring, hint) = (&self.consumer, &self.shared.hints.waiting);
+            let woken = self.sleeper.sleep(left, || !ring.is_empty() || hint.load(Ordering::Relaxed) > 0)?;
+            if matches!(woken, wake::Woken::TimedOut | wake::Woken::Interrupted) {
+                return Ok(self.try_receive_burst(into));
+            }
+        }
+    }
+
+    /// As [`Reader::try_receive_burst`], but looks again and again for up to `budget` (the kernel's `SO_BUSY_POLL`): no
+    /// wake-up to wait for, for the price of the CPU.
+    pub fn busy_receive_burst<const N: usize>(
+        &mut self,
+        into: &mut ArrayVec<Received<T>, N>,
+        budget: Duration,
+    ) -> usize {
+        let mut end = None;
+        loop {
+            for _ in 0..LOOKS_PER_CLOCK {
+                let count = self.try_receive_burst(into);
+                if count > 0 || into.is_full() {
+                    return count;
+                }
+                spin_loop();
+            }
+            let now = Instant::now();
+            if now >= *end.get_or_insert(now + budget) {
+                return 0;
+            }
+        }
+    }
+
+    /// What happened so far; takes the lock.
+    pub fn counts(&self) -> Counts {
+        self.shared.counts()
+    }
+
+    /// How many items wait, in both queues.
+    pub fn waiting(&self) -> usize {
+        self.consumer.len() + self.own.len() + self.shared.hints.waiting.load(Ordering::Relaxed)
+    }
+
+    /// From the ring: what we have seen of it is our own queue, a look at its index is the splice.
+    #[inline]
+    fn receive_ring<const N: usize>(&mut self, into: &mut ArrayVec<Received<T>, N>) {
+        let before = into.len();
+        if self.consumer.pop_burst(into) == 0 {
+            if self.unsettled || !self.gathered.is_empty() {
+                self.ran_empty();
+            }
+            return;
+        }
+        self.empty_looks = 0;
+        self.gathered.add(into[before..].iter().map(|received| received.charge as usize).sum());
+        if self.gathered.is_enough() {
+            self.shared.release(&mut self.released, &mut self.gathered);
+            self.unsettled = true;
+        }
+    }
+
+    /// Nothing is there to read: all that was gathered is released. It is settled only when that stays so, for else a
+    /// reader that is faster than the workers would take their lock for every burst.
+    #[cold]
+    fn ran_empty(&mut self) {
+        if !self.gathered.is_empty() {
+            self.shared.release(&mut self.released, &mut self.gathered);
+            self.unsettled = true;
+        }
+        self.empty_looks += 1;
+        if self.empty_looks >= LOOKS_BEFORE_SETTLING {
+            self.settle();
+        }
+    }
+
+    /// Gives what was released back to the account, and the pool, ourselves.
+    fn settle(&mut self) {
+        (self.unsettled, self.empty_looks) = (false, 0);
+        let mut locked = lock(&self.shared.locked);
+        self.shared.settle(&mut locked);
+        self.shared.publish(&locked);
+    }
+
+    /// From our own queue, after a splice if that is empty.
+    #[inline]
+    fn receive_own<const N: usize>(&mut self, into: &mut ArrayVec<Received<T>, N>, wanted: usize) {
+        if self.own.is_empty() && !self.splice() {
+            return;
+        }
+        let count = self.own.len().min(wanted);
+        for entry in self.own.drain(..count) {
+            self.gathered.add(entry.charge as usize);
+            into.push(entry);
+        }
+        if self.gathered.is_enough() {
+            self.shared.release(&mut self.released, &mut self.gathered);
+            self.unsettled = true;
+        }
+    }
+
+    /// Is there anything to take the lock for: items, or bytes that no worker may come to settle?
+    #[inline]
+    fn has_business(&self) -> bool {
+        // A look without the lock. Relaxed: if it is old, the next look, or the one after the announcement, is not.
+        self.shared.hints.waiting.load(Ordering::Relaxed) > 0 || self.unsettled || !self.gathered.is_empty()
+    }
+
+    /// Takes the whole producer queue; settles all that was released. Is there anything to read now?
+    fn splice(&mut self) -> bool {
+        if !self.has_business() {
+            return false;
+        }
+        self.shared.release(&mut self.released, &mut self.gathered);
+        self.unsettled = false;
+        let mut locked = lock(&self.shared.locked);
+        std::mem::swap(&mut locked.queue, &mut self.own);
+        self.shared.settle(&mut locked);
+        self.shared.publish(&locked);
+        !self.own.is_empty()
+    }
+
+    /// The steps with one queue: one item under the lock.
+    fn receive_locked<const N: usize>(&mut self, into: &mut ArrayVec<Received<T>, N>) -> bool {
+        if !self.has_business() {
+            return false;
+        }
+        let shared = &*self.shared;
+        let mut locked = lock(&shared.locked);
+        let entry = locked.queue.pop_front();
+        if let Some(entry) = &entry {
+            self.gathered.add(entry.charge as usize);
+        }
+        if shared.step == Step::OneQueue || self.gathered.is_enough() || locked.queue.is_empty() {
+            shared.release(&mut self.released, &mut self.gathered);
+            shared.settle(&mut locked);
+        }
+        shared.publish(&locked);
+        drop(locked);
+        entry.is_some_and(|entry| {
+            into.push(entry);
+            true
+        })
+    }
+}
+
+impl<T> Drop for Reader<T> {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut locked = lock(&self.shared.locked);
+            locked.closed = true;
+            let waiting = std::mem::take(&mut locked.queue);
+            self.shared.settle(&mut locked);
+            // What waits in either queue, and what was gathered.
+            let charged = locked.account.charged();
+            locked.account.release(charged);
+            self.shared.publish(&locked);
+            waiting
+        };
+        // Outside the lock: giving frames back may take long. From here on no worker puts anything into the ring.
+        drop(waiting);
+        while self.consumer.pop().is_some() {}
+    }
+}
