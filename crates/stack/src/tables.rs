@@ -5,7 +5,12 @@ mod addresses;
 mod hash;
 mod interfaces;
 mod neighbours;
+mod path;
+mod prefixes;
+mod routes;
 
 pub use addresses::{LocalAddress, LocalAddresses};
 pub use interfaces::{Interface, Interfaces};
 pub use neighbours::{Neighbour, Neighbours};
+pub use path::{NoPath, Path, View};
+pub use routes::{Hop, Route, Routes};

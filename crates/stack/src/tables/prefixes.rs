@@ -1,0 +1,201 @@
+//! The longest prefix that matches an address, by looking at where the answer changes.
+//!
+//! Prefixes are either apart or one inside the other, so along the number line of addresses the longest match changes
+//! at most twice per prefix: where it begins and behind its end. These boundaries are sorted once; a lookup is the last
+//! boundary at or before the address.
+//!
+//! ```text
+//! prefixes     |------------- 10.0.0.0/8 = A -------------|
+//!                      |--- 10.64.0.0/10 = B ---|
+//! boundaries   A       B                        A         -        a lookup is a search for the last one <= address
+//! index        ^   ^   ^   ^   ^   ^   ^   ^   ^   ^   ^   ^       where to begin, by the address's upper bits
+//! ```
+//! The index over the upper bits has about as many entries as there are boundaries, so what is left to search is
+//! a handful of them if prefixes are spread; if they crowd, it is a binary search over all, 15 steps for 10,000 prefixes.
+//!
+//! # Why not something else
+//! - A hash table per length asks one table per length that is in use: 20 to 30 for a table of the Internet, and the most
+//!   for a destination that only the default route covers.
+//! - A trie with a fixed stride of 24 bits takes 32 MiB, cold in every cache, whatever the number of routes.
+//! - Here memory is bounded by the number of prefixes - 2 boundaries of 8 bytes (IPv4) or 20 (IPv6) each, and
+//!   the index - and one route costs a comparison. The price: a change means building anew, which is how tables under
+//!   epochs are changed anyway.
+
+/// An address as a number.
+pub(super) trait Bits: Copy + Ord {
+    /// How many bits it has.
+    const WIDTH: u32;
+    /// The lowest address.
+    const ZERO: Self;
+    /// The upper bits: those left after a shift to the right by `shift`, at most `MOST_INDEX_BITS` of them.
+    fn upper(self, shift: u32) -> usize;
+    /// The lowest address with these upper bits, `None` beyond the highest.
+    fn from_upper(upper: usize, shift: u32) -> Option<Self>;
+    /// Without the bits behind the prefix.
+    fn masked(self, prefix: u32) -> Self;
+    /// The first address behind the prefix that begins here; `None` beyond the highest.
+    fn behind(self, prefix: u32) -> Option<Self>;
+}
+
+macro_rules! bits {
+    ($($number:ty),*) => {$(
+        impl Bits for $number {
+            const WIDTH: u32 = <$number>::BITS;
+            const ZERO: Self = 0;
+
+            #[inline(always)]
+            fn upper(self, shift: u32) -> usize {
+                (self >> shift) as usize
+            }
+
+            fn from_upper(upper: usize, shift: u32) -> Option<Self> {
+                let address = (upper as Self) << shift;
+                (address >> shift == upper as Self).then_some(address)
+            }
+
+            fn masked(self, prefix: u32) -> Self {
+                self & !Self::MAX.checked_shr(prefix).unwrap_or(0)
+            }
+
+            fn behind(self, prefix: u32) -> Option<Self> {
+                (self | Self::MAX.checked_shr(prefix).unwrap_or(0)).checked_add(1)
+            }
+        }
+    )*};
+}
+bits!(u32, u128);
+
+/// What no prefix covers.
+const NOTHING: u32 = u32::MAX;
+
+/// Most upper bits the index goes by: 65,536 entries, 256 KiB.
+///
+/// Lower: large tables are searched for longer. Higher: the index falls out of the second-level cache, which costs more
+/// than the few steps it saves.
+const MOST_INDEX_BITS: u32 = 16;
+
+/// Prefixes of one address family, each with a value.
+#[derive(Debug)]
+pub(super) struct Prefixes<B> {
+    /// Where the answer changes, ascending; the first is the lowest address.
+    boundaries: Box<[B]>,
+    /// The answer from the boundary on.
+    values: Box<[u32]>,
+    /// For each value of the upper bits the last boundary at or before the lowest such address; and the last of all.
+    index: Box<[u32]>,
+    /// From an address to its upper bits.
+    shift: u32,
+}
+
+impl<B: Bits> Prefixes<B> {
+    /// A table of `(address, prefix length, value)`. Bits behind the prefix do not matter. Of several with one prefix
+    /// the first counts. Values are below `u32::MAX`, and so is their number; lengths are at most the address's.
+    pub(super) fn new(prefixes: impl IntoIterator<Item = (B, u8, u32)>) -> Self {
+        let mut prefixes: Vec<_> = (prefixes.into_iter())
+            .map(|(address, len, value)| {
+                let len = u32::from(len).min(B::WIDTH);
+                (address.masked(len), len, value)
+            })
+            .collect();
+        // Stable: the first of equal ones stays the first.
+        prefixes.sort_by_key(|(address, len, _)| (*address, *len));
+        prefixes.dedup_by_key(|(address, len, _)| (*address, *len));
+        let mut line = Line { boundaries: vec![B::ZERO], values: vec![NOTHING] };
+        // The prefixes that cover the place we are at, each inside the one before.
+        let mut covering: Vec<(Option<B>, u32)> = Vec::new();
+        for (address, len, value) in prefixes {
+            while let Some((Some(end), _)) = covering.pop_if(|(end, _)| end.is_some_and(|end| end <= address))
+            {
+                line.change(end, covering.last().map_or(NOTHING, |(_, value)| *value));
+            }
+            line.change(address, value);
+            covering.push((address.behind(len), value));
+        }
+        while let Some((end, _)) = covering.pop() {
+            if let Some(end) = end {
+                line.change(end, covering.last().map_or(NOTHING, |(_, value)| *value));
+            }
+        }
+        line.indexed()
+    }
+
+    /// The value of the longest prefix that covers `address`.
+    #[inline]
+    pub(super) fn get(&self, address: B) -> Option<u32> {
+        let upper = address.upper(self.shift);
+        let mut at = self.index[upper] as usize;
+        let mut count = self.index[upper + 1] as usize - at + 1;
+        // Halving without a branch on the comparison, whose outcome nobody can predict.
+        while count > 1 {
+            let half = count / 2;
+            at = if self.boundaries[at + half] <= address { at + half } else { at };
+            count -= half;
+        }
+        let value = self.values[at];
+        (value != NOTHING).then_some(value)
+    }
+}
+
+/// Boundaries under construction.
+struct Line<B> {
+    boundaries: Vec<B>,
+    values: Vec<u32>,
+}
+
+impl<B: Bits> Line<B> {
+    /// From `at` on the answer is `value`. `at` is not before the last boundary.
+    fn change(&mut self, at: B, value: u32) {
+        if self.boundaries.last() == Some(&at) {
+            // What began here ends here, or covers more and is shorter.
+            self.boundaries.pop();
+            self.values.pop();
+        }
+        if self.values.last() != Some(&value) {
+            self.boundaries.push(at);
+            self.values.push(value);
+        }
+    }
+
+    fn indexed(self) -> Prefixes<B> {
+        let bits = self.boundaries.len().ilog2().clamp(1, MOST_INDEX_BITS);
+        let shift = B::WIDTH - bits;
+        let last = self.boundaries.len() - 1;
+        let index = (0..=1_usize << bits).map(|upper| {
+            let before = B::from_upper(upper, shift)
+                .map_or(last, |lowest| self.boundaries.partition_point(|boundary| *boundary <= lowest) - 1);
+            before as u32
+        });
+        Prefixes {
+            index: index.collect(),
+            shift,
+            boundaries: self.boundaries.into(),
+            values: self.values.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boundaries_stand_where_the_answer_changes() {
+        let table = Prefixes::new([(0x0a00_0000_u32, 8, 0), (0x0a40_0001, 10, 1), (0x0b00_0000, 8, 0)]);
+        assert_eq!(*table.boundaries, [0, 0x0a00_0000, 0x0a40_0000, 0x0a80_0000, 0x0c00_0000]);
+        assert_eq!(*table.values, [NOTHING, 0, 1, 0, NOTHING]);
+    }
+
+    #[test]
+    fn the_ends_of_the_line_are_covered() {
+        let empty = Prefixes::<u128>::new([]);
+        assert_eq!((empty.get(0), empty.get(u128::MAX)), (None, None));
+        let all = Prefixes::new([(7_u128, 0, 5), (u128::MAX, 128, 6), (0, 128, 7)]);
+        assert_eq!((all.get(0), all.get(1)), (Some(7), Some(5)));
+        assert_eq!((all.get(u128::MAX - 1), all.get(u128::MAX)), (Some(5), Some(6)));
+        let upper = Prefixes::new([(0xffff_0000_u32, 16, 1), (0xffff_ff00, 24, 2)]);
+        assert_eq!(
+            (upper.get(0xfffe_ffff), upper.get(0xffff_0000), upper.get(u32::MAX)),
+            (None, Some(1), Some(2))
+        );
+    }
+}
