@@ -86,6 +86,12 @@ pub(crate) fn run(args: Args) -> Done {
         })?;
     }
     let mut notices = Vec::new();
+    if config.queues == 1 && args.io.iter().any(|io| io == Io::Percpu.name()) {
+        notices.push(
+            "percpu is left out: with one queue every datagram arrives on the same CPU; --queues 2 or more tries it"
+                .to_owned(),
+        );
+    }
     if !rustix::process::geteuid().is_root() {
         let missing =
             udpath_lab::enter_user_namespace().context("boost without root needs a user namespace")?;
