@@ -144,7 +144,10 @@ mod event {
 
 #[cfg(loom)]
 mod event {
+    use std::fs::File;
     use std::io;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::sync::OnceLock;
     use std::time::Duration;
 
     use loom::sync::{Condvar, Mutex};
@@ -155,13 +158,23 @@ mod event {
     /// and a signal that never comes is a deadlock, which loom reports.
     #[derive(Debug)]
     pub(crate) struct Event {
+        /// Only so that code that polls descriptors compiles; no model runs it.
+        descriptor: &'static File,
         count: Mutex<u64>,
         changed: Condvar,
     }
 
     impl Event {
         pub(crate) fn new() -> io::Result<Self> {
-            Ok(Self { count: Mutex::new(0), changed: Condvar::new() })
+            static NULL: OnceLock<File> = OnceLock::new();
+            let descriptor = match NULL.get() {
+                Some(null) => null,
+                None => {
+                    let null = File::open("/dev/null")?;
+                    NULL.get_or_init(|| null)
+                }
+            };
+            Ok(Self { descriptor, count: Mutex::new(0), changed: Condvar::new() })
         }
 
         pub(crate) fn signal(&self) {
@@ -179,6 +192,12 @@ mod event {
                 count = self.changed.wait(count).unwrap_or_else(std::sync::PoisonError::into_inner);
             }
             Ok(Waited::Signalled)
+        }
+    }
+
+    impl AsFd for Event {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.descriptor.as_fd()
         }
     }
 }

@@ -24,7 +24,6 @@
 //!   loop. Each signal is taken exactly once, so a late one cannot keep a level-triggered poll from sleeping for ever.
 
 use std::io;
-#[cfg(not(loom))]
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -167,7 +166,6 @@ impl Drop for Announced<'_> {
 }
 
 /// Readable when woken. To be waited on only while an announcement stands.
-#[cfg(not(loom))]
 impl AsFd for Sleeper {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.event.as_fd()
@@ -175,7 +173,6 @@ impl AsFd for Sleeper {
 }
 
 /// Readable when woken.
-#[cfg(not(loom))]
 impl AsFd for Announced<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.sleeper.shared.event.as_fd()

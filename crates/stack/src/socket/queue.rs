@@ -29,7 +29,7 @@
 //! # Why a lock among the workers
 //! Memory, drop counts and the order of stamps must agree with the queue; under a lock, taken once per burst, they do.
 //! A lock-free queue of many producers (crossbeam's `ArrayQueue`, with the charge in an atomic) was measured beside it:
-//! with one worker it delivers up to twice as much, for it never waits for a whole burst's cache lines at once. But its
+//! with one worker it delivers a third to twice as much, for its two ends never wait for a whole burst. But its
 //! limit is not exact, a burst is not kept together, and each of its datagrams is a contended exchange as soon as
 //! there are two workers.
 

@@ -49,7 +49,7 @@ impl Item {
 
 impl Charged for Item {
     fn charge(&self) -> usize {
-        100
+        1000
     }
 }
 
@@ -298,14 +298,14 @@ mod a_socket {
     fn keeps_its_limits_and_returns_all_memory() {
         for step in STEPS {
             model(move || {
-                let pool = Pool::new(350);
-                let (producer, mut reader) = socket(300, step, &pool);
+                let pool = Pool::new(3500);
+                let (producer, mut reader) = socket(3000, step, &pool);
                 let writer = thread::spawn({
                     let pool = pool.clone();
                     move || {
                         let mut burst: ArrayVec<_, 4> = (0..4).map(Item::new).collect();
                         producer.enqueue_burst(&mut burst);
-                        assert!(pool.used() <= 350);
+                        assert!(pool.used() <= 3500);
                         let refused = burst.len() as u64;
                         let counts = producer.counts();
                         assert_eq!(counts.refused.total(), refused);
@@ -315,7 +315,7 @@ mod a_socket {
                 });
                 let mut received = ArrayVec::<Received<Item>, 4>::new();
                 reader.try_receive_burst(&mut received);
-                assert!(pool.used() <= 350);
+                assert!(pool.used() <= 3500);
                 let taken = writer.join().unwrap();
                 while reader.try_receive_burst(&mut received) > 0 {}
                 assert_eq!(received.len(), taken);
@@ -330,8 +330,8 @@ mod a_socket {
     #[test]
     fn takes_from_two_workers_each_in_order() {
         model(|| {
-            let pool = Pool::new(1000);
-            let (producer, mut reader) = socket(1000, Step::default(), &pool);
+            let pool = Pool::new(10_000);
+            let (producer, mut reader) = socket(10_000, Step::default(), &pool);
             let workers: Vec<_> = (0..2)
                 .map(|worker| {
                     let producer = producer.clone();
@@ -359,8 +359,8 @@ mod a_socket {
     #[test]
     fn wakes_its_reader() {
         model(|| {
-            let pool = Pool::new(1000);
-            let (producer, mut reader) = socket(1000, Step::default(), &pool);
+            let pool = Pool::new(10_000);
+            let (producer, mut reader) = socket(10_000, Step::default(), &pool);
             let worker = thread::spawn(move || {
                 for number in 0..2 {
                     producer.enqueue(Item::new(number)).ok().unwrap();
@@ -377,8 +377,8 @@ mod a_socket {
     #[test]
     fn closes_while_a_worker_puts_in() {
         model(|| {
-            let pool = Pool::new(1000);
-            let (producer, mut reader) = socket(1000, Step::default(), &pool);
+            let pool = Pool::new(10_000);
+            let (producer, mut reader) = socket(10_000, Step::default(), &pool);
             let worker = thread::spawn(move || {
                 let mut burst: ArrayVec<_, 2> = (0..2).map(Item::new).collect();
                 producer.enqueue_burst(&mut burst);
@@ -398,9 +398,9 @@ mod a_socket {
     #[test]
     fn shares_its_pool() {
         model(|| {
-            let pool = Pool::new(300);
-            let (first, first_reader) = socket(1000, Step::default(), &pool);
-            let (second, mut second_reader) = socket(1000, Step::default(), &pool);
+            let pool = Pool::new(3000);
+            let (first, first_reader) = socket(10_000, Step::default(), &pool);
+            let (second, mut second_reader) = socket(10_000, Step::default(), &pool);
             let worker = thread::spawn(move || {
                 let mut burst: ArrayVec<_, 2> = (0..2).map(Item::new).collect();
                 let taken = first.enqueue_burst(&mut burst);
@@ -409,7 +409,7 @@ mod a_socket {
             });
             let mut burst: ArrayVec<_, 2> = (0..2).map(Item::new).collect();
             let taken = second.enqueue_burst(&mut burst);
-            assert!(pool.used() <= 300);
+            assert!(pool.used() <= 3000);
             let mut received = ArrayVec::<Received<Item>, 2>::new();
             second_reader.try_receive_burst(&mut received);
             second_reader.try_receive_burst(&mut received);

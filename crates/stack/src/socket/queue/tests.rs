@@ -44,7 +44,7 @@ fn what_goes_in_comes_out_in_order() -> TestResult {
     for step in STEPS {
         let pool = Pool::new(1 << 20);
         let (producer, mut reader) = queue(Config { limit: 10_000, step }, &pool)?;
-        assert_eq!(producer.enqueue_burst(&mut packets(&[100; 5])), 5);
+        assert_eq!(producer.enqueue_burst(&mut packets(&[1000; 5])), 5);
         let mut two: ArrayVec<_, 2> = ArrayVec::new();
         assert_eq!(reader.try_receive_burst(&mut two), 2);
         assert_eq!(reader.try_receive_burst(&mut two), 0, "no room");
@@ -52,7 +52,7 @@ fn what_goes_in_comes_out_in_order() -> TestResult {
         assert_eq!(reader.waiting(), 3);
 
         // Younger ones wait in the other queue, and come after.
-        assert_eq!(producer.enqueue_burst(&mut packets(&[100; 2])), 2);
+        assert_eq!(producer.enqueue_burst(&mut packets(&[1000; 2])), 2);
         let mut rest: ArrayVec<_, 32> = ArrayVec::new();
         while reader.try_receive_burst(&mut rest) > 0 {}
         assert_eq!(numbers(&rest), [2, 3, 4, 0, 1], "{step:?}");
@@ -67,8 +67,8 @@ fn what_goes_in_comes_out_in_order() -> TestResult {
 fn what_is_refused_stays_with_the_worker_and_is_counted_and_stamped() -> TestResult {
     for step in STEPS {
         let pool = Pool::new(1 << 20);
-        let (producer, mut reader) = queue(Config { limit: 1000, step }, &pool)?;
-        let mut burst = packets(&[400, 700, 400, 300, 150]);
+        let (producer, mut reader) = queue(Config { limit: 10_000, step }, &pool)?;
+        let mut burst = packets(&[4000, 7000, 4000, 3000, 1500]);
         assert_eq!(producer.enqueue_burst(&mut burst), 3);
         assert_eq!(burst.iter().map(|packet| packet.number).collect::<Vec<_>>(), [1, 3]);
         // Less room than the least charge: not even the lock is taken.
@@ -79,7 +79,7 @@ fn what_is_refused_stays_with_the_worker_and_is_counted_and_stamped() -> TestRes
         let stamps: Vec<_> = received.iter().map(|received| received.refused_before).collect();
         assert_eq!(stamps, [0, 1, 2], "{step:?}");
         assert_eq!(reader.try_receive_burst(&mut received), 0, "ran empty: all is released");
-        assert_eq!(producer.enqueue_burst(&mut packets(&[1000])), 1);
+        assert_eq!(producer.enqueue_burst(&mut packets(&[10_000])), 1);
         reader.try_receive_burst(&mut received);
         assert_eq!(received.last().map(|received| received.refused_before), Some(3));
         let refused = Refused { socket_full: 3, ..Refused::default() };
@@ -108,14 +108,14 @@ fn one_pool_bounds_all_sockets() -> TestResult {
 #[test]
 fn the_reader_releases_a_quarter_while_its_own_queue_is_long() -> TestResult {
     let pool = Pool::new(1 << 20);
-    let (producer, mut reader) = queue(Config::new(3200), &pool)?;
-    assert_eq!(producer.enqueue_burst(&mut packets(&[100; 32])), 32);
+    let (producer, mut reader) = queue(Config::new(32_000), &pool)?;
+    assert_eq!(producer.enqueue_burst(&mut packets(&[1000; 32])), 32);
     let mut received: ArrayVec<_, 7> = ArrayVec::new();
     reader.try_receive_burst(&mut received);
-    assert!(producer.enqueue(packets(&[100]).remove(0)).is_err(), "less than a quarter: still charged");
+    assert!(producer.enqueue(packets(&[1000]).remove(0)).is_err(), "less than a quarter: still charged");
     let mut received: ArrayVec<_, 1> = ArrayVec::new();
     reader.try_receive_burst(&mut received);
-    assert_eq!(producer.enqueue_burst(&mut packets(&[100; 9])), 8, "a quarter: released");
+    assert_eq!(producer.enqueue_burst(&mut packets(&[1000; 9])), 8, "a quarter: released");
     Ok(())
 }
 
@@ -169,10 +169,10 @@ proptest! {
     #[test]
     fn behaves_as_a_bounded_queue(
         step in prop::sample::select(STEPS.to_vec()),
-        rounds in prop::collection::vec((prop::collection::vec(1_usize..900, 0..32), 0_usize..40), 1..40),
+        rounds in prop::collection::vec((prop::collection::vec(1_usize..9000, 0..32), 0_usize..40), 1..40),
     ) {
-        let pool = Pool::new(4000);
-        let Ok((producer, mut reader)) = queue(Config { limit: 3000, step }, &pool) else {
+        let pool = Pool::new(40_000);
+        let Ok((producer, mut reader)) = queue(Config { limit: 30_000, step }, &pool) else {
             return Err(TestCaseError::fail("queue"));
         };
         let mut expected = VecDeque::new();
@@ -190,14 +190,14 @@ proptest! {
                 }
             }
             let charged: usize = expected.iter().map(|packet| packet.charge.max(LEAST_CHARGE)).sum();
-            prop_assert!(charged <= 3000);
+            prop_assert!(charged <= 30_000);
             for _ in 0..wanted {
                 let mut one: ArrayVec<_, 1> = ArrayVec::new();
                 reader.try_receive_burst(&mut one);
                 prop_assert_eq!(one.pop().map(|received| received.item), expected.pop_front());
             }
             prop_assert_eq!(reader.waiting(), expected.len());
-            prop_assert!(pool.used() <= 4000);
+            prop_assert!(pool.used() <= 40_000);
             prop_assert_eq!(producer.counts().refused.total(), refused);
         }
         drop((producer, reader));
@@ -209,8 +209,8 @@ proptest! {
 #[test]
 fn a_flood_adds_up() -> TestResult {
     for step in STEPS {
-        let pool = Pool::new(64 * 1024);
-        let (producer, mut reader) = queue(Config { limit: 20_000, step }, &pool)?;
+        let pool = Pool::new(1 << 20);
+        let (producer, mut reader) = queue(Config { limit: 200_000, step }, &pool)?;
         let stop = AtomicBool::new(false);
         let end = Instant::now() + Duration::from_millis(200);
         std::thread::scope(|scope| -> TestResult {
@@ -222,7 +222,12 @@ fn a_flood_adds_up() -> TestResult {
                         let (mut offered, mut left) = (0_u64, 0_u64);
                         while Instant::now() < end {
                             let mut burst: ArrayVec<_, 16> = (offered..offered + 16)
-                                .map(|number| Packet { from, number, charge: 100, alive: Arc::clone(&alive) })
+                                .map(|number| Packet {
+                                    from,
+                                    number,
+                                    charge: 1000,
+                                    alive: Arc::clone(&alive),
+                                })
                                 .collect();
                             offered += 16;
                             producer.enqueue_burst(&mut burst);
