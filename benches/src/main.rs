@@ -9,6 +9,7 @@
 //! | `runtime` | `udpath serve` is within 3 % of a bare C loop that does the same system calls |
 //! | `socket` | the socket engine sends at least 1.2 x what dnsperf sends per core |
 //! | `memory` | `serve` stays under 32 MiB, `load` under 64 MiB, and neither grows |
+//! | `steering` | serving a frame on another core costs under 60 ns of both cores |
 //! | `ladder` | the best kernel-socket rung is at least 1.45 x the first |
 //! | `epoch` | an epoch adds under 1.5 ns to a lookup; 8 x a read lock, 4 x a reference count, and beats crossbeam's |
 //! | `two_queue` | two queues and bulk accounting deliver 3 x what one locked queue does under flood |
@@ -21,6 +22,7 @@ mod memory;
 mod race;
 mod runtime;
 mod socket;
+mod steering;
 mod two_queue;
 
 use std::process::ExitCode;
@@ -41,7 +43,7 @@ pub(crate) struct Claim {
 
 type Bench = fn() -> Result<Vec<Claim>>;
 
-const BENCHES: [(&str, Bench); 7] = [
+const BENCHES: [(&str, Bench); 8] = [
     ("engine", engine::run),
     ("runtime", runtime::run),
     ("socket", socket::run),
@@ -49,6 +51,7 @@ const BENCHES: [(&str, Bench); 7] = [
     ("ladder", ladder::run),
     ("epoch", epoch::run),
     ("two_queue", two_queue::run),
+    ("steering", steering::run),
 ];
 
 fn main() -> ExitCode {

@@ -304,7 +304,7 @@ fn threads_that_sleep_serve_everything() {
             std::thread::spawn(move || {
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     if worker.turn() == 0 {
-                        worker.wait(Duration::from_millis(20)).unwrap();
+                        worker.wait(Duration::from_millis(20), None).unwrap();
                         std::thread::yield_now();
                     }
                 }

@@ -1,0 +1,151 @@
+//! What it costs to have a frame served on another core than the one that received it.
+//!
+//! ```text
+//!   served here    worker 0: receive, parse, verify, hash, serve, send                        A
+//!   handed over    worker 0: receive, parse, verify, hash ─▸ backlog ─▸ worker 1: parse, serve
+//!                  worker 0: send ◂───────────────────────── home ◂────┘                       B
+//! ```
+//! Both on a link within the process whose replies are the next requests. Only turns that moved something are counted,
+//! of both cores together: B - A per frame is the price.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use udpath_stack::epoch::{Domain, Table};
+use udpath_stack::frame::Burst;
+use udpath_stack::groups::Groups;
+use udpath_stack::handler::{Datagram, Outcome};
+use udpath_stack::mesh::{self, mesh};
+use udpath_stack::port::Port;
+use udpath_stack::port::memory::{End, looped};
+use udpath_stack::steering::Steering;
+use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, build};
+use udpath_stack::worker::{Parts, Worker};
+use udpath_steer::rps::RpsMap;
+use udpath_steer::toeplitz::Key;
+
+use crate::Claim;
+
+/// Frames in the link: four bursts, so that both cores have one in hand and one waiting.
+const FRAMES: usize = 256;
+const PORT: u16 = 7;
+/// Length of one measurement.
+const RUN: Duration = Duration::from_millis(200);
+/// Measurements of each kind; the median counts.
+const PAIRS: usize = 9;
+/// Nanoseconds of both cores that handing over may cost per frame.
+const BOUND: f64 = 60.0;
+
+fn echo(datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
+    let len = datagram.payload.len();
+    room[..len].copy_from_slice(datagram.payload);
+    Outcome::Reply(len)
+}
+
+pub(crate) fn run() -> Result<Vec<Claim>> {
+    let mut prices = Vec::new();
+    for _ in 0..PAIRS {
+        let here = cost("0")?;
+        let over = cost("1")?;
+        prices.push(over - here);
+    }
+    prices.sort_by(f64::total_cmp);
+    let price = prices[PAIRS / 2];
+    let (low, high) = (prices[1], prices[PAIRS - 2]);
+    Ok(vec![Claim {
+        what: "steering to another worker, both cores, per frame".into(),
+        measured: format!("{price:.0} ns ({low:.0}-{high:.0})"),
+        bound: format!("< {BOUND} ns"),
+        holds: price < BOUND,
+    }])
+}
+
+/// Nanoseconds of both workers per frame when the frames of worker 0 are served by worker `server`.
+fn cost(server: &str) -> Result<f64> {
+    let (port, binds) = link()?;
+    let domain = Domain::new(2, 8);
+    let groups = Arc::new(Table::new(&domain, Groups::new(&binds, [])?));
+    let map = RpsMap::new(&server.parse()?, None);
+    let mut port = Some(port);
+    let mut steering = Some(Steering::new(Key::microsoft(), map));
+    let workers: Vec<_> = mesh(2, mesh::Config { backlog: 1024, frames: FRAMES })?
+        .into_iter()
+        .map(|links| {
+            let reader = domain.register(format!("worker {}", links.index()))?;
+            let groups = Arc::clone(&groups);
+            let parts =
+                Parts { port: port.take(), handler: echo, reader, groups, links, steering: steering.take() };
+            anyhow::Ok(Worker::new(parts))
+        })
+        .collect::<Result<_>>()?;
+    let counters: Vec<_> = workers.iter().map(Worker::counters).collect();
+    let stop = AtomicBool::new(false);
+    let busy = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for (cpu, worker) in workers.into_iter().enumerate() {
+            let (stop, busy) = (&stop, &busy);
+            scope.spawn(move || {
+                let mut only = rustix::thread::CpuSet::new();
+                only.set(cpu);
+                // On one CPU the two would take turns, and the result say so.
+                let _ = rustix::thread::sched_setaffinity(None, &only);
+                busy.fetch_add(work(worker, stop), Relaxed);
+            });
+        }
+        std::thread::sleep(RUN);
+        stop.store(true, Relaxed);
+    });
+    let snapshots: Vec<_> = counters.iter().map(udpath_stack::counters::Counters::snapshot).collect();
+    let dropped: u64 = snapshots.iter().map(udpath_stack::counters::Snapshot::dropped_total).sum();
+    ensure!(dropped == 0, "{dropped} frames were dropped below the bound");
+    let frames = snapshots[0].answered;
+    ensure!(frames > 0, "nothing moved");
+    Ok(busy.into_inner() as f64 / frames as f64)
+}
+
+/// Nanoseconds of the turns that moved something.
+fn work<P: Port, H: udpath_stack::handler::Handler>(mut worker: Worker<P, H>, stop: &AtomicBool) -> u64 {
+    let mut busy = Duration::ZERO;
+    let mut since = Instant::now();
+    while !stop.load(Relaxed) {
+        let moved = worker.turn();
+        let now = Instant::now();
+        if moved > 0 {
+            busy += now - since;
+        } else {
+            std::hint::spin_loop();
+        }
+        since = now;
+    }
+    busy.as_nanos() as u64
+}
+
+/// A link full of requests of 64-byte frames, each from an address of its own that is served as well.
+fn link() -> Result<(End, Vec<SocketAddr>)> {
+    let mut end = looped(FRAMES)?;
+    let mut binds = vec![SocketAddr::from(([192, 0, 2, 1], PORT))];
+    let mut burst = Burst::new();
+    let mut made = 0_u16;
+    while usize::from(made) < FRAMES {
+        end.supply(&mut burst, FRAMES);
+        for frame in &mut burst {
+            let [high, low] = made.to_be_bytes();
+            let client = SocketAddr::from(([198, 51, 100 + high, low], PORT));
+            let link = Link {
+                source: Mac([2, 0, 0, 0, 0, 9]),
+                destination: Mac([2, 0, 0, 0, 0, 1]),
+                tags: Tags::NONE,
+            };
+            let flow = Flow::new(link, client, binds[0]).context("addresses of one family")?;
+            ensure!(frame.set_len(60), "a frame has room for 60 bytes");
+            build(frame.bytes_mut(), &flow, &[7; 18], UdpChecksum::Computed).context("60 bytes hold it")?;
+            binds.push(client);
+            made += 1;
+        }
+        end.transmit(&mut burst);
+    }
+    Ok((end, binds))
+}
