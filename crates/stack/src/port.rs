@@ -11,8 +11,10 @@
 //! port goes back to the same one, by `transmit` or `recycle`.
 //!
 //! - [`memory`]: a link within the process, for tests, models and the limit of one core.
+//! - [`xdp`]: a queue of a device, over AF_XDP.
 
 pub mod memory;
+pub mod xdp;
 
 use std::fmt;
 use std::os::fd::BorrowedFd;

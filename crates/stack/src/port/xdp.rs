@@ -1,0 +1,379 @@
+//! AF_XDP: a device's queue whose packets the kernel puts into frames of ours, past its own stack.
+//!
+//! ```text
+//!                 ┌────────────────────── Pool ◂────────────────────────┐
+//!                 ▾ lend                                                │ reclaim
+//!   Port     fill ring        receive ring ▸ Frame ...  Frame ▸ transmit ring        completion ring
+//!                 │                 ▴                                │                      ▴
+//!   kernel        └▸ chunk ▸ packet ┘                                └▸ packet ▸ sent ▸ chunk ┘
+//! ```
+//! - [`XdpDevice`] holds the program that takes datagrams from an interface ([`udpath_bpf::Take`]) and opens a port for
+//!   each of its queues. A queue without a port, and everything that the program does not take, goes to the kernel.
+//! - [`XdpPort`] is one queue: a socket, its four rings, and a pool of frames that nobody else has. It belongs to one
+//!   thread. Per turn it publishes each ring's index once, and makes one call where the kernel has to be told; in copy
+//!   mode one per 32 packets on kernels before 6.17, which send no more at a time.
+//!
+//! Everything goes when its owner does, however that ends: the program is attached by a descriptor, and closing a
+//! socket takes it out of the program's map, so that its queue's packets go to the kernel again.
+//!
+//! What a port does not do: verify checksums (nothing tells it what the device found; workers do), tell the NIC's RSS
+//! hash (the program cannot read it), or see VLAN tags that the device took off (`ethtool -K IF rxvlan off`).
+
+mod config;
+mod device;
+mod error;
+mod interface;
+mod ring;
+mod socket;
+mod sys;
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::net::xdp::{XdpDesc, XdpDescOptions};
+
+pub use config::{Attach, BusyPoll, Config, Copying};
+pub use device::{Change, XdpDevice};
+pub use error::Error;
+
+use crate::frame::{BURST, Burst, Frame, Pool, Region};
+use crate::port::{Counts, Mode, Port, Properties};
+use crate::wire::{ethernet, vlan};
+use interface::{Facts, Interface};
+use socket::{Socket, Umem};
+
+/// Packets the kernel sends per call in copy mode, unless told otherwise (`TX_BATCH_SIZE`, net/xdp/xsk.c).
+const KERNEL_BATCH: u32 = 32;
+/// Frames the fill ring may lack before it is filled up, entries. Lower: an index is published for fewer frames; higher:
+/// that many of a small ring are missing when packets come in a rush.
+const REFILL: u32 = 32;
+
+/// One queue of an interface. See the module's head.
+pub struct XdpPort {
+    properties: Properties,
+    queue: u32,
+    /// Before the pool: what the kernel has of it is let go with the socket.
+    socket: Socket,
+    pool: Pool,
+    /// Frames the fill ring lacks.
+    owed: u32,
+    /// From how many on it is filled up.
+    refill: u32,
+    /// Frames that are with the kernel to be sent.
+    sending: u32,
+    /// Whether some of them may still be in the transmit ring.
+    unsent: bool,
+    busy_poll: bool,
+    counts: Counts,
+    statistics: Statistics,
+}
+
+/// What [`Counts`] sums up, by reason, from the port's start on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Lost before they were received: the receive ring was full. The worker is too slow, or away too long.
+    pub receive_ring_full: u64,
+    /// Lost before they were received: no frame in the fill ring, or (copy mode) too long for one.
+    pub no_frame: u64,
+    /// How often the kernel found the fill ring empty; with zero-copy the device counts what it lost then.
+    pub fill_ring_empty: u64,
+    /// Entries of the fill ring that the kernel found unfit.
+    pub fill_invalid: u64,
+    /// Entries of the transmit ring that the kernel found unfit.
+    pub transmit_invalid: u64,
+    /// Packets that the port itself refused: empty, too long, or another port's frames.
+    pub refused: u64,
+    /// Calls made to have packets sent.
+    pub kicks: u64,
+    /// Calls that found the link down or the device gone. The packets stay in the ring.
+    pub link_down: u64,
+    /// Packets that the device's queue dropped (copy mode): its receiver or the wire is slower.
+    pub dropped_sending: u64,
+    /// Calls that failed for another reason.
+    pub failed: u64,
+}
+
+impl fmt::Debug for XdpPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("XdpPort")
+            .field("properties", &self.properties)
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
+
+impl XdpPort {
+    /// Opens a port on `queue` of `interface`, in the calling thread's network namespace, without any program: it sends,
+    /// and receives once a program hands it packets. [`XdpDevice`] opens ports that do both.
+    ///
+    /// # Errors
+    /// No such interface or queue, a queue that has a socket already, no permission, a configuration that cannot be.
+    pub fn open(interface: &str, queue: u32, config: &Config) -> Result<Self, Error> {
+        config.check()?;
+        let interface = Interface::find(interface)?;
+        let facts = interface.facts()?;
+        Self::with_own_memory(&interface, &facts, queue, config, false)
+    }
+
+    fn with_own_memory(
+        interface: &Interface,
+        facts: &Facts,
+        queue: u32,
+        config: &Config,
+        generic: bool,
+    ) -> Result<Self, Error> {
+        let mut region = Region::new(config.frame_size, config.frames)?;
+        let pool = region.pool(config.frames)?;
+        Self::with(interface, facts, queue, config, generic, Umem::Own(&region), pool)
+    }
+
+    /// `pool` is of the region that `umem` names.
+    fn with(
+        interface: &Interface,
+        facts: &Facts,
+        queue: u32,
+        config: &Config,
+        generic: bool,
+        umem: Umem<'_>,
+        pool: Pool,
+    ) -> Result<Self, Error> {
+        if queue >= facts.queues {
+            let (interface, queues) = (interface.name().to_owned(), facts.queues);
+            return Err(Error::NoQueue { interface, queue, queues });
+        }
+        let socket = Socket::open(interface, queue, config, umem, generic)?;
+        let properties = Properties {
+            name: format!("{} queue {queue}", interface.name()),
+            mode: socket.mode,
+            longest: (facts.mtu as usize + ethernet::LEN + vlan::MAX * vlan::LEN).min(config.longest()),
+            verified: config.checksums_verified,
+        };
+        let mut port = Self {
+            properties,
+            queue,
+            socket,
+            pool,
+            owed: config.fill,
+            refill: REFILL.min(config.fill / 4),
+            sending: 0,
+            unsent: false,
+            busy_poll: config.busy_poll.is_some(),
+            counts: Counts::default(),
+            statistics: Statistics::default(),
+        };
+        port.fill_up();
+        Ok(port)
+    }
+
+    /// Its queue's number.
+    #[must_use]
+    pub fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    /// Frames that are neither free nor with the kernel: those that workers have.
+    #[must_use]
+    pub fn abroad(&self) -> usize {
+        self.pool.abroad()
+    }
+
+    /// Packets handed over for sending whose frames have not come back yet.
+    #[must_use]
+    pub fn sending(&self) -> usize {
+        self.sending as usize
+    }
+
+    /// What was counted, by reason. Makes a system call.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let mut statistics = self.statistics;
+        if let Some(kernel) = self.socket.statistics() {
+            statistics.receive_ring_full = kernel.rx_ring_full.unwrap_or(0);
+            statistics.no_frame = kernel.rx_dropped;
+            statistics.fill_ring_empty = kernel.rx_fill_ring_empty_descs.unwrap_or(0);
+            statistics.fill_invalid += kernel.rx_invalid_descs;
+            statistics.transmit_invalid = kernel.tx_invalid_descs;
+        }
+        statistics
+    }
+
+    /// Takes back the frames of packets that were sent.
+    #[inline]
+    fn collect(&mut self) -> bool {
+        if self.sending == 0 {
+            return false;
+        }
+        let (back, unfit) = sys::reclaim(&mut self.socket.completion, &mut self.pool);
+        self.sending = self.sending.saturating_sub(back);
+        self.statistics.transmit_invalid += u64::from(unfit);
+        back > 0
+    }
+
+    /// Offers frames for packets to come, once enough are missing to be worth it.
+    #[inline]
+    fn fill_up(&mut self) {
+        if self.owed < self.refill {
+            return;
+        }
+        let fill = &mut self.socket.fill;
+        let wanted = self.owed.min(fill.room(self.owed));
+        let mut given = 0;
+        while given < wanted
+            && let Some(address) = self.pool.lend()
+        {
+            fill.push(address);
+            given += 1;
+        }
+        if given == 0 {
+            return;
+        }
+        self.owed -= given;
+        fill.publish();
+        if fill.needs_wakeup() && !self.busy_poll {
+            sys::kick_receive(self.socket.as_fd());
+        }
+    }
+
+    /// Has what is in the transmit ring sent. Was the kernel called?
+    #[inline]
+    fn send(&mut self) -> bool {
+        if !self.unsent {
+            return false;
+        }
+        let mut waiting = self.socket.transmit.waiting();
+        self.unsent = waiting > 0;
+        if waiting == 0 || !self.socket.transmit.needs_wakeup() {
+            return false;
+        }
+        // In copy mode each call sends a batch; as many as it takes, and no more than that however it goes.
+        for _ in 0..=waiting.div_ceil(KERNEL_BATCH) {
+            self.statistics.kicks += 1;
+            match sys::kick_transmit(self.socket.as_fd()) {
+                Ok(()) => {}
+                Err(cause) if !self.goes_on(&cause) => return true,
+                Err(_) => {}
+            }
+            let left = self.socket.transmit.waiting();
+            self.unsent = left > 0;
+            if left == 0 || self.properties.mode == Mode::ZeroCopy {
+                return true;
+            }
+            // Nothing went: the completion ring is full, or the device's queue, which takes until it has sent some.
+            if left == waiting && !self.collect() {
+                return true;
+            }
+            waiting = left;
+        }
+        true
+    }
+
+    /// Whether calling again may send more, after this answer.
+    #[cold]
+    fn goes_on(&mut self, cause: &io::Error) -> bool {
+        match cause.raw_os_error() {
+            // More is waiting than one call sends, or no memory or room just now.
+            Some(libc::EAGAIN | libc::ENOBUFS) => true,
+            Some(libc::EBUSY) => {
+                self.statistics.dropped_sending += u64::from(self.properties.mode == Mode::Copy);
+                true
+            }
+            Some(libc::ENETDOWN | libc::ENXIO) => {
+                self.statistics.link_down += 1;
+                false
+            }
+            _ => {
+                self.statistics.failed += 1;
+                false
+            }
+        }
+    }
+
+    /// Gives a frame that cannot be sent back to the pool, if it is from there.
+    #[cold]
+    fn refuse(&mut self, frame: Frame) {
+        self.statistics.refused += 1;
+        let foreign = self.pool.put(frame);
+        debug_assert!(foreign.is_none(), "the frame is another port's");
+    }
+}
+
+impl Port for XdpPort {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    #[inline]
+    fn receive(&mut self, into: &mut Burst) -> usize {
+        let (taken, unfit) = sys::receive(&mut self.socket.receive, &mut self.pool, into);
+        self.owed += taken;
+        self.statistics.fill_invalid += u64::from(unfit);
+        let count = taken - unfit;
+        self.counts.received += u64::from(count);
+        count as usize
+    }
+
+    #[inline]
+    fn transmit(&mut self, frames: &mut Burst) {
+        let room = self.socket.transmit.room(frames.len() as u32) as usize;
+        let count = frames.len().min(room);
+        if count == 0 {
+            return;
+        }
+        let lengths = ethernet::LEN..=self.properties.longest;
+        let mut pushed = 0;
+        for frame in frames.drain(..count) {
+            if !lengths.contains(&frame.bytes().len()) || !self.pool.owns(&frame) {
+                self.refuse(frame);
+                continue;
+            }
+            let (addr, len) = self.pool.lend_packet(frame);
+            self.socket.transmit.push(XdpDesc { addr, len, options: XdpDescOptions::empty() });
+            pushed += 1;
+        }
+        self.socket.transmit.publish();
+        self.sending += pushed;
+        self.unsent = true;
+        self.counts.transmitted += u64::from(pushed);
+    }
+
+    #[inline]
+    fn recycle(&mut self, frames: &mut Burst) {
+        for frame in frames.drain(..) {
+            let foreign = self.pool.put(frame);
+            debug_assert!(foreign.is_none(), "the frame is another port's");
+        }
+    }
+
+    fn supply(&mut self, into: &mut Burst, wanted: usize) {
+        if self.pool.free() < wanted.min(BURST) {
+            self.collect();
+        }
+        let room = into.remaining_capacity().min(wanted);
+        into.extend(std::iter::from_fn(|| self.pool.take()).take(room));
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        let called = self.send();
+        self.collect();
+        self.fill_up();
+        // With busy polling the device is looked at only when asked, and sending asks already.
+        if self.busy_poll && !called {
+            sys::kick_receive(self.socket.as_fd());
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn counts(&self) -> Counts {
+        let by_reason = self.statistics();
+        Counts {
+            missed: by_reason.receive_ring_full + by_reason.no_frame,
+            invalid: by_reason.fill_invalid + by_reason.transmit_invalid + by_reason.refused,
+            ..self.counts
+        }
+    }
+}
