@@ -1,0 +1,219 @@
+//! How ports and programs come and go: refusals, drops, kills, links that change.
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use udpath_stack::port::Port;
+use udpath_stack::port::xdp::{Change, Config, Copying, Error, XdpDevice, XdpPort};
+
+use super::support::*;
+
+/// Tells a child of this test program to hold a port, rather than being a test.
+const HOLD: &str = "UDPATH_TEST_HOLDS_A_PORT";
+
+#[test]
+fn what_cannot_be_opened_is_told_in_a_sentence() {
+    let lab = lab("x-refused", 2);
+    let server = lab.machine("server").unwrap();
+    let open = |interface: &str, config| server.run(|| XdpDevice::open(interface, config)).unwrap();
+    let told = |error: Error| error.to_string();
+    assert_eq!(
+        told(open("eth7", small()).unwrap_err()),
+        "there is no interface 'eth7' in this network namespace"
+    );
+    for odd in ["", "..", "eth0/../eth0", "a\0b", "a name that is much too long for one"] {
+        assert!(matches!(open(odd, small()), Err(Error::NoInterface { .. })), "{odd:?}");
+    }
+    let mut device = open("eth0", small()).unwrap();
+    let port = |queue| server.run(|| XdpPort::open("eth0", queue, &small())).unwrap();
+    assert_eq!(
+        told(server.run(|| device.port(2)).unwrap().unwrap_err()),
+        "interface 'eth0' has no receive queue 2: it has 2, counted from 0"
+    );
+    let first = server.run(|| device.port(1)).unwrap().unwrap();
+    assert_eq!(
+        told(port(1).unwrap_err()),
+        "queue 1 of interface 'eth0' has an AF_XDP socket already; end the process that holds it (`ss -xdp` or `ls -l \
+         /proc/*/fd` tell which)"
+    );
+    // Free again as soon as it is dropped.
+    drop(first);
+    drop(port(1).unwrap());
+    let zero_copy = Config { copying: Copying::ZeroCopy, ..small() };
+    let refused = told(server.run(|| XdpPort::open("eth0", 0, &zero_copy)).unwrap().unwrap_err());
+    assert!(
+        refused.starts_with("the driver of interface 'eth0' does no zero-copy on queue 0: "),
+        "{refused}"
+    );
+    // The program that is there already is named.
+    let refused = told(open("eth0", small()).unwrap_err());
+    let parts: Vec<&str> = refused.split(" is attached there; ").collect();
+    let (before, id) = parts[0].split_once("another XDP program, program ").unwrap_or_default();
+    assert_eq!(before, "cannot attach BPF program 'take' to 'eth0': ", "{refused}");
+    let id = id.strip_suffix(" (take) in native mode,").unwrap_or_else(|| panic!("{refused}"));
+    assert!(
+        printed(server, "ip", &["-d", "link", "show", "eth0"]).contains(&format!("prog/xdp id {id} ")),
+        "{refused}"
+    );
+    assert!(parts[1].starts_with("detach it first"), "{refused}");
+    // Once it is gone, the next takes its place.
+    drop(device);
+    assert!(!has_program(&lab));
+    drop(open("eth0", small()).unwrap());
+    // sysfs of this network namespace, interfaces of another.
+    let inside = server.run(|| {
+        std::thread::spawn(|| XdpDevice::open("lo", small()).map(|device| device.mode())).join().unwrap()
+    });
+    assert!(inside.unwrap().is_err(), "the loopback has no native XDP");
+}
+
+#[test]
+fn everything_is_gone_after_a_drop() {
+    let lab = lab("x-drop", 2);
+    for _ in 0..3 {
+        let mut device = device(&lab, small());
+        let ports = ports(&lab, &mut device);
+        assert!(has_program(&lab));
+        // In either order.
+        drop(device);
+        assert!(!has_program(&lab));
+        drop(ports);
+    }
+    let mut device = device(&lab, small());
+    drop(ports(&lab, &mut device));
+    let mut ports = ports(&lab, &mut device);
+    let to = addresses(&lab)[0];
+    let client = socket(lab.machine("client").unwrap(), to);
+    client.send_to(b"still", (to, PORT)).unwrap();
+    echo_until(&mut ports, |ports| ports.iter().any(|port| port.counts().transmitted == 1));
+    assert_eq!(client.recv(&mut [0; 16]).unwrap(), 5);
+    settle(&mut ports);
+}
+
+/// Not a test unless asked: holds a port until it is killed, or a minute.
+#[test]
+fn holds_a_port_when_asked() {
+    if std::env::var_os(HOLD).is_none() {
+        return;
+    }
+    let mut device = XdpDevice::open("eth0", small()).unwrap();
+    let _ports = device.ports().unwrap();
+    println!("\nholding");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+/// Killed, whatever becomes of the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure: it is gone then.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_killed_process() {
+    let lab = lab("x-kill", 2);
+    let server = lab.machine("server").unwrap();
+    let mut command = server.command(std::env::current_exe().unwrap());
+    command.args(["--exact", "going::holds_a_port_when_asked", "--nocapture"]);
+    let mut child = Killed(command.env(HOLD, "1").stdout(Stdio::piped()).spawn().unwrap());
+    let said = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    let held = said.map_while(Result::ok).any(|line| line == "holding");
+    assert!(held, "the child ended without a port");
+    assert!(has_program(&lab));
+    let refused = server.run(|| XdpPort::open("eth0", 1, &small())).unwrap();
+    assert!(matches!(refused, Err(Error::QueueBusy { queue: 1, .. })), "{refused:?}");
+    drop(child); // SIGKILL
+    assert!(!has_program(&lab));
+    let mut device = device(&lab, small());
+    drop(ports(&lab, &mut device));
+}
+
+/// Waits for the kernel's own sockets to be reachable again after the link was down.
+fn eventually(client: &UdpSocket, to: std::net::IpAddr, ports: &mut [XdpPort]) {
+    let end = Instant::now() + PATIENCE;
+    client.set_nonblocking(true).unwrap();
+    let mut bytes = [0; 16];
+    loop {
+        assert!(Instant::now() < end, "nothing came back: {:?}", ports[0].statistics());
+        // Refused while the link is down at the other end.
+        let _ = client.send_to(b"again", (to, PORT));
+        for port in &mut *ports {
+            echo(port);
+        }
+        if client.recv(&mut bytes).is_ok_and(|len| bytes[..len] == *b"again") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    client.set_nonblocking(false).unwrap();
+}
+
+#[test]
+fn a_port_survives_its_link_going_down() {
+    let lab = lab("x-down", 1);
+    let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
+    let mut device = device(&lab, small());
+    let mut ports = ports(&lab, &mut device);
+    let to = addresses(&lab)[0];
+    let sender = socket(client, to);
+    eventually(&sender, to, &mut ports);
+    // A datagram is received before, and answered after the link went down.
+    sender.send_to(b"late", (to, PORT)).unwrap();
+    printed(server, "ip", &["link", "set", "eth0", "down"]);
+    assert_eq!(echo(&mut ports[0]), 1);
+    let counted = ports[0].statistics();
+    assert!(counted.link_down >= 1 && ports[0].sending() > 0, "{counted:?}");
+    printed(server, "ip", &["link", "set", "eth0", "up"]);
+    eventually(&sender, to, &mut ports);
+    settle(&mut ports);
+    assert_eq!(device.changed(), None);
+    lab.down().unwrap();
+}
+
+#[test]
+fn changes_of_the_interface_are_told() {
+    let lab = lab("x-change", 2);
+    let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
+    let mut device = device(&lab, small());
+    let mut ports = ports(&lab, &mut device);
+    let to = addresses(&lab)[0];
+    let sender = socket(client, to);
+    assert_eq!(device.changed(), None);
+    printed(server, "ip", &["link", "set", "eth0", "mtu", "1400"]);
+    assert_eq!(device.changed(), Some(Change::Mtu { before: 1500, now: 1400 }));
+    device.follow().unwrap();
+    assert_eq!(device.changed(), None);
+    eventually(&sender, to, &mut ports);
+    // Its datagrams are the kernel's until the new address is followed.
+    printed(server, "ip", &["link", "set", "eth0", "address", "02:00:00:00:00:77"]);
+    assert_eq!(device.changed(), Some(Change::Mac));
+    device.follow().unwrap();
+    printed(
+        client,
+        "ip",
+        &["neigh", "replace", &to.to_string(), "lladdr", "02:00:00:00:00:77", "dev", "eth0"],
+    );
+    eventually(&sender, to, &mut ports);
+    settle(&mut ports);
+    // The kernel takes no queue away that has a socket, nor one that the peer's transmit queues need.
+    drop(ports);
+    printed(client, "ethtool", &["-L", "eth0", "tx", "1"]);
+    let end = Instant::now() + PATIENCE;
+    let mut fewer = server.command("ethtool");
+    fewer.args(["-L", "eth0", "rx", "1"]).stderr(Stdio::null());
+    // A worker of the kernel's lets the queue of a closed socket go a moment later.
+    while !fewer.status().unwrap().success() {
+        assert!(Instant::now() < end, "the queue is not let go");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(device.changed(), Some(Change::Queues { before: 2, now: 1 }));
+    lab.down().unwrap();
+    assert_eq!(device.changed(), Some(Change::Gone));
+    assert!(device.follow().is_err());
+}

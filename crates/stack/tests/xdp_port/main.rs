@@ -1,0 +1,6 @@
+//! AF_XDP ports on veth pairs, with kernel sockets at the other end. Needs root.
+
+mod going;
+mod support;
+mod sys;
+mod traffic;

@@ -1,0 +1,308 @@
+//! Datagrams in both directions; what is not taken; what is lost.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use udpath_bpf::Outcome;
+use udpath_stack::frame::Burst;
+use udpath_stack::port::xdp::{Attach, BusyPoll, Config, XdpPort};
+use udpath_stack::port::{Mode, Port};
+
+use super::support::*;
+use super::sys;
+
+/// Sends a numbered datagram from every socket and expects it back, while `ports` echo.
+fn exchange(clients: &[UdpSocket], to: IpAddr, ports: &mut [XdpPort], round: usize) {
+    for (number, client) in clients.iter().enumerate() {
+        client.send_to(format!("{round} {number}").as_bytes(), (to, PORT)).unwrap();
+    }
+    let wanted = |ports: &[XdpPort]| ports.iter().map(|port| port.counts().transmitted).sum::<u64>();
+    let before = wanted(ports);
+    echo_until(ports, |ports| wanted(ports) - before == clients.len() as u64);
+    let mut bytes = [0; 64];
+    for (number, client) in clients.iter().enumerate() {
+        let (len, from) = client.recv_from(&mut bytes).unwrap();
+        assert_eq!(bytes[..len], *format!("{round} {number}").as_bytes());
+        assert_eq!(from, SocketAddr::new(to, PORT));
+    }
+}
+
+#[test]
+fn datagrams_come_on_every_queue_and_answers_go_back() {
+    let lab = lab("x-traffic", 2);
+    let mut device = device(&lab, Config::default());
+    let mut ports = ports(&lab, &mut device);
+    assert_eq!((device.queues(), ports.len(), device.memory()), (2, 2, 2 * Config::default().memory()));
+    assert!(ports.iter().all(|port| port.properties().mode == Mode::Copy), "veth has no zero-copy");
+    assert_eq!(ports[1].properties().name, "eth0 queue 1");
+    assert_eq!(ports[1].properties().longest, 1522);
+    let client = lab.machine("client").unwrap();
+    for to in addresses(&lab) {
+        let clients: Vec<UdpSocket> = (0..32).map(|_| socket(client, to)).collect();
+        for round in 0..8 {
+            exchange(&clients, to, &mut ports, round);
+        }
+    }
+    settle(&mut ports);
+    let received: Vec<u64> = ports.iter().map(|port| port.counts().received).collect();
+    assert_eq!(received.iter().sum::<u64>(), 2 * 8 * 32);
+    assert!(received.iter().all(|received| *received > 0), "{received:?}");
+    assert_eq!(device.outcomes().of(Outcome::Taken), 2 * 8 * 32);
+    for port in &ports {
+        let counts = port.counts();
+        assert_eq!((counts.received, counts.missed, counts.invalid), (counts.transmitted, 0, 0));
+    }
+    lab.down().unwrap();
+}
+
+#[test]
+fn ports_share_registered_memory() {
+    let lab = lab("x-shared", 2);
+    let mut device = device(&lab, small());
+    let server = lab.machine("server").unwrap();
+    let mut ports = server.run(|| device.ports_in_shared_memory()).unwrap().unwrap();
+    let client = lab.machine("client").unwrap();
+    for to in addresses(&lab) {
+        let clients: Vec<UdpSocket> = (0..32).map(|_| socket(client, to)).collect();
+        for round in 0..8 {
+            exchange(&clients, to, &mut ports, round);
+        }
+    }
+    settle(&mut ports);
+    assert!(ports.iter().all(|port| port.counts().received > 0));
+    // The memory outlives the port that registered it.
+    let mut rest = ports.split_off(1);
+    drop(ports);
+    let clients: Vec<UdpSocket> = (0..32).map(|_| socket(client, addresses(&lab)[0])).collect();
+    let before = device.outcomes();
+    for client in &clients {
+        client.send_to(b"on", (addresses(&lab)[0], PORT)).unwrap();
+    }
+    let came = rest[0].counts().received;
+    let taken = device.outcomes().of(Outcome::Taken) - before.of(Outcome::Taken);
+    assert!(taken > 0);
+    echo_until(&mut rest, |rest| rest[0].counts().received - came == taken);
+    // The queue without a port: to the kernel, which has no socket for it.
+    assert_eq!(device.outcomes().of(Outcome::NoSocket), 32 - taken);
+    settle(&mut rest);
+}
+
+#[test]
+fn generic_mode_carries_the_same() {
+    let lab = lab("x-generic", 1);
+    let config = Config { attach: Attach::Generic, ..small() };
+    let mut device = device(&lab, config);
+    assert_eq!(device.mode().to_string(), "generic");
+    let mut ports = ports(&lab, &mut device);
+    let to = addresses(&lab)[0];
+    let clients: Vec<UdpSocket> = (0..8).map(|_| socket(lab.machine("client").unwrap(), to)).collect();
+    for round in 0..4 {
+        exchange(&clients, to, &mut ports, round);
+    }
+    settle(&mut ports);
+}
+
+#[test]
+fn a_port_that_is_polled_carries_the_same() {
+    let lab = lab("x-poll", 1);
+    let mut device = device(&lab, Config { busy_poll: Some(BusyPoll::default()), ..small() });
+    let mut ports = ports(&lab, &mut device);
+    let to = addresses(&lab)[1];
+    let clients: Vec<UdpSocket> = (0..8).map(|_| socket(lab.machine("client").unwrap(), to)).collect();
+    for round in 0..4 {
+        exchange(&clients, to, &mut ports, round);
+    }
+    settle(&mut ports);
+}
+
+#[test]
+fn what_is_not_taken_reaches_the_kernel() {
+    let lab = lab("x-kernel", 1);
+    let mut device = device(&lab, small());
+    let mut ports = ports(&lab, &mut device);
+    let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
+    for to in addresses(&lab) {
+        let kernel = server.run(|| UdpSocket::bind((to, PORT))).unwrap().unwrap();
+        let other = server.run(|| UdpSocket::bind((to, PORT + 1))).unwrap().unwrap();
+        for socket in [&kernel, &other] {
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        }
+        let sender = socket(client, to);
+        let mut bytes = [0; 8192];
+        // In three fragments.
+        sender.send_to(&[7; 4000], (to, PORT)).unwrap();
+        assert_eq!(kernel.recv(&mut bytes).unwrap(), 4000);
+        sender.send_to(b"other", (to, PORT + 1)).unwrap();
+        assert_eq!(other.recv(&mut bytes).unwrap(), 5);
+        // Taken: the kernel's socket does not see it.
+        sender.send_to(b"plain", (to, PORT)).unwrap();
+        echo_until(&mut ports, |ports| ports[0].counts().transmitted % 2 == 1);
+        assert_eq!(sender.recv(&mut bytes).unwrap(), 5);
+        kernel.set_nonblocking(true).unwrap();
+        assert!(kernel.recv(&mut bytes).is_err());
+        kernel.set_nonblocking(false).unwrap();
+        // Unbound, the same datagram is the kernel's.
+        let any: IpAddr = if to.is_ipv4() { "0.0.0.0" } else { "::" }.parse().unwrap();
+        assert!(device.unbind((any, PORT).into()));
+        sender.send_to(b"plain", (to, PORT)).unwrap();
+        assert_eq!(kernel.recv(&mut bytes).unwrap(), 5);
+        // Bound to this address only, it is the port's again; without the port's socket the kernel's.
+        device.bind((to, PORT).into()).unwrap();
+        sender.send_to(b"plain", (to, PORT)).unwrap();
+        echo_until(&mut ports, |ports| ports[0].counts().transmitted % 2 == 0);
+        assert_eq!(sender.recv(&mut bytes).unwrap(), 5);
+        device.release(0);
+        sender.send_to(b"plain", (to, PORT)).unwrap();
+        assert_eq!(kernel.recv(&mut bytes).unwrap(), 5);
+        device.hand_to(&ports[0]).unwrap();
+    }
+    // ICMP, with an IPv4 option and without; and datagrams with one.
+    let [to, _] = addresses(&lab);
+    ping(client, to, false);
+    ping(client, to, true);
+    let kernel = server.run(|| UdpSocket::bind((to, PORT))).unwrap().unwrap();
+    kernel.set_read_timeout(Some(PATIENCE)).unwrap();
+    let sender = socket(client, to);
+    sys::add_ip_option(&sender).unwrap();
+    sender.send_to(b"option", (to, PORT)).unwrap();
+    assert_eq!(kernel.recv(&mut [0; 64]).unwrap(), 6);
+    let outcomes = device.outcomes();
+    assert_eq!(outcomes.of(Outcome::Taken), 4);
+    for (outcome, least) in [
+        (Outcome::Fragment, 6),
+        (Outcome::Options, 2),
+        (Outcome::NotUdp, 1),
+        (Outcome::OtherPort, 4),
+        (Outcome::NoSocket, 2),
+    ] {
+        assert!(outcomes.of(outcome) >= least, "{outcome:?}: {outcomes:?}");
+    }
+    settle(&mut ports);
+}
+
+#[test]
+fn arp_is_the_kernels() {
+    let lab = lab("x-arp", 1);
+    let mut device = device(&lab, small());
+    let mut ports = ports(&lab, &mut device);
+    let client = lab.machine("client").unwrap();
+    let to = addresses(&lab)[0];
+    printed(client, "ip", &["neigh", "del", &to.to_string(), "dev", "eth0"]);
+    exchange(&[socket(client, to)], to, &mut ports, 0);
+    // The client's question is a broadcast, and the kernel has answered it.
+    assert!(device.outcomes().of(Outcome::Group) >= 1, "{:?}", device.outcomes());
+    settle(&mut ports);
+}
+
+#[test]
+fn the_descriptor_becomes_readable_when_a_frame_comes() {
+    let lab = lab("x-sleep", 1);
+    let mut device = device(&lab, small());
+    let mut ports = ports(&lab, &mut device);
+    let to = addresses(&lab)[0];
+    let sender = socket(lab.machine("client").unwrap(), to);
+    for _ in 0..3 {
+        assert!(!readable(ports[0].descriptor().unwrap(), Duration::ZERO));
+        sender.send_to(b"wake", (to, PORT)).unwrap();
+        assert!(readable(ports[0].descriptor().unwrap(), PATIENCE));
+        assert_eq!(echo(&mut ports[0]), 1);
+    }
+    settle(&mut ports);
+}
+
+#[test]
+fn what_finds_no_frame_is_counted_and_the_rest_comes() {
+    let lab = lab("x-flood", 1);
+    let mut device = device(&lab, small());
+    let mut ports = ports(&lab, &mut device);
+    let to = addresses(&lab)[0];
+    let sender = socket(lab.machine("client").unwrap(), to);
+    for _ in 0..3 {
+        for number in 0..200_u32 {
+            sender.send_to(&number.to_be_bytes(), (to, PORT)).unwrap();
+        }
+        let taken = device.outcomes().of(Outcome::Taken);
+        // Everything that was taken came or was missed, and after the rush frames come as before.
+        echo_until(&mut ports, |ports| {
+            let counts = ports[0].counts();
+            counts.received + counts.missed == taken
+        });
+    }
+    let (counts, by_reason) = (ports[0].counts(), ports[0].statistics());
+    assert_eq!(device.outcomes().of(Outcome::Taken), 600);
+    assert!(counts.received >= 3 * 64 && counts.missed > 0, "{counts:?} {by_reason:?}");
+    assert_eq!(counts.missed, by_reason.no_frame + by_reason.receive_ring_full);
+    settle(&mut ports);
+}
+
+#[test]
+fn bursts_of_ones_own_are_sent_whole_whatever_the_batch() {
+    use std::net::Ipv4Addr;
+    use udpath_stack::wire::ethernet::Mac;
+    let lab = lab("x-burst", 1);
+    let client = lab.machine("client").unwrap();
+    let server = lab.machine("server").unwrap();
+    // Without any program: a port that only sends.
+    let mut ports = vec![server.run(|| XdpPort::open("eth0", 0, &small())).unwrap().unwrap()];
+    let port = &mut ports[0];
+    let eth0 = server.interface("eth0").unwrap();
+    let sink = client.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 7000))).unwrap().unwrap();
+    sink.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut bytes = [0; 64];
+    for round in 0..50_u32 {
+        let mut burst = Burst::new();
+        port.supply(&mut burst, 64);
+        assert_eq!(burst.len(), 64);
+        for (number, frame) in burst.iter_mut().enumerate() {
+            let payload = (round * 64 + number as u32).to_be_bytes();
+            let from = (eth0.ipv4(), PORT).into();
+            let to = (eth0.peer().ipv4[0], 7000).into();
+            build(frame, (Mac(eth0.peer().mac.0), Mac(eth0.mac().0)), from, to, &payload);
+        }
+        port.transmit(&mut burst);
+        assert!(burst.is_empty());
+        port.flush();
+        for number in 0..64 {
+            assert_eq!(sink.recv(&mut bytes).unwrap(), 4);
+            assert_eq!(bytes[..4], (round * 64 + number).to_be_bytes());
+        }
+    }
+    // What no frame can be is refused, and its memory is not lost.
+    let mut burst = Burst::new();
+    port.supply(&mut burst, 2);
+    assert!(burst[1].set_len(1600));
+    port.transmit(&mut burst);
+    assert!(burst.is_empty());
+    assert_eq!((port.counts().transmitted, port.statistics().refused), (3200, 2));
+    let kicks = port.statistics().kicks;
+    assert!(kicks <= 3 * 50, "{kicks} calls for 50 bursts");
+    settle(&mut ports);
+}
+
+/// Makes `frame` a datagram, link-layer addresses destination first.
+fn build(
+    frame: &mut udpath_stack::frame::Frame,
+    (to_mac, from_mac): (udpath_stack::wire::ethernet::Mac, udpath_stack::wire::ethernet::Mac),
+    from: SocketAddr,
+    to: SocketAddr,
+    payload: &[u8],
+) {
+    let (SocketAddr::V4(source), SocketAddr::V4(destination)) = (from, to) else { unreachable!("IPv4 only") };
+    let mut bytes = [&to_mac.0[..], &from_mac.0, &[8, 0, 0x45, 0]].concat();
+    bytes.extend((28 + payload.len() as u16).to_be_bytes());
+    bytes.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    bytes.extend(source.ip().octets());
+    bytes.extend(destination.ip().octets());
+    let mut sum: u32 = bytes[14..].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    bytes[24..26].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    bytes.extend(source.port().to_be_bytes());
+    bytes.extend(destination.port().to_be_bytes());
+    bytes.extend((8 + payload.len() as u16).to_be_bytes());
+    bytes.extend([0, 0]); // IPv4 may go without a checksum
+    bytes.extend(payload);
+    assert!(frame.set_len(bytes.len()));
+    frame.bytes_mut().copy_from_slice(&bytes);
+}

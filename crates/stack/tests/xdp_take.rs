@@ -1,0 +1,146 @@
+//! The program in the kernel against the parser here, over the same frames: what it takes must be readable, and what it
+//! leaves for lack of a bind, or for a reason that the parser has no word for, must not be what it would take otherwise.
+//! Needs CAP_BPF.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use udpath_bpf::{Outcome, Take, TakeLayout};
+use udpath_stack::wire::{Packet, Refusal};
+
+const PORT: u16 = 5300;
+
+/// The program. No queue has a socket, so what would be taken is counted as without one.
+fn take() -> Take {
+    let layout = TakeLayout { queues: 1, longest: 1792, addresses: 1 };
+    let mut take = Take::load(&layout).expect("the program loads (needs CAP_BPF)");
+    take.bind((Ipv4Addr::UNSPECIFIED, PORT).into()).unwrap();
+    take.bind((Ipv6Addr::UNSPECIFIED, PORT).into()).unwrap();
+    take
+}
+
+/// A datagram to the port, with tags.
+fn frame(ipv6: bool, tags: &[u16], payload: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    for tag in tags {
+        frame.extend(tag.to_be_bytes());
+        frame.extend([0, 5]);
+    }
+    let len = (8 + payload) as u16;
+    if ipv6 {
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+        frame.extend(len.to_be_bytes());
+        frame.extend([17, 64]);
+        frame.extend(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2).octets());
+        frame.extend(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).octets());
+    } else {
+        frame.extend([8, 0, 0x45, 0]);
+        frame.extend((20 + len).to_be_bytes());
+        frame.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1]);
+    }
+    frame.extend(40_000_u16.to_be_bytes());
+    frame.extend(PORT.to_be_bytes());
+    frame.extend(len.to_be_bytes());
+    frame.extend([0xab, 0xcd]);
+    frame.resize(frame.len() + payload, 7);
+    frame
+}
+
+/// Values at which checks turn, and any.
+fn byte() -> impl Strategy<Value = u8> {
+    prop_oneof![
+        prop::sample::select(vec![
+            0, 1, 5, 6, 7, 8, 9, 15, 17, 20, 0x20, 28, 0x44, 0x45, 0x46, 60, 0x60, 64, 0x7f, 0x80, 0x81,
+            0x86, 0x88, 0xa8, 0xdd, 224, 239, 240, 0xfe, 255,
+        ]),
+        any::<u8>()
+    ]
+}
+
+/// Frames that are whole datagrams, or were before some of their headers' bytes changed, or they were cut or padded.
+fn frames() -> impl Strategy<Value = Vec<u8>> {
+    let tags = prop::collection::vec(prop::sample::select(vec![0x8100_u16, 0x88a8, 0x9100]), 0..=3);
+    let changes = prop::collection::vec((0..62_usize, byte()), 0..4);
+    let room = prop_oneof![3 => Just(0_isize), 1 => -70..70_isize, 1 => Just(1800_isize)];
+    (any::<bool>(), tags, 0..40_usize, changes, room).prop_map(|(ipv6, tags, payload, changes, room)| {
+        let mut frame = frame(ipv6, &tags, payload);
+        for (at, byte) in changes {
+            if let Some(place) = frame.get_mut(at) {
+                *place = byte;
+            }
+        }
+        let len = frame.len().saturating_add_signed(room).max(14);
+        frame.resize(len, 0);
+        frame
+    })
+}
+
+#[test]
+fn what_is_taken_can_be_read() {
+    const CASES: u32 = 20_000;
+    let take = take();
+    let config = ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() };
+    let compared = TestRunner::new(config).run(&frames(), |frame| compare(&take, &frame));
+    compared.unwrap_or_else(|failure| panic!("{failure}"));
+    // Neither everything nor nothing was taken, or the frames would show little.
+    let taken = take.outcomes().of(Outcome::NoSocket);
+    assert!((u64::from(CASES) / 20..u64::from(CASES) * 19 / 20).contains(&taken), "{:?}", take.outcomes());
+}
+
+fn compare(take: &Take, frame: &[u8]) -> Result<(), TestCaseError> {
+    let parsed = Packet::parse(frame);
+    match take.judge(frame).map_err(|error| TestCaseError::fail(error.to_string()))? {
+        Outcome::NoSocket => {
+            let headers = parsed.map_err(|why| TestCaseError::fail(format!("taken, but {why}")))?;
+            prop_assert_eq!(headers.destination_port(), PORT);
+        }
+        // Sound datagrams, which are left for another reason.
+        Outcome::OtherPort | Outcome::TooLong | Outcome::Special => {}
+        // Each reason there is the reason here, unless an earlier one hides it.
+        outcome => {
+            let Err(why) = parsed else {
+                return Err(TestCaseError::fail(format!("left as {outcome:?}, but it can be read")));
+            };
+            prop_assert!(agrees(outcome, why), "left as {:?}, here it is {}", outcome, why);
+        }
+    }
+    Ok(())
+}
+
+/// Is what the program counts what the parser names?
+fn agrees(outcome: Outcome, why: Refusal) -> bool {
+    use Refusal as R;
+    match outcome {
+        Outcome::Group => {
+            matches!(why, R::LinkBroadcast | R::LinkMulticast | R::DestinationBroadcast | R::DestinationMulticast)
+                // The program looks at the destination before the sender.
+                || why == R::SourceNotUnicast
+        }
+        Outcome::VlanDepth => why == R::VlanDepth,
+        Outcome::NotIp => why == R::NotIp,
+        Outcome::Malformed => matches!(
+            why,
+            R::FrameShort
+                | R::LinkSource
+                | R::IpVersion
+                | R::IpTruncated
+                | R::Ipv4Length
+                | R::UdpTruncated
+                | R::UdpLengthZero
+                | R::UdpLengthShort
+                | R::UdpLengthLong
+                // The program looks at UDP before the addresses.
+                | R::SourceNotUnicast
+                | R::DestinationBroadcast
+                | R::DestinationMulticast
+                | R::DestinationNotUnicast
+                | R::SameAddress
+        ),
+        Outcome::Options => why == R::Ipv4Options,
+        Outcome::Fragment => why == R::Fragment,
+        Outcome::Extension => matches!(why, R::Ipv6Extension | R::Ipv6Jumbogram),
+        Outcome::NotUdp => matches!(why, R::NotUdp | R::UdpLite),
+        _ => false,
+    }
+}
