@@ -12,8 +12,9 @@
 //! | [`Take`] | XDP | hands UDP frames that the user-space datapath can answer to AF_XDP sockets |
 //!
 //! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies in whatever
-//! way, the kernel detaches the program. Nothing is pinned. All of it acts on the interface of the given name in the
-//! calling thread's network namespace, and needs `CAP_BPF` and `CAP_NET_ADMIN` in the initial user namespace.
+//! way, the kernel detaches the program. (A process that is being started meanwhile has copies of all descriptors until
+//! its own program runs; the kernel detaches then.) Nothing is pinned. All of it acts on the interface of the given name
+//! in the calling thread's network namespace, and needs `CAP_BPF` and `CAP_NET_ADMIN` in the initial user namespace.
 
 mod answer;
 mod attach;

@@ -16,6 +16,9 @@
 //! Everything goes when its owner does, however that ends: the program is attached by a descriptor, and closing a
 //! socket takes it out of the program's map, so that its queue's packets go to the kernel again.
 //!
+//! A worker that sleeps on the descriptor sees packets that came. Packets that could not all be sent in
+//! [`flush`](Port::flush) go on with the next one, and in copy mode with polling the descriptor (`xsk_poll`).
+//!
 //! What a port does not do: verify checksums (nothing tells it what the device found; workers do), tell the NIC's RSS
 //! hash (the program cannot read it), or see VLAN tags that the device took off (`ethtool -K IF rxvlan off`).
 

@@ -2,11 +2,14 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use udpath_bpf::AttachMode;
+use udpath_lab::{LabBuilder, LinkSpec};
 use udpath_stack::port::Port;
-use udpath_stack::port::xdp::{Change, Config, Copying, Error, XdpDevice, XdpPort};
+use udpath_stack::port::xdp::{Attach, Change, Config, Copying, Error, XdpDevice, XdpPort};
 
 use super::support::*;
 
@@ -35,8 +38,8 @@ fn what_cannot_be_opened_is_told_in_a_sentence() {
     let first = server.run(|| device.port(1)).unwrap().unwrap();
     assert_eq!(
         told(port(1).unwrap_err()),
-        "queue 1 of interface 'eth0' has an AF_XDP socket already; end the process that holds it (`ss -xdp` or `ls -l \
-         /proc/*/fd` tell which)"
+        "queue 1 of interface 'eth0' has an AF_XDP socket already; end the process that holds it (`ss --xdp \
+         --processes` tells which)"
     );
     // Free again as soon as it is dropped.
     drop(first);
@@ -60,13 +63,46 @@ fn what_cannot_be_opened_is_told_in_a_sentence() {
     assert!(parts[1].starts_with("detach it first"), "{refused}");
     // Once it is gone, the next takes its place.
     drop(device);
-    assert!(!has_program(&lab));
+    wait_until_gone(&lab);
     drop(open("eth0", small()).unwrap());
-    // sysfs of this network namespace, interfaces of another.
-    let inside = server.run(|| {
-        std::thread::spawn(|| XdpDevice::open("lo", small()).map(|device| device.mode())).join().unwrap()
+    // The loopback has no native XDP.
+    assert_eq!(
+        told(open("lo", small()).unwrap_err()),
+        "the driver of interface 'lo' has no native XDP; allow generic mode, which seldom pays, or serve over kernel \
+         sockets"
+    );
+    let fallback = open("lo", Config { attach: Attach::NativeOrGeneric, ..small() }).unwrap();
+    assert_eq!(fallback.mode(), AttachMode::Generic);
+}
+
+#[test]
+fn sysfs_of_another_network_namespace_is_noticed() {
+    let lab = lab("x-sysfs", 1);
+    let server = lab.machine("server").unwrap();
+    let path = format!("/run/netns/{}", server.namespace());
+    // In the machine's network namespace alone: /sys still shows the host's interfaces.
+    let refused = std::thread::spawn(move || {
+        use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+        let namespace = std::fs::File::open(path).unwrap();
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        XdpDevice::open("eth0", small()).map(|device| device.queues())
     });
-    assert!(inside.unwrap().is_err(), "the loopback has no native XDP");
+    let refused = refused.join().unwrap();
+    assert!(matches!(refused, Err(Error::OtherSysfs { .. })), "{refused:?}");
+    assert!(!has_program(&lab));
+}
+
+#[test]
+fn an_mtu_beyond_a_page_is_told() {
+    let spec = LinkSpec { mtu: 9000, ..LinkSpec::default() };
+    let builder = LabBuilder::new("x-mtu").machine("client").machine("server");
+    let lab = builder.link("client", "server", &spec).up().unwrap();
+    let server = lab.machine("server").unwrap();
+    let refused = server.run(|| XdpDevice::open("eth0", small())).unwrap().unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "cannot attach BPF program 'take' to 'eth0': its MTU, or its peer's, is too large for XDP; about 3,500 bytes fit"
+    );
 }
 
 #[test]
@@ -78,7 +114,7 @@ fn everything_is_gone_after_a_drop() {
         assert!(has_program(&lab));
         // In either order.
         drop(device);
-        assert!(!has_program(&lab));
+        wait_until_gone(&lab);
         drop(ports);
     }
     let mut device = device(&lab, small());
@@ -129,7 +165,7 @@ fn nothing_is_left_of_a_killed_process() {
     let refused = server.run(|| XdpPort::open("eth0", 1, &small())).unwrap();
     assert!(matches!(refused, Err(Error::QueueBusy { queue: 1, .. })), "{refused:?}");
     drop(child); // SIGKILL
-    assert!(!has_program(&lab));
+    wait_until_gone(&lab);
     let mut device = device(&lab, small());
     drop(ports(&lab, &mut device));
 }

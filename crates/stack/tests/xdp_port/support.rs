@@ -69,6 +69,15 @@ pub(crate) fn has_program(lab: &Lab) -> bool {
     printed(lab.machine("server").unwrap(), "ip", &["-d", "link", "show", "eth0"]).contains("xdp")
 }
 
+/// Waits until no program is there any more. A descriptor that was closed lives a moment longer in a process that another
+/// test is just starting: between fork and exec it has copies of all of them.
+pub(crate) fn wait_until_gone(lab: &Lab) {
+    let end = Instant::now() + PATIENCE;
+    while has_program(lab) {
+        assert!(Instant::now() < end, "the program is still attached");
+    }
+}
+
 /// Waits until `descriptor` is readable, not longer than `limit`. Is it?
 pub(crate) fn readable(descriptor: BorrowedFd<'_>, limit: Duration) -> bool {
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };

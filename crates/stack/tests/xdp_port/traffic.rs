@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use udpath_bpf::Outcome;
 use udpath_stack::frame::Burst;
-use udpath_stack::port::xdp::{Attach, BusyPoll, Config, XdpPort};
+use udpath_stack::port::xdp::{Attach, BusyPoll, Config, XdpDevice, XdpPort};
 use udpath_stack::port::{Mode, Port};
 
 use super::support::*;
@@ -277,6 +277,45 @@ fn bursts_of_ones_own_are_sent_whole_whatever_the_batch() {
     let kicks = port.statistics().kicks;
     assert!(kicks <= 3 * 50, "{kicks} calls for 50 bursts");
     settle(&mut ports);
+}
+
+#[test]
+fn tagged_datagrams_go_there_and_back_between_two_ports() {
+    use udpath_stack::wire::{Packet, ethernet::Mac};
+    let lab = lab("x-vlan", 1);
+    let mut device = device(&lab, small());
+    let mut servers = ports(&lab, &mut device);
+    let machine = lab.machine("client").unwrap();
+    let eth0 = machine.interface("eth0").unwrap();
+    let mut there = machine.run(|| XdpDevice::open("eth0", small())).unwrap().unwrap();
+    there.bind((eth0.ipv4(), 40_000).into()).unwrap();
+    let mut client = machine.run(|| there.port(0)).unwrap().unwrap();
+    let (from, to) = ((eth0.ipv4(), 40_000).into(), (eth0.peer().ipv4[0], PORT).into());
+    let tags: [&[u8]; 3] = [&[], &[0x81, 0, 0x60, 7], &[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7]];
+    for tags in tags {
+        let mut burst = Burst::new();
+        client.supply(&mut burst, 1);
+        build(&mut burst[0], (Mac(eth0.peer().mac.0), Mac(eth0.mac().0)), from, to, b"tagged");
+        let mut bytes = burst[0].bytes().to_vec();
+        bytes.splice(12..12, tags.iter().copied());
+        assert!(burst[0].set_len(bytes.len()));
+        burst[0].bytes_mut().copy_from_slice(&bytes);
+        client.transmit(&mut burst);
+        client.flush();
+        assert!(readable(servers[0].descriptor().unwrap(), PATIENCE));
+        assert_eq!(echo(&mut servers[0]), 1);
+        assert!(readable(client.descriptor().unwrap(), PATIENCE));
+        assert_eq!(client.receive(&mut burst), 1);
+        let reply = Packet::parse(burst[0].bytes()).unwrap();
+        reply.verify(burst[0].bytes()).unwrap();
+        assert_eq!(burst[0].bytes()[12..12 + tags.len()], *tags);
+        assert_eq!((reply.source(), reply.destination(), reply.tags()), (to, from, tags.len() / 4));
+        assert_eq!(reply.payload(burst[0].bytes()), b"tagged");
+        client.recycle(&mut burst);
+        client.flush();
+    }
+    settle(&mut servers);
+    settle(&mut [client]);
 }
 
 /// Makes `frame` a datagram, link-layer addresses destination first.

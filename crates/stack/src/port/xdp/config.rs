@@ -58,8 +58,8 @@ impl Default for BusyPoll {
 /// What a port is made with. Ring sizes are powers of two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Frames of the port. Too few: none is left for packets to come while others wait to be sent. Too many: frames
-    /// come round less often, and are in no cache. At least the fill ring's size and a burst.
+    /// Frames of the port: enough that some are left for packets to come when all rings of packets to be sent are full,
+    /// or a worker that sleeps then is never woken. Too many: frames come round less often, and are in no cache.
     pub frames: usize,
     /// Bytes of a frame, 2048 or 4096, of which the kernel keeps 256: what is longer than the rest goes to the kernel.
     pub frame_size: usize,
@@ -84,16 +84,17 @@ pub struct Config {
     pub checksums_verified: bool,
 }
 
-/// 8 MiB a port. At a million packets a second the rings hold two milliseconds of them: half a scheduler's tick at 250 Hz.
+/// 8 MiB a port. At a million packets a second the receive ring holds two milliseconds of them, half a scheduler's tick at
+/// 250 Hz; what is sent leaves sooner.
 impl Default for Config {
     fn default() -> Self {
         Self {
             frames: 4096,
             frame_size: 2048,
             receive: 2048,
-            transmit: 2048,
+            transmit: 1024,
             fill: 2048,
-            completion: 2048,
+            completion: 1024,
             copying: Copying::Auto,
             busy_poll: None,
             attach: Attach::Native,
@@ -137,7 +138,7 @@ impl Config {
                 return Err(Error::RingSize { ring, size });
             }
         }
-        let least = self.fill as usize + BURST;
+        let least = self.fill.max(self.transmit + self.completion) as usize + BURST;
         if self.frames < least {
             return Err(Error::FewFrames { frames: self.frames, least });
         }
@@ -167,10 +168,10 @@ mod tests {
     fn the_default_is_sound_and_says_what_it_takes() {
         let config = Config::default();
         config.check().unwrap();
-        assert_eq!(config.memory(), (8 << 20) + (96 << 10));
+        assert_eq!(config.memory(), (8 << 20) + (72 << 10));
         assert_eq!(
             config.to_string(),
-            "4096 frames of 2048 bytes, rings of 2048 (receive), 2048 (transmit), 2048 (fill) and 2048 (completion) \
+            "4096 frames of 2048 bytes, rings of 2048 (receive), 1024 (transmit), 2048 (fill) and 1024 (completion) \
              entries: 8.1 MiB a queue"
         );
     }
@@ -188,7 +189,7 @@ mod tests {
         let config = Config { frames: 2048, ..Config::default() };
         assert_eq!(
             told(config),
-            "2048 frames are too few for a port: its fill ring and a burst take 2112; a smaller fill ring takes fewer"
+            "2048 frames are too few for a port: its rings and a burst take 2112; smaller rings take fewer"
         );
     }
 }

@@ -47,7 +47,7 @@ pub enum Error {
     /// Another socket has the queue.
     #[error(
         "queue {queue} of interface '{interface}' has an AF_XDP socket already; end the process that holds it \
-         (`ss -xdp` or `ls -l /proc/*/fd` tell which)"
+         (`ss --xdp --processes` tells which)"
     )]
     QueueBusy {
         /// The interface.
@@ -113,8 +113,7 @@ pub enum Error {
     },
     /// Too few frames.
     #[error(
-        "{frames} frames are too few for a port: its fill ring and a burst take {least}; a smaller fill ring takes \
-         fewer"
+        "{frames} frames are too few for a port: its rings and a burst take {least}; smaller rings take fewer"
     )]
     FewFrames {
         /// How many were asked for.

@@ -1,12 +1,12 @@
 //! The interface under a port: what sysfs says of it, now and later.
 
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Dir, Mode, OFlags, openat};
 use rustix::net::{AddressFamily, SocketType};
 
-use super::Error;
+use super::{Error, sys};
 
 /// Longest file that is read of an interface, bytes. All of them are a number or an address.
 const LONGEST: usize = 64;
@@ -35,15 +35,17 @@ impl Interface {
         if name.is_empty() || name.contains(['/', '\0']) || name.starts_with('.') {
             return Err(missing());
         }
-        let index = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
-            .and_then(|socket| rustix::net::netdevice::name_to_index(socket, name))
-            .map_err(|_| missing())?;
+        let socket =
+            rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(|_| missing())?;
+        let index = rustix::net::netdevice::name_to_index(&socket, name).map_err(|_| missing())?;
+        let mac = sys::hardware_address(socket.as_fd(), name).map_err(|_| missing())?;
         let other = || Error::OtherSysfs { interface: name.to_owned() };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let path = format!("/sys/class/net/{name}");
         let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|_| other())?;
         let interface = Self { name: name.to_owned(), index, folder };
-        if interface.number("ifindex")? != index {
+        // Two network namespaces often have an `eth0` of one number; but not of one address.
+        if interface.number("ifindex")? != index || (mac != [0; 6] && interface.mac()? != mac) {
             return Err(other());
         }
         Ok(interface)

@@ -222,6 +222,26 @@ pub(super) fn set_transmit_budget(socket: BorrowedFd<'_>, packets: u32) {
     let _ = set(socket, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, packets);
 }
 
+/// The MAC address of the interface `name`, in the network namespace of `socket`, any socket; zeros if it has another kind.
+pub(super) fn hardware_address(socket: BorrowedFd<'_>, name: &str) -> io::Result<[u8; 6]> {
+    // SAFETY: a structure of plain numbers, of which zeros are a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // One place less than there is: the name ends with a zero.
+    let places = request.ifr_name.len() - 1;
+    for (place, byte) in request.ifr_name.iter_mut().take(places).zip(name.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    // SAFETY: the kernel reads the name and writes the address, within the structure.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the field that this request writes.
+    let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+    let [a, b, c, d, e, f, ..] = address.sa_data.map(|byte| byte as u8);
+    Ok(if address.sa_family == libc::ARPHRD_ETHER { [a, b, c, d, e, f] } else { [0; 6] })
+}
+
 fn set(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let len = size_of_val(&value) as libc::socklen_t;
     // SAFETY: `value` is there for the call and `len` is its size.
