@@ -3,6 +3,7 @@
 //! - [`wire`]: Ethernet, VLAN, IPv4, IPv6 and UDP, read and written in place; checksums.
 //! - [`ring`]: bursts from one worker to another. [`wake`]: sleep without losing a wake-up.
 //! - [`epoch`]: tables that are read without a lock and replaced meanwhile.
+//! - [`tables`]: interfaces, local addresses, neighbours and routes, mirrored from the kernel into such tables.
 //! - [`socket`]: where datagrams wait for their reader: two queues, memory accounted in bulk.
 
 pub mod counters;

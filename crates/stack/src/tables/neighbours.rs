@@ -12,7 +12,7 @@ pub enum Neighbour {
     /// It has this MAC address: reachable, delay, probe, permanent, noarp.
     Usable(Mac),
     /// It had this MAC address and was not heard of for a while. Frames go there, and the kernel should be asked to
-    /// find out (`Resolver`): it does not see the frames sent past it, and would never ask itself.
+    /// find out ([`Resolver`](super::Resolver)): it does not see the frames sent past it, and would never ask itself.
     Stale(Mac),
     /// The kernel is asking: incomplete.
     Resolving,

@@ -35,7 +35,7 @@ pub struct Path {
     /// Most bytes of the IP packet.
     pub mtu: u32,
     /// Whether the MAC address has not been confirmed for a while. Send, and ask the kernel to look
-    /// (`Resolver::ask`).
+    /// ([`Resolver::ask`](super::Resolver::ask)).
     pub stale: bool,
 }
 
@@ -79,7 +79,7 @@ pub enum NoPath {
         /// Where to.
         destination: IpAddr,
     },
-    /// Nobody knows the next hop's MAC address yet. To be asked for with `Resolver::ask`, and
+    /// Nobody knows the next hop's MAC address yet. To be asked for with [`Resolver::ask`](super::Resolver::ask), and
     /// looked up again a little later.
     #[error("the MAC address of {next_hop} on interface {interface} is not known")]
     NeighbourUnknown {

@@ -1,0 +1,172 @@
+//! Asking the kernel for a neighbour's MAC address, and waiting for it off the packet path.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use super::{NoPath, Path, Tables, View};
+use crate::epoch::Reader;
+use crate::primitive::{Arc, Event, Mutex, lock};
+
+/// How many different neighbours may wait to be asked for.
+///
+/// Fewer: an application that begins with many peers at once is put off. More: a burst to addresses that do not exist
+/// fills the kernel's neighbour table (1,024 entries by default), and real neighbours are thrown out.
+const MOST: usize = 256;
+
+/// How long [`Resolver::path`] waits before it asks for the same neighbour again: as long as the kernel waits for an
+/// answer (`retrans_time_ms`, 1 s).
+///
+/// Shorter: asks in vain, the kernel is asking already. Longer: a lost question delays the first datagram.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often [`Resolver::path`] looks.
+///
+/// Shorter: takes CPU from those it waits for. Longer: the first datagram to a new peer waits for it; answers on a local
+/// network take some 100 us.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What waits to be done by the mirror's thread.
+#[derive(Debug)]
+pub(super) struct Asks {
+    waiting: Mutex<Waiting>,
+    /// Wakes the mirror's thread.
+    pub(super) event: Event,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    neighbours: Vec<(u32, IpAddr)>,
+    stop: bool,
+}
+
+impl Asks {
+    pub(super) fn new() -> std::io::Result<Self> {
+        Ok(Self { waiting: Mutex::new(Waiting::default()), event: Event::new()? })
+    }
+
+    /// Takes what is to be asked for; `None` if it is time to stop.
+    pub(super) fn take(&self) -> Option<Vec<(u32, IpAddr)>> {
+        self.event.take();
+        let mut waiting = lock(&self.waiting);
+        (!waiting.stop).then(|| std::mem::take(&mut waiting.neighbours))
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        lock(&self.waiting).stop
+    }
+
+    /// Nothing is asked for any more.
+    pub(super) fn stop(&self) {
+        lock(&self.waiting).stop = true;
+        self.event.signal();
+    }
+}
+
+/// Has the kernel find out who a neighbour is. A clone asks the same mirror. Needs `CAP_NET_ADMIN`, as AF_XDP does.
+#[derive(Clone)]
+pub struct Resolver {
+    asks: Arc<Asks>,
+    tables: Arc<Tables>,
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.asks.fmt(f)
+    }
+}
+
+impl Resolver {
+    pub(super) fn new(asks: Arc<Asks>, tables: Arc<Tables>) -> Self {
+        Self { asks, tables }
+    }
+
+    /// Asks for the MAC address of `address` on the link of `interface`, or for one that went stale to be confirmed. The
+    /// answer comes into the neighbours' table, if one comes: some 100 us on a quiet network, and after three seconds
+    /// in vain the neighbour is [failed](super::Neighbour::Failed).
+    ///
+    /// It takes a lock, and a system call if nothing was waiting: to be called once per neighbour and second, not per
+    /// packet. `false`: too many wait already, or the mirror has ended; try again later.
+    pub fn ask(&self, interface: u32, address: IpAddr) -> bool {
+        let mut waiting = lock(&self.asks.waiting);
+        if waiting.stop {
+            return false;
+        }
+        if waiting.neighbours.contains(&(interface, address)) {
+            return true;
+        }
+        if waiting.neighbours.len() == MOST {
+            return false;
+        }
+        waiting.neighbours.push((interface, address));
+        if waiting.neighbours.len() == 1 {
+            self.asks.event.signal();
+        }
+        true
+    }
+
+    /// Looks for a path until there is one, asking for the neighbour that is missing, for at most `patience`. `look` is
+    /// [`View::path`] or [`View::path_on_link`]. Blocks: not for workers that serve a queue.
+    ///
+    /// # Errors
+    /// What was in the way when it looked last. Only unknown neighbours are waited for; all else is told at once.
+    pub fn path(
+        &self,
+        reader: &mut Reader,
+        patience: Duration,
+        look: impl Fn(View<'_>) -> Result<Path, NoPath>,
+    ) -> Result<Path, NoPath> {
+        let end = Instant::now() + patience;
+        let mut ask_at = Instant::now();
+        loop {
+            let found = {
+                let guard = reader.pin();
+                look(self.tables.load(&guard))
+            };
+            reader.idle();
+            let now = Instant::now();
+            match found {
+                Ok(path) => {
+                    if path.stale {
+                        self.ask(path.interface, path.next_hop_address);
+                    }
+                    return Ok(path);
+                }
+                Err(why) if !why.may_pass() || now >= end => return Err(why),
+                Err(why) => {
+                    if let (Some((interface, next_hop)), true) = (why.to_ask(), now >= ask_at) {
+                        // Too many wait: try again with the next look.
+                        if self.ask(interface, next_hop) {
+                            ask_at = now + ASK_AGAIN;
+                        }
+                    }
+                }
+            }
+            std::thread::sleep(LOOK.min(end - now));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::epoch::Domain;
+
+    #[test]
+    fn what_waits_is_bounded_and_each_neighbour_waits_once() {
+        let domain = Domain::new(1, 4);
+        let asks = Arc::new(Asks::new().unwrap());
+        let resolver = Resolver::new(Arc::clone(&asks), Arc::new(Tables::new(&domain)));
+        let address = |number: usize| IpAddr::V4((0x0a00_0000 + number as u32).into());
+        for number in 0..MOST {
+            assert!(resolver.ask(2, address(number)));
+        }
+        assert!(resolver.ask(2, address(0)), "waits already");
+        assert!(!resolver.ask(2, address(MOST)));
+        assert_eq!(asks.take().map(|taken| taken.len()), Some(MOST));
+        assert!(resolver.ask(2, address(MOST)));
+        asks.stop();
+        assert!(!resolver.ask(2, address(0)));
+        assert_eq!(asks.take(), None);
+    }
+}
