@@ -288,7 +288,7 @@ impl Climb<'_> {
         let competitor = Competitor::start(self.lab, self.config, &rung.name, settings, port)?;
         // Each trial does it again; here it is found out whether it can be done at all.
         trial::set_transmit_mapping(self.lab, competitor.settings.xps)
-            .map_err(|cause| Error::NotPossible { competitor: rung.name.to_string(), cause })?;
+            .map_err(|cause| Error::NotPossible { competitor: rung.name.to_string(), cause: cause.into() })?;
         Ok(competitor)
     }
 

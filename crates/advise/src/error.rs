@@ -61,7 +61,7 @@ pub enum Error {
         /// The rung.
         competitor: String,
         /// What was refused.
-        cause: udpath_lab::Error,
+        cause: Box<udpath_lab::Error>,
     },
     /// Somebody asked to stop.
     #[error("interrupted; everything the climb had made is removed")]

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use udpath_stack::port::xdp as port;
 use udpath_steer::CpuSet;
 
 use crate::io::IoChoice;
@@ -41,6 +42,21 @@ pub struct Config {
     /// Bytes to ask for each socket's receive buffer; `None` leaves the system's default
     /// (`net.core.rmem_default`). What was obtained is in [`crate::SocketStatus`].
     pub receive_buffer: Option<usize>,
+    /// What the Io `xdp` needs beside; other Io do not look at it.
+    pub xdp: XdpConfig,
+}
+
+/// How frames are taken off the network devices.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct XdpConfig {
+    /// The interfaces. Empty: those that have the addresses served; a wildcard's are all that are up, the loopback
+    /// excepted.
+    pub interfaces: Vec<String>,
+    /// Whether frames are spread over all workers by flow hash, or served by the worker whose queue they came on. For
+    /// devices with fewer queues than there are CPUs, and services that take longer than the hand-over (some 60 ns).
+    pub steer: bool,
+    /// Memory, rings and polling of each queue.
+    pub port: port::Config,
 }
 
 impl Config {
@@ -59,6 +75,7 @@ impl Config {
             pin: true,
             cpus: None,
             receive_buffer: None,
+            xdp: XdpConfig::default(),
         }
     }
 

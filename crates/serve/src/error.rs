@@ -87,6 +87,9 @@ pub enum Error {
         /// What was seen.
         reason: String,
     },
+    /// Frames cannot be taken off a network device.
+    #[error("xdp is not possible here: {0}")]
+    Xdp(String),
     /// `auto` found no Io that works.
     #[error("no Io works here: {}", Reasons(.0))]
     NoIo(Vec<Rejected>),

@@ -8,6 +8,7 @@ mod kernel;
 mod percpu;
 mod reuseport;
 mod shared;
+mod xdp;
 
 use std::fmt;
 use std::io;
@@ -25,6 +26,7 @@ use crate::probe::Prober;
 use crate::sys::{self, Control, RawAddr, Receipt, Wait};
 
 pub(crate) use kernel::KernelPort;
+pub(crate) use xdp::{Devices, Fast, Frames};
 
 /// How a service moves datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,11 +38,17 @@ pub enum Io {
     /// A socket per worker and address; the kernel chooses by the CPU that received the datagram, so that it never
     /// leaves that CPU. Needs arrivals spread over the CPUs.
     Percpu,
+    /// Frames off the device's queues past the kernel's stack (AF_XDP), a worker per queue. What the fast path declines
+    /// comes over kernel sockets as with `reuseport`.
+    Xdp,
 }
 
 impl Io {
     /// All of them, best first: the order in which `auto` tries.
-    pub const ALL: [Self; 3] = [Self::Percpu, Self::Reuseport, Self::Shared];
+    pub const ALL: [Self; 4] = [Self::Xdp, Self::Percpu, Self::Reuseport, Self::Shared];
+
+    /// Those over kernel sockets alone, best first: they work on every machine and device.
+    pub const KERNEL: [Self; 3] = [Self::Percpu, Self::Reuseport, Self::Shared];
 
     /// The name the user types.
     #[must_use]
@@ -49,6 +57,7 @@ impl Io {
             Self::Shared => "shared",
             Self::Reuseport => "reuseport",
             Self::Percpu => "percpu",
+            Self::Xdp => "xdp",
         }
     }
 
@@ -56,7 +65,8 @@ impl Io {
     pub(crate) fn open(self, plan: &Plan<'_>) -> Result<Group, Error> {
         match self {
             Self::Shared => shared::open(plan),
-            Self::Reuseport => reuseport::open(plan),
+            // Of `xdp` these are the sockets for what the fast path declines.
+            Self::Reuseport | Self::Xdp => reuseport::open(plan),
             Self::Percpu => percpu::open(plan),
         }
     }
@@ -70,7 +80,7 @@ impl Io {
     ) -> Result<(), String> {
         match self {
             Self::Shared => shared::prove(prober, target),
-            Self::Reuseport => reuseport::prove(prober, plan, target),
+            Self::Reuseport | Self::Xdp => reuseport::prove(prober, plan, target),
             Self::Percpu => percpu::prove(prober, plan, target),
         }
     }
@@ -108,7 +118,7 @@ impl FromStr for IoChoice {
             .into_iter()
             .find(|io| io.name() == text)
             .map(Self::Only)
-            .ok_or_else(|| format!("no Io is called {text:?}: use shared, reuseport, percpu or auto"))
+            .ok_or_else(|| format!("no Io is called {text:?}: use shared, reuseport, percpu, xdp or auto"))
     }
 }
 

@@ -73,7 +73,9 @@ mod sys;
 mod tcp;
 mod worker;
 
-pub use config::{Config, ConfigError, MAX_BATCH, MAX_BINDS, MAX_WORKERS};
+pub use udpath_stack::port::xdp;
+
+pub use config::{Config, ConfigError, MAX_BATCH, MAX_BINDS, MAX_WORKERS, XdpConfig};
 pub use counters::SendError;
 pub use cpus::allowed_cpus;
 pub use deferred::{Deferred, DeferredError};

@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::counters::Lane;
 use crate::cpus;
 use crate::error::Error;
-use crate::io::{Io, IoChoice, KernelPort, Plan};
+use crate::io::{Devices, Fast, Frames, Io, IoChoice, KernelPort, Plan};
 use crate::probe::{Prober, Probing, target_of};
 use crate::service::{Service, StreamService, WorkerId};
 use crate::status::{Rejected, Status, Watch};
@@ -48,6 +48,8 @@ pub struct Server {
     /// By worker, then by address.
     lanes: Vec<Vec<Arc<Lane>>>,
     shared: Arc<Shared>,
+    /// The interfaces of `xdp`.
+    fast: Option<Arc<Fast>>,
     meters: Vec<Arc<CachePadded<Meter>>>,
     threads: Vec<(usize, JoinHandle<io::Result<()>>)>,
     /// Becomes readable for good when the server stops.
@@ -103,7 +105,7 @@ impl Server {
         let mut rejected = Vec::new();
         for io in candidates.iter().copied() {
             let auto = config.io == IoChoice::Auto;
-            if auto && cpus.len() == 1 && io != Io::Shared {
+            if auto && cpus.len() == 1 && !matches!(io, Io::Shared | Io::Xdp) {
                 rejected
                     .push(Rejected { io, reason: "a single worker shares its socket with nobody".into() });
                 continue;
@@ -114,7 +116,9 @@ impl Server {
                     return Ok(server);
                 }
                 Err(Error::Probe { reason, .. }) if auto => rejected.push(Rejected { io, reason }),
-                Err(error @ (Error::Socket { .. } | Error::MoreWorkersThanCpus { .. })) if auto => {
+                Err(error @ (Error::Socket { .. } | Error::MoreWorkersThanCpus { .. } | Error::Xdp(_)))
+                    if auto =>
+                {
                     rejected.push(Rejected { io, reason: error.to_string() });
                 }
                 Err(error) => return Err(error),
@@ -135,6 +139,14 @@ impl Server {
         S: Service + 'static,
         F: Fn(WorkerId) -> S + Send + Sync + 'static,
     {
+        let devices = match io {
+            Io::Xdp => Some(Devices::open(&config.binds, &config.xdp, cpus.len())?),
+            _ => None,
+        };
+        let cpus = &match &devices {
+            Some(devices) => open::cpus_for_queues(config, cpus, devices)?,
+            None => cpus.to_vec(),
+        }[..];
         let plan = Plan { binds: &config.binds, cpus, receive_buffer: config.receive_buffer };
         let resources = |operation| move |cause| Error::Resources { operation, cause };
         let (group, listeners) = open::open_all(io, &plan, streams.is_some())?;
@@ -155,9 +167,18 @@ impl Server {
             meters: Vec::new(),
             threads: Vec::new(),
             stop: Arc::new(stop),
+            fast: None,
             watch: Mutex::default(),
             started: Instant::now(),
             final_drops: None,
+        };
+        let mut frames = match devices {
+            Some(devices) => {
+                let (fast, frames) = devices.start(server.binds.clone(), cpus.len(), config.xdp.steer)?;
+                server.fast = Some(Arc::new(fast));
+                frames.into_iter().map(Some).collect()
+            }
+            None => Vec::new(),
         };
         // From here on dropping `server` stops whatever runs already.
         let (ready, readiness) = mpsc::channel();
@@ -172,7 +193,8 @@ impl Server {
                 sides.push(LaneSide { port, lane });
             }
             server.lanes.push(lanes);
-            server.spawn_worker(worker, sides, factory, &ready)?;
+            let frames = frames.get_mut(worker).and_then(Option::take);
+            server.spawn_worker(worker, sides, frames, factory, &ready)?;
         }
         if let Some(streams) = streams {
             for (worker, listeners) in listeners.into_iter().enumerate() {
@@ -201,6 +223,7 @@ impl Server {
         &mut self,
         worker: usize,
         sides: Vec<LaneSide>,
+        frames: Option<Frames>,
         factory: &Arc<F>,
         ready: &mpsc::Sender<Result<(), Error>>,
     ) -> Result<(), Error>
@@ -208,9 +231,18 @@ impl Server {
         S: Service + 'static,
         F: Fn(WorkerId) -> S + Send + Sync + 'static,
     {
+        let fast = self.fast.clone();
         let (factory, shared, stop) = (Arc::clone(factory), Arc::clone(&self.shared), Arc::clone(&self.stop));
         self.spawn(worker, "udp", ready, move |ready| {
             let worker = Worker::new(WorkerId(worker), factory, shared, sides);
+            let Some(frames) = frames else {
+                ready.say();
+                return worker.run(stop.as_fd());
+            };
+            let worker = worker.with_frames(frames);
+            if let Some(fast) = fast {
+                fast.add(worker.counters());
+            }
             ready.say();
             worker.run(stop.as_fd())
         })
@@ -313,6 +345,10 @@ impl Server {
     fn halt(&mut self) -> Option<usize> {
         if self.final_drops.is_some() {
             return None;
+        }
+        // Before the workers are told: they go on until nothing is left.
+        if let Some(fast) = &self.fast {
+            fast.close_door();
         }
         self.shared.stopping.store(true, Relaxed);
         // A shared socket is shut once for each worker; the first time tells its drops.

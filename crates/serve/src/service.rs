@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use udpath_stack::wire::Headers;
+
 use crate::counters::Lane;
 use crate::deferred::Deferred;
 use crate::sys::{Control, RawAddr};
@@ -149,6 +151,8 @@ pub struct Request<'a> {
 pub(crate) enum Peer<'a> {
     Raw(&'a RawAddr),
     Decoded(SocketAddr),
+    /// In the headers of a frame, and with it the address that was asked.
+    Frame(&'a Headers),
 }
 
 /// Where a request came in, and a deferred answer has to be counted and sent.
@@ -180,12 +184,16 @@ impl<'a> Request<'a> {
         match self.peer {
             Peer::Raw(raw) => raw.decode(),
             Peer::Decoded(address) => address,
+            Peer::Frame(headers) => headers.source(),
         }
     }
 
     /// The address it was sent to; on a wildcard bind the very address the peer asked.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
+        if let Peer::Frame(headers) = self.peer {
+            return headers.destination();
+        }
         let bind = match self.origin {
             Origin::Lane { lane, .. } => lane.socket.bind,
             Origin::Nowhere(local) => local,
@@ -224,11 +232,19 @@ impl<'a> Request<'a> {
         let peer = match self.peer {
             Peer::Raw(raw) => *raw,
             Peer::Decoded(address) => RawAddr::encode(address),
+            Peer::Frame(headers) => RawAddr::encode(headers.source()),
+        };
+        let control = match (self.peer, self.origin) {
+            // It will be answered from the kernel's socket, which has to be told by which address if it has many.
+            (Peer::Frame(headers), Origin::Lane { lane, .. }) if lane.socket.bind.ip().is_unspecified() => {
+                Some(Control::of_source(headers.destination().ip()))
+            }
+            _ => self.control.copied(),
         };
         match self.origin {
             Origin::Lane { lane, taken } => {
                 taken.set(true);
-                Deferred::new(Some(Arc::clone(lane)), peer, self.control.copied())
+                Deferred::new(Some(Arc::clone(lane)), peer, control)
             }
             Origin::Nowhere(_) => Deferred::new(None, peer, None),
         }

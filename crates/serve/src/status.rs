@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Serialize, Serializer};
+use udpath_stack::counters::{Drop, Snapshot};
+use udpath_stack::port::Properties;
 
 use crate::counters::SendError;
 use crate::io::Io;
@@ -32,6 +34,8 @@ pub struct Status {
     pub sockets: Vec<SocketStatus>,
     /// The same addresses over TCP, if served.
     pub tcp: Option<TcpCounts>,
+    /// What the fast path of `xdp` did; the datagrams it served are in the counters above as well.
+    pub xdp: Option<XdpStatus>,
     /// What is wrong with this configuration here, in whole sentences; usually empty.
     pub warnings: Vec<String>,
 }
@@ -43,6 +47,62 @@ pub struct Rejected {
     pub io: Io,
     /// Why not.
     pub reason: String,
+}
+
+/// What became of frames that were taken off the devices' queues.
+#[derive(Debug, Clone, Serialize)]
+pub struct XdpStatus {
+    /// One per queue.
+    pub ports: Vec<XdpPortStatus>,
+    /// Frames that came from the queues. At rest `received = answered + declined + dropped`.
+    pub received: u64,
+    /// Replies that the device took.
+    pub answered: u64,
+    /// Datagrams the service did not answer, or not from here.
+    pub declined: u64,
+    /// Frames that another worker served than the one whose queue they came on.
+    pub steered: u64,
+    /// Frames that went no further, by reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// What the program made of everything that came to the interfaces.
+    pub program: BTreeMap<&'static str, u64>,
+    /// Replies that were counted as answered and that the device did not take.
+    #[serde(skip)]
+    pub(crate) refused: u64,
+}
+
+/// One queue.
+#[derive(Debug, Clone, Serialize)]
+pub struct XdpPortStatus {
+    /// Interface and queue.
+    pub name: String,
+    /// Who copies: `zero-copy` is nobody, `copy` is the kernel.
+    pub mode: String,
+}
+
+impl XdpPortStatus {
+    pub(crate) fn of(properties: &Properties) -> Self {
+        Self { name: properties.name.clone(), mode: properties.mode.to_string() }
+    }
+}
+
+impl XdpStatus {
+    pub(crate) fn new(
+        ports: Vec<XdpPortStatus>,
+        frames: &Snapshot,
+        program: impl IntoIterator<Item = (&'static str, u64)>,
+    ) -> Self {
+        Self {
+            ports,
+            received: frames.received,
+            answered: frames.answered,
+            declined: frames.declined,
+            steered: frames.steered,
+            dropped: frames.drops().map(|(reason, count)| (reason.name(), count)).collect(),
+            program: program.into_iter().filter(|(_, count)| *count > 0).collect(),
+            refused: frames.dropped(Drop::TransmitFull) + frames.dropped(Drop::ReplyTooLong),
+        }
+    }
 }
 
 /// One worker's share.

@@ -4,6 +4,8 @@
 //! in `epoll` and takes bursts from those that are ready. Either way, stopping costs the packet path nothing: the
 //! server shuts the sockets for receiving, which wakes the worker once their queues are empty.
 
+mod fast;
+
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -36,6 +38,8 @@ const BURSTS_PER_TURN: usize = 64;
 /// longer would answer late once it works again.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+pub(crate) use fast::FastWorker;
 
 /// One thread's part of the server.
 pub(crate) struct Worker<S, F> {
@@ -72,8 +76,15 @@ enum Pass {
 impl<S: Service, F: Fn(WorkerId) -> S> Worker<S, F> {
     /// A worker for these sockets. Makes its service instance, on the calling thread.
     pub(crate) fn new(id: WorkerId, factory: Arc<F>, shared: Arc<Shared>, sides: Vec<LaneSide>) -> Self {
-        let service = Some(factory(id));
-        Self { hands: Hands { service, id, probing: true, factory, shared }, sides }
+        Self { hands: Hands::new(id, factory, shared), sides }
+    }
+
+    /// The same with the frames of `parts`.
+    pub(crate) fn with_frames<P: udpath_stack::port::Port>(
+        self,
+        parts: udpath_stack::worker::Parts<P, ()>,
+    ) -> FastWorker<P, S, F> {
+        FastWorker::new(self.hands, self.sides, parts)
     }
 
     /// Serves until the sockets are shut and their queues are empty. `stop` becomes readable when that happens.
@@ -93,6 +104,11 @@ impl<S: Service, F: Fn(WorkerId) -> S> Worker<S, F> {
 }
 
 impl<S: Service, F: Fn(WorkerId) -> S> Hands<S, F> {
+    fn new(id: WorkerId, factory: Arc<F>, shared: Arc<Shared>) -> Self {
+        let service = Some(factory(id));
+        Self { service, id, probing: true, factory, shared }
+    }
+
     /// Blocks in the receive call.
     fn serve_one<P: Port>(&mut self, port: &mut P, lane: &Arc<Lane>) {
         let mut pause = Pause::default();

@@ -16,7 +16,7 @@ const SIZES: [usize; 14] = [0, 1, 2, 63, 64, 100, 1_472, 1_473, 4_095, 4_097, 16
 
 #[test]
 fn all_sizes_come_back_unchanged() {
-    for io in Io::ALL {
+    for io in Io::KERNEL {
         for bind in BINDS {
             for batch in [1, 2, Config::DEFAULT_BATCH, MAX_BATCH] {
                 let server = Server::start(&Config { batch, ..config(io, bind) }, |_| Echo).unwrap();
@@ -43,7 +43,7 @@ fn all_sizes_come_back_unchanged() {
 
 #[test]
 fn a_burst_of_mixed_sizes_comes_back_in_order() {
-    for (io, bind) in Io::ALL.into_iter().flat_map(|io| BINDS.map(|bind| (io, bind))) {
+    for (io, bind) in Io::KERNEL.into_iter().flat_map(|io| BINDS.map(|bind| (io, bind))) {
         let gate = support::Gate::default();
         let held = gate.clone();
         let one = Config { workers: Some(1), batch: 64, ..config(io, bind) };
@@ -79,7 +79,7 @@ fn run(program: &str, arguments: &[String], input: &[u8]) -> Vec<u8> {
 
 #[test]
 fn netcat_and_socat_are_answered() {
-    for io in Io::ALL {
+    for io in Io::KERNEL {
         for bind in BINDS {
             let server = Server::start(&config(io, bind), |_| Echo).unwrap();
             let to = target(&server, 0);
@@ -108,7 +108,7 @@ fn netcat_and_socat_are_answered() {
 
 #[test]
 fn several_addresses_are_served_side_by_side() {
-    for io in Io::ALL {
+    for io in Io::KERNEL {
         for batch in [1, 32] {
             let mut config = config(io, "127.0.0.1:0");
             config.batch = batch;
@@ -149,13 +149,15 @@ fn auto_takes_the_best_and_says_why_not_another() {
     config.workers = Some(cpus + 1);
     let server = Server::start(&config, |_| Echo).unwrap();
     assert_eq!(server.io(), Io::Reuseport);
-    assert_eq!(server.rejected().len(), 1);
-    assert!(server.rejected()[0].reason.contains("do not fit"), "{:?}", server.rejected());
+    // The loopback has no queue to take frames from.
+    assert!(server.rejected()[0].reason.contains("127.0.0.1"), "{:?}", server.rejected());
+    assert_eq!(server.rejected().len(), 2);
+    assert!(server.rejected()[1].reason.contains("do not fit"), "{:?}", server.rejected());
     stop(server);
 
     config.workers = Some(1);
     let server = Server::start(&config, |_| Echo).unwrap();
-    assert_eq!((server.io(), server.rejected().len()), (Io::Shared, 2));
+    assert_eq!((server.io(), server.rejected().len()), (Io::Shared, 3));
     stop(server);
 }
 

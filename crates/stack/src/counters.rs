@@ -3,7 +3,7 @@
 //! ```text
 //! received = answered + declined + dropped (by reason) + under way        over all workers
 //! ```
-//! A worker counts a burst in plain numbers ([`Tally`]) and publishes once per turn; others read at any time.
+//! A worker counts a burst in plain numbers and publishes once per turn; others read at any time.
 
 use crossbeam_utils::CachePadded;
 

@@ -118,7 +118,7 @@ fn requests_are_answered_the_way_they_came() {
         for to in SERVER {
             for payload in [&b""[..], b"x", &[7; 18], &[9; 1400]] {
                 let request = request(tags, 5000, to, payload);
-                send(&mut far, &[request.clone()]);
+                send(&mut far, std::slice::from_ref(&request));
                 settle(&mut workers);
                 let replies = receive(&mut far);
                 assert_eq!(replies.len(), 1, "{to} {} bytes", payload.len());

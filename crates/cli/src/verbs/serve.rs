@@ -17,7 +17,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use udpath_protocols::echo::Echo;
 use udpath_protocols::sink::{Sink, Totals};
-use udpath_serve::{Config, Error, IoChoice, MAX_WORKERS, Server, Status};
+use udpath_serve::{Config, Error, IoChoice, MAX_WORKERS, Server, Status, XdpConfig, xdp};
 use udpath_steer::CpuSet;
 
 use crate::exit::{Done, Failure};
@@ -30,7 +30,7 @@ const TICK: Duration = Duration::from_secs(1);
 pub(crate) struct Args {
     /// What to serve
     service: Kind,
-    /// How datagrams move: shared, reuseport, percpu, or auto for the best that works here
+    /// How datagrams move: shared, reuseport, percpu, xdp, or auto for the best that works here
     #[arg(long, default_value = "auto", value_name = "IO")]
     io: IoChoice,
     /// Address to serve; repeatable. Port 0 takes a free port, the IPv6 wildcard takes IPv6 only
@@ -63,6 +63,18 @@ pub(crate) struct Args {
     /// Bytes to ask for each socket's receive buffer; the kernel doubles it, within net.core.rmem_max
     #[arg(long, value_name = "BYTES")]
     rcvbuf: Option<usize>,
+    /// Interface to take frames from with xdp; repeatable. Default: those that have the addresses
+    #[arg(long, value_name = "NAME")]
+    interface: Vec<String>,
+    /// With xdp: spread frames over all workers by flow, not only to the one whose queue they came on
+    #[arg(long)]
+    steer: bool,
+    /// With xdp: let the kernel poll the device when a worker asks (SO_PREFER_BUSY_POLL)
+    #[arg(long)]
+    busy_poll: bool,
+    /// With xdp: frames of memory for each queue, 2 KiB each
+    #[arg(long, default_value_t = xdp::Config::default().frames, value_name = "N")]
+    frames: usize,
     /// At the end print one JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -106,6 +118,15 @@ pub(crate) fn run(args: Args) -> Done {
         pin: !args.no_pin,
         cpus: args.cpus,
         receive_buffer: args.rcvbuf,
+        xdp: XdpConfig {
+            interfaces: args.interface,
+            steer: args.steer,
+            port: xdp::Config {
+                frames: args.frames,
+                busy_poll: args.busy_poll.then(xdp::BusyPoll::default),
+                ..xdp::Config::default()
+            },
+        },
         ..Config::new(args.bind)
     };
     // Before anything is bound, so that a signal during the start is not lost.
@@ -169,6 +190,12 @@ fn announce(server: &Server, config: &Config) {
         Some(cpus) => cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
         None => "off".into(),
     };
+    if let Some(xdp) = server.status().xdp {
+        for port in &xdp.ports {
+            let _ = writeln!(text, "{}: {} mode", port.name, port.mode);
+        }
+        let _ = writeln!(text, "{}", config.xdp.port);
+    }
     let _ = writeln!(
         text,
         "ready io={} workers={} batch={} bind={} pin={pin}",

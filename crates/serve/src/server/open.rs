@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use crate::config::Config;
 use crate::cpus;
 use crate::error::Error;
-use crate::io::{Group, Io, Plan};
+use crate::io::{Devices, Group, Io, Plan};
 use crate::tcp;
 
 /// Ports tried when any will do but the one UDP got is taken for TCP.
@@ -26,6 +26,21 @@ pub(super) fn worker_cpus(config: &Config) -> Result<Vec<u32>, Error> {
     };
     let workers = config.workers.unwrap_or(chosen.len());
     Ok(chosen.iter().cycle().take(workers).collect())
+}
+
+/// The CPU of each worker of `xdp`: as many as there are queues at least.
+pub(super) fn cpus_for_queues(config: &Config, cpus: &[u32], devices: &Devices) -> Result<Vec<u32>, Error> {
+    let queues = devices.queues();
+    if config.workers.is_some() && cpus.len() < queues {
+        return Err(Error::Xdp(format!(
+            "{} queues ({}) need as many workers, and {} were asked for; use {queues}, or lower the queues with \
+             `ethtool -L`",
+            queues,
+            devices.names(),
+            cpus.len()
+        )));
+    }
+    Ok(cpus.iter().copied().cycle().take(queues.max(cpus.len())).collect())
 }
 
 /// The sockets, and by worker the TCP listeners on the same addresses and ports.

@@ -3,7 +3,8 @@
 use std::sync::PoisonError;
 
 use super::Server;
-use crate::io::Io;
+use crate::io::{Fast, Io};
+use crate::service::DropReason;
 use crate::status::{Counts, SocketStatus, Status, TcpCounts, WorkerStatus};
 
 impl Server {
@@ -26,6 +27,12 @@ impl Server {
         let sockets = self.socket_statuses(&by_lane);
         let kernel_drops = sockets.iter().map(|socket| socket.kernel_drops).sum();
         let received: Vec<u64> = workers.iter().map(|worker| worker.counts.received).collect();
+        let xdp = self.fast.as_deref().map(Fast::status);
+        if let Some(xdp) = &xdp {
+            // They left the service as replies and got no further.
+            total.answered -= xdp.refused.min(total.answered);
+            total.dropped.0[DropReason::SendFailed as usize] += xdp.refused;
+        }
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         let warning = if self.io == Io::Percpu { watch.observe(&received, &self.cpus) } else { None };
         Status {
@@ -39,7 +46,12 @@ impl Server {
             workers,
             sockets,
             tcp: self.tcp_counts(),
-            warnings: warning.map(str::to_owned).into_iter().collect(),
+            xdp,
+            warnings: warning
+                .map(str::to_owned)
+                .into_iter()
+                .chain(self.fast.iter().flat_map(|fast| fast.warnings()))
+                .collect(),
         }
     }
 

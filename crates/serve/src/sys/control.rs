@@ -35,6 +35,30 @@ impl Control {
         Self { bytes: [0; ROOM], len: 0 }
     }
 
+    /// What makes a reply come from `source`.
+    pub(crate) fn of_source(source: IpAddr) -> Self {
+        let mut control = Self::room();
+        let (level, kind, len) = match source {
+            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO, size_of::<libc::in_pktinfo>()),
+            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, size_of::<libc::in6_pktinfo>()),
+        };
+        control.bytes[offset_of!(cmsghdr, cmsg_len)..][..size_of::<usize>()]
+            .copy_from_slice(&(HEADER + len).to_ne_bytes());
+        control.bytes[offset_of!(cmsghdr, cmsg_level)..][..4].copy_from_slice(&level.to_ne_bytes());
+        control.bytes[offset_of!(cmsghdr, cmsg_type)..][..4].copy_from_slice(&kind.to_ne_bytes());
+        let data = &mut control.bytes[HEADER..];
+        match source {
+            // The interface stays 0: routing decides. spec_dst, then the address for those who read it.
+            IpAddr::V4(ip) => {
+                data[4..8].copy_from_slice(&ip.octets());
+                data[8..12].copy_from_slice(&ip.octets());
+            }
+            IpAddr::V6(ip) => data[..16].copy_from_slice(&ip.octets()),
+        }
+        control.len = HEADER + len.next_multiple_of(8);
+        control
+    }
+
     /// How many bytes the kernel may write.
     pub(super) const fn capacity() -> usize {
         ROOM
@@ -175,6 +199,17 @@ mod tests {
             assert_eq!(c.asked(), Some(text.parse().unwrap()));
             c.answer_from_asked();
             assert_eq!(c.bytes[HEADER + 16..HEADER + 20], index.to_ne_bytes(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_source_that_is_made_up_reads_like_one_that_was_asked() {
+        for ip in ["192.0.2.1", "2001:db8::1"] {
+            let mut control = Control::of_source(ip.parse().unwrap());
+            assert_eq!(control.asked(), Some(ip.parse().unwrap()));
+            let made = control;
+            control.answer_from_asked();
+            assert!(control == made, "nothing is left to change");
         }
     }
 

@@ -1,0 +1,335 @@
+//! `xdp`: frames off the device's queues, past the kernel's stack. The datapath is [`udpath_stack`]; here is what makes a
+//! server of it.
+//!
+//! ```text
+//!  interface ─ take.bpf ─┬▸ queue 0: AF_XDP ─▸ worker 0 ─▸ Service      datagrams for our addresses and ports
+//!                        ├▸ queue 1: AF_XDP ─▸ worker 1 ─▸ Service
+//!                        └▸ kernel ─▸ reuseport sockets ─▸ the same workers      everything else of ours: fragments,
+//!                                                                                options, extension headers
+//!  Keeper: follows the interfaces and addresses, and says what changed
+//! ```
+//! A queue has one worker. Workers beyond the queues serve kernel sockets, and frames of others if those are spread.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use udpath_stack::counters::Counters;
+use udpath_stack::epoch::{Domain, Reader, Table};
+use udpath_stack::groups::Groups;
+use udpath_stack::mesh::{self, mesh};
+use udpath_stack::port::Port;
+use udpath_stack::port::xdp::{Change, XdpDevice, XdpPort};
+use udpath_stack::steering::Steering;
+use udpath_stack::tables::{Mirror, Tables};
+use udpath_stack::worker::Parts;
+use udpath_steer::rps::RpsMap;
+use udpath_steer::toeplitz::Key;
+
+use crate::config::XdpConfig;
+use crate::error::Error;
+use crate::status::{XdpPortStatus, XdpStatus};
+
+/// What a worker needs for its frames.
+pub(crate) type Frames = Parts<XdpPort, ()>;
+
+/// How often the keeper looks at this host's addresses. More seldom: what comes for a new address, to a wildcard, is
+/// dropped for that much longer. More often: it takes CPU from the workers for nothing.
+const LOOK: Duration = Duration::from_millis(50);
+/// Looks at addresses for one at the interfaces, for which files are read: once a second.
+const LOOKS_PER_DEVICE: u32 = 20;
+/// Frames that may wait for one worker from one other, where they are spread: `netdev_max_backlog`, as a power of two.
+const BACKLOG: usize = 1024;
+/// Readers beside the workers: the keeper, and the one that opens.
+const OTHER_READERS: usize = 2;
+/// Tables that may wait for a reader that is slow: each change of an address makes one.
+const RETIRED: usize = 64;
+
+/// The interfaces of a server, with the program attached and nothing taken yet.
+pub(crate) struct Devices {
+    devices: Vec<XdpDevice>,
+    domain: Domain,
+    mirror: Mirror,
+}
+
+/// The interfaces of a server that runs.
+pub(crate) struct Fast {
+    shared: Arc<Shared>,
+    binds: Vec<SocketAddr>,
+    ports: Vec<XdpPortStatus>,
+    /// The counters of the workers' frames, as they become ready.
+    counters: Mutex<Vec<Counters>>,
+    stop: Option<Sender<()>>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    devices: Mutex<Vec<XdpDevice>>,
+    warnings: Mutex<Vec<String>>,
+}
+
+impl Devices {
+    /// Finds the interfaces and attaches the program to each, for `workers` and as many more as the queues take.
+    pub(crate) fn open(binds: &[SocketAddr], config: &XdpConfig, workers: usize) -> Result<Self, Error> {
+        let no = |error: &dyn std::fmt::Display| Error::Xdp(error.to_string());
+        // Room for workers: each queue may need one.
+        let readers = workers.max(MOST_QUEUES) + OTHER_READERS;
+        let domain = Domain::new(readers, RETIRED);
+        let mirror = Mirror::start(&domain).map_err(|error| no(&error))?;
+        let names = match config.interfaces.as_slice() {
+            [] => interfaces_of(binds, &domain, &mirror.tables())?,
+            named => named.to_vec(),
+        };
+        let mut devices = Vec::with_capacity(names.len());
+        for name in names {
+            let mut port = config.port.clone();
+            port.checksums_verified |= is_virtual(&name);
+            devices.push(XdpDevice::open(&name, port).map_err(|error| no(&error))?);
+        }
+        Ok(Self { devices, domain, mirror })
+    }
+
+    /// Receive queues of all of them: as many workers are needed at least.
+    pub(crate) fn queues(&self) -> usize {
+        self.devices.iter().map(|device| device.queues() as usize).sum()
+    }
+
+    /// The interfaces, for sentences.
+    pub(crate) fn names(&self) -> String {
+        self.devices.iter().map(XdpDevice::name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Opens a port per queue and begins to take what is for `binds`: what each of the workers needs.
+    pub(crate) fn start(
+        self,
+        binds: Vec<SocketAddr>,
+        workers: usize,
+        steer: bool,
+    ) -> Result<(Fast, Vec<Frames>), Error> {
+        let no = |error: &dyn std::fmt::Display| Error::Xdp(error.to_string());
+        let Self { mut devices, domain, mirror } = self;
+        let tables = mirror.tables();
+        let mut reader = domain.register("xdp keeper").map_err(|error| no(&error))?;
+        let locals = locals(&mut reader, &tables);
+        let groups = Groups::new(&binds, locals.iter().copied()).map_err(|error| no(&error))?;
+        let groups = Arc::new(Table::new(&domain, groups));
+        let mut ports = Vec::new();
+        for device in &mut devices {
+            for bind in &binds {
+                device.bind(*bind).map_err(|error| no(&error))?;
+            }
+            ports.extend(device.ports().map_err(|error| no(&error))?);
+        }
+        let described = ports.iter().map(|port| XdpPortStatus::of(port.properties())).collect();
+        let most = devices.iter().map(|device| device.config().frames).max().unwrap_or(1);
+        let count = u16::try_from(workers).map_err(|error| no(&error))?;
+        let all = mesh(count, mesh::Config { backlog: BACKLOG, frames: most }).map_err(|error| no(&error))?;
+        let mut ports = ports.into_iter();
+        let mut frames = Vec::with_capacity(workers);
+        for links in all {
+            let reader = domain.register(format!("worker {}", links.index())).map_err(|error| no(&error))?;
+            let everyone = (0..u32::from(count)).collect();
+            let steering = steer.then(|| Steering::new(Key::microsoft(), RpsMap::new(&everyone, None)));
+            let groups = Arc::clone(&groups);
+            frames.push(Parts { port: ports.next(), handler: (), reader, groups, links, steering });
+        }
+        let shared = Arc::new(Shared { devices: Mutex::new(devices), warnings: Mutex::default() });
+        let (stop, stopped) = mpsc::channel();
+        let keeper = Keeper {
+            shared: Arc::clone(&shared),
+            groups,
+            reader,
+            mirror,
+            tables,
+            locals,
+            binds: binds.clone(),
+        };
+        let keeper = thread::Builder::new()
+            .name("xdp-keeper".into())
+            .spawn(move || keeper.run(&stopped))
+            .map_err(|cause| Error::Resources { operation: "start a thread", cause })?;
+        let fast = Fast {
+            shared,
+            binds,
+            ports: described,
+            counters: Mutex::default(),
+            stop: Some(stop),
+            keeper: Some(keeper),
+        };
+        Ok((fast, frames))
+    }
+}
+
+/// Most queues that workers can be made for: as many readers of the tables there may be. More than any NIC has.
+const MOST_QUEUES: usize = 1024;
+
+impl Fast {
+    /// Leaves everything that comes from now on to the kernel.
+    pub(crate) fn close_door(&self) {
+        for device in lock(&self.shared.devices).iter_mut() {
+            for bind in &self.binds {
+                device.unbind(*bind);
+            }
+        }
+    }
+
+    /// Adds the counters of a worker.
+    pub(crate) fn add(&self, counters: Counters) {
+        lock(&self.counters).push(counters);
+    }
+
+    /// What the fast path did.
+    pub(crate) fn status(&self) -> XdpStatus {
+        let mut frames = udpath_stack::counters::Snapshot::default();
+        lock(&self.counters).iter().for_each(|counters| frames.add(&counters.snapshot()));
+        let mut outcomes = Vec::new();
+        for device in lock(&self.shared.devices).iter() {
+            for (outcome, count) in device.outcomes().iter() {
+                match outcomes.iter_mut().find(|(name, _)| *name == outcome.name()) {
+                    Some((_, sum)) => *sum += count,
+                    None => outcomes.push((outcome.name(), count)),
+                }
+            }
+        }
+        XdpStatus::new(self.ports.clone(), &frames, outcomes)
+    }
+
+    /// What is wrong, in whole sentences.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        lock(&self.shared.warnings).clone()
+    }
+}
+
+impl Drop for Fast {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(keeper) = self.keeper.take() {
+            // It has nothing to say when it panicked: its message is on stderr.
+            let _ = keeper.join();
+        }
+    }
+}
+
+/// Follows what changes around the workers.
+struct Keeper {
+    shared: Arc<Shared>,
+    groups: Arc<Table<Groups>>,
+    reader: Reader,
+    /// Kept, so that the tables follow the kernel's.
+    mirror: Mirror,
+    tables: Arc<Tables>,
+    locals: BTreeSet<IpAddr>,
+    binds: Vec<SocketAddr>,
+}
+
+impl Keeper {
+    fn run(mut self, stopped: &mpsc::Receiver<()>) {
+        let mut looks = 0_u32;
+        while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            let now = locals(&mut self.reader, &self.tables);
+            let held = if now == self.locals { None } else { self.publish(now) };
+            looks += 1;
+            if looks < LOOKS_PER_DEVICE {
+                continue;
+            }
+            looks = 0;
+            let mut warnings: Vec<_> = held.into_iter().collect();
+            for device in lock(&self.shared.devices).iter_mut() {
+                warnings.extend(follow(device));
+            }
+            if let udpath_stack::tables::State::Ended(why) = self.mirror.status().state {
+                warnings.push(format!("addresses that change are not noticed any more: {why}"));
+            }
+            *lock(&self.shared.warnings) = warnings;
+        }
+    }
+
+    fn publish(&mut self, now: BTreeSet<IpAddr>) -> Option<String> {
+        let groups = Groups::new(&self.binds, now.iter().copied()).ok()?;
+        match self.groups.publish(groups) {
+            Ok(()) => {
+                self.locals = now;
+                None
+            }
+            // Tried again at the next look.
+            Err(error) => Some(format!("new addresses are served by the kernel for now: {error}")),
+        }
+    }
+}
+
+/// What has become of an interface, if it is worth a sentence.
+fn follow(device: &mut XdpDevice) -> Option<String> {
+    let name = device.name().to_owned();
+    match device.changed()? {
+        Change::Gone => Some(format!("interface {name} is gone: what comes elsewhere is served by the kernel")),
+        Change::Queues { before, now } => Some(format!(
+            "interface {name} has {now} queues now, it had {before}: queues that are new are served by the kernel; \
+             restart to take them"
+        )),
+        Change::Mtu { before, now } => Some(format!(
+            "interface {name} has an MTU of {now} now, it had {before}: longer replies are lost until a restart"
+        ))
+        .filter(|_| now < before),
+        Change::Mac => device.follow().err().map(|error| error.to_string()),
+        other => Some(format!("interface {name} has changed: {other:?}")),
+    }
+}
+
+/// This host's addresses.
+fn locals(reader: &mut Reader, tables: &Tables) -> BTreeSet<IpAddr> {
+    let all = {
+        let guard = reader.pin();
+        let view = tables.load(&guard);
+        view.addresses.all().iter().filter(|local| local.usable).map(|local| local.address).collect()
+    };
+    reader.idle();
+    all
+}
+
+/// The interfaces that have the addresses served.
+fn interfaces_of(binds: &[SocketAddr], domain: &Domain, tables: &Tables) -> Result<Vec<String>, Error> {
+    let mut reader = domain.register("xdp opener").map_err(|error| Error::Xdp(error.to_string()))?;
+    let guard = reader.pin();
+    let view = tables.load(&guard);
+    let mut found = BTreeSet::new();
+    for bind in binds {
+        let before = found.len();
+        let served =
+            |ip: IpAddr| bind.ip() == ip || bind.ip().is_unspecified() && ip.is_ipv4() == bind.is_ipv4();
+        let mut loopback = false;
+        for local in view.addresses.all().iter().filter(|local| served(local.address)) {
+            match view.interfaces.get(local.interface) {
+                // Only what has a MAC address has frames.
+                Some(interface) if interface.mac.is_some() && !local.address.is_loopback() => {
+                    found.insert(interface.name.clone());
+                }
+                _ => loopback = true,
+            }
+        }
+        if found.len() == before && loopback && !bind.ip().is_unspecified() {
+            return Err(Error::Xdp(format!(
+                "{} is no address of a network device; serve one, or use reuseport",
+                bind.ip()
+            )));
+        }
+    }
+    if found.is_empty() {
+        return Err(Error::Xdp(
+            "no network device has an address that is served; name one with --interface".into(),
+        ));
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// A device without hardware behind it: its neighbour is a local sender whose checksums were left for a device to fill in
+/// (`CHECKSUM_PARTIAL`), and nothing in between can damage a frame. The kernel does not check them either.
+fn is_virtual(interface: &str) -> bool {
+    !std::path::Path::new("/sys/class/net").join(interface).join("device").exists()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
