@@ -15,7 +15,8 @@ const SHORT: [&str; 9] = ["boost", "--lab", "--json", "--seconds", "0.05", "--bl
 /// A climb of the short kind ends within this on any machine that can be worked on.
 const CLIMB: Duration = Duration::from_secs(120);
 /// Rungs of the whole ladder on a link with two queues.
-const RUNGS: [&str; 6] = ["shared", "xps", "reuseport", "percpu", "pinned", "batched"];
+const RUNGS: [&str; 10] =
+    ["shared", "xps", "reuseport", "percpu", "pinned", "batched", "gso", "xdp", "steered", "busy-poll"];
 
 /// One test at a time: each compares the machine before and after.
 fn alone() -> MutexGuard<'static, ()> {
@@ -94,7 +95,7 @@ fn a_link_with_one_queue_is_climbed_too() {
     let result: Value = serde_json::from_str(&ended.out).unwrap();
     let rungs = result["rungs"].as_array().unwrap();
     let names: Vec<_> = rungs.iter().map(|rung| rung["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["shared", "reuseport", "pinned", "batched"]);
+    assert_eq!(names, ["shared", "reuseport", "pinned", "batched", "gso"]);
     assert!(rungs.iter().all(|rung| rung["verdict"] != "failed"), "{result}");
     host.is_as_before(&[ended.pid]);
 }

@@ -8,8 +8,8 @@ use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
 use udpath_load::Engine;
 use udpath_load::template::Protocol;
 
-use crate::competitor::{CLIENT, Competitor, SERVER};
-use crate::ladder::{Rung, Settings};
+use crate::competitor::{CLIENT, Competitor, FAST, SERVER};
+use crate::ladder::{Io, Rung, Settings};
 use crate::machine::{facts, line_rate_10g, wire_bytes};
 use crate::result::{BoostResult, LoadSummary, Ratio, RungResult, SCHEMA, Verdict};
 use crate::statistics::{Bound, Comparison, State};
@@ -74,11 +74,11 @@ impl Config {
     }
 
     fn blueprint(&self) -> LabBuilder {
-        LabBuilder::new("boost").machine(CLIENT).machine(SERVER).link(
-            CLIENT,
-            SERVER,
-            &LinkSpec::with_queues(self.queues),
-        )
+        let link = LinkSpec::with_queues(self.queues);
+        let fast = self.ladder.iter().any(|rung| rung.step.needs_xdp());
+        let machines = std::iter::once(SERVER).chain(FAST.into_iter().filter(|_| fast));
+        let builder = LabBuilder::new("boost").machine(CLIENT);
+        machines.fold(builder, |builder, machine| builder.machine(machine).link(CLIENT, machine, &link))
     }
 }
 
@@ -164,6 +164,15 @@ fn napi(lab: &Lab, config: &Config) -> Result<Option<NapiGuard>, Error> {
     }
 }
 
+/// Where a candidate runs: over AF_XDP on the machine of the two that the one to beat is not on.
+fn machine_for(candidate: &Settings, incumbent: &Competitor) -> &'static str {
+    match candidate.io {
+        Io::Xdp if incumbent.machine == FAST[0] => FAST[1],
+        Io::Xdp => FAST[0],
+        _ => SERVER,
+    }
+}
+
 /// A climb under way.
 struct Climb<'a> {
     lab: &'a Lab,
@@ -211,7 +220,7 @@ impl Climb<'_> {
 
         // The first rung stays up to the end: the gain is measured against it.
         let base = Settings::base(self.config.workers, self.config.flows * self.config.inflight);
-        let mut first = self.start(&rungs[0], base, next_port())?;
+        let mut first = self.start(&rungs[0], base, SERVER, next_port())?;
         (self.watch)(&Event::Rung { step: 1, steps, name: &first.name, against: None });
         let (result, trials) = self.measure_first(&rungs[0], &mut first)?;
         let mut results = vec![result];
@@ -224,7 +233,8 @@ impl Climb<'_> {
             let against = incumbent.name.clone();
             (self.watch)(&Event::Rung { step: index + 1, steps, name: &rung.name, against: Some(&against) });
             let settings = rung.step.apply(&incumbent.settings);
-            let raced = self.start(rung, settings.clone(), next_port()).and_then(|mut candidate| {
+            let machine = machine_for(&settings, incumbent);
+            let raced = self.start(rung, settings.clone(), machine, next_port()).and_then(|mut candidate| {
                 let race = self.race(incumbent, &mut candidate)?;
                 Ok((candidate, race))
             });
@@ -284,10 +294,16 @@ impl Climb<'_> {
         Ok((results, name, gain, warnings))
     }
 
-    fn start(&self, rung: &Rung, settings: Settings, port: u16) -> Result<Competitor, Error> {
-        let competitor = Competitor::start(self.lab, self.config, &rung.name, settings, port)?;
+    fn start(
+        &self,
+        rung: &Rung,
+        settings: Settings,
+        machine: &'static str,
+        port: u16,
+    ) -> Result<Competitor, Error> {
+        let competitor = Competitor::start(self.lab, self.config, machine, &rung.name, settings, port)?;
         // Each trial does it again; here it is found out whether it can be done at all.
-        trial::set_transmit_mapping(self.lab, competitor.settings.xps)
+        trial::set_transmit_mapping(self.lab, &competitor)
             .map_err(|cause| Error::NotPossible { competitor: rung.name.to_string(), cause: cause.into() })?;
         Ok(competitor)
     }

@@ -17,8 +17,10 @@ use crate::Error;
 use crate::boost::Config;
 use crate::ladder::Settings;
 
-/// Machine the servers run on.
+/// Machine that servers over kernel sockets run on.
 pub(crate) const SERVER: &str = "server";
+/// Machines that servers over AF_XDP run on: an interface has one XDP program, and two of them are measured in turn.
+pub(crate) const FAST: [&str; 2] = ["fast-a", "fast-b"];
 /// Machine the load comes from.
 pub(crate) const CLIENT: &str = "client";
 
@@ -34,23 +36,26 @@ const TALK_LINES: usize = 20;
 pub(crate) struct Competitor {
     pub(crate) name: String,
     pub(crate) settings: Settings,
+    /// The machine it runs on.
+    pub(crate) machine: &'static str,
     pub(crate) address: SocketAddr,
     server: Child,
 }
 
 impl Competitor {
-    /// Starts a server with `settings` on the lab's server, at `port`, and waits until it says that it is ready.
+    /// Starts a server with `settings` on `machine`, at `port`, and waits until it says that it is ready.
     pub(crate) fn start(
         lab: &Lab,
         config: &Config,
+        machine: &'static str,
         name: &str,
         settings: Settings,
         port: u16,
     ) -> Result<Self, Error> {
-        let addresses = lab.address_of(SERVER, CLIENT)?;
+        let addresses = lab.address_of(machine, CLIENT)?;
         let ip = if config.ipv6 { IpAddr::V6(addresses.ipv6) } else { IpAddr::V4(addresses.ipv4) };
         let address = SocketAddr::new(ip, port);
-        let mut command = lab.machine(SERVER)?.command(&config.program);
+        let mut command = lab.machine(machine)?.command(&config.program);
         command
             .args(["serve", "echo", "--json"])
             .args(["--bind", &address.to_string()])
@@ -59,6 +64,8 @@ impl Competitor {
             .args(["--batch", &settings.batch.to_string()])
             .args(["--rcvbuf", &settings.receive_buffer.to_string()])
             .arg(if settings.gso { "--gso" } else { "--no-gso" })
+            .args(settings.steer.then_some("--steer"))
+            .args(settings.busy_poll.then_some("--busy-poll"))
             .arg(if settings.pin { "--pin" } else { "--no-pin" })
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -73,7 +80,7 @@ impl Competitor {
             end(&mut server);
             return Err(Error::NotReady { competitor: name.into(), reason });
         }
-        Ok(Self { name: name.into(), settings, address, server })
+        Ok(Self { name: name.into(), settings, machine, address, server })
     }
 
     /// Has the server ended by itself?

@@ -20,11 +20,16 @@ pub enum Io {
     Reuseport,
     /// A socket per worker, chosen by receiving CPU.
     Percpu,
+    /// Frames off the device's queues, past the kernel's stack.
+    Xdp,
 }
 
 impl Io {
     /// All of them, in ladder order.
-    pub const ALL: [Self; 3] = [Self::Shared, Self::Reuseport, Self::Percpu];
+    pub const ALL: [Self; 4] = [Self::Shared, Self::Reuseport, Self::Percpu, Self::Xdp];
+
+    /// Those over kernel sockets alone.
+    pub const KERNEL: [Self; 3] = [Self::Shared, Self::Reuseport, Self::Percpu];
 
     /// The name on the command line.
     #[must_use]
@@ -33,6 +38,7 @@ impl Io {
             Self::Shared => "shared",
             Self::Reuseport => "reuseport",
             Self::Percpu => "percpu",
+            Self::Xdp => "xdp",
         }
     }
 }
@@ -63,6 +69,10 @@ pub struct Settings {
     pub gso: bool,
     /// Workers bound to one CPU each.
     pub pin: bool,
+    /// With `xdp`: frames spread over all workers by flow, not only to the one whose queue they came on.
+    pub steer: bool,
+    /// With `xdp`: the kernel polls the device when a worker asks.
+    pub busy_poll: bool,
     /// Transmit mapping on both ends of the link: each CPU sends on a queue of its own.
     pub xps: bool,
     /// Receive buffer of each socket, bytes. The same for every rung: a request that does not fit is lost, and what is
@@ -76,7 +86,17 @@ impl Settings {
     #[must_use]
     pub fn base(workers: usize, inflight: u32) -> Self {
         let receive_buffer = (inflight as usize * CHARGED).max(DEFAULT_RECEIVE_BUFFER);
-        Self { io: Io::Shared, workers, batch: 1, gso: false, pin: false, xps: false, receive_buffer }
+        Self {
+            io: Io::Shared,
+            workers,
+            batch: 1,
+            gso: false,
+            pin: false,
+            steer: false,
+            busy_poll: false,
+            xps: false,
+            receive_buffer,
+        }
     }
 
     /// Every setting as `key=value`, in a fixed order.
@@ -89,6 +109,8 @@ impl Settings {
             ("batch".into(), self.batch.to_string()),
             ("gso".into(), on(self.gso)),
             ("pin".into(), on(self.pin)),
+            ("steer".into(), on(self.steer)),
+            ("busy_poll".into(), on(self.busy_poll)),
             ("xps".into(), on(self.xps)),
             ("rcvbuf".into(), self.receive_buffer.to_string()),
         ]
@@ -121,9 +143,19 @@ pub enum Step {
     Batch(usize),
     /// Segmentation offload for replies on.
     Gso,
+    /// Steering between the workers of `xdp` on.
+    Steer,
+    /// Busy polling of `xdp` on.
+    BusyPoll,
 }
 
 impl Step {
+    /// Does it take frames off an interface?
+    #[must_use]
+    pub fn needs_xdp(self) -> bool {
+        matches!(self, Self::Io(Io::Xdp) | Self::Steer | Self::BusyPoll)
+    }
+
     /// The settings after this step from `best`.
     #[must_use]
     pub fn apply(self, best: &Settings) -> Settings {
@@ -132,13 +164,21 @@ impl Step {
             Self::Base => {}
             Self::Io(io) => {
                 next.io = io;
+                if io != Io::Xdp {
+                    (next.steer, next.busy_poll) = (false, false);
+                }
                 // Its prerequisite comes with it, also if it did not pay by itself: without a transmit mapping all
-                // flows drift to one CPU, and so to one socket.
-                next.xps |= io == Io::Percpu;
+                // flows drift to one CPU, and so to one socket or one queue.
+                next.xps |= matches!(io, Io::Percpu | Io::Xdp);
+                // A worker per queue, on a CPU of its own: two on one CPU would wait for each other.
+                next.pin |= io == Io::Xdp;
             }
             Self::Xps => next.xps = true,
             Self::Pin => next.pin = true,
             Self::Batch(batch) => next.batch = batch,
+            // Settings of xdp alone, tried together with it where it did not win by itself.
+            Self::Steer => next = Settings { steer: true, ..Self::Io(Io::Xdp).apply(best) },
+            Self::BusyPoll => next = Settings { busy_poll: true, ..Self::Io(Io::Xdp).apply(best) },
             Self::Gso => {
                 next.gso = true;
                 // One reply alone cannot be joined with another.
@@ -167,12 +207,20 @@ pub fn ladder(ios: &[Io], queues: u32) -> Vec<Rung> {
         ("pinned", "each worker on a CPU of its own", Step::Pin),
         ("batched", "32 datagrams per system call", Step::Batch(BATCH)),
         ("gso", "replies to one peer in one piece, cut apart below the stack (needs batch)", Step::Gso),
+        (
+            "xdp",
+            "frames off the queues past the kernel's stack, a pinned worker each (needs xps)",
+            Step::Io(Io::Xdp),
+        ),
+        ("steered", "frames spread over the workers of xdp by flow", Step::Steer),
+        ("busy-poll", "the kernel polls the queues when a worker of xdp asks", Step::BusyPoll),
     ];
     all.into_iter()
         .filter(|(_, _, step)| match step {
             Step::Io(Io::Percpu) => queues > 1 && ios.contains(&Io::Percpu),
             Step::Io(io) => ios.contains(io),
             Step::Xps => queues > 1,
+            step if step.needs_xdp() => ios.contains(&Io::Xdp),
             _ => true,
         })
         .map(|(name, change, step)| Rung { name: name.into(), change: change.into(), step })

@@ -11,7 +11,7 @@ use udpath_load::template::Protocol;
 
 use crate::Error;
 use crate::boost::Config;
-use crate::competitor::{CLIENT, Competitor, SERVER};
+use crate::competitor::{CLIENT, Competitor};
 
 /// Warm-up of a trial as a share of its length, and its bounds. Shorter: the first trial after a change of settings
 /// measures the change. Longer: time that could go into more trials.
@@ -45,7 +45,7 @@ pub(crate) fn run(
     competitor: &Competitor,
     stop: &AtomicBool,
 ) -> Result<Option<LoadResult>, Error> {
-    set_transmit_mapping(lab, competitor.settings.xps)?;
+    set_transmit_mapping(lab, competitor)?;
     let plan = plan(config, competitor.address);
     let done =
         lab.machine(CLIENT)?.run(|| udpath_load::run(&plan, config.engine, protocol, &mut |_| (), stop))?;
@@ -60,8 +60,9 @@ pub(crate) fn run(
 
 /// Sets the transmit mapping on both ends of the link, for requests and replies alike, unless it is so already. With
 /// one queue every CPU sends on it anyway.
-pub(crate) fn set_transmit_mapping(lab: &Lab, on: bool) -> Result<(), udpath_lab::Error> {
-    for (machine, peer) in [(CLIENT, SERVER), (SERVER, CLIENT)] {
+pub(crate) fn set_transmit_mapping(lab: &Lab, competitor: &Competitor) -> Result<(), udpath_lab::Error> {
+    let on = competitor.settings.xps;
+    for (machine, peer) in [(CLIENT, competitor.machine), (competitor.machine, CLIENT)] {
         let interface = lab.machine(machine)?.towards(peer)?;
         if interface.queues() < 2 {
             continue;

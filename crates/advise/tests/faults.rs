@@ -44,7 +44,7 @@ fn a_server_that_dies_fails_its_rung_alone() {
     };
     let result = boost(&config, &EchoLoad::new(1), &mut |_| (), &AtomicBool::new(false)).unwrap();
     let names: Vec<_> = result.rungs.iter().map(|rung| rung.name.as_str()).collect();
-    assert_eq!(names, ["shared", "xps", "reuseport", "pinned", "batched"]);
+    assert_eq!(names, ["shared", "xps", "reuseport", "pinned", "batched", "gso"]);
     for rung in &result.rungs {
         assert_eq!(rung.verdict == Verdict::Failed, rung.name == "reuseport", "{rung:?}");
     }

@@ -70,6 +70,8 @@ fn setting(key: &str, value: &str) -> String {
         "rss" => "RSS",
         "gro" => "GRO",
         "gso" => "GSO",
+        "steer" => "steering",
+        "busy_poll" => "busy polling",
         "pin" => "pinned workers",
         other => other,
     };

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     queues: Option<u32>,
     /// Io to try: shared, reuseport, percpu
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "shared,reuseport,percpu")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "shared,reuseport,percpu,xdp")]
     io: Vec<String>,
     /// Workers of the server [default: one per queue]
     #[arg(long, value_name = "N")]
@@ -100,7 +100,11 @@ pub(crate) fn run(args: Args) -> Done {
             return Err(anyhow!("--engine kernel is not possible without root: {why}").into());
         }
         config.engine = Engine::Socket;
-        notices.push(format!("without root the load comes from the socket engine: {}", missing.join("; ")));
+        config.ladder.retain(|rung| !rung.step.needs_xdp());
+        notices.push(format!(
+            "without root the load comes from the socket engine, and xdp is left out: {}",
+            missing.join("; ")
+        ));
     }
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
