@@ -1,10 +1,52 @@
 //! The user-space UDP datapath: what the kernel does between a NIC's queue and a socket, as a library.
 //!
+//! ```text
+//! port ─ burst of frames ─▸ worker ─ parse, verify ─ steer ─┬▸ groups ─▸ handler ─▸ reply in the same frame ─▸ port
+//!                             ▴                             └▸ another worker's backlog; the frame comes home later
+//!                             └─ epochs: tables of addresses, routes, neighbours, groups are read without a lock
+//! ```
+//! - [`frame`]: packet memory with one owner at a time. [`port`]: AF_XDP, and a link within the process.
 //! - [`wire`]: Ethernet, VLAN, IPv4, IPv6 and UDP, read and written in place; checksums.
+//! - [`worker`]: one thread's turn. [`mesh`], [`steering`]: frames handed to other workers. [`groups`], [`handler`]: who
+//!   serves a datagram. [`counters`]: where every frame ended.
+//! - [`tables`]: the kernel's control plane, mirrored from rtnetlink.
 //! - [`ring`]: bursts from one worker to another. [`wake`]: sleep without losing a wake-up.
 //! - [`epoch`]: tables that are read without a lock and replaced meanwhile.
-//! - [`tables`]: interfaces, local addresses, neighbours and routes, mirrored from the kernel into such tables.
 //! - [`socket`]: where datagrams wait for their reader: two queues, memory accounted in bulk.
+//!
+//! # An application that answers over AF_XDP
+//! ```no_run
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use udpath_stack::epoch::{Domain, Table};
+//! use udpath_stack::groups::Groups;
+//! use udpath_stack::handler::{Datagram, Outcome};
+//! use udpath_stack::mesh::{self, mesh};
+//! use udpath_stack::port::xdp::{Config, XdpDevice};
+//! use udpath_stack::worker::{Parts, Worker};
+//!
+//! let bind = "192.0.2.1:7".parse()?;
+//! let mut device = XdpDevice::open("eth0", Config::default())?; // everything it does not take goes to the kernel
+//! device.bind(bind)?;
+//! let domain = Domain::new(1, 8);
+//! let mut worker = Worker::new(Parts {
+//!     port: Some(device.port(0)?),
+//!     handler: |datagram: Datagram<'_>, room: &mut [u8]| {
+//!         room[..datagram.payload.len()].copy_from_slice(datagram.payload);
+//!         Outcome::Reply(datagram.payload.len())
+//!     },
+//!     reader: domain.register("worker 0")?,
+//!     groups: Arc::new(Table::new(&domain, Groups::new(&[bind], [])?)),
+//!     links: mesh(1, mesh::Config { backlog: 64, frames: 4096 })?.remove(0),
+//!     steering: None,
+//! });
+//! loop {
+//!     if worker.turn() == 0 {
+//!         worker.wait(Duration::from_secs(1), None)?;
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod counters;
 pub mod epoch;
