@@ -26,6 +26,7 @@ mod run;
 pub mod search;
 mod socket;
 pub mod template;
+mod threads;
 
 pub use error::Error;
 pub use progress::Progress;

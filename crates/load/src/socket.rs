@@ -1,19 +1,7 @@
 //! The socket engine: the plan carried out by threads over kernel sockets.
 //!
-//! ```text
-//!  calling thread: opens all flows, starts T threads, reports progress, takes the CPU times of the window
-//!    thread 0: flows 0, T, 2T, ...   ─┐ each: its part of the schedule, one epoll, its own buffers, template and
-//!    thread 1: flows 1, T+1, ...     ─┘ tally; nothing shared but two counters for the progress line
-//!
-//!  time ──▶  start      warm-up ends           window ends      everything answered, or two timeouts over
-//!              ├─ warm-up ───┼────── window ────────┼── drain ────────┤
-//! ```
-//! A request belongs to the window by its intended time. After the window nothing is sent, but replies are taken until
-//! late and lost can be told apart.
+//! With T threads, flow `i` belongs to thread `i mod T`, which has one epoll for all of its flows.
 
-mod clock;
-mod failures;
-mod left_over;
 mod oneway;
 mod rr;
 mod sys;
@@ -21,61 +9,14 @@ mod tcp;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use crossbeam_utils::CachePadded;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use crate::plan::{Mode, Plan, Transport};
-use crate::record::{Evidence, Outcome, Stopwatch, Tally, ThreadTime};
+use crate::record::Outcome;
 use crate::template::{Protocol, Template};
+use crate::threads::{self, Clock, LEAD, Poller, Report, Shared};
 use crate::{Error, Progress};
-use clock::Clock;
-use failures::Failures;
-use left_over::left_over;
-
-/// Time between the making of the threads and the start of the plan: all of them are waiting by then.
-const LEAD: Duration = Duration::from_millis(5);
-/// Time between two reports of progress.
-const REPORT: Duration = Duration::from_millis(200);
-/// Longest time until a stop is noticed, and until the end of the window is seen by the calling thread.
-const SLICE: Duration = Duration::from_millis(10);
-
-/// What the threads and the calling thread share.
-struct Shared<'a> {
-    /// The caller's wish to stop.
-    stop: &'a AtomicBool,
-    /// A thread's need to stop: it cannot send any more.
-    cut: AtomicBool,
-    /// Threads whose window is not over.
-    running: AtomicUsize,
-    counters: Vec<CachePadded<Counters>>,
-}
-
-#[derive(Default)]
-struct Counters {
-    sent: AtomicU64,
-    ok: AtomicU64,
-}
-
-impl Shared<'_> {
-    fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.cut.load(Ordering::Relaxed)
-    }
-
-    /// One thread's news, once per burst.
-    fn tell(&self, thread: usize, sent: u64, ok: u64) {
-        self.counters[thread].sent.store(sent, Ordering::Relaxed);
-        self.counters[thread].ok.store(ok, Ordering::Relaxed);
-    }
-
-    fn totals(&self) -> (u64, u64) {
-        self.counters.iter().fold((0, 0), |(sent, ok), c| {
-            (sent + c.sent.load(Ordering::Relaxed), ok + c.ok.load(Ordering::Relaxed))
-        })
-    }
-}
 
 /// What one thread is given.
 struct Task<'a> {
@@ -86,21 +27,7 @@ struct Task<'a> {
     template: Box<dyn Template>,
     /// Its flows: number in the plan, and socket.
     flows: Vec<(u32, OwnedFd)>,
-    poller: sys::Poller,
-}
-
-/// What one thread found.
-struct Report {
-    tally: Tally,
-    time: ThreadTime,
-    /// When its window ended, nanoseconds since the start.
-    ended: u64,
-    unsent: u64,
-    queue_full: u64,
-    held_back: u64,
-    own_drops: u64,
-    failures: Failures,
-    warnings: Vec<String>,
+    poller: Poller,
 }
 
 /// Carries out `plan`; the outcome, and why it had to end early if it had.
@@ -115,16 +42,11 @@ pub(crate) fn run(
     for (flow, socket) in sockets.into_iter().enumerate() {
         parts[flow % plan.threads].push((flow as u32, socket));
     }
-    let shared = Shared {
-        stop,
-        cut: AtomicBool::new(false),
-        running: AtomicUsize::new(plan.threads),
-        counters: (0..plan.threads).map(|_| CachePadded::default()).collect(),
-    };
+    let shared = Shared::new(stop, plan.threads);
     let clock = Clock::new(Instant::now() + LEAD, plan);
     let mut tasks = Vec::with_capacity(plan.threads);
     for (thread, flows) in parts.into_iter().enumerate() {
-        let poller = sys::Poller::new().map_err(|e| Error::system("make an epoll instance", e))?;
+        let poller = Poller::new().map_err(|e| Error::system("make an epoll instance", e))?;
         tasks.push(Task {
             plan,
             thread,
@@ -135,168 +57,16 @@ pub(crate) fn run(
             poller,
         });
     }
-    let (reports, cpus) = thread::scope(|scope| -> Result<_, Error> {
-        let mut handles = Vec::with_capacity(tasks.len());
-        for task in tasks {
-            let name = format!("load-{}", task.thread);
-            let spawned = thread::Builder::new().name(name).spawn_scoped(scope, move || work(task));
-            match spawned {
-                Ok(handle) => handles.push(handle),
-                Err(e) => {
-                    shared.cut.store(true, Ordering::Relaxed);
-                    return Err(Error::system("start a sending thread", e));
-                }
-            }
-        }
-        let panicked = CutOnPanic(&shared);
-        let cpus = supervise(plan, clock, &shared, progress);
-        drop(panicked);
-        let reports: Vec<Report> =
-            handles.into_iter().map(|h| h.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect();
-        Ok((reports, cpus))
-    })?;
-    Ok(conclude(plan, protocol, reports, cpus))
-}
-
-/// Ends the threads when the caller's progress function panics; they would go on to the end of the plan otherwise.
-struct CutOnPanic<'a>(&'a Shared<'a>);
-
-impl Drop for CutOnPanic<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.cut.store(true, Ordering::Relaxed);
-        }
-    }
+    let (reports, cpus) = threads::run(plan, clock, &shared, tasks, work, progress)?;
+    Ok(threads::conclude("socket", plan, protocol, reports, cpus))
 }
 
 fn work(task: Task<'_>) -> Report {
-    // The default slack of 50 us would make every sleep that late. A refusal only costs precision.
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     match (task.plan.transport, task.plan.mode) {
         (Transport::Udp, Mode::Rr) => rr::work(task),
         (Transport::Udp, Mode::Stream | Mode::Flood) => oneway::work(task),
         (Transport::Tcp, _) => tcp::work(task),
     }
-}
-
-/// Runs on the calling thread beside the sending ones until the window is over everywhere.
-fn supervise(
-    plan: &Plan,
-    clock: Clock,
-    shared: &Shared<'_>,
-    progress: &mut dyn FnMut(&Progress),
-) -> Vec<crate::cpu::CpuUse> {
-    let mut lost = Lost::new(plan.timeout);
-    let mut watch = None;
-    let mut last = (Instant::now(), 0, 0);
-    while shared.running.load(Ordering::Acquire) > 0 {
-        let until_window = Duration::from_nanos(clock.window().saturating_sub(clock.now()));
-        if watch.is_none() && until_window.is_zero() {
-            watch = Some(Stopwatch::start());
-        }
-        let slice = if watch.is_none() { SLICE.min(until_window) } else { SLICE };
-        // From a thread that sends nothing: coarse is fine.
-        thread::sleep(slice);
-        let since = last.0.elapsed();
-        if since >= REPORT {
-            let (sent, ok) = shared.totals();
-            let done = if plan.mode == Mode::Rr { ok - last.2 } else { sent - last.1 };
-            progress(&Progress {
-                elapsed: Duration::from_nanos(clock.now().saturating_sub(clock.window())),
-                total: plan.duration,
-                sent,
-                ok,
-                lost: if plan.mode == Mode::Rr { lost.at(clock.now(), sent, ok) } else { 0 },
-                tps: done as f64 / since.as_secs_f64(),
-            });
-            last = (Instant::now(), sent, ok);
-        }
-    }
-    watch.map_or_else(Vec::new, |w| w.stop().1)
-}
-
-/// Estimates losses while the run goes on: what was sent more than a timeout ago and is missing now.
-struct Lost {
-    timeout: u64,
-    history: std::collections::VecDeque<(u64, u64)>,
-    settled: u64,
-}
-
-impl Lost {
-    fn new(timeout: Duration) -> Self {
-        Self { timeout: timeout.as_nanos() as u64, history: std::collections::VecDeque::new(), settled: 0 }
-    }
-
-    fn at(&mut self, now: u64, sent: u64, ok: u64) -> u64 {
-        // Bounded: one entry per report, for one timeout; reports of longer timeouts are thinned out by the cap.
-        if self.history.len() < 4096 {
-            self.history.push_back((now, sent));
-        }
-        while let Some(&(then, sent)) = self.history.front()
-            && now.saturating_sub(then) > self.timeout
-        {
-            self.settled = sent;
-            self.history.pop_front();
-        }
-        self.settled.saturating_sub(ok)
-    }
-}
-
-fn conclude(
-    plan: &Plan,
-    protocol: &dyn Protocol,
-    reports: Vec<Report>,
-    cpus: Vec<crate::cpu::CpuUse>,
-) -> (Outcome, Option<String>) {
-    let mut tally = Tally::new();
-    let mut failures = Failures::default();
-    let mut warnings: Vec<String> = Vec::new();
-    let ended = reports.iter().map(|r| r.ended).max().unwrap_or(0);
-    let seconds = ended.saturating_sub(plan.warmup.as_nanos() as u64) as f64 / 1e9;
-    let mut evidence = Evidence {
-        seconds,
-        open_loop: plan.peak_rate().is_some(),
-        interval: plan.offered().map(|rate| Duration::from_secs_f64(plan.threads as f64 / rate)),
-        ..Evidence::default()
-    };
-    for report in reports {
-        tally.add(&report.tally);
-        evidence.threads.push(report.time);
-        evidence.unsent += report.unsent;
-        evidence.queue_full += report.queue_full;
-        evidence.held_back += report.held_back;
-        evidence.own_drops += report.own_drops;
-        failures.add(&report.failures);
-        for warning in report.warnings {
-            if !warnings.contains(&warning) {
-                warnings.push(warning);
-            }
-        }
-    }
-    let mut counts = tally.counts;
-    if plan.mode == Mode::Rr {
-        counts.lost = counts.sent - counts.ok - counts.late;
-    }
-    evidence.sent = counts.sent;
-    evidence.received = counts.received;
-    warnings.extend(failures.sentences());
-    let cut = failures.cut();
-    let outcome = Outcome {
-        engine: "socket",
-        protocol: protocol.name(),
-        seconds,
-        counts,
-        completed: tally.completed,
-        intended_latency: tally.intended_latency(),
-        sent_latency: tally.sent_latency(),
-        // As fast as it goes has no moments to be late for.
-        lateness: if plan.peak_rate().is_some() || plan.mode == Mode::Rr { tally.lateness() } else { None },
-        delivered: None,
-        evidence,
-        cpus,
-        warnings,
-    };
-    (outcome, cut)
 }
 
 /// Is this the kernel's way to say: nothing now, ask later?

@@ -2,8 +2,10 @@
 
 use hdrhistogram::Histogram;
 
-use crate::record::Answer;
+use crate::record::{Answer, Pending, Seen};
 use crate::result::{Counts, Latency};
+use crate::template::Judgement;
+use crate::threads::Clock;
 
 /// Largest time a histogram tells apart, nanoseconds: an hour. Longer ones are recorded as this.
 const LONGEST: u64 = 3_600_000_000_000;
@@ -17,6 +19,10 @@ pub(crate) struct Tally {
     pub(crate) counts: Counts,
     /// Valid replies in time that arrived in the window.
     pub(crate) completed: u64,
+    /// Valid replies in time, the warm-up's too.
+    pub(crate) ok_ever: u64,
+    /// Replies received that belong to the warm-up.
+    pub(crate) ignored: u64,
     intended: Histogram<u64>,
     sent: Histogram<u64>,
     lateness: Histogram<u64>,
@@ -28,7 +34,59 @@ impl Tally {
             Histogram::new_with_bounds(1, LONGEST, DIGITS)
                 .unwrap_or_else(|e| panic!("the constants above: {e:?}"))
         };
-        Self { counts: Counts::default(), completed: 0, intended: empty(), sent: empty(), lateness: empty() }
+        Self {
+            counts: Counts::default(),
+            completed: 0,
+            ok_ever: 0,
+            ignored: 0,
+            intended: empty(),
+            sent: empty(),
+            lateness: empty(),
+        }
+    }
+
+    /// Counts a datagram that came at `now` on the flow of `pending` and that the template found to be `judgement`.
+    /// True if it is the reply to a request that was still in flight: in a closed loop the next one may go.
+    pub(crate) fn judge(
+        &mut self,
+        pending: &mut Pending,
+        judgement: Judgement,
+        now: u64,
+        clock: &Clock,
+    ) -> bool {
+        let seq = match judgement {
+            Judgement::Valid { seq } => seq,
+            _ if now < clock.window() => {
+                self.ignored += 1;
+                return false;
+            }
+            Judgement::WrongFlow => {
+                self.counts.wrong_flow += 1;
+                return false;
+            }
+            Judgement::Corrupt => {
+                self.counts.corrupt += 1;
+                return false;
+            }
+        };
+        let in_window = pending.counts(seq);
+        match pending.answer(seq, now) {
+            Seen::First(answer) => {
+                self.ok_ever += u64::from(!answer.late);
+                self.completed += u64::from(!answer.late && clock.in_window(now));
+                if in_window {
+                    self.answered(&answer, now);
+                } else {
+                    self.ignored += 1;
+                }
+                return !answer.given_up;
+            }
+            Seen::Duplicate if in_window => self.counts.duplicate += 1,
+            // A request that was never sent, however well it is made.
+            Seen::Never if now >= clock.window() => self.counts.corrupt += 1,
+            Seen::Duplicate | Seen::Never => self.ignored += 1,
+        }
+        false
     }
 
     /// Counts the first valid reply, received `now`, to a request of the window.
@@ -58,6 +116,8 @@ impl Tally {
     pub(crate) fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
         self.completed += other.completed;
+        self.ok_ever += other.ok_ever;
+        self.ignored += other.ignored;
         for (mine, others) in [
             (&mut self.intended, &other.intended),
             (&mut self.sent, &other.sent),

@@ -11,12 +11,12 @@ use std::sync::atomic::Ordering;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::clock::{Clock, LONGEST};
-use super::sys::{Messages, Poller, set_segment};
-use super::{Failures, Report, Shared, Task, try_later};
+use super::sys::{Messages, set_segment};
+use super::{Task, try_later};
 use crate::plan::{MAX_SIZE, Mode, Plan, Schedule};
 use crate::record::{Tally, ThreadTime};
 use crate::template::Template;
+use crate::threads::{Clock, Failures, LONGEST, Poller, Report, Shared, left_over};
 
 /// Datagrams that one message may be cut into; the kernel's own limit (UDP_MAX_SEGMENTS) before 6.9.
 const SEGMENTS: usize = 64;
@@ -300,7 +300,7 @@ impl<'a> Worker<'a> {
     }
 
     fn unsent(&mut self, ended: u64) -> u64 {
-        super::left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended)
+        left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended)
     }
 }
 

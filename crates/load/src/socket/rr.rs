@@ -16,12 +16,12 @@ use std::iter::Peekable;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use super::clock::{Clock, LONGEST};
-use super::sys::{Messages, Poller, dropped};
-use super::{Failures, Report, Shared, Task, try_later};
+use super::sys::{Messages, dropped};
+use super::{Task, try_later};
 use crate::plan::{Arrivals, Plan, Schedule};
 use crate::record::{Pending, Tally, ThreadTime};
 use crate::template::Template;
+use crate::threads::{Clock, Failures, LONGEST, Poller, Report, Shared, left_over};
 
 /// Datagrams per system call. Higher: replies to the first wait until the last is handled, and buffers leave the
 /// cache. Lower: more system calls.
@@ -71,11 +71,9 @@ struct Worker<'a> {
     sending: bool,
     tally: Tally,
     failures: Failures,
-    /// Datagrams received, and those of them that belong to the warm-up.
+    /// Datagrams received.
     received: u64,
-    ignored: u64,
     sent_ever: u64,
-    ok_ever: u64,
     last_sent: u64,
     queue_full: u64,
     held_back: u64,
@@ -132,9 +130,7 @@ impl<'a> Worker<'a> {
             tally: Tally::new(),
             failures: Failures::default(),
             received: 0,
-            ignored: 0,
             sent_ever: 0,
-            ok_ever: 0,
             last_sent: 0,
             queue_full: 0,
             held_back: 0,
@@ -164,7 +160,7 @@ impl<'a> Worker<'a> {
                 None => self.refill(now),
             };
             let pause = pause.min(self.clock.end() - now);
-            self.shared.tell(self.thread, self.sent_ever, self.ok_ever);
+            self.shared.tell(self.thread, self.sent_ever, self.tally.ok_ever);
             self.receive_ready(pause);
             now = self.clock.now();
             if self.schedule.is_none() && now >= give_up_at {
@@ -182,7 +178,7 @@ impl<'a> Worker<'a> {
         let time = window_time.map_or_else(ThreadTime::default, |then| ThreadTime::now().since(then));
         self.shared.running.fetch_sub(1, Ordering::Release);
         self.drain();
-        self.tally.counts.received = self.received - self.ignored;
+        self.tally.counts.received = self.received - self.tally.ignored;
         Report {
             own_drops: self.flows.iter().map(|f| dropped(f.socket.as_fd())).sum(),
             tally: self.tally,
@@ -260,7 +256,7 @@ impl<'a> Worker<'a> {
     /// Requests due before `ended` that were never tried.
     fn unsent(&mut self, ended: u64) -> u64 {
         let staged = self.staged.map_or(0, |(_, from, to)| (to - from) as u64);
-        staged + super::left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended)
+        staged + left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended)
     }
 
     // ---- sending, closed loop ----

@@ -15,12 +15,11 @@ use std::iter::Peekable;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use super::clock::{Clock, LONGEST};
-use super::sys::Poller;
-use super::{Failures, Report, Shared, Task, try_later};
+use super::{Task, try_later};
 use crate::plan::{Arrivals, Mode, Plan, Schedule};
 use crate::record::{Pending, Tally, ThreadTime};
 use crate::template::Template;
+use crate::threads::{Clock, Failures, LONGEST, Poller, Report, Shared, left_over};
 
 /// Bytes per `write` and `read`. Higher: longer turns of one connection. Lower: more system calls.
 const CHUNK: usize = 256 << 10;
@@ -178,7 +177,7 @@ impl<'a> Worker<'a> {
             self.take_due(ended);
         }
         self.sending = false;
-        let left = super::left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended);
+        let left = left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended);
         let waiting: usize = self.flows.iter().map(|f| f.backlog.len()).sum();
         let unsent = if self.schedule.is_some() { left + waiting as u64 } else { 0 };
         let time = window_time.map_or_else(ThreadTime::default, |then| ThreadTime::now().since(then));

@@ -4,11 +4,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use super::super::clock::LONGEST;
 use super::super::try_later;
 use super::Worker;
-use crate::record::Seen;
-use crate::template::Judgement;
+use crate::threads::LONGEST;
 
 /// Calls of `recvmmsg` per flow and turn.
 const READS: usize = 4;
@@ -57,40 +55,10 @@ impl Worker<'_> {
 
     fn judge(&mut self, index: usize, i: usize, now: u64) {
         let flow = &mut self.flows[index];
-        let counts = &mut self.tally.counts;
-        let seq = match self.template.check(flow.number, self.rx.received(i)) {
-            Judgement::Valid { seq } => seq,
-            _ if now < self.clock.window() => {
-                self.ignored += 1;
-                return;
-            }
-            Judgement::WrongFlow => {
-                counts.wrong_flow += 1;
-                return;
-            }
-            Judgement::Corrupt => {
-                counts.corrupt += 1;
-                return;
-            }
-        };
-        let in_window = flow.pending.counts(seq);
-        match flow.pending.answer(seq, now) {
-            Seen::First(answer) => {
-                if !answer.given_up && self.schedule.is_none() {
-                    flow.credit += 1;
-                }
-                self.ok_ever += u64::from(!answer.late);
-                self.tally.completed += u64::from(!answer.late && self.clock.in_window(now));
-                if in_window {
-                    self.tally.answered(&answer, now);
-                } else {
-                    self.ignored += 1;
-                }
-            }
-            Seen::Duplicate if in_window => counts.duplicate += 1,
-            // A request that was never sent, however well it is made.
-            Seen::Never if now >= self.clock.window() => counts.corrupt += 1,
-            Seen::Duplicate | Seen::Never => self.ignored += 1,
+        let judgement = self.template.check(flow.number, self.rx.received(i));
+        let answered = self.tally.judge(&mut flow.pending, judgement, now, &self.clock);
+        if answered && self.schedule.is_none() {
+            flow.credit += 1;
         }
     }
 

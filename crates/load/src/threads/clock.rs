@@ -13,11 +13,11 @@ const SPIN_SHARE: u64 = 20;
 /// more lateness. Lower: at high rates every datagram would cost a wake-up of its own.
 const QUANTUM: u64 = 20_000;
 /// Longest sleep, nanoseconds: a stop is noticed within it.
-pub(super) const LONGEST: u64 = 10_000_000;
+pub(crate) const LONGEST: u64 = 10_000_000;
 
 /// See the module.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     start: Instant,
     window: u64,
     end: u64,
@@ -25,7 +25,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) fn new(start: Instant, plan: &Plan) -> Self {
+    pub(crate) fn new(start: Instant, plan: &Plan) -> Self {
         let window = plan.warmup.as_nanos() as u64;
         let interval = plan.peak_rate().map_or(0, |rate| (plan.threads as f64 / rate * 1e9) as u64);
         Self {
@@ -37,32 +37,32 @@ impl Clock {
     }
 
     /// Nanoseconds since the start; 0 before it.
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         Instant::now().saturating_duration_since(self.start).as_nanos() as u64
     }
 
     /// Sleeps until the plan starts.
-    pub(super) fn wait_for_start(&self) {
+    pub(crate) fn wait_for_start(&self) {
         std::thread::sleep(self.start.saturating_duration_since(Instant::now()));
     }
 
     /// When the window begins.
-    pub(super) fn window(&self) -> u64 {
+    pub(crate) fn window(&self) -> u64 {
         self.window
     }
 
     /// When it ends.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
     /// Is `at` in the window?
-    pub(super) fn in_window(&self, at: u64) -> bool {
+    pub(crate) fn in_window(&self, at: u64) -> bool {
         (self.window..self.end).contains(&at)
     }
 
     /// How long to wait for replies at `now` if the next request is due at `next`, nanoseconds; 0 is to poll.
-    pub(super) fn pause(&self, now: u64, next: u64) -> u64 {
+    pub(crate) fn pause(&self, now: u64, next: u64) -> u64 {
         let gap = next.saturating_sub(now);
         let pause = if self.spin > 0 { gap.saturating_sub(self.spin) } else { gap.max(QUANTUM) };
         pause.min(LONGEST)

@@ -11,9 +11,9 @@ const HOPELESS: u64 = 1_000_000_000;
 
 /// See the module.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Failures {
+pub(crate) struct Failures {
     /// The peer's host answered that nothing listens there.
-    pub(super) refused: u64,
+    pub(crate) refused: u64,
     /// Sends refused for other reasons.
     count: u64,
     first: Option<Errno>,
@@ -24,7 +24,7 @@ pub(super) struct Failures {
 
 impl Failures {
     /// A send was refused at `now`. True if it is hopeless to go on.
-    pub(super) fn refuse(&mut self, error: &io::Error, now: u64) -> bool {
+    pub(crate) fn refuse(&mut self, error: &io::Error, now: u64) -> bool {
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
         self.count += 1;
         self.first.get_or_insert(errno);
@@ -40,16 +40,16 @@ impl Failures {
     }
 
     /// Something was sent.
-    pub(super) fn sent(&mut self) {
+    pub(crate) fn sent(&mut self) {
         self.since = None;
     }
 
     /// The run cannot go on, for a reason of the caller's.
-    pub(super) fn give_up(&mut self, why: String) {
+    pub(crate) fn give_up(&mut self, why: String) {
         self.hopeless.get_or_insert(why);
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.refused += other.refused;
         self.count += other.count;
         self.first = self.first.or(other.first);
@@ -59,12 +59,12 @@ impl Failures {
     }
 
     /// Why the run had to end, if it had.
-    pub(super) fn cut(&self) -> Option<String> {
+    pub(crate) fn cut(&self) -> Option<String> {
         self.hopeless.clone()
     }
 
     /// What the reader of the result should know.
-    pub(super) fn sentences(&self) -> Vec<String> {
+    pub(crate) fn sentences(&self) -> Vec<String> {
         let mut all = Vec::new();
         if self.refused > 0 {
             all.push(format!(

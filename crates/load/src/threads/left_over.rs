@@ -8,7 +8,7 @@ use crate::plan::{Plan, Schedule};
 const WALK: usize = 1_000_000;
 
 /// How many requests a schedule still has for the window between `window` and `ended`.
-pub(super) fn left_over(
+pub(crate) fn left_over(
     schedule: Option<&mut Peekable<Schedule>>,
     plan: &Plan,
     window: u64,

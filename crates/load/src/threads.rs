@@ -1,0 +1,268 @@
+//! What the engines of user space have in common: threads that each carry out their part of a plan.
+//!
+//! ```text
+//!  calling thread: opens all flows, starts T threads, reports progress, takes the CPU times of the window
+//!    thread 0: its flows  ─┐ each: its part of the schedule, its own buffers, template and tally; nothing shared but
+//!    thread 1: its flows  ─┘ two counters for the progress line, and the wish to stop
+//!
+//!  time ──▶  start      warm-up ends           window ends      everything answered, or two timeouts over
+//!              ├─ warm-up ───┼────── window ────────┼── drain ────────┤
+//! ```
+//! A request belongs to the window by its intended time. After the window nothing is sent, but replies are taken until
+//! late and lost can be told apart.
+
+mod clock;
+mod failures;
+mod left_over;
+mod sys;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+
+use crate::plan::{Mode, Plan};
+use crate::record::{Evidence, Outcome, Stopwatch, Tally, ThreadTime};
+use crate::template::Protocol;
+use crate::{Error, Progress};
+
+pub(crate) use clock::{Clock, LONGEST};
+pub(crate) use failures::Failures;
+pub(crate) use left_over::left_over;
+pub(crate) use sys::Poller;
+
+/// Time between the making of the threads and the start of the plan: all of them are waiting by then.
+pub(crate) const LEAD: Duration = Duration::from_millis(5);
+/// Time between two reports of progress.
+const REPORT: Duration = Duration::from_millis(200);
+/// Longest time until a stop is noticed, and until the end of the window is seen by the calling thread.
+const SLICE: Duration = Duration::from_millis(10);
+
+/// What the threads and the calling thread share.
+pub(crate) struct Shared<'a> {
+    /// The caller's wish to stop.
+    pub(crate) stop: &'a AtomicBool,
+    /// A thread's need to stop: it cannot send any more.
+    pub(crate) cut: AtomicBool,
+    /// Threads whose window is not over.
+    pub(crate) running: AtomicUsize,
+    pub(crate) counters: Vec<CachePadded<Counters>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    sent: AtomicU64,
+    ok: AtomicU64,
+}
+
+impl<'a> Shared<'a> {
+    pub(crate) fn new(stop: &'a AtomicBool, threads: usize) -> Self {
+        Self {
+            stop,
+            cut: AtomicBool::new(false),
+            running: AtomicUsize::new(threads),
+            counters: (0..threads).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.cut.load(Ordering::Relaxed)
+    }
+
+    /// One thread's news, once per burst.
+    pub(crate) fn tell(&self, thread: usize, sent: u64, ok: u64) {
+        self.counters[thread].sent.store(sent, Ordering::Relaxed);
+        self.counters[thread].ok.store(ok, Ordering::Relaxed);
+    }
+
+    fn totals(&self) -> (u64, u64) {
+        self.counters.iter().fold((0, 0), |(sent, ok), c| {
+            (sent + c.sent.load(Ordering::Relaxed), ok + c.ok.load(Ordering::Relaxed))
+        })
+    }
+}
+
+/// What one thread found.
+pub(crate) struct Report {
+    pub(crate) tally: Tally,
+    pub(crate) time: ThreadTime,
+    /// When its window ended, nanoseconds since the start.
+    pub(crate) ended: u64,
+    pub(crate) unsent: u64,
+    pub(crate) queue_full: u64,
+    pub(crate) held_back: u64,
+    pub(crate) own_drops: u64,
+    pub(crate) failures: Failures,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Carries out every task on a thread of its own; what each found, and how the CPUs spent the window.
+///
+/// # Errors
+/// A thread cannot be started; those that were have ended then.
+pub(crate) fn run<T: Send>(
+    plan: &Plan,
+    clock: Clock,
+    shared: &Shared<'_>,
+    tasks: Vec<T>,
+    work: impl Fn(T) -> Report + Copy + Send,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<(Vec<Report>, Vec<crate::cpu::CpuUse>), Error> {
+    thread::scope(|scope| {
+        let mut handles = Vec::with_capacity(tasks.len());
+        for (thread, task) in tasks.into_iter().enumerate() {
+            let work = move || {
+                // The default slack of 50 us would make every sleep that late. A refusal only costs precision.
+                let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+                work(task)
+            };
+            match thread::Builder::new().name(format!("load-{thread}")).spawn_scoped(scope, work) {
+                Ok(handle) => handles.push(handle),
+                Err(e) => {
+                    shared.cut.store(true, Ordering::Relaxed);
+                    return Err(Error::system("start a sending thread", e));
+                }
+            }
+        }
+        let panicked = CutOnPanic(shared);
+        let cpus = supervise(plan, clock, shared, progress);
+        drop(panicked);
+        let reports =
+            handles.into_iter().map(|h| h.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect();
+        Ok((reports, cpus))
+    })
+}
+
+/// Ends the threads when the caller's progress function panics; they would go on to the end of the plan otherwise.
+struct CutOnPanic<'a>(&'a Shared<'a>);
+
+impl Drop for CutOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.cut.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Runs on the calling thread beside the sending ones until the window is over everywhere.
+fn supervise(
+    plan: &Plan,
+    clock: Clock,
+    shared: &Shared<'_>,
+    progress: &mut dyn FnMut(&Progress),
+) -> Vec<crate::cpu::CpuUse> {
+    let mut lost = Lost::new(plan.timeout);
+    let mut watch = None;
+    let mut last = (Instant::now(), 0, 0);
+    while shared.running.load(Ordering::Acquire) > 0 {
+        let until_window = Duration::from_nanos(clock.window().saturating_sub(clock.now()));
+        if watch.is_none() && until_window.is_zero() {
+            watch = Some(Stopwatch::start());
+        }
+        let slice = if watch.is_none() { SLICE.min(until_window) } else { SLICE };
+        // From a thread that sends nothing: coarse is fine.
+        thread::sleep(slice);
+        let since = last.0.elapsed();
+        if since >= REPORT {
+            let (sent, ok) = shared.totals();
+            let done = if plan.mode == Mode::Rr { ok - last.2 } else { sent - last.1 };
+            progress(&Progress {
+                elapsed: Duration::from_nanos(clock.now().saturating_sub(clock.window())),
+                total: plan.duration,
+                sent,
+                ok,
+                lost: if plan.mode == Mode::Rr { lost.at(clock.now(), sent, ok) } else { 0 },
+                tps: done as f64 / since.as_secs_f64(),
+            });
+            last = (Instant::now(), sent, ok);
+        }
+    }
+    watch.map_or_else(Vec::new, |w| w.stop().1)
+}
+
+/// Estimates losses while the run goes on: what was sent more than a timeout ago and is missing now.
+struct Lost {
+    timeout: u64,
+    history: std::collections::VecDeque<(u64, u64)>,
+    settled: u64,
+}
+
+impl Lost {
+    fn new(timeout: Duration) -> Self {
+        Self { timeout: timeout.as_nanos() as u64, history: std::collections::VecDeque::new(), settled: 0 }
+    }
+
+    fn at(&mut self, now: u64, sent: u64, ok: u64) -> u64 {
+        // Bounded: one entry per report, for one timeout; reports of longer timeouts are thinned out by the cap.
+        if self.history.len() < 4096 {
+            self.history.push_back((now, sent));
+        }
+        while let Some(&(then, sent)) = self.history.front()
+            && now.saturating_sub(then) > self.timeout
+        {
+            self.settled = sent;
+            self.history.pop_front();
+        }
+        self.settled.saturating_sub(ok)
+    }
+}
+
+/// All threads' reports as one outcome, and why the run had to end early if it had. `plan` has the threads there were.
+pub(crate) fn conclude(
+    engine: &'static str,
+    plan: &Plan,
+    protocol: &dyn Protocol,
+    reports: Vec<Report>,
+    cpus: Vec<crate::cpu::CpuUse>,
+) -> (Outcome, Option<String>) {
+    let mut tally = Tally::new();
+    let mut failures = Failures::default();
+    let mut warnings: Vec<String> = Vec::new();
+    let ended = reports.iter().map(|r| r.ended).max().unwrap_or(0);
+    let seconds = ended.saturating_sub(plan.warmup.as_nanos() as u64) as f64 / 1e9;
+    let mut evidence = Evidence {
+        seconds,
+        open_loop: plan.peak_rate().is_some(),
+        interval: plan.offered().map(|rate| Duration::from_secs_f64(plan.threads as f64 / rate)),
+        ..Evidence::default()
+    };
+    for report in reports {
+        tally.add(&report.tally);
+        evidence.threads.push(report.time);
+        evidence.unsent += report.unsent;
+        evidence.queue_full += report.queue_full;
+        evidence.held_back += report.held_back;
+        evidence.own_drops += report.own_drops;
+        failures.add(&report.failures);
+        for warning in report.warnings {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+    }
+    let mut counts = tally.counts;
+    if plan.mode == Mode::Rr {
+        counts.lost = counts.sent - counts.ok - counts.late;
+    }
+    evidence.sent = counts.sent;
+    evidence.received = counts.received;
+    warnings.extend(failures.sentences());
+    let cut = failures.cut();
+    let outcome = Outcome {
+        engine,
+        protocol: protocol.name(),
+        seconds,
+        counts,
+        completed: tally.completed,
+        intended_latency: tally.intended_latency(),
+        sent_latency: tally.sent_latency(),
+        // As fast as it goes has no moments to be late for.
+        lateness: if plan.peak_rate().is_some() || plan.mode == Mode::Rr { tally.lateness() } else { None },
+        delivered: None,
+        evidence,
+        cpus,
+        warnings,
+    };
+    (outcome, cut)
+}
