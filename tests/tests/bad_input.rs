@@ -116,10 +116,14 @@ fn load() {
         (&["echo"], 2, "name the server as ADDR:PORT, or use --lab"),
         (&["echo", TO, "--mode", "flood"], 2, "use `udpath load sink`"),
         (&["sink", TO, "--mode", "rr"], 2, "a sink does not answer"),
-        (&["echo", TO, "--engine", "magic"], 2, "possible values: socket, kernel"),
+        (&["echo", TO, "--engine", "magic"], 2, "possible values: socket, kernel, xdp"),
         (&["echo", TO, "--engine", "kernel"], 3, "the loopback, which has no native XDP"),
         (&["echo", TO, "--engine", "kernel", "--rate", "5"], 2, "it keeps no rate"),
         (&["echo", TO, "--engine", "kernel", "--tcp"], 2, "a closed loop over UDP"),
+        (&["echo", TO, "--engine", "xdp"], 2, "the loopback, which has no native XDP"),
+        (&["echo", TO, "--engine", "xdp", "--tcp"], 2, "leave out --tcp, or use --engine socket"),
+        (&["sink", TO, "--engine", "xdp"], 2, "takes replies, and stream has none"),
+        (&["echo", "192.0.2.1:9", "--engine", "xdp", "--flows", "5000"], 2, "more than the 4096 it takes"),
         (&["echo", TO, "--tcp"], 3, "start a server there"),
         (&["echo", TO, "--find-max", "--loss", "2"], 2, "give a share from 0 % to below 100 %"),
         (&["echo", "--lab", "--queues", "0"], 2, "0 queues are not possible on a link; use 1 to 4096"),
@@ -206,6 +210,7 @@ fn no_way_to_the_target() {
         (&["load", "echo", "192.0.2.1:7", "-d", "1s"][..], "add a route to it"),
         (&["load", "echo", "[2001:db8::1]:7", "-d", "1s"], "add a route to it"),
         (&["load", "echo", "192.0.2.1:7", "-d", "1s", "--engine", "kernel"], "add a route to it"),
+        (&["load", "echo", "192.0.2.1:7", "-d", "1s", "--engine", "xdp"], "add a route to it"),
     ] {
         let mut inside = lab.machine("alone").unwrap().command(program());
         inside.args(arguments);
@@ -234,6 +239,7 @@ fn without_permission_it_says_what_is_missing() {
     let cases: &[Case<'_>] = &[
         (&["boost", "--lab", "--engine", "kernel"], 3, "run as root"),
         (&["load", "echo", "--lab", "--engine", "kernel", "-d", "1s"], 3, "run as root"),
+        (&["load", "echo", "--lab", "--engine", "xdp", "-d", "1s"], 3, "run as root"),
         (&["lab", "up", "no-permission"], 3, "run as root"),
         (&["boost", "--lab", "--report", "/etc/x.html"], 3, "cannot write /etc/x.html: Permission denied"),
     ];

@@ -45,7 +45,7 @@ fn received(lab: &Lab) -> u64 {
 
 #[test]
 fn a_link_that_goes_under_load_ends_it_in_time() {
-    for engine in ["socket", "kernel"] {
+    for engine in ["socket", "kernel", "xdp"] {
         for fault in FAULTS {
             let case = format!("{engine}, link {fault:?}");
             let host = Host::now();
@@ -93,7 +93,7 @@ fn a_link_that_goes_under_load_ends_it_in_time() {
 /// A load is told to end while its link is gone: what it has measured is not lost.
 #[test]
 fn a_signal_ends_a_load_whose_server_is_gone() {
-    for engine in ["socket", "kernel"] {
+    for engine in ["socket", "kernel", "xdp"] {
         let lab = lab("told");
         let _napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
         let mut server = start(&lab, "server", &["serve", "echo", "--bind", "10.0.0.2:7"]);
@@ -110,4 +110,34 @@ fn a_signal_ends_a_load_whose_server_is_gone() {
         assert!(result["counts"]["ok"].as_u64().unwrap() > 500, "{engine}: {}", result["counts"]);
         assert!(!ended.err.contains("panicked"), "{engine}: {}", ended.err);
     }
+}
+
+/// However a load over AF_XDP ends, its program goes with it, and the kernel's sockets get their datagrams again.
+#[test]
+fn a_killed_load_leaves_nothing_attached() {
+    let host = Host::now();
+    let lab = lab("killed");
+    let mut server = start(&lab, "server", &["serve", "echo", "--bind", "10.0.0.2:7"]);
+    server.says("ready");
+    let ports = ["--source-ports", "5000-5003", "--flows", "4"];
+    let load = |engine, time| {
+        let load = ["load", "echo", "10.0.0.2:7", "--json", "--engine", engine, "-d", time];
+        start(&lab, "client", &[&load[..], &ports].concat())
+    };
+    let killed = load("xdp", LONG);
+    awaited("transactions to flow", PATIENCE, || (received(&lab) > 1000).then_some(()));
+    killed.signal(Signal::KILL);
+    let killed = killed.finish();
+    assert_eq!((killed.code(), killed.out.as_str(), killed.err.as_str()), (None, "", ""));
+    host.is_as_before(&[]);
+    let mut ip = lab.machine("client").unwrap().command("ip");
+    let shown = ip.args(["-d", "link", "show", "eth0"]).output().unwrap().stdout;
+    assert!(!String::from_utf8(shown).unwrap().contains("prog/xdp"));
+    let ended = load("socket", "300ms").finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    let result: Value = serde_json::from_str(&ended.out).unwrap();
+    assert!(result["counts"]["ok"].as_u64().unwrap() > 10 && result["counts"]["lost"] == 0, "{result}");
+    server.signal(Signal::TERM);
+    assert_eq!(server.finish().code(), Some(0));
+    lab.down().unwrap();
 }

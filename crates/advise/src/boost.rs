@@ -160,7 +160,7 @@ pub fn boost(
 fn napi(lab: &Lab, config: &Config) -> Result<Option<NapiGuard>, Error> {
     match config.engine {
         Engine::Kernel => Ok(Some(lab.machine(SERVER)?.towards(CLIENT)?.ensure_napi()?)),
-        Engine::Socket => Ok(None),
+        Engine::Socket | Engine::Xdp => Ok(None),
     }
 }
 

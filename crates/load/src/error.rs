@@ -46,7 +46,7 @@ pub enum Error {
     /// An engine's own reason.
     #[error("{engine} engine: {what}")]
     Engine {
-        /// `socket` or `kernel`.
+        /// `socket`, `kernel` or `xdp`.
         engine: &'static str,
         /// What went wrong, why, and what would make it possible.
         what: String,

@@ -4,7 +4,8 @@
 //!  plan.rs ──────────▶ transmit ───────────────▶ record ─────────▶ result.rs
 //!  what, where, when   socket: sendmmsg, GSO     every reply        LoadResult,
 //!  Schedule: pure      kernel: BPF closed loop   judged and timed   plain, mergeable
-//!       ▲                    ▲
+//!       ▲                    xdp: AF_XDP ports
+//!       │                    ▲
 //!       │ search.rs          │ template.rs: what a protocol's requests and replies look like
 //!       └ --find-max         └ (written in the crate `protocols`)
 //! ```
@@ -27,6 +28,7 @@ pub mod search;
 mod socket;
 pub mod template;
 mod threads;
+mod xdp;
 
 pub use error::Error;
 pub use progress::Progress;

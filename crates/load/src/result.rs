@@ -25,7 +25,7 @@ pub struct LoadResult {
     pub protocol: String,
     /// Where the requests went, as `ADDR:PORT`.
     pub targets: Vec<String>,
-    /// `socket` or `kernel`.
+    /// `socket`, `kernel` or `xdp`.
     pub engine: String,
     /// `udp` or `tcp`.
     pub transport: String,
@@ -187,4 +187,7 @@ pub struct Generator {
     pub reasons: Vec<String>,
     /// CPU time the generator's own threads used in the window, seconds (user + system).
     pub cpu_seconds: f64,
+    /// By what it sent, in sentences: mode, queues and rings of AF_XDP. Nothing for sockets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }

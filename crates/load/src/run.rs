@@ -1,4 +1,4 @@
-//! One way in for both engines.
+//! One way in for all engines.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -8,7 +8,7 @@ use crate::plan::{Mode, Plan, PlanError, Transport};
 use crate::record::Outcome;
 use crate::result::{Delivered, LoadResult};
 use crate::template::{Protocol, Received};
-use crate::{Error, Progress, kernel, socket};
+use crate::{Error, Progress, kernel, socket, xdp};
 
 /// How long a receiver may take to answer what it has received.
 const ASK: Duration = Duration::from_secs(1);
@@ -24,6 +24,8 @@ pub enum Engine {
     Socket,
     /// BPF in the driver: closed loop, UDP, `rr`, one target; an echo server at the other end.
     Kernel,
+    /// AF_XDP ports, past the kernel's UDP: UDP, `rr`, by one interface, requests that fit a frame.
+    Xdp,
 }
 
 impl fmt::Display for Engine {
@@ -31,6 +33,7 @@ impl fmt::Display for Engine {
         f.write_str(match self {
             Self::Socket => "socket",
             Self::Kernel => "kernel",
+            Self::Xdp => "xdp",
         })
     }
 }
@@ -57,6 +60,7 @@ pub fn run(
     }
     match (engine, plan.mode) {
         (Engine::Kernel, _) => kernel::run(plan, progress, stop),
+        (Engine::Xdp, _) => finish(plan, xdp::run(plan, protocol, progress, stop)?),
         (Engine::Socket, Mode::Rr) => finish(plan, socket::run(plan, protocol, progress, stop)?),
         (Engine::Socket, Mode::Stream | Mode::Flood) => one_way(plan, protocol, progress, stop),
     }

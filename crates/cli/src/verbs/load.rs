@@ -38,7 +38,8 @@ pub(crate) struct Args {
     /// The server; several share the flows
     #[arg(value_name = "ADDR:PORT")]
     targets: Vec<String>,
-    /// What sends: kernel sockets, or the driver by BPF (closed loop, UDP, not over the loopback)
+    /// What sends: kernel sockets; the driver by BPF (closed loop); or AF_XDP, past the kernel. The latter two: UDP, not
+    /// over the loopback
     #[arg(long, default_value = "socket", value_name = "ENGINE")]
     engine: Sending,
     /// Datagrams or connections
@@ -118,6 +119,7 @@ enum Kind {
 enum Sending {
     Socket,
     Kernel,
+    Xdp,
 }
 
 impl From<Sending> for Engine {
@@ -125,6 +127,7 @@ impl From<Sending> for Engine {
         match sending {
             Sending::Socket => Self::Socket,
             Sending::Kernel => Self::Kernel,
+            Sending::Xdp => Self::Xdp,
         }
     }
 }

@@ -70,6 +70,8 @@ pub struct Evidence {
     pub own_drops: u64,
     /// Mean interval between two requests of one thread, as planned. Open loop only.
     pub interval: Option<Duration>,
+    /// What the engine found to send by, in sentences: taken over as they are.
+    pub notes: Vec<String>,
 }
 
 impl Evidence {
@@ -85,6 +87,7 @@ impl Evidence {
             limited: !reasons.is_empty(),
             reasons,
             cpu_seconds: self.threads.iter().map(|t| t.ran).sum(),
+            notes: self.notes.clone(),
         }
     }
 

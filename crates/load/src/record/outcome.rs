@@ -38,7 +38,7 @@ impl Stopwatch {
 /// Everything an engine measured; [`Outcome::into_result`] makes the result of it.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// `socket` or `kernel`.
+    /// `socket`, `kernel` or `xdp`.
     pub engine: &'static str,
     /// The protocol's name.
     pub protocol: &'static str,

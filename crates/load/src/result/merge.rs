@@ -96,6 +96,7 @@ impl LoadResult {
             all.lateness = merged(all.lateness.as_ref(), one.lateness.as_ref());
             all.generator.limited |= one.generator.limited;
             join(&mut all.generator.reasons, &one.generator.reasons);
+            join(&mut all.generator.notes, &one.generator.notes);
             all.generator.cpu_seconds += one.generator.cpu_seconds;
             if all.cpus.is_empty() {
                 all.cpus.clone_from(&one.cpus);

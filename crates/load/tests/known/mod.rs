@@ -236,6 +236,17 @@ impl Serving {
     }
 }
 
+/// Runs a plan on the AF_XDP engine with the echo protocol, in the calling thread's network namespace.
+pub(crate) fn run_xdp(
+    plan: &udpath_load::plan::Plan,
+) -> Result<udpath_load::result::LoadResult, udpath_load::Error> {
+    let protocol = udpath_protocols::echo::EchoLoad::new(u64::from(std::process::id()));
+    let stop = AtomicBool::new(false);
+    let result = udpath_load::run(plan, udpath_load::Engine::Xdp, &protocol, &mut |_| (), &stop)?;
+    result.counts.check().unwrap();
+    Ok(result)
+}
+
 /// Runs a plan on the socket engine with the echo protocol; the counts' identities must hold whatever happened.
 pub(crate) fn run(plan: &udpath_load::plan::Plan) -> udpath_load::result::LoadResult {
     let protocol = udpath_protocols::echo::EchoLoad::new(u64::from(std::process::id()));

@@ -139,13 +139,17 @@ fn counts(result: &LoadResult) -> Vec<CountRow> {
 
 fn generator(result: &LoadResult) -> String {
     let used = units::duration(result.generator.cpu_seconds);
-    if result.generator.limited {
+    let mut sentences = if result.generator.limited {
         format!(
             "Yes: the server may be able to do more than was asked of it. The generator used {used} of CPU time."
         )
     } else {
         format!("No: the generator kept to its plan. It used {used} of CPU time.")
+    };
+    for note in &result.generator.notes {
+        sentences += &format!(" {note}.");
     }
+    sentences
 }
 
 fn facts(result: &LoadResult) -> Vec<(&'static str, String)> {

@@ -94,8 +94,16 @@ fn transport(args: &Args) -> Result<Transport, String> {
 
 fn engine(args: &Args, mode: Mode, transport: Transport) -> Result<Engine, String> {
     let engine = Engine::from(args.engine);
-    if engine == Engine::Socket {
-        return Ok(engine);
+    match engine {
+        Engine::Socket => return Ok(engine),
+        Engine::Xdp if transport == Transport::Tcp => {
+            return Err("the xdp engine sends UDP: leave out --tcp, or use --engine socket".into());
+        }
+        Engine::Xdp if mode != Mode::Rr => {
+            return Err(format!("the xdp engine takes replies, and {mode} has none: use --engine socket"));
+        }
+        Engine::Xdp => return Ok(engine),
+        Engine::Kernel => {}
     }
     let only =
         "the kernel engine is a closed loop over UDP: use --mode rr with --inflight, or --engine socket";

@@ -1,0 +1,135 @@
+//! Whose reply is it? From the addresses of a datagram to its flow; made once, read by all threads.
+
+use std::net::{IpAddr, SocketAddr};
+
+use udpath_stack::wire::Headers;
+
+use crate::plan::Plan;
+
+/// A place of the hash table without a flow.
+const NOBODY: u32 = u32::MAX;
+
+/// One flow, as far as all threads must know it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    /// The thread it belongs to, and its number among that thread's flows.
+    pub(super) thread: u32,
+    pub(super) index: u32,
+}
+
+/// All flows, to be found by their own address and port, which no two share.
+#[derive(Debug)]
+pub(super) struct Table {
+    entries: Box<[Entry]>,
+    /// Numbers of flows, hashed by local address and port, with linear probing; at most half full.
+    places: Box<[u32]>,
+}
+
+impl Table {
+    /// The flows from `locals`, spread over `queues` queues: flow `i` sends by queue `i mod queues`, queue `q` belongs to
+    /// thread `q mod threads`.
+    pub(super) fn new(plan: &Plan, locals: &[SocketAddr], queues: usize) -> Self {
+        let mut next = vec![0; plan.threads];
+        let entries: Box<[Entry]> = (0..plan.flows)
+            .zip(locals)
+            .map(|(flow, local)| {
+                let thread = flow as usize % queues % plan.threads;
+                let index = next[thread];
+                next[thread] += 1;
+                // The scope of a link-local address is the interface's, and in no frame.
+                let (local, remote) = (plain(*local), plain(plan.target(flow)));
+                Entry { local, remote, thread: thread as u32, index }
+            })
+            .collect();
+        let mut table =
+            Self { places: vec![NOBODY; (entries.len() * 2).next_power_of_two().max(2)].into(), entries };
+        for flow in 0..table.entries.len() {
+            let mut place = table.place(&table.entries[flow].local);
+            while table.places[place] != NOBODY {
+                place = (place + 1) & (table.places.len() - 1);
+            }
+            table.places[place] = flow as u32;
+        }
+        table
+    }
+
+    /// What is known of flow `flow`.
+    pub(super) fn entry(&self, flow: u32) -> &Entry {
+        &self.entries[flow as usize]
+    }
+
+    /// The flow whose target sent this datagram, with its number in the plan; none if it is from somebody else.
+    #[inline]
+    pub(super) fn find(&self, headers: &Headers) -> Option<(u32, &Entry)> {
+        let local = headers.destination();
+        let mut place = self.place(&local);
+        loop {
+            let flow = *self.places.get(place)?;
+            // Not there: the table is never full, so this ends the search.
+            let entry = self.entries.get(flow as usize)?;
+            if entry.local == local {
+                return (entry.remote == headers.source()).then_some((flow, entry));
+            }
+            place = (place + 1) & (self.places.len() - 1);
+        }
+    }
+
+    #[inline]
+    fn place(&self, local: &SocketAddr) -> usize {
+        let low = match local.ip() {
+            IpAddr::V4(v4) => v4.to_bits(),
+            IpAddr::V6(v6) => v6.to_bits() as u32 ^ (v6.to_bits() >> 32) as u32,
+        };
+        let key = u64::from(low) << 16 | u64::from(local.port());
+        // Fibonacci hashing: the upper bits of the product depend on all of the key.
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.places.len() - 1)
+    }
+}
+
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip(), address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use udpath_stack::wire::{Flow, Link, Template, UdpChecksum};
+
+    use super::*;
+
+    fn headers(from: SocketAddr, to: SocketAddr) -> Headers {
+        let flow = Flow::new(Link::default(), from, to).unwrap();
+        Template::new(&flow).emit_payload(&mut [0; 100], b"x", UdpChecksum::Computed).unwrap()
+    }
+
+    /// Three addresses with the same ports, two targets, five queues, two threads.
+    #[test]
+    fn every_flow_is_found_by_its_own_addresses_and_by_no_others() {
+        for (net, far) in [("10.0.0.", "10.0.1."), ("fd00::", "fd01::")] {
+            let at = |net: &str, host: u32, port: u16| -> SocketAddr {
+                SocketAddr::new(format!("{net}{host}").parse().unwrap(), port)
+            };
+            let mut plan = Plan::new(at(far, 1, 7));
+            plan.targets.push(at(far, 2, 7));
+            (plan.flows, plan.threads) = (300, 2);
+            let locals: Vec<_> = (0..300).map(|i| at(net, 1 + i % 3, 5000 + (i / 3) as u16)).collect();
+            let table = Table::new(&plan, &locals, 5);
+            let mut indices = [0, 0];
+            for flow in 0..300 {
+                let (local, remote) = (locals[flow as usize], plan.target(flow));
+                let (found, entry) = table.find(&headers(remote, local)).expect("its own");
+                assert_eq!(found, flow);
+                assert_eq!(entry.thread, flow % 5 % 2);
+                assert_eq!(entry.index, indices[entry.thread as usize], "counted in the plan's order");
+                indices[entry.thread as usize] += 1;
+                assert!(
+                    table.find(&headers(at(far, 1 + (flow + 1) % 2, 7), local)).is_none(),
+                    "another target"
+                );
+                assert!(table.find(&headers(at(far, 1, 9), local)).is_none(), "another port of the target");
+                assert!(table.find(&headers(remote, at(net, 9, local.port()))).is_none(), "another address");
+            }
+        }
+    }
+}

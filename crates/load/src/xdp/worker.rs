@@ -1,0 +1,409 @@
+//! One thread's loop: requests into lanes, replies out of them.
+//!
+//! ```text
+//!   ┌▶ write what is due ──▶ flush all lanes ──▶ wait until the next is due, or replies come ──▶ judge, refill ─┐
+//!   └───────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//! Nothing is allocated once the loop runs, no lock is taken, and the kernel is called per burst: to send, and to wait.
+//! As in the socket engine every inner loop is bounded, so that neither sending nor receiving keeps the other waiting.
+
+mod replies;
+
+use std::collections::VecDeque;
+use std::iter::Peekable;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use arrayvec::ArrayVec;
+use udpath_stack::frame::{BURST, Burst};
+use udpath_stack::port::Port;
+use udpath_stack::wire::{self, UdpChecksum};
+
+use super::Sums;
+use super::hand_over::{Links, Verdict};
+use super::lane::{Lane, Staged};
+use super::table::Table;
+use crate::plan::{Arrivals, Plan, Schedule};
+use crate::record::{Pending, Tally, ThreadTime};
+use crate::template::Template;
+use crate::threads::{Clock, Failures, LONGEST, Poller, Report, Shared, left_over};
+
+/// Requests written in one turn before replies are looked at.
+const TURN: usize = 256;
+/// Flows filled up again in one turn.
+const REFILLS: usize = 64;
+/// Time after which a request that found no room is tried again, nanoseconds. Longer: the transmit ring, 2,048 packets or
+/// a millisecond's worth, runs dry. Shorter: CPU time for asking.
+const RETRY: u64 = 50_000;
+/// How often the closed loop looks for requests to give up, as a share of the timeout, and its bounds in nanoseconds.
+/// More often: a walk over all flows each time. Less often: a lost request's place stays empty longer.
+const GIVE_UP: (u64, u64, u64) = (8, 1_000_000, 100_000_000);
+/// Time between two looks whether sending works at all, nanoseconds: a system call per port each. Longer: a link that
+/// went away is noticed later.
+const LOOK: u64 = 100_000_000;
+/// A thread whose ports have sent nothing for this long although they tried gives up, nanoseconds. Shorter: a link that
+/// flaps ends the run. Longer: a run over a removed interface burns its whole window.
+const HOPELESS: u64 = 1_000_000_000;
+
+/// What one thread is given.
+pub(super) struct Task<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) thread: usize,
+    pub(super) clock: Clock,
+    pub(super) shared: &'a Shared<'a>,
+    pub(super) sums: &'a Sums,
+    pub(super) table: &'a Table,
+    pub(super) template: Box<dyn Template>,
+    pub(super) lanes: Vec<Lane>,
+    /// Its flows: number in the plan, lane, headers.
+    pub(super) flows: Vec<(u32, usize, wire::Template)>,
+    pub(super) links: Links,
+    pub(super) poller: Poller,
+}
+
+struct Flow {
+    number: u32,
+    lane: usize,
+    headers: wire::Template,
+    pending: Pending,
+    /// Requests in the lane that are not sent yet.
+    staged: u64,
+    /// Closed loop: requests that may be sent now.
+    credit: u32,
+    /// In `waiting`.
+    waits: bool,
+}
+
+struct Worker<'a> {
+    plan: &'a Plan,
+    clock: Clock,
+    shared: &'a Shared<'a>,
+    sums: &'a Sums,
+    table: &'a Table,
+    thread: usize,
+    template: Box<dyn Template>,
+    poller: Poller,
+    lanes: Vec<Lane>,
+    links: Links,
+    flows: Vec<Flow>,
+    schedule: Option<Peekable<Schedule>>,
+    rx: Burst,
+    verdicts: ArrayVec<Verdict, BURST>,
+    /// Closed loop: flows with credit that could not send; at the start, all.
+    waiting: VecDeque<usize>,
+    retry_at: u64,
+    sending: bool,
+    tally: Tally,
+    failures: Failures,
+    stuck_since: Option<u64>,
+    received: u64,
+    strangers: u64,
+    damaged: u64,
+    sent_ever: u64,
+    last_sent: u64,
+    ring_full: u64,
+    held_back: u64,
+}
+
+/// Carries out a task.
+pub(super) fn work(task: Task<'_>) -> Report {
+    Worker::new(task).run()
+}
+
+impl<'a> Worker<'a> {
+    fn new(task: Task<'a>) -> Self {
+        let Task { plan, thread, clock, shared, sums, table, template, lanes, flows, links, poller } = task;
+        let closed = match plan.arrivals {
+            Arrivals::Closed { inflight } => inflight,
+            _ => 0,
+        };
+        let flows: Vec<Flow> = flows
+            .into_iter()
+            .map(|(number, lane, headers)| Flow {
+                number,
+                lane,
+                headers,
+                pending: Pending::new(plan),
+                staged: 0,
+                credit: closed,
+                waits: closed > 0,
+            })
+            .collect();
+        let mut waiting = VecDeque::with_capacity(flows.len());
+        if closed > 0 {
+            waiting.extend(0..flows.len());
+        }
+        Self {
+            schedule: Schedule::new(plan, thread, plan.threads, flows.len() as u32).map(Iterator::peekable),
+            plan,
+            clock,
+            shared,
+            sums,
+            table,
+            thread,
+            template,
+            poller,
+            lanes,
+            links,
+            flows,
+            rx: Burst::new(),
+            verdicts: ArrayVec::new(),
+            waiting,
+            retry_at: 0,
+            sending: true,
+            tally: Tally::new(),
+            failures: Failures::default(),
+            stuck_since: None,
+            received: 0,
+            strangers: 0,
+            damaged: 0,
+            sent_ever: 0,
+            last_sent: 0,
+            ring_full: 0,
+            held_back: 0,
+        }
+    }
+
+    fn run(mut self) -> Report {
+        self.watch();
+        self.clock.wait_for_start();
+        let (share, least, most) = GIVE_UP;
+        let every = (self.plan.timeout.as_nanos() as u64 / share).clamp(least, most);
+        let (mut give_up_at, mut look_at) = (every, LOOK);
+        let mut window_time = None;
+        let mut now = self.clock.now();
+        while now < self.clock.end() && !self.shared.stopped() {
+            if window_time.is_none() && now >= self.clock.window() {
+                window_time = Some(ThreadTime::now());
+            }
+            let pause = match self.schedule {
+                Some(_) => self.send_due(now),
+                None => self.refill(now),
+            };
+            let pause = pause.min(self.clock.end() - now);
+            self.flush();
+            self.shared.tell(self.thread, self.sent_ever, self.tally.ok_ever);
+            self.wait(pause);
+            self.receive();
+            now = self.clock.now();
+            if self.schedule.is_none() && now >= give_up_at {
+                self.give_up(now);
+                give_up_at = now + every;
+            }
+            if now >= look_at {
+                self.look(now);
+                look_at = now + LOOK;
+            }
+        }
+        let ended = now.min(self.clock.end());
+        if self.schedule.is_some() && !self.shared.stopped() {
+            // What fell due during the last sleep.
+            self.send_due(ended);
+        }
+        self.flush();
+        self.sending = false;
+        let unsent = left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended);
+        let time = window_time.map_or_else(ThreadTime::default, |then| ThreadTime::now().since(then));
+        self.shared.running.fetch_sub(1, Ordering::Release);
+        self.drain();
+        self.report(ended, unsent, time)
+    }
+
+    fn report(mut self, ended: u64, unsent: u64, time: ThreadTime) -> Report {
+        let unsent = unsent + self.lanes.iter_mut().map(Lane::close).sum::<u64>();
+        let missed: u64 = self.lanes.iter().map(|lane| lane.port.counts().missed).sum();
+        let dropped: u64 = self.lanes.iter().map(|lane| lane.port.statistics().dropped_sending).sum();
+        for (sum, count) in [
+            (&self.sums.handed_over, self.links.handed_over),
+            (&self.sums.strangers, self.strangers),
+            (&self.sums.damaged, self.damaged),
+            (&self.sums.dropped, dropped),
+            (&self.sums.ring_full, self.ring_full),
+        ] {
+            sum.fetch_add(count, Ordering::Relaxed);
+        }
+        self.tally.counts.received = self.received - self.tally.ignored;
+        Report {
+            own_drops: missed + self.links.lost,
+            tally: self.tally,
+            time,
+            ended,
+            unsent,
+            queue_full: self.ring_full,
+            held_back: self.held_back,
+            failures: self.failures,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Has the poller wake up for replies and for verdicts.
+    fn watch(&mut self) {
+        let lanes = self.lanes.iter().filter_map(|lane| lane.port.descriptor());
+        let watched = lanes.enumerate().try_for_each(|(name, fd)| self.poller.watch(fd.as_fd(), name, false));
+        let watched = watched.and_then(|()| self.links.watch(&self.poller, self.lanes.len()));
+        if let Err(e) = watched {
+            self.failures.give_up(format!("cannot watch an AF_XDP socket: {e}"));
+            self.shared.cut.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Looks whether requests get away, and ends the run if none has for long.
+    fn look(&mut self, now: u64) {
+        let stuck = self.lanes.iter_mut().fold(0, |stuck, lane| stuck + usize::from(lane.is_stuck()));
+        if stuck == 0 {
+            self.stuck_since = None;
+            return;
+        }
+        let since = *self.stuck_since.get_or_insert(now);
+        if now - since > HOPELESS {
+            let name = self.lanes.first().map_or("", |lane| lane.port.properties().name.as_str());
+            let name = name.split(' ').next().unwrap_or_default();
+            self.failures.give_up(format!(
+                "for {:.1} s nothing could be sent by {name}: its link is down, or the interface was removed",
+                (now - since) as f64 / 1e9
+            ));
+            self.shared.cut.store(true, Ordering::Relaxed);
+        }
+    }
+
+    // ---- sending, open loop ----
+
+    /// Writes what is due into the lanes; how long to wait then.
+    fn send_due(&mut self, now: u64) -> u64 {
+        for _ in 0..TURN {
+            let Some(next) = self.schedule.as_mut().and_then(Peekable::peek) else { return LONGEST };
+            let (at, index) = (next.at, next.flow as usize);
+            if at > now {
+                return self.clock.pause(now, at);
+            }
+            if !self.stage(index, at, now) {
+                return RETRY;
+            }
+            if let Some(schedule) = &mut self.schedule {
+                schedule.next();
+            }
+        }
+        0
+    }
+
+    // ---- sending, closed loop ----
+
+    /// Fills up flows that wait for it; how long to wait then.
+    fn refill(&mut self, now: u64) -> u64 {
+        if self.waiting.is_empty() {
+            return LONGEST;
+        }
+        if now < self.retry_at {
+            return self.retry_at - now;
+        }
+        for _ in 0..REFILLS {
+            let Some(index) = self.waiting.pop_front() else { return LONGEST };
+            self.flows[index].waits = false;
+            self.spend(index, now);
+            if self.retry_at > now {
+                // It waits again; so will the others.
+                return RETRY;
+            }
+        }
+        0
+    }
+
+    /// Writes as many requests as flow `index` has credit for, intended `now`.
+    fn spend(&mut self, index: usize, now: u64) {
+        while self.sending && self.flows[index].credit > 0 {
+            if !self.stage(index, now, now) {
+                self.retry_at = now + RETRY;
+                let flow = &mut self.flows[index];
+                if !flow.waits {
+                    flow.waits = true;
+                    // Within its capacity: each flow is in it once.
+                    self.waiting.push_back(index);
+                }
+                return;
+            }
+            self.flows[index].credit -= 1;
+        }
+    }
+
+    fn give_up(&mut self, now: u64) {
+        for index in 0..self.flows.len() {
+            let given_up = self.flows[index].pending.give_up(now);
+            if given_up > 0 {
+                self.flows[index].credit += given_up;
+                self.spend(index, now);
+            }
+        }
+    }
+
+    // ---- sending, both ----
+
+    /// Writes the next request of flow `index` into its lane. False: there is no room for it now.
+    #[inline]
+    fn stage(&mut self, index: usize, intended: u64, now: u64) -> bool {
+        let lane = self.flows[index].lane;
+        if self.lanes[lane].is_full() {
+            self.send(lane);
+        }
+        let flow = &mut self.flows[index];
+        if !flow.pending.room(flow.staged + 1, now) {
+            self.held_back += 1;
+            return false;
+        }
+        let lane = &mut self.lanes[lane];
+        let frame = if lane.is_full() { None } else { lane.frame() };
+        let Some(mut frame) = frame else {
+            self.ring_full += 1;
+            return false;
+        };
+        let (begin, size) = (flow.headers.payload_offset(), self.plan.size);
+        // It fits: the size was held to the MTU, and the frame to the size, before the start. If not, the reply to what
+        // goes out will never come, and is counted as lost.
+        let fits = frame.set_len(begin + size);
+        debug_assert!(fits, "a frame has room for the plan's size");
+        if let Some(payload) = frame.bytes_mut().get_mut(begin..) {
+            self.template.write(flow.number, flow.pending.next() + flow.staged, payload);
+        }
+        let written = flow.headers.emit(frame.bytes_mut(), size, UdpChecksum::Computed);
+        debug_assert!(written.is_ok(), "{written:?}");
+        flow.staged += 1;
+        lane.stage(frame, Staged { index: index as u32, intended });
+        true
+    }
+
+    /// Hands one lane's burst to the kernel and enters its requests as sent.
+    #[inline]
+    fn send(&mut self, lane: usize) {
+        let Self { lanes, flows, tally, clock, .. } = self;
+        let lane = &mut lanes[lane];
+        if lane.waiting() > 0 {
+            let (at, mut count) = (clock.now(), 0);
+            for Staged { index, intended } in lane.hand_over() {
+                let flow = &mut flows[index as usize];
+                if intended >= clock.window() {
+                    flow.pending.begin_window();
+                    tally.sent(intended, at);
+                }
+                flow.pending.insert(intended, at);
+                flow.staged -= 1;
+                count += 1;
+            }
+            self.sent_ever += count;
+            self.last_sent = at;
+        }
+        lane.port.flush();
+    }
+
+    /// Sends what all lanes have, and lets the kernel know of the frames that came back.
+    fn flush(&mut self) {
+        for lane in 0..self.lanes.len() {
+            self.send(lane);
+        }
+    }
+
+    /// Waits at most `pause` nanoseconds for replies or verdicts.
+    fn wait(&mut self, pause: u64) {
+        if pause > 0 {
+            self.links.sleep(&mut self.poller, pause);
+        }
+    }
+}
