@@ -71,6 +71,7 @@ struct counters { /* one per CPU */
 	__u64 ended;     /* of ok and overdue: the loop was stopped, so no request followed */
 	__u64 overdue;   /* first valid replies after the timeout, to requests that were not given up yet */
 	__u64 pad[7];
+	__u64 latency[BUCKETS];
 };
 
 #define RUNNING 1   /* else: count what comes, send nothing */
@@ -94,7 +95,6 @@ SHARED_ARRAY(slots, struct slot);
 SHARED_ARRAY(flows, struct flow);
 SHARED_ARRAY(counts, struct counters); /* one per CPU */
 SHARED_ARRAY(control, struct control);
-SHARED_ARRAY(latency, __u64);          /* BUCKETS per CPU */
 
 /* One bit per UDP port: is it one of our flows'? Only asked for replies that are too damaged to say so themselves. */
 struct {
@@ -126,13 +126,12 @@ static __always_inline __u32 bucket(__u64 ns)
 	return power * SUB + ((__u32)(ns >> (power - 1)) & (SUB - 1));
 }
 
-static __always_inline void record(__u32 cpu, __u64 ns)
+static __always_inline void record(struct counters *n, __u64 ns)
 {
-	__u32 at = cpu * BUCKETS + bucket(ns);
-	__u64 *n = bpf_map_lookup_elem(&latency, &at);
+	__u32 at = bucket(ns);
 
-	if (n)
-		*n += 1; /* this CPU's own row: softirq does not preempt itself */
+	if (at < BUCKETS) /* always: for the verifier */
+		n->latency[at]++; /* this CPU's own: softirq does not preempt itself */
 }
 
 /* Ties slot, number and run together, so that a flipped bit in any of them is damage and not another transaction. The
@@ -290,7 +289,7 @@ int closed_loop(struct xdp_md *ctx)
 		n->ok++;
 	else
 		n->overdue++;
-	record(cpu, now - sent);
+	record(n, now - sent);
 
 	if (sent < flow->answered)
 		n->reordered++;

@@ -57,6 +57,9 @@ pub struct Layout<'a> {
     pub flows: u32,
 }
 
+/// Words of a CPU's counters before its latency buckets.
+const COUNTERS: usize = 16;
+
 /// Bits of the program's state, as in its source.
 const RUNNING: u64 = 1;
 const CONTESTED: u64 = 2;
@@ -106,7 +109,6 @@ pub struct Memory {
     slots: SharedArray,
     counts: SharedArray,
     control: SharedArray,
-    latency: SharedArray,
     ports: SharedArray,
     cpus: usize,
 }
@@ -116,9 +118,8 @@ impl Memory {
         let map = |name, len, words| SharedArray::map(object, NAME, name, len, words);
         let memory = Self {
             slots: map("slots", layout.slots as usize, 8)?,
-            counts: map("counts", cpus, 16)?,
+            counts: map("counts", cpus, COUNTERS + BUCKETS)?,
             control: map("control", 1, 1)?,
-            latency: map("latency", cpus * BUCKETS, 1)?,
             ports: map("ports", 65_536 / 64, 1)?,
             cpus,
         };
@@ -156,8 +157,7 @@ fn with_loader<T>(
         .override_global("cpus_len", &cpus_len, true)
         .map_max_entries("slots", layout.slots)
         .map_max_entries("flows", layout.flows)
-        .map_max_entries("counts", cpus_len)
-        .map_max_entries("latency", (cpus * BUCKETS) as u32);
+        .map_max_entries("counts", cpus_len);
     load(&mut loader, cpus)
 }
 
@@ -279,8 +279,8 @@ impl Memory {
     /// Adds the latency buckets of all CPUs to `sum`, which has [`BUCKETS`] elements.
     pub fn add_latency(&self, sum: &mut [u64]) {
         for cpu in 0..self.cpus {
-            for (bucket, sum) in sum.iter_mut().enumerate().take(BUCKETS) {
-                *sum += self.latency.element(cpu * BUCKETS + bucket)[0].load(Relaxed);
+            for (sum, count) in sum.iter_mut().zip(&self.counts.element(cpu)[COUNTERS..]) {
+                *sum += count.load(Relaxed);
             }
         }
     }
