@@ -141,7 +141,7 @@ fn serve() {
     let here = ["--bind", "127.0.0.1:0"];
     let with = |more: &[&'static str]| [&["echo"], &here[..], more].concat();
     let cases: &[Case<'_>] = &[
-        (&with(&["--io", "magic"]), 2, "use shared, reuseport, percpu or auto"),
+        (&with(&["--io", "magic"]), 2, "use shared, reuseport, percpu, xdp or auto"),
         (&with(&["--io", "percpu", "--workers", "1000"]), 3, "1000 workers do not fit"),
         (&with(&["--workers", "0"]), 2, "0 workers make no sense"),
         (&with(&["--workers", "100000"]), 2, "100000 workers make no sense"),
@@ -285,7 +285,7 @@ fn without_permission_the_climb_goes_as_far_as_it_can() {
         let warnings = result["warnings"].to_string();
         assert!(warnings.contains("without root the load comes from the socket engine"), "{warnings}");
         let rungs = result["rungs"].as_array().unwrap();
-        assert_eq!(rungs.len(), 5);
+        assert_eq!(rungs.len(), 6);
         for rung in rungs {
             if rung["name"] == "xps" {
                 assert_eq!(rung["verdict"], "failed");
