@@ -10,7 +10,7 @@ wanted=(
     # looks at what the lab made, in tests
     iproute2 ethtool procps util-linux
     # real peers of the tests and benchmarks
-    socat netcat-openbsd dnsperf nsd
+    socat netcat-openbsd dnsperf nsd knot-dnsutils
     # opens the HTML report as a reader would
     chromium
 )
