@@ -43,7 +43,7 @@ use udpath_stack::wire;
 use crate::plan::{Mode, Plan, PlanError, Transport};
 use crate::record::Outcome;
 use crate::template::Protocol;
-use crate::threads::{self, Clock, LEAD, Poller, Shared};
+use crate::threads::{self, Clock, LEAD, Shared};
 use crate::{Error, Progress};
 use hand_over::links;
 use lane::Lane;
@@ -135,10 +135,9 @@ pub(crate) fn run(
     let clock = Clock::new(Instant::now() + LEAD, plan);
     let mut tasks = Vec::with_capacity(plan.threads);
     for (thread, links) in links(plan.threads)?.into_iter().enumerate() {
-        let poller = Poller::new().map_err(|e| Error::system("make an epoll instance", e))?;
         let (template, lanes, flows) = (protocol.template(), Vec::new(), Vec::new());
         let (shared, table, sums) = (&shared, &table, &sums);
-        tasks.push(Task { plan, thread, clock, shared, sums, table, template, lanes, flows, links, poller });
+        tasks.push(Task { plan, thread, clock, shared, sums, table, template, lanes, flows, links });
     }
     let queues = ports.len();
     let mode = ports.first().map_or_else(String::new, |port| device.mode(port));

@@ -5,7 +5,7 @@ mod known;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use known::{Faults, Server, Truth, near, run_xdp};
@@ -20,12 +20,16 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 /// No run of these tests may take longer: plan, twice the timeout, and a slow machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct Bed(Lab);
+/// Held by every test: threads that poll, and a server whose truth is compared, need the machine for themselves.
+static ALONE: Mutex<()> = Mutex::new(());
+
+struct Bed(Lab, #[allow(dead_code, reason = "held until the lab is gone")] MutexGuard<'static, ()>);
 
 impl Bed {
     fn new(name: &str, queues: u32) -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let lab = LabBuilder::new(name).machine("client").machine("server");
-        Self(lab.link("client", "server", &LinkSpec::with_queues(queues)).up().unwrap())
+        Self(lab.link("client", "server", &LinkSpec::with_queues(queues)).up().unwrap(), alone)
     }
 
     fn server(&self, ipv6: bool, faults: Faults) -> Server {

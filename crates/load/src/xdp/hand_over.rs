@@ -4,19 +4,25 @@
 //! per turn, and the reader is woken if it sleeps.
 
 use arrayvec::ArrayVec;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use udpath_stack::frame::BURST;
+use udpath_stack::port::Port;
 use udpath_stack::ring::{Consumer, Producer, ring};
 use udpath_stack::wake::{Sleeper, Waker, pair};
 
 use super::failed;
+use super::lane::Lane;
 use crate::Error;
 use crate::template::Judgement;
-use crate::threads::Poller;
 
 /// Verdicts in all rings to one thread together, and bounds of each ring. Fewer: a thread that waits for a CPU loses
 /// replies. More: memory, 32 bytes each.
 const VERDICTS: usize = 32_768;
 const RING: (usize, usize) = (64, 8192);
+/// Ports that a sleeping thread is woken by, and how long one that has more sleeps at most, nanoseconds. More ports: a
+/// longer list is made for every sleep. Fewer, or a longer sleep: replies on the rest of them are seen late.
+const WATCHED: usize = 64;
+const UNWATCHED: u64 = 50_000;
 
 /// A reply, judged; what its flow's thread still has to count.
 #[derive(Debug, Clone, Copy)]
@@ -71,12 +77,6 @@ pub(super) fn links(threads: usize) -> Result<Vec<Links>, Error> {
 }
 
 impl Links {
-    /// Has `poller` wake up for what others hand over.
-    pub(super) fn watch(&self, poller: &Poller, name: usize) -> std::io::Result<()> {
-        use std::os::fd::AsFd;
-        poller.watch(self.sleeper.as_fd(), name, false)
-    }
-
     /// Gives `verdict` to `thread`, at the latest with the next [`Links::publish`].
     #[inline]
     pub(super) fn hand_over(&mut self, thread: u32, verdict: Verdict) {
@@ -101,18 +101,25 @@ impl Links {
         self.from.iter_mut().map(|ring| ring.pop_burst(into)).sum()
     }
 
-    /// Sleeps at most `pause` nanoseconds, or until `poller` or another thread has something.
-    pub(super) fn sleep(&mut self, poller: &mut Poller, pause: u64) {
-        if self.to.len() == 1 {
-            poller.wait(pause);
+    /// Sleeps at most `pause` nanoseconds, or until a port of `lanes` or another thread has something.
+    ///
+    /// By poll(2), which registers with the sockets for as long as it waits. What stays registered (epoll) would be
+    /// called by the kernel for every packet that was sent: a tenth of the cost of sending it.
+    pub(super) fn sleep(&mut self, lanes: &[Lane], pause: u64) {
+        let announced = (self.to.len() > 1).then(|| self.sleeper.announce());
+        // Whoever hands over after this look sees the announcement, and wakes us.
+        if !self.from.iter().all(Consumer::is_empty) {
             return;
         }
-        let announced = self.sleeper.announce();
-        // Whoever hands over after this look sees the announcement, and wakes us.
-        if self.from.iter().all(Consumer::is_empty) {
-            poller.wait(pause);
-        }
-        drop(announced);
+        let mut waiting: ArrayVec<PollFd<'_>, { WATCHED + 1 }> = ArrayVec::new();
+        let ports = lanes.iter().filter_map(|lane| lane.port.descriptor());
+        waiting.extend(ports.take(WATCHED).map(|port| PollFd::from_borrowed_fd(port, PollFlags::IN)));
+        waiting.extend(announced.iter().map(|announced| PollFd::new(announced, PollFlags::IN)));
+        let pause = if lanes.len() > WATCHED { pause.min(UNWATCHED) } else { pause };
+        let timeout =
+            Timespec { tv_sec: (pause / 1_000_000_000) as i64, tv_nsec: (pause % 1_000_000_000) as i64 };
+        // However it ends, the rings are looked at next.
+        let _ = poll(&mut waiting, Some(&timeout));
     }
 }
 

@@ -11,7 +11,6 @@ mod replies;
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
@@ -26,7 +25,7 @@ use super::table::Table;
 use crate::plan::{Arrivals, Plan, Schedule};
 use crate::record::{Pending, Tally, ThreadTime};
 use crate::template::Template;
-use crate::threads::{Clock, Failures, LONGEST, Poller, Report, Shared, left_over};
+use crate::threads::{Clock, Failures, LONGEST, Report, Shared, left_over};
 
 /// Requests written in one turn before replies are looked at.
 const TURN: usize = 256;
@@ -58,7 +57,6 @@ pub(super) struct Task<'a> {
     /// Its flows: number in the plan, lane, headers.
     pub(super) flows: Vec<(u32, usize, wire::Template)>,
     pub(super) links: Links,
-    pub(super) poller: Poller,
 }
 
 struct Flow {
@@ -82,7 +80,6 @@ struct Worker<'a> {
     table: &'a Table,
     thread: usize,
     template: Box<dyn Template>,
-    poller: Poller,
     lanes: Vec<Lane>,
     links: Links,
     flows: Vec<Flow>,
@@ -112,7 +109,7 @@ pub(super) fn work(task: Task<'_>) -> Report {
 
 impl<'a> Worker<'a> {
     fn new(task: Task<'a>) -> Self {
-        let Task { plan, thread, clock, shared, sums, table, template, lanes, flows, links, poller } = task;
+        let Task { plan, thread, clock, shared, sums, table, template, lanes, flows, links } = task;
         let closed = match plan.arrivals {
             Arrivals::Closed { inflight } => inflight,
             _ => 0,
@@ -142,7 +139,6 @@ impl<'a> Worker<'a> {
             table,
             thread,
             template,
-            poller,
             lanes,
             links,
             flows,
@@ -165,7 +161,6 @@ impl<'a> Worker<'a> {
     }
 
     fn run(mut self) -> Report {
-        self.watch();
         self.clock.wait_for_start();
         let (share, least, most) = GIVE_UP;
         let every = (self.plan.timeout.as_nanos() as u64 / share).clamp(least, most);
@@ -233,17 +228,6 @@ impl<'a> Worker<'a> {
             held_back: self.held_back,
             failures: self.failures,
             warnings: Vec::new(),
-        }
-    }
-
-    /// Has the poller wake up for replies and for verdicts.
-    fn watch(&mut self) {
-        let lanes = self.lanes.iter().filter_map(|lane| lane.port.descriptor());
-        let watched = lanes.enumerate().try_for_each(|(name, fd)| self.poller.watch(fd.as_fd(), name, false));
-        let watched = watched.and_then(|()| self.links.watch(&self.poller, self.lanes.len()));
-        if let Err(e) = watched {
-            self.failures.give_up(format!("cannot watch an AF_XDP socket: {e}"));
-            self.shared.cut.store(true, Ordering::Relaxed);
         }
     }
 
@@ -403,7 +387,7 @@ impl<'a> Worker<'a> {
     /// Waits at most `pause` nanoseconds for replies or verdicts.
     fn wait(&mut self, pause: u64) {
         if pause > 0 {
-            self.links.sleep(&mut self.poller, pause);
+            self.links.sleep(&self.lanes, pause);
         }
     }
 }
