@@ -17,6 +17,8 @@ const CLIMB: Duration = Duration::from_secs(120);
 /// Rungs of the whole ladder on a link with two queues.
 const RUNGS: [&str; 10] =
     ["shared", "xps", "reuseport", "percpu", "pinned", "batched", "gso", "xdp", "steered", "busy-poll"];
+/// Left out where all that it tries was kept already.
+const TOGETHER: &str = "together";
 
 /// One test at a time: each compares the machine before and after.
 fn alone() -> MutexGuard<'static, ()> {
@@ -61,7 +63,8 @@ fn a_climb_tells_every_rung_and_leaves_nothing() {
     assert!(!result["machine"]["kernel"].as_str().unwrap().is_empty());
     let rungs = result["rungs"].as_array().unwrap();
     let names: Vec<_> = rungs.iter().map(|rung| rung["name"].as_str().unwrap()).collect();
-    assert_eq!(names, RUNGS);
+    let always: Vec<_> = names.iter().copied().filter(|name| *name != TOGETHER).collect();
+    assert_eq!(always, RUNGS);
     for rung in rungs {
         let number = |field: &str| rung[field].as_f64().unwrap_or_else(|| panic!("{field} of {rung}"));
         let (low, ratio, high) = (number("ratio_low"), number("ratio"), number("ratio_high"));
@@ -78,7 +81,7 @@ fn a_climb_tells_every_rung_and_leaves_nothing() {
         let latency = &rung["latency"];
         assert!(latency["p50"].as_f64().is_some_and(|p50| p50 > 0.0), "{latency}");
     }
-    assert!(RUNGS.contains(&result["best"].as_str().unwrap()));
+    assert!(names.contains(&result["best"].as_str().unwrap()));
     for name in RUNGS {
         assert!(page.contains(&format!(">{name}<")), "{name} is not on the page");
     }

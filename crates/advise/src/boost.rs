@@ -231,8 +231,12 @@ impl Climb<'_> {
         for (index, rung) in rungs.iter().enumerate().skip(1) {
             let (at, incumbent) = best.as_mut().map_or((0, &mut first), |(at, best)| (*at, best));
             let against = incumbent.name.clone();
-            (self.watch)(&Event::Rung { step: index + 1, steps, name: &rung.name, against: Some(&against) });
             let settings = rung.step.apply(&incumbent.settings);
+            if settings == incumbent.settings {
+                // A rung that tries together what was kept one by one has nothing left to try.
+                continue;
+            }
+            (self.watch)(&Event::Rung { step: index + 1, steps, name: &rung.name, against: Some(&against) });
             let machine = machine_for(&settings, incumbent);
             let raced = self.start(rung, settings.clone(), machine, next_port()).and_then(|mut candidate| {
                 let race = self.race(incumbent, &mut candidate)?;
@@ -251,7 +255,7 @@ impl Climb<'_> {
                         race.verdict,
                     );
                     if result.kept {
-                        best = Some((index, candidate));
+                        best = Some((results.len(), candidate));
                     }
                     (result, race.of_candidate)
                 }

@@ -143,6 +143,8 @@ pub enum Step {
     Batch(usize),
     /// Segmentation offload for replies on.
     Gso,
+    /// A socket per worker, batches and segmentation offload at once.
+    Together,
     /// Steering between the workers of `xdp` on.
     Steer,
     /// Busy polling of `xdp` on.
@@ -179,6 +181,12 @@ impl Step {
             // Settings of xdp alone, tried together with it where it did not win by itself.
             Self::Steer => next = Settings { steer: true, ..Self::Io(Io::Xdp).apply(best) },
             Self::BusyPoll => next = Settings { busy_poll: true, ..Self::Io(Io::Xdp).apply(best) },
+            // Each lost, or gained little, without the others: a shared socket hands every worker a mix of all peers, so
+            // that replies to one are seldom in a row, and split sockets pay once the calls are few.
+            Self::Together => {
+                next = Self::Gso.apply(&Self::Io(Io::Reuseport).apply(best));
+                next.xps = true;
+            }
             Self::Gso => {
                 next.gso = true;
                 // One reply alone cannot be joined with another.
@@ -208,6 +216,11 @@ pub fn ladder(ios: &[Io], queues: u32) -> Vec<Rung> {
         ("batched", "32 datagrams per system call", Step::Batch(BATCH)),
         ("gso", "replies to one peer in one piece, cut apart below the stack (needs batch)", Step::Gso),
         (
+            "together",
+            "a socket per worker, batched, replies in one piece, each CPU its transmit queue",
+            Step::Together,
+        ),
+        (
             "xdp",
             "frames off the queues past the kernel's stack, a pinned worker each (needs xps)",
             Step::Io(Io::Xdp),
@@ -220,6 +233,7 @@ pub fn ladder(ios: &[Io], queues: u32) -> Vec<Rung> {
             Step::Io(Io::Percpu) => queues > 1 && ios.contains(&Io::Percpu),
             Step::Io(io) => ios.contains(io),
             Step::Xps => queues > 1,
+            Step::Together => queues > 1 && ios.contains(&Io::Reuseport),
             step if step.needs_xdp() => ios.contains(&Io::Xdp),
             _ => true,
         })

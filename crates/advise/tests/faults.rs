@@ -43,9 +43,11 @@ fn a_server_that_dies_fails_its_rung_alone() {
         command: None,
     };
     let result = boost(&config, &EchoLoad::new(1), &mut |_| (), &AtomicBool::new(false)).unwrap();
-    let names: Vec<_> = result.rungs.iter().map(|rung| rung.name.as_str()).collect();
+    // What "together" adds to the others depends on which of them won.
+    let names: Vec<_> =
+        result.rungs.iter().map(|rung| rung.name.as_str()).filter(|name| *name != "together").collect();
     assert_eq!(names, ["shared", "xps", "reuseport", "pinned", "batched", "gso"]);
-    for rung in &result.rungs {
+    for rung in result.rungs.iter().filter(|rung| rung.name != "together") {
         assert_eq!(rung.verdict == Verdict::Failed, rung.name == "reuseport", "{rung:?}");
     }
     let dead = &result.rungs[2];
