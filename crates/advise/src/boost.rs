@@ -9,7 +9,7 @@ use udpath_load::Engine;
 use udpath_load::template::Protocol;
 
 use crate::competitor::{CLIENT, Competitor, FAST, SERVER};
-use crate::ladder::{Io, Rung, Settings};
+use crate::ladder::{Io, Rung, Settings, Step};
 use crate::machine::{facts, line_rate_10g, wire_bytes};
 use crate::result::{BoostResult, LoadSummary, Ratio, RungResult, SCHEMA, Verdict};
 use crate::statistics::{Bound, Comparison, State};
@@ -232,8 +232,9 @@ impl Climb<'_> {
             let (at, incumbent) = best.as_mut().map_or((0, &mut first), |(at, best)| (*at, best));
             let against = incumbent.name.clone();
             let settings = rung.step.apply(&incumbent.settings);
-            if settings == incumbent.settings {
-                // A rung that tries together what was kept one by one has nothing left to try.
+            if settings == incumbent.settings && rung.step != Step::Base {
+                // A rung that tries together what was kept one by one has nothing left to try. One that was never to
+                // change anything is a control, there to be told apart from nothing.
                 continue;
             }
             (self.watch)(&Event::Rung { step: index + 1, steps, name: &rung.name, against: Some(&against) });
