@@ -45,7 +45,7 @@ pub struct MachineBlueprint {
 /// A veth pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkBlueprint {
-    /// Queues, MTU, offloads.
+    /// Queues, MTU, interrupt moderation, offloads.
     pub spec: LinkSpec,
     /// Both ends, in the order they were named.
     pub ends: [End; 2],

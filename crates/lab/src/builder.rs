@@ -19,6 +19,9 @@ pub const MIN_MTU: u32 = 1280;
 pub const MAX_MTU: u32 = 65_535;
 /// Most addresses of each family on a link's end: both ends share a /24, and .0 and .255 are no addresses.
 pub const MAX_ADDRESSES: u32 = 127;
+/// Longest interrupt moderation, microseconds. NICs go up to 1 to 4 ms; beyond this a veth's ring of 256 frames overflows
+/// at a few ten thousand frames a second.
+pub const MAX_MODERATION: u32 = 10_000;
 /// Most links of a lab: each takes one /24 of 10.0.0.0/8.
 pub const MAX_LINKS: usize = 65_536;
 
@@ -33,14 +36,19 @@ pub struct LinkSpec {
     pub mtu: u32,
     /// Addresses of each family on each end (1 to [`MAX_ADDRESSES`]), for loads with several sources.
     pub addresses: u32,
+    /// How long both ends wait for more frames after they took some, microseconds (0, not at all, to
+    /// [`MAX_MODERATION`]), as a NIC with interrupt moderation does. Only where NAPI is on: with an XDP program or GRO.
+    /// A veth without it takes every frame by itself, on the CPU that sends it.
+    #[serde(default)]
+    pub moderation: u32,
     /// Offloads of both ends.
     pub offloads: Offloads,
 }
 
-/// One queue, one address, Ethernet's MTU, the driver's own offloads.
+/// One queue, one address, Ethernet's MTU, no moderation, the driver's own offloads.
 impl Default for LinkSpec {
     fn default() -> Self {
-        Self { queues: 1, mtu: 1500, addresses: 1, offloads: Offloads::default() }
+        Self { queues: 1, mtu: 1500, addresses: 1, moderation: 0, offloads: Offloads::default() }
     }
 }
 
@@ -60,6 +68,9 @@ impl LinkSpec {
         }
         if !(1..=MAX_ADDRESSES).contains(&self.addresses) {
             return Err(SpecError::Addresses(self.addresses));
+        }
+        if self.moderation > MAX_MODERATION {
+            return Err(SpecError::Moderation(self.moderation));
         }
         match self.offloads.unmet() {
             Some((offload, needs)) => Err(SpecError::Offload { offload, needs }),
@@ -132,6 +143,9 @@ pub enum SpecError {
     /// An address count out of range.
     #[error("{0} addresses are not possible on a link's end; use 1 to {MAX_ADDRESSES}")]
     Addresses(u32),
+    /// An interrupt moderation out of range.
+    #[error("an interrupt moderation of {0} us is not possible on a link; use 0 (none) to {MAX_MODERATION}")]
+    Moderation(u32),
     /// An offload without what it needs.
     #[error("{offload} needs {needs}: switch both on, or both off")]
     Offload {
@@ -355,6 +369,8 @@ mod tests {
             let spec = LinkSpec { addresses, ..LinkSpec::default() };
             assert_eq!(pair(spec).unwrap_err(), SpecError::Addresses(addresses));
         }
+        let spec = LinkSpec { moderation: MAX_MODERATION + 1, ..LinkSpec::default() };
+        assert_eq!(pair(spec).unwrap_err(), SpecError::Moderation(MAX_MODERATION + 1));
         let offloads = Offloads { tx_checksum: false, ..Offloads::default() };
         assert_eq!(
             said(pair(LinkSpec { offloads, ..LinkSpec::default() })),

@@ -1,4 +1,4 @@
-//! One end of a link: its addresses, its transmit mapping, its offloads, its NAPI.
+//! One end of a link: its addresses, its transmit mapping, its offloads, its interrupt moderation, its NAPI.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use udpath_steer::{CpuSet, xps as mapping};
 
 use crate::machine::Site;
-use crate::{End, Error, LinkSpec, MacAddress, Offloads, SpecError, ethtool, online_cpus, xps};
+use crate::{End, Error, LinkSpec, MacAddress, Offloads, SpecError, ethtool, moderation, online_cpus, xps};
 
 /// One end of a link, in its machine. A clone is the same interface.
 #[derive(Clone)]
@@ -141,6 +141,14 @@ impl Interface {
     /// As [`set_xps`](Self::set_xps).
     pub fn clear_xps(&self) -> Result<(), Error> {
         self.set_xps(&vec![CpuSet::new(); self.queues() as usize])
+    }
+
+    /// Interrupt moderation now, microseconds; 0: none.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn moderation(&self) -> Result<u64, Error> {
+        self.site.run(|| moderation::read(&self.object(), self.name()))?
     }
 
     /// Which offloads are on now.

@@ -13,7 +13,9 @@ use crate::namespace::{self, Inside};
 use crate::record::Record;
 use crate::rtnl::Refused;
 use crate::undo::Undo;
-use crate::{Blueprint, End, Error, LinkBlueprint, Machine, ethtool, labs, processes, user_namespace};
+use crate::{
+    Blueprint, End, Error, LinkBlueprint, Machine, ethtool, labs, moderation, processes, user_namespace,
+};
 
 /// How long a link may take until it carries traffic. It takes milliseconds; too low fails on a machine under heavy
 /// load, too high tells a driver's failure late.
@@ -222,6 +224,9 @@ fn join(sites: &[Arc<Site>], link: &LinkBlueprint, undo: &mut Undo) -> Result<()
     for (site, end) in [(here, one), (there, other)] {
         ethtool::set_offloads(site.control(), &end.interface, &spec.offloads)
             .map_err(|source| Error::system(format!("set the offloads of {}", object(end)), source))?;
+        if spec.moderation > 0 {
+            site.run(|| moderation::write(&object(end), &end.interface, spec.moderation))??;
+        }
         site.rtnl(|rtnl| rtnl.set_silent(end.ifindex))
             .map_err(|refused| refused.when(format!("silence {}", object(end))))?;
         for (ip, prefix) in addresses(end) {

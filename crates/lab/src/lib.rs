@@ -15,7 +15,7 @@
 //!   Both are plain data: two labs of one description differ in nothing but the pid in the namespaces' names.
 //! - [`Lab`] is a running one. Dropping it takes back every step in reverse order.
 //! - [`Machine`] runs closures ([`Machine::run`]) and programs ([`Machine::command`]) inside; [`Interface`] is one end
-//!   of a link, with its transmit mapping, offloads and NAPI.
+//!   of a link, with its transmit mapping, offloads, interrupt moderation and NAPI.
 //! - [`sweep_stale`], [`list`], [`down`], [`attach`]: labs of other processes, and what killed ones left.
 //! - [`enter_user_namespace`]: labs without root, as far as the kernel allows.
 //!
@@ -38,6 +38,7 @@ mod keeper;
 mod lab;
 mod labs;
 mod machine;
+mod moderation;
 mod namespace;
 mod offloads;
 mod processes;
@@ -50,8 +51,8 @@ mod xps;
 
 pub use blueprint::{Blueprint, End, LinkBlueprint, MacAddress, MachineBlueprint};
 pub use builder::{
-    LabBuilder, LinkSpec, MAX_ADDRESSES, MAX_LAB_NAME, MAX_LINKS, MAX_MACHINE_NAME, MAX_MTU, MAX_QUEUES,
-    MIN_MTU, SpecError,
+    LabBuilder, LinkSpec, MAX_ADDRESSES, MAX_LAB_NAME, MAX_LINKS, MAX_MACHINE_NAME, MAX_MODERATION, MAX_MTU,
+    MAX_QUEUES, MIN_MTU, SpecError,
 };
 pub use error::Error;
 pub use interface::{Interface, NapiGuard};

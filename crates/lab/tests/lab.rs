@@ -249,6 +249,28 @@ fn offloads_are_as_stated_and_as_ethtool_sees_them() {
     exchange(&lab, "client", "server", there.ipv6.into(), here.ipv6.into(), 3);
 }
 
+#[test]
+fn a_moderated_link_waits_for_more_frames() {
+    let moderated = |microseconds| {
+        let name = format!("t-moderated-{microseconds}");
+        let lab = pair(&name, &LinkSpec { queues: 2, moderation: microseconds, ..LinkSpec::default() });
+        let ends =
+            ["client", "server"].map(|name| lab.machine(name).unwrap().interface("eth0").unwrap().clone());
+        for end in &ends {
+            assert_eq!(end.moderation().unwrap(), u64::from(microseconds));
+        }
+        let _napi = ends.map(|end| end.ensure_napi().unwrap());
+        let there = lab.address_of("server", "client").unwrap();
+        let here = lab.address_of("client", "server").unwrap();
+        let begin = Instant::now();
+        exchange(&lab, "client", "server", there.ipv4.into(), here.ipv4.into(), 20);
+        begin.elapsed()
+    };
+    moderated(0);
+    // Each of the 20 follows the one before at once, and so finds both ends waiting; the first need not.
+    assert!(moderated(10_000) > Duration::from_millis(100));
+}
+
 /// Does a reply that XDP sends at the server reach the client's socket within `patience`?
 fn answered(lab: &Lab, patience: Duration) -> bool {
     let there = lab.address_of("server", "client").unwrap().ipv4;
