@@ -22,6 +22,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     let config = Config {
         program: udpath()?.into(),
         queues: 2,
+        moderation: 100,
         ladder: ladder(&Io::KERNEL, 2),
         workers: 2,
         size: 100,

@@ -15,8 +15,19 @@ const SHORT: [&str; 9] = ["boost", "--lab", "--json", "--seconds", "0.05", "--bl
 /// A climb of the short kind ends within this on any machine that can be worked on.
 const CLIMB: Duration = Duration::from_secs(120);
 /// Rungs of the whole ladder on a link with two queues.
-const RUNGS: [&str; 10] =
-    ["shared", "xps", "reuseport", "percpu", "pinned", "batched", "gso", "xdp", "steered", "busy-poll"];
+const RUNGS: [&str; 11] = [
+    "shared",
+    "xps",
+    "reuseport",
+    "percpu",
+    "pinned",
+    "batched",
+    "gso",
+    "xdp-1-queue",
+    "steered",
+    "xdp",
+    "busy-poll",
+];
 /// Left out where all that it tries was kept already.
 const TOGETHER: &str = "together";
 

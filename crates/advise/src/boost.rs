@@ -8,7 +8,7 @@ use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
 use udpath_load::Engine;
 use udpath_load::template::Protocol;
 
-use crate::competitor::{CLIENT, Competitor, FAST, SERVER};
+use crate::competitor::{CLIENT, Competitor, FAST, NARROW, SERVER};
 use crate::ladder::{Io, Rung, Settings, Step};
 use crate::machine::{facts, line_rate_10g, wire_bytes};
 use crate::result::{BoostResult, LoadSummary, Ratio, RungResult, SCHEMA, Verdict};
@@ -26,6 +26,8 @@ pub struct Config {
     pub program: PathBuf,
     /// Receive and transmit queues of the link.
     pub queues: u32,
+    /// Interrupt moderation of the link's ends, microseconds ([`LinkSpec::moderation`]).
+    pub moderation: u32,
     /// The rungs, in order; the first is where the climb begins. See [`crate::ladder::ladder`].
     pub ladder: Vec<Rung>,
     /// Workers of each server.
@@ -74,11 +76,15 @@ impl Config {
     }
 
     fn blueprint(&self) -> LabBuilder {
-        let link = LinkSpec::with_queues(self.queues);
-        let fast = self.ladder.iter().any(|rung| rung.step.needs_xdp());
-        let machines = std::iter::once(SERVER).chain(FAST.into_iter().filter(|_| fast));
-        let builder = LabBuilder::new("boost").machine(CLIENT);
-        machines.fold(builder, |builder, machine| builder.machine(machine).link(CLIENT, machine, &link))
+        let link = LinkSpec { moderation: self.moderation, ..LinkSpec::with_queues(self.queues) };
+        let narrow = LinkSpec { queues: 1, ..link.clone() };
+        let needs = |step: fn(Step) -> bool| self.ladder.iter().any(|rung| step(rung.step));
+        let fast = FAST.map(|machine| (machine, &link)).into_iter().filter(|_| needs(Step::needs_xdp));
+        let narrow =
+            NARROW.map(|machine| (machine, &narrow)).into_iter().filter(|_| needs(Step::needs_one_queue));
+        let builder = LabBuilder::new("boost").machine(CLIENT).machine(SERVER).link(CLIENT, SERVER, &link);
+        fast.chain(narrow)
+            .fold(builder, |builder, (machine, link)| builder.machine(machine).link(CLIENT, machine, link))
     }
 }
 
@@ -128,9 +134,7 @@ pub fn boost(
     let lab = config.blueprint().up()?;
     let climb = Climb { lab: &lab, config, protocol, stop, watch, _napi: napi(&lab, config)? };
     let (rungs, best, gain, warnings) = climb.run()?;
-    let plural = if config.queues == 1 { "queue" } else { "queues" };
-    let machine =
-        facts(config.queues, format!("veth pair, {} {plural} each way, two namespaces", config.queues));
+    let machine = facts(config.queues, link(config));
     lab.down()?;
     let size = config.size as u32;
     Ok(BoostResult {
@@ -166,11 +170,22 @@ fn napi(lab: &Lab, config: &Config) -> Result<Option<NapiGuard>, Error> {
 
 /// Where a candidate runs: over AF_XDP on the machine of the two that the one to beat is not on.
 fn machine_for(candidate: &Settings, incumbent: &Competitor) -> &'static str {
-    match candidate.io {
-        Io::Xdp if incumbent.machine == FAST[0] => FAST[1],
-        Io::Xdp => FAST[0],
-        _ => SERVER,
-    }
+    let [one, other] = match candidate.io {
+        Io::Xdp if candidate.one_queue => NARROW,
+        Io::Xdp => FAST,
+        Io::Shared | Io::Reuseport | Io::Percpu => return SERVER,
+    };
+    if incumbent.machine == one { other } else { one }
+}
+
+/// What joins generator and server, in words.
+fn link(config: &Config) -> String {
+    let plural = if config.queues == 1 { "queue" } else { "queues" };
+    let moderation = match config.moderation {
+        0 => "interrupts not moderated".to_owned(),
+        microseconds => format!("interrupts moderated to one in {microseconds} us"),
+    };
+    format!("veth pair, {} {plural} each way, {moderation}, two namespaces", config.queues)
 }
 
 /// A climb under way.
@@ -231,7 +246,7 @@ impl Climb<'_> {
         for (index, rung) in rungs.iter().enumerate().skip(1) {
             let (at, incumbent) = best.as_mut().map_or((0, &mut first), |(at, best)| (*at, best));
             let against = incumbent.name.clone();
-            let settings = rung.step.apply(&incumbent.settings);
+            let settings = rung.step.apply(&incumbent.settings, self.config.workers);
             if settings == incumbent.settings && rung.step != Step::Base {
                 // A rung that tries together what was kept one by one has nothing left to try. One that was never to
                 // change anything is a control, there to be told apart from nothing.

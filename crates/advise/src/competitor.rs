@@ -21,6 +21,8 @@ use crate::ladder::Settings;
 pub(crate) const SERVER: &str = "server";
 /// Machines that servers over AF_XDP run on: an interface has one XDP program, and two of them are measured in turn.
 pub(crate) const FAST: [&str; 2] = ["fast-a", "fast-b"];
+/// The same, with a link of one queue.
+pub(crate) const NARROW: [&str; 2] = ["narrow-a", "narrow-b"];
 /// Machine the load comes from.
 pub(crate) const CLIENT: &str = "client";
 

@@ -73,6 +73,8 @@ pub struct Settings {
     pub steer: bool,
     /// With `xdp`: the kernel polls the device when a worker asks.
     pub busy_poll: bool,
+    /// With `xdp`: over a link of one queue, as a device that cannot spread flows gives them.
+    pub one_queue: bool,
     /// Transmit mapping on both ends of the link: each CPU sends on a queue of its own.
     pub xps: bool,
     /// Receive buffer of each socket, bytes. The same for every rung: a request that does not fit is lost, and what is
@@ -94,6 +96,7 @@ impl Settings {
             pin: false,
             steer: false,
             busy_poll: false,
+            one_queue: false,
             xps: false,
             receive_buffer,
         }
@@ -111,6 +114,7 @@ impl Settings {
             ("pin".into(), on(self.pin)),
             ("steer".into(), on(self.steer)),
             ("busy_poll".into(), on(self.busy_poll)),
+            ("one_queue".into(), on(self.one_queue)),
             ("xps".into(), on(self.xps)),
             ("rcvbuf".into(), self.receive_buffer.to_string()),
         ]
@@ -145,7 +149,9 @@ pub enum Step {
     Gso,
     /// A socket per worker, batches and segmentation offload at once.
     Together,
-    /// Steering between the workers of `xdp` on.
+    /// `xdp` with one queue and one worker.
+    OneQueue,
+    /// `xdp` with one queue, whose frames go to all workers.
     Steer,
     /// Busy polling of `xdp` on.
     BusyPoll,
@@ -155,20 +161,27 @@ impl Step {
     /// Does it take frames off an interface?
     #[must_use]
     pub fn needs_xdp(self) -> bool {
-        matches!(self, Self::Io(Io::Xdp) | Self::Steer | Self::BusyPoll)
+        matches!(self, Self::Io(Io::Xdp) | Self::OneQueue | Self::Steer | Self::BusyPoll)
     }
 
-    /// The settings after this step from `best`.
+    /// Does it need a link of one queue?
     #[must_use]
-    pub fn apply(self, best: &Settings) -> Settings {
+    pub fn needs_one_queue(self) -> bool {
+        matches!(self, Self::OneQueue | Self::Steer)
+    }
+
+    /// The settings after this step from `best`, on a machine where a server has `workers` workers if nothing speaks
+    /// against it.
+    #[must_use]
+    pub fn apply(self, best: &Settings, workers: usize) -> Settings {
         let mut next = best.clone();
         match self {
             Self::Base => {}
             Self::Io(io) => {
                 next.io = io;
-                if io != Io::Xdp {
-                    (next.steer, next.busy_poll) = (false, false);
-                }
+                next.workers = workers;
+                // What only xdp knows goes back with it.
+                (next.steer, next.busy_poll, next.one_queue) = (false, false, false);
                 // Its prerequisite comes with it, also if it did not pay by itself: without a transmit mapping all
                 // flows drift to one CPU, and so to one socket or one queue.
                 next.xps |= matches!(io, Io::Percpu | Io::Xdp);
@@ -179,12 +192,15 @@ impl Step {
             Self::Pin => next.pin = true,
             Self::Batch(batch) => next.batch = batch,
             // Settings of xdp alone, tried together with it where it did not win by itself.
-            Self::Steer => next = Settings { steer: true, ..Self::Io(Io::Xdp).apply(best) },
-            Self::BusyPoll => next = Settings { busy_poll: true, ..Self::Io(Io::Xdp).apply(best) },
+            Self::OneQueue => next = Settings { one_queue: true, ..Self::Io(Io::Xdp).apply(best, 1) },
+            Self::Steer => {
+                next = Settings { one_queue: true, steer: true, ..Self::Io(Io::Xdp).apply(best, workers) };
+            }
+            Self::BusyPoll => next = Settings { busy_poll: true, ..Self::Io(Io::Xdp).apply(best, workers) },
             // Each lost, or gained little, without the others: a shared socket hands every worker a mix of all peers, so
             // that replies to one are seldom in a row, and split sockets pay once the calls are few.
             Self::Together => {
-                next = Self::Gso.apply(&Self::Io(Io::Reuseport).apply(best));
+                next = Self::Gso.apply(&Self::Io(Io::Reuseport).apply(best, workers), workers);
                 next.xps = true;
             }
             Self::Gso => {
@@ -220,12 +236,13 @@ pub fn ladder(ios: &[Io], queues: u32) -> Vec<Rung> {
             "a socket per worker, batched, replies in one piece, each CPU its transmit queue",
             Step::Together,
         ),
+        ("xdp-1-queue", "frames off one queue past the kernel's stack, by one pinned worker", Step::OneQueue),
+        ("steered", "the frames of that queue spread over all workers by flow", Step::Steer),
         (
             "xdp",
-            "frames off the queues past the kernel's stack, a pinned worker each (needs xps)",
+            "frames off all queues past the kernel's stack, a pinned worker each (needs xps)",
             Step::Io(Io::Xdp),
         ),
-        ("steered", "frames spread over the workers of xdp by flow", Step::Steer),
         ("busy-poll", "the kernel polls the queues when a worker of xdp asks", Step::BusyPoll),
     ];
     all.into_iter()
@@ -233,6 +250,7 @@ pub fn ladder(ios: &[Io], queues: u32) -> Vec<Rung> {
             Step::Io(Io::Percpu) => queues > 1 && ios.contains(&Io::Percpu),
             Step::Io(io) => ios.contains(io),
             Step::Xps => queues > 1,
+            Step::OneQueue => queues > 1 && ios.contains(&Io::Xdp),
             Step::Together => queues > 1 && ios.contains(&Io::Reuseport),
             step if step.needs_xdp() => ios.contains(&Io::Xdp),
             _ => true,
@@ -251,15 +269,15 @@ mod tests {
         let names: std::collections::HashSet<_> = ladder.iter().map(|r| &r.name).collect();
         assert_eq!(names.len(), ladder.len());
         let base = Settings::base(2, 64);
-        assert_eq!(ladder[0].step.apply(&base), base);
+        assert_eq!(ladder[0].step.apply(&base, 2), base);
         for rung in &ladder[1..] {
-            assert_ne!(rung.step.apply(&base), base, "{} changes nothing", rung.name);
+            assert_ne!(rung.step.apply(&base, 2), base, "{} changes nothing", rung.name);
         }
     }
 
     #[test]
     fn only_the_wanted_io_are_tried() {
-        assert!(Step::Io(Io::Percpu).apply(&Settings::base(2, 64)).xps, "its prerequisite comes with it");
+        assert!(Step::Io(Io::Percpu).apply(&Settings::base(2, 64), 2).xps, "its prerequisite comes with it");
         assert!(!ladder(&Io::ALL, 1).iter().any(|r| r.step == Step::Xps), "one queue has nothing to map");
         let names: Vec<_> = ladder(&[Io::Shared, Io::Percpu], 2).iter().map(|r| r.name.to_string()).collect();
         assert_eq!(names, ["shared", "xps", "percpu", "pinned", "batched", "gso"]);
