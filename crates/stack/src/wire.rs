@@ -33,6 +33,7 @@ mod refusal;
 pub mod reply;
 mod template;
 pub mod udp;
+mod view;
 pub mod vlan;
 
 pub use addresses::Addresses;

@@ -8,6 +8,7 @@
 use std::borrow::{Borrow, BorrowMut};
 use std::fmt;
 
+use super::view::view;
 use super::{Refusal, be16};
 
 /// Bytes of the header, without tags.
@@ -66,11 +67,9 @@ impl EtherType {
     }
 }
 
-/// A frame's Ethernet header and what is behind it, in place.
-#[derive(Debug, Clone, Copy)]
-pub struct View<H, S> {
-    header: H,
-    payload: S,
+view! {
+    /// A frame's Ethernet header and what is behind it, in place.
+    LEN
 }
 
 impl<'a> View<&'a [u8; LEN], &'a [u8]> {
@@ -82,13 +81,6 @@ impl<'a> View<&'a [u8; LEN], &'a [u8]> {
     pub fn new(frame: &'a [u8]) -> Result<Self, Refusal> {
         let (header, payload) = frame.split_first_chunk().ok_or(Refusal::FrameShort)?;
         Ok(Self { header, payload })
-    }
-
-    /// What is behind the header: tags, packet and padding.
-    #[must_use]
-    #[inline]
-    pub fn payload(&self) -> &'a [u8] {
-        self.payload
     }
 }
 
@@ -102,28 +94,9 @@ impl<'a> View<&'a mut [u8; LEN], &'a mut [u8]> {
         let (header, payload) = frame.split_first_chunk_mut().ok_or(Refusal::FrameShort)?;
         Ok(Self { header, payload })
     }
-
-    /// What is behind the header.
-    #[must_use]
-    #[inline]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        self.payload
-    }
-
-    /// What is behind it, for as long as the frame is borrowed.
-    #[must_use]
-    #[inline]
-    pub fn into_payload(self) -> &'a mut [u8] {
-        self.payload
-    }
 }
 
 impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
-    #[inline]
-    fn header(&self) -> &[u8; LEN] {
-        self.header.borrow()
-    }
-
     /// The receiver.
     #[must_use]
     #[inline]

@@ -8,16 +8,15 @@
 use std::borrow::{Borrow, BorrowMut};
 use std::net::Ipv6Addr;
 
+use super::view::view;
 use super::{Refusal, be16, set16};
 
 /// Bytes of the header.
 pub const LEN: usize = 40;
 
-/// A packet's header and payload, in place. The payload ends where the header says: padding is cut off.
-#[derive(Debug, Clone, Copy)]
-pub struct View<H, S> {
-    header: H,
-    payload: S,
+view! {
+    /// A packet's header and payload, in place. The payload ends where the header says: padding is cut off.
+    LEN
 }
 
 impl<'a> View<&'a [u8; LEN], &'a [u8]> {
@@ -30,13 +29,6 @@ impl<'a> View<&'a [u8; LEN], &'a [u8]> {
         let (header, rest) = packet.split_first_chunk().ok_or(Refusal::IpTruncated)?;
         let payload = rest.get(..payload_len(header)?).ok_or(Refusal::IpTruncated)?;
         Ok(Self { header, payload })
-    }
-
-    /// The payload, without padding: extension headers, if any, and the transport's packet.
-    #[must_use]
-    #[inline]
-    pub fn payload(&self) -> &'a [u8] {
-        self.payload
     }
 }
 
@@ -51,13 +43,6 @@ impl<'a> View<&'a mut [u8; LEN], &'a mut [u8]> {
         let payload = rest.get_mut(..payload_len(header)?).ok_or(Refusal::IpTruncated)?;
         Ok(Self { header, payload })
     }
-
-    /// The payload.
-    #[must_use]
-    #[inline]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        self.payload
-    }
 }
 
 #[inline]
@@ -69,11 +54,6 @@ fn payload_len(header: &[u8; LEN]) -> Result<usize, Refusal> {
 }
 
 impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
-    #[inline]
-    fn header(&self) -> &[u8; LEN] {
-        self.header.borrow()
-    }
-
     /// The traffic class: DSCP in the upper 6 bits, ECN in the lower 2.
     #[must_use]
     #[inline]

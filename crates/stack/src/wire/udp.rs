@@ -11,6 +11,7 @@ use std::borrow::{Borrow, BorrowMut};
 
 use super::addresses::Addresses;
 use super::checksum::Sum;
+use super::view::view;
 use super::{Refusal, be16, set16};
 
 /// Bytes of the header.
@@ -22,12 +23,10 @@ pub const PROTOCOL: u8 = 17;
 /// UDP-Lite's number (RFC 3828).
 pub const LITE_PROTOCOL: u8 = 136;
 
-/// A datagram's header and payload, in place. The payload ends where the header says: what IP carries beyond it is cut
-/// off.
-#[derive(Debug, Clone, Copy)]
-pub struct View<H, S> {
-    header: H,
-    payload: S,
+view! {
+    /// A datagram's header and payload, in place. The payload ends where the header says: what IP carries beyond it is cut
+    /// off.
+    LEN
 }
 
 impl<'a> View<&'a [u8; LEN], &'a [u8]> {
@@ -41,13 +40,6 @@ impl<'a> View<&'a [u8; LEN], &'a [u8]> {
         let (header, rest) = datagram.split_first_chunk().ok_or(Refusal::UdpTruncated)?;
         let payload = rest.get(..payload_len(header)?).ok_or(Refusal::UdpLengthLong)?;
         Ok(Self { header, payload })
-    }
-
-    /// The payload.
-    #[must_use]
-    #[inline]
-    pub fn payload(&self) -> &'a [u8] {
-        self.payload
     }
 
     /// Checks the checksum.
@@ -76,13 +68,6 @@ impl<'a> View<&'a mut [u8; LEN], &'a mut [u8]> {
         Ok(Self { header, payload })
     }
 
-    /// The payload.
-    #[must_use]
-    #[inline]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        self.payload
-    }
-
     /// Computes and writes the checksum.
     #[inline]
     pub fn fill_checksum(&mut self, addresses: &Addresses) {
@@ -107,28 +92,28 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
     #[must_use]
     #[inline]
     pub fn source_port(&self) -> u16 {
-        be16(self.header.borrow(), 0)
+        be16(self.header(), 0)
     }
 
     /// The receiver's port.
     #[must_use]
     #[inline]
     pub fn destination_port(&self) -> u16 {
-        be16(self.header.borrow(), 2)
+        be16(self.header(), 2)
     }
 
     /// Bytes of header and payload, at least 8.
     #[must_use]
     #[inline]
     pub fn len(&self) -> u16 {
-        be16(self.header.borrow(), 4)
+        be16(self.header(), 4)
     }
 
     /// The checksum field; 0 if there is none.
     #[must_use]
     #[inline]
     pub fn checksum(&self) -> u16 {
-        be16(self.header.borrow(), 6)
+        be16(self.header(), 6)
     }
 }
 

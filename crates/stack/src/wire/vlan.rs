@@ -10,6 +10,7 @@
 use std::borrow::{Borrow, BorrowMut};
 
 use super::ethernet::EtherType;
+use super::view::view;
 use super::{Refusal, be16};
 
 /// Bytes of a tag: its control word and the type of what follows it.
@@ -48,11 +49,9 @@ impl Control {
     }
 }
 
-/// A tag and what is behind it, in place.
-#[derive(Debug, Clone, Copy)]
-pub struct View<H, S> {
-    header: H,
-    payload: S,
+view! {
+    /// A tag and what is behind it, in place.
+    LEN
 }
 
 impl<'a> View<&'a [u8; LEN], &'a [u8]> {
@@ -64,13 +63,6 @@ impl<'a> View<&'a [u8; LEN], &'a [u8]> {
     pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let (header, payload) = bytes.split_first_chunk().ok_or(Refusal::FrameShort)?;
         Ok(Self { header, payload })
-    }
-
-    /// What is behind the tag.
-    #[must_use]
-    #[inline]
-    pub fn payload(&self) -> &'a [u8] {
-        self.payload
     }
 }
 
@@ -84,20 +76,6 @@ impl<'a> View<&'a mut [u8; LEN], &'a mut [u8]> {
         let (header, payload) = bytes.split_first_chunk_mut().ok_or(Refusal::FrameShort)?;
         Ok(Self { header, payload })
     }
-
-    /// What is behind the tag.
-    #[must_use]
-    #[inline]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        self.payload
-    }
-
-    /// What is behind it, for as long as the frame is borrowed.
-    #[must_use]
-    #[inline]
-    pub fn into_payload(self) -> &'a mut [u8] {
-        self.payload
-    }
 }
 
 impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
@@ -105,14 +83,14 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
     #[must_use]
     #[inline]
     pub fn control(&self) -> Control {
-        Control(be16(self.header.borrow(), 0))
+        Control(be16(self.header(), 0))
     }
 
     /// What follows.
     #[must_use]
     #[inline]
     pub fn ether_type(&self) -> EtherType {
-        EtherType(be16(self.header.borrow(), 2))
+        EtherType(be16(self.header(), 2))
     }
 }
 
