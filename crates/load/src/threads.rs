@@ -12,6 +12,7 @@
 //! late and lost can be told apart.
 
 mod clock;
+mod course;
 mod failures;
 mod left_over;
 mod sys;
@@ -28,6 +29,7 @@ use crate::template::Protocol;
 use crate::{Error, Progress};
 
 pub(crate) use clock::{Clock, LONGEST};
+pub(crate) use course::Course;
 pub(crate) use failures::Failures;
 pub(crate) use left_over::left_over;
 pub(crate) use sys::Poller;

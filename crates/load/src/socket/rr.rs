@@ -19,9 +19,9 @@ use std::sync::atomic::Ordering;
 use super::sys::{Messages, dropped};
 use super::{Task, try_later};
 use crate::plan::{Arrivals, Plan, Schedule};
-use crate::record::{Pending, Tally, ThreadTime};
+use crate::record::{Pending, Tally};
 use crate::template::Template;
-use crate::threads::{Clock, Failures, LONGEST, Poller, Report, Shared, left_over};
+use crate::threads::{Clock, Course, Failures, LONGEST, Poller, Report, Shared, left_over};
 
 /// Datagrams per system call. Higher: replies to the first wait until the last is handled, and buffers leave the
 /// cache. Lower: more system calls.
@@ -34,9 +34,6 @@ const TURN: usize = 256;
 const REFILLS: usize = 64;
 /// Time after which a flow that could not send is tried again, nanoseconds.
 const RETRY: u64 = 1_000_000;
-/// How often the closed loop looks for requests to give up, as a share of the timeout, and its bounds in nanoseconds.
-/// More often: a walk over all flows each time. Less often: a lost request's place stays empty longer.
-const GIVE_UP: (u64, u64, u64) = (8, 1_000_000, 100_000_000);
 /// Attempts to send after `ECONNREFUSED`, which tells of an earlier datagram: this one was not tried.
 const REFUSALS: usize = 3;
 
@@ -145,16 +142,9 @@ impl<'a> Worker<'a> {
                 self.shared.cut.store(true, Ordering::Relaxed);
             }
         }
-        self.clock.wait_for_start();
-        let (share, least, most) = GIVE_UP;
-        let every = (self.plan.timeout.as_nanos() as u64 / share).clamp(least, most);
-        let mut give_up_at = every;
-        let mut window_time = None;
+        let mut course = Course::start(self.plan, self.clock, self.shared);
         let mut now = self.clock.now();
-        while now < self.clock.end() && !self.shared.stopped() {
-            if window_time.is_none() && now >= self.clock.window() {
-                window_time = Some(ThreadTime::now());
-            }
+        while course.goes_on(now) {
             let pause = match self.schedule {
                 Some(_) => self.send_due(now),
                 None => self.refill(now),
@@ -163,9 +153,8 @@ impl<'a> Worker<'a> {
             self.shared.tell(self.thread, self.sent_ever, self.tally.ok_ever);
             self.receive_ready(pause);
             now = self.clock.now();
-            if self.schedule.is_none() && now >= give_up_at {
+            if self.schedule.is_none() && course.gives_up(now) {
                 self.give_up(now);
-                give_up_at = now + every;
             }
         }
         let ended = now.min(self.clock.end());
@@ -175,8 +164,7 @@ impl<'a> Worker<'a> {
         }
         self.sending = false;
         let unsent = self.unsent(ended);
-        let time = window_time.map_or_else(ThreadTime::default, |then| ThreadTime::now().since(then));
-        self.shared.running.fetch_sub(1, Ordering::Release);
+        let time = course.end();
         self.drain();
         self.tally.counts.received = self.received - self.tally.ignored;
         Report {

@@ -17,9 +17,9 @@ use std::sync::atomic::Ordering;
 
 use super::{Task, try_later};
 use crate::plan::{Arrivals, Mode, Plan, Schedule};
-use crate::record::{Pending, Tally, ThreadTime};
+use crate::record::{Pending, Tally};
 use crate::template::Template;
-use crate::threads::{Clock, Failures, LONGEST, Poller, Report, Shared, left_over};
+use crate::threads::{Clock, Course, Failures, LONGEST, Poller, Report, Shared, left_over};
 
 /// Bytes per `write` and `read`. Higher: longer turns of one connection. Lower: more system calls.
 const CHUNK: usize = 256 << 10;
@@ -31,8 +31,6 @@ const WRITES: usize = 4;
 const TURN: usize = 256;
 /// Pause when nothing can be done but the schedule is due, nanoseconds.
 const RETRY: u64 = 1_000_000;
-/// How often requests are given up, as in `rr`: share of the timeout, and bounds in nanoseconds.
-const GIVE_UP: (u64, u64, u64) = (8, 1_000_000, 100_000_000);
 
 struct Flow {
     number: u32,
@@ -139,11 +137,7 @@ impl<'a> Worker<'a> {
                 self.shared.cut.store(true, Ordering::Relaxed);
             }
         }
-        self.clock.wait_for_start();
-        let (share, least, most) = GIVE_UP;
-        let every = (self.plan.timeout.as_nanos() as u64 / share).clamp(least, most);
-        let mut give_up_at = every;
-        let mut window_time = None;
+        let mut course = Course::start(self.plan, self.clock, self.shared);
         let mut now = self.clock.now();
         let rr = self.plan.mode == Mode::Rr;
         if self.schedule.is_none() {
@@ -151,10 +145,7 @@ impl<'a> Worker<'a> {
                 self.top_up(index, self.depth, now);
             }
         }
-        while now < self.clock.end() && !self.shared.stopped() {
-            if window_time.is_none() && now >= self.clock.window() {
-                window_time = Some(ThreadTime::now());
-            }
+        while course.goes_on(now) {
             let pause = match self.schedule {
                 Some(_) => self.take_due(now),
                 None if rr => LONGEST,
@@ -163,12 +154,11 @@ impl<'a> Worker<'a> {
             self.shared.tell(self.thread, self.sent_ever, self.ok_ever);
             self.turn(pause.min(self.clock.end() - now));
             now = self.clock.now();
-            if rr && self.schedule.is_none() && now >= give_up_at {
+            if rr && self.schedule.is_none() && course.gives_up(now) {
                 for index in 0..self.flows.len() {
                     let given_up = self.flows[index].pending.give_up(now) as usize;
                     self.top_up(index, given_up, now);
                 }
-                give_up_at = now + every;
             }
         }
         let ended = now.min(self.clock.end());
@@ -180,8 +170,7 @@ impl<'a> Worker<'a> {
         let left = left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended);
         let waiting: usize = self.flows.iter().map(|f| f.backlog.len()).sum();
         let unsent = if self.schedule.is_some() { left + waiting as u64 } else { 0 };
-        let time = window_time.map_or_else(ThreadTime::default, |then| ThreadTime::now().since(then));
-        self.shared.running.fetch_sub(1, Ordering::Release);
+        let time = course.end();
         if rr {
             self.drain();
         }
