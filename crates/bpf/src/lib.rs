@@ -9,6 +9,7 @@
 //! | [`Answer`] | XDP | echoes UDP frames for one port from the driver: the cheapest server there can be |
 //! | [`ClosedLoop`] | XDP | turns each reply into the next request: the generator in the kernel |
 //! | [`Impair`] | tc | drops or delays a share of UDP frames: a bad path for tests |
+//! | [`LiveFrames`] | XDP | sends prepared frames in bulks, without an skb for each |
 //! | [`Take`] | XDP | hands UDP frames that the user-space datapath can answer to AF_XDP sockets |
 //!
 //! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies in whatever
@@ -22,6 +23,7 @@ mod closed_loop;
 mod error;
 mod holder;
 mod impair;
+mod live;
 mod pass;
 mod shared_array;
 mod sys;
@@ -33,5 +35,6 @@ pub use closed_loop::{
 };
 pub use error::Error;
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
+pub use live::{LiveFrames, Offered};
 pub use pass::{Pass, PassProgram};
 pub use take::{AttachMode, Outcome, Outcomes, Take, TakeLayout};

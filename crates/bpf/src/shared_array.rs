@@ -6,7 +6,7 @@ use aya::Ebpf;
 use aya::maps::Map;
 
 use crate::Error;
-use crate::sys::Mapping;
+use crate::sys::{Mapping, Quiet};
 
 /// A mapped `BPF_MAP_TYPE_ARRAY` whose elements are made of 64-bit words.
 ///
@@ -27,11 +27,7 @@ impl SharedArray {
         len: usize,
         words: usize,
     ) -> Result<Self, Error> {
-        let Some(Map::Array(data)) = object.map(map) else {
-            return Err(Error::Load { program, reason: format!("the object has no array '{map}'") });
-        };
-        let mapping = Mapping::shared(data.fd(), len * words * size_of::<u64>())
-            .map_err(|cause| Error::Map { program, map, cause })?;
+        let mapping = mapping(object, program, map, len * words * size_of::<u64>())?;
         Ok(Self { mapping, words })
     }
 
@@ -42,4 +38,33 @@ impl SharedArray {
     pub(crate) fn element(&self, index: usize) -> &[AtomicU64] {
         &self.mapping.words()[index * self.words..][..self.words]
     }
+}
+
+/// A mapped `BPF_MAP_TYPE_ARRAY` of bytes that programs only read, and only while the process waits for them.
+#[derive(Debug)]
+pub(crate) struct SharedBytes(Quiet);
+
+impl SharedBytes {
+    /// Maps the first `len` bytes of `map` of `object`, a multiple of eight. The programs must keep to what is said above.
+    pub(crate) fn map(
+        object: &Ebpf,
+        program: &'static str,
+        map: &'static str,
+        len: usize,
+    ) -> Result<Self, Error> {
+        mapping(object, program, map, len).map(|mapping| Self(Quiet::new(mapping)))
+    }
+
+    /// All of them.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0.bytes_mut()
+    }
+}
+
+fn mapping(object: &Ebpf, program: &'static str, map: &'static str, bytes: usize) -> Result<Mapping, Error> {
+    let Some(Map::Array(data)) = object.map(map) else {
+        return Err(Error::Load { program, reason: format!("the object has no array '{map}'") });
+    };
+    Mapping::shared(data.fd(), bytes).map_err(|cause| Error::Map { program, map, cause })
 }

@@ -1,5 +1,5 @@
-//! The memory mapping behind [`crate::shared_array::SharedArray`], and waiting for running programs.
-#![allow(unsafe_code, reason = "mmap of a BPF array, the slice over it, and membarrier")]
+//! The memory mapping behind [`crate::shared_array`], network namespaces, and waiting for running programs.
+#![allow(unsafe_code, reason = "mmap of a BPF array, the slices over it, unshare, and membarrier")]
 
 use std::ffi::CStr;
 use std::io;
@@ -53,11 +53,39 @@ impl Mapping {
     }
 }
 
+/// A mapping that no program writes, and that none reads while the process does anything else than wait for it.
+#[derive(Debug)]
+pub(crate) struct Quiet(Mapping);
+
+impl Quiet {
+    /// The programs of the array must keep to what is said above.
+    pub(crate) fn new(mapping: Mapping) -> Self {
+        Self(mapping)
+    }
+
+    /// The mapped bytes.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `start` is valid for `bytes >= used` while `self` lives, and this is the only way to the mapping, held
+        // exclusively; no program touches it meanwhile, as the type says.
+        unsafe { slice::from_raw_parts_mut(self.0.start.as_ptr().cast(), self.0.used) }
+    }
+}
+
 /// The number of the interface `name` in the calling thread's network namespace.
 pub(crate) fn interface_index(name: &CStr) -> Option<u32> {
     // SAFETY: `name` ends with a zero byte.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
     (index != 0).then_some(index)
+}
+
+/// Puts the calling thread, and it alone, into a new network namespace.
+pub(crate) fn enter_new_network() -> io::Result<()> {
+    // SAFETY: unshare touches no memory of ours, and a thread's network namespace is its own.
+    match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Can [`outwait_programs`] do what it says? Not where CPUs run without a tick (`nohz_full`).

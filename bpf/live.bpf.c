@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
+/*
+ * Sends prepared frames without an skb for each: a test run of this program with live frames
+ * (BPF_F_TEST_XDP_LIVE_FRAMES) takes one of them per run, and the kernel gives them to the driver in bulks.
+ *
+ *   frames[next] --copied--> a page of the test run --> live: XDP_REDIRECT --> ndo_xdp_xmit, 16 at a time
+ *                                                                                |
+ *   control.sent <--------------------------- tally: how many the driver took <--+
+ *
+ * Nobody else learns of frames the driver did not take: neither the run nor the redirect. The tracepoint does.
+ */
+#include <linux/bpf.h>
+
+#include <bpf/bpf_helpers.h>
+
+/* FRAMES and ROOM of crates/bpf/src/live.rs. */
+#define FRAMES 256
+#define ROOM 4096
+#define SHORTEST 14 /* an Ethernet header */
+
+/* The interface that sends. */
+const volatile __u32 interface;
+
+/* The order of the words in crates/bpf/src/live.rs. Nobody writes here but the process between two test runs, and the
+ * programs below on the one CPU where it waits for a run. */
+struct control {
+	__u64 next;   /* the frame to be sent by the next run */
+	__u64 end;    /* one behind the last */
+	__u64 stride; /* bytes from one frame to the next */
+	__u64 len;    /* bytes of each frame */
+	__u64 open;   /* frames redirected of which the driver has not been heard */
+	__u64 sent;   /* frames the driver took */
+	__u64 cpu;    /* where the last frame was redirected */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct control);
+} control SEC(".maps");
+
+struct frames {
+	__u8 bytes[FRAMES * ROOM];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct frames);
+} frames SEC(".maps");
+
+SEC("xdp")
+int live(struct xdp_md *ctx)
+{
+	__u32 zero = 0, next, stride, len;
+	struct control *c = bpf_map_lookup_elem(&control, &zero);
+	struct frames *f = bpf_map_lookup_elem(&frames, &zero);
+
+	if (!c || !f || c->next >= c->end)
+		return XDP_DROP;
+	next = c->next;
+	stride = c->stride;
+	len = c->len;
+	/* Or the compiler takes the bounds of the 64-bit words, which the verifier does not know of the halves. */
+	asm volatile("" : "+r"(next), "+r"(stride), "+r"(len));
+	if (next >= FRAMES || stride > ROOM || len < SHORTEST || len > ROOM)
+		return XDP_DROP;
+	c->next++;
+	if (bpf_xdp_store_bytes(ctx, 0, f->bytes + next * stride, len))
+		return XDP_DROP;
+	c->cpu = bpf_get_smp_processor_id();
+	c->open++;
+	return bpf_redirect(interface, 0);
+}
+
+/*
+ * xdp:xdp_devmap_xmit(from, to, sent, drops, err). From a frame's redirect to the end of its bulk the CPU runs nothing
+ * else of XDP: softirqs are off, and the bulk is sent before they come on again. So with frames open on this CPU it is
+ * about them.
+ */
+SEC("raw_tracepoint")
+int tally(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 zero = 0, sent, drops;
+	struct control *c = bpf_map_lookup_elem(&control, &zero);
+	__u64 heard;
+
+	if (!c || !c->open || c->cpu != bpf_get_smp_processor_id())
+		return 0;
+	sent = ctx->args[2];
+	drops = ctx->args[3];
+	heard = (__u64)sent + drops;
+	c->sent += sent;
+	c->open -= heard < c->open ? heard : c->open;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,242 @@
+//! Sends prepared frames in bulks, without an skb for each: loader and shared memory of `bpf/live.bpf.c`.
+//!
+//! ```text
+//!   frame() frame() frame() ...    send(): one system call
+//!      ▼       ▼       ▼              │  BPF_PROG_TEST_RUN with live frames: the program once per frame
+//!   [ memory shared with the program ]┴▶ copied into pages, redirected ──▶ the driver's ndo_xdp_xmit, 16 at a time
+//! ```
+//! The frame is copied once, into a page that belongs to the driver until it is sent. [`LiveFrames::send`] returns when
+//! all frames were offered to the driver, and says how many it took.
+//!
+//! # What a call costs
+//! A page pool is made for each call: about 30 µs, so it pays from some dozens of frames on. Without the following it
+//! would be milliseconds: for a run of several frames the kernel enters the program among those it calls directly (the
+//! XDP dispatcher) and takes it out again, and waits for all CPUs each time. A program that is attached somewhere is in
+//! there already. So it is attached for as long as the value lives where no frame ever comes: to the loopback of a network
+//! namespace of its own, in which nobody is.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use aya::programs::links::FdLink;
+use aya::programs::{ProgramError, RawTracePoint, TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
+use aya::{Ebpf, EbpfLoader};
+
+use crate::Error;
+use crate::attach::{self, object};
+use crate::shared_array::{SharedArray, SharedBytes};
+use crate::sys;
+
+const NAME: &str = "live";
+const TALLY: &str = "tally";
+const TRACEPOINT: &str = "xdp_devmap_xmit";
+/// Most frames of a call: `FRAMES` of the program. Fewer: the call's own cost is shared by fewer. More: the first frames
+/// of a call are long gone when it returns.
+const FRAMES: usize = 256;
+/// Longest frame, bytes: `ROOM` of the program. The kernel's own bound is a page less its own data, about 3,400.
+const ROOM: usize = 4096;
+/// Shortest frame: an Ethernet header.
+const SHORTEST: usize = 14;
+/// Frames are kept at multiples of this, bytes: a cache line. Packed closer, two share one; at whole pages, they would
+/// all compete for the same few lines of the cache.
+const ALIGN: usize = 64;
+/// Frames the kernel takes from the page pool at once; between two such batches it lets softirqs run. Fewer: more
+/// softirqs. More: a veth's other end, which has room for 256 frames and empties it in a softirq, drops some.
+const BATCH: u32 = 64;
+
+/// Words of `struct control`.
+const NEXT: usize = 0;
+const END: usize = 1;
+const STRIDE: usize = 2;
+const LEN: usize = 3;
+const OPEN: usize = 4;
+const SENT: usize = 5;
+const WORDS: usize = 7;
+
+/// The program, and the frames that wait to be sent by one interface. See the module.
+#[derive(Debug)]
+pub struct LiveFrames {
+    control: SharedArray,
+    frames: SharedBytes,
+    len: usize,
+    stride: usize,
+    /// Frames written since there were none.
+    written: usize,
+    /// Of these, those that were offered to the driver.
+    offered: usize,
+    /// What the kernel makes its pages from, before the program writes the frame.
+    blank: Box<[u8]>,
+    object: Ebpf,
+    _tally: FdLink,
+    _held: Held,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Offered {
+    /// Frames that no longer wait, the first of those that did.
+    pub frames: usize,
+    /// Of these, those the driver took; the others it dropped.
+    pub taken: usize,
+    /// Why others wait still, if any do. If the driver took none at all, all of them do, and this says so.
+    pub failed: Option<io::Error>,
+}
+
+/// The attachment that keeps the program in the dispatcher.
+#[derive(Debug)]
+struct Held {
+    _link: FdLink,
+    /// The namespace lives as long as this.
+    _namespace: File,
+}
+
+impl LiveFrames {
+    /// Most frames that can wait.
+    pub const MOST: usize = FRAMES;
+
+    /// Loads the program for frames of `len` bytes (14 to 4,096) that `interface` in the calling thread's network
+    /// namespace shall send. Nothing is attached to the interface.
+    ///
+    /// # Errors
+    /// No such interface, no permission (beside the usual `CAP_PERFMON` for the tracepoint and `CAP_SYS_ADMIN` for the
+    /// namespace), no memory, a kernel without what the program needs (Linux 5.18).
+    pub fn open(interface: &str, len: usize) -> Result<Self, Error> {
+        let trial = |reason: String| Error::Trial { program: NAME, len, reason };
+        if !(SHORTEST..=ROOM).contains(&len) {
+            return Err(trial(format!("{SHORTEST} to {ROOM} are possible")));
+        }
+        let index = std::ffi::CString::new(interface).ok().and_then(|name| sys::interface_index(&name));
+        let no_interface = || Error::NoInterface { program: NAME, interface: interface.to_owned() };
+        let index = index.ok_or_else(no_interface)?;
+        let mut loader = EbpfLoader::new();
+        loader.override_global("interface", &index, true);
+        let mut object = attach::load_xdp(NAME, &mut loader, object!("live"))?;
+        let tally = attach_tally(&mut object)?;
+        let held = Held::new(&mut object)?;
+        let control = SharedArray::map(&object, NAME, "control", 1, WORDS)?;
+        let frames = SharedBytes::map(&object, NAME, "frames", FRAMES * ROOM)?;
+        let stride = len.next_multiple_of(ALIGN);
+        control.element(0)[STRIDE].store(stride as u64, Release);
+        control.element(0)[LEN].store(len as u64, Release);
+        let blank = vec![0; len].into();
+        let (written, offered) = (0, 0);
+        Ok(Self { control, frames, len, stride, written, offered, blank, object, _tally: tally, _held: held })
+    }
+
+    /// How many frames wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.written - self.offered
+    }
+
+    /// Is there no room for another frame until the waiting ones are sent?
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.written == FRAMES
+    }
+
+    /// The next frame, to be written whole; from now on it waits. None if there is no room.
+    #[inline]
+    pub fn frame(&mut self) -> Option<&mut [u8]> {
+        if self.is_full() {
+            return None;
+        }
+        let start = self.written * self.stride;
+        self.written += 1;
+        self.frames.bytes_mut().get_mut(start..start + self.len)
+    }
+
+    /// The frames that wait, in order.
+    pub fn iter(&mut self) -> impl Iterator<Item = &[u8]> {
+        let (stride, len) = (self.stride, self.len);
+        let bytes = &self.frames.bytes_mut()[self.offered * stride..self.written * stride];
+        bytes.chunks(stride).map(move |frame| &frame[..len])
+    }
+
+    /// Forgets the frames that wait.
+    pub fn clear(&mut self) {
+        (self.written, self.offered) = (0, 0);
+    }
+
+    /// Offers the frames that wait to the driver. A signal may end it early ([`io::ErrorKind::Interrupted`]); the next
+    /// call goes on with the rest.
+    pub fn send(&mut self) -> Offered {
+        let words = self.control.element(0);
+        words[NEXT].store(self.offered as u64, Release);
+        words[END].store(self.written as u64, Release);
+        let before = words[SENT].load(Acquire);
+        let failed = self.run().err();
+        // What a further run finds: nothing to send, and nothing of this call to hear of.
+        let next = words[NEXT].load(Acquire) as usize;
+        words[END].store(0, Release);
+        words[OPEN].store(0, Release);
+        let frames = next.clamp(self.offered, self.written) - self.offered;
+        let taken = (words[SENT].load(Acquire) - before) as usize;
+        if frames > 0 && taken == 0 {
+            let none =
+                "the driver takes no frames from XDP: it cannot, its link is down, or its ring is full";
+            return Offered { frames: 0, taken: 0, failed: Some(io::Error::other(none)) };
+        }
+        self.offered += frames;
+        if self.offered == self.written {
+            self.clear();
+        }
+        Offered { frames, taken: taken.min(frames), failed }
+    }
+
+    fn run(&self) -> io::Result<()> {
+        let program: &Xdp = self
+            .object
+            .program(NAME)
+            .and_then(|program| program.try_into().ok())
+            .ok_or_else(|| io::Error::other("the object has no program of that name"))?;
+        let options = TestRunOptions {
+            data_in: Some(&self.blank),
+            repeat: self.waiting() as u32,
+            attrs: TestRunAttrs::new().xdp_live_frames(BATCH),
+            ..TestRunOptions::default()
+        };
+        program.test_run(options).map(|_| ()).map_err(|error| match attach::errno(&error) {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::other(error.to_string()),
+        })
+    }
+}
+
+fn attach_tally(object: &mut Ebpf) -> Result<FdLink, Error> {
+    let refused = |error: ProgramError| {
+        let reason = format!("the tracepoint {TRACEPOINT} cannot be read: {error}");
+        Error::Load { program: TALLY, reason }
+    };
+    let missing = || Error::Load { program: TALLY, reason: "the object has no program of that name".into() };
+    let tally: &mut RawTracePoint =
+        object.program_mut(TALLY).ok_or_else(missing)?.try_into().map_err(refused)?;
+    tally.load().map_err(refused)?;
+    let link = tally.attach(TRACEPOINT).and_then(|id| tally.take_link(id)).map_err(refused)?;
+    Ok(link.into())
+}
+
+impl Held {
+    /// On a thread of its own: the namespace of the calling one stays.
+    fn new(object: &mut Ebpf) -> Result<Self, Error> {
+        let no_namespace = |cause: io::Error| Error::Attach {
+            program: NAME,
+            interface: "lo".into(),
+            reason: format!("it cannot get a network namespace of its own: {cause}"),
+        };
+        let attach = || {
+            sys::enter_new_network().map_err(no_namespace)?;
+            let namespace = File::open("/proc/thread-self/ns/net").map_err(no_namespace)?;
+            let link = attach::xdp_link(NAME, object, "lo", XdpMode::Skb)?;
+            Ok(Self { _link: link, _namespace: namespace })
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, attach).map_err(no_namespace)?;
+            thread.join().unwrap_or_else(|_| Err(no_namespace(io::Error::other("its thread ended early"))))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! The program against a device that takes no XDP frames, and what is refused. Loading needs CAP_BPF and CAP_SYS_ADMIN.
+
+use super::*;
+
+fn filled(len: usize, frames: usize) -> LiveFrames {
+    let mut live = LiveFrames::open("lo", len).expect("the program loads (needs CAP_BPF and CAP_SYS_ADMIN)");
+    for number in 0..frames {
+        live.frame().unwrap().fill(number as u8);
+    }
+    live
+}
+
+/// The loopback has no ndo_xdp_xmit: the redirect fails for each frame, and the test run says nothing of it.
+#[test]
+fn frames_that_nobody_takes_wait_still() {
+    let mut live = filled(69, 100);
+    for _ in 0..2 {
+        let offered = live.send();
+        assert_eq!((offered.frames, offered.taken), (0, 0));
+        assert!(offered.failed.unwrap().to_string().contains("takes no frames from XDP"));
+        assert_eq!(live.waiting(), 100);
+    }
+    for (number, frame) in live.iter().enumerate() {
+        assert_eq!(frame, [number as u8; 69]);
+    }
+    live.clear();
+    assert_eq!((live.waiting(), live.iter().count()), (0, 0));
+}
+
+/// Longer than the kernel's test run takes: its refusal is handed on, and nothing was offered.
+#[test]
+fn what_the_kernel_refuses_waits_still() {
+    let mut live = filled(4096, 3);
+    let offered = live.send();
+    assert_eq!((offered.frames, offered.taken, live.waiting()), (0, 0, 3));
+    assert_eq!(offered.failed.unwrap().raw_os_error(), Some(libc::EINVAL));
+}
+
+#[test]
+fn there_is_room_for_so_many_and_no_more() {
+    let mut live = filled(1514, LiveFrames::MOST);
+    assert!(live.is_full() && live.frame().is_none());
+    assert_eq!(live.iter().filter(|frame| frame.len() == 1514).count(), LiveFrames::MOST);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for len in [0, 13, 4097] {
+        let error = LiveFrames::open("lo", len).unwrap_err().to_string();
+        assert!(error.contains("14 to 4096 are possible"), "{error}");
+    }
+    for name in ["nowhere0", "zero\0byte"] {
+        let error = LiveFrames::open(name, 60).unwrap_err();
+        assert!(matches!(error, Error::NoInterface { .. }), "{error}");
+    }
+}
