@@ -164,7 +164,7 @@ pub fn boost(
 fn napi(lab: &Lab, config: &Config) -> Result<Option<NapiGuard>, Error> {
     match config.engine {
         Engine::Kernel => Ok(Some(lab.machine(SERVER)?.towards(CLIENT)?.ensure_napi()?)),
-        Engine::Socket | Engine::Xdp => Ok(None),
+        Engine::Socket | Engine::Xdp | Engine::XdpRings => Ok(None),
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Engine {
     Kernel,
     /// AF_XDP ports, past the kernel's UDP: UDP, `rr`, by one interface, requests that fit a frame.
     Xdp,
+    /// The same, but what is sent goes through AF_XDP alone, however much is due at once.
+    XdpRings,
 }
 
 impl fmt::Display for Engine {
@@ -34,6 +36,7 @@ impl fmt::Display for Engine {
             Self::Socket => "socket",
             Self::Kernel => "kernel",
             Self::Xdp => "xdp",
+            Self::XdpRings => "xdp-rings",
         })
     }
 }
@@ -60,7 +63,8 @@ pub fn run(
     }
     match (engine, plan.mode) {
         (Engine::Kernel, _) => kernel::run(plan, progress, stop),
-        (Engine::Xdp, _) => finish(plan, xdp::run(plan, protocol, progress, stop)?),
+        (Engine::Xdp, _) => finish(plan, xdp::run(plan, true, protocol, progress, stop)?),
+        (Engine::XdpRings, _) => finish(plan, xdp::run(plan, false, protocol, progress, stop)?),
         (Engine::Socket, Mode::Rr) => finish(plan, socket::run(plan, protocol, progress, stop)?),
         (Engine::Socket, Mode::Stream | Mode::Flood) => one_way(plan, protocol, progress, stop),
     }

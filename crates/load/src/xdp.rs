@@ -15,17 +15,20 @@
 //! - A kernel socket per flow stays bound and connected for the whole run, unread: it reserves the port, keeps the kernel
 //!   from answering our replies with "port unreachable", and is told when the target's host says that. The XDP program
 //!   takes exactly these addresses and ports; everything else on the interface goes to the kernel as before.
+//! - Where many requests are due at once and the kernel would copy them one by one, they go past the lanes as live
+//!   frames ([`live`]); the result's notes say how many, and why not if they could not.
 //! - Where to send is asked of the kernel's own tables once, before the start ([`Ways`]).
 //!
 //! # What the times are worth
 //! The clock is read once per burst of at most 64 frames. **Sent** is the moment just before the kernel is told of the
 //! burst: writing it (some microseconds) is in the lateness, not in the latency; the kernel's way to the wire is in the
-//! latency. **Received** is the moment the thread finds the burst in the ring: it is late by what the thread did
+//! latency. (Of at most 256 live frames; they take about as long to the wire as 64 by AF_XDP.) **Received** is the moment the thread finds the burst in the ring: it is late by what the thread did
 //! meanwhile, at most one turn (256 requests written and a burst per queue judged: tens of microseconds), or by its wake-up.
 //! **Intended** is the schedule's, untouched. In a closed loop it is the arrival of the reply that made room.
 
 mod hand_over;
 mod lane;
+mod live;
 mod open;
 mod table;
 mod way;
@@ -33,6 +36,7 @@ mod worker;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -47,6 +51,7 @@ use crate::threads::{self, Clock, LEAD, Shared};
 use crate::{Error, Progress};
 use hand_over::links;
 use lane::Lane;
+use live::Live;
 use open::Device;
 use table::Table;
 use way::Ways;
@@ -71,6 +76,11 @@ struct Sums {
     dropped: AtomicU64,
     /// Times a request found the transmit ring full, or no frame free.
     ring_full: AtomicU64,
+    /// Requests sent as live frames, and the calls for it.
+    live: AtomicU64,
+    live_calls: AtomicU64,
+    /// Why a thread ceased to send them.
+    live_given_up: OnceLock<String>,
 }
 
 impl Sums {
@@ -109,9 +119,10 @@ pub(crate) fn check(plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Carries out `plan`; the outcome, and why it had to end early if it had.
+/// Carries out `plan`; the outcome, and why it had to end early if it had. Without `may_live` everything is sent by AF_XDP.
 pub(crate) fn run(
     plan: &Plan,
+    may_live: bool,
     protocol: &dyn Protocol,
     progress: &mut dyn FnMut(&Progress),
     stop: &AtomicBool,
@@ -131,26 +142,35 @@ pub(crate) fn run(
     let plan = &Plan { threads: plan.threads.min(ports.len()), ..plan.clone() };
     let table = Table::new(plan, &locals, ports.len());
     let sums = Sums { waiting: AtomicUsize::new(plan.threads), ..Sums::default() };
-    let shared = Shared::new(stop, plan.threads);
-    let clock = Clock::new(Instant::now() + LEAD, plan);
-    let mut tasks = Vec::with_capacity(plan.threads);
-    for (thread, links) in links(plan.threads)?.into_iter().enumerate() {
-        let (template, lanes, flows) = (protocol.template(), Vec::new(), Vec::new());
-        let (shared, table, sums) = (&shared, &table, &sums);
-        tasks.push(Task { plan, thread, clock, shared, sums, table, template, lanes, flows, links });
-    }
     let queues = ports.len();
     let mode = ports.first().map_or_else(String::new, |port| device.mode(port));
+    let mut lanes: Vec<Vec<Lane>> = (0..plan.threads).map(|_| Vec::new()).collect();
     for (number, port) in ports.into_iter().enumerate() {
-        tasks[number % plan.threads].lanes.push(Lane::new(port));
+        lanes[number % plan.threads].push(Lane::new(port));
     }
+    let mut flows: Vec<Vec<_>> = (0..plan.threads).map(|_| Vec::new()).collect();
     for flow in 0..plan.flows {
         let entry = table.entry(flow);
         let link = links_of_targets[flow as usize % links_of_targets.len()];
         let headers = wire::Flow::new(link, entry.local, entry.remote)
             .map_err(|_| failed("a flow's ends are of different address families"))?;
         let lane = flow as usize % queues / plan.threads;
-        tasks[entry.thread as usize].flows.push((flow, lane, wire::Template::new(&headers)));
+        flows[entry.thread as usize].push((flow, lane, wire::Template::new(&headers)));
+    }
+    let lives: Vec<Option<Live>> = lanes
+        .iter()
+        .zip(&flows)
+        .map(|(lanes, flows)| if may_live { open_live(plan, &interface, lanes, flows, &sums) } else { None })
+        .collect();
+
+    let shared = Shared::new(stop, plan.threads);
+    let clock = Clock::new(Instant::now() + LEAD, plan);
+    let mut tasks = Vec::with_capacity(plan.threads);
+    let all = links(plan.threads)?.into_iter().zip(lanes).zip(flows).zip(lives).enumerate();
+    for (thread, (((links, lanes), flows), live)) in all {
+        let template = protocol.template();
+        let (shared, table, sums) = (&shared, &table, &sums);
+        tasks.push(Task { plan, thread, clock, shared, sums, table, template, lanes, live, flows, links });
     }
 
     let (reports, cpus) = threads::run(plan, clock, &shared, tasks, worker::work, progress)?;
@@ -162,8 +182,45 @@ pub(crate) fn run(
         Sums::of(&sums.ring_full),
         Sums::of(&sums.handed_over),
     ));
+    outcome.evidence.notes.extend(how_sent(&sums));
     warn(&mut outcome.warnings, &sums, &device, &sockets);
     Ok((outcome, cut))
+}
+
+/// What one thread sends live frames with; none if it does not.
+fn open_live(
+    plan: &Plan,
+    interface: &str,
+    lanes: &[Lane],
+    flows: &[(u32, usize, wire::Template)],
+    sums: &Sums,
+) -> Option<Live> {
+    let len = plan.size + flows.first()?.2.payload_offset();
+    // All are of one family and leave by one interface, so that their headers are as long as each other's.
+    let alike = flows.iter().all(|(.., headers)| headers.payload_offset() + plan.size == len);
+    if !alike || !live::is_worth_it(plan, lanes) {
+        return None;
+    }
+    let opened = Live::open(interface, len);
+    opened.map_err(|error| sums.live_given_up.set(error.to_string())).ok()
+}
+
+/// By which way requests were sent, if not all by AF_XDP as a matter of course.
+fn how_sent(sums: &Sums) -> Option<String> {
+    let (live, calls, given_up) =
+        (Sums::of(&sums.live), Sums::of(&sums.live_calls), sums.live_given_up.get());
+    if live == 0 && given_up.is_none() {
+        return None;
+    }
+    let mut note = format!(
+        "{live} requests were sent as live frames, in {calls} call(s): where at least {} were due at once; all others by \
+         AF_XDP",
+        live::LEAST
+    );
+    if let Some(why) = given_up {
+        note.push_str(&format!("; a thread could not go on with live frames: {why}"));
+    }
+    Some(note)
 }
 
 fn local(flow: usize, socket: &OwnedFd) -> Result<SocketAddr, Error> {

@@ -120,6 +120,8 @@ enum Sending {
     Socket,
     Kernel,
     Xdp,
+    /// As xdp, sending by AF_XDP alone: never live frames, whatever is due at once
+    XdpRings,
 }
 
 impl From<Sending> for Engine {
@@ -128,6 +130,7 @@ impl From<Sending> for Engine {
             Sending::Socket => Self::Socket,
             Sending::Kernel => Self::Kernel,
             Sending::Xdp => Self::Xdp,
+            Sending::XdpRings => Self::XdpRings,
         }
     }
 }

@@ -7,6 +7,8 @@
 //! Nothing is allocated once the loop runs, no lock is taken, and the kernel is called per burst: to send, and to wait.
 //! As in the socket engine every inner loop is bounded, so that neither sending nor receiving keeps the other waiting.
 
+mod flow;
+mod live;
 mod replies;
 
 use std::collections::VecDeque;
@@ -16,16 +18,18 @@ use std::sync::atomic::Ordering;
 use arrayvec::ArrayVec;
 use udpath_stack::frame::{BURST, Burst};
 use udpath_stack::port::Port;
-use udpath_stack::wire::{self, UdpChecksum};
+use udpath_stack::wire;
 
 use super::Sums;
 use super::hand_over::{Links, Verdict};
 use super::lane::{Lane, Staged};
+use super::live::Live;
 use super::table::Table;
-use crate::plan::{Arrivals, Plan, Schedule};
+use crate::plan::{Arrivals, Intended, Plan, Schedule};
 use crate::record::{Pending, Tally, ThreadTime};
 use crate::template::Template;
 use crate::threads::{Clock, Failures, LONGEST, Report, Shared, left_over};
+use flow::Flow;
 
 /// Requests written in one turn before replies are looked at.
 const TURN: usize = 256;
@@ -54,22 +58,11 @@ pub(super) struct Task<'a> {
     pub(super) table: &'a Table,
     pub(super) template: Box<dyn Template>,
     pub(super) lanes: Vec<Lane>,
+    /// None: everything is sent by lanes.
+    pub(super) live: Option<Live>,
     /// Its flows: number in the plan, lane, headers.
     pub(super) flows: Vec<(u32, usize, wire::Template)>,
     pub(super) links: Links,
-}
-
-struct Flow {
-    number: u32,
-    lane: usize,
-    headers: wire::Template,
-    pending: Pending,
-    /// Requests in the lane that are not sent yet.
-    staged: u64,
-    /// Closed loop: requests that may be sent now.
-    credit: u32,
-    /// In `waiting`.
-    waits: bool,
 }
 
 struct Worker<'a> {
@@ -81,9 +74,14 @@ struct Worker<'a> {
     thread: usize,
     template: Box<dyn Template>,
     lanes: Vec<Lane>,
+    live: Option<Live>,
+    /// What is staged now goes into live frames.
+    live_now: bool,
     links: Links,
     flows: Vec<Flow>,
     schedule: Option<Peekable<Schedule>>,
+    /// Open loop: taken out of the schedule, due, and not staged yet.
+    due: VecDeque<Intended>,
     rx: Burst,
     verdicts: ArrayVec<Verdict, BURST>,
     /// Closed loop: flows with credit that could not send; at the start, all.
@@ -100,6 +98,11 @@ struct Worker<'a> {
     last_sent: u64,
     ring_full: u64,
     held_back: u64,
+    live_sent: u64,
+    live_calls: u64,
+    live_dropped: u64,
+    /// Requests of the window that were staged and given up again.
+    left: u64,
 }
 
 /// Carries out a task.
@@ -109,7 +112,7 @@ pub(super) fn work(task: Task<'_>) -> Report {
 
 impl<'a> Worker<'a> {
     fn new(task: Task<'a>) -> Self {
-        let Task { plan, thread, clock, shared, sums, table, template, lanes, flows, links } = task;
+        let Task { plan, thread, clock, shared, sums, table, template, lanes, live, flows, links } = task;
         let closed = match plan.arrivals {
             Arrivals::Closed { inflight } => inflight,
             _ => 0,
@@ -140,8 +143,11 @@ impl<'a> Worker<'a> {
             thread,
             template,
             lanes,
+            live,
+            live_now: false,
             links,
             flows,
+            due: VecDeque::with_capacity(TURN),
             rx: Burst::new(),
             verdicts: ArrayVec::new(),
             waiting,
@@ -157,6 +163,10 @@ impl<'a> Worker<'a> {
             last_sent: 0,
             ring_full: 0,
             held_back: 0,
+            live_sent: 0,
+            live_calls: 0,
+            live_dropped: 0,
+            left: 0,
         }
     }
 
@@ -197,7 +207,9 @@ impl<'a> Worker<'a> {
         }
         self.flush();
         self.sending = false;
-        let unsent = left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended);
+        let window = self.clock.window();
+        let due = self.due.iter().filter(|due| (window..ended).contains(&due.at)).count() as u64;
+        let unsent = due + left_over(self.schedule.as_mut(), self.plan, window, ended);
         let time = window_time.map_or_else(ThreadTime::default, |then| ThreadTime::now().since(then));
         self.shared.running.fetch_sub(1, Ordering::Release);
         self.drain();
@@ -205,14 +217,17 @@ impl<'a> Worker<'a> {
     }
 
     fn report(mut self, ended: u64, unsent: u64, time: ThreadTime) -> Report {
-        let unsent = unsent + self.lanes.iter_mut().map(Lane::close).sum::<u64>();
+        let waiting = self.live.as_ref().map_or(0, |live| live.staged.len() as u64);
+        let unsent = unsent + self.left + waiting + self.lanes.iter_mut().map(Lane::close).sum::<u64>();
         let missed: u64 = self.lanes.iter().map(|lane| lane.port.counts().missed).sum();
         let dropped: u64 = self.lanes.iter().map(|lane| lane.port.statistics().dropped_sending).sum();
         for (sum, count) in [
             (&self.sums.handed_over, self.links.handed_over),
             (&self.sums.strangers, self.strangers),
             (&self.sums.damaged, self.damaged),
-            (&self.sums.dropped, dropped),
+            (&self.sums.dropped, dropped + self.live_dropped),
+            (&self.sums.live, self.live_sent),
+            (&self.sums.live_calls, self.live_calls),
             (&self.sums.ring_full, self.ring_full),
         ] {
             sum.fetch_add(count, Ordering::Relaxed);
@@ -252,19 +267,27 @@ impl<'a> Worker<'a> {
 
     // ---- sending, open loop ----
 
-    /// Writes what is due into the lanes; how long to wait then.
+    /// Writes what is due; how long to wait then.
     fn send_due(&mut self, now: u64) -> u64 {
-        for _ in 0..TURN {
-            let Some(next) = self.schedule.as_mut().and_then(Peekable::peek) else { return LONGEST };
-            let (at, index) = (next.at, next.flow as usize);
-            if at > now {
-                return self.clock.pause(now, at);
-            }
-            if !self.stage(index, at, now) {
+        let pause = self.gather(now);
+        self.live_now = self.goes_live();
+        while let Some(&Intended { at, flow }) = self.due.front() {
+            if !self.stage(flow as usize, at, now) {
                 return RETRY;
             }
-            if let Some(schedule) = &mut self.schedule {
-                schedule.next();
+            self.due.pop_front();
+        }
+        pause
+    }
+
+    /// Takes what is due out of the schedule, as much as a turn holds; how long until the next is.
+    fn gather(&mut self, now: u64) -> u64 {
+        let Some(schedule) = &mut self.schedule else { return LONGEST };
+        while self.due.len() < TURN {
+            match schedule.peek() {
+                None => return LONGEST,
+                Some(next) if next.at > now => return self.clock.pause(now, next.at),
+                Some(_) => self.due.extend(schedule.next()),
             }
         }
         0
@@ -321,9 +344,12 @@ impl<'a> Worker<'a> {
 
     // ---- sending, both ----
 
-    /// Writes the next request of flow `index` into its lane. False: there is no room for it now.
+    /// Writes the next request of flow `index` into its lane, or a live frame. False: there is no room for it now.
     #[inline]
     fn stage(&mut self, index: usize, intended: u64, now: u64) -> bool {
+        if self.live_now {
+            return self.stage_live(index, intended, now);
+        }
         let lane = self.flows[index].lane;
         if self.lanes[lane].is_full() {
             self.send(lane);
@@ -339,17 +365,12 @@ impl<'a> Worker<'a> {
             self.ring_full += 1;
             return false;
         };
-        let (begin, size) = (flow.headers.payload_offset(), self.plan.size);
+        let size = self.plan.size;
         // It fits: the size was held to the MTU, and the frame to the size, before the start. If not, the reply to what
         // goes out will never come, and is counted as lost.
-        let fits = frame.set_len(begin + size);
+        let fits = frame.set_len(flow.headers.payload_offset() + size);
         debug_assert!(fits, "a frame has room for the plan's size");
-        if let Some(payload) = frame.bytes_mut().get_mut(begin..) {
-            self.template.write(flow.number, flow.pending.next() + flow.staged, payload);
-        }
-        let written = flow.headers.emit(frame.bytes_mut(), size, UdpChecksum::Computed);
-        debug_assert!(written.is_ok(), "{written:?}");
-        flow.staged += 1;
+        flow.write(&mut *self.template, size, frame.bytes_mut());
         lane.stage(frame, Staged { index: index as u32, intended });
         true
     }
@@ -362,13 +383,7 @@ impl<'a> Worker<'a> {
         if lane.waiting() > 0 {
             let (at, mut count) = (clock.now(), 0);
             for Staged { index, intended } in lane.hand_over() {
-                let flow = &mut flows[index as usize];
-                if intended >= clock.window() {
-                    flow.pending.begin_window();
-                    tally.sent(intended, at);
-                }
-                flow.pending.insert(intended, at);
-                flow.staged -= 1;
+                flows[index as usize].enter(tally, clock, intended, at);
                 count += 1;
             }
             self.sent_ever += count;
@@ -377,8 +392,9 @@ impl<'a> Worker<'a> {
         lane.port.flush();
     }
 
-    /// Sends what all lanes have, and lets the kernel know of the frames that came back.
+    /// Sends what all lanes and live frames have, and lets the kernel know of the frames that came back.
     fn flush(&mut self) {
+        self.send_live();
         for lane in 0..self.lanes.len() {
             self.send(lane);
         }

@@ -166,7 +166,7 @@ fn in_lab(
     }
     // Requests that the driver sends need NAPI at the server's end, or they are lost.
     let napi: Vec<NapiGuard> = match task.engine {
-        Engine::Socket | Engine::Xdp => Vec::new(),
+        Engine::Socket | Engine::Xdp | Engine::XdpRings => Vec::new(),
         Engine::Kernel => of("server")
             .iter()
             .flat_map(|m| m.interfaces())

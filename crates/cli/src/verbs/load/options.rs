@@ -96,13 +96,13 @@ fn engine(args: &Args, mode: Mode, transport: Transport) -> Result<Engine, Strin
     let engine = Engine::from(args.engine);
     match engine {
         Engine::Socket => return Ok(engine),
-        Engine::Xdp if transport == Transport::Tcp => {
+        Engine::Xdp | Engine::XdpRings if transport == Transport::Tcp => {
             return Err("the xdp engine sends UDP: leave out --tcp, or use --engine socket".into());
         }
-        Engine::Xdp if mode != Mode::Rr => {
+        Engine::Xdp | Engine::XdpRings if mode != Mode::Rr => {
             return Err(format!("the xdp engine takes replies, and {mode} has none: use --engine socket"));
         }
-        Engine::Xdp => return Ok(engine),
+        Engine::Xdp | Engine::XdpRings => return Ok(engine),
         Engine::Kernel => {}
     }
     let only =
