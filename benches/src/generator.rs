@@ -3,8 +3,11 @@
 //! ```text
 //!   client: kxdpgun, or `udpath load --engine xdp`, on CPU 0  -- veth, one queue -->  server: AF_XDP port, never read
 //! ```
-//! Both are asked for more than they can send. The sink drops every request right behind the driver once its rings are
-//! full; on a veth that is done on the sender's CPU, for both alike. Requests of ours are as long as kxdpgun's queries,
+//! Ours is measured both ways: as it chooses itself, which at such a rate is live frames, and by the rings of AF_XDP alone,
+//! as kxdpgun sends. All are asked for more than they can send. The sink drops every request right behind the driver once its rings are
+//! full; on a veth that is done on the sender's CPU, for all alike. A live frame is cheaper for the veth's other end as well:
+//! it comes without an skb, which the sink would have to take the frame out of. That share of the gain is the veth's, not a
+//! NIC's. Requests of ours are as long as kxdpgun's queries,
 //! and every one of them has its own contents, checksums, intended time and entry in the table of open requests.
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,8 +21,9 @@ use crate::Claim;
 use crate::bed::udpath;
 use crate::race::{race, words};
 
-/// How much more the engine must send.
-const AT_LEAST: f64 = 1.3;
+/// How much more the engine must send; and by rings alone, which is the same system calls and the same work in the
+/// kernel as kxdpgun's.
+const AT_LEAST: [(&str, f64); 2] = [("xdp", 1.3), ("xdp-rings", 0.95)];
 /// Seconds of one run of either.
 const SECONDS: &str = "2";
 /// Requests per second asked for: more than either can send on any machine that runs this.
@@ -59,9 +63,9 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
         rate.with_context(|| format!("kxdpgun told no rate: {text}"))
     };
     let (udpath, target) = (udpath()?, target.to_string());
-    let ours = || -> Result<f64> {
+    let ours = |engine: &str| -> Result<f64> {
         let seconds = format!("{SECONDS}s");
-        let load = ["-c", "0", &udpath, "load", "echo", &target, "--engine", "xdp", "--threads", "1"];
+        let load = ["-c", "0", &udpath, "load", "echo", &target, "--engine", engine, "--threads", "1"];
         // Nothing will be answered: a short timeout keeps the table of open requests as small as in real use.
         let plan =
             ["--flows", "16", "--size", SIZE, "--rate", RATE, "--timeout", "1ms", "-d", &seconds, "--json"];
@@ -70,17 +74,20 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
         let sent = result["counts"]["sent"].as_f64().context("load told no count")?;
         Ok(sent / result["seconds"].as_f64().context("load told no time")?)
     };
-    let ratio = race(0.03, 6, kxdpgun, ours);
+    let claims = AT_LEAST.iter().map(|&(engine, at_least)| {
+        let ratio = race(0.03, 6, kxdpgun, || ours(engine))?;
+        Ok(Claim {
+            what: format!("{engine} engine / kxdpgun, requests sent by one core"),
+            measured: words(&ratio),
+            bound: format!(">= {at_least}"),
+            holds: ratio.ratio >= at_least,
+        })
+    });
+    let claims = claims.collect();
     std::fs::remove_file(&queries)?;
     drop(sink);
     lab.down()?;
-    let ratio = ratio?;
-    Ok(vec![Claim {
-        what: "xdp engine / kxdpgun, requests sent by one core".into(),
-        measured: words(&ratio),
-        bound: format!(">= {AT_LEAST}"),
-        holds: ratio.ratio >= AT_LEAST,
-    }])
+    claims
 }
 
 /// What a program prints on the client that must end well.
