@@ -28,7 +28,7 @@ use super::table::Table;
 use crate::plan::{Arrivals, Intended, Plan, Schedule};
 use crate::record::{Pending, Tally, ThreadTime};
 use crate::template::Template;
-use crate::threads::{Clock, Failures, LONGEST, Report, Shared, left_over};
+use crate::threads::{Clock, Course, Failures, LONGEST, Report, Shared, left_over};
 use flow::Flow;
 
 /// Requests written in one turn before replies are looked at.
@@ -38,9 +38,6 @@ const REFILLS: usize = 64;
 /// Time after which a request that found no room is tried again, nanoseconds. Longer: the transmit ring, 2,048 packets or
 /// a millisecond's worth, runs dry. Shorter: CPU time for asking.
 const RETRY: u64 = 50_000;
-/// How often the closed loop looks for requests to give up, as a share of the timeout, and its bounds in nanoseconds.
-/// More often: a walk over all flows each time. Less often: a lost request's place stays empty longer.
-const GIVE_UP: (u64, u64, u64) = (8, 1_000_000, 100_000_000);
 /// Time between two looks whether sending works at all, nanoseconds: a system call per port each. Longer: a link that
 /// went away is noticed later.
 const LOOK: u64 = 100_000_000;
@@ -171,16 +168,10 @@ impl<'a> Worker<'a> {
     }
 
     fn run(mut self) -> Report {
-        self.clock.wait_for_start();
-        let (share, least, most) = GIVE_UP;
-        let every = (self.plan.timeout.as_nanos() as u64 / share).clamp(least, most);
-        let (mut give_up_at, mut look_at) = (every, LOOK);
-        let mut window_time = None;
+        let mut course = Course::start(self.plan, self.clock, self.shared);
+        let mut look_at = LOOK;
         let mut now = self.clock.now();
-        while now < self.clock.end() && !self.shared.stopped() {
-            if window_time.is_none() && now >= self.clock.window() {
-                window_time = Some(ThreadTime::now());
-            }
+        while course.goes_on(now) {
             let pause = match self.schedule {
                 Some(_) => self.send_due(now),
                 None => self.refill(now),
@@ -191,9 +182,8 @@ impl<'a> Worker<'a> {
             self.wait(pause);
             self.receive();
             now = self.clock.now();
-            if self.schedule.is_none() && now >= give_up_at {
+            if self.schedule.is_none() && course.gives_up(now) {
                 self.give_up(now);
-                give_up_at = now + every;
             }
             if now >= look_at {
                 self.look(now);
@@ -210,8 +200,7 @@ impl<'a> Worker<'a> {
         let window = self.clock.window();
         let due = self.due.iter().filter(|due| (window..ended).contains(&due.at)).count() as u64;
         let unsent = due + left_over(self.schedule.as_mut(), self.plan, window, ended);
-        let time = window_time.map_or_else(ThreadTime::default, |then| ThreadTime::now().since(then));
-        self.shared.running.fetch_sub(1, Ordering::Release);
+        let time = course.end();
         self.drain();
         self.report(ended, unsent, time)
     }
