@@ -10,6 +10,9 @@
  * It must never take what wire::Packet::parse (crates/stack) refuses: such a frame could neither be answered nor be
  * given back. So the checks here are the same or stricter; a test compares the two.
  *
+ * There are two programs of it. `take_hashed` also puts the NIC's RSS hash in front of each frame it hands over, which is
+ * where AF_XDP leaves it; it is bound to one device, whose driver answers the kfunc. `take` runs everywhere.
+ *
  * A NIC that takes VLAN tags out of frames (ethtool: rx-vlan-offload) does so before this program sees them, and keeps
  * them where only a kfunc reads them: with tagged traffic that offload must be off.
  */
@@ -45,6 +48,7 @@ enum outcome {
 	SPECIAL,
 	TOO_LONG,
 	NO_SOCKET,
+	NO_ROOM,
 	OUTCOMES = 16,
 };
 
@@ -283,8 +287,41 @@ static __always_inline enum outcome judge(void *data, void *data_end)
 	return ip;
 }
 
-SEC("xdp")
-int take(struct xdp_md *ctx)
+/* A hash over addresses and ports, not over addresses alone (enum xdp_rss_hash_type). */
+#define RSS_L4 8
+
+/* `HASHED` of crates/bpf/src/rx_hash.rs: "hash" in memory. */
+#define HASHED 0x68736168
+
+/* What lies in front of a frame that take_hashed handed over: always, so that nothing older is ever read there. */
+struct note {
+	__u32 mark; /* HASHED, or 0: no hash is known */
+	__u32 hash;
+};
+
+/* bpf_xdp_metadata_rx_hash, a kfunc. The number is of no helper: the loader of take_hashed replaces the call. */
+static int (*const rx_hash)(const struct xdp_md *ctx, __u32 *hash, __u32 *type) = (void *)0x68736168;
+
+/* Moves what is known of the frame's hash in front of it. 0 if there is no room; then nothing has changed. */
+static __always_inline int put_hash(struct xdp_md *ctx)
+{
+	/* A veth's other end may have sent metadata of its own: ours takes its place. */
+	int there = (int)((void *)(long)ctx->data - (void *)(long)ctx->data_meta);
+	__u32 hash = 0, type = 0;
+	int known = !rx_hash(ctx, &hash, &type) && type & RSS_L4;
+	struct note *note;
+
+	if (bpf_xdp_adjust_meta(ctx, there - (int)sizeof(*note)))
+		return 0;
+	note = (void *)(long)ctx->data_meta;
+	if ((void *)(note + 1) > (void *)(long)ctx->data)
+		return 0;
+	note->mark = known ? HASHED : 0;
+	note->hash = hash;
+	return 1;
+}
+
+static __always_inline int judge_and_take(struct xdp_md *ctx, int hashed)
 {
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
@@ -298,11 +335,27 @@ int take(struct xdp_md *ctx)
 	outcome = judge(data, data_end);
 	if (outcome == TAKEN) {
 		action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
-		if (action != XDP_REDIRECT)
+		if (action != XDP_REDIRECT) {
 			outcome = NO_SOCKET;
+		} else if (hashed && !put_hash(ctx)) {
+			action = XDP_PASS;
+			outcome = NO_ROOM;
+		}
 	}
 	count->n[outcome % OUTCOMES]++;
 	return action;
+}
+
+SEC("xdp")
+int take(struct xdp_md *ctx)
+{
+	return judge_and_take(ctx, 0);
+}
+
+SEC("xdp")
+int take_hashed(struct xdp_md *ctx)
+{
+	return judge_and_take(ctx, 1);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,12 +1,18 @@
-//! The memory mapping behind [`crate::shared_array`], network namespaces, and waiting for running programs.
-#![allow(unsafe_code, reason = "mmap of a BPF array, the slices over it, unshare, and membarrier")]
+//! The memory mapping behind [`crate::shared_array`], network namespaces, waiting for running programs, and the two calls of
+//! bpf(2) that [`crate::rx_hash`] makes itself.
+#![allow(unsafe_code, reason = "mmap of a BPF array, the slices over it, unshare, membarrier, bpf(2)")]
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::AtomicU64;
+
+use aya_obj::generated::{
+    BPF_F_XDP_DEV_BOUND_ONLY, XDP_FLAGS_DRV_MODE, bpf_attach_type, bpf_attr, bpf_cmd, bpf_insn, bpf_prog_type,
+};
 
 /// A shared, writable mapping of a BPF array; unmapped when dropped.
 #[derive(Debug)]
@@ -103,6 +109,56 @@ pub(crate) fn outwait_programs() {
 fn membarrier(command: libc::c_int) -> libc::c_long {
     // SAFETY: membarrier takes a command and flags, and touches no memory of ours.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+}
+
+/// Loads an XDP program that runs on the interface with number `index` alone, of the calling thread's network namespace.
+pub(crate) fn load_bound_xdp(
+    name: &CStr,
+    instructions: &[bpf_insn],
+    license: &CStr,
+    index: u32,
+) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers and addresses, of which zeros are a value: what the kernel takes for "not given".
+    let mut attr: bpf_attr = unsafe { mem::zeroed() };
+    // SAFETY: all of the union's variants are such numbers, and all were set.
+    let load = unsafe { &mut attr.__bindgen_anon_3 };
+    load.prog_type = bpf_prog_type::BPF_PROG_TYPE_XDP as u32;
+    load.expected_attach_type = bpf_attach_type::BPF_XDP as u32;
+    load.prog_flags = BPF_F_XDP_DEV_BOUND_ONLY;
+    load.prog_ifindex = index;
+    load.insns = instructions.as_ptr() as u64;
+    load.insn_cnt = instructions.len() as u32;
+    load.license = license.as_ptr() as u64;
+    // One place less than there is: the name ends with a zero.
+    let places = load.prog_name.len() - 1;
+    for (place, byte) in load.prog_name.iter_mut().take(places).zip(name.to_bytes()) {
+        *place = *byte as libc::c_char;
+    }
+    // SAFETY: instructions and license are there for the call, with the length given and up to a zero.
+    unsafe { bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr) }
+}
+
+/// Attaches an XDP program to the interface with number `index`, in the driver, as long as the link is open.
+pub(crate) fn attach_xdp(program: &OwnedFd, index: u32) -> io::Result<OwnedFd> {
+    // SAFETY: as above.
+    let mut attr: bpf_attr = unsafe { mem::zeroed() };
+    attr.link_create.__bindgen_anon_1.prog_fd = program.as_raw_fd() as u32;
+    attr.link_create.__bindgen_anon_2.target_ifindex = index;
+    attr.link_create.attach_type = bpf_attach_type::BPF_XDP as u32;
+    attr.link_create.flags = XDP_FLAGS_DRV_MODE;
+    // SAFETY: the call reads numbers only.
+    unsafe { bpf(bpf_cmd::BPF_LINK_CREATE, &mut attr) }
+}
+
+/// # Safety
+/// What `attr` points to is there, as `command` reads it; and the command returns a descriptor.
+unsafe fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<OwnedFd> {
+    let (attr, len) = (ptr::from_mut(attr), size_of::<bpf_attr>());
+    // SAFETY: `attr` is there for the call and `len` is its size; the rest is as the caller promises.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_int, attr, len) };
+    let fd = libc::c_int::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: a descriptor that was just made, close-on-exec, which nobody else has.
+    if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(unsafe { OwnedFd::from_raw_fd(fd) }) }
 }
 
 impl Drop for Mapping {

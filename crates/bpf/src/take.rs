@@ -6,12 +6,12 @@
 //!                    │          └ sockets[queue]   closing a socket empties its place: its queue's frames pass
 //!                    └ ports, addresses
 //! ```
-//! The NIC's RSS hash is not handed on: the program could get it only through a kfunc (`bpf_xdp_metadata_rx_hash`),
-//! which this loader cannot bind. Receivers compute the hash.
+//! Where the hash of frames is wanted and the driver tells it, a second program of the same source is attached in this
+//! one's place, with the same maps, and puts the hash in front of each frame: see [`RxHash`].
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use aya::maps::{HashMap, Map, MapData, MapError, XskMap};
@@ -19,11 +19,16 @@ use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, TestRun, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 
-use crate::Error;
 use crate::attach::{self, object};
 use crate::shared_array::SharedArray;
+use crate::{Error, RxHash, rx_hash};
 
 const NAME: &str = "take";
+static OBJECT: &[u8] = object!("take");
+/// Why no hash comes from a device.
+const UNATTACHED: &str = "it is attached to no device";
+const UNWANTED: &str = "the device is not asked";
+const GENERIC: &str = "no driver is asked in generic mode";
 /// Words of a CPU's counters; a power of two, as the program masks with it.
 const WORDS: usize = 16;
 /// Ports in each word of the map.
@@ -90,6 +95,8 @@ outcomes! {
     TooLong, "too_long";
     /// Would have been taken, but its queue has no socket.
     NoSocket, "no_socket";
+    /// Would have been taken, but there was no room before it for its hash: another machine's XDP program sent it so.
+    NoRoom, "no_room";
 }
 
 /// How many frames had which outcome.
@@ -142,17 +149,29 @@ pub struct TakeLayout {
     pub longest: u32,
     /// The most bound addresses that are not wildcards. Each takes about 100 bytes of the kernel's memory.
     pub addresses: u32,
+    /// Whether frames shall come with the device's RSS hash where its driver tells it: [`Take::rx_hash`].
+    pub rx_hash: bool,
 }
 
 /// The program with its maps. Detached when dropped, and when the process ends in whatever way.
 #[derive(Debug)]
 pub struct Take {
     /// Dropped first: closing this descriptor detaches.
-    link: Option<FdLink>,
+    link: Option<Link>,
     maps: Maps,
+    /// Descriptors of `maps` and of the object's other maps, if the hash is wanted.
+    by_name: Option<Vec<(String, RawFd)>>,
+    rx_hash: RxHash,
     bound: BTreeSet<SocketAddr>,
     cpus: usize,
     object: Ebpf,
+}
+
+/// One of the two programs, attached until this is dropped.
+#[derive(Debug)]
+enum Link {
+    Plain { _link: FdLink },
+    Hashed { _link: OwnedFd },
 }
 
 struct Maps {
@@ -182,9 +201,11 @@ impl Take {
             .map_max_entries("counts", cpus as u32)
             .map_max_entries("addresses", layout.addresses.max(1))
             .map_max_entries("sockets", layout.queues.max(1));
-        let mut object = attach::load_xdp(NAME, &mut loader, object!("take"))?;
+        let mut object = attach::load_xdp(NAME, &mut loader, OBJECT)?;
+        let by_name = layout.rx_hash.then(|| rx_hash::maps(&object));
         let maps = Maps::of(&mut object, cpus)?;
-        Ok(Self { link: None, maps, bound: BTreeSet::new(), cpus, object })
+        let rx_hash = RxHash::Computed(UNATTACHED.into());
+        Ok(Self { link: None, maps, by_name, rx_hash, bound: BTreeSet::new(), cpus, object })
     }
 
     /// Attaches it to `interface` in the calling thread's network namespace, until it is dropped. Attached already, it
@@ -194,12 +215,34 @@ impl Take {
     /// No such interface, no XDP in this mode, another program attached (which one), no permission.
     pub fn attach(&mut self, interface: &str, mode: AttachMode) -> Result<(), Error> {
         self.link = None;
+        self.rx_hash = RxHash::Computed(UNATTACHED.into());
+        let why_not = match (&self.by_name, mode) {
+            (None, _) => UNWANTED.into(),
+            (_, AttachMode::Generic) => GENERIC.into(),
+            (Some(maps), AttachMode::Native) => match rx_hash::attach(OBJECT, maps, interface) {
+                Ok(link) => {
+                    self.link = Some(Link::Hashed { _link: link });
+                    self.rx_hash = RxHash::Device;
+                    return Ok(());
+                }
+                // Whatever it was: if the other program cannot be attached either, that is the error.
+                Err(reason) => reason,
+            },
+        };
         let mode = match mode {
             AttachMode::Native => XdpMode::Driver,
             AttachMode::Generic => XdpMode::Skb,
         };
-        self.link = Some(attach::xdp_link(NAME, &mut self.object, interface, mode)?);
+        let link = attach::xdp_link(NAME, &mut self.object, interface, mode)?;
+        self.link = Some(Link::Plain { _link: link });
+        self.rx_hash = RxHash::Computed(why_not);
         Ok(())
+    }
+
+    /// Whether frames come with the device's RSS hash now, and if not, why.
+    #[must_use]
+    pub fn rx_hash(&self) -> &RxHash {
+        &self.rx_hash
     }
 
     /// From now on takes datagrams for `address`. The address 0.0.0.0 stands for every IPv4 address, `::` for every

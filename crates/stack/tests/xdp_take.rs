@@ -13,7 +13,7 @@ const PORT: u16 = 5300;
 
 /// The program. No queue has a socket, so what would be taken is counted as without one.
 fn take() -> Take {
-    let layout = TakeLayout { queues: 1, longest: 1792, addresses: 1 };
+    let layout = TakeLayout { queues: 1, longest: 1792, addresses: 1, rx_hash: false };
     let mut take = Take::load(&layout).expect("the program loads (needs CAP_BPF)");
     take.bind((Ipv4Addr::UNSPECIFIED, PORT).into()).unwrap();
     take.bind((Ipv6Addr::UNSPECIFIED, PORT).into()).unwrap();

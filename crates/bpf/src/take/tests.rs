@@ -7,7 +7,7 @@ use super::*;
 
 const PORT: u16 = 5300;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const LAYOUT: TakeLayout = TakeLayout { queues: 4, longest: 1792, addresses: 2 };
+const LAYOUT: TakeLayout = TakeLayout { queues: 4, longest: 1792, addresses: 2, rx_hash: false };
 const V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 

@@ -64,7 +64,8 @@ impl XdpDevice {
         config.check()?;
         let interface = Interface::find(interface)?;
         let longest = config.longest() as u32;
-        let mut take = Take::load(&TakeLayout { queues: QUEUES, longest, addresses: ADDRESSES })?;
+        let mut take =
+            Take::load(&TakeLayout { queues: QUEUES, longest, addresses: ADDRESSES, rx_hash: false })?;
         let mode = attach(&mut take, &interface, config.attach)?;
         // Drivers may set up their queues anew for a program: what they have is known from now on.
         let facts = interface.facts()?;
