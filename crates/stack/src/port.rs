@@ -53,6 +53,8 @@ pub struct Properties {
     pub longest: usize,
     /// Whether checksums of received packets were verified before, so that no frame need say so itself.
     pub verified: bool,
+    /// Whether received frames tell the device's RSS hash, those of which it has one.
+    pub hashed: bool,
 }
 
 /// What a port counted, from its start on.

@@ -329,6 +329,27 @@ impl Frame {
         }
     }
 
+    /// Asks the CPU to fetch what lies before the packet, without waiting for it.
+    #[inline]
+    pub(crate) fn prefetch_before(&self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint; it reads nothing, whatever the address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(
+                self.base.as_ptr().wrapping_add(self.start.into()).wrapping_sub(1).cast(),
+            );
+        }
+    }
+
+    /// The `N` bytes before the packet, as whoever had the frame last left them. `None`: fewer are in the frame.
+    #[inline]
+    pub(crate) fn before<const N: usize>(&self) -> Option<[u8; N]> {
+        let at = usize::from(self.start).checked_sub(N)?;
+        // SAFETY: `at + N <= start <= size`, and as in `bytes`; an array of bytes needs no alignment.
+        Some(unsafe { self.base.as_ptr().add(at).cast::<[u8; N]>().read() })
+    }
+
     /// Marks it for its way to another worker and back to `owner`, who has its port.
     #[inline]
     pub(crate) fn set_owner(&mut self, owner: u16) {

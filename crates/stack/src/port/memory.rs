@@ -75,8 +75,13 @@ impl End {
         (out, inbound): (Producer<Frame>, Consumer<Frame>),
         (returns, returned): (Producer<Frame>, Consumer<Frame>),
     ) -> Self {
-        let properties =
-            Properties { name: name.to_owned(), mode: Mode::Direct, longest: LONGEST, verified: false };
+        let properties = Properties {
+            name: name.to_owned(),
+            mode: Mode::Direct,
+            longest: LONGEST,
+            verified: false,
+            hashed: false,
+        };
         Self { properties, pool, out, inbound, returns, returned, counts: Counts::default() }
     }
 

@@ -19,8 +19,11 @@
 //! A worker that sleeps on the descriptor sees packets that came. Packets that could not all be sent in
 //! [`flush`](Port::flush) go on with the next one, and in copy mode with polling the descriptor (`xsk_poll`).
 //!
-//! What a port does not do: verify checksums (nothing tells it what the device found; workers do), tell the NIC's RSS
-//! hash (the program cannot read it), or see VLAN tags that the device took off (`ethtool -K IF rxvlan off`).
+//! Where it is wanted ([`Config::rx_hash`]) and the driver tells it, frames come with the NIC's RSS hash, so that workers
+//! need not compute it ([`XdpDevice::rx_hash`]): the program writes it in front of each, in the frame's own memory.
+//!
+//! What a port does not do: verify checksums (nothing tells it what the device found; workers do), or see VLAN tags that
+//! the device took off (`ethtool -K IF rxvlan off`).
 
 mod config;
 mod device;
@@ -40,11 +43,12 @@ pub use config::{Attach, BusyPoll, Config, Copying};
 pub use device::{Change, XdpDevice};
 pub use error::Error;
 
-use crate::frame::{BURST, Burst, Frame, Pool, Region};
+use crate::frame::{BURST, Burst, Frame, Offloads, Pool, Region};
 use crate::port::{Counts, Mode, Port, Properties};
 use crate::wire::{ethernet, vlan};
 use interface::{Facts, Interface};
 use socket::{Socket, Umem};
+use udpath_bpf::read_note;
 
 /// Packets the kernel sends per call in copy mode, unless told otherwise (`TX_BATCH_SIZE`, net/xdp/xsk.c).
 const KERNEL_BATCH: u32 = 32;
@@ -151,6 +155,7 @@ impl XdpPort {
             mode: socket.mode,
             longest: (facts.mtu as usize + ethernet::LEN + vlan::MAX * vlan::LEN).min(config.longest()),
             verified: config.checksums_verified,
+            hashed: false,
         };
         let mut port = Self {
             properties,
@@ -301,6 +306,17 @@ impl XdpPort {
     }
 }
 
+/// Notes the hash that the program wrote in front of each of these.
+#[inline]
+fn read_hashes(frames: &mut [Frame]) {
+    // Another core wrote them, unless it was this one's own softirq: fetched together, one wait is all of them.
+    frames.iter().for_each(Frame::prefetch_before);
+    for frame in frames {
+        let hash = frame.before().and_then(read_note);
+        frame.set_offloads(Offloads { hash, ..frame.offloads() });
+    }
+}
+
 impl Port for XdpPort {
     fn properties(&self) -> &Properties {
         &self.properties
@@ -308,7 +324,11 @@ impl Port for XdpPort {
 
     #[inline]
     fn receive(&mut self, into: &mut Burst) -> usize {
+        let before = into.len();
         let (taken, unfit) = sys::receive(&mut self.socket.receive, &mut self.pool, into);
+        if self.properties.hashed {
+            read_hashes(&mut into[before..]);
+        }
         self.owed += taken;
         self.statistics.fill_invalid += u64::from(unfit);
         let count = taken - unfit;

@@ -1,6 +1,7 @@
 //! AF_XDP ports on veth pairs, with kernel sockets at the other end. Needs root.
 
 mod going;
+mod hash;
 mod support;
 mod sys;
 mod traffic;

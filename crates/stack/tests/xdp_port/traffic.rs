@@ -154,7 +154,7 @@ fn what_is_not_taken_reaches_the_kernel() {
         device.release(0);
         sender.send_to(b"plain", (to, PORT)).unwrap();
         assert_eq!(kernel.recv(&mut bytes).unwrap(), 5);
-        device.hand_to(&ports[0]).unwrap();
+        device.hand_to(&mut ports[0]).unwrap();
     }
     // ICMP, with an IPv4 option and without; and datagrams with one.
     let [to, _] = addresses(&lab);

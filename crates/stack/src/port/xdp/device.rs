@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use udpath_bpf::{AttachMode, Outcomes, Take, TakeLayout};
+use udpath_bpf::{AttachMode, Outcomes, RxHash, Take, TakeLayout};
 
 use super::interface::{Facts, Interface};
 use super::socket::Umem;
@@ -64,8 +64,8 @@ impl XdpDevice {
         config.check()?;
         let interface = Interface::find(interface)?;
         let longest = config.longest() as u32;
-        let mut take =
-            Take::load(&TakeLayout { queues: QUEUES, longest, addresses: ADDRESSES, rx_hash: false })?;
+        let rx_hash = config.rx_hash;
+        let mut take = Take::load(&TakeLayout { queues: QUEUES, longest, addresses: ADDRESSES, rx_hash })?;
         let mode = attach(&mut take, &interface, config.attach)?;
         // Drivers may set up their queues anew for a program: what they have is known from now on.
         let facts = interface.facts()?;
@@ -83,6 +83,12 @@ impl XdpDevice {
     #[must_use]
     pub fn mode(&self) -> AttachMode {
         self.mode
+    }
+
+    /// Whether the frames of its ports tell the device's RSS hash, and if not, why.
+    #[must_use]
+    pub fn rx_hash(&self) -> &RxHash {
+        self.take.rx_hash()
     }
 
     /// What its ports are made with.
@@ -109,8 +115,8 @@ impl XdpDevice {
     /// No such queue, one that has a socket already, no permission, no memory.
     pub fn port(&mut self, queue: u32) -> Result<XdpPort, Error> {
         let generic = self.mode == AttachMode::Generic;
-        let port = XdpPort::with_own_memory(&self.interface, &self.facts, queue, &self.config, generic)?;
-        self.take.set_socket(queue, port.socket.as_fd())?;
+        let mut port = XdpPort::with_own_memory(&self.interface, &self.facts, queue, &self.config, generic)?;
+        self.hand_to(&mut port)?;
         Ok(port)
     }
 
@@ -135,8 +141,9 @@ impl XdpDevice {
         for queue in 0..self.facts.queues {
             let pool = region.pool(frames)?;
             let umem = ports.first().map_or(Umem::Own(&region), |first| Umem::Of(first.socket.as_fd()));
-            let port = XdpPort::with(&self.interface, &self.facts, queue, &self.config, generic, umem, pool)?;
-            self.take.set_socket(queue, port.socket.as_fd())?;
+            let mut port =
+                XdpPort::with(&self.interface, &self.facts, queue, &self.config, generic, umem, pool)?;
+            self.hand_to(&mut port)?;
             ports.push(port);
         }
         Ok(ports)
@@ -146,7 +153,9 @@ impl XdpDevice {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn hand_to(&mut self, port: &XdpPort) -> Result<(), Error> {
+    pub fn hand_to(&mut self, port: &mut XdpPort) -> Result<(), Error> {
+        // What lies before its frames is a hash only if this device's program writes one there.
+        port.properties.hashed = *self.rx_hash() == RxHash::Device;
         Ok(self.take.set_socket(port.queue(), port.socket.as_fd())?)
     }
 
