@@ -148,6 +148,10 @@ fn a_load_is_answered_without_loss_steered_or_not() {
         assert_eq!(counts["xdp"]["answered"], sent, "{}", counts["xdp"]);
         assert_eq!(counts["xdp"]["received"], counts["xdp"]["program"]["taken"]);
         assert_eq!(counts["xdp"]["steered"].as_u64().unwrap() > 0, !more.is_empty());
+        let hash = if more.is_empty() { Value::Null } else { "from the device".into() };
+        for port in counts["xdp"]["ports"].as_array().unwrap() {
+            assert_eq!(port["rx_hash"], hash, "{port}");
+        }
     }
     lab.down().unwrap();
 }

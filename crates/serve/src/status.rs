@@ -78,11 +78,14 @@ pub struct XdpPortStatus {
     pub name: String,
     /// Who copies: `zero-copy` is nobody, `copy` is the kernel.
     pub mode: String,
+    /// Where the hash comes from that frames are steered by: `from the device` for those of which it has one, or
+    /// `computed` and why; `None` without steering.
+    pub rx_hash: Option<String>,
 }
 
 impl XdpPortStatus {
-    pub(crate) fn of(properties: &Properties) -> Self {
-        Self { name: properties.name.clone(), mode: properties.mode.to_string() }
+    pub(crate) fn of(properties: &Properties, rx_hash: Option<String>) -> Self {
+        Self { name: properties.name.clone(), mode: properties.mode.to_string(), rx_hash }
     }
 }
 

@@ -192,7 +192,11 @@ fn announce(server: &Server, config: &Config) {
     };
     if let Some(xdp) = server.status().xdp {
         for port in &xdp.ports {
-            let _ = writeln!(text, "{}: {} mode", port.name, port.mode);
+            let _ = write!(text, "{}: {} mode", port.name, port.mode);
+            if let Some(hash) = &port.rx_hash {
+                let _ = write!(text, ", rx hash: {hash}");
+            }
+            text.push('\n');
         }
         let _ = writeln!(text, "{}", config.xdp.port);
     }

@@ -87,6 +87,8 @@ impl Devices {
         for name in names {
             let mut port = config.port.clone();
             port.checksums_verified |= is_virtual(&name);
+            // Without steering nobody looks at it.
+            port.rx_hash |= config.steer;
             devices.push(XdpDevice::open(&name, port).map_err(|error| no(&error))?);
         }
         Ok(Self { devices, domain, mirror })
@@ -116,14 +118,16 @@ impl Devices {
         let locals = locals(&mut reader, &tables);
         let groups = Groups::new(&binds, locals.iter().copied()).map_err(|error| no(&error))?;
         let groups = Arc::new(Table::new(&domain, groups));
-        let mut ports = Vec::new();
+        let (mut ports, mut described) = (Vec::new(), Vec::new());
         for device in &mut devices {
             for bind in &binds {
                 device.bind(*bind).map_err(|error| no(&error))?;
             }
-            ports.extend(device.ports().map_err(|error| no(&error))?);
+            let opened = device.ports().map_err(|error| no(&error))?;
+            let hash = steer.then(|| device.rx_hash().to_string());
+            described.extend(opened.iter().map(|port| XdpPortStatus::of(port.properties(), hash.clone())));
+            ports.extend(opened);
         }
-        let described = ports.iter().map(|port| XdpPortStatus::of(port.properties())).collect();
         let most = devices.iter().map(|device| device.config().frames).max().unwrap_or(1);
         let count = u16::try_from(workers).map_err(|error| no(&error))?;
         let all = mesh(count, mesh::Config { backlog: BACKLOG, frames: most }).map_err(|error| no(&error))?;
