@@ -5,6 +5,10 @@
 //!                    │          │
 //!                    │          └ sockets[queue]   closing a socket empties its place: its queue's frames pass
 //!                    └ ports, addresses
+//!
+//!   judge    what it makes of a frame: not attached, nothing handed on
+//!   takes    would it hand on a frame of this queue? attached as well
+//!   inject   the kernel hands a frame on as if the interface's queue 0 had received it: not attached
 //! ```
 //! Where the hash of frames is wanted and the driver tells it, a second program of the same source is attached in this
 //! one's place, with the same maps, and puts the hash in front of each frame: see [`RxHash`].
@@ -16,7 +20,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use aya::maps::{HashMap, Map, MapData, MapError, XskMap};
 use aya::programs::links::FdLink;
-use aya::programs::{ProgramError, TestRun, TestRunOptions, Xdp, XdpMode};
+use aya::programs::{ProgramError, TestRun, TestRunAttrs, TestRunOptions, TestRunResult, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 
 use crate::attach::{self, object};
@@ -33,6 +37,9 @@ const GENERIC: &str = "no driver is asked in generic mode";
 const WORDS: usize = 16;
 /// Ports in each word of the map.
 const PORTS: usize = 8;
+
+/// The program's word for "handed on" (`enum xdp_action`, linux/bpf.h).
+const XDP_REDIRECT: u32 = 4;
 
 /// Bits of a port's byte, as in the program's source.
 const ANY_V4: u8 = 1;
@@ -164,6 +171,8 @@ pub struct Take {
     rx_hash: RxHash,
     bound: BTreeSet<SocketAddr>,
     cpus: usize,
+    /// Frames of `Take::takes` among those counted as taken.
+    tried: u64,
     object: Ebpf,
 }
 
@@ -205,7 +214,7 @@ impl Take {
         let by_name = layout.rx_hash.then(|| rx_hash::maps(&object));
         let maps = Maps::of(&mut object, cpus)?;
         let rx_hash = RxHash::Computed(UNATTACHED.into());
-        Ok(Self { link: None, maps, by_name, rx_hash, bound: BTreeSet::new(), cpus, object })
+        Ok(Self { link: None, maps, by_name, rx_hash, bound: BTreeSet::new(), cpus, tried: 0, object })
     }
 
     /// Attaches it to `interface` in the calling thread's network namespace, until it is dropped. Attached already, it
@@ -315,15 +324,18 @@ impl Take {
         let _ = self.maps.sockets.unset(queue);
     }
 
-    /// What became of the frames so far, over all CPUs.
+    /// What became of the frames so far, over all CPUs. Those of [`takes`](Self::takes) are none.
     #[must_use]
     pub fn outcomes(&self) -> Outcomes {
-        (0..self.cpus).fold(Outcomes::default(), |mut sum, cpu| {
+        let mut all = (0..self.cpus).fold(Outcomes::default(), |mut sum, cpu| {
             for (sum, count) in sum.0.iter_mut().zip(self.outcomes_on(cpu).0) {
                 *sum += count;
             }
             sum
-        })
+        });
+        let taken = &mut all.0[Outcome::Taken as usize];
+        *taken = taken.saturating_sub(self.tried);
+        all
     }
 
     /// What became of the frames that came on one CPU; nothing on one that there is not.
@@ -346,32 +358,66 @@ impl Take {
     /// The program is attached, so that the counters tell of other frames too; shorter than an Ethernet header or
     /// longer than a page, which the kernel does not try.
     pub fn judge(&self, frame: &[u8]) -> Result<Outcome, Error> {
-        let refused = |reason: String| Error::Trial { program: NAME, len: frame.len(), reason };
         if self.link.is_some() {
-            return Err(refused("it is attached".into()));
+            return Err(refused(frame, "it is attached".into()));
         }
-        let program: &Xdp = self
-            .object
-            .program(NAME)
-            .ok_or_else(|| refused("the object has no program of that name".into()))?
-            .try_into()
-            .map_err(|error: ProgramError| refused(error.to_string()))?;
         let before = self.outcomes();
         let mut out = vec![0; frame.len()];
-        let options = TestRunOptions {
-            data_in: Some(frame),
-            data_out: Some(&mut out),
-            repeat: 1,
-            ..TestRunOptions::default()
-        };
-        program.test_run(options).map_err(|error| refused(because(&error)))?;
+        let options = TestRunOptions { data_out: Some(&mut out), ..TestRunOptions::default() };
+        self.run(frame, options)?;
         let after = self.outcomes();
         after
             .iter()
             .zip(before.iter())
             .find(|((_, after), (_, before))| after > before)
             .map(|((outcome, _), _)| outcome)
-            .ok_or_else(|| refused("it counted nothing".into()))
+            .ok_or_else(|| refused(frame, "it counted nothing".into()))
+    }
+
+    /// Would the program, as it is now, hand `frame` to the socket of `queue`, had the interface with this index
+    /// received it there? Nothing is handed on, and nothing that comes meanwhile is disturbed.
+    ///
+    /// # Errors
+    /// No such interface or queue; lengths as with [`judge`](Self::judge).
+    pub fn takes(&mut self, frame: &[u8], interface: u32, queue: u32) -> Result<bool, Error> {
+        let context = context(frame, interface, queue);
+        let mut out = vec![0; frame.len()];
+        let options =
+            TestRunOptions { data_out: Some(&mut out), ctx_in: Some(&context), ..TestRunOptions::default() };
+        let taken = self.run(frame, options)?.return_value == XDP_REDIRECT;
+        self.tried += u64::from(taken);
+        Ok(taken)
+    }
+
+    /// Has the kernel treat `frame` as one that queue 0 of the interface with this index received: what the program
+    /// takes of it comes to that queue's socket, what it passes to the kernel.
+    ///
+    /// There is no other queue to be had: whatever is asked for, the kernel says 0 of such frames
+    /// (`xdp_test_run_setup`, net/bpf/test_run.c), and gives a socket nothing from a queue that it is not bound to.
+    /// A socket's rings have one producer and no lock. So nothing else may bring frames to it meanwhile: neither an
+    /// attached program nor, with zero-copy, the driver.
+    ///
+    /// # Errors
+    /// The program is attached; no such interface; a kernel before 5.18.
+    pub fn inject(&self, frame: &[u8], interface: u32) -> Result<(), Error> {
+        if self.link.is_some() {
+            return Err(refused(frame, "it is attached".into()));
+        }
+        let context = context(frame, interface, 0);
+        let attrs = TestRunAttrs::new().xdp_live_frames(1);
+        self.run(frame, TestRunOptions { ctx_in: Some(&context), attrs, ..TestRunOptions::default() })?;
+        Ok(())
+    }
+
+    fn run(&self, frame: &[u8], options: TestRunOptions<'_>) -> Result<TestRunResult, Error> {
+        let program: &Xdp = self
+            .object
+            .program(NAME)
+            .ok_or_else(|| refused(frame, "the object has no program of that name".into()))?
+            .try_into()
+            .map_err(|error: ProgramError| refused(frame, error.to_string()))?;
+        let options = TestRunOptions { data_in: Some(frame), repeat: 1, ..options };
+        program.test_run(options).map_err(|error| refused(frame, because(&error)))
     }
 
     /// Writes what is bound of `port` where the program reads it.
@@ -410,6 +456,17 @@ fn take_map(object: &mut Ebpf, map: &'static str) -> Result<Map, Error> {
 
 fn unfit(error: &MapError) -> Error {
     Error::Load { program: NAME, reason: because(error) }
+}
+
+fn refused(frame: &[u8], reason: String) -> Error {
+    Error::Trial { program: NAME, len: frame.len(), reason }
+}
+
+/// `struct xdp_md` (linux/bpf.h) of a trial: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+fn context(frame: &[u8], interface: u32, queue: u32) -> Vec<u8> {
+    // The length was not checked yet, and the kernel refuses one that is not the frame's.
+    let end = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    [0, end, 0, interface, queue, 0].iter().flat_map(|word: &u32| word.to_ne_bytes()).collect()
 }
 
 /// The system's own words where there are any.

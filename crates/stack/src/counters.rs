@@ -218,6 +218,17 @@ impl Snapshot {
         self.received as i64 - (self.answered + self.declined + self.dropped_total()) as i64
     }
 
+    /// Takes an earlier snapshot of the same counters off.
+    pub fn subtract(&mut self, earlier: &Self) {
+        self.received -= earlier.received;
+        self.answered -= earlier.answered;
+        self.declined -= earlier.declined;
+        self.steered -= earlier.steered;
+        for (count, before) in self.dropped.iter_mut().zip(&earlier.dropped) {
+            *count -= before;
+        }
+    }
+
     /// Adds another worker's.
     pub fn add(&mut self, other: &Self) {
         self.received += other.received;

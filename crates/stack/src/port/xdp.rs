@@ -32,6 +32,7 @@ mod interface;
 mod ring;
 mod socket;
 mod sys;
+mod trial;
 
 use std::fmt;
 use std::io;
@@ -42,6 +43,7 @@ use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 pub use config::{Attach, BusyPoll, Config, Copying};
 pub use device::{Change, XdpDevice};
 pub use error::Error;
+pub use trial::Trial;
 
 use crate::frame::{BURST, Burst, Frame, Offloads, Pool, Region};
 use crate::port::{Counts, Mode, Port, Properties};

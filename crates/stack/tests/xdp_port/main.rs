@@ -5,3 +5,4 @@ mod hash;
 mod support;
 mod sys;
 mod traffic;
+mod trial;

@@ -13,7 +13,7 @@ use crate::frame::Region;
 /// Places for sockets in the program's map, eight bytes each: more queues than any NIC has.
 const QUEUES: u32 = 4096;
 /// Most addresses that are bound one by one, over all ports.
-const ADDRESSES: u32 = 4096;
+pub(super) const ADDRESSES: u32 = 4096;
 
 /// An interface whose datagrams are taken; let go when this is dropped, and when the process ends in whatever way.
 ///
@@ -24,9 +24,9 @@ pub struct XdpDevice {
     /// First: nothing is taken any more before the rest goes.
     take: Take,
     mode: AttachMode,
-    interface: Interface,
-    facts: Facts,
-    config: Config,
+    pub(super) interface: Interface,
+    pub(super) facts: Facts,
+    pub(super) config: Config,
 }
 
 /// How an interface is no longer as it was.
@@ -77,6 +77,18 @@ impl XdpDevice {
     #[must_use]
     pub fn name(&self) -> &str {
         self.interface.name()
+    }
+
+    /// The interface's number in its network namespace.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.interface.index()
+    }
+
+    /// The interface's own MAC address, as last seen; zeros where it has none.
+    #[must_use]
+    pub fn mac(&self) -> [u8; 6] {
+        self.facts.mac
     }
 
     /// Where the program runs.
@@ -175,6 +187,15 @@ impl XdpDevice {
     /// No longer takes datagrams for `address`. Was it bound?
     pub fn unbind(&mut self, address: SocketAddr) -> bool {
         self.take.unbind(address)
+    }
+
+    /// Would `frame`, had `queue` received it, come to that queue's port? Asks the attached program and disturbs nothing;
+    /// in the network namespace the device was opened in.
+    ///
+    /// # Errors
+    /// No such queue any more; a frame shorter than an Ethernet header or longer than a page.
+    pub fn takes(&mut self, frame: &[u8], queue: u32) -> Result<bool, Error> {
+        Ok(self.take.takes(frame, self.interface.index(), queue)?)
     }
 
     /// What became of the frames that came, over all queues.

@@ -1,0 +1,73 @@
+//! A frame that nobody sent: does it come to the port's socket?
+//!
+//! ```text
+//! device's program   attached, nothing bound yet: passes everything ─▸ kernel
+//! trial's program    the same code, attached nowhere, bound ─▸ inject ─▸ the port's socket ─▸ worker
+//! ```
+//! Two programs, because a socket's receive and fill rings have one producer and no lock: what the interface receives
+//! must not come to the socket at the same time as an injected frame. While the device has nothing bound it does not.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use udpath_bpf::{Outcome, Take, TakeLayout};
+
+use super::{Error, XdpDevice, XdpPort};
+use crate::port::{Mode, Port};
+
+/// Brings frames to the port of queue 0. See the module's head.
+#[derive(Debug)]
+pub struct Trial {
+    take: Take,
+    interface: u32,
+}
+
+impl XdpDevice {
+    /// A trial of `port`; `None` if no frame can be injected there: the kernel does so on queue 0 alone, and with
+    /// zero-copy the driver takes frames from the same memory without a lock.
+    ///
+    /// # Errors
+    /// No permission, no memory.
+    pub fn trial(&self, port: &XdpPort) -> Result<Option<Trial>, Error> {
+        if port.queue() != 0 || port.properties().mode == Mode::ZeroCopy {
+            return Ok(None);
+        }
+        let layout = TakeLayout {
+            queues: 1,
+            longest: self.config.longest() as u32,
+            addresses: super::device::ADDRESSES,
+        };
+        let mut take = Take::load(&layout)?;
+        take.set_mac(Some(self.facts.mac));
+        take.set_socket(0, port.socket.as_fd())?;
+        Ok(Some(Trial { take, interface: self.interface.index() }))
+    }
+}
+
+impl Trial {
+    /// Takes frames for `address`, as [`XdpDevice::bind`].
+    ///
+    /// # Errors
+    /// Port 0, a group's address, too many addresses.
+    pub fn bind(&mut self, address: SocketAddr) -> Result<(), Error> {
+        Ok(self.take.bind(address)?)
+    }
+
+    /// Why the program would leave `frame` to the kernel, in one word; `None`: it would come to the port.
+    ///
+    /// # Errors
+    /// Shorter than an Ethernet header, or longer than a page.
+    pub fn leaves(&self, frame: &[u8]) -> Result<Option<&'static str>, Error> {
+        let outcome = self.take.judge(frame)?;
+        Ok((outcome != Outcome::Taken).then(|| outcome.name()))
+    }
+
+    /// Injects `frame`, in the calling thread's network namespace, which must be the device's. What the program does not
+    /// take the kernel gets, as if it had come by the interface.
+    ///
+    /// # Errors
+    /// The kernel's refusal: too short or too long, or a kernel before 5.18.
+    pub fn inject(&self, frame: &[u8]) -> Result<(), Error> {
+        Ok(self.take.inject(frame, self.interface)?)
+    }
+}
