@@ -229,10 +229,23 @@ fn what_cannot_be_is_said_in_one_sentence() {
     let napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
     refused(&xdp, "XDP program");
     drop(napi);
+    // An address that only the kernel has rules for: the probe finds that no frame for it would be taken.
+    let reserved = "240.0.0.1:7000";
+    let mut ip = lab.machine("server").unwrap().command("ip");
+    assert!(ip.args(["addr", "add", "240.0.0.1/32", "dev", "eth0"]).status().unwrap().success());
+    let left = "eth0 queue 0: the program leaves a datagram from 192.0.2.1:9 to 240.0.0.1:7000 to the kernel (special)";
+    refused(&["serve", "echo", "--io", "xdp", "--bind", reserved], left);
+    assert!(!attached(&lab));
     let server = serve(&lab, &[]);
-    end(server);
+    let ports = &end(server)["xdp"]["ports"];
+    assert_eq!((&ports[0]["probe"], &ports[1]["probe"]), (&Value::from("answered"), &Value::from("taken")));
     // What works best is taken, and what does not is left out.
-    for (bind, io) in [(bind.as_str(), "ready io=xdp"), ("127.0.0.1:7000", "not xdp: ")] {
+    let auto = [
+        (bind.as_str(), "ready io=xdp"),
+        ("127.0.0.1:7000", "not xdp: "),
+        (reserved, "not xdp: eth0 queue 0: "),
+    ];
+    for (bind, io) in auto {
         let mut server = start(&lab, "server", &["serve", "echo", "--io", "auto", "--json", "--bind", bind]);
         server.says(io);
         server.says("ready");

@@ -80,7 +80,7 @@ impl Io {
     ) -> Result<(), String> {
         match self {
             Self::Shared => shared::prove(prober, target),
-            // Of `xdp` this proves the kernel sockets alone: no datagram of this host's own comes over a device's queue.
+            // Of `xdp` these are the kernel sockets; what is shown of its queues is a `Proof`.
             Self::Reuseport | Self::Xdp => reuseport::prove(prober, plan, target),
             Self::Percpu => percpu::prove(prober, plan, target),
         }

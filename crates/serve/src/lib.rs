@@ -38,6 +38,7 @@
 //!   io.rs      the words: Io, IoChoice, Group (who reads which socket) and Port (one burst in, one burst out)
 //!     io/shared.rs, io/reuseport.rs, io/percpu.rs   how each Io opens its sockets and what its probe must show
 //!     io/kernel.rs                                  the Port of a kernel socket, in three forms
+//!     io/xdp.rs, io/xdp/proof.rs                    frames off the devices' queues, and what is shown of them at the start
 //!   probe.rs   real datagrams through the Io before it is declared up
 //!   worker.rs  one thread: receive a burst, run the service over it, send a burst, publish the counters
 //!   tcp.rs     the same address over TCP, for request/response comparisons

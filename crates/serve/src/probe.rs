@@ -1,4 +1,5 @@
-//! The start-up probe: real datagrams through the chosen Io, before it is declared up.
+//! The start-up probe: real datagrams through the chosen Io, before it is declared up. Over kernel sockets they are sent by
+//! a socket here; the frames of `xdp` are in `io/xdp/proof.rs`.
 //!
 //! That a socket opened and bound does not show that datagrams come through: firewalls, a group that steers
 //! elsewhere and kernels that ignore an option are found only by sending. Probe datagrams carry a random token, are
@@ -25,6 +26,8 @@ pub(crate) const ANSWER: usize = REQUEST + size_of::<u32>();
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Questions asked before giving up: loopback loses datagrams only when a queue is full.
 const TRIES: usize = 4;
+/// Pause between two looks at whether a frame was answered: a fraction of what injecting it takes.
+const LOOK: Duration = Duration::from_micros(200);
 /// How long repeated questions may lie in a queue before the probe ends regardless.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -107,9 +110,7 @@ impl<'a> Prober<'a> {
         let socket = UdpSocket::bind(any)?;
         // Connected: an answer from any address but the asked one does not arrive.
         socket.connect(target)?;
-        let mut request = [0; REQUEST];
-        request[..MAGIC.len()].copy_from_slice(MAGIC);
-        request[MAGIC.len()..].copy_from_slice(&self.probing.token);
+        let request = self.question();
         for _ in 0..TRIES {
             socket.send(&request)?;
             self.sent.fetch_add(1, Relaxed);
@@ -132,6 +133,31 @@ impl<'a> Prober<'a> {
         }
         Ok(None)
     }
+
+    /// What a probe datagram carries.
+    pub(crate) fn question(&self) -> [u8; REQUEST] {
+        let mut request = [0; REQUEST];
+        request[..MAGIC.len()].copy_from_slice(MAGIC);
+        request[MAGIC.len()..].copy_from_slice(&self.probing.token);
+        request
+    }
+
+    /// Waits until `answered` to a question that was not sent by [`Prober::ask`], as long as that would wait for all its
+    /// tries. Was it?
+    pub(crate) fn wait(&self, answered: impl Fn() -> bool) -> bool {
+        self.sent.fetch_add(1, Relaxed);
+        let deadline = Instant::now() + Self::WAIT;
+        while !answered() {
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+
+    /// The longest that [`Prober::wait`] takes.
+    pub(crate) const WAIT: Duration = Duration::from_millis(PATIENCE.as_millis() as u64 * TRIES as u64);
 
     /// Ends the probe, once every question that was sent has been taken from its queue: a repeated one must not
     /// be counted as traffic.

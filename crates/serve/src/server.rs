@@ -172,10 +172,13 @@ impl Server {
             started: Instant::now(),
             final_drops: None,
         };
+        let mut proof = None;
         let mut frames = match devices {
             Some(devices) => {
-                let (fast, frames) = devices.start(server.binds.clone(), cpus.len(), config.xdp.steer)?;
+                let (fast, frames, shows) =
+                    devices.start(server.binds.clone(), cpus.len(), config.xdp.steer)?;
                 server.fast = Some(Arc::new(fast));
+                proof = Some(shows);
                 frames.into_iter().map(Some).collect()
             }
             None => Vec::new(),
@@ -213,6 +216,9 @@ impl Server {
         let prober = Prober::new(&server.shared.probing);
         for bind in &server.binds {
             io.prove(&prober, &plan, target_of(*bind)).map_err(|reason| Error::Probe { io, reason })?;
+        }
+        if let (Some(fast), Some(proof)) = (&server.fast, proof) {
+            proof.run(fast, &prober)?;
         }
         prober.finish();
         server.started = Instant::now();

@@ -78,14 +78,23 @@ pub struct XdpPortStatus {
     pub name: String,
     /// Who copies: `zero-copy` is nobody, `copy` is the kernel.
     pub mode: String,
+    /// What the start-up probe showed: `answered`, a frame put into the queue was answered by its worker; or `taken`, the
+    /// attached program would hand what comes there to the queue's socket. The kernel puts frames into queue 0 alone, and
+    /// into none that is zero-copy.
+    pub probe: &'static str,
     /// Where the hash comes from that frames are steered by: `from the device` for those of which it has one, or
     /// `computed` and why; `None` without steering.
     pub rx_hash: Option<String>,
 }
 
 impl XdpPortStatus {
-    pub(crate) fn of(properties: &Properties, rx_hash: Option<String>) -> Self {
-        Self { name: properties.name.clone(), mode: properties.mode.to_string(), rx_hash }
+    pub(crate) fn of(properties: &Properties, answered: bool, rx_hash: Option<String>) -> Self {
+        Self {
+            name: properties.name.clone(),
+            mode: properties.mode.to_string(),
+            probe: if answered { "answered" } else { "taken" },
+            rx_hash,
+        }
     }
 }
 

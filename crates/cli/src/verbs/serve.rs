@@ -192,7 +192,7 @@ fn announce(server: &Server, config: &Config) {
     };
     if let Some(xdp) = server.status().xdp {
         for port in &xdp.ports {
-            let _ = write!(text, "{}: {} mode", port.name, port.mode);
+            let _ = write!(text, "{}: {} mode, probe {}", port.name, port.mode, port.probe);
             if let Some(hash) = &port.rx_hash {
                 let _ = write!(text, ", rx hash: {hash}");
             }

@@ -10,6 +10,8 @@
 //! ```
 //! A queue has one worker. Workers beyond the queues serve kernel sockets, and frames of others if those are spread.
 
+mod proof;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -17,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use udpath_stack::counters::Counters;
+use udpath_stack::counters::{Counters, Snapshot};
 use udpath_stack::epoch::{Domain, Reader, Table};
 use udpath_stack::groups::Groups;
 use udpath_stack::mesh::{self, mesh};
@@ -32,6 +34,8 @@ use udpath_steer::toeplitz::Key;
 use crate::config::XdpConfig;
 use crate::error::Error;
 use crate::status::{XdpPortStatus, XdpStatus};
+
+pub(crate) use proof::Proof;
 
 /// What a worker needs for its frames.
 pub(crate) type Frames = Parts<XdpPort, ()>;
@@ -62,6 +66,8 @@ pub(crate) struct Fast {
     ports: Vec<XdpPortStatus>,
     /// The counters of the workers' frames, as they become ready.
     counters: Mutex<Vec<Counters>>,
+    /// What of them was the probe's.
+    probed: Mutex<Snapshot>,
     stop: Option<Sender<()>>,
     keeper: Option<JoinHandle<()>>,
 }
@@ -104,13 +110,14 @@ impl Devices {
         self.devices.iter().map(XdpDevice::name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Opens a port per queue and begins to take what is for `binds`: what each of the workers needs.
+    /// Opens a port per queue: what each of the workers needs, and what takes what is for `binds` once it is shown that
+    /// it comes to them.
     pub(crate) fn start(
         self,
         binds: Vec<SocketAddr>,
         workers: usize,
         steer: bool,
-    ) -> Result<(Fast, Vec<Frames>), Error> {
+    ) -> Result<(Fast, Vec<Frames>, Proof), Error> {
         let no = |error: &dyn std::fmt::Display| Error::Xdp(error.to_string());
         let Self { mut devices, domain, mirror } = self;
         let tables = mirror.tables();
@@ -118,16 +125,24 @@ impl Devices {
         let locals = locals(&mut reader, &tables);
         let groups = Groups::new(&binds, locals.iter().copied()).map_err(|error| no(&error))?;
         let groups = Arc::new(Table::new(&domain, groups));
-        let (mut ports, mut described) = (Vec::new(), Vec::new());
+        let (mut ports, mut trials, mut described) = (Vec::new(), Vec::new(), Vec::new());
         for device in &mut devices {
-            for bind in &binds {
-                device.bind(*bind).map_err(|error| no(&error))?;
-            }
-            let opened = device.ports().map_err(|error| no(&error))?;
+            let of_device = device.ports().map_err(|error| no(&error))?;
+            let first = of_device.first().map(|port| device.trial(port)).transpose();
+            trials.push(first.map_err(|error| no(&error))?.flatten());
             let hash = steer.then(|| device.rx_hash().to_string());
-            described.extend(opened.iter().map(|port| XdpPortStatus::of(port.properties(), hash.clone())));
-            ports.extend(opened);
+            described.extend(of_device.iter().map(|port| {
+                let answered = port.queue() == 0 && trials.last().is_some_and(Option::is_some);
+                XdpPortStatus::of(port.properties(), answered, hash.clone())
+            }));
+            ports.extend(of_device);
         }
+        let proof = {
+            let guard = reader.pin();
+            Proof::new(&devices, trials, &binds, &tables.load(&guard))
+        };
+        reader.idle();
+        let proof = proof?;
         let most = devices.iter().map(|device| device.config().frames).max().unwrap_or(1);
         let count = u16::try_from(workers).map_err(|error| no(&error))?;
         let all = mesh(count, mesh::Config { backlog: BACKLOG, frames: most }).map_err(|error| no(&error))?;
@@ -160,10 +175,11 @@ impl Devices {
             binds,
             ports: described,
             counters: Mutex::default(),
+            probed: Mutex::default(),
             stop: Some(stop),
             keeper: Some(keeper),
         };
-        Ok((fast, frames))
+        Ok((fast, frames, proof))
     }
 }
 
@@ -185,10 +201,28 @@ impl Fast {
         lock(&self.counters).push(counters);
     }
 
+    /// What the workers did with frames, the probe's among them.
+    fn frames(&self) -> Snapshot {
+        let mut frames = Snapshot::default();
+        lock(&self.counters).iter().for_each(|counters| frames.add(&counters.snapshot()));
+        frames
+    }
+
+    /// All that came so far was the probe's.
+    fn forget_probe(&self) {
+        *lock(&self.probed) = self.frames();
+    }
+
+    /// The name of a device's queue.
+    fn name_of(&self, device: usize, queue: u32) -> String {
+        let devices = lock(&self.shared.devices);
+        format!("{} queue {queue}", devices.get(device).map_or("", XdpDevice::name))
+    }
+
     /// What the fast path did.
     pub(crate) fn status(&self) -> XdpStatus {
-        let mut frames = udpath_stack::counters::Snapshot::default();
-        lock(&self.counters).iter().for_each(|counters| frames.add(&counters.snapshot()));
+        let mut frames = self.frames();
+        frames.subtract(&lock(&self.probed));
         let mut outcomes = Vec::new();
         for device in lock(&self.shared.devices).iter() {
             for (outcome, count) in device.outcomes().iter() {
