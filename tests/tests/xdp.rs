@@ -1,6 +1,9 @@
 //! `serve --io xdp` on a lab's link: what the fast path takes and what it leaves to the kernel are both answered, nothing
 //! stays behind however it ends, and it says politely what it cannot do. Needs root.
 
+#[path = "xdp/changes.rs"]
+mod changes;
+
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
@@ -115,7 +118,7 @@ fn piped(mut command: Command, input: &[u8]) -> Vec<u8> {
 fn a_load_is_answered_without_loss_steered_or_not() {
     let lab = lab("xdp-load");
     let [v4, v6] = targets(&lab).map(|target| target.to_string());
-    for more in [&[][..], &["--steer"]] {
+    for more in [&[][..], &["--steer"], &["--steer", "--flow-limit"], &["--steer=1"]] {
         let server = serve(&lab, more);
         let mut sent = 0;
         for (engine, target) in [("socket", &v4), ("socket", &v6), ("kernel", &v4), ("kernel", &v6)] {
@@ -152,6 +155,7 @@ fn a_load_is_answered_without_loss_steered_or_not() {
         for port in counts["xdp"]["ports"].as_array().unwrap() {
             assert_eq!(port["rx_hash"], hash, "{port}");
         }
+        assert_eq!(counts["workers"][0]["received"] == 0, more == ["--steer=1"]);
     }
     lab.down().unwrap();
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use udpath_stack::port::xdp as port;
 use udpath_steer::CpuSet;
 
-use crate::io::IoChoice;
+use crate::io::{Io, IoChoice};
 
 /// Most datagrams in one burst: what one `recvmmsg` call takes (`UIO_MAXIOV` of the kernel).
 pub const MAX_BATCH: usize = 1024;
@@ -52,11 +52,27 @@ pub struct XdpConfig {
     /// The interfaces. Empty: those that have the addresses served; a wildcard's are all that are up, the loopback
     /// excepted.
     pub interfaces: Vec<String>,
-    /// Whether frames are spread over all workers by flow hash, or served by the worker whose queue they came on. For
+    /// Whether frames are spread over workers by flow hash, or served by the worker whose queue they came on. For
     /// devices with fewer queues than there are CPUs, and services that take longer than the hand-over (some 60 ns).
-    pub steer: bool,
+    pub steer: Steer,
+    /// Whether a flow that has more than half of what came last is cut while a worker's backlog is half full or more, as
+    /// the kernel does with `net.core.flow_limit_cpu_bitmap`. Needs steering: only then are there backlogs.
+    pub flow_limit: bool,
     /// Memory, rings and polling of each queue.
     pub port: port::Config,
+}
+
+/// Which workers serve a frame.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Steer {
+    /// The one whose queue it came on.
+    #[default]
+    Off,
+    /// All of them, by flow hash.
+    All,
+    /// These, by flow hash: workers' numbers, from 0 on. The others only hand over, for queues whose CPUs have enough
+    /// to do with that.
+    To(CpuSet),
 }
 
 impl Config {
@@ -110,10 +126,32 @@ impl Config {
         if self.cpus.as_ref().is_some_and(CpuSet::is_empty) {
             return Err(ConfigError::NoCpus);
         }
+        self.check_steering()?;
         match self.receive_buffer {
             Some(bytes) if !(1..=MAX_RECEIVE_BUFFER).contains(&bytes) => {
                 Err(ConfigError::ReceiveBuffer(bytes))
             }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_steering(&self) -> Result<(), ConfigError> {
+        let XdpConfig { steer, flow_limit, .. } = &self.xdp;
+        if *flow_limit && *steer == Steer::Off {
+            return Err(ConfigError::FlowLimitAlone);
+        }
+        if *steer == Steer::Off {
+            return Ok(());
+        }
+        match (self.io, steer, self.workers) {
+            (IoChoice::Only(io), ..) if io != Io::Xdp => Err(ConfigError::NothingToSteer(io)),
+            (_, Steer::To(some), _) if some.is_empty() => Err(ConfigError::SteerToNobody),
+            (_, Steer::To(some), Some(workers)) => match some.last() {
+                Some(worker) if worker as usize >= workers => {
+                    Err(ConfigError::NoSuchWorker { worker, workers })
+                }
+                _ => Ok(()),
+            },
             _ => Ok(()),
         }
     }
@@ -144,6 +182,23 @@ pub enum ConfigError {
     /// An empty list of CPUs.
     #[error("the list of CPUs is empty: name at least one, or leave it out for all")]
     NoCpus,
+    /// A limit of flows without backlogs to protect.
+    #[error("a flow limit protects the backlogs between workers, which there are with --steer alone: add it")]
+    FlowLimitAlone,
+    /// Steering where there are no frames.
+    #[error("{0} has no frames to steer: the kernel chooses its sockets; use --io xdp, or leave --steer out")]
+    NothingToSteer(Io),
+    /// Steering to an empty set of workers.
+    #[error("the list of workers to steer to is empty: name at least one, or leave it out for all")]
+    SteerToNobody,
+    /// A worker that there is not.
+    #[error("there is no worker {worker} to steer to: {workers} are asked for, counted from 0")]
+    NoSuchWorker {
+        /// The number given.
+        worker: u32,
+        /// How many there will be.
+        workers: usize,
+    },
     /// A receive buffer of 0 or one the kernel cannot express.
     #[error("a receive buffer of {0} bytes is not possible: give 1 to {MAX_RECEIVE_BUFFER}")]
     ReceiveBuffer(usize),
@@ -176,6 +231,18 @@ mod tests {
         assert_eq!(config(|c| c.receive_buffer = Some(0)), Err(ConfigError::ReceiveBuffer(0)));
         assert_eq!(config(|c| c.receive_buffer = Some(1 << 31)), Err(ConfigError::ReceiveBuffer(1 << 31)));
         assert_eq!(config(|c| c.cpus = Some(CpuSet::new())), Err(ConfigError::NoCpus));
+        assert_eq!(config(|c| c.xdp.flow_limit = true), Err(ConfigError::FlowLimitAlone));
+        let steered = |io, steer, workers| {
+            config(|c| (c.io, c.xdp.steer, c.xdp.flow_limit, c.workers) = (io, steer, true, workers))
+        };
+        assert_eq!(steered(IoChoice::Auto, Steer::All, None), Ok(()));
+        let some = Steer::To(CpuSet::from_list("0,3").unwrap());
+        assert_eq!(steered(IoChoice::Only(Io::Xdp), some.clone(), Some(4)), Ok(()));
+        let missing = ConfigError::NoSuchWorker { worker: 3, workers: 3 };
+        assert_eq!(steered(IoChoice::Auto, some.clone(), Some(3)), Err(missing));
+        let shared = ConfigError::NothingToSteer(Io::Shared);
+        assert_eq!(steered(IoChoice::Only(Io::Shared), some, None), Err(shared));
+        assert_eq!(steered(IoChoice::Auto, Steer::To(CpuSet::new()), None), Err(ConfigError::SteerToNobody));
         for text in ["224.0.0.1:7", "255.255.255.255:7", "[ff02::1]:7", "[::ffff:127.0.0.1]:7"] {
             let bind: SocketAddr = text.parse().unwrap();
             assert_eq!(config(|c| c.binds.push(bind)), Err(ConfigError::Unservable(bind)));

@@ -76,7 +76,7 @@ mod worker;
 
 pub use udpath_stack::port::xdp;
 
-pub use config::{Config, ConfigError, MAX_BATCH, MAX_BINDS, MAX_WORKERS, XdpConfig};
+pub use config::{Config, ConfigError, MAX_BATCH, MAX_BINDS, MAX_WORKERS, Steer, XdpConfig};
 pub use counters::SendError;
 pub use cpus::allowed_cpus;
 pub use deferred::{Deferred, DeferredError};

@@ -175,8 +175,7 @@ impl Server {
         let mut proof = None;
         let mut frames = match devices {
             Some(devices) => {
-                let (fast, frames, shows) =
-                    devices.start(server.binds.clone(), cpus.len(), config.xdp.steer)?;
+                let (fast, frames, shows) = devices.start(server.binds.clone(), cpus.len(), &config.xdp)?;
                 server.fast = Some(Arc::new(fast));
                 proof = Some(shows);
                 frames.into_iter().map(Some).collect()

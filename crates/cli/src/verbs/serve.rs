@@ -17,7 +17,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use udpath_protocols::echo::Echo;
 use udpath_protocols::sink::{Sink, Totals};
-use udpath_serve::{Config, Error, IoChoice, MAX_WORKERS, Server, Status, XdpConfig, xdp};
+use udpath_serve::{Config, Error, IoChoice, MAX_WORKERS, Server, Status, Steer, XdpConfig, xdp};
 use udpath_steer::CpuSet;
 
 use crate::exit::{Done, Failure};
@@ -66,9 +66,13 @@ pub(crate) struct Args {
     /// Interface to take frames from with xdp; repeatable. Default: those that have the addresses
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
-    /// With xdp: spread frames over all workers by flow, not only to the one whose queue they came on
+    /// With xdp: spread frames by flow over all workers, or those listed, such as 1-3, not to the one whose queue they
+    /// came on
+    #[arg(long, value_name = "WORKERS", num_args = 0..=1, require_equals = true)]
+    steer: Option<Option<CpuSet>>,
+    /// With --steer: drop first from a flow with more than half of what came last, once a worker's backlog is half full
     #[arg(long)]
-    steer: bool,
+    flow_limit: bool,
     /// With xdp: let the kernel poll the device when a worker asks (SO_PREFER_BUSY_POLL)
     #[arg(long)]
     busy_poll: bool,
@@ -120,7 +124,12 @@ pub(crate) fn run(args: Args) -> Done {
         receive_buffer: args.rcvbuf,
         xdp: XdpConfig {
             interfaces: args.interface,
-            steer: args.steer,
+            steer: match args.steer {
+                None => Steer::Off,
+                Some(None) => Steer::All,
+                Some(Some(workers)) => Steer::To(workers),
+            },
+            flow_limit: args.flow_limit,
             port: xdp::Config {
                 frames: args.frames,
                 busy_poll: args.busy_poll.then(xdp::BusyPoll::default),
@@ -245,17 +254,18 @@ impl Signals {
     }
 }
 
-/// The live line on a terminal, and each warning once on stderr.
+/// The live line on a terminal, and warnings on stderr.
 struct StatusLine {
     terminal: bool,
     before: Option<(f64, u64, Vec<u64>)>,
-    warned: bool,
+    /// What was warned of at the last look.
+    warned: Vec<String>,
     drawn: bool,
 }
 
 impl StatusLine {
     fn new() -> Self {
-        Self { terminal: io::stderr().is_terminal(), before: None, warned: false, drawn: false }
+        Self { terminal: io::stderr().is_terminal(), before: None, warned: Vec::new(), drawn: false }
     }
 
     fn show(&mut self, status: &Status) {
@@ -285,21 +295,23 @@ impl StatusLine {
         }
         let _ =
             write!(text, ", dropped {}, by the kernel {}", status.total.dropped.total(), status.kernel_drops);
-        if !status.warnings.is_empty() {
-            text.push_str(" [all on one CPU]");
+        match status.warnings.len() {
+            0 => {}
+            1 => text.push_str(" [1 warning]"),
+            several => {
+                let _ = write!(text, " [{several} warnings]");
+            }
         }
         talk(&text);
         self.drawn = true;
     }
 
-    /// Says a warning in full, once.
+    /// Says a warning in full when it comes up, and again when it does so again.
     fn warn(&mut self, status: &Status) {
-        if let Some(warning) = status.warnings.first()
-            && !self.warned
-        {
+        let before = std::mem::replace(&mut self.warned, status.warnings.clone());
+        for warning in status.warnings.iter().filter(|warning| !before.contains(warning)) {
             self.end();
             talk(&format!("warning: {warning}\n"));
-            self.warned = true;
         }
     }
 
@@ -362,6 +374,16 @@ fn table(status: &Status) -> String {
             socket.kernel_drops,
             socket.receive_buffer_bytes,
         );
+    }
+    if let Some(xdp) = &status.xdp {
+        let _ = writeln!(
+            text,
+            "frames: {} received, {} answered, {} served by another worker than their queue's",
+            xdp.received, xdp.answered, xdp.steered
+        );
+        for (reason, count) in &xdp.dropped {
+            let _ = writeln!(text, "frames dropped as {reason}: {count}");
+        }
     }
     if let Some(tcp) = &status.tcp {
         let _ = writeln!(

@@ -8,43 +8,45 @@
 //!                                                                                options, extension headers
 //!  Keeper: follows the interfaces and addresses, and says what changed
 //! ```
+//! Frames of a queue that came up later have no socket, and go to the kernel; the worker of one that is gone has its kernel
+//! sockets left. So a changed number of queues loses what is under way in the device, and nothing after that.
+//!
 //! A queue has one worker. Workers beyond the queues serve kernel sockets, and frames of others if those are spread.
 
+mod keeper;
 mod proof;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use udpath_stack::counters::{Counters, Snapshot};
 use udpath_stack::epoch::{Domain, Reader, Table};
 use udpath_stack::groups::Groups;
 use udpath_stack::mesh::{self, mesh};
 use udpath_stack::port::Port;
-use udpath_stack::port::xdp::{Change, XdpDevice, XdpPort};
+use udpath_stack::port::xdp::{XdpDevice, XdpPort};
 use udpath_stack::steering::Steering;
 use udpath_stack::tables::{Mirror, Tables};
 use udpath_stack::worker::Parts;
+use udpath_steer::CpuSet;
+use udpath_steer::flow_limit::FlowLimit;
 use udpath_steer::rps::RpsMap;
 use udpath_steer::toeplitz::Key;
 
-use crate::config::XdpConfig;
+use crate::config::{Steer, XdpConfig};
 use crate::error::Error;
 use crate::status::{XdpPortStatus, XdpStatus};
 
 pub(crate) use proof::Proof;
 
+use keeper::{Held, Keeper};
+
 /// What a worker needs for its frames.
 pub(crate) type Frames = Parts<XdpPort, ()>;
 
-/// How often the keeper looks at this host's addresses. More seldom: what comes for a new address, to a wildcard, is
-/// dropped for that much longer. More often: it takes CPU from the workers for nothing.
-const LOOK: Duration = Duration::from_millis(50);
-/// Looks at addresses for one at the interfaces, for which files are read: once a second.
-const LOOKS_PER_DEVICE: u32 = 20;
 /// Frames that may wait for one worker from one other, where they are spread: `netdev_max_backlog`, as a power of two.
 const BACKLOG: usize = 1024;
 /// Readers beside the workers: the keeper, and the one that opens.
@@ -116,7 +118,7 @@ impl Devices {
         self,
         binds: Vec<SocketAddr>,
         workers: usize,
-        steer: bool,
+        config: &XdpConfig,
     ) -> Result<(Fast, Vec<Frames>, Proof), Error> {
         let no = |error: &dyn std::fmt::Display| Error::Xdp(error.to_string());
         let Self { mut devices, domain, mirror } = self;
@@ -148,13 +150,33 @@ impl Devices {
         let all = mesh(count, mesh::Config { backlog: BACKLOG, frames: most }).map_err(|error| no(&error))?;
         let mut ports = ports.into_iter();
         let mut frames = Vec::with_capacity(workers);
+        let everyone = CpuSet::first_n(count.into());
+        let map = match &config.steer {
+            Steer::Off => None,
+            Steer::All => RpsMap::new(&everyone, None),
+            Steer::To(some) => {
+                if let Some(worker) = some.difference(&everyone).first() {
+                    return Err(no(&format_args!(
+                        "there is no worker {worker} to steer to: there are {count}, from 0 on"
+                    )));
+                }
+                RpsMap::new(some, None)
+            }
+        };
         for links in all {
             let reader = domain.register(format!("worker {}", links.index())).map_err(|error| no(&error))?;
-            let everyone = (0..u32::from(count)).collect();
-            let steering = steer.then(|| Steering::new(Key::microsoft(), RpsMap::new(&everyone, None)));
+            let steering = map.clone().map(|map| {
+                let steering = Steering::new(Key::microsoft(), Some(map));
+                if config.flow_limit {
+                    steering.limiting(FlowLimit::new(FlowLimit::DEFAULT_BUCKETS))
+                } else {
+                    steering
+                }
+            });
             let groups = Arc::clone(&groups);
             frames.push(Parts { port: ports.next(), handler: (), reader, groups, links, steering });
         }
+        let held = devices.iter().map(Held::of).collect();
         let shared = Arc::new(Shared { devices: Mutex::new(devices), warnings: Mutex::default() });
         let (stop, stopped) = mpsc::channel();
         let keeper = Keeper {
@@ -165,6 +187,7 @@ impl Devices {
             tables,
             locals,
             binds: binds.clone(),
+            held,
         };
         let keeper = thread::Builder::new()
             .name("xdp-keeper".into())
@@ -248,71 +271,6 @@ impl Drop for Fast {
             // It has nothing to say when it panicked: its message is on stderr.
             let _ = keeper.join();
         }
-    }
-}
-
-/// Follows what changes around the workers.
-struct Keeper {
-    shared: Arc<Shared>,
-    groups: Arc<Table<Groups>>,
-    reader: Reader,
-    /// Kept, so that the tables follow the kernel's.
-    mirror: Mirror,
-    tables: Arc<Tables>,
-    locals: BTreeSet<IpAddr>,
-    binds: Vec<SocketAddr>,
-}
-
-impl Keeper {
-    fn run(mut self, stopped: &mpsc::Receiver<()>) {
-        let mut looks = 0_u32;
-        while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-            let now = locals(&mut self.reader, &self.tables);
-            let held = if now == self.locals { None } else { self.publish(now) };
-            looks += 1;
-            if looks < LOOKS_PER_DEVICE {
-                continue;
-            }
-            looks = 0;
-            let mut warnings: Vec<_> = held.into_iter().collect();
-            for device in lock(&self.shared.devices).iter_mut() {
-                warnings.extend(follow(device));
-            }
-            if let udpath_stack::tables::State::Ended(why) = self.mirror.status().state {
-                warnings.push(format!("addresses that change are not noticed any more: {why}"));
-            }
-            *lock(&self.shared.warnings) = warnings;
-        }
-    }
-
-    fn publish(&mut self, now: BTreeSet<IpAddr>) -> Option<String> {
-        let groups = Groups::new(&self.binds, now.iter().copied()).ok()?;
-        match self.groups.publish(groups) {
-            Ok(()) => {
-                self.locals = now;
-                None
-            }
-            // Tried again at the next look.
-            Err(error) => Some(format!("new addresses are served by the kernel for now: {error}")),
-        }
-    }
-}
-
-/// What has become of an interface, if it is worth a sentence.
-fn follow(device: &mut XdpDevice) -> Option<String> {
-    let name = device.name().to_owned();
-    match device.changed()? {
-        Change::Gone => Some(format!("interface {name} is gone: what comes elsewhere is served by the kernel")),
-        Change::Queues { before, now } => Some(format!(
-            "interface {name} has {now} queues now, it had {before}: queues that are new are served by the kernel; \
-             restart to take them"
-        )),
-        Change::Mtu { before, now } => Some(format!(
-            "interface {name} has an MTU of {now} now, it had {before}: longer replies are lost until a restart"
-        ))
-        .filter(|_| now < before),
-        Change::Mac => device.follow().err().map(|error| error.to_string()),
-        other => Some(format!("interface {name} has changed: {other:?}")),
     }
 }
 

@@ -115,6 +115,12 @@ impl XdpDevice {
         self.facts.queues
     }
 
+    /// Its MTU, bytes, as last seen.
+    #[must_use]
+    pub fn mtu(&self) -> u32 {
+        self.facts.mtu
+    }
+
     /// Memory of a port on every queue, bytes: [`Config::memory`] of each.
     #[must_use]
     pub fn memory(&self) -> usize {
