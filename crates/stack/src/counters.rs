@@ -1,8 +1,12 @@
 //! What a worker did with every frame it got: each is in exactly one of these numbers, or still under way.
 //!
 //! ```text
-//! received = answered + declined + dropped (by reason) + under way        over all workers
+//! received = answered + declined + delivered + dropped (by reason) + under way        over all workers
+//!
+//! handed over by sockets, to be sent = sent + unsent + under way
 //! ```
+//! What becomes of a delivered datagram is its socket's to count ([`crate::socket::Counts`]); a frame that a socket has
+//! sent is none of `answered`, whether it was a reply or not.
 //! A worker counts a burst in plain numbers and publishes once per turn; others read at any time.
 
 use crossbeam_utils::CachePadded;
@@ -28,16 +32,25 @@ pub enum Drop {
     ReplyTooLong,
     /// The device takes no more.
     TransmitFull,
+    /// Its socket holds as much as it may.
+    SocketFull,
+    /// All sockets together hold as much as they may.
+    PoolFull,
+    /// Its socket is closed.
+    SocketClosed,
 }
 
 impl Drop {
-    const OWN: [Self; 6] = [
+    const OWN: [Self; 9] = [
         Self::NotLocal,
         Self::Unbound,
         Self::BacklogFull,
         Self::FlowLimit,
         Self::ReplyTooLong,
         Self::TransmitFull,
+        Self::SocketFull,
+        Self::PoolFull,
+        Self::SocketClosed,
     ];
 
     /// How many reasons there are.
@@ -59,6 +72,9 @@ impl Drop {
             Self::FlowLimit => 3,
             Self::ReplyTooLong => 4,
             Self::TransmitFull => 5,
+            Self::SocketFull => 6,
+            Self::PoolFull => 7,
+            Self::SocketClosed => 8,
             Self::Refused(refusal) => Self::OWN.len() + refusal.index(),
         }
     }
@@ -73,6 +89,9 @@ impl Drop {
             Self::FlowLimit => "flow_limit",
             Self::ReplyTooLong => "reply_too_long",
             Self::TransmitFull => "transmit_full",
+            Self::SocketFull => "socket_full",
+            Self::PoolFull => "pool_full",
+            Self::SocketClosed => "socket_closed",
             Self::Refused(refusal) => refusal.name(),
         }
     }
@@ -85,6 +104,9 @@ pub(crate) struct Tally {
     pub(crate) answered: u64,
     pub(crate) declined: u64,
     pub(crate) steered: u64,
+    pub(crate) delivered: u64,
+    pub(crate) sent: u64,
+    pub(crate) unsent: u64,
     dropped: Dropped,
 }
 
@@ -120,6 +142,9 @@ struct Shared {
     answered: AtomicU64,
     declined: AtomicU64,
     steered: AtomicU64,
+    delivered: AtomicU64,
+    sent: AtomicU64,
+    unsent: AtomicU64,
     dropped: [AtomicU64; Drop::COUNT],
 }
 
@@ -130,6 +155,9 @@ impl Default for Shared {
             answered: AtomicU64::new(0),
             declined: AtomicU64::new(0),
             steered: AtomicU64::new(0),
+            delivered: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            unsent: AtomicU64::new(0),
             dropped: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -144,6 +172,9 @@ impl Counters {
         add(&shared.answered, std::mem::take(&mut tally.answered));
         add(&shared.declined, std::mem::take(&mut tally.declined));
         add(&shared.steered, std::mem::take(&mut tally.steered));
+        add(&shared.delivered, std::mem::take(&mut tally.delivered));
+        add(&shared.sent, std::mem::take(&mut tally.sent));
+        add(&shared.unsent, std::mem::take(&mut tally.unsent));
         if tally.dropped.any {
             for (sum, count) in shared.dropped.iter().zip(&tally.dropped.by_reason) {
                 add(sum, u64::from(*count));
@@ -161,6 +192,9 @@ impl Counters {
             answered: read(&self.shared.answered),
             declined: read(&self.shared.declined),
             steered: read(&self.shared.steered),
+            delivered: read(&self.shared.delivered),
+            sent: read(&self.shared.sent),
+            unsent: read(&self.shared.unsent),
             dropped: self.shared.dropped.iter().map(read).collect(),
         }
     }
@@ -185,12 +219,27 @@ pub struct Snapshot {
     pub declined: u64,
     /// Frames handed to another worker.
     pub steered: u64,
+    /// Datagrams that a socket took.
+    pub delivered: u64,
+    /// Frames of sockets that the worker's own port took, replies and others.
+    pub sent: u64,
+    /// Frames of sockets that the worker's own port had no room for.
+    pub unsent: u64,
     dropped: Vec<u64>,
 }
 
 impl Default for Snapshot {
     fn default() -> Self {
-        Self { received: 0, answered: 0, declined: 0, steered: 0, dropped: vec![0; Drop::COUNT] }
+        Self {
+            received: 0,
+            answered: 0,
+            declined: 0,
+            steered: 0,
+            delivered: 0,
+            sent: 0,
+            unsent: 0,
+            dropped: vec![0; Drop::COUNT],
+        }
     }
 }
 
@@ -215,7 +264,7 @@ impl Snapshot {
     /// Frames received and not yet in any other number. 0 once everything has come to rest.
     #[must_use]
     pub fn under_way(&self) -> i64 {
-        self.received as i64 - (self.answered + self.declined + self.dropped_total()) as i64
+        self.received as i64 - (self.answered + self.declined + self.delivered + self.dropped_total()) as i64
     }
 
     /// Takes an earlier snapshot of the same counters off.
@@ -235,6 +284,9 @@ impl Snapshot {
         self.answered += other.answered;
         self.declined += other.declined;
         self.steered += other.steered;
+        self.delivered += other.delivered;
+        self.sent += other.sent;
+        self.unsent += other.unsent;
         for (sum, count) in self.dropped.iter_mut().zip(&other.dropped) {
             *sum += count;
         }

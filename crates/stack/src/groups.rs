@@ -5,11 +5,14 @@
 //!                        at specific addresses: is it this one?                     one look into a hash table
 //!                        at a wildcard: is it one of this host's addresses?         another
 //! ```
+//! A binding is served by the workers' handler, or its datagrams go to the [socket](crate::socket) that has it.
+//!
 //! The table is made anew for every change and read under an epoch guard. More specific bindings win, as in the kernel
 //! (`udp4_lib_lookup2`, `net/ipv4/udp.c`).
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::socket::Inlet;
 use crate::wire::{Headers, Words, words};
 
 /// A binding's number: its place in what the table was made of.
@@ -32,6 +35,16 @@ pub enum Error {
     /// Too many of them.
     #[error("cannot serve {0} addresses: at most {MAX_BINDINGS}")]
     TooMany(usize),
+    /// A socket of an address that is not served.
+    #[error(
+        "cannot deliver to the socket of {0}: it is no binding of this table; add it to the addresses served"
+    )]
+    NoBinding(SocketAddr),
+    /// A second socket of one address.
+    #[error(
+        "cannot deliver to two sockets of {0}: a binding has one, which several workers fill; give one of them"
+    )]
+    TwoSockets(SocketAddr),
 }
 
 /// What is served, and this host's addresses.
@@ -44,6 +57,8 @@ pub struct Groups {
     specific: Table,
     /// This host's addresses.
     locals: Table,
+    /// By binding: the socket that its datagrams go to. Empty where there are none at all.
+    sockets: Box<[Option<Inlet>]>,
 }
 
 /// How a port is served.
@@ -102,7 +117,43 @@ impl Groups {
             }
         }
         let locals = locals.into_iter().map(|ip| (Key::new(ip, 0), 0)).collect();
-        Ok(Self { by_port, ports, specific: Table::new(specific), locals: Table::new(locals) })
+        Ok(Self {
+            by_port,
+            ports,
+            specific: Table::new(specific),
+            locals: Table::new(locals),
+            sockets: Box::default(),
+        })
+    }
+
+    /// Has the bindings of these sockets delivered to them; all others stay with the workers' handler. `binds` is what
+    /// the table was made of.
+    ///
+    /// # Errors
+    /// A socket whose address is none of `binds`, or the second one of an address.
+    pub fn delivering<'a>(
+        mut self,
+        binds: &[SocketAddr],
+        inlets: impl IntoIterator<Item = &'a Inlet>,
+    ) -> Result<Self, Error> {
+        let mut sockets = vec![None; binds.len()];
+        for inlet in inlets {
+            let bind = inlet.local_addr();
+            let place = binds.iter().position(|other| *other == bind).ok_or(Error::NoBinding(bind))?;
+            if sockets[place].replace(inlet.clone()).is_some() {
+                return Err(Error::TwoSockets(bind));
+            }
+        }
+        if sockets.iter().any(Option::is_some) {
+            self.sockets = sockets.into();
+        }
+        Ok(self)
+    }
+
+    /// Where the datagrams of a binding go, if that is a socket.
+    #[inline]
+    pub(crate) fn socket(&self, binding: BindingId) -> Option<&Inlet> {
+        self.sockets.get(usize::from(binding))?.as_ref()
     }
 
     /// Who serves the datagram with these headers.

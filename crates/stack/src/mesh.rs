@@ -6,13 +6,14 @@
 //!            ◂── done: how many j has served ──          the no-reorder rule of RFS reads it
 //!   home     ◂── i's frames, to send or free ──          room for all of i's frames: never full
 //! ```
-//! Each worker has one sleeper; all who write to its rings have its waker. A burst is pushed and its worker woken once.
+//! Each worker has one sleeper; all who write to its rings, sockets among them, have its waker. A burst is pushed and its worker woken once.
 
 use crossbeam_utils::CachePadded;
 
 use crate::frame::{Burst, Frame};
 use crate::primitive::{Arc, AtomicU32, Ordering};
 use crate::ring::{self, Consumer, Producer};
+use crate::socket::exchange::Depot;
 use crate::wake::{self, Announced, Sleeper, Waker};
 
 /// Sizes of the rings.
@@ -47,6 +48,8 @@ pub struct Links {
     index: u16,
     pub(crate) to: Vec<Option<Outgoing>>,
     pub(crate) from: Vec<Option<Incoming>>,
+    /// Towards and from sockets, if there are any ([`crate::socket::join`]).
+    pub(crate) depot: Option<Depot<Frame>>,
     sleeper: Sleeper,
 }
 
@@ -80,7 +83,7 @@ pub fn mesh(workers: u16, config: Config) -> Result<Vec<Links>, Error> {
         let (mut to, mut from) = (Vec::new(), Vec::new());
         to.resize_with(workers.into(), || None);
         from.resize_with(workers.into(), || None);
-        all.push(Links { index, to, from, sleeper });
+        all.push(Links { index, to, from, depot: None, sleeper });
     }
     for i in 0..usize::from(workers) {
         for j in (0..usize::from(workers)).filter(|j| *j != i) {
@@ -110,6 +113,11 @@ impl Links {
         self.index
     }
 
+    /// Wakes the worker.
+    pub(crate) fn waker(&self) -> Waker {
+        self.sleeper.waker()
+    }
+
     /// How many workers there are, this one counted.
     #[must_use]
     pub fn workers(&self) -> usize {
@@ -119,7 +127,8 @@ impl Links {
     /// Announces sleep, unless something has come from anyone meanwhile.
     pub(crate) fn announce_if_quiet(&mut self) -> Option<Announced<'_>> {
         let announced = self.sleeper.announce();
-        let quiet = self.from.iter().flatten().all(|from| from.backlog.is_empty() && from.home.is_empty());
+        let quiet = self.from.iter().flatten().all(|from| from.backlog.is_empty() && from.home.is_empty())
+            && self.depot.as_mut().is_none_or(Depot::is_quiet);
         quiet.then_some(announced)
     }
 

@@ -1,7 +1,248 @@
-//! Sockets: where a datagram waits for the thread that reads it.
+//! Sockets: where a datagram waits for the thread that reads it, for applications that are no [`Handler`].
 //!
+//! ```text
+//!   worker 0 ─┐ enqueue: lock once per burst                    ┌ recv_from, recv_batch
+//!   worker 1 ─┼─▸ [ producer queue │ reader's own ] ─▸ UdpSocket┤ reply: written into the request's frame
+//!             │                                                 └ send_to: a blank frame, addressed by the tables
+//!             │                                                        │
+//!   worker 0 ◂┴── exchange: the frame comes home, to be sent or free ◂─┘ once per burst, one wake-up
+//! ```
 //! - [`queue`]: many workers put datagrams in, one reader takes them out; two queues, so that they rarely meet.
 //! - [`memory`]: the bytes a socket, and all sockets together, may hold.
+//! - [`exchange`]: the way home, and blank frames.
+//! - [`UdpSocket`]: what an application reads and answers with. [`Sockets`] opens them.
+//!
+//! # Who owns a frame
+//! ```text
+//! worker ─▸ producer queue ─▸ reader ─▸ home ring ─▸ the worker whose port it is from ─▸ sent, or free
+//!    └ refused: stays with the worker, counted by reason
+//! ```
+//! One owner at a time, and each hand-over moves the frame. A frame that waits is charged to its socket; one that its
+//! reader has taken is not, so a reader gives back what it has before it takes more. Closing a socket sends everything
+//! home. A worker that ends takes back what lies in its rings; frames that sockets still have then can be read, not
+//! answered, and their memory stays mapped ([`crate::frame`]). So close the sockets first.
+//!
+//! # What is counted, at rest
+//! ```text
+//! socket:  offered = enqueued + refused (by reason)        enqueued = received + waiting
+//! workers: received = answered + declined + delivered + dropped (by reason)        delivered = enqueued, over all
+//! sending: handed over by sockets = sent + unsent, over all workers
+//! ```
+//!
+//! # Where a flow is worked on
+//! With [`set_following`](UdpSocket::set_following) a socket writes down at each read which worker is nearest to its
+//! reader, and [`Steering::following`](crate::steering::Steering::following) moves the flow there once nothing of it
+//! waits where it was (the kernel's RFS).
+//!
+//! [`Handler`]: crate::handler::Handler
 
+pub mod exchange;
 pub mod memory;
 pub mod queue;
+
+#[cfg(not(loom))]
+mod batch;
+#[cfg(not(loom))]
+mod follow;
+#[cfg(not(loom))]
+mod send;
+#[cfg(not(loom))]
+mod udp;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+
+use crate::frame::{Burst, Frame};
+use crate::mesh::Links;
+use crate::ring::CapacityError;
+use exchange::{Station, exchange};
+use memory::{Charged, Pool};
+use queue::{Producer, Refused};
+
+#[cfg(not(loom))]
+pub use batch::{Batch, Datagram, ReplyError};
+#[cfg(not(loom))]
+pub use follow::{Following, Near};
+#[cfg(not(loom))]
+pub use send::{Exit, Paths, SendError};
+#[cfg(not(loom))]
+pub use udp::{Counts, UdpSocket, Wait};
+
+/// The least limit of a socket, bytes: one frame of the larger size.
+pub const LEAST_LIMIT: usize = 4096;
+
+/// What all sockets have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// The most frames that any worker's port has: as long are the rings home. The same as
+    /// [`mesh::Config::frames`](crate::mesh::Config).
+    pub frames: usize,
+    /// Blank frames that each worker keeps ready for [`UdpSocket::send_to`], at least 1, rounded up to a power of two.
+    /// Lower: a burst of datagrams that no request came before finds no frame. Higher: its port has that many fewer to
+    /// receive with.
+    pub stock: usize,
+    /// Most bytes charged to all sockets together (the kernel's `net.ipv4.udp_mem`). A frame is charged whole, 2048 or
+    /// 4096 bytes. Lower: busy sockets are refused what idle ones do not use. Higher: up to what the ports have, all of
+    /// which can then lie in sockets that nobody reads, and nothing is received by anyone.
+    pub pool: usize,
+}
+
+impl Default for Config {
+    /// For ports with the frames that an AF_XDP port has by default; a quarter of one port's may wait.
+    fn default() -> Self {
+        Self { frames: 4096, stock: 64, pool: 1024 * 2048 }
+    }
+}
+
+/// Why there are no sockets, or why one could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Sizes that no ring has.
+    #[error("cannot join sockets and workers: {0}")]
+    Ring(#[from] CapacityError),
+    /// The workers have sockets already.
+    #[error(
+        "cannot join sockets and workers twice: worker {0} has its rings; open further sockets of the same Sockets"
+    )]
+    Joined(u16),
+    /// A limit below one frame.
+    #[error(
+        "cannot open a socket at {bind} that holds {limit} bytes: a frame is charged up to {LEAST_LIMIT}; give that or more"
+    )]
+    Limit {
+        /// Its address.
+        bind: SocketAddr,
+        /// What was asked for, bytes.
+        limit: usize,
+    },
+    /// Its queue.
+    #[error("cannot open a socket at {bind}: {cause}")]
+    Queue {
+        /// Its address.
+        bind: SocketAddr,
+        /// Why not.
+        cause: queue::Error,
+    },
+}
+
+/// Opens the sockets of some workers. A clone opens sockets of the same ones.
+#[derive(Clone)]
+pub struct Sockets {
+    /// By the number of the worker that owns the frames.
+    stations: Arc<[Station<Frame>]>,
+    pool: Pool,
+}
+
+/// Makes the rings between sockets and the workers that get `links`: to be called before the workers are made.
+///
+/// # Errors
+/// Sizes that no ring has; links that were joined before.
+pub fn join(links: &mut [Links], config: Config) -> Result<Sockets, Error> {
+    let mut stations = Vec::with_capacity(links.len());
+    for links in links.iter_mut() {
+        if links.depot.is_some() {
+            return Err(Error::Joined(links.index()));
+        }
+        let (station, depot) = exchange(links.waker(), config.frames, config.stock)?;
+        links.depot = Some(depot);
+        stations.push(station);
+    }
+    Ok(Sockets { stations: stations.into(), pool: Pool::new(config.pool) })
+}
+
+impl Sockets {
+    /// A socket for what comes to the binding `bind`, that holds at most `limit` bytes of frames (the kernel's
+    /// `SO_RCVBUF`; from [`LEAST_LIMIT`] to [`queue::MOST_BYTES`]). Datagrams come once its [`Inlet`] is in the table of
+    /// [groups](crate::groups::Groups::delivering).
+    ///
+    /// # Errors
+    /// A limit that cannot be; no descriptor to sleep on.
+    #[cfg(not(loom))]
+    pub fn open(&self, bind: SocketAddr, limit: usize) -> Result<UdpSocket, Error> {
+        if limit < LEAST_LIMIT {
+            return Err(Error::Limit { bind, limit });
+        }
+        let (producer, reader) = queue::queue(queue::Config::new(limit), &self.pool)
+            .map_err(|cause| Error::Queue { bind, cause })?;
+        Ok(UdpSocket::new(Inlet { bind, producer }, reader, Arc::clone(&self.stations)))
+    }
+
+    /// Bytes charged to all of them now, or kept for them.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.pool.used()
+    }
+}
+
+impl fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sockets").field("workers", &self.stations.len()).field("pool", &self.pool).finish()
+    }
+}
+
+/// The workers' side of a socket: what the table of groups holds. A clone is of the same socket; it may outlive it, and
+/// then refuses everything.
+#[derive(Clone)]
+pub struct Inlet {
+    bind: SocketAddr,
+    producer: Producer<Frame>,
+}
+
+impl Inlet {
+    /// The address it was opened for.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.bind
+    }
+
+    /// What happened to all that was offered so far. Takes the workers' lock.
+    #[must_use]
+    pub fn counts(&self) -> queue::Counts {
+        self.producer.counts()
+    }
+
+    /// Puts a burst into the socket. What it refuses stays, and why is said.
+    #[inline]
+    pub(crate) fn offer_burst(&self, burst: &mut Burst) -> Refused {
+        self.producer.offer_burst(burst)
+    }
+}
+
+impl fmt::Debug for Inlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inlet").field("bind", &self.bind).finish_non_exhaustive()
+    }
+}
+
+impl Charged for Frame {
+    fn charge(&self) -> usize {
+        self.size()
+    }
+}
+
+/// Moves the first item of `from`, and all others with its key, to the end of `same`, in order; says which key that is.
+/// The others stay, in order.
+#[inline]
+pub(crate) fn bundle<T, U, K: PartialEq, const N: usize>(
+    from: &mut ArrayVec<T, N>,
+    same: &mut ArrayVec<U, N>,
+    key: impl Fn(&T) -> K,
+    take: impl Fn(T) -> U,
+) -> Option<K> {
+    let wanted = key(from.first()?);
+    let mut rest = ArrayVec::<T, N>::new();
+    for item in from.drain(..) {
+        if key(&item) == wanted {
+            same.push(take(item));
+        } else {
+            rest.push(item);
+        }
+    }
+    if !rest.is_empty() {
+        from.extend(rest);
+    }
+    Some(wanted)
+}

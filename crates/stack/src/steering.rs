@@ -34,7 +34,8 @@ impl Steering {
         Self { toeplitz: Box::new(Toeplitz::new(key)), map, flows: None, limit: None }
     }
 
-    /// Lets flows follow their readers, who say where they are in `wanted`; `entries` for this worker's port.
+    /// Lets flows follow their readers, who say where they are in `wanted`; `entries` for this worker's port. Readers are
+    /// sockets that [follow](crate::socket::UdpSocket::set_following): a flow without a socket is spread by the map.
     #[must_use]
     pub fn following(mut self, wanted: Arc<SockFlowTable>, entries: u32) -> Self {
         self.flows = Some((FlowTable::new(entries), wanted));
@@ -46,6 +47,12 @@ impl Steering {
     pub fn limiting(mut self, limit: FlowLimit) -> Self {
         self.limit = Some(limit);
         self
+    }
+
+    /// Do flows follow their readers, who have to know the hash?
+    #[inline]
+    pub(crate) fn follows(&self) -> bool {
+        self.flows.is_some()
     }
 
     /// The hash of a frame: the NIC's if it gave one.

@@ -3,14 +3,21 @@
 //! ```text
 //!               ┌ parse, verify ─ steer ──▸ staged for worker j ──▸ j's backlog, one wake-up
 //! port ─ rx ──▸ │                  │here
-//!               └──────────────────┴▸ groups ─ handler ─ turn round ──▸ tx ──▸ port
-//! backlogs of others ─────────────────────▸ groups ─ handler ─ turn round ──▸ home, to its owner
-//! home: our frames back ──▸ tx, or recycled
+//!               └──────────────────┴▸ groups ┬ handler ─ turn round ──▸ tx ──▸ port
+//!                                            └ a socket has the binding ──▸ its producer queue, once per burst
+//! backlogs of others ─────────────────────▸ groups ┬ handler ─ turn round ──▸ home, to its owner
+//!                                                  └ a socket has the binding ──▸ its producer queue
+//! home: our frames back, from workers and sockets ──▸ tx, or recycled
 //! ```
 //! - One epoch guard for the whole turn: the groups do not change within it.
 //! - A turn takes a bounded number of frames from every source, so that none starves the others.
 //! - A frame is touched by the worker that has it and by nobody else; a reply is written into its request's frame, so the
 //!   way back over link, VLAN and address is the way it came.
+//! - Frames for sockets are in their queues before any frame of the same burst is handed to another worker, and before a
+//!   backlog is reported as done: a flow that moves to another worker stays in order on its way into the socket.
+
+mod delivery;
+mod desk;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -19,18 +26,18 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::counters::{Counters, Drop, Tally};
+use crate::counters::{Counters, Drop};
 use crate::epoch::{Reader, Table};
-use crate::frame::{Burst, Frame};
-use crate::groups::{Found, Groups};
-use crate::handler::{Datagram, Handler, Outcome};
+use crate::frame::{Burst, Frame, Offloads};
+use crate::groups::Groups;
+use crate::handler::Handler;
 use crate::mesh::Links;
 use crate::port::Port;
 use crate::steering::Steering;
-use crate::wire::{Headers, Packet, UdpChecksum, reply};
+use crate::wire::Packet;
 
-/// Room for a reply: more than any datagram.
-const ROOM: usize = 1 << 16;
+use delivery::Delivery;
+use desk::{Desk, Served};
 
 /// What a worker is made of.
 pub struct Parts<P, H> {
@@ -49,14 +56,14 @@ pub struct Parts<P, H> {
 }
 
 /// One thread's part of the datapath.
-pub struct Worker<P, H> {
+pub struct Worker<P: Port, H> {
     reader: Reader,
     groups: Arc<Table<Groups>>,
     traffic: Traffic<P, H>,
 }
 
 /// The frames that go through a worker, and what they go through.
-struct Traffic<P, H> {
+struct Traffic<P: Port, H> {
     port: Option<P>,
     links: Links,
     steering: Option<Steering>,
@@ -65,46 +72,37 @@ struct Traffic<P, H> {
     /// Frames for each other worker to serve, by its number; and those of others on their way home.
     staged: Vec<Burst>,
     home: Vec<Burst>,
+    /// Frames for sockets.
+    delivery: Delivery,
     rx: Burst,
     tx: Burst,
     spare: Burst,
-}
-
-/// Where a frame is served.
-struct Desk<H> {
-    handler: H,
-    room: Box<[u8]>,
-    /// Of the port: its longest frame, and whether checksums of all it receives are known to be right.
-    longest: usize,
-    verified: bool,
-    tally: Tally,
-}
-
-/// What became of a frame that was served.
-enum Served {
-    Reply,
-    Nothing,
 }
 
 impl<P: Port, H: Handler> Worker<P, H> {
     /// Puts the parts together.
     pub fn new(parts: Parts<P, H>) -> Self {
         let Parts { port, handler, reader, groups, links, steering } = parts;
+        if let (Some(depot), Some(port)) = (&links.depot, &port) {
+            depot.set_longest(port.properties().longest);
+        }
         let verified = port.as_ref().is_some_and(|port| port.properties().verified);
         let longest = port.as_ref().map_or(usize::MAX, |port| port.properties().longest);
         let bursts = || (0..links.workers()).map(|_| Burst::new()).collect();
-        let traffic = Traffic {
+        let mut traffic = Traffic {
             steering,
-            desk: Desk { handler, room: vec![0; ROOM].into(), longest, verified, tally: Tally::default() },
+            desk: Desk::new(handler, longest, verified),
             counters: Counters::default(),
             staged: bursts(),
             home: bursts(),
+            delivery: Delivery::new(links.index()),
             rx: Burst::new(),
             tx: Burst::new(),
             spare: Burst::new(),
             port,
             links,
         };
+        traffic.stock();
         Self { reader, groups, traffic }
     }
 
@@ -185,22 +183,27 @@ impl<P: Port, H: Handler> Traffic<P, H> {
                             Some(headers) => self.desk.serve(&mut frame, &headers, groups),
                             None => Served::Nothing,
                         };
-                        put(served, frame, &mut self.tx, &mut self.spare);
+                        put(served, frame, &mut self.tx, &mut self.spare, &mut self.delivery);
                     }
                 }
                 Some(steering) => {
                     let index = self.links.index();
+                    let follows = steering.follows();
                     for mut frame in self.rx.drain(..) {
                         let Some(headers) = self.desk.admit(&frame) else {
                             self.spare.push(frame);
                             continue;
                         };
                         let hash = steering.hash(frame.offloads(), &headers);
+                        if follows {
+                            // Its reader says where it wants the flow, by this hash.
+                            frame.set_offloads(Offloads { hash: Some(hash), ..frame.offloads() });
+                        }
                         let decision = steering.decide(hash, &self.links.to);
                         let to = decision.cpu().map_or(usize::from(index), usize::from);
                         let Some(Some(link)) = self.links.to.get(to) else {
                             let served = self.desk.serve(&mut frame, &headers, groups);
-                            put(served, frame, &mut self.tx, &mut self.spare);
+                            put(served, frame, &mut self.tx, &mut self.spare, &mut self.delivery);
                             continue;
                         };
                         if steering.limits(hash, link) {
@@ -214,8 +217,11 @@ impl<P: Port, H: Handler> Traffic<P, H> {
                         staged.push(frame);
                         steering.queued(decision, link.tail().wrapping_add(staged.len() as u32));
                     }
-                    self.hand_over();
                 }
+            }
+            self.deliver(groups);
+            if self.steering.is_some() {
+                self.hand_over();
             }
             self.send();
         }
@@ -226,6 +232,7 @@ impl<P: Port, H: Handler> Traffic<P, H> {
         for from in 0..self.links.from.len() {
             moved += self.take_home(from);
         }
+        moved += self.take_from_sockets();
         if let Some(port) = &mut self.port {
             port.flush();
         }
@@ -267,11 +274,19 @@ impl<P: Port, H: Handler> Traffic<P, H> {
                     Served::Nothing
                 }
             };
-            frame.set_to_send(matches!(served, Served::Reply));
-            let owner = usize::from(frame.owner());
-            self.home[owner].push(frame);
+            match served {
+                Served::Socket(binding) => self.delivery.add(binding, frame),
+                _ => {
+                    frame.set_to_send(matches!(served, Served::Reply));
+                    let owner = usize::from(frame.owner());
+                    self.home[owner].push(frame);
+                }
+            }
         }
-        link.done(count);
+        self.deliver(groups);
+        if let Some(link) = &mut self.links.from[from] {
+            link.done(count);
+        }
         for (home, link) in self.home.iter_mut().zip(&mut self.links.to) {
             if let (Some(link), false) = (link, home.is_empty()) {
                 link.send_home(home);
@@ -286,18 +301,29 @@ impl<P: Port, H: Handler> Traffic<P, H> {
         let count = link.returned(&mut self.rx);
         if count > 0 {
             for frame in self.rx.drain(..) {
-                let served = if frame.to_send() { Served::Reply } else { Served::Nothing };
-                put(served, frame, &mut self.tx, &mut self.spare);
+                if frame.to_send() { &mut self.tx } else { &mut self.spare }.push(frame);
             }
             self.send();
         }
         count
     }
 
-    /// Gives the port what is to be sent and what is free.
+    /// Has the port send what is to be sent and takes back what is free; replies count as answered.
     #[inline]
     fn send(&mut self) {
-        let Some(port) = &mut self.port else { return };
+        let (sent, refused) = self.transmit();
+        self.desk.tally.answered += sent as u64;
+        if refused > 0 {
+            self.desk.tally.drop(Drop::TransmitFull, refused);
+        }
+    }
+
+    /// Gives the port what is to be sent and what is free: how many frames it took to send, and how many it had no room
+    /// for.
+    #[inline]
+    fn transmit(&mut self) -> (usize, usize) {
+        let Some(port) = &mut self.port else { return (0, 0) };
+        let (mut sent, mut refused) = (0, 0);
         if !self.tx.is_empty() {
             let count = self.tx.len();
             port.transmit(&mut self.tx);
@@ -306,87 +332,28 @@ impl<P: Port, H: Handler> Traffic<P, H> {
                 port.flush();
                 port.transmit(&mut self.tx);
             }
-            self.desk.tally.answered += (count - self.tx.len()) as u64;
-            if !self.tx.is_empty() {
-                self.desk.tally.drop(Drop::TransmitFull, self.tx.len());
+            refused = self.tx.len();
+            sent = count - refused;
+            if refused > 0 {
                 port.recycle(&mut self.tx);
             }
         }
         if !self.spare.is_empty() {
             port.recycle(&mut self.spare);
         }
+        (sent, refused)
     }
 }
 
-/// A served frame's way on: to be sent, or back to the port's memory.
+/// A frame's way on, after it was looked at: to be sent, back to the port's memory, or into a socket.
 #[inline]
-fn put(served: Served, frame: Frame, tx: &mut Burst, spare: &mut Burst) {
+fn put(served: Served, mut frame: Frame, tx: &mut Burst, spare: &mut Burst, delivery: &mut Delivery) {
     match served {
         Served::Reply => tx.push(frame),
         Served::Nothing => spare.push(frame),
-    }
-}
-
-impl<H: Handler> Desk<H> {
-    /// Reads and verifies a frame that came from the port.
-    #[inline]
-    fn admit(&mut self, frame: &Frame) -> Option<Headers> {
-        let bytes = frame.bytes();
-        let checked = Packet::parse(bytes).and_then(|headers| {
-            if !self.verified && !frame.offloads().checksums {
-                headers.verify(bytes)?;
-            }
-            Ok(headers)
-        });
-        match checked {
-            Ok(headers) => Some(headers),
-            Err(refusal) => {
-                self.tally.drop(Drop::Refused(refusal), 1);
-                None
-            }
+        Served::Socket(binding) => {
+            frame.set_owner(delivery.index());
+            delivery.add(binding, frame);
         }
-    }
-
-    /// Finds who serves the frame and lets them.
-    #[inline]
-    fn serve(&mut self, frame: &mut Frame, headers: &Headers, groups: &Groups) -> Served {
-        let binding = match groups.find(headers) {
-            Found::Binding(binding) => binding,
-            Found::Unbound => return self.dropped(Drop::Unbound),
-            Found::NotLocal => return self.dropped(Drop::NotLocal),
-        };
-        let datagram = Datagram { payload: headers.payload(frame.bytes()), headers, binding };
-        let Outcome::Reply(len) = self.handler.handle(datagram, &mut self.room) else {
-            self.tally.declined += 1;
-            return Served::Nothing;
-        };
-        let reply = &self.room[..len.min(ROOM)];
-        let end = headers.payload_offset() + reply.len();
-        if end > self.longest || !frame.set_len(end) {
-            return self.too_long(frame, headers, binding, len);
-        }
-        let bytes = frame.bytes_mut();
-        bytes[headers.payload_offset()..].copy_from_slice(reply);
-        match reply::turn(bytes, headers, reply.len(), UdpChecksum::Computed) {
-            Ok(_) => Served::Reply,
-            Err(_) => self.dropped(Drop::ReplyTooLong),
-        }
-    }
-
-    #[cold]
-    fn too_long(&mut self, frame: &Frame, headers: &Headers, binding: u16, len: usize) -> Served {
-        let datagram = Datagram { payload: headers.payload(frame.bytes()), headers, binding };
-        if self.handler.too_long(datagram, &self.room[..len.min(ROOM)]) {
-            self.tally.declined += 1;
-            Served::Nothing
-        } else {
-            self.dropped(Drop::ReplyTooLong)
-        }
-    }
-
-    #[cold]
-    fn dropped(&mut self, reason: Drop) -> Served {
-        self.tally.drop(reason, 1);
-        Served::Nothing
     }
 }

@@ -34,7 +34,7 @@ const KERNEL_EVERY: u32 = 64;
 const SLEEP: Duration = Duration::from_secs(1);
 
 /// One thread's part of a server whose Io is `xdp`.
-pub(crate) struct FastWorker<P, S, F> {
+pub(crate) struct FastWorker<P: Port, S, F> {
     stack: Stack<P, Desk<S, F>>,
     sides: Vec<LaneSide>,
 }

@@ -350,6 +350,12 @@ impl Frame {
         Some(unsafe { self.base.as_ptr().add(at).cast::<[u8; N]>().read() })
     }
 
+    /// Bytes of its chunk: the memory that nobody else can use meanwhile.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        self.size.into()
+    }
+
     /// Marks it for its way to another worker and back to `owner`, who has its port.
     #[inline]
     pub(crate) fn set_owner(&mut self, owner: u16) {

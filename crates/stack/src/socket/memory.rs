@@ -160,6 +160,12 @@ impl Account {
         self.pool.release(surplus);
     }
 
+    /// Gives everything back to the pool, also what items are charged that are still to be given free: nothing is charged
+    /// from here on, and nothing may be released.
+    pub(super) fn close(&mut self) {
+        self.pool.release(std::mem::take(&mut self.forward) + std::mem::take(&mut self.charged));
+    }
+
     /// Gets at least `needed` bytes from the pool: more, if there are more, so as not to come back soon.
     #[cold]
     fn fetch(&self, needed: usize) -> Option<usize> {
@@ -173,7 +179,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.pool.release(self.forward + self.charged);
+        self.close();
     }
 }
 

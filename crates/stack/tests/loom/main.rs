@@ -17,6 +17,7 @@ use loom::thread;
 
 use udpath_stack::epoch::{Domain, Table};
 use udpath_stack::ring::{self, ring};
+use udpath_stack::socket::exchange::exchange;
 use udpath_stack::socket::memory::{Charged, Pool};
 use udpath_stack::socket::queue::{Config, Producer, Reader, Received, Step, queue};
 use udpath_stack::wake;
@@ -417,6 +418,91 @@ mod a_socket {
             worker.join().unwrap();
             drop((first_reader, second_reader, second));
             assert_eq!(pool.used(), 0);
+        });
+    }
+}
+
+mod an_exchange {
+    use super::*;
+
+    fn burst(numbers: std::ops::Range<u32>) -> ArrayVec<Item, 2> {
+        numbers.map(Item::new).collect()
+    }
+
+    /// A worker that sleeps whenever nothing is there hears of all that two sockets give back. A lost wake-up is a deadlock.
+    #[test]
+    fn brings_home_what_two_sockets_give_to_a_worker_that_sleeps() {
+        model(|| {
+            let (waker, mut sleeper) = wake::pair().unwrap();
+            let (station, mut depot) = exchange::<Item>(waker, 4, 1).unwrap();
+            // Nothing to fill the stock with: that must not keep the worker awake.
+            depot.fill(&mut ArrayVec::<Item, 1>::new());
+            let sockets: Vec<_> = [0, 10]
+                .into_iter()
+                .map(|first| {
+                    let station = station.clone();
+                    thread::spawn(move || assert_eq!(station.give(&mut burst(first..first + 2)), 2))
+                })
+                .collect();
+            let mut home = ArrayVec::<Item, 4>::new();
+            while !home.is_full() {
+                if depot.receive(&mut home) == 0 {
+                    sleeper.sleep(None, || !depot.is_quiet()).unwrap();
+                }
+            }
+            for socket in sockets {
+                socket.join().unwrap();
+            }
+            let values = values(&home);
+            assert!(values == [0, 1, 10, 11] || values == [10, 11, 0, 1], "{values:?}");
+        });
+    }
+
+    /// What is given while the worker ends comes out of the depot or stays with the socket: never both, never neither.
+    #[test]
+    fn ends_while_a_socket_gives_and_takes() {
+        model(|| {
+            let (waker, _sleeper) = wake::pair().unwrap();
+            let (station, mut depot) = exchange::<Item>(waker, 4, 2).unwrap();
+            depot.fill(&mut burst(10..12));
+            let socket = thread::spawn(move || {
+                let mut taken = ArrayVec::<Item, 2>::new();
+                station.take(&mut taken, 1);
+                let mut burst = burst(0..2);
+                station.give(&mut burst);
+                let mut kept = values(&taken);
+                kept.extend(values(&burst));
+                kept
+            });
+            let mut back = Vec::new();
+            depot.close(|item| back.push(item.value()));
+            drop(depot);
+            let mut all = socket.join().unwrap();
+            all.extend(back);
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 10, 11]);
+        });
+    }
+
+    /// A socket that finds no blank frame gets one without doing anything more: whoever takes the stock below half wakes
+    /// the worker, who fills it up.
+    #[test]
+    fn fills_the_stock_of_a_worker_that_sleeps() {
+        model(|| {
+            let (waker, mut sleeper) = wake::pair().unwrap();
+            let (station, mut depot) = exchange::<Item>(waker, 4, 1).unwrap();
+            depot.fill(&mut burst(0..1));
+            let socket = thread::spawn(move || {
+                let mut taken = ArrayVec::<Item, 2>::new();
+                assert_eq!(station.take(&mut taken, 1), 1);
+                values(&taken)
+            });
+            while depot.lacks() == 0 {
+                sleeper.sleep(None, || !depot.is_quiet()).unwrap();
+            }
+            depot.fill(&mut burst(1..2));
+            assert!(depot.is_quiet());
+            assert_eq!(socket.join().unwrap(), [0]);
         });
     }
 }

@@ -2,6 +2,7 @@
 
 mod going;
 mod hash;
+mod sockets;
 mod support;
 mod sys;
 mod traffic;

@@ -18,6 +18,13 @@ impl Refused {
     pub fn total(&self) -> u64 {
         self.socket_full + self.pool_full + self.closed
     }
+
+    /// Adds others.
+    pub(super) fn add(&mut self, other: Self) {
+        self.socket_full += other.socket_full;
+        self.pool_full += other.pool_full;
+        self.closed += other.closed;
+    }
 }
 
 /// What happened to all items so far.

@@ -26,31 +26,37 @@ impl<T: Charged + Send> Producer<T> {
     /// What the socket refused stays in `burst`, in order, and is counted here by reason: the caller has only to
     /// give the frames back.
     pub fn enqueue_burst<const N: usize>(&self, burst: &mut ArrayVec<T, N>) -> usize {
+        let offered = burst.len();
+        offered - self.offer_burst(burst).total() as usize
+    }
+
+    /// As [`Producer::enqueue_burst`], and says why items were refused.
+    pub fn offer_burst<const N: usize>(&self, burst: &mut ArrayVec<T, N>) -> Refused {
         if burst.is_empty() {
-            return 0;
+            return Refused::default();
         }
         let shared = &*self.shared;
         // Full for anything, by a look without the lock: a flood that is going to be dropped must not take the lock from
         // the reader, who alone can make room. If the answer is old, a few items more are dropped, or the lock is
         // taken in vain.
         if shared.looks_full() {
-            shared.refused.add(Refused { socket_full: burst.len() as u64, ..Refused::default() });
-            return 0;
+            let refused = Refused { socket_full: burst.len() as u64, ..Refused::default() };
+            shared.refused.add(refused);
+            return refused;
         }
-        let mut refused = ArrayVec::<T, N>::new();
-        let offered = burst.len();
+        let mut left = ArrayVec::<T, N>::new();
+        let mut refused = Refused::default();
         if shared.step >= Step::Bursts {
-            self.take_in(burst.drain(..), &mut refused);
+            refused.add(self.take_in(burst.drain(..), &mut left));
         } else {
             for item in burst.drain(..) {
-                self.take_in(std::iter::once(item), &mut refused);
+                refused.add(self.take_in(std::iter::once(item), &mut left));
             }
         }
-        let taken = offered - refused.len();
-        if !refused.is_empty() {
-            burst.extend(refused);
+        if !left.is_empty() {
+            burst.extend(left);
         }
-        taken
+        refused
     }
 
     /// Puts one item into the socket, or gives it back. Prefer bursts.
@@ -68,7 +74,7 @@ impl<T: Charged + Send> Producer<T> {
 
     /// Takes the lock once for all `items`.
     #[inline]
-    fn take_in<const N: usize>(&self, items: impl Iterator<Item = T>, left: &mut ArrayVec<T, N>) {
+    fn take_in<const N: usize>(&self, items: impl Iterator<Item = T>, left: &mut ArrayVec<T, N>) -> Refused {
         let shared = &*self.shared;
         let mut refused = Refused::default();
         {
@@ -107,5 +113,6 @@ impl<T: Charged + Send> Producer<T> {
             shared.publish(locked);
         }
         self.waker.wake();
+        refused
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
@@ -11,7 +12,7 @@ use super::counts::Counts;
 use super::{Received, Shared, Step};
 use crate::primitive::{Arc, Ordering, lock, spin_loop};
 use crate::ring;
-use crate::wake::{self, Sleeper};
+use crate::wake::{self, Announced, Sleeper};
 
 /// How many looks at the producer queue a busy-polling reader takes between two looks at the clock.
 ///
@@ -110,6 +111,23 @@ impl<T: Charged + Send> Reader<T> {
                 return 0;
             }
         }
+    }
+
+    /// Says to all producers that we are about to sleep, for a wait on other descriptors as well; `None` if something
+    /// waits here already. See [`crate::wake::Sleeper::announce`].
+    pub fn announce(&mut self) -> Option<Announced<'_>> {
+        if self.unsettled {
+            self.settle();
+        }
+        let (ring, own, hint) = (&self.consumer, &self.own, &self.shared.hints.waiting);
+        let announced = self.sleeper.announce();
+        let quiet = ring.is_empty() && own.is_empty() && hint.load(Ordering::Relaxed) == 0;
+        quiet.then_some(announced)
+    }
+
+    /// Refuses everything from here on. What waits already can still be received.
+    pub fn close(&mut self) {
+        lock(&self.shared.locked).closed = true;
     }
 
     /// What happened so far; takes the lock.
@@ -224,6 +242,13 @@ impl<T: Charged + Send> Reader<T> {
     }
 }
 
+/// Readable when woken. To be waited on only while an [announcement](Reader::announce) stands.
+impl<T> AsFd for Reader<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.sleeper.as_fd()
+    }
+}
+
 impl<T> Drop for Reader<T> {
     fn drop(&mut self) {
         let waiting = {
@@ -231,9 +256,9 @@ impl<T> Drop for Reader<T> {
             locked.closed = true;
             let waiting = std::mem::take(&mut locked.queue);
             self.shared.settle(&mut locked);
-            // What waits in either queue, and what was gathered.
-            let charged = locked.account.charged();
-            locked.account.release(charged);
+            // What waits in either queue, what was gathered, and what was kept for the next datagram: a table may hold a
+            // producer for long.
+            locked.account.close();
             self.shared.publish(&locked);
             waiting
         };

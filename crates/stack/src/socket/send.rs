@@ -1,0 +1,213 @@
+//! Datagrams that no request came before: the way by the mirrored tables, the frame from a worker's stock.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrayvec::ArrayVec;
+
+use super::exchange::Station;
+use crate::epoch::Reader;
+use crate::frame::Frame;
+use crate::tables::{NoPath, Path, Resolver, Tables};
+use crate::wire::{Flow, Link, Tags, UdpChecksum, Unfit, build, ethernet};
+
+/// Blank frames that a socket takes from a worker's stock at once. Fewer: the stock's lock is taken more often. More: they
+/// lie with a socket that may not need them, and the stock must be larger.
+const BLANKS: usize = 16;
+
+/// How long a neighbour that went stale is not asked for again. Shorter: its lock and wake-up are paid more often.
+/// Longer: a neighbour whose MAC address has changed is sent to in vain for that long.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Which worker's port sends by which interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit {
+    /// The interface's index.
+    pub interface: u32,
+    /// The worker's number.
+    pub worker: u16,
+}
+
+/// What a socket needs to send first: where things are, and by which ports they can be reached.
+pub struct Paths {
+    tables: Arc<Tables>,
+    reader: Reader,
+    resolver: Option<Resolver>,
+    exits: Vec<(Exit, ArrayVec<Frame, BLANKS>)>,
+    /// The stale neighbour that was asked for last, and when.
+    asked: Option<(u32, IpAddr, Instant)>,
+}
+
+impl Paths {
+    /// By `tables`, which `reader` must be a reader of, and the ports of `exits`. An interface with several ports sends each
+    /// destination by one of them. `resolver` asks for neighbours that are missing; without one nobody does.
+    #[must_use]
+    pub fn new(
+        tables: Arc<Tables>,
+        reader: Reader,
+        resolver: Option<Resolver>,
+        exits: impl IntoIterator<Item = Exit>,
+    ) -> Self {
+        let exits = exits.into_iter().map(|exit| (exit, ArrayVec::new())).collect();
+        Self { tables, reader, resolver, exits, asked: None }
+    }
+}
+
+/// Why a datagram was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The socket knows no ways.
+    #[error("cannot send to {0}: this socket has no paths and can only reply; give it some with set_paths")]
+    NoPaths(SocketAddr),
+    /// The socket is bound to an address of the other IP version.
+    #[error("cannot send to {to} from {from}: they are of different IP versions")]
+    Families {
+        /// Where to.
+        to: SocketAddr,
+        /// The socket's address.
+        from: SocketAddr,
+    },
+    /// Nobody can be sent anything at port 0.
+    #[error("cannot send to {0}: port 0 takes no datagrams")]
+    PortZero(SocketAddr),
+    /// There is no way at present. If [`NoPath::may_pass`], try again in a moment.
+    #[error("cannot send to {to}: {cause}")]
+    NoPath {
+        /// Where to.
+        to: SocketAddr,
+        /// What is missing.
+        cause: NoPath,
+    },
+    /// None of the workers has a port of the interface.
+    #[error("cannot send to {to}: it is reached by interface {interface}, of which no worker has a port")]
+    NoExit {
+        /// Where to.
+        to: SocketAddr,
+        /// The way out.
+        interface: u32,
+    },
+    /// It does not fit a frame.
+    #[error("cannot send {len} bytes to {to}: the way there takes {most}; send it by a kernel socket")]
+    TooLong {
+        /// Where to.
+        to: SocketAddr,
+        /// Bytes of payload.
+        len: usize,
+        /// Most that fit.
+        most: usize,
+    },
+    /// All frames for this are under way. Try again in a moment.
+    #[error(
+        "cannot send to {to}: worker {worker} has no blank frame just now; try again, or keep a larger stock"
+    )]
+    NoFrame {
+        /// Where to.
+        to: SocketAddr,
+        /// Whose frames they are.
+        worker: u16,
+    },
+    /// The worker that would send it has ended.
+    #[error("cannot send: worker {0}, by whose port it would go, has ended")]
+    WorkerEnded(u16),
+}
+
+impl Paths {
+    /// A frame with `payload` from `local` to `to`, to be sent by its owner.
+    pub(super) fn frame(
+        &mut self,
+        stations: &[Station<Frame>],
+        local: SocketAddr,
+        to: SocketAddr,
+        payload: &[u8],
+    ) -> Result<Frame, SendError> {
+        if to.port() == 0 {
+            return Err(SendError::PortZero(to));
+        }
+        if to.is_ipv4() != local.is_ipv4() {
+            return Err(SendError::Families { to, from: local });
+        }
+        let path = {
+            let guard = self.reader.pin();
+            self.tables.load(&guard).path(to.ip())
+        };
+        // Who sends now and then must not hold up whoever replaces a table.
+        self.reader.idle();
+        let path = path.map_err(|cause| self.missing(to, cause))?;
+        if path.stale {
+            self.confirm(&path);
+        }
+        let source = if local.ip().is_unspecified() { path.source } else { local.ip() };
+        let link = Link { source: path.own, destination: path.next_hop, tags: Tags::NONE };
+        let flow = Flow::new(link, SocketAddr::new(source, local.port()), to)
+            .map_err(|_| SendError::Families { to, from: local })?;
+
+        let no_exit = SendError::NoExit { to, interface: path.interface };
+        let exit = self.exit(&path, to).ok_or(no_exit)?;
+        let (Exit { worker, .. }, blanks) = exit;
+        let worker = *worker;
+        let station = stations.get(usize::from(worker)).ok_or(no_exit)?;
+        if blanks.is_empty() && station.take(blanks, BLANKS) == 0 {
+            return Err(SendError::NoFrame { to, worker });
+        }
+        let Some(mut frame) = blanks.pop() else { return Err(SendError::NoFrame { to, worker }) };
+        let longest = station.longest().min(ethernet::LEN + path.mtu as usize).min(frame.room());
+        frame.set_len(longest);
+        match build(frame.bytes_mut(), &flow, payload, UdpChecksum::Computed) {
+            Ok(headers) => {
+                frame.set_len(headers.frame_end());
+                frame.set_to_send(true);
+                Ok(frame)
+            }
+            Err(unfit) => {
+                blanks.push(frame);
+                let most = longest.saturating_sub(flow.payload_offset());
+                Err(match unfit {
+                    Unfit::Families => SendError::Families { to, from: local },
+                    Unfit::NoRoom { .. } | Unfit::TooLong { .. } => {
+                        SendError::TooLong { to, len: payload.len(), most }
+                    }
+                })
+            }
+        }
+    }
+
+    /// The blank frames that were not used.
+    pub(super) fn blanks(&mut self) -> impl Iterator<Item = Frame> {
+        self.exits.iter_mut().flat_map(|(_, blanks)| blanks.drain(..))
+    }
+
+    /// One of the interface's ports: the same for one destination, so that its datagrams stay in order.
+    fn exit(&mut self, path: &Path, to: SocketAddr) -> Option<&mut (Exit, ArrayVec<Frame, BLANKS>)> {
+        let fits = |exit: &Exit| exit.interface == path.interface;
+        let count = self.exits.iter().filter(|(exit, _)| fits(exit)).count();
+        let address = match to.ip() {
+            IpAddr::V4(ip) => ip.to_bits() as usize,
+            IpAddr::V6(ip) => ip.to_bits() as usize,
+        };
+        let place = (address ^ usize::from(to.port())).checked_rem(count)?;
+        self.exits.iter_mut().filter(|(exit, _)| fits(exit)).nth(place)
+    }
+
+    /// Has a neighbour asked for if that is what is missing.
+    #[cold]
+    fn missing(&self, to: SocketAddr, cause: NoPath) -> SendError {
+        if let (Some(resolver), Some((interface, address))) = (&self.resolver, cause.to_ask()) {
+            resolver.ask(interface, address);
+        }
+        SendError::NoPath { to, cause }
+    }
+
+    /// Has a neighbour asked for that has not been heard of for a while.
+    #[cold]
+    fn confirm(&mut self, path: &Path) {
+        let Some(resolver) = &self.resolver else { return };
+        let (interface, address, now) = (path.interface, path.next_hop_address, Instant::now());
+        let lately = self.asked.is_some_and(|(asked_on, asked, at)| {
+            (asked_on, asked) == (interface, address) && now.duration_since(at) < ASK_AGAIN
+        });
+        if !lately && resolver.ask(interface, address) {
+            self.asked = Some((interface, address, now));
+        }
+    }
+}

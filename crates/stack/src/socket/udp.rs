@@ -1,0 +1,340 @@
+//! A socket as its reader has it.
+//!
+//! ```text
+//! queue ─▸ slots: a burst, each datagram in its frame
+//!            │ recv_from: the next one, copied        reply: its frame, at once
+//!            │ recv_batch: all of them                replies: with the batch
+//!            ▾
+//!          home ─▸ bundled by owner ─▸ exchange, one lock and one wake-up for each
+//! ```
+//! What was read stays in its slot until the burst is through, so that frames go home together; before the reader sleeps
+//! it has none.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+
+use super::batch::{Batch, ReplyError, Slot};
+use super::exchange::Station;
+use super::follow::Following;
+use super::queue::{Reader, Received, Refused};
+use super::send::{Paths, SendError};
+use super::{Inlet, bundle};
+use crate::frame::{BURST, Burst, Frame};
+use crate::wake::Announced;
+use crate::wire::Packet;
+
+/// What a read does when nothing is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Nothing: it comes back at once.
+    No,
+    /// It sleeps until something comes, for at most so long if a time is given.
+    Sleep(Option<Duration>),
+    /// It looks again and again for so long (the kernel's `SO_BUSY_POLL`): no wake-up to wait for, for the price of the
+    /// CPU.
+    Poll(Duration),
+}
+
+/// What happened at a socket so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Datagrams taken in.
+    pub enqueued: u64,
+    /// Datagrams refused, by reason. `enqueued + refused.total()` is what was offered.
+    pub refused: Refused,
+    /// Datagrams the reader has taken out. `enqueued - received` wait.
+    pub received: u64,
+    /// Frames handed to workers to be sent: replies, and others.
+    pub sent: u64,
+    /// Frames that were given back or to be sent when their worker had ended already: they went nowhere.
+    pub orphaned: u64,
+}
+
+/// A UDP socket of the datapath, in the style of [`std::net::UdpSocket`], for one thread at a time. See the module's head,
+/// [`Sockets::open`](super::Sockets::open) makes one. When it is dropped, all its frames go home.
+pub struct UdpSocket {
+    inlet: Inlet,
+    reader: Reader<Frame>,
+    stations: Arc<[Station<Frame>]>,
+    following: Option<Following>,
+    paths: Option<Paths>,
+    wait: Wait,
+    slots: ArrayVec<Slot, BURST>,
+    /// How many of the slots were read.
+    read: usize,
+    home: Burst,
+    received: u64,
+    sent: u64,
+    orphaned: u64,
+}
+
+impl UdpSocket {
+    pub(super) fn new(inlet: Inlet, reader: Reader<Frame>, stations: Arc<[Station<Frame>]>) -> Self {
+        Self {
+            inlet,
+            reader,
+            stations,
+            following: None,
+            paths: None,
+            wait: Wait::Sleep(None),
+            slots: ArrayVec::new(),
+            read: 0,
+            home: Burst::new(),
+            received: 0,
+            sent: 0,
+            orphaned: 0,
+        }
+    }
+
+    /// The binding it was opened for.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.inlet.local_addr()
+    }
+
+    /// The workers' side of it, for the table of [groups](crate::groups::Groups::delivering).
+    #[must_use]
+    pub fn inlet(&self) -> Inlet {
+        self.inlet.clone()
+    }
+
+    /// What [`recv_from`](Self::recv_from) does when nothing is there. At first it sleeps, for as long as it takes.
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.wait = wait;
+    }
+
+    /// Has flows follow this socket's reader; `None`: no longer. What was written down stays until other flows or readers
+    /// write over it.
+    pub fn set_following(&mut self, following: Option<Following>) {
+        self.following = following;
+    }
+
+    /// Lets it send first.
+    pub fn set_paths(&mut self, paths: Paths) {
+        self.give_back_blanks();
+        self.paths = Some(paths);
+    }
+
+    /// Copies the next datagram into `buffer` and says how long it is and who sent it. What does not fit is left out, as
+    /// with the kernel's sockets.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock): nothing came in time. [`Interrupted`](io::ErrorKind::Interrupted) is
+    /// not told apart from it. Others: the kernel refuses to wait.
+    pub fn recv_from(&mut self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        if self.unread().is_empty() && self.fill(self.wait)? == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let slot = &self.slots[self.read];
+        self.read += 1;
+        let payload = slot.payload();
+        let len = payload.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&payload[..len]);
+        Ok((len, slot.headers.source()))
+    }
+
+    /// Answers the datagram that [`recv_from`](Self::recv_from) gave last, in its frame and the way it came. It goes at
+    /// once; who answers many uses [`recv_batch`](Self::recv_batch).
+    ///
+    /// # Errors
+    /// Nothing was read, it was answered, the reply is too long for a frame, or the worker has ended.
+    pub fn reply(&mut self, payload: &[u8]) -> Result<(), ReplyError> {
+        let last = self.read.checked_sub(1).and_then(|last| self.slots.get_mut(last));
+        let slot = last.ok_or(ReplyError::NoRequest)?;
+        if slot.answered {
+            return Err(ReplyError::Answered);
+        }
+        slot.reply(&self.stations, payload)?;
+        let orphaned = self.orphaned;
+        let owner = slot.frame.as_ref().map_or(0, Frame::owner);
+        // With those that were read before it.
+        for slot in &mut self.slots[..self.read] {
+            self.home.extend(slot.frame.take());
+        }
+        self.go_home();
+        if self.orphaned == orphaned { Ok(()) } else { Err(ReplyError::WorkerEnded(owner)) }
+    }
+
+    /// How many datagrams the socket had refused when it took the one that [`recv_from`](Self::recv_from) gave last,
+    /// modulo 2^32 (`SO_RXQ_OVFL`).
+    #[must_use]
+    pub fn refused_before(&self) -> u32 {
+        self.read.checked_sub(1).and_then(|last| self.slots.get(last)).map_or(0, |slot| slot.refused_before)
+    }
+
+    /// Reads all that is there, up to a burst, without copying: what is unread of the last burst, or a new one. Empty if
+    /// nothing came in time. Allocates nothing.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn recv_batch(&mut self, wait: Wait) -> io::Result<Batch<'_>> {
+        if self.unread().is_empty() {
+            self.fill(wait)?;
+        }
+        Ok(Batch { socket: self })
+    }
+
+    /// Sends a datagram to anyone the tables know a way to, in a frame of its own. It goes at once.
+    ///
+    /// # Errors
+    /// The socket has no [paths](Self::set_paths), there is no way to `to`, or no frame.
+    pub fn send_to(&mut self, payload: &[u8], to: SocketAddr) -> Result<(), SendError> {
+        self.prepare(payload, to)?;
+        let orphaned = self.orphaned;
+        let owner = self.home.last().map_or(0, Frame::owner);
+        self.go_home();
+        if self.orphaned == orphaned { Ok(()) } else { Err(SendError::WorkerEnded(owner)) }
+    }
+
+    /// Says to the workers that we are about to sleep, until the guard is dropped; `None` if there is something to read.
+    /// Then wait on the guard's descriptor or on the socket's own, which is the same, with `poll` or `epoll`.
+    pub fn announce(&mut self) -> Option<Announced<'_>> {
+        if !self.unread().is_empty() {
+            return None;
+        }
+        self.give_back();
+        self.reader.announce()
+    }
+
+    /// What happened so far. Takes the workers' lock.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let queue = self.reader.counts();
+        let (received, sent, orphaned) = (self.received, self.sent, self.orphaned);
+        Counts { enqueued: queue.enqueued, refused: queue.refused, received, sent, orphaned }
+    }
+
+    /// How many datagrams wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.unread().len() + self.reader.waiting()
+    }
+
+    pub(super) fn unread(&self) -> &[Slot] {
+        &self.slots[self.read..]
+    }
+
+    pub(super) fn unread_mut(&mut self) -> (&mut [Slot], &[Station<Frame>]) {
+        (&mut self.slots[self.read..], &self.stations)
+    }
+
+    /// Makes a datagram that goes with the next burst.
+    pub(super) fn prepare(&mut self, payload: &[u8], to: SocketAddr) -> Result<(), SendError> {
+        let paths = self.paths.as_mut().ok_or(SendError::NoPaths(to))?;
+        let frame = paths.frame(&self.stations, self.inlet.local_addr(), to, payload)?;
+        if self.home.is_full() {
+            self.go_home();
+        }
+        self.home.push(frame);
+        Ok(())
+    }
+
+    /// Gives what was read back and reads a burst; says how many datagrams it has.
+    fn fill(&mut self, wait: Wait) -> io::Result<usize> {
+        self.give_back();
+        let mut burst = ArrayVec::<Received<Frame>, BURST>::new();
+        match wait {
+            Wait::No => self.reader.try_receive_burst(&mut burst),
+            Wait::Sleep(limit) => self.reader.receive_burst(&mut burst, limit)?,
+            Wait::Poll(budget) => self.reader.busy_receive_burst(&mut burst, budget),
+        };
+        // They lie in another core's cache: fetched together, they come at the price of one or two.
+        burst.iter().for_each(|received| received.item.prefetch());
+        self.received += burst.len() as u64;
+        let near = self.following.as_ref().and_then(|following| Some((following, following.worker()?)));
+        for Received { item: frame, refused_before, .. } in burst {
+            if let (Some((following, worker)), Some(hash)) = (near, frame.offloads().hash) {
+                following.wanted.record(hash, worker);
+            }
+            // Read again, for that is cheaper than to carry the headers over; what a worker delivers can be read.
+            match Packet::parse(frame.bytes()) {
+                Ok(headers) => {
+                    self.slots.push(Slot { frame: Some(frame), headers, refused_before, answered: false });
+                }
+                Err(_) => self.home.push(frame),
+            }
+        }
+        self.go_home();
+        Ok(self.slots.len())
+    }
+
+    /// Sends all frames home that are here, those with replies to be sent.
+    pub(super) fn give_back(&mut self) {
+        for slot in self.slots.drain(..) {
+            let Some(frame) = slot.frame else { continue };
+            if self.home.is_full() {
+                go_home(&mut self.home, &self.stations, &mut self.sent, &mut self.orphaned);
+            }
+            self.home.push(frame);
+        }
+        self.read = 0;
+        self.go_home();
+    }
+
+    fn go_home(&mut self) {
+        go_home(&mut self.home, &self.stations, &mut self.sent, &mut self.orphaned);
+    }
+
+    fn give_back_blanks(&mut self) {
+        let Some(paths) = &mut self.paths else { return };
+        for mut frame in paths.blanks() {
+            frame.set_to_send(false);
+            if self.home.is_full() {
+                go_home(&mut self.home, &self.stations, &mut self.sent, &mut self.orphaned);
+            }
+            self.home.push(frame);
+        }
+        self.go_home();
+    }
+}
+
+/// Gives frames to the workers that own them, each worker's together.
+#[inline]
+fn go_home(home: &mut Burst, stations: &[Station<Frame>], sent: &mut u64, orphaned: &mut u64) {
+    let mut burst = Burst::new();
+    while let Some(owner) = bundle(home, &mut burst, Frame::owner, |frame| frame) {
+        let to_send = burst.iter().filter(|frame| frame.to_send()).count();
+        let count = burst.len();
+        let given = stations.get(usize::from(owner)).map_or(0, |station| station.give(&mut burst));
+        if given == count {
+            *sent += to_send as u64;
+        } else {
+            // Its worker has ended, and nobody else can use its memory.
+            *orphaned += burst.len() as u64;
+            burst.clear();
+        }
+    }
+}
+
+/// Readable when woken. To be waited on only while an [announcement](UdpSocket::announce) stands.
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
+    }
+}
+
+impl fmt::Debug for UdpSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpSocket").field("local", &self.local_addr()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for UdpSocket {
+    fn drop(&mut self) {
+        self.give_back();
+        self.give_back_blanks();
+        // From here on workers are refused; what they put in before goes home unread.
+        self.reader.close();
+        let mut burst = ArrayVec::<Received<Frame>, BURST>::new();
+        while self.reader.try_receive_burst(&mut burst) > 0 {
+            self.home.extend(burst.drain(..).map(|received| received.item));
+            self.go_home();
+        }
+    }
+}
