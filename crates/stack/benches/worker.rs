@@ -3,6 +3,11 @@
 //! A reply is the next request: the service is bound to the same port at every address, so each turn moves a whole burst
 //! through parse, both checksums, the lookup under the epoch, the echo service and the reply's headers and checksums.
 //! `hash` adds Toeplitz and the RPS decision (to the worker itself). The baseline is the same link with nothing done.
+//!
+//! To a socket: the same worker puts the burst into a socket's queue, a reader on the same thread answers each datagram in
+//! its frame, and the worker takes the frames back and sends them. The baseline is the echo service run to completion at the
+//! same binding: the difference is what two queues and two hand-overs cost, without the wait for another core's cache
+//! lines. The ratio of the two is the claim.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -12,10 +17,11 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use udpath_stack::epoch::{Domain, Table};
 use udpath_stack::frame::Burst;
 use udpath_stack::groups::Groups;
-use udpath_stack::handler::{Datagram, Outcome};
+use udpath_stack::handler::{Datagram, Handler, Outcome};
 use udpath_stack::mesh::{self, mesh};
 use udpath_stack::port::Port;
 use udpath_stack::port::memory::{End, looped};
+use udpath_stack::socket::{self, UdpSocket, Wait, join};
 use udpath_stack::steering::Steering;
 use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, build};
 use udpath_stack::worker::{Parts, Worker};
@@ -53,6 +59,45 @@ fn link() -> (End, Vec<SocketAddr>) {
     (end, binds)
 }
 
+/// A worker whose clients' addresses are one binding, and a socket for it if `delivering`.
+fn at_a_wildcard(delivering: bool) -> (Worker<End, impl Handler>, UdpSocket) {
+    let (port, locals) = link();
+    let binds = [SocketAddr::from(([0, 0, 0, 0], PORT))];
+    let domain = Domain::new(1, 8);
+    let mut links = mesh(1, mesh::Config { backlog: 64, frames: FRAMES }).unwrap();
+    let sockets = join(&mut links, socket::Config { frames: FRAMES, stock: 1, pool: 1 << 20 }).unwrap();
+    let socket = sockets.open(binds[0], 1 << 20).unwrap();
+    let mut groups = Groups::new(&binds, locals.iter().map(SocketAddr::ip)).unwrap();
+    if delivering {
+        groups = groups.delivering(&binds, &[socket.inlet()]).unwrap();
+    }
+    let groups = Arc::new(Table::new(&domain, groups));
+    let reader = domain.register("worker 0").unwrap();
+    let links = links.remove(0);
+    (Worker::new(Parts { port: Some(port), handler: echo, reader, groups, links, steering: None }), socket)
+}
+
+fn to_a_socket(c: &mut Criterion) {
+    let mut group = c.benchmark_group("run to completion or to a socket");
+    group.throughput(Throughput::Elements(FRAMES as u64));
+    let (mut served, _socket) = at_a_wildcard(false);
+    group.bench_function("run to completion", |b| b.iter(|| assert_eq!(served.turn(), FRAMES)));
+    let (mut worker, mut socket) = at_a_wildcard(true);
+    group.bench_function("to a socket and back", |b| {
+        b.iter(|| {
+            assert_eq!(worker.turn(), FRAMES, "received and delivered");
+            let mut batch = socket.recv_batch(Wait::No).unwrap();
+            for mut datagram in batch.iter_mut() {
+                let len = datagram.payload().len();
+                datagram.reply_with(|room| black_box(&room[..len]).len()).unwrap();
+            }
+            drop(batch);
+            assert_eq!(worker.turn(), FRAMES, "came home and sent");
+        });
+    });
+    group.finish();
+}
+
 fn worker(steering: Option<Steering>) -> Worker<End, impl FnMut(Datagram<'_>, &mut [u8]) -> Outcome> {
     let (port, binds) = link();
     let domain = Domain::new(1, 8);
@@ -81,5 +126,5 @@ fn one_core(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, one_core);
+criterion_group!(benches, one_core, to_a_socket);
 criterion_main!(benches);

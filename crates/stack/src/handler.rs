@@ -1,4 +1,6 @@
 //! What runs on a worker for every datagram: the seam between the datapath and whoever serves.
+//!
+//! Bindings that a [socket](crate::socket) has do not come here: their datagrams wait for a thread of the application.
 
 use crate::groups::BindingId;
 use crate::wire::Headers;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! port ─ burst of frames ─▸ worker ─ parse, verify ─ steer ─┬▸ groups ─▸ handler ─▸ reply in the same frame ─▸ port
-//!                             ▴                             └▸ another worker's backlog; the frame comes home later
+//!                             ▴                             │            └▸ or a socket ─▸ its reader ─▸ home, sent
+//!                             │                             └▸ another worker's backlog; the frame comes home later
 //!                             └─ epochs: tables of addresses, routes, neighbours, groups are read without a lock
 //! ```
 //! - [`frame`]: packet memory with one owner at a time. [`port`]: AF_XDP, and a link within the process.
@@ -12,7 +13,7 @@
 //! - [`tables`]: the kernel's control plane, mirrored from rtnetlink.
 //! - [`ring`]: bursts from one worker to another. [`wake`]: sleep without losing a wake-up.
 //! - [`epoch`]: tables that are read without a lock and replaced meanwhile.
-//! - [`socket`]: where datagrams wait for their reader: two queues, memory accounted in bulk.
+//! - [`socket`]: where datagrams wait for their reader: two queues, memory accounted in bulk, frames that come home.
 //!
 //! # An application that answers over AF_XDP
 //! ```no_run
@@ -45,6 +46,45 @@
 //!         worker.wait(Duration::from_secs(1), None)?;
 //!     }
 //! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The same with a socket, read by a thread of its own
+//! ```no_run
+//! # use std::{sync::Arc, thread, time::Duration};
+//! # use udpath_stack::epoch::{Domain, Table};
+//! # use udpath_stack::groups::Groups;
+//! # use udpath_stack::handler::{Datagram, Outcome};
+//! # use udpath_stack::mesh::{self, mesh};
+//! # use udpath_stack::port::xdp::{Config, XdpDevice};
+//! # use udpath_stack::worker::{Parts, Worker};
+//! use udpath_stack::socket::{self, Wait};
+//!
+//! let bind = "192.0.2.1:7".parse()?;
+//! let mut device = XdpDevice::open("eth0", Config::default())?;
+//! device.bind(bind)?;
+//! let domain = Domain::new(1, 8);
+//! let mut links = mesh(1, mesh::Config { backlog: 64, frames: 4096 })?;
+//! let mut socket = socket::join(&mut links, socket::Config::default())?.open(bind, 1 << 20)?;
+//! let groups = Groups::new(&[bind], [])?.delivering(&[bind], &[socket.inlet()])?;
+//! let mut worker = Worker::new(Parts {
+//!     port: Some(device.port(0)?),
+//!     handler: |_: Datagram<'_>, _: &mut [u8]| Outcome::Declined, // for bindings without a socket
+//!     reader: domain.register("worker 0")?,
+//!     groups: Arc::new(Table::new(&domain, groups)),
+//!     links: links.remove(0),
+//!     steering: None,
+//! });
+//! thread::spawn(move || {
+//!     while worker.turn() > 0 || worker.wait(Duration::from_secs(1), None).is_ok() {}
+//! });
+//! loop {
+//!     for mut datagram in socket.recv_batch(Wait::Sleep(None))?.iter_mut() {
+//!         let len = datagram.payload().len();
+//!         datagram.reply_with(|_| len)?; // echo: the payload lies where the reply's goes
+//!     }
+//! }
+//! # #[allow(unreachable_code)]
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

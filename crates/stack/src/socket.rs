@@ -9,7 +9,7 @@
 //! ```
 //! - [`queue`]: many workers put datagrams in, one reader takes them out; two queues, so that they rarely meet.
 //! - [`memory`]: the bytes a socket, and all sockets together, may hold.
-//! - [`exchange`]: the way home, and blank frames.
+//! - [`exchange`](mod@exchange): the way home, and blank frames.
 //! - [`UdpSocket`]: what an application reads and answers with. [`Sockets`] opens them.
 //!
 //! # Who owns a frame

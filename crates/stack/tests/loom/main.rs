@@ -441,10 +441,10 @@ mod an_exchange {
                 .into_iter()
                 .map(|first| {
                     let station = station.clone();
-                    thread::spawn(move || assert_eq!(station.give(&mut burst(first..first + 2)), 2))
+                    thread::spawn(move || assert_eq!(station.give(&mut burst(first..first + 1)), 1))
                 })
                 .collect();
-            let mut home = ArrayVec::<Item, 4>::new();
+            let mut home = ArrayVec::<Item, 2>::new();
             while !home.is_full() {
                 if depot.receive(&mut home) == 0 {
                     sleeper.sleep(None, || !depot.is_quiet()).unwrap();
@@ -454,7 +454,7 @@ mod an_exchange {
                 socket.join().unwrap();
             }
             let values = values(&home);
-            assert!(values == [0, 1, 10, 11] || values == [10, 11, 0, 1], "{values:?}");
+            assert!(values == [0, 10] || values == [10, 0], "{values:?}");
         });
     }
 
