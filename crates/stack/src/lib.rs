@@ -6,7 +6,7 @@
 //!                             │                             └▸ another worker's backlog; the frame comes home later
 //!                             └─ epochs: tables of addresses, routes, neighbours, groups are read without a lock
 //! ```
-//! - [`frame`]: packet memory with one owner at a time. [`port`]: AF_XDP, and a link within the process.
+//! - [`frame`]: packet memory with one owner at a time. [`port`]: AF_XDP, a link within the process, capture files.
 //! - [`wire`]: Ethernet, VLAN, IPv4, IPv6 and UDP, read and written in place; checksums.
 //! - [`worker`]: one thread's turn. [`mesh`], [`steering`]: frames handed to other workers. [`groups`], [`handler`]: who
 //!   serves a datagram. [`counters`]: where every frame ended.

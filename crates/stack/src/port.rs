@@ -12,7 +12,9 @@
 //!
 //! - [`memory`]: a link within the process, for tests, models and the limit of one core.
 //! - [`xdp`]: a queue of a device, over AF_XDP.
+//! - [`capture`]: a capture file to replay, and another for the replies.
 
+pub mod capture;
 pub mod memory;
 pub mod xdp;
 

@@ -1,0 +1,370 @@
+//! Capture files as a port: the frames of one are received, what is transmitted becomes another.
+//!
+//! ```text
+//!   requests.pcap ── read.rs ──▸ frames ──▸ worker ──▸ frames ── write.rs ──▸ replies.pcap
+//!   pcap or pcapng               of a pool of its own                         pcap, nanoseconds
+//! ```
+//! What a service does to a capture can so be seen again, step by step, and its replies be read by `tcpdump -r` and by
+//! Wireshark. A replay takes no time from the capture: frames come as fast as they are taken. A reply carries the time of
+//! the frame that was read last before it, so two replays of one file make the same bytes.
+//!
+//! # What is not replayed
+//! - A frame of which the capture has only the beginning (`tcpdump -s`): what it said at its end is not known, and the
+//!   datapath would find faults with it that it did not have. Counted: [`Skipped::snapped`].
+//! - A frame longer than [`LONGEST`], such as a GRO packet of a capture on the receiving host: [`Skipped::too_long`].
+//! - Other links than Ethernet; a capture on the interface `any` is one of them. The replay ends with an [`Error`].
+//!
+//! Frames that the capturing machine sent itself may lack their checksum, since its NIC was to fill that in:
+//! [`Capture::unverified`].
+//!
+//! # Replaying a capture into a handler
+//! ```
+//! use std::sync::Arc;
+//! use udpath_stack::epoch::{Domain, Table};
+//! use udpath_stack::groups::Groups;
+//! use udpath_stack::handler::{Datagram, Outcome};
+//! use udpath_stack::mesh::{self, mesh};
+//! use udpath_stack::port::capture::Capture;
+//! use udpath_stack::worker::{Parts, Worker};
+//!
+//! # let folder = std::env::temp_dir().join(format!("udpath-replay-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let requests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ipv4.pcap");
+//! # let replies = folder.join("replies.pcap");
+//! let capture = Capture::open(requests, Some(&replies))?;
+//! let domain = Domain::new(1, 8);
+//! let mut worker = Worker::new(Parts {
+//!     port: Some(capture),
+//!     handler: |datagram: Datagram<'_>, room: &mut [u8]| {
+//!         room[..datagram.payload.len()].copy_from_slice(datagram.payload);
+//!         Outcome::Reply(datagram.payload.len())
+//!     },
+//!     reader: domain.register("replay")?,
+//!     groups: Arc::new(Table::new(&domain, Groups::new(&["10.77.0.2:7007".parse()?], [])?)),
+//!     links: mesh(1, mesh::Config { backlog: 64, frames: 256 })?.remove(0),
+//!     steering: None,
+//! });
+//! while worker.turn() > 0 {}
+//! let capture = worker.port().expect("it was given one");
+//! assert!(capture.error().is_none() && capture.at_end());
+//! println!("{:?} {:?}", worker.counters().snapshot(), capture.skipped());
+//! # assert_eq!(worker.counters().snapshot().answered, 9);
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod read;
+mod write;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use read::Source;
+use write::Sink;
+
+use crate::frame::{self, Burst, Pool, Region};
+use crate::port::{Counts, Mode, Port, Properties};
+
+/// Longest frame that is replayed or sent, in bytes: what a frame of 4096 has room for behind its headroom. AF_XDP has
+/// the same limit on a machine with pages of 4 KiB.
+pub const LONGEST: usize = FRAME_SIZE - 256;
+
+const FRAME_SIZE: usize = 4096;
+
+/// Frames of the port: four bursts, for those that are with other workers. Fewer: steering a replay between workers would
+/// make it stutter. More: only memory, for the next burst is not read before there is a frame for it.
+const FRAMES: usize = 4 * frame::BURST;
+
+/// A capture that is replayed.
+pub struct Capture {
+    properties: Properties,
+    pool: Pool,
+    source: Source,
+    replies: Option<Sink>,
+    counts: Counts,
+    skipped: Skipped,
+    /// When the frame was captured that was read last: nanoseconds since 1970.
+    now: u64,
+    at_end: bool,
+    error: Option<Error>,
+}
+
+/// Frames of the capture that were not replayed, and why.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// The capture has only their beginning.
+    pub snapped: u64,
+    /// Longer than [`LONGEST`].
+    pub too_long: u64,
+}
+
+/// Why a capture cannot be replayed, or not to its end, or why its replies cannot be kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such file, or it must not be read.
+    #[error("cannot open the capture {name}: {cause}")]
+    Open {
+        /// Which.
+        name: String,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// The file for the replies cannot be made.
+    #[error("cannot create {name} for the replies: {cause}")]
+    Create {
+        /// Which.
+        name: String,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// The replies would overwrite what is replayed.
+    #[error("cannot write the replies to {name}: it is the capture that is replayed; give another file")]
+    SameFile {
+        /// Which.
+        name: String,
+    },
+    /// It is something else.
+    #[error("{name} is not a capture: it begins like neither pcap nor pcapng")]
+    NotACapture {
+        /// Which.
+        name: String,
+    },
+    /// Frames of another kind of link.
+    #[error(
+        "cannot replay {name}: its link type is {link_type}, and only Ethernet, 1, is replayed; capture on one \
+         interface, not on \"any\""
+    )]
+    LinkType {
+        /// Which.
+        name: String,
+        /// As in the list at tcpdump.org/linktypes.html.
+        link_type: u32,
+    },
+    /// The file ends within a record.
+    #[error("{name} ends within the record at byte {at}: it was cut short")]
+    Cut {
+        /// Which.
+        name: String,
+        /// Where the record begins.
+        at: u64,
+    },
+    /// A record contradicts itself, or what comes before it.
+    #[error("{name} is damaged at byte {at}: {what}")]
+    Damaged {
+        /// Which.
+        name: String,
+        /// Where the record begins.
+        at: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The kernel does not give the bytes.
+    #[error("cannot read {name} at byte {at}: {cause}")]
+    Read {
+        /// Which.
+        name: String,
+        /// From where on.
+        at: u64,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// The kernel does not take the replies.
+    #[error("cannot write replies to {name}: {cause}")]
+    Write {
+        /// Which.
+        name: String,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// No memory for frames.
+    #[error(transparent)]
+    Frame(#[from] frame::Error),
+}
+
+impl Capture {
+    /// Opens `from`, and makes `to` for what is transmitted. Without `to`, that is counted and forgotten.
+    ///
+    /// # Errors
+    /// A file cannot be opened or made, both are the same, `from` is no capture or not one of Ethernet.
+    pub fn open(from: impl AsRef<Path>, to: Option<&Path>) -> Result<Self, Error> {
+        let from = from.as_ref();
+        let name = from.display().to_string();
+        let open = |cause| Error::Open { name: name.clone(), cause };
+        let file = File::open(from).map_err(open)?;
+        // What is no capture is found out before anything is overwritten.
+        let identity = file.metadata().map(|meta| (meta.dev(), meta.ino())).map_err(open)?;
+        let mut capture = Self::new(&name, file, None::<io::Sink>)?;
+        if let Some(to) = to {
+            let name = to.display().to_string();
+            if std::fs::metadata(to).is_ok_and(|meta| (meta.dev(), meta.ino()) == identity) {
+                return Err(Error::SameFile { name });
+            }
+            let file = File::create(to).map_err(|cause| Error::Create { name: name.clone(), cause })?;
+            capture.replies = Some(Sink::new(name, file)?);
+        }
+        Ok(capture)
+    }
+
+    /// Reads a capture called `name` from anywhere, and writes what is transmitted anywhere. Both block.
+    ///
+    /// # Errors
+    /// It is no capture, or not one of Ethernet; no memory; the beginning of `to` cannot be written.
+    pub fn new(
+        name: &str,
+        from: impl Read + Send + 'static,
+        to: Option<impl Write + Send + 'static>,
+    ) -> Result<Self, Error> {
+        let source = Source::new(name, from)?;
+        let replies = to.map(|to| Sink::new(format!("the replies to {name}"), to)).transpose()?;
+        let pool = Region::new(FRAME_SIZE, FRAMES)?.pool(FRAMES)?;
+        let properties = Properties {
+            name: format!("capture {name}"),
+            mode: Mode::Direct,
+            longest: LONGEST,
+            verified: false,
+        };
+        Ok(Self {
+            properties,
+            pool,
+            source,
+            replies,
+            counts: Counts::default(),
+            skipped: Skipped::default(),
+            now: 0,
+            at_end: false,
+            error: None,
+        })
+    }
+
+    /// Has checksums not verified: for a capture on the machine that sent the frames, whose kernel left the checksums to
+    /// its NIC.
+    #[must_use]
+    pub fn unverified(mut self) -> Self {
+        self.properties.verified = true;
+        self
+    }
+
+    /// Whether there is nothing more to receive: all was read, or an [`error`](Self::error) ended it.
+    #[must_use]
+    pub fn at_end(&self) -> bool {
+        self.at_end
+    }
+
+    /// What ended the replay before the capture's end, or kept replies from being written. Frames received before are
+    /// good.
+    #[must_use]
+    pub fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
+    }
+
+    /// What was not replayed so far.
+    #[must_use]
+    pub fn skipped(&self) -> Skipped {
+        self.skipped
+    }
+
+    /// Frames that are neither free nor written.
+    #[must_use]
+    pub fn abroad(&self) -> usize {
+        self.pool.abroad()
+    }
+
+    fn failed(&mut self, error: Error) {
+        self.error.get_or_insert(error);
+    }
+}
+
+impl Port for Capture {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn receive(&mut self, into: &mut Burst) -> usize {
+        let before = into.len();
+        while !into.is_full() && !self.at_end {
+            let Some(mut frame) = self.pool.take() else { break };
+            let skipped = &mut self.skipped;
+            let next = self.source.next(|record| {
+                if record.is_snapped() {
+                    skipped.snapped += 1;
+                    return None;
+                }
+                if record.bytes.len() > LONGEST || !frame.set_len(record.bytes.len()) {
+                    skipped.too_long += 1;
+                    return None;
+                }
+                frame.bytes_mut().copy_from_slice(record.bytes);
+                Some(record.time)
+            });
+            if let Ok(Some(Some(time))) = next {
+                self.now = time;
+                into.push(frame);
+                continue;
+            }
+            let foreign = self.pool.put(frame);
+            debug_assert!(foreign.is_none(), "it was just taken from there");
+            match next {
+                Ok(Some(_)) => self.counts.invalid += 1,
+                Ok(None) => self.at_end = true,
+                Err(error) => {
+                    self.at_end = true;
+                    self.failed(error);
+                }
+            }
+        }
+        let count = into.len() - before;
+        self.counts.received += count as u64;
+        count
+    }
+
+    fn transmit(&mut self, frames: &mut Burst) {
+        let mut sent = 0;
+        for frame in frames.iter() {
+            if let Some(sink) = &mut self.replies
+                && let Err(error) = sink.write(self.now, frame.bytes())
+            {
+                self.failed(error);
+                break;
+            }
+            sent += 1;
+        }
+        self.counts.transmitted += sent as u64;
+        for frame in frames.drain(..sent) {
+            let foreign = self.pool.put(frame);
+            debug_assert!(foreign.is_none(), "a frame goes back to the port it came from");
+        }
+    }
+
+    fn recycle(&mut self, frames: &mut Burst) {
+        for frame in frames.drain(..) {
+            let foreign = self.pool.put(frame);
+            debug_assert!(foreign.is_none(), "a frame goes back to the port it came from");
+        }
+    }
+
+    fn supply(&mut self, into: &mut Burst, wanted: usize) {
+        let room = into.remaining_capacity().min(wanted);
+        into.extend(std::iter::from_fn(|| self.pool.take()).take(room));
+    }
+
+    /// What was transmitted is in the file then.
+    fn flush(&mut self) {
+        if let Some(sink) = &mut self.replies
+            && let Err(error) = sink.flush()
+        {
+            self.failed(error);
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}

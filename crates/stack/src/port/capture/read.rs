@@ -1,0 +1,339 @@
+//! Frames out of a pcap or pcapng file.
+//!
+//! ```text
+//!   file ──▸ buffer[start..end] ──▸ pcap_parser: one record or block ──▸ Record, borrowed from the buffer
+//!              ▴ grows up to LARGEST when a block does not fit
+//! ```
+//! What the parser calls incomplete is read on; what is then still incomplete is an error that says where. All lengths of
+//! a file are claims: none makes the buffer grow before that many bytes have come.
+
+use std::io::{self, Read};
+
+use pcap_parser::nom;
+use pcap_parser::pcapng::{
+    Block, InterfaceDescriptionBlock, OptionCode, parse_block_be, parse_block_le, parse_sectionheaderblock,
+};
+use pcap_parser::traits::PcapNGPacketBlock;
+use pcap_parser::{
+    LegacyPcapBlock, PcapError, PcapNGOption, parse_pcap_frame, parse_pcap_frame_be,
+    parse_pcap_frame_modified, parse_pcap_header,
+};
+
+use super::Error;
+
+/// Bytes of the buffer to begin with: a few dozen frames of full size are read by one system call. Less: more system
+/// calls. More: more memory for small captures.
+const BUFFER: usize = 1 << 16;
+
+/// Largest record or block, bytes: Wireshark's limit. Less: blocks with the names or keys of a long capture do not fit.
+/// More: a damaged length makes more of the file be read before it is noticed.
+const LARGEST: usize = 16 << 20;
+
+/// The link type without what pcap says above it: whether frames have a check sequence, and how long it is. That does not
+/// matter here, since a packet's length is IP's.
+const LINK_TYPE: u32 = 0xffff;
+
+const ETHERNET: u32 = 1;
+
+const NANOSECONDS: u128 = 1_000_000_000;
+
+/// One frame of a capture.
+pub(super) struct Record<'a> {
+    pub(super) bytes: &'a [u8],
+    /// How long it was on the wire.
+    original: u32,
+    /// Nanoseconds since 1970.
+    pub(super) time: u64,
+}
+
+impl Record<'_> {
+    /// Does the capture have less of it than there was?
+    pub(super) fn is_snapped(&self) -> bool {
+        (self.bytes.len() as u64) < u64::from(self.original)
+    }
+}
+
+pub(super) struct Source {
+    name: String,
+    from: Box<dyn Read + Send>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Where in the file the buffer's `start` is.
+    at: u64,
+    format: Format,
+}
+
+enum Format {
+    /// How records are read; how many units of their times are a second.
+    Pcap {
+        parse: ParseRecord,
+        units: u32,
+    },
+    PcapNg(Section),
+}
+
+type ParseRecord = fn(&[u8]) -> nom::IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>>;
+
+/// What the blocks since the last section header say of those to come.
+#[derive(Default)]
+struct Section {
+    big_endian: bool,
+    interfaces: Vec<Interface>,
+}
+
+#[derive(Clone, Copy)]
+struct Interface {
+    /// Longest part of a frame it captures; 0: all.
+    snaplen: u32,
+    /// Units of its times in a second, and what to add to them, in seconds.
+    units: u128,
+    offset: i64,
+}
+
+/// What a look at the buffer gave.
+enum Look<T> {
+    /// This, and so many bytes were looked at.
+    Found(usize, T),
+    /// More bytes are needed.
+    Short,
+    /// It is wrong.
+    Damaged(&'static str),
+    /// A link of this type.
+    OtherLink(u32),
+}
+
+impl Source {
+    /// Reads as far as the kind of link is told.
+    pub(super) fn new(name: &str, from: impl Read + Send + 'static) -> Result<Self, Error> {
+        let mut source = Self {
+            name: name.to_owned(),
+            from: Box::new(from),
+            buffer: vec![0; BUFFER],
+            start: 0,
+            end: 0,
+            at: 0,
+            format: Format::PcapNg(Section::default()),
+        };
+        loop {
+            match recognised(&source.buffer[source.start..source.end]) {
+                Look::Found(used, format) => {
+                    source.format = format;
+                    source.consume(used);
+                    return source.with_link();
+                }
+                Look::Short => {
+                    if !source.fill()? {
+                        return Err(source.not_a_capture());
+                    }
+                }
+                Look::Damaged(_) => return Err(source.not_a_capture()),
+                Look::OtherLink(link_type) => return Err(source.other_link(link_type)),
+            }
+        }
+    }
+
+    /// The interfaces that pcapng describes first, so that another link is refused before anything is done.
+    fn with_link(mut self) -> Result<Self, Error> {
+        while let Format::PcapNg(section) = &self.format
+            && section.interfaces.is_empty()
+        {
+            // A frame before any interface is refused: there is none to be lost.
+            if self.step(|_| ())?.is_none() {
+                break;
+            }
+        }
+        Ok(self)
+    }
+
+    /// Gives the next frame to `take` and tells what that made of it. `None` at the end.
+    pub(super) fn next<T>(&mut self, take: impl FnOnce(Record<'_>) -> T) -> Result<Option<T>, Error> {
+        let mut take = Some(take);
+        let mut taken = None;
+        while taken.is_none() {
+            let step = self.step(|record| {
+                if let Some(take) = take.take() {
+                    taken = Some(take(record));
+                }
+            })?;
+            if step.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Reads one record or block; `take` gets the frame if it has one. `None` at the end.
+    fn step(&mut self, mut take: impl FnMut(Record<'_>)) -> Result<Option<()>, Error> {
+        loop {
+            let bytes = &self.buffer[self.start..self.end];
+            let look = match &mut self.format {
+                Format::Pcap { parse, units } => pcap_record(bytes, *parse, *units, &mut take),
+                Format::PcapNg(section) => pcapng_block(bytes, section, &mut take),
+            };
+            match look {
+                Look::Found(used, ()) => {
+                    self.consume(used);
+                    return Ok(Some(()));
+                }
+                Look::Short => {
+                    if self.fill()? {
+                        continue;
+                    }
+                    if self.start == self.end {
+                        return Ok(None);
+                    }
+                    return Err(Error::Cut { name: self.name.clone(), at: self.at });
+                }
+                Look::Damaged(what) => return Err(self.damaged(what)),
+                Look::OtherLink(link_type) => return Err(self.other_link(link_type)),
+            }
+        }
+    }
+
+    fn consume(&mut self, used: usize) {
+        self.start += used;
+        self.at += used as u64;
+    }
+
+    /// Reads on behind what is there. False at the end of the file.
+    fn fill(&mut self) -> Result<bool, Error> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.end == self.buffer.len() {
+            if self.end >= LARGEST {
+                return Err(self.damaged("its length is more than 16 MiB"));
+            }
+            self.buffer.resize(2 * self.end, 0);
+        }
+        loop {
+            match self.from.read(&mut self.buffer[self.end..]) {
+                Ok(count) => {
+                    self.end += count;
+                    return Ok(count > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => {
+                    let at = self.at + self.end as u64;
+                    return Err(Error::Read { name: self.name.clone(), at, cause });
+                }
+            }
+        }
+    }
+
+    fn not_a_capture(&self) -> Error {
+        Error::NotACapture { name: self.name.clone() }
+    }
+
+    fn other_link(&self, link_type: u32) -> Error {
+        Error::LinkType { name: self.name.clone(), link_type }
+    }
+
+    fn damaged(&self, what: &'static str) -> Error {
+        Error::Damaged { name: self.name.clone(), at: self.at, what }
+    }
+}
+
+/// Which format the file is of, by its beginning. The section header is read again, as a block.
+fn recognised(bytes: &[u8]) -> Look<Format> {
+    match parse_pcap_header(bytes) {
+        Ok((rest, header)) => {
+            let link_type = header.network.0 as u32 & LINK_TYPE;
+            if link_type != ETHERNET {
+                return Look::OtherLink(link_type);
+            }
+            let parse: ParseRecord = match (header.is_modified_format(), header.is_bigendian()) {
+                (true, _) => parse_pcap_frame_modified,
+                (_, true) => parse_pcap_frame_be,
+                _ => parse_pcap_frame,
+            };
+            let units = if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
+            return Look::Found(bytes.len() - rest.len(), Format::Pcap { parse, units });
+        }
+        Err(nom::Err::Incomplete(_)) => return Look::Short,
+        Err(_) => {}
+    }
+    match parse_sectionheaderblock(bytes) {
+        Ok(_) => Look::Found(0, Format::PcapNg(Section::default())),
+        Err(nom::Err::Incomplete(_)) => Look::Short,
+        Err(_) => Look::Damaged("no header"),
+    }
+}
+
+fn pcap_record(bytes: &[u8], parse: ParseRecord, units: u32, take: &mut impl FnMut(Record<'_>)) -> Look<()> {
+    match parse(bytes) {
+        Ok((rest, record)) => {
+            let time = nanoseconds(record.ts_sec.into(), record.ts_usec.into(), units.into());
+            take(Record { bytes: record.data, original: record.origlen, time });
+            Look::Found(bytes.len() - rest.len(), ())
+        }
+        Err(nom::Err::Incomplete(_)) => Look::Short,
+        Err(_) => Look::Damaged("no record can be read"),
+    }
+}
+
+fn pcapng_block(bytes: &[u8], section: &mut Section, take: &mut impl FnMut(Record<'_>)) -> Look<()> {
+    let parsed = if section.big_endian { parse_block_be(bytes) } else { parse_block_le(bytes) };
+    let (rest, block) = match parsed {
+        Ok(parsed) => parsed,
+        Err(nom::Err::Incomplete(_)) => return Look::Short,
+        Err(_) => return Look::Damaged("the block's lengths contradict each other"),
+    };
+    match block {
+        Block::SectionHeader(header) => {
+            *section = Section { big_endian: header.big_endian(), interfaces: Vec::new() };
+        }
+        Block::InterfaceDescription(description) => {
+            let link_type = description.linktype.0 as u32;
+            if link_type != ETHERNET {
+                return Look::OtherLink(link_type);
+            }
+            let Some(interface) = interface(&description, section.big_endian) else {
+                return Look::Damaged("its times have a unit that no number of 64 bits can count");
+            };
+            section.interfaces.push(interface);
+        }
+        Block::EnhancedPacket(packet) => {
+            let Some(interface) = section.interfaces.get(packet.if_id as usize) else {
+                return Look::Damaged("the frame is of an interface that was not described");
+            };
+            let time = u128::from(packet.ts_high) << 32 | u128::from(packet.ts_low);
+            let seconds = i128::from(interface.offset) + (time / interface.units) as i128;
+            let time = nanoseconds(seconds, time % interface.units, interface.units);
+            take(Record { bytes: packet.packet_data(), original: packet.origlen, time });
+        }
+        Block::SimplePacket(packet) => {
+            let Some(interface) = section.interfaces.first() else {
+                return Look::Damaged("the frame is of an interface that was not described");
+            };
+            // Its length is not told: it is the least of the frame's, the interface's limit, and what is there.
+            let mut data = packet.packet_data();
+            if interface.snaplen > 0 {
+                data = &data[..data.len().min(interface.snaplen as usize)];
+            }
+            take(Record { bytes: data, original: packet.origlen, time: 0 });
+        }
+        _ => {}
+    }
+    Look::Found(bytes.len() - rest.len(), ())
+}
+
+/// What a description says of the interface's times. `None`: nonsense.
+fn interface(description: &InterfaceDescriptionBlock<'_>, big_endian: bool) -> Option<Interface> {
+    let value = |code| description.options.iter().find(|option| option.code == code).map(PcapNGOption::value);
+    // A power of ten, or, with the highest bit, of two; microseconds if nothing is said.
+    let resolution = value(OptionCode::IfTsresol).and_then(<[u8]>::first).copied().unwrap_or(6);
+    let (base, exponent) = if resolution & 0x80 == 0 { (10, resolution) } else { (2, resolution & 0x7f) };
+    let units = u64::checked_pow(base, exponent.into())?.into();
+    let offset = value(OptionCode::IfTsoffset)
+        .and_then(<[u8]>::first_chunk)
+        .map_or(0, |bytes| if big_endian { i64::from_be_bytes(*bytes) } else { i64::from_le_bytes(*bytes) });
+    Some(Interface { snaplen: description.snaplen, units, offset })
+}
+
+/// Seconds and `rest` of `units` to the second as nanoseconds; what no number of them holds is the nearest.
+fn nanoseconds(seconds: i128, rest: u128, units: u128) -> u64 {
+    let time = seconds * NANOSECONDS as i128 + (rest * NANOSECONDS / units) as i128;
+    time.clamp(0, u64::MAX.into()) as u64
+}

@@ -1,0 +1,441 @@
+//! Captures replayed through a worker: every format gives the same frames, the replies are a capture again, and no file
+//! whatever makes it panic or lose memory.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+use udpath_stack::counters::Drop;
+use udpath_stack::epoch::{Domain, Table};
+use udpath_stack::frame::Burst;
+use udpath_stack::groups::Groups;
+use udpath_stack::handler::{Datagram, Outcome};
+use udpath_stack::mesh::{self, mesh};
+use udpath_stack::port::Port;
+use udpath_stack::port::capture::{Capture, Error, LONGEST, Skipped};
+use udpath_stack::wire::Packet;
+use udpath_stack::worker::{Parts, Worker};
+
+const SERVER: &str = "10.77.0.2:7007";
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+fn bytes(name: &str) -> Vec<u8> {
+    std::fs::read(fixture(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A frame and its time in nanoseconds.
+type Frame = (u64, Vec<u8>);
+
+/// The frames of a pcap file with little-endian numbers, read the plain way.
+fn plainly(file: &[u8]) -> Vec<Frame> {
+    let number = |at: &[u8]| u64::from(u32::from_le_bytes(at[..4].try_into().unwrap()));
+    let unit = if number(file) == 0xa1b2_3c4d { 1 } else { 1000 };
+    let mut rest = &file[24..];
+    let mut frames = Vec::new();
+    while let Some((record, behind)) = rest.split_first_chunk::<16>() {
+        let (frame, behind) = behind.split_at(number(&record[8..]) as usize);
+        frames.push((number(record) * 1_000_000_000 + number(&record[4..]) * unit, frame.to_vec()));
+        rest = behind;
+    }
+    frames
+}
+
+/// Somewhere to write to that can be looked at.
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes that come a few at a time.
+struct Slowly(Vec<u8>, usize);
+
+impl Read for Slowly {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = 7.min(into.len()).min(self.0.len() - self.1);
+        into[..count].copy_from_slice(&self.0[self.1..][..count]);
+        self.1 += count;
+        Ok(count)
+    }
+}
+
+fn opened(file: Vec<u8>) -> Result<(Capture, Paper), Error> {
+    let paper = Paper::default();
+    let capture = Capture::new("it", io::Cursor::new(file), Some(paper.clone()))?;
+    Ok((capture, paper))
+}
+
+/// Receives to the end and transmits all of it: what was written.
+fn passed_on(mut capture: Capture, paper: &Paper) -> (Vec<Frame>, Capture) {
+    let mut burst = Burst::new();
+    while capture.receive(&mut burst) > 0 {
+        // One by one, so that each carries its own time.
+        capture.transmit(&mut burst);
+        assert!(burst.is_empty());
+    }
+    capture.flush();
+    assert!(capture.at_end());
+    assert_eq!((capture.abroad(), capture.counts().received), (0, capture.counts().transmitted));
+    (plainly(&paper.0.lock().unwrap()), capture)
+}
+
+fn echo(datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
+    room[..datagram.payload.len()].copy_from_slice(datagram.payload);
+    Outcome::Reply(datagram.payload.len())
+}
+
+type Echo = fn(Datagram<'_>, &mut [u8]) -> Outcome;
+
+/// A worker that answers what comes for `server`.
+fn worker(capture: Capture, server: &str) -> Worker<Capture, Echo> {
+    let server: SocketAddr = server.parse().unwrap();
+    let domain = Domain::new(1, 8);
+    Worker::new(Parts {
+        port: Some(capture),
+        handler: echo as Echo,
+        reader: domain.register("replay").unwrap(),
+        groups: Arc::new(Table::new(&domain, Groups::new(&[server], []).unwrap())),
+        links: mesh(1, mesh::Config { backlog: 64, frames: 256 }).unwrap().remove(0),
+        steering: None,
+    })
+}
+
+#[test]
+fn the_replies_to_a_kernels_requests_are_the_kernels() {
+    for (name, server) in [("ipv4.pcap", SERVER), ("ipv6.pcap", "[2001:db8:77::2]:7007")] {
+        let frames = plainly(&bytes(name));
+        let folder = tempfile::tempdir().unwrap();
+        let replies = folder.path().join("replies.pcap");
+        let mut worker = worker(Capture::open(fixture(name), Some(&replies)).unwrap(), server);
+        while worker.turn() > 0 {}
+        let capture = worker.port().unwrap();
+        assert!(capture.at_end() && capture.error().is_none() && capture.abroad() == 0);
+        let counts = worker.counters().snapshot();
+        let half = frames.len() as u64 / 2;
+        // The other half are the kernel's replies, and nobody is bound where they go.
+        assert_eq!((counts.received, counts.answered, counts.dropped(Drop::Unbound)), (2 * half, half, half));
+        let replies = plainly(&std::fs::read(&replies).unwrap());
+        assert_eq!(replies.len() as u64, half);
+        for ((_, reply), pair) in replies.iter().zip(frames.chunks_exact(2)) {
+            let (ours, kernels) = (Packet::parse(reply).unwrap(), Packet::parse(&pair[1].1).unwrap());
+            assert_eq!(ours, kernels);
+            assert_eq!(ours.payload(reply), kernels.payload(&pair[1].1));
+            ours.verify(reply).unwrap();
+        }
+    }
+}
+
+/// Numbers in one of the two byte orders.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    fn put<const N: usize>(self, into: &mut Vec<u8>, numbers: [u32; N]) {
+        for number in numbers {
+            into.extend(if self == Self::Big { number.to_be_bytes() } else { number.to_le_bytes() });
+        }
+    }
+
+    fn put_short<const N: usize>(self, into: &mut Vec<u8>, numbers: [u16; N]) {
+        for number in numbers {
+            into.extend(if self == Self::Big { number.to_be_bytes() } else { number.to_le_bytes() });
+        }
+    }
+
+    fn block(self, into: &mut Vec<u8>, kind: u32, body: &[u8]) {
+        let len = 12 + body.len().next_multiple_of(4) as u32;
+        self.put(into, [kind, len]);
+        into.extend_from_slice(body);
+        into.resize(into.len().next_multiple_of(4), 0);
+        self.put(into, [len]);
+    }
+}
+
+fn pcap(order: Order, magic: u32, link_type: u32, frames: &[Frame]) -> Vec<u8> {
+    let mut file = Vec::new();
+    order.put(&mut file, [magic]);
+    order.put_short(&mut file, [2, 4]);
+    order.put(&mut file, [0, 0, 65_535, link_type]);
+    let unit = if magic == 0xa1b2_3c4d { 1 } else { 1000 };
+    for (time, frame) in frames {
+        let len = frame.len() as u32;
+        let rest = (time % 1_000_000_000 / unit) as u32;
+        order.put(&mut file, [(time / 1_000_000_000) as u32, rest, len, len]);
+        if magic == 0xa1b2_cd34 {
+            // Interface, protocol, kind: of a patched libpcap of the nineties.
+            file.extend([0; 8]);
+        }
+        file.extend_from_slice(frame);
+    }
+    file
+}
+
+/// A section with two interfaces, the second with nanoseconds and an offset, a block nobody knows, and the frames of
+/// each interface in turn.
+fn pcapng(order: Order, link_type: u16, frames: &[Frame]) -> Vec<u8> {
+    const OFFSET: u64 = 1000;
+    let mut file = Vec::new();
+    let mut body = Vec::new();
+    order.put(&mut body, [0x1a2b_3c4d]);
+    order.put_short(&mut body, [1, 0]);
+    body.extend([0xff; 8]);
+    order.block(&mut file, 0x0a0d_0d0a, &body);
+    for second in [false, true] {
+        let mut body = Vec::new();
+        order.put_short(&mut body, [link_type, 0]);
+        order.put(&mut body, [65_535]);
+        if second {
+            order.put_short(&mut body, [9, 1]);
+            body.extend([9, 0, 0, 0]);
+            order.put_short(&mut body, [14, 8]);
+            body.extend(if order == Order::Big { OFFSET.to_be_bytes() } else { OFFSET.to_le_bytes() });
+            order.put_short(&mut body, [0, 0]);
+        }
+        order.block(&mut file, 1, &body);
+    }
+    order.block(&mut file, 0x0bad_beef, b"nobody knows");
+    for (at, (time, frame)) in frames.iter().enumerate() {
+        let second = at % 2 == 1;
+        let time = if second { time - OFFSET * 1_000_000_000 } else { time / 1000 };
+        let mut body = Vec::new();
+        let len = frame.len() as u32;
+        order.put(&mut body, [second.into(), (time >> 32) as u32, time as u32, len, len]);
+        body.extend_from_slice(frame);
+        order.block(&mut file, 6, &body);
+    }
+    file
+}
+
+/// The frames of the fixture at times of whole microseconds.
+fn frames() -> Vec<Frame> {
+    let at = |number: u64| 1_700_000_000_000_000_000 + number * 1_234_567_000;
+    (0..).zip(plainly(&bytes("ipv4.pcap"))).map(|(number, (_, frame))| (at(number), frame)).collect()
+}
+
+#[test]
+fn every_format_gives_the_same_frames() {
+    let frames = frames();
+    // The first was written by editcap -F pcapng, the second by tcpdump --time-stamp-precision=nano.
+    let mut files = vec![bytes("ipv4.pcapng"), bytes("ipv4-nanoseconds.pcap"), bytes("ipv4.pcap")];
+    let real = files.len();
+    for order in [Order::Little, Order::Big] {
+        for magic in [0xa1b2_c3d4, 0xa1b2_3c4d] {
+            files.push(pcap(order, magic, 1, &frames));
+        }
+        files.push(pcapng(order, 1, &frames));
+    }
+    files.push(pcap(Order::Little, 0xa1b2_cd34, 1, &frames));
+    // With check sequences of four bytes, as some cards leave them: they are behind what IP says.
+    files.push(pcap(Order::Little, 0xa1b2_c3d4, 0x2400_0001, &frames));
+    // Two sections, of either order.
+    let (half, other) = frames.split_at(frames.len() / 2);
+    files.push([pcapng(Order::Big, 1, half), pcapng(Order::Little, 1, other)].concat());
+    for (which, file) in files.into_iter().enumerate() {
+        let paper = Paper::default();
+        let slowly = Capture::new("it", Slowly(file.clone(), 0), Some(paper.clone())).unwrap();
+        let (capture, other_paper) = opened(file).unwrap();
+        for (capture, paper) in [(slowly, paper), (capture, other_paper)] {
+            let (got, capture) = passed_on(capture, &paper);
+            assert!(capture.error().is_none(), "{which}: {:?}", capture.error());
+            assert_eq!(got.len(), frames.len(), "{which}");
+            assert!(got.iter().zip(&frames).all(|(got, frame)| got.1 == frame.1), "{which}");
+            let last = if which < real { plainly(&bytes("ipv4.pcap")).pop() } else { frames.last().cloned() };
+            assert_eq!(got[0].0, last.unwrap().0, "{which}: the time of what was read last");
+        }
+    }
+}
+
+#[test]
+fn a_reply_has_the_time_of_its_request_when_it_comes_alone() {
+    for frame in &frames()[..3] {
+        for file in [
+            pcapng(Order::Big, 1, std::slice::from_ref(frame)),
+            pcap(Order::Big, 0xa1b2_3c4d, 1, std::slice::from_ref(frame)),
+        ] {
+            let (capture, paper) = opened(file).unwrap();
+            assert_eq!(passed_on(capture, &paper).0, std::slice::from_ref(frame));
+        }
+    }
+}
+
+#[test]
+fn what_is_not_whole_or_too_long_is_skipped_and_counted() {
+    let good = frames().remove(0);
+    let (long, longest) = ((1, vec![0; LONGEST + 1]), (2, vec![0; LONGEST]));
+    let mut file = pcap(Order::Little, 0xa1b2_3c4d, 1, &[good.clone(), long, longest.clone(), good.clone()]);
+    // The first was longer on the wire than what is here.
+    file[24 + 12] += 1;
+    let (capture, paper) = opened(file).unwrap();
+    let (got, capture) = passed_on(capture, &paper);
+    assert_eq!(got.into_iter().map(|(_, frame)| frame).collect::<Vec<_>>(), [longest.1, good.1]);
+    assert_eq!(capture.skipped(), Skipped { snapped: 1, too_long: 1 });
+    assert_eq!((capture.counts().received, capture.counts().invalid), (2, 2));
+    assert!(capture.error().is_none());
+}
+
+#[test]
+fn a_simple_packet_is_as_long_as_its_interface_lets_it_be() {
+    let mut file = pcapng(Order::Little, 1, &[]);
+    // The limit of the first interface.
+    file[28 + 12..28 + 16].copy_from_slice(&5_u32.to_le_bytes());
+    for frame in [&b"five."[..], b"seven.."] {
+        let mut body = (frame.len() as u32).to_le_bytes().to_vec();
+        body.extend_from_slice(&frame[..5]);
+        Order::Little.block(&mut file, 3, &body);
+    }
+    let (capture, paper) = opened(file).unwrap();
+    let (got, capture) = passed_on(capture, &paper);
+    assert_eq!((got, capture.skipped().snapped), (vec![(0, b"five.".to_vec())], 1));
+    assert!(capture.error().is_none());
+}
+
+fn refused(file: Vec<u8>) -> Error {
+    match opened(file) {
+        Err(error) => error,
+        Ok(_) => panic!("it was opened"),
+    }
+}
+
+#[test]
+fn what_cannot_be_replayed_is_refused_by_name() {
+    // "any" of tcpdump, and a raw tunnel.
+    let sll = refused(pcap(Order::Big, 0xa1b2_c3d4, 113, &[]));
+    assert!(matches!(&sll, Error::LinkType { link_type: 113, .. }), "{sll}");
+    assert_eq!(
+        sll.to_string(),
+        "cannot replay it: its link type is 113, and only Ethernet, 1, is replayed; capture on one interface, not on \"any\""
+    );
+    let raw = refused(pcapng(Order::Little, 101, &frames()));
+    assert!(matches!(raw, Error::LinkType { link_type: 101, .. }), "{raw}");
+    for file in [&b""[..], b"\xd4\xc3", b"GET / HTTP/1.1\r\n\r\n", &[0; 100], &[0xff; 100]] {
+        let error = refused(file.to_vec());
+        assert!(matches!(error, Error::NotACapture { .. }), "{error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (here, gone) = (folder.path().join("here.pcap"), folder.path().join("gone/there.pcap"));
+    let before = bytes("ipv4.pcap");
+    std::fs::write(&here, &before).unwrap();
+    assert!(matches!(Capture::open(&gone, None), Err(Error::Open { .. })));
+    assert!(matches!(Capture::open(&here, Some(&gone)), Err(Error::Create { .. })));
+    assert!(matches!(Capture::open(&here, Some(&here)), Err(Error::SameFile { .. })));
+    assert_eq!(std::fs::read(&here).unwrap(), before, "not overwritten");
+}
+
+#[test]
+fn replies_that_cannot_be_written_are_told_and_not_counted_as_answers() {
+    struct Full(usize);
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    assert!(matches!(
+        Capture::new("it", io::Cursor::new(bytes("ipv4.pcap")), Some(Full(10))),
+        Err(Error::Write { .. })
+    ));
+    // Room for the header and some: found out when the buffer is written out.
+    let many: Vec<Frame> = std::iter::repeat_with(|| frames().remove(0)).take(1000).collect();
+    let file = pcap(Order::Little, 0xa1b2_3c4d, 1, &many);
+    let mut worker = worker(Capture::new("it", io::Cursor::new(file), Some(Full(5000))).unwrap(), SERVER);
+    while worker.turn() > 0 {}
+    let (counts, capture) = (worker.counters().snapshot(), worker.port().unwrap());
+    assert!(matches!(capture.error(), Some(Error::Write { .. })), "{:?}", capture.error());
+    assert_eq!((counts.received, counts.under_way(), capture.abroad()), (1000, 0, 0));
+    assert!(counts.dropped(Drop::TransmitFull) > 0 && counts.answered < 1000, "{counts:?}");
+}
+
+/// Replays a file that may be anything, and holds it to what always holds. How many frames came.
+fn replayed(file: Vec<u8>) -> u64 {
+    let len = file.len();
+    let Ok((capture, paper)) = opened(file) else { return 0 };
+    let mut worker = worker(capture, SERVER);
+    let mut turns = 0;
+    while worker.turn() > 0 {
+        turns += 1;
+        assert!(turns <= len, "it goes on for ever");
+    }
+    let (counts, capture) = (worker.counters().snapshot(), worker.port().unwrap());
+    assert!(capture.at_end());
+    assert_eq!((counts.received, counts.under_way(), capture.abroad()), (capture.counts().received, 0, 0));
+    assert_eq!(plainly(&paper.0.lock().unwrap()).len() as u64, counts.answered);
+    if let Some(error) = capture.error() {
+        assert!(!error.to_string().is_empty());
+    }
+    counts.received
+}
+
+#[test]
+fn a_file_cut_short_gives_the_frames_before_the_cut() {
+    let frames = &frames()[..4];
+    for (header, extra, file) in [
+        (24, 16, pcap(Order::Little, 0xa1b2_c3d4, 1, frames)),
+        (24, 16, pcap(Order::Big, 0xa1b2_3c4d, 1, frames)),
+    ] {
+        let mut whole = 0;
+        let mut end = header;
+        for cut in header..file.len() {
+            if whole < frames.len() && cut == end + extra + frames[whole].1.len() {
+                end = cut;
+                whole += 1;
+            }
+            let (capture, paper) = opened(file[..cut].to_vec()).unwrap();
+            let (got, capture) = passed_on(capture, &paper);
+            assert_eq!(got.len(), whole, "cut at {cut}");
+            match capture.error() {
+                None => assert_eq!(cut, end),
+                Some(Error::Cut { at, .. }) => assert_eq!(*at, end as u64),
+                Some(error) => panic!("{error}"),
+            }
+        }
+    }
+    let file = pcapng(Order::Big, 1, frames);
+    assert_eq!(replayed(file.clone()), 4);
+    for cut in 0..file.len() {
+        assert!(replayed(file[..cut].to_vec()) < 4);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn damaged_files_end_and_lose_nothing(
+        format in 0..6_usize,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let (order, frames) = ([Order::Little, Order::Big][format % 2], &frames()[..6]);
+        let mut file = match format / 2 {
+            0 => pcap(order, 0xa1b2_c3d4, 1, frames),
+            1 => pcap(order, 0xa1b2_3c4d, 1, frames),
+            _ => pcapng(order, 1, frames),
+        };
+        for (at, byte) in damage {
+            let at = at.index(file.len());
+            file[at] = byte;
+        }
+        if let Some(cut) = cut {
+            file.truncate(cut.index(file.len()));
+        }
+        replayed(file);
+    }
+}
