@@ -9,16 +9,20 @@
 //! The same function runs under the fuzzer (`make fuzz`) and in `cargo test`, there with the seeds, with random bytes and
 //! with seeds that were damaged. A new parser gets a function here, a line in [`BODIES`], a target and a seed.
 
+mod capture;
 mod cpu_set;
 mod cpu_times;
 mod protocols;
+mod receive;
 mod report;
 mod steering;
 mod wire;
 
+pub use capture::capture;
 pub use cpu_set::cpu_set;
 pub use cpu_times::cpu_times;
 pub use protocols::{echo_reply, sink_report};
+pub use receive::receive;
 pub use report::{report_json, report_values};
 pub use steering::{steering, tables_json};
 pub use wire::{wire_build, wire_parse, wire_reply};
@@ -27,10 +31,12 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also that of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 11] = [
+pub const BODIES: [(&str, Body); 13] = [
+    ("capture", capture),
     ("cpu_set", cpu_set),
     ("cpu_times", cpu_times),
     ("echo_reply", echo_reply),
+    ("receive", receive),
     ("report_json", report_json),
     ("report_values", report_values),
     ("sink_report", sink_report),

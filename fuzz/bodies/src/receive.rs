@@ -1,0 +1,490 @@
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use udpath_stack::counters::{Drop, Snapshot};
+use udpath_stack::epoch::{Domain, Table};
+use udpath_stack::frame::{BURST, Burst, Offloads};
+use udpath_stack::groups::Groups;
+use udpath_stack::handler::{Datagram, Handler, Outcome};
+use udpath_stack::mesh::{self, mesh};
+use udpath_stack::port::Port;
+use udpath_stack::port::memory::{End, pair};
+use udpath_stack::steering::Steering;
+use udpath_stack::wire::{
+    Flow, Headers, Link, Mac, Packet, Refusal, Tags, UdpChecksum, build, ipv4, udp, vlan,
+};
+use udpath_stack::worker::{Parts, Worker};
+use udpath_steer::flow_limit::FlowLimit;
+use udpath_steer::rfs::SockFlowTable;
+use udpath_steer::rps::RpsMap;
+use udpath_steer::toeplitz::Key;
+
+/// Frames of each end of a link: more than a burst, and soon used up.
+const FRAMES: usize = 2 * BURST;
+
+/// Room of a frame of a link, bytes.
+const ROOM: usize = 2048 - 256;
+
+/// How much longer than their requests some replies are.
+const LONGER: usize = 40;
+
+/// Most frames of one run, so that a long input is no slow one.
+const MOST: usize = 1024;
+
+/// What may be bound, one bit of a byte each.
+const BINDS: [&str; 8] = [
+    "192.0.2.1:7",
+    "0.0.0.0:7",
+    "192.0.2.2:53",
+    "0.0.0.0:53",
+    "[2001:db8::1]:7",
+    "[::]:7",
+    "[2001:db8::2]:53",
+    "[::]:53",
+];
+
+/// What may be addresses of this host, likewise; the last byte alone, of both families.
+const LOCALS: std::ops::Range<u8> = 1..5;
+
+/// The whole way through up to three workers: six bytes of settings, then steps, each of some bytes: a frame that is
+/// built and damaged or one of plain bytes, a burst sent, a worker's turn, a flow's reader elsewhere.
+///
+/// At rest every frame is in exactly one counter and that the right one, every piece of memory is at home, and every
+/// reply is right, goes to one who asked, by the link it was asked on, and does not overtake.
+pub fn receive(data: &[u8]) {
+    let Some((settings, steps)) = data.split_first_chunk::<6>() else { return };
+    let mut run = Run::new(settings);
+    let mut input = Input(steps);
+    while run.sent < MOST && run.step(&mut input).is_some() {}
+    run.settle();
+    run.judge();
+}
+
+/// Bytes that run out.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn bytes(&mut self, count: usize) -> &'a [u8] {
+        let (some, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        some
+    }
+}
+
+/// From, to, and what it says.
+type Request = (SocketAddr, SocketAddr, Vec<u8>);
+
+/// Answers by the first byte of the payload, so that the input chooses.
+struct Answering {
+    served: Rc<RefCell<Vec<Request>>>,
+}
+
+enum Answer {
+    Reply(Vec<u8>),
+    Declined,
+    /// Longer than any frame; true: it goes another way.
+    Huge(bool),
+}
+
+fn answer(payload: &[u8]) -> Answer {
+    match payload.first() {
+        Some(0) => Answer::Declined,
+        Some(1) => Answer::Reply([payload, &[0xaa; LONGER]].concat()),
+        Some(2) => Answer::Reply(Vec::new()),
+        Some(3) => Answer::Huge(false),
+        Some(4) => Answer::Huge(true),
+        _ => Answer::Reply(payload.to_vec()),
+    }
+}
+
+impl Handler for Answering {
+    fn handle(&mut self, datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
+        let (source, destination) = (datagram.headers.source(), datagram.headers.destination());
+        self.served.borrow_mut().push((source, destination, datagram.payload.to_vec()));
+        match answer(datagram.payload) {
+            Answer::Reply(reply) => {
+                room[..reply.len()].copy_from_slice(&reply);
+                Outcome::Reply(reply.len())
+            }
+            Answer::Declined => Outcome::Declined,
+            Answer::Huge(_) => Outcome::Reply(9000),
+        }
+    }
+
+    fn too_long(&mut self, datagram: Datagram<'_>, _: &[u8]) -> bool {
+        matches!(answer(datagram.payload), Answer::Huge(true))
+    }
+}
+
+/// A datagram as it goes over one link: the bytes before IP, from, to, and what it says.
+type Message = (Vec<u8>, SocketAddr, SocketAddr, Vec<u8>);
+
+fn message(frame: &[u8], headers: &Headers, payload: Vec<u8>) -> Message {
+    (frame[..headers.l3()].to_vec(), headers.source(), headers.destination(), payload)
+}
+
+/// The message that answers this one with `payload`.
+fn turned((link, source, destination, _): &Message, payload: Vec<u8>) -> Message {
+    ([&link[6..12], &link[..6], &link[12..]].concat(), *destination, *source, payload)
+}
+
+struct Run {
+    workers: Vec<Worker<End, Answering>>,
+    /// The other ends of the links of the first so many workers.
+    far: Vec<End>,
+    binds: Vec<SocketAddr>,
+    locals: Vec<IpAddr>,
+    wanted: Arc<SockFlowTable>,
+    follows: bool,
+    /// What a NIC makes its hashes of; none without.
+    hashes: Option<u8>,
+    served: Rc<RefCell<Vec<Request>>>,
+    /// Frames to be sent by one link, in one burst.
+    staged: Vec<(usize, Vec<u8>)>,
+    sent: usize,
+    expected: Expected,
+    replies: Vec<Vec<Message>>,
+}
+
+/// What must come of what was sent.
+#[derive(Default)]
+struct Expected {
+    refused: HashMap<Refusal, u64>,
+    unbound: u64,
+    not_local: u64,
+    declined: u64,
+    too_long: u64,
+    /// Requests that reach a handler, and the replies of each link, in the order they were sent.
+    requests: Vec<Request>,
+    replies: Vec<Vec<Message>>,
+}
+
+impl Run {
+    fn new(&[shape, backlog, binds, locals, steering, hashes]: &[u8; 6]) -> Self {
+        let workers = u16::from(shape % 3) + 1;
+        let ports = 1 + usize::from(shape / 3) % usize::from(workers);
+        let chosen = |bits: u8| move |at: &usize| bits >> at & 1 == 1;
+        let binds: Vec<SocketAddr> =
+            (0..BINDS.len()).filter(chosen(binds)).map(|at| BINDS[at].parse().expect("an address")).collect();
+        let locals: Vec<IpAddr> = (0..8)
+            .filter(chosen(locals))
+            .map(|at| address(at >= LOCALS.len(), LOCALS.start + (at % LOCALS.len()) as u8))
+            .collect();
+        let wanted = Arc::new(SockFlowTable::new(64, workers));
+        let (spreads, follows, limits) = (steering & 1 != 0, steering & 2 != 0, steering & 4 != 0);
+        let steering = || {
+            if !spreads {
+                return None;
+            }
+            let over = (0..u32::from(workers)).filter(|worker| steering >> 4 & 1 << worker != 0);
+            let mut rules = Steering::new(Key::microsoft(), RpsMap::new(&over.collect(), None));
+            if follows {
+                rules = rules.following(Arc::clone(&wanted), 16);
+            }
+            if limits {
+                rules = rules.limiting(FlowLimit::new(FlowLimit::DEFAULT_BUCKETS));
+            }
+            Some(rules)
+        };
+        let domain = Domain::new(workers.into(), 8);
+        let groups = Groups::new(&binds, locals.iter().copied()).expect("none is there twice");
+        let groups = Arc::new(Table::new(&domain, groups));
+        let backlog = 4 << (backlog % 5);
+        let links = mesh(workers, mesh::Config { backlog, frames: FRAMES }).expect("a mesh");
+        let served = Rc::default();
+        let (mut far, mut made) = (Vec::new(), Vec::new());
+        for links in links {
+            let port = (far.len() < ports).then(|| {
+                let (end, near) = pair(FRAMES).expect("a link");
+                far.push(end);
+                near
+            });
+            let reader = domain.register(format!("worker {}", links.index())).expect("a reader");
+            let handler = Answering { served: Rc::clone(&served) };
+            let steering = if port.is_some() { steering() } else { None };
+            made.push(Worker::new(Parts {
+                port,
+                handler,
+                reader,
+                groups: Arc::clone(&groups),
+                links,
+                steering,
+            }));
+        }
+        let links = || (0..ports).map(|_| Vec::new()).collect();
+        Self {
+            workers: made,
+            far,
+            binds,
+            locals,
+            follows: spreads && follows,
+            wanted,
+            hashes: (hashes & 1 == 1).then_some(hashes),
+            served,
+            staged: Vec::new(),
+            sent: 0,
+            expected: Expected { replies: links(), ..Expected::default() },
+            replies: links(),
+        }
+    }
+
+    /// Does what the next bytes say. `None` when there are no more.
+    fn step(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let kind = input.byte()?;
+        let link = usize::from(kind >> 4) % self.far.len();
+        match kind % 8 {
+            0 | 1 => self.staged.push((link, built(input)?)),
+            2 => {
+                let len = (usize::from(input.byte()?) * 8).min(ROOM);
+                self.staged.push((link, input.bytes(len).to_vec()));
+            }
+            3 => {
+                let again = self.staged.last()?.clone();
+                self.staged.extend(std::iter::repeat_n(again, usize::from(input.byte()? % 32)));
+            }
+            4 => self.send(),
+            5 => {
+                let worker = usize::from(input.byte()?) % self.workers.len();
+                self.workers[worker].turn();
+            }
+            6 => {
+                let [hash, worker] = [input.byte()?, input.byte()?];
+                let workers = self.workers.len() as u16;
+                self.wanted.record(u32::from(hash), u16::from(worker) % workers);
+            }
+            _ => self.collect(),
+        }
+        if self.staged.len() >= BURST {
+            self.send();
+        }
+        Some(())
+    }
+
+    /// Sends what is staged, as far as there is memory for it.
+    fn send(&mut self) {
+        for (link, mut bytes) in std::mem::take(&mut self.staged) {
+            if self.far.len() < self.workers.len() {
+                // A worker without a port does not know how long the frames of the others' links may be: no reply gets
+                // longer than that.
+                bytes.truncate(self.far[link].properties().longest - LONGER);
+            }
+            let mut burst = Burst::new();
+            self.far[link].supply(&mut burst, 1);
+            let Some(frame) = burst.first_mut() else { continue };
+            assert!(frame.set_len(bytes.len()), "{} bytes are within a frame", bytes.len());
+            frame.bytes_mut().copy_from_slice(&bytes);
+            let offloads = self.offloads(&bytes);
+            frame.set_offloads(offloads);
+            self.far[link].transmit(&mut burst);
+            assert!(burst.is_empty(), "a link takes all frames there are");
+            self.sent += 1;
+            self.expect(link, &bytes);
+        }
+    }
+
+    /// What a NIC would say: the same hash for all packets of a flow, and that sums are right where they are.
+    fn offloads(&self, bytes: &[u8]) -> Offloads {
+        let (Some(seed), Ok(headers)) = (self.hashes, Packet::parse(bytes)) else {
+            return Offloads::default();
+        };
+        let hash = u32::from(headers.source_port()) ^ u32::from(seed >> 1);
+        Offloads { hash: Some(hash), checksums: seed & 2 != 0 && headers.verify(bytes).is_ok() }
+    }
+
+    /// Notes what must come of a frame, judged the plain way.
+    fn expect(&mut self, link: usize, bytes: &[u8]) {
+        let expected = &mut self.expected;
+        let headers = match Packet::parse(bytes).and_then(|headers| headers.verify(bytes).map(|()| headers)) {
+            Ok(headers) => headers,
+            Err(refusal) => return *expected.refused.entry(refusal).or_default() += 1,
+        };
+        let to = headers.destination();
+        let wildcard = self.binds.iter().any(|bind| {
+            bind.ip().is_unspecified() && bind.is_ipv4() == to.is_ipv4() && bind.port() == to.port()
+        });
+        if !self.binds.contains(&to) {
+            if !wildcard {
+                return expected.unbound += 1;
+            }
+            if !self.locals.contains(&to.ip()) {
+                return expected.not_local += 1;
+            }
+        }
+        let request = message(bytes, &headers, headers.payload(bytes).to_vec());
+        expected.requests.push((request.1, request.2, request.3.clone()));
+        let longest = self.far[link].properties().longest;
+        match answer(&request.3) {
+            Answer::Reply(reply) if headers.payload_offset() + reply.len() <= longest => {
+                expected.replies[link].push(turned(&request, reply));
+            }
+            Answer::Reply(_) | Answer::Huge(false) => expected.too_long += 1,
+            Answer::Declined | Answer::Huge(true) => expected.declined += 1,
+        }
+    }
+
+    /// Takes what has come back.
+    fn collect(&mut self) {
+        for (far, replies) in self.far.iter_mut().zip(&mut self.replies) {
+            let mut burst = Burst::new();
+            while far.receive(&mut burst) > 0 {
+                for frame in &burst {
+                    let bytes = frame.bytes();
+                    let headers = Packet::parse(bytes).expect("a reply is a datagram");
+                    headers.verify(bytes).expect("its checksums are right");
+                    assert_eq!(headers.frame_end(), bytes.len(), "nothing is behind a reply");
+                    replies.push(message(bytes, &headers, headers.payload(bytes).to_vec()));
+                }
+                far.recycle(&mut burst);
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        self.send();
+        // A turn takes at most a burst from each source.
+        for _ in 0..=4 * MOST {
+            if self.workers.iter_mut().map(Worker::turn).sum::<usize>() == 0 {
+                self.collect();
+                // What waits in a ring on its way home would keep its region mapped for ever.
+                for far in &mut self.far {
+                    let mut burst = Burst::new();
+                    far.supply(&mut burst, FRAMES + 1);
+                    far.recycle(&mut burst);
+                }
+                return;
+            }
+        }
+        panic!("the workers never come to rest");
+    }
+
+    fn judge(&self) {
+        let mut sum = Snapshot::default();
+        self.workers.iter().for_each(|worker| sum.add(&worker.counters().snapshot()));
+        let Expected { refused, unbound, not_local, declined, too_long, requests, replies } = &self.expected;
+        assert_eq!((sum.received, sum.under_way()), (self.sent as u64, 0), "{sum:?}");
+        assert!(sum.steered <= sum.received && (self.workers.len() > 1 || sum.steered == 0), "{sum:?}");
+        for refusal in Refusal::ALL {
+            let expected = refused.get(refusal).copied().unwrap_or(0);
+            assert_eq!(sum.dropped(Drop::Refused(*refusal)), expected, "{refusal}");
+        }
+        // Those that were given up for others' sake would have been in one of the rest.
+        let lost = [Drop::BacklogFull, Drop::FlowLimit].map(|reason| sum.dropped(reason)).iter().sum::<u64>();
+        assert_eq!(sum.dropped(Drop::TransmitFull), 0, "a link takes all frames there are");
+        let answers: u64 = replies.iter().map(|replies| replies.len() as u64).sum();
+        let rest = [
+            (*unbound, sum.dropped(Drop::Unbound)),
+            (*not_local, sum.dropped(Drop::NotLocal)),
+            (*too_long, sum.dropped(Drop::ReplyTooLong)),
+            (*declined, sum.declined),
+            (answers, sum.answered),
+        ];
+        for (at, (expected, counted)) in rest.iter().enumerate() {
+            assert!(counted <= expected && expected - counted <= lost, "{at}: {rest:?}, {lost} lost");
+        }
+        assert_eq!(rest.iter().map(|(expected, counted)| expected - counted).sum::<u64>(), lost);
+        let got: u64 = self.replies.iter().map(|replies| replies.len() as u64).sum();
+        assert_eq!(got, sum.answered, "what was answered came");
+        for (got, expected) in self.replies.iter().zip(replies) {
+            among(got, expected, |message| (message.1, message.2), !self.follows);
+        }
+        // Even where flows move, they are served in order. Of several links none comes first.
+        let served = self.served.borrow();
+        among(&served, requests, |(source, destination, _)| (*source, *destination), self.far.len() == 1);
+        assert!(self.far.iter().all(|far| far.abroad() == 0), "memory of the clients is lost");
+        let ports = self.workers.iter().filter_map(Worker::port);
+        assert!(ports.map(End::abroad).all(|abroad| abroad == 0), "memory of a port is lost");
+    }
+}
+
+/// Holds that each of `got` is one of `expected`, each of which is there once; of one flow in the same order if they are
+/// `ordered`.
+fn among<T: PartialEq + std::fmt::Debug>(
+    got: &[T],
+    expected: &[T],
+    flow: impl Fn(&T) -> (SocketAddr, SocketAddr),
+    ordered: bool,
+) {
+    let mut left: HashMap<_, Vec<Option<&T>>> = HashMap::new();
+    for message in expected.iter().rev() {
+        left.entry(flow(message)).or_default().push(Some(message));
+    }
+    for message in got {
+        let left = left.get_mut(&flow(message)).unwrap_or_else(|| panic!("{message:?}: nobody asked"));
+        // The next is the last in the list.
+        let at = left.iter().rposition(|left| *left == Some(message));
+        let at = at.unwrap_or_else(|| panic!("{message:?}: not asked, answered twice or overtaken"));
+        if ordered {
+            left.truncate(at);
+        } else {
+            left[at] = None;
+        }
+    }
+}
+
+fn address(ipv6: bool, last: u8) -> IpAddr {
+    if ipv6 { [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)].into() } else { [192, 0, 2, last].into() }
+}
+
+/// A good request with some damage: who and to whom, tags and length, then how many bytes are changed, and each.
+fn built(input: &mut Input<'_>) -> Option<Vec<u8>> {
+    let [who, whom, shape, len, first, damage] = [(); 6].map(|()| input.byte());
+    let (who, whom, shape, len, damage) = (who?, whom?, shape?, len?, damage?);
+    let ipv6 = whom & 0x80 != 0;
+    let control = |id: u16| vlan::Control(id);
+    let tags = match shape % 4 {
+        0 => Tags::one(control(7)),
+        1 => Tags::two(control(100), control(7)),
+        _ => Tags::NONE,
+    };
+    let link = Link { source: Mac([2, 0, 0, 0, 0, who & 3]), destination: Mac([2, 0, 0, 0, 1, 1]), tags };
+    let source = SocketAddr::new(address(ipv6, 100 + who % 4), 5000 + u16::from(who >> 2));
+    let port = [7, 53, 9, 7][usize::from(whom & 3)];
+    let destination = SocketAddr::new(address(ipv6, LOCALS.start + (whom >> 2) % 5), port);
+    let flow = Flow::new(link, source, destination).expect("one family");
+    // A few lengths near the longest, many short ones.
+    let len = usize::from(len) << (if shape & 0x10 != 0 { 3 } else { 0 }) >> (shape >> 6);
+    let len = len.min(ROOM - flow.payload_offset());
+    let mut payload = vec![first?; len];
+    payload.iter_mut().skip(1).for_each(|byte| *byte = damage);
+    let mut frame = vec![0; flow.payload_offset() + len];
+    build(&mut frame, &flow, &payload, UdpChecksum::Computed).expect("it has room");
+    for _ in 0..damage % 8 {
+        let [at, value] = [input.byte()?, input.byte()?];
+        if let Some(byte) = frame.get_mut(usize::from(at)) {
+            *byte = value;
+        }
+    }
+    if damage & 0x10 != 0 {
+        mend(&mut frame);
+    }
+    if damage & 0x20 != 0 {
+        frame.truncate(usize::from(input.byte()?) * 2);
+    } else if damage & 0x40 != 0 {
+        let padding = usize::from(input.byte()? % 64).min(ROOM - frame.len());
+        frame.extend(std::iter::repeat_n(0xcc, padding));
+    }
+    Some(frame)
+}
+
+/// Makes the checksums right again, if it is still a datagram.
+fn mend(frame: &mut [u8]) {
+    let Ok(headers) = Packet::parse(frame) else { return };
+    if headers.is_ipv4()
+        && let Ok(mut packet) = ipv4::View::new_mut(&mut frame[headers.l3()..])
+    {
+        packet.fill_checksum();
+    }
+    let end = headers.frame_end();
+    if let Ok(mut datagram) = udp::View::new_mut(&mut frame[headers.l4()..end]) {
+        datagram.fill_checksum(&headers.addresses());
+    }
+}
