@@ -1,0 +1,401 @@
+//! The frames: good, odd and broken ones, from a seed. Frame `n` comes from source port `FIRST_PORT + n`, so its reply
+//! is known by the port it goes to.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Source port of the first frame.
+pub(crate) const FIRST_PORT: u16 = 2000;
+
+const UDP: u8 = 17;
+
+/// Who is who on the link.
+#[derive(Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) client_mac: [u8; 6],
+    pub(crate) server_mac: [u8; 6],
+    pub(crate) client: (Ipv4Addr, Ipv6Addr),
+    pub(crate) server: (Ipv4Addr, Ipv6Addr),
+    pub(crate) port: u16,
+}
+
+/// Numbers from a seed: SplitMix64.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Below `bound`.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+}
+
+/// A request as it shall be put together. Sums and lengths are right unless it says otherwise.
+struct Request {
+    link: ([u8; 6], [u8; 6]),
+    tags: Vec<u8>,
+    ether_type: Option<u16>,
+    source: IpAddr,
+    destination: IpAddr,
+    ports: (u16, u16),
+    payload: Vec<u8>,
+    hops: u8,
+    traffic_class: u8,
+    /// IPv4: flags and fragment offset.
+    fragment: u16,
+    /// IPv4 options, or IPv6 extension headers with the number of the first.
+    options: Vec<u8>,
+    next_header: u8,
+    version_and_length: Option<u8>,
+    ip_length: i32,
+    udp_length: i32,
+    udp_length_is: Option<u16>,
+    no_checksum: bool,
+    wrong_udp_checksum: bool,
+    wrong_ip_checksum: bool,
+    /// Bytes behind the packet, or cut from its end.
+    behind: i32,
+}
+
+/// Every kind of frame; the test counts on names.
+pub(crate) const KINDS: [&str; 33] = [
+    "good",
+    "length",
+    "empty",
+    "hops",
+    "traffic class",
+    "no checksum",
+    "wrong UDP checksum",
+    "wrong IP checksum",
+    "other port",
+    "port 0",
+    "options",
+    "options cut",
+    "header length",
+    "version",
+    "IP length",
+    "UDP length",
+    "UDP length 0",
+    "cut",
+    "padded",
+    "fragment",
+    "fragment flags",
+    "extension headers",
+    "jumbogram",
+    "other transport",
+    "UDP-Lite",
+    "other MAC",
+    "group MAC",
+    "group sender",
+    "special source",
+    "special destination",
+    "other ether type",
+    "priority tag",
+    "bytes changed",
+];
+
+/// Kind and frames of request `number`: one frame, or the fragments of one datagram.
+pub(crate) fn request(ends: &Ends, random: &mut Random, number: usize) -> (&'static str, Vec<Vec<u8>>) {
+    let kind = KINDS[number % KINDS.len()];
+    let ipv6 = number / KINDS.len() % 2 == 1;
+    let mut request = good(ends, random, ipv6, FIRST_PORT + number as u16);
+    let signed = |random: &mut Random| random.of(&[-9, -8, -3, -1, 1, 2, 7, 8, 20, 100]);
+    match kind {
+        "length" => request.payload = payload(random, if ipv6 { 1453 } else { 1473 }),
+        "empty" => request.payload.clear(),
+        "hops" => request.hops = random.of(&[0, 1, 2, 254, 255]),
+        "traffic class" => request.traffic_class = random.below(256) as u8,
+        "no checksum" => request.no_checksum = true,
+        "wrong UDP checksum" => request.wrong_udp_checksum = true,
+        "wrong IP checksum" => request.wrong_ip_checksum = true,
+        "other port" => request.ports.1 = random.of(&[1, ends.port + 1, ends.port - 1, 65_535]),
+        "port 0" if random.below(2) == 0 => request.ports.1 = 0,
+        "port 0" => request.ports.0 = 0,
+        "options" if !ipv6 => {
+            // None; no operation; record route; timestamp; router alert; source routes; nonsense.
+            request.options = random
+                .of::<&[u8]>(&[
+                    &[0; 4],
+                    &[1; 4],
+                    &[1; 40],
+                    &[7, 7, 4, 0, 0, 0, 0, 0],
+                    &[148, 4, 0, 0],
+                    &[131, 7, 4, 10, 0, 0, 1, 0],
+                    &[7, 200, 4, 0],
+                    &[68, 8, 5, 0, 0, 0, 0, 0],
+                ])
+                .to_vec();
+        }
+        "options cut" if !ipv6 => {
+            request.options = vec![1; 40];
+            request.behind = -(request.payload.len() as i32) - 8 - random.below(45) as i32;
+        }
+        "header length" if !ipv6 => request.version_and_length = Some(0x40 | random.below(16) as u8),
+        "version" => request.version_and_length = Some((random.below(16) as u8) << 4 | 5),
+        "IP length" => request.ip_length = signed(random),
+        "UDP length" => request.udp_length = signed(random),
+        "UDP length 0" => request.udp_length_is = Some(random.below(9) as u16),
+        "cut" => request.behind = -(1 + random.below(request.payload.len() + 40) as i32),
+        "padded" => request.behind = 1 + random.below(60) as i32,
+        "fragment" => return (kind, fragments(&request, random)),
+        "fragment flags" if !ipv6 => {
+            request.fragment = random.of(&[0x8000, 0xc000, 0x2000, 0x2001, 1, 0x1fff, 0]);
+        }
+        "extension headers" if ipv6 => {
+            // Hop by hop, destination options, routing with nothing left, none of these; also two of them, and a wrong
+            // order. Each: next header, length, and padding of four bytes.
+            let pad = [1, 4, 0, 0, 0, 0];
+            let header = |next: u8| [&[next, 0], &pad[..]].concat();
+            (request.next_header, request.options) = match random.below(6) {
+                0 => (0, header(UDP)),
+                1 => (60, header(UDP)),
+                2 => (43, vec![UDP, 0, 0, 0, 0, 0, 0, 0]),
+                3 => (0, [header(60), header(UDP)].concat()),
+                4 => (60, [header(0), header(UDP)].concat()),
+                _ => (44, vec![UDP, 0, 0, 0, 0, 0, 0, number as u8]),
+            };
+        }
+        "jumbogram" if ipv6 => {
+            (request.next_header, request.options) = (0, vec![UDP, 0, 194, 4, 0, 1, 0, 0]);
+            request.ip_length = -i32::MAX;
+        }
+        "other transport" => request.next_header = random.of(&[1, 6, 58, 59, 132, 255, 253]),
+        "UDP-Lite" => request.next_header = 136,
+        "other MAC" => request.link.0[random.below(5) + 1] ^= 1 << random.below(8),
+        "group MAC" => {
+            request.link.0 = random.of(&[[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0x33, 0x33, 0, 0, 0, 1]]);
+        }
+        "group sender" => request.link.1 = random.of(&[[0xff; 6], [1, 0, 0x5e, 0, 0, 1]]),
+        "special source" => request.source = special(ends, random, ipv6, true),
+        "special destination" => request.destination = special(ends, random, ipv6, false),
+        "other ether type" => {
+            request.ether_type = Some(random.of(&[0, 46, 1500, 0x0806, 0x88cc, 0x86de, 0x0801]));
+        }
+        // Of VLAN 0: a priority and nothing else.
+        "priority tag" => request.tags = vec![0x81, 0, (random.below(8) as u8) << 5, 0],
+        "bytes changed" => {
+            let mut frame = request.frame();
+            // Sums no longer fit, of most: what else is wrong is seen where they do not count.
+            for _ in 0..=random.below(3) {
+                let at = 12 + random.below((frame.len() - 12).min(30));
+                frame[at] = random.below(256) as u8;
+            }
+            return (kind, vec![frame]);
+        }
+        _ => {}
+    }
+    (kind, vec![request.frame()])
+}
+
+fn payload(random: &mut Random, below: usize) -> Vec<u8> {
+    let len = random.below(below);
+    (0..len).map(|_| random.below(256) as u8).collect()
+}
+
+fn good(ends: &Ends, random: &mut Random, ipv6: bool, port: u16) -> Request {
+    let (source, destination) = if ipv6 {
+        (ends.client.1.into(), ends.server.1.into())
+    } else {
+        (ends.client.0.into(), ends.server.0.into())
+    };
+    Request {
+        link: (ends.server_mac, ends.client_mac),
+        tags: Vec::new(),
+        ether_type: None,
+        source,
+        destination,
+        ports: (port, ends.port),
+        payload: payload(random, 64),
+        hops: 64,
+        traffic_class: 0,
+        fragment: 0,
+        options: Vec::new(),
+        next_header: UDP,
+        version_and_length: None,
+        ip_length: 0,
+        udp_length: 0,
+        udp_length_is: None,
+        no_checksum: false,
+        wrong_udp_checksum: false,
+        wrong_ip_checksum: false,
+        behind: 0,
+    }
+}
+
+/// A good request of the client's, to see that all before it was taken.
+pub(crate) fn plain(ends: &Ends, port: u16) -> Vec<u8> {
+    good(ends, &mut Random(u64::from(port)), false, port).frame()
+}
+
+/// Addresses that no packet on a link should carry, or not there.
+fn special(ends: &Ends, random: &mut Random, ipv6: bool, source: bool) -> IpAddr {
+    if ipv6 {
+        let mapped = ends.client.0.to_ipv6_mapped();
+        let own = if source { ends.server.1 } else { ends.client.1 };
+        let group = |last| Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, last);
+        return random
+            .of(&[Ipv6Addr::UNSPECIFIED, Ipv6Addr::LOCALHOST, mapped, own, group(1), group(0x99)])
+            .into();
+    }
+    let [a, b, c, _] = ends.server.0.octets();
+    let own = if source { ends.server.0 } else { ends.client.0 };
+    let choices = [
+        Ipv4Addr::UNSPECIFIED,
+        Ipv4Addr::new(0, 1, 2, 3),
+        Ipv4Addr::LOCALHOST,
+        Ipv4Addr::new(127, 9, 9, 9),
+        Ipv4Addr::new(224, 0, 0, 1),
+        Ipv4Addr::new(239, 1, 2, 3),
+        Ipv4Addr::BROADCAST,
+        Ipv4Addr::new(a, b, c, 255),
+        Ipv4Addr::new(a, b, c, 0),
+        own,
+    ];
+    random.of(&choices).into()
+}
+
+impl Request {
+    fn frame(&self) -> Vec<u8> {
+        let datagram = self.datagram();
+        let (ether_type, mut packet) = match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                (0x0800, self.ipv4(source, destination, &datagram))
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                (0x86dd, self.ipv6(source, destination, &datagram))
+            }
+            _ => panic!("a packet has addresses of one family"),
+        };
+        if let Some(first) = self.version_and_length {
+            packet[0] = first;
+        }
+        let (to, from) = self.link;
+        let ether_type: u16 = self.ether_type.unwrap_or(ether_type);
+        let mut frame = [&to[..], &from, &self.tags, &ether_type.to_be_bytes(), &packet].concat();
+        let len = frame.len() as i32 + self.behind;
+        frame.resize(len.max(14) as usize, 0xbb);
+        frame
+    }
+
+    fn datagram(&self) -> Vec<u8> {
+        let right = 8 + self.payload.len() as i32;
+        let len = self.udp_length_is.unwrap_or((right + self.udp_length).clamp(0, 65_535) as u16);
+        let (source, destination) = self.ports;
+        let mut datagram: Vec<u8> =
+            [source, destination, len, 0].iter().flat_map(|word| word.to_be_bytes()).collect();
+        datagram.extend_from_slice(&self.payload);
+        if self.no_checksum {
+            return datagram;
+        }
+        // Over what a receiver takes for the datagram, where it can.
+        let taken = match usize::from(len) {
+            0 => datagram.len(),
+            len => len.min(datagram.len()),
+        };
+        let mut sum = sum(&datagram[..taken]) + taken as u32 + u32::from(UDP);
+        sum += match (self.source, self.destination) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => self::sum(&from.octets()) + self::sum(&to.octets()),
+            (IpAddr::V6(from), IpAddr::V6(to)) => self::sum(&from.octets()) + self::sum(&to.octets()),
+            _ => panic!("a packet has addresses of one family"),
+        };
+        let mut checksum = folded(sum);
+        if checksum == 0 {
+            checksum = 0xffff;
+        }
+        if self.wrong_udp_checksum {
+            checksum = if checksum == 0x5555 { 0x5556 } else { 0x5555 };
+        }
+        datagram[6..8].copy_from_slice(&checksum.to_be_bytes());
+        datagram
+    }
+
+    fn ipv4(&self, source: Ipv4Addr, destination: Ipv4Addr, datagram: &[u8]) -> Vec<u8> {
+        let header = 20 + self.options.len();
+        let len = ((header + datagram.len()) as i32 + self.ip_length).clamp(0, 65_535) as u16;
+        let first = self.version_and_length.unwrap_or(0x40 | (header / 4) as u8);
+        let mut packet = vec![first, self.traffic_class];
+        packet.extend(len.to_be_bytes());
+        packet.extend([0x12, 0x34]);
+        packet.extend(self.fragment.to_be_bytes());
+        packet.extend([self.hops, self.next_header, 0, 0]);
+        packet.extend(source.octets());
+        packet.extend(destination.octets());
+        packet.extend_from_slice(&self.options);
+        let mut checksum = folded(sum(&packet));
+        if self.wrong_ip_checksum {
+            checksum ^= 0x0100;
+        }
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+        packet.extend_from_slice(datagram);
+        packet
+    }
+
+    fn ipv6(&self, source: Ipv6Addr, destination: Ipv6Addr, datagram: &[u8]) -> Vec<u8> {
+        let len = ((self.options.len() + datagram.len()) as i32).saturating_add(self.ip_length);
+        let mut packet = vec![0x60 | self.traffic_class >> 4, self.traffic_class << 4, 0, 0];
+        packet.extend((len.clamp(0, 65_535) as u16).to_be_bytes());
+        packet.extend([self.next_header, self.hops]);
+        packet.extend(source.octets());
+        packet.extend(destination.octets());
+        packet.extend_from_slice(&self.options);
+        packet.extend_from_slice(datagram);
+        packet
+    }
+}
+
+/// A datagram in two fragments, in either order.
+fn fragments(request: &Request, random: &mut Random) -> Vec<Vec<u8>> {
+    let whole = request.frame();
+    let number = request.ports.0;
+    let headers = if request.source.is_ipv4() { 34 } else { 54 };
+    let (header, body) = whole.split_at(headers);
+    let cut = 8 * (1 + random.below(body.len().div_ceil(8)));
+    let (first, second) = body.split_at(cut.min(body.len()));
+    let one = |part: &[u8], offset: usize, more: bool| {
+        let mut frame = header.to_vec();
+        let field = (offset / 8) as u16;
+        if request.source.is_ipv4() {
+            frame[16..18].copy_from_slice(&(20 + part.len() as u16).to_be_bytes());
+            frame[18..20].copy_from_slice(&number.to_be_bytes());
+            frame[20..22].copy_from_slice(&(field | u16::from(more) << 13).to_be_bytes());
+            frame[24..26].fill(0);
+            let checksum = folded(sum(&frame[14..34]));
+            frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+        } else {
+            frame[18..20].copy_from_slice(&(8 + part.len() as u16).to_be_bytes());
+            frame[20] = 44;
+            frame.extend([UDP, 0]);
+            frame.extend((field << 3 | u16::from(more)).to_be_bytes());
+            frame.extend([0, 0]);
+            frame.extend(number.to_be_bytes());
+        }
+        frame.extend_from_slice(part);
+        frame
+    };
+    let mut frames = vec![one(first, 0, true), one(second, cut, false)];
+    if random.below(2) == 0 {
+        frames.reverse();
+    }
+    frames
+}
+
+/// The sum of big-endian words, not yet folded.
+pub(crate) fn sum(bytes: &[u8]) -> u32 {
+    bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | word.get(1).map_or(0, |low| u32::from(*low))).sum()
+}
+
+/// The checksum that makes a sum right.
+pub(crate) fn folded(sum: u32) -> u16 {
+    let sum = (sum >> 16) + (sum & 0xffff);
+    !((sum >> 16) + (sum & 0xffff)) as u16
+}

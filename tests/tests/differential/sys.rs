@@ -1,0 +1,79 @@
+//! Packet sockets (packet(7)): whole frames out of an interface, and whatever comes in.
+#![allow(unsafe_code, reason = "packet sockets are beyond what safe wrappers offer")]
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Room for all replies of a run, so that none is lost while the test is busy.
+static BUFFER: i32 = 64 << 20;
+
+pub(crate) struct PacketSocket(OwnedFd);
+
+impl PacketSocket {
+    /// On an interface of this network namespace. It sees what comes in and what goes out.
+    pub(crate) fn bound(ifindex: u32) -> io::Result<Self> {
+        let protocol = (libc::ETH_P_ALL as u16).to_be();
+        // SAFETY: plain numbers in, a descriptor out.
+        let fd = unsafe {
+            libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, i32::from(protocol))
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        let socket = Self(unsafe { OwnedFd::from_raw_fd(fd) });
+        // SAFETY: the option's value is an int of the length given.
+        let done = unsafe {
+            libc::setsockopt(
+                socket.0.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVBUFFORCE,
+                (&raw const BUFFER).cast(),
+                size_of::<i32>() as u32,
+            )
+        };
+        if done != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: all zeros is a valid sockaddr_ll.
+        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = protocol;
+        address.sll_ifindex = ifindex as i32;
+        // SAFETY: the address is a sockaddr_ll of the length given.
+        let done = unsafe {
+            libc::bind(
+                socket.0.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of::<libc::sockaddr_ll>() as u32,
+            )
+        };
+        if done == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// The next frame, of those that have come or come within `wait`.
+    pub(crate) fn receive(&self, wait: Duration) -> io::Result<Option<Vec<u8>>> {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let wait = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: one pollfd.
+        match unsafe { libc::poll(&raw mut poll, 1, wait) } {
+            0 => return Ok(None),
+            n if n < 0 => return Err(io::Error::last_os_error()),
+            _ => {}
+        }
+        let mut frame = vec![0; 2048];
+        // SAFETY: the buffer is as long as said.
+        let len = unsafe { libc::recv(self.0.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
+        let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
+        frame.truncate(len);
+        Ok(Some(frame))
+    }
+
+    pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
+        // SAFETY: the buffer is as long as said.
+        let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
