@@ -35,6 +35,9 @@ const LINK_TYPE: u32 = 0xffff;
 
 const ETHERNET: u32 = 1;
 
+/// The kind of block that a section begins with, the same in both byte orders; it says itself which one it is in.
+const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+
 const NANOSECONDS: u128 = 1_000_000_000;
 
 /// One frame of a capture.
@@ -274,6 +277,14 @@ fn pcap_record(bytes: &[u8], parse: ParseRecord, units: u32, take: &mut impl FnM
 }
 
 fn pcapng_block(bytes: &[u8], section: &mut Section, take: &mut impl FnMut(Record<'_>)) -> Look<()> {
+    // The parser takes the frame of a block, 12 bytes, off its length before it has looked at that.
+    if let Some((kind, rest)) = bytes.split_first_chunk::<4>()
+        && let Some(len) = rest.first_chunk()
+        && *kind != SECTION_HEADER
+        && (if section.big_endian { u32::from_be_bytes(*len) } else { u32::from_le_bytes(*len) }) < 12
+    {
+        return Look::Damaged("the block's length is less than 12");
+    }
     let parsed = if section.big_endian { parse_block_be(bytes) } else { parse_block_le(bytes) };
     let (rest, block) = match parsed {
         Ok(parsed) => parsed,
