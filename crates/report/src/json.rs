@@ -86,7 +86,7 @@ pub enum ReadError {
         hint: &'static str,
     },
     /// It names a schema of ours and does not keep to it.
-    #[error("{name} does not keep to its schema {schema}: {cause}")]
+    #[error("{name} does not keep to its schema {schema}: {}", without_controls(cause))]
     Malformed {
         /// The file.
         name: String,
@@ -95,6 +95,11 @@ pub enum ReadError {
         /// The field that is wrong, and where.
         cause: serde_json::Error,
     },
+}
+
+/// What serde says, which quotes the file: nothing of that may drive a terminal.
+fn without_controls(cause: &serde_json::Error) -> String {
+    cause.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// What a document may be, for the errors' sentences.
