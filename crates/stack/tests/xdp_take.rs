@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use udpath_bpf::{Outcome, Take, TakeLayout};
-use udpath_stack::wire::{Packet, Refusal};
+use udpath_stack::wire::{Packet, Refusal, ipv4};
 
 const PORT: u16 = 5300;
 
@@ -63,17 +63,25 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
     let tags = prop::collection::vec(prop::sample::select(vec![0x8100_u16, 0x88a8, 0x9100]), 0..=3);
     let changes = prop::collection::vec((0..62_usize, byte()), 0..4);
     let room = prop_oneof![3 => Just(0_isize), 1 => -70..70_isize, 1 => Just(1800_isize)];
-    (any::<bool>(), tags, 0..40_usize, changes, room).prop_map(|(ipv6, tags, payload, changes, room)| {
-        let mut frame = frame(ipv6, &tags, payload);
-        for (at, byte) in changes {
-            if let Some(place) = frame.get_mut(at) {
-                *place = byte;
+    let sums = prop_oneof![4 => Just(true), 1 => Just(false)];
+    (any::<bool>(), tags, 0..40_usize, changes, room, sums).prop_map(
+        |(ipv6, tags, payload, changes, room, sums)| {
+            let mut frame = frame(ipv6, &tags, payload);
+            for (at, byte) in changes {
+                if let Some(place) = frame.get_mut(at) {
+                    *place = byte;
+                }
             }
-        }
-        let len = frame.len().saturating_add_signed(room).max(14);
-        frame.resize(len, 0);
-        frame
-    })
+            let len = frame.len().saturating_add_signed(room).max(14);
+            frame.resize(len, 0);
+            if let (true, Ok(headers)) = (sums, Packet::parse(&frame))
+                && let Ok(mut packet) = ipv4::View::new_mut(&mut frame[headers.l3()..])
+            {
+                packet.fill_checksum();
+            }
+            frame
+        },
+    )
 }
 
 #[test]
@@ -89,7 +97,7 @@ fn what_is_taken_can_be_read() {
 }
 
 fn compare(take: &Take, frame: &[u8]) -> Result<(), TestCaseError> {
-    let parsed = Packet::parse(frame);
+    let parsed = Packet::parse(frame).and_then(|headers| headers.verify_ip(frame).map(|()| headers));
     match take.judge(frame).map_err(|error| TestCaseError::fail(error.to_string()))? {
         Outcome::NoSocket => {
             let headers = parsed.map_err(|why| TestCaseError::fail(format!("taken, but {why}")))?;
@@ -126,6 +134,7 @@ fn agrees(outcome: Outcome, why: Refusal) -> bool {
                 | R::IpVersion
                 | R::IpTruncated
                 | R::Ipv4Length
+                | R::Ipv4Checksum
                 | R::UdpTruncated
                 | R::UdpLengthZero
                 | R::UdpLengthShort
