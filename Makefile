@@ -25,6 +25,7 @@ loom:
 	RUSTFLAGS="--cfg loom" cargo test -p udpath-stack --release --test loom --target-dir target/loom --locked
 
 bench: build
+	@scripts/setup.sh bench
 	@cargo run --release --locked -q -p udpath-bench -- $(BENCH)
 
 fuzz: setup

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building, testing and the demo need and that are missing, and says which.
 # Nothing else is changed; with everything there it only looks. Needs root only if something is missing.
+# `setup.sh bench` adds what only `make bench` needs.
 set -euo pipefail
 
 # What for                          package
@@ -14,6 +15,12 @@ wanted=(
     # opens the HTML report as a reader would
     chromium
 )
+# A large one, and no test needs it: DPDK's testpmd with its drivers, a baseline of `make bench`.
+case "${1:-}" in
+    "") ;;
+    bench) wanted+=(dpdk-dev) ;;
+    *) echo "setup: '$1' is not known; say nothing, or bench" >&2; exit 2 ;;
+esac
 
 missing=()
 for package in "${wanted[@]}"; do

@@ -1,16 +1,19 @@
 //! The test bed of the benchmarks: a lab of a client and a server, and programs in it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
+use udpath_lab::{Lab, LabBuilder, LinkSpec, Machine, NapiGuard};
 use udpath_load::plan::{Arrivals, Plan};
 use udpath_load::result::LoadResult;
+
+use crate::race::pin;
 
 /// Flows of the in-kernel loop: enough for any hash to spread them.
 pub(crate) const FLOWS: u32 = 64;
@@ -42,31 +45,9 @@ impl Bed {
         Ok(SocketAddr::new(ip, port))
     }
 
-    /// Starts a program on the server and waits for the line that begins with `ready` on the stream it says it on.
+    /// Starts a program on the server and waits until it is ready.
     pub(crate) fn serve(&self, program: &str, arguments: &[&str]) -> Result<Running> {
-        let mut command = self.lab.machine("server")?.command(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = self.lab.spawn(command)?;
-        let (sender, lines) = std::sync::mpsc::channel();
-        let streams: [Option<Box<dyn std::io::Read + Send>>; 2] =
-            [child.stdout.take().map(|s| Box::new(s) as _), child.stderr.take().map(|s| Box::new(s) as _)];
-        for stream in streams.into_iter().flatten() {
-            let sender = sender.clone();
-            std::thread::spawn(move || {
-                for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                    let _ = sender.send(line);
-                }
-            });
-        }
-        drop(sender);
-        let running = Running(child);
-        loop {
-            match lines.recv_timeout(Duration::from_secs(20)) {
-                Ok(line) if line.starts_with("ready") => return Ok(running),
-                Ok(_) => {}
-                Err(_) => bail!("{program} did not become ready"),
-            }
-        }
+        serve(&self.lab, "server", program, arguments)
     }
 
     /// One run of the in-kernel loop against a server of kernel sockets.
@@ -76,25 +57,75 @@ impl Bed {
 
     /// One run of the in-kernel loop against `target`, with `inflight` requests in flight in each of [`FLOWS`].
     pub(crate) fn loop_with(&self, target: SocketAddr, inflight: u32) -> Result<LoadResult> {
-        let plan = Plan {
-            flows: FLOWS,
-            arrivals: Arrivals::Closed { inflight },
-            duration: Duration::from_millis(500),
-            warmup: Duration::from_millis(100),
-            timeout: Duration::from_millis(200),
-            ..Plan::new(target)
-        };
-        let never = AtomicBool::new(false);
-        let done =
-            self.lab.machine("client")?.run(|| udpath_load::kernel::run(&plan, &mut |_| (), &never))?;
-        done.context("the in-kernel loop")
+        closed_loop(self.lab.machine("client")?, target, inflight, Duration::from_millis(500), None)
     }
+}
+
+/// One run of the in-kernel loop from `client`, with `inflight` requests in flight in each of [`FLOWS`]. `cpu`: the only
+/// one that starts requests, and so the one on which they begin to go round; else all start some.
+pub(crate) fn closed_loop(
+    client: &Machine,
+    target: SocketAddr,
+    inflight: u32,
+    duration: Duration,
+    cpu: Option<usize>,
+) -> Result<LoadResult> {
+    let plan = Plan {
+        flows: FLOWS,
+        arrivals: Arrivals::Closed { inflight },
+        duration,
+        warmup: Duration::from_millis(100),
+        timeout: Duration::from_millis(200),
+        ..Plan::new(target)
+    };
+    let never = AtomicBool::new(false);
+    client.run(|| {
+        cpu.map_or(Ok(()), pin)?;
+        udpath_load::kernel::run(&plan, &mut |_| (), &never).context("the in-kernel loop")
+    })?
+}
+
+/// Starts a program on a machine and waits for the line that begins with `ready` on the stream it says it on.
+pub(crate) fn serve(lab: &Lab, machine: &str, program: &str, arguments: &[&str]) -> Result<Running> {
+    let mut command = lab.machine(machine)?.command(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = lab.spawn(command)?;
+    let lines = lines_of(&mut child);
+    let running = Running::new(child);
+    loop {
+        match lines.recv_timeout(Duration::from_secs(20)) {
+            Ok(line) if line.starts_with("ready") => return Ok(running),
+            Ok(_) => {}
+            Err(_) => bail!("{program} did not become ready"),
+        }
+    }
+}
+
+/// What a program says on both streams, line by line, until it ends.
+pub(crate) fn lines_of(child: &mut Child) -> Receiver<String> {
+    let (sender, lines) = channel();
+    let streams: [Option<Box<dyn Read + Send>>; 2] =
+        [child.stdout.take().map(|s| Box::new(s) as _), child.stderr.take().map(|s| Box::new(s) as _)];
+    for stream in streams.into_iter().flatten() {
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+    }
+    lines
 }
 
 /// A program that ends with its value.
 pub(crate) struct Running(Child);
 
 impl Running {
+    /// A program that was started.
+    pub(crate) fn new(child: Child) -> Self {
+        Self(child)
+    }
+
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()

@@ -11,30 +11,25 @@
 //! And what a worker saves whose frames come with a hash: A with the hash given over A with Toeplitz computed. What a
 //! device and the program that asks it take to give the hash is not in it.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use udpath_stack::epoch::{Domain, Table};
-use udpath_stack::frame::{Burst, Offloads};
 use udpath_stack::groups::Groups;
-use udpath_stack::handler::{Datagram, Outcome};
 use udpath_stack::mesh::{self, mesh};
 use udpath_stack::port::Port;
-use udpath_stack::port::memory::{End, looped};
 use udpath_stack::steering::Steering;
-use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, build};
 use udpath_stack::worker::{Parts, Worker};
 use udpath_steer::rps::RpsMap;
 use udpath_steer::toeplitz::Key;
 
 use crate::Claim;
+use crate::looped::{Hash, echo, filled};
 
 /// Frames in the link: four bursts, so that both cores have one in hand and one waiting.
 const FRAMES: usize = 256;
-const PORT: u16 = 7;
 /// Length of one measurement.
 const RUN: Duration = Duration::from_millis(200);
 /// Measurements of each kind; the median counts.
@@ -43,19 +38,6 @@ const PAIRS: usize = 9;
 const BOUND: f64 = 60.0;
 /// What a frame whose hash is given may cost, over one whose hash is computed. At 1 there is no reason to ask the device.
 const GIVEN_BOUND: f64 = 0.9;
-
-/// Where the hash comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Hash {
-    Computed,
-    Given,
-}
-
-fn echo(datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
-    let len = datagram.payload.len();
-    room[..len].copy_from_slice(datagram.payload);
-    Outcome::Reply(len)
-}
 
 pub(crate) fn run() -> Result<Vec<Claim>> {
     let (mut prices, mut ratios) = (Vec::new(), Vec::new());
@@ -92,7 +74,7 @@ fn spread(measured: &mut [f64]) -> (f64, f64, f64) {
 
 /// Nanoseconds of both workers per frame when the frames of worker 0 are served by worker `server`.
 fn cost(server: &str, hash: Hash) -> Result<f64> {
-    let (port, binds) = link(hash)?;
+    let (port, binds) = filled(FRAMES, hash)?;
     let domain = Domain::new(2, 8);
     let groups = Arc::new(Table::new(&domain, Groups::new(&binds, [])?));
     let map = RpsMap::new(&server.parse()?, None);
@@ -148,36 +130,4 @@ fn work<P: Port, H: udpath_stack::handler::Handler>(mut worker: Worker<P, H>, st
         since = now;
     }
     busy.as_nanos() as u64
-}
-
-/// A link full of requests of 64-byte frames, each from an address of its own that is served as well.
-fn link(hash: Hash) -> Result<(End, Vec<SocketAddr>)> {
-    let mut end = looped(FRAMES)?;
-    let mut binds = vec![SocketAddr::from(([192, 0, 2, 1], PORT))];
-    let mut burst = Burst::new();
-    let mut made = 0_u16;
-    while usize::from(made) < FRAMES {
-        end.supply(&mut burst, FRAMES);
-        for frame in &mut burst {
-            let [high, low] = made.to_be_bytes();
-            let client = SocketAddr::from(([198, 51, 100 + high, low], PORT));
-            let link = Link {
-                source: Mac([2, 0, 0, 0, 0, 9]),
-                destination: Mac([2, 0, 0, 0, 0, 1]),
-                tags: Tags::NONE,
-            };
-            let flow = Flow::new(link, client, binds[0]).context("addresses of one family")?;
-            ensure!(frame.set_len(60), "a frame has room for 60 bytes");
-            build(frame.bytes_mut(), &flow, &[7; 18], UdpChecksum::Computed).context("60 bytes hold it")?;
-            if hash == Hash::Given {
-                // Any number but 0, as different as a NIC's. It stays with the frame, whose reply is the next request.
-                let hash = (u32::from(made) + 1).wrapping_mul(0x9e37_79b1);
-                frame.set_offloads(Offloads { hash: Some(hash), ..Offloads::default() });
-            }
-            binds.push(client);
-            made += 1;
-        }
-        end.transmit(&mut burst);
-    }
-    Ok((end, binds))
 }

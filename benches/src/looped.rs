@@ -1,0 +1,61 @@
+//! A link within the process whose replies are the next requests: no device and no kernel is involved.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, ensure};
+use udpath_stack::frame::{Burst, Offloads};
+use udpath_stack::handler::{Datagram, Outcome};
+use udpath_stack::port::Port;
+use udpath_stack::port::memory::{End, looped};
+use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, build};
+
+/// Port of all of them, clients and servers.
+const PORT: u16 = 7;
+
+/// The service.
+pub(crate) fn echo(datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
+    let len = datagram.payload.len();
+    room[..len].copy_from_slice(datagram.payload);
+    Outcome::Reply(len)
+}
+
+/// Where the hash of a frame comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hash {
+    /// Toeplitz, by the worker.
+    Computed,
+    /// The device.
+    Given,
+}
+
+/// A link of `frames` requests in 64-byte frames, each from an address of its own that is served as well.
+pub(crate) fn filled(frames: usize, hash: Hash) -> Result<(End, Vec<SocketAddr>)> {
+    let mut end = looped(frames)?;
+    let mut binds = vec![SocketAddr::from(([192, 0, 2, 1], PORT))];
+    let mut burst = Burst::new();
+    let mut made = 0_u16;
+    while usize::from(made) < frames {
+        end.supply(&mut burst, frames);
+        for frame in &mut burst {
+            let [high, low] = made.to_be_bytes();
+            let client = SocketAddr::from(([198, 51, 100 + high, low], PORT));
+            let link = Link {
+                source: Mac([2, 0, 0, 0, 0, 9]),
+                destination: Mac([2, 0, 0, 0, 0, 1]),
+                tags: Tags::NONE,
+            };
+            let flow = Flow::new(link, client, binds[0]).context("addresses of one family")?;
+            ensure!(frame.set_len(60), "a frame has room for 60 bytes");
+            build(frame.bytes_mut(), &flow, &[7; 18], UdpChecksum::Computed).context("60 bytes hold it")?;
+            if hash == Hash::Given {
+                // Any number but 0, as different as a NIC's. It stays with the frame, whose reply is the next request.
+                let hash = (u32::from(made) + 1).wrapping_mul(0x9e37_79b1);
+                frame.set_offloads(Offloads { hash: Some(hash), ..Offloads::default() });
+            }
+            binds.push(client);
+            made += 1;
+        }
+        end.transmit(&mut burst);
+    }
+    Ok((end, binds))
+}

@@ -1,0 +1,180 @@
+//! `udpath serve --io xdp` against testpmd on net_af_xdp: echo on one queue and one core.
+//!
+//! ```text
+//!   client ══ veth, one queue ══▸ machine udpath:  udpath serve echo --io xdp     one worker, on CPU 1
+//!      └───── veth, one queue ══▸ machine testpmd: testpmd, 5tswap                one forwarding thread, on CPU 1
+//! ```
+//! The load is the in-kernel closed loop, which checks every reply to the last bit: 5tswap is an echo to it. On a veth the
+//! receiver's NAPI runs on the CPU that sent, so the loop and both drivers run within the server's system calls: CPU 1 has
+//! the whole path, for both alike, and the loop's user space, which looks for lost requests every 20 ms. CPU 0 has
+//! testpmd's main thread, which sleeps.
+//!
+//! What counts is transactions per second of CPU time that the server and its core's ksoftirqd had. Nothing else
+//! works for it, and both always have work, so on a machine at rest it is what it is per second; on another, time that
+//! others took from either does not count. The best of testpmd's settings is the baseline.
+//!
+//! udpath parses, looks up, calls the service and computes checksums; testpmd exchanges addresses.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use udpath_lab::{Lab, LabBuilder, LinkSpec};
+use udpath_load::result::LoadResult;
+
+use crate::Claim;
+use crate::bed::{closed_loop, serve, udpath};
+use crate::race::{quantile, race, words};
+use crate::testpmd::{CPU, Testpmd, cpu_time_of};
+
+/// Of testpmd's rate.
+const AT_LEAST: f64 = 1.05;
+/// Requests in flight, of each flow: 256 together. Fewer: bursts do not fill. More: frames leave the caches.
+const INFLIGHT: u32 = 4;
+/// Of the load, and of what is measured within it; between them, what it takes to get going.
+const LOAD: Duration = Duration::from_millis(1200);
+const WINDOW: Duration = Duration::from_millis(800);
+const SETTLE: Duration = Duration::from_millis(100);
+/// How long the loop may take to begin.
+const BEGIN: Duration = Duration::from_secs(10);
+/// Replies that may be lost, of those that were received.
+const LOST: f64 = 0.001;
+const PORT: u16 = 7;
+
+pub(crate) fn run() -> Result<Vec<Claim>> {
+    let one = LinkSpec::default();
+    let lab = LabBuilder::new("bench-testpmd").machine("client").machine("udpath").machine("testpmd");
+    let lab = lab.link("client", "udpath", &one).link("client", "testpmd", &one).up()?;
+    let softirq = ksoftirqd()?;
+    let ours = {
+        let cpu = CPU.to_string();
+        let bind = target(&lab, "udpath")?.to_string();
+        let worker = ["--workers", "1", "--cpus", &cpu];
+        serve(
+            &lab,
+            "udpath",
+            &udpath()?,
+            &[&["serve", "echo", "--io", "xdp", "--bind", &bind], &worker[..]].concat(),
+        )?
+    };
+    let interface = lab.machine("testpmd")?.towards("client")?.name().to_owned();
+    let mut best: Option<(f64, &str, u32)> = None;
+    // One program an interface: each is gone before the next begins.
+    for poll in [",busy_budget=0", ""] {
+        for burst in [32, 64] {
+            let mut testpmd = Testpmd::start(Some((&lab, "testpmd")), &device(&interface, poll), burst)?;
+            let rates = (0..3).map(|_| forward(&lab, &mut testpmd, softirq)).collect::<Result<_>>()?;
+            let rate = quantile(rates, 0.5);
+            eprintln!("  testpmd, {}: {:.0} k/s", setting(poll, burst), rate / 1e3);
+            if best.is_none_or(|(most, ..)| rate > most) {
+                best = Some((rate, poll, burst));
+            }
+        }
+    }
+    let (_, poll, burst) = best.context("four were tried")?;
+    let mut testpmd = Testpmd::start(Some((&lab, "testpmd")), &device(&interface, poll), burst)?;
+    let mut rates = Vec::new();
+    let ratio = race(
+        0.01,
+        24,
+        || forward(&lab, &mut testpmd, softirq),
+        || {
+            let rate = rate(&lab, "udpath", [ours.pid(), softirq])?;
+            rates.push(rate);
+            Ok(rate)
+        },
+    );
+    drop((ours, testpmd));
+    lab.down()?;
+    let ratio = ratio?;
+    Ok(vec![Claim {
+        what: format!("serve, Io xdp / testpmd ({}), one queue, one core", setting(poll, burst)),
+        measured: format!("{}, {:.0} k/s", words(&ratio), quantile(rates, 0.5) / 1e3),
+        bound: format!(">= {AT_LEAST}"),
+        holds: ratio.ratio >= AT_LEAST,
+    }])
+}
+
+/// `poll`: an option of the driver, or none for its default, preferred busy polling with a budget of 64.
+fn device(interface: &str, poll: &str) -> String {
+    format!("net_af_xdp0,iface={interface},start_queue=0,queue_count=1{poll}")
+}
+
+fn setting(poll: &str, burst: u32) -> String {
+    format!("burst {burst}{}", if poll.is_empty() { ", busy polling" } else { "" })
+}
+
+fn target(lab: &Lab, machine: &str) -> Result<SocketAddr> {
+    Ok(SocketAddr::new(IpAddr::V4(lab.address_of(machine, "client")?.ipv4), PORT))
+}
+
+fn forward(lab: &Lab, testpmd: &mut Testpmd, softirq: u32) -> Result<f64> {
+    testpmd.begin()?;
+    let rate = rate(lab, "testpmd", [testpmd.pid(), softirq]);
+    testpmd.end()?;
+    rate
+}
+
+/// Transactions with `server` per second of CPU time that these processes had.
+fn rate(lab: &Lab, server: &str, pids: [u32; 2]) -> Result<f64> {
+    let (client, target) = (lab.machine("client")?, target(lab, server)?);
+    let interface = client.towards(server)?.name().to_owned();
+    thread::scope(|scope| {
+        let load = scope.spawn(|| closed_loop(client, target, INFLIGHT, LOAD, Some(CPU)));
+        let window = client.run(|| -> Result<(u64, Duration)> {
+            let counter = format!("/sys/class/net/{interface}/statistics/rx_packets");
+            let count = || -> Result<u64> {
+                fs::read_to_string(&counter)?
+                    .trim()
+                    .parse()
+                    .with_context(|| format!("{counter} is no number"))
+            };
+            let cpu = || pids.iter().map(|pid| cpu_time_of(*pid)).sum::<Result<Duration>>();
+            let (idle, begin) = (count()?, Instant::now());
+            while count()? == idle && begin.elapsed() < BEGIN && !load.is_finished() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            thread::sleep(SETTLE);
+            let before = (count()?, cpu()?);
+            thread::sleep(WINDOW);
+            let after = (count()?, cpu()?);
+            ensure!(!load.is_finished(), "the load ended before the measurement");
+            Ok((after.0 - before.0, after.1 - before.1))
+        })?;
+        let result = load.join().ok().context("the load panicked")??;
+        let (transactions, used) = window?;
+        check(&result).with_context(|| format!("against {server}"))?;
+        Ok(transactions as f64 / used.as_secs_f64())
+    })
+}
+
+/// Was every reply what it should be?
+fn check(result: &LoadResult) -> Result<()> {
+    let counts = &result.counts;
+    ensure!(counts.ok > 0, "nothing was answered");
+    ensure!(counts.corrupt + counts.wrong_flow + counts.duplicate == 0, "wrong replies: {counts:?}");
+    ensure!((counts.lost as f64) < LOST * counts.ok as f64, "too many were lost: {counts:?}");
+    // Softirq on another CPU: the path was not one core's.
+    let elsewhere: f64 = result.cpus.iter().filter(|cpu| cpu.cpu != CPU as u32).map(|cpu| cpu.soft).sum();
+    ensure!(
+        elsewhere < 0.1,
+        "{:.0} % of another CPU's time was softirq: it took a part of the path",
+        elsewhere * 100.0
+    );
+    Ok(())
+}
+
+/// The kernel thread that runs what softirq work is put off on [`CPU`].
+fn ksoftirqd() -> Result<u32> {
+    let wanted = format!("ksoftirqd/{CPU}");
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm.trim() == wanted) {
+            return Ok(pid);
+        }
+    }
+    anyhow::bail!("there is no {wanted}: this needs two CPUs, and to see the host's processes")
+}
