@@ -20,7 +20,7 @@ fn taking() -> Take {
     take
 }
 
-fn socket() -> std::os::fd::OwnedFd {
+fn socket() -> OwnedFd {
     use rustix::net::{AddressFamily, SocketType, socket};
     socket(AddressFamily::XDP, SocketType::RAW, None).expect("an AF_XDP socket (needs CAP_NET_RAW)")
 }

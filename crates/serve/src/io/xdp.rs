@@ -96,7 +96,7 @@ impl Devices {
             let mut port = config.port.clone();
             port.checksums_verified |= is_virtual(&name);
             // Without steering nobody looks at it.
-            port.rx_hash |= config.steer;
+            port.rx_hash |= config.steer != Steer::Off;
             devices.push(XdpDevice::open(&name, port).map_err(|error| no(&error))?);
         }
         Ok(Self { devices, domain, mirror })
@@ -132,7 +132,8 @@ impl Devices {
             let of_device = device.ports().map_err(|error| no(&error))?;
             let first = of_device.first().map(|port| device.trial(port)).transpose();
             trials.push(first.map_err(|error| no(&error))?.flatten());
-            let hash = steer.then(|| device.rx_hash().to_string());
+            let steers = config.steer != Steer::Off;
+            let hash = steers.then(|| device.rx_hash().to_string());
             described.extend(of_device.iter().map(|port| {
                 let answered = port.queue() == 0 && trials.last().is_some_and(Option::is_some);
                 XdpPortStatus::of(port.properties(), answered, hash.clone())

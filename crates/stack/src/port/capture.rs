@@ -226,6 +226,7 @@ impl Capture {
             mode: Mode::Direct,
             longest: LONGEST,
             verified: false,
+            hashed: false,
         };
         Ok(Self {
             properties,

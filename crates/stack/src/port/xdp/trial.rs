@@ -36,6 +36,7 @@ impl XdpDevice {
             queues: 1,
             longest: self.config.longest() as u32,
             addresses: super::device::ADDRESSES,
+            rx_hash: false,
         };
         let mut take = Take::load(&layout)?;
         take.set_mac(Some(self.facts.mac));
