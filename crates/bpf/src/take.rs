@@ -257,8 +257,8 @@ impl Take {
     /// From now on takes datagrams for `address`. The address 0.0.0.0 stands for every IPv4 address, `::` for every
     /// IPv6 address and no IPv4 one; with IPv4-mapped ones, the IPv4 address is meant.
     ///
-    /// A wildcard also takes what this machine would forward to others: where it is a router, its addresses should be
-    /// bound one by one.
+    /// A wildcard also takes what this machine would forward to others, and what is for a subnet's broadcast address:
+    /// where that must stay with the kernel, the machine's addresses should be bound one by one.
     ///
     /// # Errors
     /// Port 0, a multicast or broadcast address, more addresses than the layout has room for.

@@ -13,6 +13,7 @@
 //!
 //! A queue has one worker. Workers beyond the queues serve kernel sockets, and frames of others if those are spread.
 
+mod doors;
 mod keeper;
 mod proof;
 
@@ -42,6 +43,7 @@ use crate::status::{XdpPortStatus, XdpStatus};
 
 pub(crate) use proof::Proof;
 
+use doors::Doors;
 use keeper::{Held, Keeper};
 
 /// What a worker needs for its frames.
@@ -64,7 +66,6 @@ pub(crate) struct Devices {
 /// The interfaces of a server that runs.
 pub(crate) struct Fast {
     shared: Arc<Shared>,
-    binds: Vec<SocketAddr>,
     ports: Vec<XdpPortStatus>,
     /// The counters of the workers' frames, as they become ready.
     counters: Mutex<Vec<Counters>>,
@@ -75,7 +76,7 @@ pub(crate) struct Fast {
 }
 
 struct Shared {
-    devices: Mutex<Vec<XdpDevice>>,
+    doors: Mutex<Doors>,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -178,25 +179,19 @@ impl Devices {
             frames.push(Parts { port: ports.next(), handler: (), reader, groups, links, steering });
         }
         let held = devices.iter().map(Held::of).collect();
-        let shared = Arc::new(Shared { devices: Mutex::new(devices), warnings: Mutex::default() });
+        let shared = Arc::new(Shared {
+            doors: Mutex::new(Doors::new(devices, binds.clone(), locals.clone())),
+            warnings: Mutex::default(),
+        });
         let (stop, stopped) = mpsc::channel();
-        let keeper = Keeper {
-            shared: Arc::clone(&shared),
-            groups,
-            reader,
-            mirror,
-            tables,
-            locals,
-            binds: binds.clone(),
-            held,
-        };
+        let keeper =
+            Keeper { shared: Arc::clone(&shared), groups, reader, mirror, tables, locals, binds, held };
         let keeper = thread::Builder::new()
             .name("xdp-keeper".into())
             .spawn(move || keeper.run(&stopped))
             .map_err(|cause| Error::Resources { operation: "start a thread", cause })?;
         let fast = Fast {
             shared,
-            binds,
             ports: described,
             counters: Mutex::default(),
             probed: Mutex::default(),
@@ -213,11 +208,7 @@ const MOST_QUEUES: usize = 1024;
 impl Fast {
     /// Leaves everything that comes from now on to the kernel.
     pub(crate) fn close_door(&self) {
-        for device in lock(&self.shared.devices).iter_mut() {
-            for bind in &self.binds {
-                device.unbind(*bind);
-            }
-        }
+        lock(&self.shared.doors).close();
     }
 
     /// Adds the counters of a worker.
@@ -239,8 +230,8 @@ impl Fast {
 
     /// The name of a device's queue.
     fn name_of(&self, device: usize, queue: u32) -> String {
-        let devices = lock(&self.shared.devices);
-        format!("{} queue {queue}", devices.get(device).map_or("", XdpDevice::name))
+        let doors = lock(&self.shared.doors);
+        format!("{} queue {queue}", doors.devices.get(device).map_or("", XdpDevice::name))
     }
 
     /// What the fast path did.
@@ -248,7 +239,7 @@ impl Fast {
         let mut frames = self.frames();
         frames.subtract(&lock(&self.probed));
         let mut outcomes = Vec::new();
-        for device in lock(&self.shared.devices).iter() {
+        for device in &lock(&self.shared.doors).devices {
             for (outcome, count) in device.outcomes().iter() {
                 match outcomes.iter_mut().find(|(name, _)| *name == outcome.name()) {
                     Some((_, sum)) => *sum += count,

@@ -1,7 +1,7 @@
 //! Follows what changes around the workers: this host's addresses, and the interfaces.
 //!
 //! ```text
-//! addresses    20 times a second ─▸ groups: what a wildcard serves
+//! addresses    20 times a second ─▸ groups, doors: what a wildcard serves
 //! interfaces   once a second     ─▸ the program's MAC address; queues, MTU ─▸ warnings
 //! ```
 
@@ -51,7 +51,7 @@ impl Keeper {
             }
             looks = 0;
             let mut warnings: Vec<_> = held.into_iter().collect();
-            for (device, held) in lock(&self.shared.devices).iter_mut().zip(&self.held) {
+            for (device, held) in lock(&self.shared.doors).devices.iter_mut().zip(&self.held) {
                 warnings.extend(follow(device, *held));
             }
             if let udpath_stack::tables::State::Ended(why) = self.mirror.status().state {
@@ -63,7 +63,11 @@ impl Keeper {
 
     fn publish(&mut self, now: BTreeSet<IpAddr>) -> Option<String> {
         let groups = Groups::new(&self.binds, now.iter().copied()).ok()?;
-        match self.groups.publish(groups) {
+        // Nothing is taken that the workers do not know: what goes is left before, what is new is entered after.
+        let mut doors = lock(&self.shared.doors);
+        doors.leave(now.clone());
+        let published = self.groups.publish(groups).map_err(|error| error.to_string());
+        match published.and_then(|()| doors.enter().map_err(|error| error.to_string())) {
             Ok(()) => {
                 self.locals = now;
                 None

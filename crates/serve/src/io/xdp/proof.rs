@@ -82,10 +82,9 @@ impl Proof {
         // From here on frames may be anybody's.
         fast.forget_probe();
         drop(self.trials);
-        for (index, device) in lock(&fast.shared.devices).iter_mut().enumerate() {
-            for bind in &fast.binds {
-                device.bind(*bind).map_err(|error| Error::Xdp(error.to_string()))?;
-            }
+        let mut doors = lock(&fast.shared.doors);
+        doors.open()?;
+        for (index, device) in doors.devices.iter_mut().enumerate() {
             for question in self.questions.iter().filter(|question| question.device == index) {
                 for queue in 0..device.queues() {
                     question.taken(device, queue, prober).map_err(failed)?;
