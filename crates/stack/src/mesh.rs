@@ -11,7 +11,7 @@
 use crossbeam_utils::CachePadded;
 
 use crate::frame::{Burst, Frame};
-use crate::primitive::{Arc, AtomicU32, Ordering};
+use crate::primitive::{Arc, AtomicU32, AtomicUsize, Ordering};
 use crate::ring::{self, Consumer, Producer};
 use crate::socket::exchange::Depot;
 use crate::wake::{self, Announced, Sleeper, Waker};
@@ -48,6 +48,8 @@ pub struct Links {
     index: u16,
     pub(crate) to: Vec<Option<Outgoing>>,
     pub(crate) from: Vec<Option<Incoming>>,
+    /// By worker: the longest frame its port sends, bytes; 0 while it has none.
+    longest: Arc<Box<[AtomicUsize]>>,
     /// Towards and from sockets, if there are any ([`crate::socket::join`]).
     pub(crate) depot: Option<Depot<Frame>>,
     sleeper: Sleeper,
@@ -78,12 +80,13 @@ pub(crate) struct Incoming {
 /// Sizes that no ring has; no descriptors.
 pub fn mesh(workers: u16, config: Config) -> Result<Vec<Links>, Error> {
     let mut all = Vec::new();
+    let longest = Arc::new((0..workers).map(|_| AtomicUsize::new(0)).collect::<Box<[_]>>());
     for index in 0..workers {
         let (_, sleeper) = wake::pair().map_err(|cause| Error::Wake { worker: index.into(), cause })?;
         let (mut to, mut from) = (Vec::new(), Vec::new());
         to.resize_with(workers.into(), || None);
         from.resize_with(workers.into(), || None);
-        all.push(Links { index, to, from, depot: None, sleeper });
+        all.push(Links { index, to, from, longest: Arc::clone(&longest), depot: None, sleeper });
     }
     for i in 0..usize::from(workers) {
         for j in (0..usize::from(workers)).filter(|j| *j != i) {
@@ -111,6 +114,18 @@ impl Links {
     #[must_use]
     pub fn index(&self) -> u16 {
         self.index
+    }
+
+    /// Says how long the frames are that this worker's port sends. Before it hands over any.
+    pub(crate) fn set_longest(&self, bytes: usize) {
+        // Relaxed: who is to know it gets it with the first frame, through a ring.
+        self.longest[usize::from(self.index)].store(bytes, Ordering::Relaxed);
+    }
+
+    /// The longest frame that a worker's port sends: what a reply in a frame of it may have.
+    #[inline]
+    pub(crate) fn longest_of(&self, worker: usize) -> usize {
+        self.longest.get(worker).map_or(0, |longest| longest.load(Ordering::Relaxed))
     }
 
     /// Wakes the worker.

@@ -65,6 +65,8 @@ pub struct Worker<P: Port, H> {
 /// The frames that go through a worker, and what they go through.
 struct Traffic<P: Port, H> {
     port: Option<P>,
+    /// The longest frame it sends, bytes.
+    longest: usize,
     links: Links,
     steering: Option<Steering>,
     desk: Desk<H>,
@@ -87,11 +89,13 @@ impl<P: Port, H: Handler> Worker<P, H> {
             depot.set_longest(port.properties().longest);
         }
         let verified = port.as_ref().is_some_and(|port| port.properties().verified);
-        let longest = port.as_ref().map_or(usize::MAX, |port| port.properties().longest);
+        let longest = port.as_ref().map_or(0, |port| port.properties().longest);
+        links.set_longest(longest);
         let bursts = || (0..links.workers()).map(|_| Burst::new()).collect();
         let mut traffic = Traffic {
+            longest,
             steering,
-            desk: Desk::new(handler, longest, verified),
+            desk: Desk::new(handler, verified),
             counters: Counters::default(),
             staged: bursts(),
             home: bursts(),
@@ -175,12 +179,13 @@ impl<P: Port, H: Handler> Traffic<P, H> {
         if let Some(port) = &mut self.port {
             moved += port.receive(&mut self.rx);
             self.rx.iter().for_each(Frame::prefetch);
+            let longest = self.longest;
             self.desk.tally.received += self.rx.len() as u64;
             match &mut self.steering {
                 None => {
                     for mut frame in self.rx.drain(..) {
                         let served = match self.desk.admit(&frame) {
-                            Some(headers) => self.desk.serve(&mut frame, &headers, groups),
+                            Some(headers) => self.desk.serve(&mut frame, &headers, groups, longest),
                             None => Served::Nothing,
                         };
                         put(served, frame, &mut self.tx, &mut self.spare, &mut self.delivery);
@@ -202,7 +207,7 @@ impl<P: Port, H: Handler> Traffic<P, H> {
                         let decision = steering.decide(hash, &self.links.to);
                         let to = decision.cpu().map_or(usize::from(index), usize::from);
                         let Some(Some(link)) = self.links.to.get(to) else {
-                            let served = self.desk.serve(&mut frame, &headers, groups);
+                            let served = self.desk.serve(&mut frame, &headers, groups, longest);
                             put(served, frame, &mut self.tx, &mut self.spare, &mut self.delivery);
                             continue;
                         };
@@ -262,13 +267,14 @@ impl<P: Port, H: Handler> Traffic<P, H> {
         if count == 0 {
             return 0;
         }
+        let longest = self.links.longest_of(from);
         // They lie in the other core's cache: fetched together, they come at the price of one or two.
         self.rx.iter().for_each(Frame::prefetch);
         for mut frame in self.rx.drain(..) {
             // Its checksums were verified where it came from; its headers are read again, for that is cheaper than to
             // carry them over.
             let served = match Packet::parse(frame.bytes()) {
-                Ok(headers) => self.desk.serve(&mut frame, &headers, groups),
+                Ok(headers) => self.desk.serve(&mut frame, &headers, groups, longest),
                 Err(refusal) => {
                     self.desk.tally.drop(Drop::Refused(refusal), 1);
                     Served::Nothing

@@ -271,12 +271,7 @@ impl Run {
 
     /// Sends what is staged, as far as there is memory for it.
     fn send(&mut self) {
-        for (link, mut bytes) in std::mem::take(&mut self.staged) {
-            if self.far.len() < self.workers.len() {
-                // A worker without a port does not know how long the frames of the others' links may be: no reply gets
-                // longer than that.
-                bytes.truncate(self.far[link].properties().longest - LONGER);
-            }
+        for (link, bytes) in std::mem::take(&mut self.staged) {
             let mut burst = Burst::new();
             self.far[link].supply(&mut burst, 1);
             let Some(frame) = burst.first_mut() else { continue };

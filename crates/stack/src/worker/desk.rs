@@ -13,8 +13,7 @@ const ROOM: usize = 1 << 16;
 pub(super) struct Desk<H> {
     pub(super) handler: H,
     room: Box<[u8]>,
-    /// Of the port: its longest frame, and whether checksums of all it receives are known to be right.
-    longest: usize,
+    /// Whether checksums of all that the port receives are known to be right.
     verified: bool,
     pub(super) tally: Tally,
 }
@@ -28,8 +27,8 @@ pub(super) enum Served {
 }
 
 impl<H: Handler> Desk<H> {
-    pub(super) fn new(handler: H, longest: usize, verified: bool) -> Self {
-        Self { handler, room: vec![0; ROOM].into(), longest, verified, tally: Tally::default() }
+    pub(super) fn new(handler: H, verified: bool) -> Self {
+        Self { handler, room: vec![0; ROOM].into(), verified, tally: Tally::default() }
     }
 
     /// Reads and verifies a frame that came from the port.
@@ -51,9 +50,16 @@ impl<H: Handler> Desk<H> {
         }
     }
 
-    /// Finds who serves the frame, and lets them if it is the handler.
+    /// Finds who serves the frame, and lets them if it is the handler. `longest`: the longest frame that the port it came
+    /// by sends.
     #[inline]
-    pub(super) fn serve(&mut self, frame: &mut Frame, headers: &Headers, groups: &Groups) -> Served {
+    pub(super) fn serve(
+        &mut self,
+        frame: &mut Frame,
+        headers: &Headers,
+        groups: &Groups,
+        longest: usize,
+    ) -> Served {
         let binding = match groups.find(headers) {
             Found::Binding(binding) => binding,
             Found::Unbound => return self.dropped(Drop::Unbound),
@@ -69,7 +75,7 @@ impl<H: Handler> Desk<H> {
         };
         let reply = &self.room[..len.min(ROOM)];
         let end = headers.payload_offset() + reply.len();
-        if end > self.longest || !frame.set_len(end) {
+        if end > longest || !frame.set_len(end) {
             return self.too_long(frame, headers, binding, len);
         }
         let bytes = frame.bytes_mut();

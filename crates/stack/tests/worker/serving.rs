@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use udpath_stack::counters::{Drop, Snapshot};
 use udpath_stack::handler::{Datagram, Handler, Outcome};
+use udpath_stack::port::Port;
 use udpath_stack::wire::{Packet, Refusal, Tags, vlan};
 use udpath_stack::worker::Worker;
 
@@ -85,6 +86,25 @@ fn a_reply_too_long_for_the_link_goes_another_way_or_is_dropped() {
     assert!(receive(&mut far).is_empty());
     let sum = sum(&workers);
     assert_eq!((sum.declined, sum.dropped(Drop::ReplyTooLong), sum.under_way()), (1, 1, 0));
+}
+
+#[test]
+fn a_steered_reply_is_held_to_the_link_it_leaves_by() {
+    // Worker 1 serves and has no port of its own; the frame has room for more than the link takes.
+    let handler = |_| {
+        |datagram: Datagram<'_>, _: &mut [u8]| {
+            Outcome::Reply(usize::from(u16::from_be_bytes([datagram.payload[0], datagram.payload[1]])))
+        }
+    };
+    let (mut far, mut workers) = workers(2, 64, handler, || Some(spread("1")));
+    let most = far.properties().longest - 42;
+    let ask = |len: usize| request(Tags::NONE, 5000, SERVER[0], &(len as u16).to_be_bytes());
+    send(&mut far, &[ask(most), ask(most + 1)]);
+    settle(&mut workers);
+    let lens: Vec<_> = receive(&mut far).iter().map(Vec::len).collect();
+    assert_eq!(lens, [most + 42]);
+    let sum = sum(&workers);
+    assert_eq!((sum.steered, sum.answered, sum.dropped(Drop::ReplyTooLong), sum.under_way()), (2, 1, 1, 0));
 }
 
 #[test]
