@@ -40,6 +40,18 @@ fn frame(ipv6: bool) -> Vec<u8> {
     frame.extend(PORT.to_be_bytes());
     frame.extend([0, 16, 0xab, 0xcd]);
     frame.extend(*b"eight by");
+    intact(frame)
+}
+
+/// With a right IPv4 header checksum, where there is one.
+fn intact(mut frame: Vec<u8>) -> Vec<u8> {
+    if frame[12..14] == [8, 0] {
+        let words = frame[14..34].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+        let old = u32::from(u16::from_be_bytes([frame[24], frame[25]]));
+        let sum = words.sum::<u32>() - old;
+        let sum = (sum & 0xffff) + (sum >> 16);
+        frame[24..26].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    }
     frame
 }
 
@@ -53,10 +65,10 @@ fn tagged(frame: &[u8], tags: &[u16]) -> Vec<u8> {
     with
 }
 
-/// `frame` with `bytes` at `at`.
+/// `frame` with `bytes` at `at`, and a header checksum that fits them.
 fn with(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     frame[at..at + bytes.len()].copy_from_slice(bytes);
-    frame
+    intact(frame)
 }
 
 #[test]
@@ -96,6 +108,8 @@ fn everything_else_passes_and_is_counted_by_reason() {
     let socket = socket();
     take.set_socket(0, socket.as_fd()).unwrap();
     let (v4, v6) = (|| frame(false), || frame(true));
+    let mut damaged = v4();
+    damaged[24] ^= 1;
     let cases: &[(Outcome, &str, Vec<u8>)] = &[
         (Outcome::OtherHost, "another MAC", with(v4(), 5, &[9])),
         (Outcome::Group, "link broadcast", with(v4(), 0, &[0xff; 6])),
@@ -110,6 +124,7 @@ fn everything_else_passes_and_is_counted_by_reason() {
         (Outcome::Malformed, "IPv4 type, IPv6 version", with(v4(), 14, &[0x65])),
         (Outcome::Malformed, "IPv6 type, IPv4 version", with(v6(), 14, &[0x40])),
         (Outcome::Malformed, "header of 16 bytes", with(v4(), 14, &[0x44])),
+        (Outcome::Malformed, "wrong IPv4 header checksum", damaged),
         (Outcome::Options, "IPv4 options", with(v4(), 14, &[0x46])),
         (Outcome::Malformed, "IPv4 longer than the frame", with(v4(), 16, &[0, 37])),
         (Outcome::Malformed, "IPv4 shorter than its header", with(v4(), 16, &[0, 19])),
