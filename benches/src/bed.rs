@@ -18,6 +18,9 @@ use crate::race::pin;
 /// Flows of the in-kernel loop: enough for any hash to spread them.
 pub(crate) const FLOWS: u32 = 64;
 
+/// Interrupt moderation of links whose ends have NAPI, microseconds: as `udpath boost` has it, and for its reasons.
+pub(crate) const MODERATION: u32 = 100;
+
 /// A lab with one link of two queues, transmit mapping on.
 pub(crate) struct Bed {
     pub(crate) lab: Lab,
@@ -30,7 +33,7 @@ impl Bed {
         let lab = LabBuilder::new("bench")
             .machine("client")
             .machine("server")
-            .link("client", "server", &LinkSpec::with_queues(2))
+            .link("client", "server", &LinkSpec { moderation: MODERATION, ..LinkSpec::with_queues(2) })
             .up()?;
         lab.machine("client")?.towards("server")?.spread_xps()?;
         lab.machine("server")?.towards("client")?.spread_xps()?;

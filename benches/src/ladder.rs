@@ -1,29 +1,58 @@
-//! The main job: the best kernel-socket rung against the first.
+//! The main job: the best kernel-socket rung against the first, and AF_XDP against both.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Result;
-use udpath_advise::ladder::ladder;
-use udpath_advise::result::Verdict;
+use anyhow::{Context, Result};
+use udpath_advise::ladder::{Rung, Step, ladder};
+use udpath_advise::result::{BoostResult, Ratio, Verdict};
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, Event, Io};
 use udpath_load::Engine;
 use udpath_protocols::echo::EchoLoad;
 
 use crate::Claim;
-use crate::bed::udpath;
+use crate::bed::{MODERATION, udpath};
 use crate::race::words;
 
-/// Best rung over first rung.
-const AT_LEAST: f64 = 1.45;
+/// Best kernel-socket rung over first rung.
+const KERNEL_AT_LEAST: f64 = 1.45;
+/// Of xdp, over the first rung and over the best of kernel sockets.
+const XDP_AT_LEAST: (f64, f64) = (3.5, 2.5);
 
-pub(crate) fn run() -> Result<Vec<Claim>> {
+/// All rungs of kernel sockets.
+pub(crate) fn kernel() -> Result<Vec<Claim>> {
+    let result = climb(ladder(&Io::KERNEL, 2))?;
+    let what = format!("best rung ({}) / first rung, 2 queues, 100 bytes", result.best);
+    Ok(vec![claim(what, &result.gain, KERNEL_AT_LEAST)])
+}
+
+/// The rungs of kernel sockets that were ever seen to win, then xdp on all queues.
+pub(crate) fn xdp() -> Result<Vec<Claim>> {
+    let wins =
+        |step| matches!(step, Step::Base | Step::Batch(_) | Step::Gso | Step::Together | Step::Io(Io::Xdp));
+    let rungs = ladder(&Io::ALL, 2).into_iter().filter(|rung| wins(rung.step)).collect();
+    let result = climb(rungs)?;
+    let xdp = result.rungs.iter().find(|rung| rung.name == Io::Xdp.name()).context("xdp was climbed")?;
+    let ratio = Ratio { ratio: xdp.ratio, low: xdp.ratio_low, high: xdp.ratio_high };
+    let against = xdp.against.as_deref().unwrap_or("nothing");
+    let (first, kernel) = XDP_AT_LEAST;
+    Ok(vec![
+        claim(format!("xdp / best rung of kernel sockets ({against}), 2 queues"), &ratio, kernel),
+        claim(format!("best rung ({}) / first rung, 2 queues", result.best), &result.gain, first),
+    ])
+}
+
+fn claim(what: String, ratio: &Ratio, at_least: f64) -> Claim {
+    Claim { what, measured: words(ratio), bound: format!(">= {at_least}"), holds: ratio.ratio >= at_least }
+}
+
+fn climb(ladder: Vec<Rung>) -> Result<BoostResult> {
     let config = Config {
         program: udpath()?.into(),
         queues: 2,
-        moderation: 100,
-        ladder: ladder(&Io::KERNEL, 2),
+        moderation: MODERATION,
+        ladder,
         workers: 2,
         size: 100,
         flows: 64,
@@ -49,11 +78,5 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
             );
         }
     };
-    let result = udpath_advise::boost(&config, &EchoLoad::new(1), &mut watch, &AtomicBool::new(false))?;
-    Ok(vec![Claim {
-        what: format!("best rung ({}) / first rung, 2 queues, 100 bytes", result.best),
-        measured: words(&result.gain),
-        bound: format!(">= {AT_LEAST}"),
-        holds: result.gain.ratio >= AT_LEAST,
-    }])
+    Ok(udpath_advise::boost(&config, &EchoLoad::new(1), &mut watch, &AtomicBool::new(false))?)
 }
