@@ -182,10 +182,11 @@ fn mtu_stations_and_addresses_change_under_it() {
     assert!(counts["total"]["answered"].as_u64().unwrap() > asked, "{}", counts["total"]);
     assert_eq!(counts["total"]["answered"], counts["total"]["received"]);
     let xdp = &counts["xdp"];
-    assert!(xdp["dropped"]["not_local"].as_u64().unwrap_or(0) >= 1, "{xdp}");
+    // What is for an address that is gone stays with the kernel, but for a frame that was under way.
+    assert!(program_counts(&counts, "other_port") >= 1, "{xdp}");
     // The program follows the new station: more frames were taken than came before it.
     assert!(program_counts(&counts, "taken") >= 10, "{xdp}");
-    let sum = xdp["answered"].as_u64().unwrap() + xdp["dropped"]["not_local"].as_u64().unwrap();
+    let sum = xdp["answered"].as_u64().unwrap() + xdp["dropped"]["not_local"].as_u64().unwrap_or(0);
     assert_eq!(xdp["received"], sum, "{xdp}");
     lab.down().unwrap();
 }
