@@ -56,7 +56,7 @@ fn climb(ladder: Vec<Rung>) -> Result<BoostResult> {
         workers: 2,
         size: 100,
         flows: 64,
-        inflight: 4,
+        inflight: 6,
         trial: Duration::from_secs(1),
         bound: Bound::new(0.015, 16)?,
         engine: Engine::Kernel,

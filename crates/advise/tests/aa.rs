@@ -34,7 +34,7 @@ fn equal_rungs_are_not_told_apart() {
     let config = Config {
         program: program(),
         queues: 2,
-        moderation: 100,
+        moderation: 75,
         ladder: names.map(rung).collect(),
         workers: 2,
         size: 100,

@@ -31,7 +31,7 @@ fn a_server_that_dies_fails_its_rung_alone() {
     let config = Config {
         program: short_lived,
         queues: 2,
-        moderation: 100,
+        moderation: 75,
         ladder: ladder(&[Io::Shared, Io::Reuseport], 2),
         workers: 2,
         size: 100,

@@ -18,13 +18,13 @@ use udpath_report::{Render, WriteError};
 use crate::exit::{Done, Failure};
 use crate::terminal;
 
-/// Requests in flight over all flows, if not said otherwise: enough to keep two queues and their workers busy, few
-/// enough that they fit into the ring of one veth queue (256 frames) wherever their flows fall: none is lost to that.
-const IN_FLIGHT: u32 = 256;
+/// Requests in flight over all flows, if not said otherwise. Fewer: fast rungs wait for the link's moderation, and are
+/// told to be idle. More: the ring of a veth queue (256 frames) overflows where flows drift to one queue.
+const IN_FLIGHT: u32 = 384;
 /// Interrupt moderation of the link, microseconds, if not said otherwise: what NICs at 10 Gbit/s have under load (ixgbe
-/// and i40e 50 to 125). Less: a burst is a few frames, and what handles bursts well is not told from what does not. More:
-/// the generator waits, and latency is the timer's.
-const MODERATION: u32 = 100;
+/// and i40e 50 to 125). Less: a burst is a few frames, what handles bursts well is not told from what does not, and the
+/// timers cost more than they save. More: everybody waits, and latency is the timer's.
+const MODERATION: u32 = 75;
 
 /// Arguments of `udpath boost`.
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     queues: Option<u32>,
     /// Interrupt moderation of the link's ends: how long they wait for more frames after they took some, microseconds;
-    /// 0: not at all [default: 100 with the kernel engine, whose frames NAPI takes; 0 with the socket engine]
+    /// 0: not at all [default: 75 with the kernel engine, whose frames NAPI takes; 0 with the socket engine]
     #[arg(long, value_name = "US")]
     moderation: Option<u32>,
     /// Io to try: shared, reuseport, percpu, xdp
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Flows: distinct source ports
     #[arg(long, value_name = "N", default_value_t = 64)]
     flows: u32,
-    /// Requests in flight per flow [default: 256 over all flows]
+    /// Requests in flight per flow [default: 384 over all flows]
     #[arg(long, value_name = "N")]
     inflight: Option<u32>,
     /// Length of one trial
