@@ -33,7 +33,7 @@ impl Bed {
         let lab = LabBuilder::new("bench")
             .machine("client")
             .machine("server")
-            .link("client", "server", &LinkSpec { moderation: MODERATION, ..LinkSpec::with_queues(2) })
+            .link("client", "server", &LinkSpec::with_queues(2))
             .up()?;
         lab.machine("client")?.towards("server")?.spread_xps()?;
         lab.machine("server")?.towards("client")?.spread_xps()?;

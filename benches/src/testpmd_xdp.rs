@@ -25,7 +25,7 @@ use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_load::result::LoadResult;
 
 use crate::Claim;
-use crate::bed::{MODERATION, closed_loop, serve, udpath};
+use crate::bed::{closed_loop, serve, udpath};
 use crate::race::{quantile, race, words};
 use crate::testpmd::{CPU, Testpmd, cpu_time_of};
 
@@ -44,7 +44,7 @@ const LOST: f64 = 0.001;
 const PORT: u16 = 7;
 
 pub(crate) fn run() -> Result<Vec<Claim>> {
-    let one = LinkSpec { moderation: MODERATION, ..LinkSpec::default() };
+    let one = LinkSpec::default();
     let lab = LabBuilder::new("bench-testpmd").machine("client").machine("udpath").machine("testpmd");
     let lab = lab.link("client", "udpath", &one).link("client", "testpmd", &one).up()?;
     let softirq = ksoftirqd()?;
