@@ -18,9 +18,6 @@ use crate::race::pin;
 /// Flows of the in-kernel loop: enough for any hash to spread them.
 pub(crate) const FLOWS: u32 = 64;
 
-/// Interrupt moderation of links whose ends have NAPI, microseconds: as `udpath boost` has it, and for its reasons.
-pub(crate) const MODERATION: u32 = 75;
-
 /// A lab with one link of two queues, transmit mapping on.
 pub(crate) struct Bed {
     pub(crate) lab: Lab,

@@ -12,9 +12,11 @@ use udpath_load::Engine;
 use udpath_protocols::echo::EchoLoad;
 
 use crate::Claim;
-use crate::bed::{MODERATION, udpath};
+use crate::bed::udpath;
 use crate::race::words;
 
+/// Interrupt moderation of the links, microseconds: as `udpath boost` has it, and for its reasons.
+const MODERATION: u32 = 75;
 /// Best kernel-socket rung over first rung.
 const KERNEL_AT_LEAST: f64 = 1.45;
 /// Of xdp, over the first rung and over the best of kernel sockets.
