@@ -27,7 +27,6 @@ struct control {
 	__u64 next;   /* the frame to be sent by the next run */
 	__u64 end;    /* one behind the last */
 	__u64 stride; /* bytes from one frame to the next */
-	__u64 len;    /* bytes of each frame */
 	__u64 open;   /* frames redirected of which the driver has not been heard */
 	__u64 sent;   /* frames the driver took */
 	__u64 cpu;    /* where the last frame was redirected */
@@ -53,23 +52,43 @@ struct {
 	__type(value, struct frames);
 } frames SEC(".maps");
 
+/* Bytes of each frame. */
+struct lens {
+	__u64 of[FRAMES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct lens);
+} lens SEC(".maps");
+
 SEC("xdp")
 int live(struct xdp_md *ctx)
 {
+	int longest = (int)((void *)(long)ctx->data_end - (void *)(long)ctx->data);
 	__u32 zero = 0, next, stride, len;
 	struct control *c = bpf_map_lookup_elem(&control, &zero);
 	struct frames *f = bpf_map_lookup_elem(&frames, &zero);
+	struct lens *l = bpf_map_lookup_elem(&lens, &zero);
 
-	if (!c || !f || c->next >= c->end)
+	if (!c || !f || !l || c->next >= c->end)
 		return XDP_DROP;
 	next = c->next;
+	if (next >= FRAMES)
+		return XDP_DROP;
 	stride = c->stride;
-	len = c->len;
+	len = l->of[next];
 	/* Or the compiler takes the bounds of the 64-bit words, which the verifier does not know of the halves. */
 	asm volatile("" : "+r"(next), "+r"(stride), "+r"(len));
 	if (next >= FRAMES || stride > ROOM || len < SHORTEST || len > ROOM)
 		return XDP_DROP;
 	c->next++;
+	/* The page is as long as the longest frame of the run; the kernel puts its end back before it is used again. */
+	if ((int)len < longest && bpf_xdp_adjust_tail(ctx, (int)len - longest))
+		return XDP_DROP;
 	if (bpf_xdp_store_bytes(ctx, 0, f->bytes + next * stride, len))
 		return XDP_DROP;
 	c->cpu = bpf_get_smp_processor_id();

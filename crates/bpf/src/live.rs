@@ -17,7 +17,7 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, RawTracePoint, TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
@@ -49,18 +49,21 @@ const BATCH: u32 = 64;
 const NEXT: usize = 0;
 const END: usize = 1;
 const STRIDE: usize = 2;
-const LEN: usize = 3;
-const OPEN: usize = 4;
-const SENT: usize = 5;
-const WORDS: usize = 7;
+const OPEN: usize = 3;
+const SENT: usize = 4;
+const WORDS: usize = 6;
 
 /// The program, and the frames that wait to be sent by one interface. See the module.
 #[derive(Debug)]
 pub struct LiveFrames {
     control: SharedArray,
     frames: SharedBytes,
-    len: usize,
+    /// Bytes of each frame.
+    lens: SharedArray,
     stride: usize,
+    /// The longest frame that can be sent, and the longest that waits.
+    most: usize,
+    longest: usize,
     /// Frames written since there were none.
     written: usize,
     /// Of these, those that were offered to the driver.
@@ -95,7 +98,7 @@ impl LiveFrames {
     /// Most frames that can wait.
     pub const MOST: usize = FRAMES;
 
-    /// Loads the program for frames of `len` bytes (14 to 4,096) that `interface` in the calling thread's network
+    /// Loads the program for frames of at most `len` bytes (14 to 4,096) that `interface` in the calling thread's network
     /// namespace shall send. Nothing is attached to the interface.
     ///
     /// # Errors
@@ -116,12 +119,25 @@ impl LiveFrames {
         let held = Held::new(&mut object)?;
         let control = SharedArray::map(&object, NAME, "control", 1, WORDS)?;
         let frames = SharedBytes::map(&object, NAME, "frames", FRAMES * ROOM)?;
+        let lens = SharedArray::map(&object, NAME, "lens", 1, FRAMES)?;
         let stride = len.next_multiple_of(ALIGN);
         control.element(0)[STRIDE].store(stride as u64, Release);
-        control.element(0)[LEN].store(len as u64, Release);
         let blank = vec![0; len].into();
         let (written, offered) = (0, 0);
-        Ok(Self { control, frames, len, stride, written, offered, blank, object, _tally: tally, _held: held })
+        Ok(Self {
+            control,
+            frames,
+            lens,
+            stride,
+            most: len,
+            longest: SHORTEST,
+            written,
+            offered,
+            blank,
+            object,
+            _tally: tally,
+            _held: held,
+        })
     }
 
     /// How many frames wait.
@@ -136,27 +152,31 @@ impl LiveFrames {
         self.written == FRAMES
     }
 
-    /// The next frame, to be written whole; from now on it waits. None if there is no room.
+    /// The next frame, of `len` bytes, to be written whole; from now on it waits. None if there is no room, or for no
+    /// frame of that length.
     #[inline]
-    pub fn frame(&mut self) -> Option<&mut [u8]> {
-        if self.is_full() {
+    pub fn frame(&mut self, len: usize) -> Option<&mut [u8]> {
+        if self.is_full() || !(SHORTEST..=self.most).contains(&len) {
             return None;
         }
-        let start = self.written * self.stride;
+        let (at, start) = (self.written, self.written * self.stride);
+        self.lens.element(0)[at].store(len as u64, Relaxed);
+        self.longest = self.longest.max(len);
         self.written += 1;
-        self.frames.bytes_mut().get_mut(start..start + self.len)
+        self.frames.bytes_mut().get_mut(start..start + len)
     }
 
     /// The frames that wait, in order.
     pub fn iter(&mut self) -> impl Iterator<Item = &[u8]> {
-        let (stride, len) = (self.stride, self.len);
-        let bytes = &self.frames.bytes_mut()[self.offered * stride..self.written * stride];
-        bytes.chunks(stride).map(move |frame| &frame[..len])
+        let lens = &self.lens.element(0)[self.offered..self.written];
+        let bytes = &self.frames.bytes_mut()[self.offered * self.stride..self.written * self.stride];
+        bytes.chunks(self.stride).zip(lens).map(|(frame, len)| &frame[..len.load(Relaxed) as usize])
     }
 
     /// Forgets the frames that wait.
     pub fn clear(&mut self) {
         (self.written, self.offered) = (0, 0);
+        self.longest = SHORTEST;
     }
 
     /// Offers the frames that wait to the driver. A signal may end it early ([`io::ErrorKind::Interrupted`]); the next
@@ -192,7 +212,7 @@ impl LiveFrames {
             .and_then(|program| program.try_into().ok())
             .ok_or_else(|| io::Error::other("the object has no program of that name"))?;
         let options = TestRunOptions {
-            data_in: Some(&self.blank),
+            data_in: Some(&self.blank[..self.longest]),
             repeat: self.waiting() as u32,
             attrs: TestRunAttrs::new().xdp_live_frames(BATCH),
             ..TestRunOptions::default()

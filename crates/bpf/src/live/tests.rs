@@ -5,7 +5,7 @@ use super::*;
 fn filled(len: usize, frames: usize) -> LiveFrames {
     let mut live = LiveFrames::open("lo", len).expect("the program loads (needs CAP_BPF and CAP_SYS_ADMIN)");
     for number in 0..frames {
-        live.frame().unwrap().fill(number as u8);
+        live.frame(len).unwrap().fill(number as u8);
     }
     live
 }
@@ -39,7 +39,7 @@ fn what_the_kernel_refuses_waits_still() {
 #[test]
 fn there_is_room_for_so_many_and_no_more() {
     let mut live = filled(1514, LiveFrames::MOST);
-    assert!(live.is_full() && live.frame().is_none());
+    assert!(live.is_full() && live.frame(60).is_none());
     assert_eq!(live.iter().filter(|frame| frame.len() == 1514).count(), LiveFrames::MOST);
 }
 

@@ -25,6 +25,7 @@
 //! What a port does not do: verify checksums (nothing tells it what the device found; workers do), or see VLAN tags that
 //! the device took off (`ethtool -K IF rxvlan off`).
 
+mod bulk;
 mod config;
 mod device;
 mod error;
@@ -48,6 +49,7 @@ pub use trial::Trial;
 use crate::frame::{BURST, Burst, Frame, Offloads, Pool, Region};
 use crate::port::{Counts, Mode, Port, Properties};
 use crate::wire::{ethernet, vlan};
+use bulk::Bulk;
 use interface::{Facts, Interface};
 use socket::{Socket, Umem};
 use udpath_bpf::read_note;
@@ -74,6 +76,10 @@ pub struct XdpPort {
     /// Whether some of them may still be in the transmit ring.
     unsent: bool,
     busy_poll: bool,
+    /// Sends many frames at once; why not, if it does not.
+    bulk: Result<Bulk, String>,
+    /// Whether the last look at the queue found a full burst.
+    more: bool,
     counts: Counts,
     statistics: Statistics,
 }
@@ -91,6 +97,10 @@ pub struct Statistics {
     pub fill_invalid: u64,
     /// Entries of the transmit ring that the kernel found unfit.
     pub transmit_invalid: u64,
+    /// Packets sent as live frames, many at once.
+    pub live: u64,
+    /// Calls made for that.
+    pub live_calls: u64,
     /// Packets that the port itself refused: empty, too long, or another port's frames.
     pub refused: u64,
     /// Calls made to have packets sent.
@@ -159,6 +169,14 @@ impl XdpPort {
             verified: config.checksums_verified,
             hashed: false,
         };
+        let bulk = match properties.mode {
+            _ if !config.live_frames => Err("not asked for".into()),
+            Mode::Copy if !generic => {
+                Bulk::open(interface.name(), properties.longest).map_err(|error| error.to_string())
+            }
+            Mode::Copy => Err("the program is attached in generic mode".into()),
+            Mode::Direct | Mode::ZeroCopy => Err("nothing is copied".into()),
+        };
         let mut port = Self {
             properties,
             queue,
@@ -169,6 +187,8 @@ impl XdpPort {
             sending: 0,
             unsent: false,
             busy_poll: config.busy_poll.is_some(),
+            bulk,
+            more: false,
             counts: Counts::default(),
             statistics: Statistics::default(),
         };
@@ -180,6 +200,14 @@ impl XdpPort {
     #[must_use]
     pub fn queue(&self) -> u32 {
         self.queue
+    }
+
+    /// Whether many packets at once are sent as live frames ([`Config::live_frames`]).
+    ///
+    /// # Errors
+    /// Why they are not, in words.
+    pub fn live_frames(&self) -> Result<(), &str> {
+        self.bulk.as_ref().map(|_| ()).map_err(String::as_str)
     }
 
     /// Frames that are neither free nor with the kernel: those that workers have.
@@ -206,6 +234,64 @@ impl XdpPort {
             statistics.transmit_invalid = kernel.tx_invalid_descs;
         }
         statistics
+    }
+
+    /// Puts packets into the transmit ring, for as many as there is room.
+    #[inline]
+    fn push(&mut self, frames: impl Iterator<Item = Frame>) {
+        let mut pushed = 0;
+        for frame in frames {
+            let (addr, len) = self.pool.lend_packet(frame);
+            self.socket.transmit.push(XdpDesc { addr, len, options: XdpDescOptions::empty() });
+            pushed += 1;
+        }
+        self.socket.transmit.publish();
+        self.sending += pushed;
+        self.unsent |= pushed > 0;
+        self.counts.transmitted += u64::from(pushed);
+    }
+
+    /// Sends what was gathered, if it is time to.
+    #[inline]
+    fn send_gathered(&mut self) {
+        if !self.bulk.as_ref().is_ok_and(|bulk| bulk.is_due(self.more)) {
+            return;
+        }
+        if let Ok(bulk) = &mut self.bulk
+            && !self.unsent
+            && bulk.is_worth_it()
+        {
+            let (taken, dropped, failed) = bulk.send(&mut self.pool);
+            self.statistics.live += taken as u64;
+            self.statistics.live_calls += 1;
+            self.statistics.dropped_sending += dropped as u64;
+            self.counts.transmitted += (taken + dropped) as u64;
+            if let Some(cause) = failed {
+                return self.give_bulk_up(&cause);
+            }
+        }
+        let Ok(bulk) = &mut self.bulk else { return };
+        let mut gathered = std::mem::take(bulk.gathered());
+        let room = self.socket.transmit.room(gathered.len() as u32) as usize;
+        let count = gathered.len().min(room);
+        self.push(gathered.drain(..count));
+        if let Ok(bulk) = &mut self.bulk {
+            *bulk.gathered() = gathered;
+        }
+    }
+
+    /// The driver takes no live frames: everything goes into the ring from now on.
+    #[cold]
+    fn give_bulk_up(&mut self, cause: &io::Error) {
+        let Ok(mut bulk) = std::mem::replace(&mut self.bulk, Err(cause.to_string())) else { return };
+        let gathered = bulk.gathered();
+        let room = self.socket.transmit.room(gathered.len() as u32) as usize;
+        let count = gathered.len().min(room);
+        self.push(gathered.drain(..count));
+        self.statistics.dropped_sending += gathered.len() as u64;
+        for frame in gathered.drain(..) {
+            self.pool.put(frame);
+        }
     }
 
     /// Takes back the frames of packets that were sent.
@@ -308,6 +394,17 @@ impl XdpPort {
     }
 }
 
+impl Drop for XdpPort {
+    /// What was gathered goes back with the rest of the memory.
+    fn drop(&mut self) {
+        if let Ok(bulk) = &mut self.bulk {
+            for frame in bulk.gathered().drain(..) {
+                self.pool.put(frame);
+            }
+        }
+    }
+}
+
 /// Notes the hash that the program wrote in front of each of these.
 #[inline]
 fn read_hashes(frames: &mut [Frame]) {
@@ -334,32 +431,31 @@ impl Port for XdpPort {
         self.owed += taken;
         self.statistics.fill_invalid += u64::from(unfit);
         let count = taken - unfit;
+        self.more = count as usize >= BURST;
         self.counts.received += u64::from(count);
         count as usize
     }
 
     #[inline]
     fn transmit(&mut self, frames: &mut Burst) {
-        let room = self.socket.transmit.room(frames.len() as u32) as usize;
-        let count = frames.len().min(room);
-        if count == 0 {
+        let lengths = ethernet::LEN..=self.properties.longest;
+        let mut at = 0;
+        while let Some(frame) = frames.get(at) {
+            if lengths.contains(&frame.bytes().len()) && self.pool.owns(frame) {
+                at += 1;
+            } else {
+                let frame = frames.remove(at);
+                self.refuse(frame);
+            }
+        }
+        if let Ok(bulk) = &mut self.bulk {
+            let room = bulk.room().min(frames.len());
+            bulk.gathered().extend(frames.drain(..room));
             return;
         }
-        let lengths = ethernet::LEN..=self.properties.longest;
-        let mut pushed = 0;
-        for frame in frames.drain(..count) {
-            if !lengths.contains(&frame.bytes().len()) || !self.pool.owns(&frame) {
-                self.refuse(frame);
-                continue;
-            }
-            let (addr, len) = self.pool.lend_packet(frame);
-            self.socket.transmit.push(XdpDesc { addr, len, options: XdpDescOptions::empty() });
-            pushed += 1;
-        }
-        self.socket.transmit.publish();
-        self.sending += pushed;
-        self.unsent = true;
-        self.counts.transmitted += u64::from(pushed);
+        let room = self.socket.transmit.room(frames.len() as u32) as usize;
+        let count = frames.len().min(room);
+        self.push(frames.drain(..count));
     }
 
     #[inline]
@@ -380,6 +476,7 @@ impl Port for XdpPort {
 
     #[inline]
     fn flush(&mut self) {
+        self.send_gathered();
         let called = self.send();
         self.collect();
         self.fill_up();

@@ -32,7 +32,8 @@ impl Worker<'_> {
             self.held_back += 1;
             return false;
         }
-        let Some(bytes) = live.frames.frame() else {
+        let len = flow.headers.payload_offset() + self.plan.size;
+        let Some(bytes) = live.frames.frame(len) else {
             self.ring_full += 1;
             return false;
         };

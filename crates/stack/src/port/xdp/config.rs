@@ -85,6 +85,9 @@ pub struct Config {
     /// Have the device's RSS hash written in front of frames, where the driver tells it. For workers that spread frames:
     /// it costs the program some ten nanoseconds a frame, and who needs no hash gains nothing.
     pub rx_hash: bool,
+    /// Where packets would be copied, send many at once as live frames, in bulks and without a kernel buffer for each. Needs
+    /// CAP_PERFMON and CAP_SYS_ADMIN beside the rest; without, or where the driver cannot, packets are sent one by one.
+    pub live_frames: bool,
 }
 
 /// 8 MiB a port. At a million packets a second the receive ring holds two milliseconds of them, half a scheduler's tick at
@@ -103,6 +106,7 @@ impl Default for Config {
             attach: Attach::Native,
             checksums_verified: false,
             rx_hash: false,
+            live_frames: false,
         }
     }
 }

@@ -1,0 +1,89 @@
+//! The other way to send, where AF_XDP would copy: many frames at once, as live frames.
+//!
+//! ```text
+//! transmit ─▸ gathered, while the worker finds full bursts ─▸ flush ┬ 48 and more ─▸ live frames ─▸ ndo_xdp_xmit in bulks
+//!                                                                   └ fewer ─▸ transmit ring ─▸ an skb each
+//! ```
+//! AF_XDP in copy mode makes an skb of every packet, and on a veth a softirq. Live frames ([`LiveFrames`]) reach the
+//! driver without either, for a fixed price per call: sent by whom it is cheaper.
+//!
+//! - A frame waits here or in the ring, not in both; live frames are sent while the ring is empty, so none overtakes.
+//! - Nothing waits for more to come: a turn that did not receive a full burst sends what there is.
+//! - A driver that takes none is not asked again: what was gathered goes into the ring.
+
+use std::io;
+
+use udpath_bpf::LiveFrames;
+
+use crate::frame::{BURST, Frame, Pool};
+
+/// Frames from which on live frames are cheaper: a call costs 30 us, an skb with what follows from it 0.7 us. Lower: calls
+/// cost more than they save. Higher: skbs are made where none was needed.
+const LEAST: usize = 48;
+/// The longest frame that is sent so, bytes: the kernel's page less its own data. Longer ones go into the ring.
+const LONGEST: usize = 3_300;
+
+/// See the module.
+pub(super) struct Bulk {
+    live: LiveFrames,
+    gathered: Vec<Frame>,
+}
+
+impl Bulk {
+    /// For frames of at most `longest` bytes by `interface`.
+    pub(super) fn open(interface: &str, longest: usize) -> Result<Self, udpath_bpf::Error> {
+        let live = LiveFrames::open(interface, longest.min(LONGEST))?;
+        Ok(Self { live, gathered: Vec::with_capacity(LiveFrames::MOST) })
+    }
+
+    /// Frames that can be gathered yet.
+    #[inline]
+    pub(super) fn room(&self) -> usize {
+        LiveFrames::MOST - self.gathered.len()
+    }
+
+    /// Is it time to send, if full bursts keep coming or not?
+    #[inline]
+    pub(super) fn is_due(&self, more: bool) -> bool {
+        !self.gathered.is_empty() && (!more || self.gathered.len() + BURST > LiveFrames::MOST)
+    }
+
+    /// Are there enough that live frames are cheaper?
+    #[inline]
+    pub(super) fn is_worth_it(&self) -> bool {
+        self.gathered.len() >= LEAST
+    }
+
+    /// Those that were gathered.
+    pub(super) fn gathered(&mut self) -> &mut Vec<Frame> {
+        &mut self.gathered
+    }
+
+    /// Sends them as live frames. How many the driver took and dropped; why others are gathered still, if any are.
+    pub(super) fn send(&mut self, pool: &mut Pool) -> (usize, usize, Option<io::Error>) {
+        let fits = |frame: &&Frame| frame.bytes().len() <= LONGEST;
+        for frame in self.gathered.iter().take_while(fits) {
+            let Some(room) = self.live.frame(frame.bytes().len()) else { break };
+            room.copy_from_slice(frame.bytes());
+        }
+        let (mut taken, mut gone, mut failed) = (0, 0, None);
+        while self.live.waiting() > 0 {
+            let offered = self.live.send();
+            taken += offered.taken;
+            gone += offered.frames;
+            match offered.failed {
+                Some(cause) if cause.kind() != io::ErrorKind::Interrupted || offered.frames == 0 => {
+                    failed = Some(cause);
+                    break;
+                }
+                _ => {}
+            }
+        }
+        self.live.clear();
+        for frame in self.gathered.drain(..gone) {
+            let foreign = pool.put(frame);
+            debug_assert!(foreign.is_none(), "the frame is another port's");
+        }
+        (taken, gone - taken, failed)
+    }
+}
