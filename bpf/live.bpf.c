@@ -18,8 +18,14 @@
 #define ROOM 4096
 #define SHORTEST 14 /* an Ethernet header */
 
-/* The interface that sends. */
-const volatile __u32 interface;
+/* The interface that sends: the device itself, for a number would be looked up in the network namespace of whoever makes the
+ * test run. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} interface SEC(".maps");
 
 /* The order of the words in crates/bpf/src/live.rs. Nobody writes here but the process between two test runs, and the
  * programs below on the one CPU where it waits for a run. */
@@ -27,6 +33,7 @@ struct control {
 	__u64 next;   /* the frame to be sent by the next run */
 	__u64 end;    /* one behind the last */
 	__u64 stride; /* bytes from one frame to the next */
+	__u64 longest; /* bytes of the longest frame of the run, as which each page begins */
 	__u64 open;   /* frames redirected of which the driver has not been heard */
 	__u64 sent;   /* frames the driver took */
 	__u64 cpu;    /* where the last frame was redirected */
@@ -68,8 +75,7 @@ struct {
 SEC("xdp")
 int live(struct xdp_md *ctx)
 {
-	int longest = (int)((void *)(long)ctx->data_end - (void *)(long)ctx->data);
-	__u32 zero = 0, next, stride, len;
+	__u32 zero = 0, next, stride, len, longest;
 	struct control *c = bpf_map_lookup_elem(&control, &zero);
 	struct frames *f = bpf_map_lookup_elem(&frames, &zero);
 	struct lens *l = bpf_map_lookup_elem(&lens, &zero);
@@ -81,19 +87,20 @@ int live(struct xdp_md *ctx)
 		return XDP_DROP;
 	stride = c->stride;
 	len = l->of[next];
+	longest = c->longest;
 	/* Or the compiler takes the bounds of the 64-bit words, which the verifier does not know of the halves. */
 	asm volatile("" : "+r"(next), "+r"(stride), "+r"(len));
 	if (next >= FRAMES || stride > ROOM || len < SHORTEST || len > ROOM)
 		return XDP_DROP;
 	c->next++;
-	/* The page is as long as the longest frame of the run; the kernel puts its end back before it is used again. */
-	if ((int)len < longest && bpf_xdp_adjust_tail(ctx, (int)len - longest))
+	/* The kernel puts the page's end back before it is used again. */
+	if (len < longest && bpf_xdp_adjust_tail(ctx, (int)len - (int)longest))
 		return XDP_DROP;
 	if (bpf_xdp_store_bytes(ctx, 0, f->bytes + next * stride, len))
 		return XDP_DROP;
 	c->cpu = bpf_get_smp_processor_id();
 	c->open++;
-	return bpf_redirect(interface, 0);
+	return bpf_redirect_map(&interface, 0, XDP_DROP);
 }
 
 /*

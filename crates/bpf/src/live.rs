@@ -19,6 +19,7 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use aya::maps::DevMap;
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, RawTracePoint, TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
@@ -49,9 +50,10 @@ const BATCH: u32 = 64;
 const NEXT: usize = 0;
 const END: usize = 1;
 const STRIDE: usize = 2;
-const OPEN: usize = 3;
-const SENT: usize = 4;
-const WORDS: usize = 6;
+const LONGEST: usize = 3;
+const OPEN: usize = 4;
+const SENT: usize = 5;
+const WORDS: usize = 7;
 
 /// The program, and the frames that wait to be sent by one interface. See the module.
 #[derive(Debug)]
@@ -112,9 +114,8 @@ impl LiveFrames {
         let index = std::ffi::CString::new(interface).ok().and_then(|name| sys::interface_index(&name));
         let no_interface = || Error::NoInterface { program: NAME, interface: interface.to_owned() };
         let index = index.ok_or_else(no_interface)?;
-        let mut loader = EbpfLoader::new();
-        loader.override_global("interface", &index, true);
-        let mut object = attach::load_xdp(NAME, &mut loader, object!("live"))?;
+        let mut object = attach::load_xdp(NAME, &mut EbpfLoader::new(), object!("live"))?;
+        send_by(&mut object, index)?;
         let tally = attach_tally(&mut object)?;
         let held = Held::new(&mut object)?;
         let control = SharedArray::map(&object, NAME, "control", 1, WORDS)?;
@@ -185,6 +186,7 @@ impl LiveFrames {
         let words = self.control.element(0);
         words[NEXT].store(self.offered as u64, Release);
         words[END].store(self.written as u64, Release);
+        words[LONGEST].store(self.longest as u64, Release);
         let before = words[SENT].load(Acquire);
         let failed = self.run().err();
         // What a further run finds: nothing to send, and nothing of this call to hear of.
@@ -222,6 +224,18 @@ impl LiveFrames {
             None => io::Error::other(error.to_string()),
         })
     }
+}
+
+/// Has the program send by the interface of this number in the calling thread's network namespace, wherever it is called.
+fn send_by(object: &mut Ebpf, interface: u32) -> Result<(), Error> {
+    let refused = |error: &dyn std::error::Error| {
+        let reason = format!("interface {interface} cannot be sent by: {error}");
+        Error::Load { program: NAME, reason }
+    };
+    let map = object.map_mut("interface");
+    let missing = || Error::Load { program: NAME, reason: "the object has no map of interfaces".into() };
+    let mut map = DevMap::try_from(map.ok_or_else(missing)?).map_err(|error| refused(&error))?;
+    map.set(0, interface, None, 0).map_err(|error| refused(&error))
 }
 
 fn attach_tally(object: &mut Ebpf) -> Result<FdLink, Error> {

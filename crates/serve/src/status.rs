@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use serde::{Serialize, Serializer};
 use udpath_stack::counters::{Drop, Snapshot};
-use udpath_stack::port::Properties;
+use udpath_stack::port::Port;
+use udpath_stack::port::xdp::XdpPort;
 
 use crate::counters::SendError;
 use crate::io::Io;
@@ -82,17 +83,21 @@ pub struct XdpPortStatus {
     /// attached program would hand what comes there to the queue's socket. The kernel puts frames into queue 0 alone, and
     /// into none that is zero-copy.
     pub probe: &'static str,
+    /// Whether many replies at once are sent as live frames, in bulks: `yes`, or why not.
+    pub live_frames: String,
     /// Where the hash comes from that frames are steered by: `from the device` for those of which it has one, or
     /// `computed` and why; `None` without steering.
     pub rx_hash: Option<String>,
 }
 
 impl XdpPortStatus {
-    pub(crate) fn of(properties: &Properties, answered: bool, rx_hash: Option<String>) -> Self {
+    pub(crate) fn of(port: &XdpPort, answered: bool, rx_hash: Option<String>) -> Self {
+        let properties = port.properties();
         Self {
             name: properties.name.clone(),
             mode: properties.mode.to_string(),
             probe: if answered { "answered" } else { "taken" },
+            live_frames: port.live_frames().err().unwrap_or("yes").to_owned(),
             rx_hash,
         }
     }

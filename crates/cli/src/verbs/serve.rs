@@ -76,6 +76,10 @@ pub(crate) struct Args {
     /// With xdp: let the kernel poll the device when a worker asks (SO_PREFER_BUSY_POLL)
     #[arg(long)]
     busy_poll: bool,
+    /// With xdp: send every reply through AF_XDP's ring, also where the kernel copies; by default many at once leave as
+    /// live frames then, without a kernel buffer each
+    #[arg(long)]
+    no_live_frames: bool,
     /// With xdp: frames of memory for each queue, 2 KiB each
     #[arg(long, default_value_t = xdp::Config::default().frames, value_name = "N")]
     frames: usize,
@@ -132,6 +136,7 @@ pub(crate) fn run(args: Args) -> Done {
             flow_limit: args.flow_limit,
             port: xdp::Config {
                 frames: args.frames,
+                live_frames: !args.no_live_frames,
                 busy_poll: args.busy_poll.then(xdp::BusyPoll::default),
                 ..xdp::Config::default()
             },
@@ -205,6 +210,7 @@ fn announce(server: &Server, config: &Config) {
             if let Some(hash) = &port.rx_hash {
                 let _ = write!(text, ", rx hash: {hash}");
             }
+            let _ = write!(text, ", live frames: {}", port.live_frames);
             text.push('\n');
         }
         let _ = writeln!(text, "{}", config.xdp.port);

@@ -27,7 +27,6 @@ use udpath_stack::counters::{Counters, Snapshot};
 use udpath_stack::epoch::{Domain, Reader, Table};
 use udpath_stack::groups::Groups;
 use udpath_stack::mesh::{self, mesh};
-use udpath_stack::port::Port;
 use udpath_stack::port::xdp::{XdpDevice, XdpPort};
 use udpath_stack::steering::Steering;
 use udpath_stack::tables::{Mirror, Tables};
@@ -137,7 +136,7 @@ impl Devices {
             let hash = steers.then(|| device.rx_hash().to_string());
             described.extend(of_device.iter().map(|port| {
                 let answered = port.queue() == 0 && trials.last().is_some_and(Option::is_some);
-                XdpPortStatus::of(port.properties(), answered, hash.clone())
+                XdpPortStatus::of(port, answered, hash.clone())
             }));
             ports.extend(of_device);
         }

@@ -1,5 +1,6 @@
 //! AF_XDP ports on veth pairs, with kernel sockets at the other end. Needs root.
 
+mod bulk;
 mod going;
 mod hash;
 mod sockets;
