@@ -207,7 +207,10 @@ impl XdpPort {
     /// # Errors
     /// Why they are not, in words.
     pub fn live_frames(&self) -> Result<(), &str> {
-        self.bulk.as_ref().map(|_| ()).map_err(String::as_str)
+        match &self.bulk {
+            Ok(bulk) => bulk.why_not().map_or(Ok(()), Err),
+            Err(why) => Err(why),
+        }
     }
 
     /// Frames that are neither free nor with the kernel: those that workers have.
@@ -261,14 +264,11 @@ impl XdpPort {
             && !self.unsent
             && bulk.is_worth_it()
         {
-            let (taken, dropped, failed) = bulk.send(&mut self.pool);
+            let (taken, dropped) = bulk.send(&mut self.pool);
             self.statistics.live += taken as u64;
             self.statistics.live_calls += 1;
             self.statistics.dropped_sending += dropped as u64;
             self.counts.transmitted += (taken + dropped) as u64;
-            if let Some(cause) = failed {
-                return self.give_bulk_up(&cause);
-            }
         }
         let Ok(bulk) = &mut self.bulk else { return };
         let mut gathered = std::mem::take(bulk.gathered());
@@ -277,20 +277,6 @@ impl XdpPort {
         self.push(gathered.drain(..count));
         if let Ok(bulk) = &mut self.bulk {
             *bulk.gathered() = gathered;
-        }
-    }
-
-    /// The driver takes no live frames: everything goes into the ring from now on.
-    #[cold]
-    fn give_bulk_up(&mut self, cause: &io::Error) {
-        let Ok(mut bulk) = std::mem::replace(&mut self.bulk, Err(cause.to_string())) else { return };
-        let gathered = bulk.gathered();
-        let room = self.socket.transmit.room(gathered.len() as u32) as usize;
-        let count = gathered.len().min(room);
-        self.push(gathered.drain(..count));
-        self.statistics.dropped_sending += gathered.len() as u64;
-        for frame in gathered.drain(..) {
-            self.pool.put(frame);
         }
     }
 

@@ -9,7 +9,8 @@
 //!
 //! - A frame waits here or in the ring, not in both; live frames are sent while the ring is empty, so none overtakes.
 //! - Nothing waits for more to come: a turn that did not receive a full burst sends what there is.
-//! - A driver that takes none is not asked again: what was gathered goes into the ring.
+//! - A driver that takes none is left alone for a while, and what was gathered goes into the ring: its link may be down, or
+//!   its queue full just now.
 
 use std::io;
 
@@ -23,17 +24,24 @@ const LEAST: usize = 48;
 /// The longest frame that is sent so, bytes: the kernel's page less its own data. Longer ones go into the ring.
 const LONGEST: usize = 3_300;
 
+/// How often many frames go into the ring, after a driver took none as live frames, before it is asked again. Fewer: a
+/// driver that never takes any costs a call in vain each time. More: after a link was down, skbs are made for longer.
+const REST: u32 = 4096;
+
 /// See the module.
 pub(super) struct Bulk {
     live: LiveFrames,
     gathered: Vec<Frame>,
+    /// How often live frames are passed over yet, and why.
+    resting: u32,
+    why: Option<String>,
 }
 
 impl Bulk {
     /// For frames of at most `longest` bytes by `interface`.
     pub(super) fn open(interface: &str, longest: usize) -> Result<Self, udpath_bpf::Error> {
         let live = LiveFrames::open(interface, longest.min(LONGEST))?;
-        Ok(Self { live, gathered: Vec::with_capacity(LiveFrames::MOST) })
+        Ok(Self { live, gathered: Vec::with_capacity(LiveFrames::MOST), resting: 0, why: None })
     }
 
     /// Frames that can be gathered yet.
@@ -48,10 +56,20 @@ impl Bulk {
         !self.gathered.is_empty() && (!more || self.gathered.len() + BURST > LiveFrames::MOST)
     }
 
-    /// Are there enough that live frames are cheaper?
+    /// Are there enough that live frames are cheaper, and does the driver take them as far as is known?
     #[inline]
-    pub(super) fn is_worth_it(&self) -> bool {
-        self.gathered.len() >= LEAST
+    pub(super) fn is_worth_it(&mut self) -> bool {
+        if self.gathered.len() < LEAST {
+            return false;
+        }
+        let rested = self.resting == 0;
+        self.resting = self.resting.saturating_sub(1);
+        rested
+    }
+
+    /// Why live frames are passed over for now, if they are.
+    pub(super) fn why_not(&self) -> Option<&str> {
+        self.why.as_deref()
     }
 
     /// Those that were gathered.
@@ -59,24 +77,26 @@ impl Bulk {
         &mut self.gathered
     }
 
-    /// Sends them as live frames. How many the driver took and dropped; why others are gathered still, if any are.
-    pub(super) fn send(&mut self, pool: &mut Pool) -> (usize, usize, Option<io::Error>) {
+    /// Sends them as live frames: how many the driver took and dropped. What could not be sent so is gathered still.
+    pub(super) fn send(&mut self, pool: &mut Pool) -> (usize, usize) {
         let fits = |frame: &&Frame| frame.bytes().len() <= LONGEST;
         for frame in self.gathered.iter().take_while(fits) {
             let Some(room) = self.live.frame(frame.bytes().len()) else { break };
             room.copy_from_slice(frame.bytes());
         }
-        let (mut taken, mut gone, mut failed) = (0, 0, None);
+        let (mut taken, mut gone) = (0, 0);
+        self.why = None;
         while self.live.waiting() > 0 {
             let offered = self.live.send();
             taken += offered.taken;
             gone += offered.frames;
-            match offered.failed {
-                Some(cause) if cause.kind() != io::ErrorKind::Interrupted || offered.frames == 0 => {
-                    failed = Some(cause);
-                    break;
-                }
-                _ => {}
+            let Some(cause) = offered.failed else { continue };
+            if cause.kind() != io::ErrorKind::Interrupted {
+                (self.resting, self.why) = (REST, Some(cause.to_string()));
+                break;
+            }
+            if offered.frames == 0 {
+                break;
             }
         }
         self.live.clear();
@@ -84,6 +104,6 @@ impl Bulk {
             let foreign = pool.put(frame);
             debug_assert!(foreign.is_none(), "the frame is another port's");
         }
-        (taken, gone - taken, failed)
+        (taken, gone - taken)
     }
 }

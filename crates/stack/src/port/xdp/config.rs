@@ -83,7 +83,7 @@ pub struct Config {
     /// fail the check.
     pub checksums_verified: bool,
     /// Have the device's RSS hash written in front of frames, where the driver tells it. For workers that spread frames:
-    /// it costs the program some ten nanoseconds a frame, and who needs no hash gains nothing.
+    /// it costs the program time for each, and who needs no hash gains nothing.
     pub rx_hash: bool,
     /// Where packets would be copied, send many at once as live frames, in bulks and without a kernel buffer for each. Needs
     /// CAP_PERFMON and CAP_SYS_ADMIN beside the rest; without, or where the driver cannot, packets are sent one by one.
