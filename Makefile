@@ -12,11 +12,11 @@ FUZZ_SECONDS ?= 60
 
 demo: build
 	@mkdir -p out
-	@target/release/udpath boost --lab --seconds 0.2 --bound 2.5 --blocks 6 --report out/boost.html
+	@target/release/udpath boost --lab --seconds 0.15 --bound 2.5 --blocks 8 --report out/boost.html
 
 test: setup lint docs loom
 	cargo build --workspace --locked
-	cargo test --workspace --locked
+	cargo test --workspace --locked --no-fail-fast
 	bash scripts/check-habits.sh
 
 check: setup lint docs unit

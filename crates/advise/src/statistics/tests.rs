@@ -38,7 +38,12 @@ const DRIFT: Noise = Noise { name: "with drift", per_trial: 0.02, drift: 0.01, d
 const SHARED: Noise =
     Noise { name: "with drift and neighbours", per_trial: 0.02, drift: 0.005, disturbed: 0.03 };
 const CALM: Noise = Noise { name: "log-normal 0.5 %", per_trial: 0.005, drift: 0.0, disturbed: 0.0 };
+/// So much noise that the smallest effect worth a verdict protects from nothing: what trials of 50 ms of a shared socket
+/// without a transmit mapping showed, 0.1 between blocks.
+const WILD: Noise = Noise { name: "log-normal 10 %", per_trial: 0.1, drift: 0.0, disturbed: 0.0 };
 const MODELS: [Noise; 4] = [QUIET, DRIFT, SHARED, CALM];
+/// What equal rungs must not be told apart under: every model.
+const ALL: [Noise; 5] = [QUIET, DRIFT, SHARED, CALM, WILD];
 
 #[derive(Debug, Default)]
 struct Tally {
@@ -83,17 +88,17 @@ fn simulate(noise: Noise, gain: f64, bound: Bound, repetitions: usize, seed: u64
 
 #[test]
 fn equal_rungs_are_rarely_told_apart() {
-    for noise in MODELS {
+    for noise in ALL {
         for bound in [Bound::default(), Bound::new(0.025, 8).unwrap(), Bound::new(0.01, 30).unwrap()] {
             let t = simulate(noise, 1.0, bound, 2000, 1);
-            assert!(t.better + t.worse <= 30, "{}: {t:?} at {bound:?}", noise.name);
+            assert!(t.better + t.worse <= 20, "{}: {t:?} at {bound:?}", noise.name);
         }
     }
 }
 
 #[test]
 fn of_forty_comparisons_of_equals_thirty_eight_show_nothing() {
-    for noise in MODELS {
+    for noise in ALL {
         for seed in 0..20 {
             let t = simulate(noise, 1.0, Bound::default(), 40, 1000 + seed);
             assert!(t.not_shown >= 38, "{}: {t:?}, seed {seed}", noise.name);
@@ -105,9 +110,9 @@ fn of_forty_comparisons_of_equals_thirty_eight_show_nothing() {
 fn a_gain_of_five_per_cent_is_found() {
     for noise in MODELS {
         let t = simulate(noise, 1.05, Bound::default(), 1000, 2);
-        assert!(t.better >= 950 && t.worse == 0, "{}: {t:?}", noise.name);
+        assert!(t.better >= 900 && t.worse == 0, "{}: {t:?}", noise.name);
         let t = simulate(noise, 1.0 / 1.05, Bound::default(), 1000, 3);
-        assert!(t.worse >= 950 && t.better == 0, "{}: {t:?}", noise.name);
+        assert!(t.worse >= 900 && t.better == 0, "{}: {t:?}", noise.name);
     }
 }
 
@@ -116,7 +121,7 @@ fn a_gain_of_two_per_cent_is_never_called_a_loss() {
     for noise in MODELS {
         let t = simulate(noise, 1.02, Bound::default(), 2000, 4);
         assert!(t.worse < 10, "{}: {t:?}", noise.name);
-        assert!(t.better > 300, "{}: {t:?}", noise.name);
+        assert!(t.better > 100, "{}: {t:?}", noise.name);
     }
 }
 
