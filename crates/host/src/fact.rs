@@ -1,0 +1,108 @@
+//! A value and where it came from; and when there is none, why not.
+//!
+//! Absent is a normal answer: a veth has no rings, an unprivileged reader sees no socket owners, a capture may lack
+//! what its kernel did not have. No reader fails for it; the snapshot lists it in words.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A value as it was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact<T> {
+    /// The value.
+    pub value: T,
+    /// Where it came from.
+    pub from: Provenance,
+}
+
+impl<T> Fact<T> {
+    /// `value`, read from `from`.
+    pub const fn new(value: T, from: Provenance) -> Self {
+        Self { value, from }
+    }
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Provenance {
+    /// A file of procfs or sysfs, by its path.
+    File(String),
+    /// A message of the ethtool netlink family, by its name in Documentation/netlink/specs/ethtool.yaml.
+    Ethtool(String),
+    /// An ethtool ioctl, by its name in linux/ethtool.h.
+    EthtoolIoctl(String),
+    /// A message of the netdev netlink family, by its name in Documentation/netlink/specs/netdev.yaml.
+    Netdev(String),
+    /// A message of rtnetlink, such as `RTM_GETLINK`.
+    Route(String),
+    /// `sock_diag`(7).
+    SockDiag,
+    /// An option of a socket, by its name, read through a duplicate of its descriptor.
+    SocketOption(String),
+    /// Concluded from other values, by the rule named.
+    Derived(String),
+}
+
+impl fmt::Display for Provenance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.write_str(path),
+            Self::Ethtool(message) => write!(f, "ethtool netlink {message}"),
+            Self::EthtoolIoctl(command) => write!(f, "ethtool ioctl {command}"),
+            Self::Netdev(message) => write!(f, "netdev netlink {message}"),
+            Self::Route(message) => write!(f, "rtnetlink {message}"),
+            Self::SockDiag => f.write_str("sock_diag"),
+            Self::SocketOption(option) => write!(f, "socket option {option}"),
+            Self::Derived(rule) => write!(f, "derived: {rule}"),
+        }
+    }
+}
+
+/// Why there is no value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum Absence {
+    /// It does not exist here: no such file, no such device.
+    #[error("not there")]
+    NotThere,
+    /// The kernel or the driver does not offer it.
+    #[error("not supported by this kernel or driver")]
+    NotSupported,
+    /// The reader lacks a right.
+    #[error("not permitted; {needs} would show it")]
+    NotPermitted {
+        /// What would be enough: `root`, `CAP_NET_ADMIN`, ...
+        needs: String,
+    },
+    /// The capture that is read does not hold it.
+    #[error("not in the capture")]
+    NotCaptured,
+    /// It went away, or changed shape, while it was read.
+    #[error("changed while it was read: {0}")]
+    Changed(String),
+    /// It is there and makes no sense. Never a reason to stop: the rest of the picture stands.
+    #[error("not understood: {0}")]
+    NotUnderstood(String),
+    /// The read failed for another reason.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// One thing the snapshot does not show, in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// What is not known: `owners of the UDP sockets`, `RSS table of eth0`.
+    pub what: String,
+    /// Where it was looked for.
+    pub from: Provenance,
+    /// Why it is not known.
+    pub why: Absence,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.what, self.from, self.why)
+    }
+}

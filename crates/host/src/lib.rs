@@ -1,0 +1,22 @@
+//! The way of a datagram through a Linux machine: read as one picture, changed as one plan, put back on request.
+//!
+//! ```text
+//!  source            read                 snapshot
+//!  this machine   ┐  one reader per     ┌ interfaces: queues, NAPI, IRQs, RSS, steering, offloads
+//!  a namespace    ├─ part of the  ────> ┤ machine: CPUs, nodes, counters, limits
+//!  a captured     │  picture            │ sockets: owner, buffers, drops, groups
+//!  folder         ┘                     └ actors: who else changes settings
+//! ```
+//!
+//! - [`source`]: where facts come from. Everything is read through netlink, ioctl, sysfs and procfs; no other program's
+//!   text is parsed. [`source::Source`] is the one door, so that a captured folder answers like the machine itself.
+//! - [`fact`]: a value and where it came from; what is missing, why, and what would make it known.
+//! - [`snapshot`]: the picture, plain and serialisable.
+
+pub mod fact;
+pub mod snapshot;
+pub mod source;
+
+pub use fact::{Absence, Fact, Missing, Provenance};
+pub use snapshot::Snapshot;
+pub use source::Source;

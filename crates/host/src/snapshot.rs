@@ -1,0 +1,21 @@
+//! What the machine looks like at one moment: plain, serialisable, and the same for a live machine and a captured one.
+//!
+//! Counters in it are the kernel's, since boot or since the driver was last set up; two snapshots give rates.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Missing;
+
+/// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
+pub const SCHEMA: &str = "udpath.snapshot/1";
+
+/// The machine at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// When it was taken, milliseconds since 1970.
+    pub taken: u64,
+    /// What it does not show, and why.
+    pub missing: Vec<Missing>,
+}
