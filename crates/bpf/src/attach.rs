@@ -4,7 +4,7 @@ use std::io;
 
 use aya::programs::links::FdLink;
 use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
-use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode};
+use aya::programs::{LinkOrder, ProgramError, RawTracePoint, SchedClassifier, TcAttachType, Xdp, XdpMode};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 
 use crate::{Error, holder};
@@ -92,6 +92,23 @@ pub(crate) fn tc_egress(
         reason: "the kernel has no BPF links for tc (Linux 6.6 and later have)".into(),
     })?;
     Ok(Attached { object, _link: link })
+}
+
+/// Has the kernel verify the raw tracepoint program `program` of a loaded `object`, and attaches it for as long as the
+/// link is open.
+pub(crate) fn raw_tracepoint(
+    program: &'static str,
+    object: &mut Ebpf,
+    tracepoint: &str,
+) -> Result<FdLink, Error> {
+    let refused = |error: ProgramError| {
+        let reason = format!("the tracepoint {tracepoint} cannot be read: {}", chain(&error));
+        Error::Load { program, reason }
+    };
+    let found: &mut RawTracePoint = find(object, program)?;
+    found.load().map_err(refused)?;
+    let link = found.attach(tracepoint).and_then(|id| found.take_link(id)).map_err(refused)?;
+    Ok(link.into())
 }
 
 fn find<'a, T>(object: &'a mut Ebpf, program: &'static str) -> Result<&'a mut T, Error>

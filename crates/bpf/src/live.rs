@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use aya::maps::DevMap;
 use aya::programs::links::FdLink;
-use aya::programs::{ProgramError, RawTracePoint, TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
+use aya::programs::{TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 
 use crate::Error;
@@ -97,6 +97,9 @@ struct Held {
 }
 
 impl LiveFrames {
+    /// Memory that waiting frames take, bytes, all of it there from the start.
+    pub const MEMORY: usize = FRAMES * (ROOM + size_of::<u64>());
+
     /// Most frames that can wait.
     pub const MOST: usize = FRAMES;
 
@@ -116,7 +119,7 @@ impl LiveFrames {
         let index = index.ok_or_else(no_interface)?;
         let mut object = attach::load_xdp(NAME, &mut EbpfLoader::new(), object!("live"))?;
         send_by(&mut object, index)?;
-        let tally = attach_tally(&mut object)?;
+        let tally = attach::raw_tracepoint(TALLY, &mut object, TRACEPOINT)?;
         let held = Held::new(&mut object)?;
         let control = SharedArray::map(&object, NAME, "control", 1, WORDS)?;
         let frames = SharedBytes::map(&object, NAME, "frames", FRAMES * ROOM)?;
@@ -236,19 +239,6 @@ fn send_by(object: &mut Ebpf, interface: u32) -> Result<(), Error> {
     let missing = || Error::Load { program: NAME, reason: "the object has no map of interfaces".into() };
     let mut map = DevMap::try_from(map.ok_or_else(missing)?).map_err(|error| refused(&error))?;
     map.set(0, interface, None, 0).map_err(|error| refused(&error))
-}
-
-fn attach_tally(object: &mut Ebpf) -> Result<FdLink, Error> {
-    let refused = |error: ProgramError| {
-        let reason = format!("the tracepoint {TRACEPOINT} cannot be read: {error}");
-        Error::Load { program: TALLY, reason }
-    };
-    let missing = || Error::Load { program: TALLY, reason: "the object has no program of that name".into() };
-    let tally: &mut RawTracePoint =
-        object.program_mut(TALLY).ok_or_else(missing)?.try_into().map_err(refused)?;
-    tally.load().map_err(refused)?;
-    let link = tally.attach(TRACEPOINT).and_then(|id| tally.take_link(id)).map_err(refused)?;
-    Ok(link.into())
 }
 
 impl Held {

@@ -363,6 +363,55 @@ fn the_program_puts_latencies_into_their_bucket() {
     }
 }
 
+/// When the request that followed the reply of `slot` was sent.
+fn next_sent(bench: &Bench, slot: usize, flow: usize) -> u64 {
+    let seq = bench.launch(slot);
+    let reply = frame(false, PORTS[flow], &bench.payload(slot as u32, seq));
+    assert_eq!(bench.run(&reply).0, XDP_TX);
+    bench.memory.slot(slot).sent
+}
+
+/// On one CPU: the clock is shared there.
+fn stay_on_this_cpu() {
+    let mut only = rustix::thread::CpuSet::new();
+    only.set(rustix::thread::sched_getcpu());
+    rustix::thread::sched_setaffinity(None, &only).expect("this thread's own CPU");
+}
+
+#[test]
+fn every_reply_reads_the_clock_unless_the_end_of_polls_is_heard() {
+    stay_on_this_cpu();
+    let bench = Bench::new();
+    let sent = [0, 1, 2].map(|slot| next_sent(&bench, slot, slot / 2));
+    assert!(sent.is_sorted_by(|a, b| a < b), "{sent:?}");
+}
+
+#[test]
+fn two_replies_of_a_poll_share_the_clock() {
+    stay_on_this_cpu();
+    let bench = Bench::new();
+    // Sent before the clock is read, all of them.
+    let seqs = [0, 1, 2].map(|slot| bench.launch(slot));
+    bench.memory.share_clock(true);
+    let sent = [0, 1, 2].map(|slot: usize| {
+        let reply = frame(false, PORTS[slot / 2], &bench.payload(slot as u32, seqs[slot]));
+        assert_eq!(bench.run(&reply).0, XDP_TX);
+        bench.memory.slot(slot).sent
+    });
+    assert_eq!(sent[0], sent[1]);
+    assert!(sent[1] < sent[2], "{sent:?}");
+}
+
+#[test]
+fn a_reply_to_what_was_sent_since_the_clock_was_read_reads_it_anew() {
+    stay_on_this_cpu();
+    let bench = Bench::new();
+    bench.memory.share_clock(true);
+    let sent = [0, 1].map(|slot| next_sent(&bench, slot, 0));
+    assert!(sent[0] < sent[1], "{sent:?}");
+    assert_eq!(bench.counters(), Counters { ok: 2, sent: 2, received: 2, ..Counters::default() });
+}
+
 fn monotonic() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
