@@ -150,7 +150,7 @@ pub fn run(
                 .map_or_else(String::new, |e| format!(" The last send failed: {e}.")),
         });
     }
-    let mut result = measured.into_result(plan, inflight, &interface.name, &account);
+    let mut result = measured.into_result(plan, inflight, &interface, &account);
     if cut {
         result.warnings.push(format!(
             "stopped after {:.1} s of {:.1} s",

@@ -12,6 +12,8 @@ pub(super) struct Interface {
     pub(super) name: String,
     /// Largest IP packet, bytes.
     pub(super) mtu: usize,
+    /// Receive queues. With one, all replies are handled by one CPU.
+    pub(super) queues: usize,
 }
 
 impl Interface {
@@ -22,10 +24,14 @@ impl Interface {
             return Ok(None);
         };
         // The loopback's or an unusual device's MTU file is there too; without /sys the Ethernet default stands in.
-        let mtu = fs::read_to_string(Path::new("/sys/class/net").join(&name).join("mtu"))
+        let device = Path::new("/sys/class/net").join(&name);
+        let mtu = fs::read_to_string(device.join("mtu"))
             .ok()
             .and_then(|text| text.trim().parse().ok())
             .unwrap_or(1500);
-        Ok(Some(Self { name, mtu }))
+        let is_receive = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"rx-");
+        let queues =
+            fs::read_dir(device.join("queues")).map_or(1, |all| all.flatten().filter(is_receive).count());
+        Ok(Some(Self { name, mtu, queues }))
     }
 }

@@ -2,6 +2,7 @@
 
 use udpath_bpf::{BUCKETS, Memory, bucket_value};
 
+use super::interface::Interface;
 use super::launcher::Account;
 use crate::cpu::CpuUse;
 use crate::plan::Plan;
@@ -76,12 +77,12 @@ impl Measured {
         self,
         plan: &Plan,
         inflight: u32,
-        interface: &str,
+        interface: &Interface,
         account: &Account,
     ) -> LoadResult {
         let completed: u64 = self.ok.iter().sum();
         let latency = latency(&self.latency);
-        let mut warnings = self.warnings(completed, inflight, account, plan);
+        let mut warnings = self.warnings(completed, inflight, interface.queues, account, plan);
         if let Err(mismatch) = account.counts.check() {
             warnings.push(format!("the account does not balance: {mismatch}"));
         }
@@ -102,7 +103,7 @@ impl Measured {
             warnings,
         };
         let mut result = outcome.into_result(plan);
-        result.arrivals = format!("{}, XDP on {interface}", result.arrivals);
+        result.arrivals = format!("{}, XDP on {}", result.arrivals, interface.name);
         if let Some(reason) = starved {
             result.generator.limited = true;
             result.generator.reasons.push(reason);
@@ -123,7 +124,14 @@ impl Measured {
         })
     }
 
-    fn warnings(&self, completed: u64, inflight: u32, account: &Account, plan: &Plan) -> Vec<String> {
+    fn warnings(
+        &self,
+        completed: u64,
+        inflight: u32,
+        queues: usize,
+        account: &Account,
+        plan: &Plan,
+    ) -> Vec<String> {
         let mut warnings = Vec::new();
         let slots = u64::from(inflight) * u64::from(plan.flows);
         let counts = &account.counts;
@@ -136,7 +144,7 @@ impl Measured {
         }
         let busiest = self.ok.iter().enumerate().max_by_key(|(_, n)| **n);
         if let Some((cpu, n)) = busiest
-            && self.cpus.len() > 1
+            && self.cpus.len().min(queues) > 1
             && plan.flows > 1
             && *n as f64 > ONE_CPU * completed as f64
         {
