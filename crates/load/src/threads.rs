@@ -13,6 +13,7 @@
 
 mod clock;
 mod course;
+mod credits;
 mod failures;
 mod left_over;
 mod sys;
@@ -30,6 +31,7 @@ use crate::{Error, Progress};
 
 pub(crate) use clock::{Clock, LONGEST};
 pub(crate) use course::Course;
+pub(crate) use credits::Credits;
 pub(crate) use failures::Failures;
 pub(crate) use left_over::left_over;
 pub(crate) use sys::Poller;

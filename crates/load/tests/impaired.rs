@@ -16,8 +16,11 @@ use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::result::{Latency, LoadResult};
 use udpath_protocols::echo::EchoLoad;
 
-/// How long the path holds a frame: far above what the rest of the way takes, so that 1 % is more than that.
-const DELAY: Duration = Duration::from_millis(20);
+/// How long the path holds a frame: far above what the rest of the way takes, so that 1 % is more than that, and above
+/// what a busy machine makes a thread wait for its CPU.
+const DELAY: Duration = Duration::from_millis(100);
+/// When a request counts as lost: well after the longest delay.
+const TIMEOUT: Duration = Duration::from_millis(500);
 const SHARES: Shares = Shares { drop_ppm: 30_000, delay_ppm: 100_000, delay_ifindex: 0 };
 
 fn lab(engine: Engine) -> Lab {
@@ -47,7 +50,7 @@ fn run(engine: Engine, arrivals: Arrivals) -> (LoadResult, Impaired, u64) {
         flows: 8,
         arrivals,
         duration: Duration::from_secs(3),
-        timeout: Duration::from_millis(200),
+        timeout: TIMEOUT,
         ..Plan::new(echo.address)
     };
     let result = client

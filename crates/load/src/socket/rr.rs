@@ -10,7 +10,6 @@
 
 mod replies;
 
-use std::collections::VecDeque;
 use std::io;
 use std::iter::Peekable;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,7 +20,7 @@ use super::{Task, try_later};
 use crate::plan::{Arrivals, Plan, Schedule};
 use crate::record::{Pending, Tally};
 use crate::template::Template;
-use crate::threads::{Clock, Course, Failures, LONGEST, Poller, Report, Shared, left_over};
+use crate::threads::{Clock, Course, Credits, Failures, LONGEST, Poller, Report, Shared, left_over};
 
 /// Datagrams per system call. Higher: replies to the first wait until the last is handled, and buffers leave the
 /// cache. Lower: more system calls.
@@ -30,8 +29,6 @@ const BATCH: usize = 64;
 const BATCH_BYTES: usize = 1 << 20;
 /// Requests sent in one turn before replies are looked at.
 const TURN: usize = 256;
-/// Flows filled up again in one turn.
-const REFILLS: usize = 64;
 /// Time after which a flow that could not send is tried again, nanoseconds.
 const RETRY: u64 = 1_000_000;
 /// Attempts to send after `ECONNREFUSED`, which tells of an earlier datagram: this one was not tried.
@@ -41,10 +38,6 @@ struct Flow {
     number: u32,
     socket: OwnedFd,
     pending: Pending,
-    /// Closed loop: requests that may be sent now.
-    credit: u32,
-    /// In `waiting`.
-    waits: bool,
 }
 
 struct Worker<'a> {
@@ -62,9 +55,7 @@ struct Worker<'a> {
     due: Box<[u64]>,
     /// Open loop: flow, first and end of the requests in `tx` that the kernel has not taken yet.
     staged: Option<(usize, usize, usize)>,
-    /// Closed loop: flows with credit that could not send; at the start, all.
-    waiting: VecDeque<usize>,
-    retry_at: u64,
+    credits: Credits,
     sending: bool,
     tally: Tally,
     failures: Failures,
@@ -92,24 +83,15 @@ impl<'a> Worker<'a> {
         let batch = (BATCH_BYTES / reply).clamp(1, BATCH);
         let flows: Vec<Flow> = flows
             .into_iter()
-            .map(|(number, socket)| Flow {
-                number,
-                socket,
-                pending: Pending::new(plan),
-                credit: closed,
-                waits: closed > 0,
-            })
+            .map(|(number, socket)| Flow { number, socket, pending: Pending::new(plan) })
             .collect();
         let mut tx = Messages::new(batch, plan.size);
         for i in 0..batch {
             tx.set_len(i, plan.size);
         }
-        let mut waiting = VecDeque::with_capacity(flows.len());
-        if closed > 0 {
-            waiting.extend(0..flows.len());
-        }
         Self {
             schedule: Schedule::new(plan, thread, plan.threads, flows.len() as u32).map(Iterator::peekable),
+            credits: Credits::new(flows.len(), closed, RETRY),
             plan,
             clock,
             shared,
@@ -121,8 +103,6 @@ impl<'a> Worker<'a> {
             rx: Messages::new(batch, reply),
             due: vec![0; batch].into(),
             staged: None,
-            waiting,
-            retry_at: 0,
             sending: true,
             tally: Tally::new(),
             failures: Failures::default(),
@@ -251,19 +231,10 @@ impl<'a> Worker<'a> {
 
     /// Fills up flows that wait for it; how long to wait then.
     fn refill(&mut self, now: u64) -> u64 {
-        if self.waiting.is_empty() {
-            return LONGEST;
-        }
-        if now < self.retry_at {
-            return self.retry_at - now;
-        }
-        for _ in 0..REFILLS {
-            let Some(index) = self.waiting.pop_front() else { return LONGEST };
-            self.flows[index].waits = false;
-            self.spend(index, now);
-            if self.retry_at > now {
-                // It waits again; so will the others.
-                return RETRY;
+        for _ in 0..Credits::TURN {
+            match self.credits.next(now) {
+                Ok(index) => self.spend(index, now),
+                Err(pause) => return pause,
             }
         }
         0
@@ -274,31 +245,22 @@ impl<'a> Worker<'a> {
         if !self.sending {
             return;
         }
-        while self.flows[index].credit > 0 {
-            let n = (self.flows[index].credit as usize).min(self.tx.count());
+        while self.credits.of(index) > 0 {
+            let n = (self.credits.of(index) as usize).min(self.tx.count());
             // The closed loop's table holds three times what is in flight; open ones past their timeout make room.
             if !self.flows[index].pending.room(n as u64, now) {
                 self.held_back += 1;
-                return self.wait(index, now);
+                return self.credits.wait(index, now);
             }
             for i in 0..n {
                 self.write(index, i);
                 self.due[i] = now;
             }
             let done = self.transmit(index, 0, n);
-            self.flows[index].credit -= done as u32;
+            self.credits.spend(index, done as u32);
             if done < n {
-                return self.wait(index, now);
+                return self.credits.wait(index, now);
             }
-        }
-    }
-
-    fn wait(&mut self, index: usize, now: u64) {
-        self.retry_at = now + RETRY;
-        if !self.flows[index].waits {
-            self.flows[index].waits = true;
-            // Within its capacity: each flow is in it once.
-            self.waiting.push_back(index);
         }
     }
 
@@ -306,7 +268,7 @@ impl<'a> Worker<'a> {
         for index in 0..self.flows.len() {
             let given_up = self.flows[index].pending.give_up(now);
             if given_up > 0 {
-                self.flows[index].credit += given_up;
+                self.credits.earn(index, given_up);
                 self.spend(index, now);
             }
         }

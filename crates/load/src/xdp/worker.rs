@@ -28,13 +28,11 @@ use super::table::Table;
 use crate::plan::{Arrivals, Intended, Plan, Schedule};
 use crate::record::{Pending, Tally, ThreadTime};
 use crate::template::Template;
-use crate::threads::{Clock, Course, Failures, LONGEST, Report, Shared, left_over};
+use crate::threads::{Clock, Course, Credits, Failures, LONGEST, Report, Shared, left_over};
 use flow::Flow;
 
 /// Requests written in one turn before replies are looked at.
 const TURN: usize = 256;
-/// Flows filled up again in one turn.
-const REFILLS: usize = 64;
 /// Time after which a request that found no room is tried again, nanoseconds. Longer: the transmit ring, 2,048 packets or
 /// a millisecond's worth, runs dry. Shorter: CPU time for asking.
 const RETRY: u64 = 50_000;
@@ -81,9 +79,7 @@ struct Worker<'a> {
     due: VecDeque<Intended>,
     rx: Burst,
     verdicts: ArrayVec<Verdict, BURST>,
-    /// Closed loop: flows with credit that could not send; at the start, all.
-    waiting: VecDeque<usize>,
-    retry_at: u64,
+    credits: Credits,
     sending: bool,
     tally: Tally,
     failures: Failures,
@@ -122,16 +118,11 @@ impl<'a> Worker<'a> {
                 headers,
                 pending: Pending::new(plan),
                 staged: 0,
-                credit: closed,
-                waits: closed > 0,
             })
             .collect();
-        let mut waiting = VecDeque::with_capacity(flows.len());
-        if closed > 0 {
-            waiting.extend(0..flows.len());
-        }
         Self {
             schedule: Schedule::new(plan, thread, plan.threads, flows.len() as u32).map(Iterator::peekable),
+            credits: Credits::new(flows.len(), closed, RETRY),
             plan,
             clock,
             shared,
@@ -147,8 +138,6 @@ impl<'a> Worker<'a> {
             due: VecDeque::with_capacity(TURN),
             rx: Burst::new(),
             verdicts: ArrayVec::new(),
-            waiting,
-            retry_at: 0,
             sending: true,
             tally: Tally::new(),
             failures: Failures::default(),
@@ -286,19 +275,10 @@ impl<'a> Worker<'a> {
 
     /// Fills up flows that wait for it; how long to wait then.
     fn refill(&mut self, now: u64) -> u64 {
-        if self.waiting.is_empty() {
-            return LONGEST;
-        }
-        if now < self.retry_at {
-            return self.retry_at - now;
-        }
-        for _ in 0..REFILLS {
-            let Some(index) = self.waiting.pop_front() else { return LONGEST };
-            self.flows[index].waits = false;
-            self.spend(index, now);
-            if self.retry_at > now {
-                // It waits again; so will the others.
-                return RETRY;
+        for _ in 0..Credits::TURN {
+            match self.credits.next(now) {
+                Ok(index) => self.spend(index, now),
+                Err(pause) => return pause,
             }
         }
         0
@@ -306,18 +286,11 @@ impl<'a> Worker<'a> {
 
     /// Writes as many requests as flow `index` has credit for, intended `now`.
     fn spend(&mut self, index: usize, now: u64) {
-        while self.sending && self.flows[index].credit > 0 {
+        while self.sending && self.credits.of(index) > 0 {
             if !self.stage(index, now, now) {
-                self.retry_at = now + RETRY;
-                let flow = &mut self.flows[index];
-                if !flow.waits {
-                    flow.waits = true;
-                    // Within its capacity: each flow is in it once.
-                    self.waiting.push_back(index);
-                }
-                return;
+                return self.credits.wait(index, now);
             }
-            self.flows[index].credit -= 1;
+            self.credits.spend(index, 1);
         }
     }
 
@@ -325,7 +298,7 @@ impl<'a> Worker<'a> {
         for index in 0..self.flows.len() {
             let given_up = self.flows[index].pending.give_up(now);
             if given_up > 0 {
-                self.flows[index].credit += given_up;
+                self.credits.earn(index, given_up);
                 self.spend(index, now);
             }
         }

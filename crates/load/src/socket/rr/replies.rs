@@ -43,7 +43,7 @@ impl Worker<'_> {
                 self.judge(index, i, now);
             }
             taken += n;
-            if self.flows[index].credit > 0 && !self.flows[index].waits {
+            if self.credits.of(index) > 0 && !self.credits.waits(index) {
                 self.spend(index, now);
             }
             if n < self.rx.count() {
@@ -58,7 +58,7 @@ impl Worker<'_> {
         let judgement = self.template.check(flow.number, self.rx.received(i));
         let answered = self.tally.judge(&mut flow.pending, judgement, now, &self.clock);
         if answered && self.schedule.is_none() {
-            flow.credit += 1;
+            self.credits.earn(index, 1);
         }
     }
 

@@ -1,4 +1,4 @@
-//! One flow as its thread sees it: what is staged, what is open, what may be sent.
+//! One flow as its thread sees it: what is staged, and what is open.
 
 use udpath_stack::wire::{self, UdpChecksum};
 
@@ -14,10 +14,6 @@ pub(super) struct Flow {
     pub(super) pending: Pending,
     /// Requests in the lane, or in live frames, that are not sent yet.
     pub(super) staged: u64,
-    /// Closed loop: requests that may be sent now.
-    pub(super) credit: u32,
-    /// In `waiting`.
-    pub(super) waits: bool,
 }
 
 impl Flow {

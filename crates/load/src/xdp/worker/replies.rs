@@ -86,8 +86,8 @@ impl Worker<'_> {
         let flow = &mut self.flows[index];
         let answered = self.tally.judge(&mut flow.pending, judgement, at, &self.clock);
         if answered && self.schedule.is_none() {
-            flow.credit += 1;
-            if !flow.waits {
+            self.credits.earn(index, 1);
+            if !self.credits.waits(index) {
                 self.spend(index, at);
             }
         }
