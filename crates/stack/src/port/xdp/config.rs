@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use udpath_bpf::LiveFrames;
+
 use super::Error;
 use crate::frame::BURST;
 
@@ -118,13 +120,14 @@ impl Config {
         self.frame_size.saturating_sub(HEADROOM)
     }
 
-    /// Memory of one port, bytes: frames and rings, all of it there from the start. In copy mode packets that wait in
-    /// the device's queue take kernel memory beside it: up to [`Config::in_flight`].
+    /// Memory of one port, bytes: frames, rings, and live frames that wait, all of it there from the start. In copy mode
+    /// packets that wait in the device's queue take kernel memory beside it: up to [`Config::in_flight`].
     #[must_use]
     pub const fn memory(&self) -> usize {
         self.frames * self.frame_size
             + (self.receive + self.transmit) as usize * DESCRIPTOR
             + (self.fill + self.completion) as usize * ADDRESS
+            + if self.live_frames { LiveFrames::MEMORY } else { 0 }
     }
 
     /// Most kernel memory that copies of packets on their way to the wire take in copy mode, bytes.
@@ -161,7 +164,8 @@ impl fmt::Display for Config {
         write!(
             f,
             "{frames} frames of {frame_size} bytes, rings of {receive} (receive), {transmit} (transmit), {fill} (fill) \
-             and {completion} (completion) entries: {mib:.1} MiB a queue"
+             and {completion} (completion) entries{}: {mib:.1} MiB a queue",
+            if self.live_frames { ", live frames" } else { "" }
         )
     }
 }
@@ -182,6 +186,13 @@ mod tests {
             "4096 frames of 2048 bytes, rings of 2048 (receive), 1024 (transmit), 2048 (fill) and 1024 (completion) \
              entries: 8.1 MiB a queue"
         );
+    }
+
+    #[test]
+    fn live_frames_are_counted_in() {
+        let config = Config { live_frames: true, ..Config::default() };
+        assert_eq!(config.memory(), Config::default().memory() + LiveFrames::MEMORY);
+        assert!(config.to_string().ends_with("1024 (completion) entries, live frames: 9.1 MiB a queue"));
     }
 
     #[test]
