@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 
 demo: build
 	@mkdir -p out
-	@target/release/udpath boost --lab --seconds 0.15 --bound 2.5 --blocks 8 --report out/boost.html
+	@target/release/udpath boost --lab --seconds 0.12 --bound 2.5 --blocks 7 --report out/boost.html
 
 test: setup lint docs loom
 	cargo build --workspace --locked

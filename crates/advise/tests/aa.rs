@@ -16,7 +16,7 @@ use udpath_protocols::echo::EchoLoad;
 const REPETITIONS: usize = 40;
 /// How many of them must not be told apart: 95 %.
 const NOT_SHOWN: usize = 38;
-/// Blocks per rung, as `make demo` has them. Fewer: with so few a verdict is out of reach, and its absence shows nothing.
+/// Blocks per rung. Fewer: with so few a verdict is out of reach, and its absence shows nothing.
 /// More: minutes.
 const BLOCKS: usize = 8;
 
