@@ -12,8 +12,11 @@
 //!   text is parsed. [`source::Source`] is the one door, so that a captured folder answers like the machine itself.
 //! - [`fact`]: a value and where it came from; what is missing, why, and what would make it known.
 //! - [`snapshot`]: the picture, plain and serialisable.
+//! - [`kernel`]: netlink and ioctls of one network namespace, to read and to set.
 
 pub mod fact;
+pub mod kernel;
+mod netlink;
 pub mod snapshot;
 pub mod source;
 

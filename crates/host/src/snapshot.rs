@@ -2,7 +2,16 @@
 //!
 //! Counters in it are the kernel's, since boot or since the driver was last set up; two snapshots give rates.
 
+mod device;
+mod link;
+
 use serde::{Deserialize, Serialize};
+
+pub use device::{
+    ChannelCounts, Channels, Coalescing, Driver, Feature, Features, Fields, FlowAction, FlowRule, HashFields,
+    Masked, Rings, Rss, RssContext,
+};
+pub use link::{Counters, Direction, Link, Napi, NetdevQueue, Qdisc, QueueCounters, Xdp, XdpFeatures};
 
 use crate::Missing;
 

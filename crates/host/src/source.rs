@@ -1,19 +1,31 @@
 //! Where facts come from: this machine, another namespace of it, or a captured folder.
 //!
 //! Readers take a [`Source`] and nothing else, so each runs on a captured machine as on a live one, and what a reader
-//! asked for is what a capture holds.
+//! asked for is what a capture holds ([`Recorder`]).
 //!
 //! ```text
-//! DIR/proc/...  DIR/sys/...     files as the kernel showed them
+//! DIR/proc/...  DIR/sys/...     files as the kernel showed them; directories and links too
+//! DIR/udpath/links.json         answers of netlink and ioctls, one file per question: see the module question
+//! DIR/udpath/channels/eth0.json
+//! DIR/udpath/files.json         optional: {"links": {"/sys/class/net/eth0/device/driver": "../../bus/pci/drivers/ixgbe"},
+//!                                          "absent": {"/proc/net/packet": {"not-permitted": {"needs": "root"}}}}
 //! ```
+//! `links` are symbolic links whose path is a directory in the capture as well. `absent` says why a file was not there;
+//! everything else that is not there was not captured.
+//!
+//! A live source is of the network namespace that its thread is in.
 
 mod folder;
+mod question;
+mod recorder;
 
 use std::fmt;
 
 pub use folder::Folder;
+pub use question::{Answer, Question};
+pub use recorder::Recorder;
 
-use crate::Absence;
+use crate::{Absence, Fact};
 
 /// Answers what readers ask. Paths are absolute and begin with `/proc` or `/sys` or `/etc`.
 pub trait Source: fmt::Debug {
@@ -35,6 +47,12 @@ pub trait Source: fmt::Debug {
     /// # Errors
     /// Why it is not known.
     fn target(&self, link: &str) -> Result<String, Absence>;
+
+    /// What the kernel says beside its files. Readers ask by name: `source.channels("eth0")`.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    fn ask(&self, question: &Question) -> Result<Fact<Answer>, Absence>;
 }
 
 /// A file that holds one value, without the newline.

@@ -1,0 +1,319 @@
+//! What only the ethtool ioctl tells: the driver's name and counters, flow rules; and RSS of kernels whose netlink does
+//! not have it. Structures of linux/ethtool.h, read by their offsets.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{Kernel, ethtool, route, sys};
+use crate::netlink::Refused;
+use crate::netlink::numbers::ETH_SS_STATS;
+use crate::snapshot::{Counters, Driver, Fields, FlowAction, FlowRule, HashFields, Masked, Rss, RssContext};
+
+/// The set of names of the driver's counters.
+const COUNTER_NAMES: u32 = ETH_SS_STATS as u32;
+/// Bytes of a string in a set, `ETH_GSTRING_LEN`.
+const STRING: usize = 32;
+/// Longest link-layer address, bytes (`MAX_ADDR_LEN`).
+const ADDRESS: u32 = 32;
+
+/// Flow types.
+pub(super) const UDP4: u32 = 2;
+pub(super) const UDP6: u32 = 6;
+/// Flags in a flow type: it counts in another RSS context; it has further fields.
+const FLOW_RSS: u32 = 0x2000_0000;
+const FLOW_FLAGS: u32 = 0xe000_0000;
+
+/// Offsets in `struct ethtool_rxnfc`.
+const NFC_DATA: usize = 8;
+const NFC_SPEC: usize = 16;
+const NFC_COUNT: usize = 184;
+const NFC_PLACES: usize = 188;
+/// Offsets in `struct ethtool_rx_flow_spec`.
+const SPEC_VALUE: usize = 4;
+const SPEC_MASK: usize = 76;
+const SPEC_COOKIE: usize = 152;
+const SPEC_LOCATION: usize = 160;
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |chunk| u32::from_ne_bytes(*chunk))
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |chunk| u64::from_ne_bytes(*chunk))
+}
+
+/// A text that fills its place or ends with a zero.
+fn text(bytes: &[u8], at: usize, length: usize) -> String {
+    let bytes = bytes.get(at..at + length).unwrap_or_default();
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+fn words(values: &[u32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+impl Kernel {
+    /// A request; `request` is what follows the command's number.
+    pub(super) fn ioctl(
+        &self,
+        interface: &str,
+        command: sys::Command,
+        request: &[u8],
+    ) -> Result<Vec<u8>, Refused> {
+        sys::ethtool(self.control()?, interface, command, request).map_err(|error| {
+            match error.raw_os_error() {
+                // Drivers answer EINVAL for commands of these that they do not have.
+                Some(libc::EINVAL | libc::ENOTTY) => Refused::errno(libc::EOPNOTSUPP),
+                _ => error.into(),
+            }
+        })
+    }
+
+    pub(super) fn driver(&self, interface: &str) -> Result<Driver, Refused> {
+        let info = self.ioctl(interface, sys::DRIVER, &[])?;
+        Ok(Driver {
+            name: text(&info, 4, 32),
+            version: text(&info, 36, 32),
+            firmware: text(&info, 68, 32),
+            bus: text(&info, 100, 32),
+        })
+    }
+
+    pub(super) fn permanent_address(&self, interface: &str) -> Result<String, Refused> {
+        let found = self.ioctl(interface, sys::PERMANENT_ADDRESS, &words(&[ADDRESS]))?;
+        let length = word(&found, 4).min(ADDRESS) as usize;
+        Ok(route::mac(&found[8..8 + length]))
+    }
+
+    pub(super) fn driver_counters(&self, interface: &str) -> Result<Counters, Refused> {
+        // Reserved, then a mask of the sets asked for.
+        let mut request = words(&[0]);
+        request.extend((1_u64 << COUNTER_NAMES).to_ne_bytes());
+        let counts = self.ioctl(interface, sys::STRING_COUNTS, &request)?;
+        // The mask comes back without the sets that the driver does not have.
+        if long(&counts, 8) == 0 || word(&counts, 16) == 0 {
+            return Err(Refused::errno(libc::EOPNOTSUPP));
+        }
+        let names = self.ioctl(interface, sys::STRINGS, &words(&[COUNTER_NAMES]))?;
+        let values = self.ioctl(interface, sys::COUNTERS, &[])?;
+        // Queues may have come or gone between the two calls; then names and values do not belong together.
+        if word(&names, 8) != word(&values, 4) {
+            return Err(Refused::other("the driver's counters changed while they were read"));
+        }
+        Ok(counters(&names, &values))
+    }
+
+    pub(super) fn rss_by_ioctl(&mut self, interface: &str) -> Result<Rss, Refused> {
+        // Context 0, and no room: only the sizes are told.
+        let sizes = self.ioctl(interface, sys::RSS, &words(&[0, 0, 0]))?;
+        let (entries, key) = (word(&sizes, 8), word(&sizes, 12));
+        let found = self.ioctl(interface, sys::RSS, &words(&[0, entries, key]))?;
+        let functions = self.hash_functions().unwrap_or_default();
+        Ok(Rss { main: rss(&found, &functions), ..Rss::default() })
+    }
+
+    pub(super) fn hash_fields_by_ioctl(&self, interface: &str) -> Result<HashFields, Refused> {
+        let fields = |flow: u32| -> Result<Fields, Refused> {
+            let found = self.ioctl(interface, sys::HASH_FIELDS, &words(&[flow]))?;
+            Ok(Fields(word(&found, NFC_DATA)))
+        };
+        Ok(HashFields { udp4: Some(fields(UDP4)?), udp6: fields(UDP6).ok() })
+    }
+
+    pub(super) fn flow_rules(&self, interface: &str) -> Result<Vec<FlowRule>, Refused> {
+        let count = word(&self.ioctl(interface, sys::RULE_COUNT, &[])?, NFC_COUNT);
+        let mut request = vec![0; NFC_COUNT - 4];
+        request.extend(count.to_ne_bytes());
+        let places = if count == 0 { Vec::new() } else { self.ioctl(interface, sys::RULES, &request)? };
+        let found = word(&places, NFC_COUNT).min(count) as usize;
+        let mut rules = Vec::with_capacity(found);
+        for at in 0..found {
+            let mut request = vec![0; NFC_SPEC + SPEC_LOCATION - 4];
+            request.extend(word(&places, NFC_PLACES + 4 * at).to_ne_bytes());
+            match self.ioctl(interface, sys::RULE, &request) {
+                Ok(rule) => rules.push(flow_rule(&rule)),
+                // Gone since the list was read.
+                Err(refused) if refused.errno == Some(libc::ENOENT) => {}
+                Err(refused) => return Err(refused),
+            }
+        }
+        Ok(rules)
+    }
+}
+
+/// `struct ethtool_gstrings` and `struct ethtool_stats` side by side.
+fn counters(names: &[u8], values: &[u8]) -> Counters {
+    (0..word(names, 8) as usize)
+        .map(|at| (text(names, 12 + STRING * at, STRING).trim().to_owned(), long(values, 8 + 8 * at)))
+        .filter(|(name, _)| !name.is_empty())
+        .collect()
+}
+
+/// `struct ethtool_rxfh`: table, then key, behind 24 bytes.
+fn rss(found: &[u8], functions: &[String]) -> RssContext {
+    let (entries, key) = (word(found, 8) as usize, word(found, 12) as usize);
+    let begin = 24 + 4 * entries;
+    RssContext {
+        table: (0..entries).map(|entry| word(found, 24 + 4 * entry)).collect(),
+        key: found.get(begin..begin + key).unwrap_or_default().to_vec(),
+        function: ethtool::function(found.get(16).copied().unwrap_or(0).into(), functions),
+        transform: None,
+    }
+}
+
+/// `struct ethtool_rxnfc` with a rule in it.
+fn flow_rule(found: &[u8]) -> FlowRule {
+    let spec = found.get(NFC_SPEC..).unwrap_or_default();
+    let flow = word(spec, 0);
+    let (value, mask) = (&spec[SPEC_VALUE.min(spec.len())..], &spec[SPEC_MASK.min(spec.len())..]);
+    let (name, length) = flow_name(flow & !FLOW_FLAGS);
+    let [source, destination] = [0, length].map(|at| address(value, mask, at, length));
+    let ports = name.starts_with("udp") || name.starts_with("tcp") || name.starts_with("sctp");
+    let [source_port, destination_port] =
+        [2 * length, 2 * length + 2].map(|at| if ports { port(value, mask, at) } else { None });
+    let cookie = long(spec, SPEC_COOKIE);
+    // The lower half of the cookie is the queue, the next byte a virtual function.
+    let (low, vf) = ((cookie & 0xffff_ffff) as u32, (cookie >> 32 & 0xff) as u8);
+    let action = match cookie {
+        u64::MAX => FlowAction::Drop,
+        0xffff_ffff_ffff_fffe => FlowAction::Wake,
+        _ if flow & FLOW_RSS != 0 => FlowAction::Context { context: word(found, NFC_COUNT), queue: low },
+        _ => FlowAction::Queue { queue: low, vf },
+    };
+    FlowRule {
+        location: word(spec, SPEC_LOCATION),
+        flow: name.to_owned(),
+        source,
+        destination,
+        source_port,
+        destination_port,
+        action,
+    }
+}
+
+/// A flow type's name, and how long its addresses are.
+const fn flow_name(flow: u32) -> (&'static str, usize) {
+    match flow {
+        0x01 => ("tcp4", 4),
+        0x02 => ("udp4", 4),
+        0x03 => ("sctp4", 4),
+        0x05 => ("tcp6", 16),
+        0x06 => ("udp6", 16),
+        0x07 => ("sctp6", 16),
+        0x09 => ("ah4", 4),
+        0x0a => ("esp4", 4),
+        0x0b => ("ah6", 16),
+        0x0c => ("esp6", 16),
+        0x0d => ("ip4", 4),
+        0x0e => ("ip6", 16),
+        0x12 => ("ether", 0),
+        _ => ("other", 0),
+    }
+}
+
+fn address(value: &[u8], mask: &[u8], at: usize, length: usize) -> Option<Masked<IpAddr>> {
+    let ip = |bytes: &[u8]| -> Option<IpAddr> {
+        let bytes = bytes.get(at..at + length)?;
+        match length {
+            4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into()),
+            16 => Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into()),
+            _ => None,
+        }
+    };
+    let (value, mask) = (ip(value)?, ip(mask)?);
+    (!mask.is_unspecified()).then_some(Masked { value, mask })
+}
+
+fn port(value: &[u8], mask: &[u8], at: usize) -> Option<Masked<u16>> {
+    let port = |bytes: &[u8]| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+    let (value, mask) = (port(value)?, port(mask)?);
+    (mask != 0).then_some(Masked { value, mask })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `ethtool -N eth0 flow-type udp4 src-ip 192.0.2.0 m 0.0.0.255 dst-port 53 action 7 loc 3`, as the kernel keeps it.
+    fn rule() -> Vec<u8> {
+        let mut bytes = vec![0; 192];
+        bytes[NFC_SPEC..NFC_SPEC + 4].copy_from_slice(&UDP4.to_ne_bytes());
+        bytes[NFC_SPEC + SPEC_VALUE..][..4].copy_from_slice(&[192, 0, 2, 0]);
+        bytes[NFC_SPEC + SPEC_MASK..][..4].copy_from_slice(&[255, 255, 255, 0]);
+        bytes[NFC_SPEC + SPEC_VALUE + 10..][..2].copy_from_slice(&53_u16.to_be_bytes());
+        bytes[NFC_SPEC + SPEC_MASK + 10..][..2].copy_from_slice(&u16::MAX.to_be_bytes());
+        bytes[NFC_SPEC + SPEC_COOKIE..][..8].copy_from_slice(&7_u64.to_ne_bytes());
+        bytes[NFC_SPEC + SPEC_LOCATION..][..4].copy_from_slice(&3_u32.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_rule_is_read_by_its_masks() {
+        let wanted = FlowRule {
+            location: 3,
+            flow: "udp4".into(),
+            source: Some(Masked {
+                value: Ipv4Addr::new(192, 0, 2, 0).into(),
+                mask: Ipv4Addr::new(255, 255, 255, 0).into(),
+            }),
+            destination: None,
+            source_port: None,
+            destination_port: Some(Masked { value: 53, mask: u16::MAX }),
+            action: FlowAction::Queue { queue: 7, vf: 0 },
+        };
+        assert_eq!(flow_rule(&rule()), wanted);
+    }
+
+    #[test]
+    fn a_rule_may_drop_or_name_a_context() {
+        let mut drop = rule();
+        drop[NFC_SPEC + SPEC_COOKIE..][..8].fill(0xff);
+        assert_eq!(flow_rule(&drop).action, FlowAction::Drop);
+        let mut context = rule();
+        context[NFC_SPEC..NFC_SPEC + 4].copy_from_slice(&(UDP4 | FLOW_RSS).to_ne_bytes());
+        context[NFC_COUNT..NFC_COUNT + 4].copy_from_slice(&9_u32.to_ne_bytes());
+        assert_eq!(flow_rule(&context).action, FlowAction::Context { context: 9, queue: 7 });
+        // Whatever the kernel left out, there is no panic.
+        assert_eq!(flow_rule(&[]).flow, "other");
+    }
+
+    #[test]
+    fn counters_take_their_names_in_order() {
+        let mut names = words(&[0x1b, COUNTER_NAMES, 2]);
+        for name in ["rx_packets", "     tx_packets"] {
+            let mut string = name.as_bytes().to_vec();
+            string.resize(STRING, 0);
+            names.extend(string);
+        }
+        let mut values = words(&[0x1d, 2]);
+        values.extend([5_u64, 1 << 40].iter().flat_map(|value| value.to_ne_bytes()));
+        let wanted = Counters::from([("rx_packets".into(), 5), ("tx_packets".into(), 1 << 40)]);
+        assert_eq!(counters(&names, &values), wanted);
+    }
+
+    #[test]
+    fn a_table_is_followed_by_its_key() {
+        let mut found = words(&[0x46, 0, 4, 2]);
+        found.extend([1, 0, 0, 0]);
+        found.extend(words(&[0]));
+        found.extend(words(&[3, 2, 1, 0]));
+        found.extend([0x6d, 0x5a]);
+        let context = rss(&found, &["toeplitz".to_owned()]);
+        assert_eq!((context.table, context.key), (vec![3, 2, 1, 0], vec![0x6d, 0x5a]));
+        assert_eq!(context.function.as_deref(), Some("toeplitz"));
+    }
+
+    #[test]
+    fn the_loopback_has_none_of_this() {
+        let kernel = Kernel::open();
+        let refused = [
+            kernel.driver("lo").unwrap_err(),
+            kernel.flow_rules("lo").unwrap_err(),
+            kernel.driver_counters("lo").unwrap_err(),
+            kernel.hash_fields_by_ioctl("lo").unwrap_err(),
+        ];
+        for refused in refused {
+            assert_eq!(refused.errno, Some(libc::EOPNOTSUPP), "{refused:?}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The numbers of the kernel's interface by the kernel's own names, each in the order of its header.
+//!
+//! Written down here rather than taken from the installed headers, which are often older than the kernel that runs.
+//! They are part of the kernel's promise to user space and never change; the test below compares every one with what
+//! the running kernel says of itself (BTF).
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident = $value:expr;)*) => {
+        $($(#[$doc])* pub(crate) const $name: u16 = $value;)*
+
+        #[cfg(test)]
+        const ALL: &[(&str, u16)] = &[$((stringify!($name), $value)),*];
+    };
+}
+
+numbers! {
+    // linux/genetlink.h
+    CTRL_CMD_GETFAMILY = 3;
+    CTRL_ATTR_FAMILY_ID = 1;
+    CTRL_ATTR_FAMILY_NAME = 2;
+
+    // linux/netlink.h
+    NLMSGERR_ATTR_MSG = 1;
+
+    // linux/ethtool.h: sets of names.
+    ETH_SS_STATS = 1;
+    ETH_SS_RSS_HASH_FUNCS = 5;
+
+    // linux/ethtool_netlink.h: requests. Replies count differently, and are told by the request they answer.
+    ETHTOOL_MSG_STRSET_GET = 1;
+    ETHTOOL_MSG_FEATURES_GET = 11;
+    ETHTOOL_MSG_FEATURES_SET = 12;
+    ETHTOOL_MSG_RINGS_GET = 15;
+    ETHTOOL_MSG_RINGS_SET = 16;
+    ETHTOOL_MSG_CHANNELS_GET = 17;
+    ETHTOOL_MSG_CHANNELS_SET = 18;
+    ETHTOOL_MSG_COALESCE_GET = 19;
+    ETHTOOL_MSG_COALESCE_SET = 20;
+    ETHTOOL_MSG_RSS_GET = 38;
+    ETHTOOL_MSG_RSS_SET = 48;
+
+    // Every message has its header as attribute 1.
+    ETHTOOL_A_HEADER_DEV_NAME = 2;
+
+    ETHTOOL_A_BITSET_NOMASK = 1;
+    ETHTOOL_A_BITSET_BITS = 3;
+    ETHTOOL_A_BITSET_BITS_BIT = 1;
+    ETHTOOL_A_BITSET_BIT_NAME = 2;
+    ETHTOOL_A_BITSET_BIT_VALUE = 3;
+
+    ETHTOOL_A_STRSET_STRINGSETS = 2;
+    ETHTOOL_A_STRINGSETS_STRINGSET = 1;
+    ETHTOOL_A_STRINGSET_ID = 1;
+    ETHTOOL_A_STRINGSET_STRINGS = 3;
+    ETHTOOL_A_STRINGS_STRING = 1;
+    ETHTOOL_A_STRING_VALUE = 2;
+
+    ETHTOOL_A_FEATURES_HW = 2;
+    ETHTOOL_A_FEATURES_WANTED = 3;
+    ETHTOOL_A_FEATURES_ACTIVE = 4;
+    ETHTOOL_A_FEATURES_NOCHANGE = 5;
+
+    ETHTOOL_A_RINGS_RX_MAX = 2;
+    ETHTOOL_A_RINGS_TX_MAX = 5;
+    ETHTOOL_A_RINGS_RX = 6;
+    ETHTOOL_A_RINGS_TX = 9;
+    ETHTOOL_A_RINGS_RX_BUF_LEN = 10;
+    ETHTOOL_A_RINGS_TCP_DATA_SPLIT = 11;
+    ETHTOOL_A_RINGS_CQE_SIZE = 12;
+    ETHTOOL_A_RINGS_TX_PUSH = 13;
+    ETHTOOL_A_RINGS_RX_PUSH = 14;
+
+    ETHTOOL_A_CHANNELS_RX_MAX = 2;
+    ETHTOOL_A_CHANNELS_TX_MAX = 3;
+    ETHTOOL_A_CHANNELS_OTHER_MAX = 4;
+    ETHTOOL_A_CHANNELS_COMBINED_MAX = 5;
+    ETHTOOL_A_CHANNELS_RX_COUNT = 6;
+    ETHTOOL_A_CHANNELS_TX_COUNT = 7;
+    ETHTOOL_A_CHANNELS_OTHER_COUNT = 8;
+    ETHTOOL_A_CHANNELS_COMBINED_COUNT = 9;
+
+    ETHTOOL_A_COALESCE_RX_USECS = 2;
+    ETHTOOL_A_COALESCE_RX_MAX_FRAMES = 3;
+    ETHTOOL_A_COALESCE_RX_USECS_IRQ = 4;
+    ETHTOOL_A_COALESCE_RX_MAX_FRAMES_IRQ = 5;
+    ETHTOOL_A_COALESCE_TX_USECS = 6;
+    ETHTOOL_A_COALESCE_TX_MAX_FRAMES = 7;
+    ETHTOOL_A_COALESCE_TX_USECS_IRQ = 8;
+    ETHTOOL_A_COALESCE_TX_MAX_FRAMES_IRQ = 9;
+    ETHTOOL_A_COALESCE_STATS_BLOCK_USECS = 10;
+    ETHTOOL_A_COALESCE_USE_ADAPTIVE_RX = 11;
+    ETHTOOL_A_COALESCE_USE_ADAPTIVE_TX = 12;
+    ETHTOOL_A_COALESCE_PKT_RATE_LOW = 13;
+    ETHTOOL_A_COALESCE_RX_USECS_LOW = 14;
+    ETHTOOL_A_COALESCE_RX_MAX_FRAMES_LOW = 15;
+    ETHTOOL_A_COALESCE_TX_USECS_LOW = 16;
+    ETHTOOL_A_COALESCE_TX_MAX_FRAMES_LOW = 17;
+    ETHTOOL_A_COALESCE_PKT_RATE_HIGH = 18;
+    ETHTOOL_A_COALESCE_RX_USECS_HIGH = 19;
+    ETHTOOL_A_COALESCE_RX_MAX_FRAMES_HIGH = 20;
+    ETHTOOL_A_COALESCE_TX_USECS_HIGH = 21;
+    ETHTOOL_A_COALESCE_TX_MAX_FRAMES_HIGH = 22;
+    ETHTOOL_A_COALESCE_RATE_SAMPLE_INTERVAL = 23;
+    ETHTOOL_A_COALESCE_USE_CQE_MODE_TX = 24;
+    ETHTOOL_A_COALESCE_USE_CQE_MODE_RX = 25;
+    ETHTOOL_A_COALESCE_TX_AGGR_MAX_BYTES = 26;
+    ETHTOOL_A_COALESCE_TX_AGGR_MAX_FRAMES = 27;
+    ETHTOOL_A_COALESCE_TX_AGGR_TIME_USECS = 28;
+
+    ETHTOOL_A_RSS_CONTEXT = 2;
+    ETHTOOL_A_RSS_HFUNC = 3;
+    ETHTOOL_A_RSS_INDIR = 4;
+    ETHTOOL_A_RSS_HKEY = 5;
+    ETHTOOL_A_RSS_INPUT_XFRM = 6;
+    ETHTOOL_A_RSS_START_CONTEXT = 7;
+    ETHTOOL_A_RSS_FLOW_HASH = 8;
+    ETHTOOL_A_FLOW_UDP4 = 6;
+    ETHTOOL_A_FLOW_UDP6 = 7;
+
+    // linux/netdev.h
+    NETDEV_CMD_DEV_GET = 1;
+    NETDEV_CMD_QUEUE_GET = 10;
+    NETDEV_CMD_NAPI_GET = 11;
+    NETDEV_CMD_QSTATS_GET = 12;
+    NETDEV_CMD_NAPI_SET = 14;
+    NETDEV_A_DEV_IFINDEX = 1;
+    NETDEV_A_DEV_XDP_FEATURES = 3;
+    NETDEV_A_DEV_XDP_ZC_MAX_SEGS = 4;
+    NETDEV_A_DEV_XDP_RX_METADATA_FEATURES = 5;
+    NETDEV_A_QUEUE_ID = 1;
+    NETDEV_A_QUEUE_IFINDEX = 2;
+    NETDEV_A_QUEUE_TYPE = 3;
+    NETDEV_A_QUEUE_NAPI_ID = 4;
+    NETDEV_A_QUEUE_XSK = 7;
+    NETDEV_A_NAPI_IFINDEX = 1;
+    NETDEV_A_NAPI_ID = 2;
+    NETDEV_A_NAPI_IRQ = 3;
+    NETDEV_A_NAPI_PID = 4;
+    NETDEV_A_NAPI_DEFER_HARD_IRQS = 5;
+    NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT = 6;
+    NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT = 7;
+    NETDEV_A_NAPI_THREADED = 8;
+    NETDEV_A_QSTATS_IFINDEX = 1;
+    NETDEV_A_QSTATS_QUEUE_TYPE = 2;
+    NETDEV_A_QSTATS_QUEUE_ID = 3;
+    NETDEV_A_QSTATS_SCOPE = 4;
+    NETDEV_A_QSTATS_RX_PACKETS = 8;
+    NETDEV_A_QSTATS_RX_BYTES = 9;
+    NETDEV_A_QSTATS_TX_PACKETS = 10;
+    NETDEV_A_QSTATS_TX_BYTES = 11;
+    NETDEV_A_QSTATS_RX_ALLOC_FAIL = 12;
+    NETDEV_A_QSTATS_RX_HW_DROPS = 13;
+    NETDEV_A_QSTATS_RX_HW_DROP_OVERRUNS = 14;
+    NETDEV_A_QSTATS_RX_HW_DROP_RATELIMITS = 23;
+    NETDEV_A_QSTATS_TX_HW_DROPS = 24;
+    NETDEV_A_QSTATS_TX_HW_DROP_ERRORS = 25;
+    NETDEV_A_QSTATS_TX_HW_DROP_RATELIMITS = 32;
+    NETDEV_A_QSTATS_TX_STOP = 33;
+    NETDEV_A_QSTATS_TX_WAKE = 34;
+
+    // linux/rtnetlink.h, linux/if_link.h
+    RTM_GETLINK = 18;
+    RTM_GETQDISC = 38;
+    IFLA_ADDRESS = 1;
+    IFLA_IFNAME = 3;
+    IFLA_MTU = 4;
+    IFLA_LINK = 5;
+    IFLA_MASTER = 10;
+    IFLA_TXQLEN = 13;
+    IFLA_LINKINFO = 18;
+    IFLA_EXT_MASK = 29;
+    IFLA_CARRIER = 33;
+    IFLA_LINK_NETNSID = 37;
+    IFLA_XDP = 43;
+    IFLA_PERM_ADDRESS = 54;
+    IFLA_INFO_KIND = 1;
+    IFLA_INFO_DATA = 2;
+    IFLA_VLAN_ID = 1;
+    IFLA_XDP_ATTACHED = 2;
+    IFLA_XDP_PROG_ID = 4;
+    IFLA_XDP_DRV_PROG_ID = 5;
+    IFLA_XDP_SKB_PROG_ID = 6;
+    IFLA_XDP_HW_PROG_ID = 7;
+    TCA_KIND = 1;
+    TCA_STATS2 = 7;
+    TCA_STATS_BASIC = 1;
+    TCA_STATS_QUEUE = 3;
+    TCA_STATS_PKT64 = 8;
+}
+
+#[cfg(test)]
+#[path = "btf.rs"]
+mod btf;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Members that only some kernels have: of a module that is not built in, or newer than the kernel.
+    const MAY_LACK: [&str; 1] = ["IFLA_VLAN_ID"];
+
+    #[test]
+    fn they_are_the_running_kernels() {
+        let bytes = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
+        let kernel: BTreeMap<String, u32> = btf::enumerators(&bytes).unwrap();
+        let mut compared = 0;
+        for (name, ours) in ALL {
+            match kernel.get(*name) {
+                Some(theirs) => {
+                    assert_eq!(u32::from(*ours), *theirs, "{name}");
+                    compared += 1;
+                }
+                None => assert!(MAY_LACK.contains(name), "the kernel has no {name}"),
+            }
+        }
+        assert!(compared > 100, "{compared}");
+    }
+}

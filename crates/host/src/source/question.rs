@@ -1,0 +1,206 @@
+//! What is asked of the kernel beside files, and what it answers.
+//!
+//! A question is plain data; so is its answer, with where it came from. A live machine asks netlink or an ioctl; a
+//! captured folder holds one JSON file per question:
+//!
+//! ```text
+//! DIR/udpath/links.json              {"value": [{"index": 1, "name": "lo", "loopback": true, "mtu": 65536}],
+//!                                     "from": {"route": "RTM_GETLINK"}}
+//! DIR/udpath/channels/eth0.json      {"value": {"now": {"combined": 16}, "max": {"combined": 63}},
+//!                                     "from": {"ethtool": "channels-get"}}
+//! DIR/udpath/rings/eth0.json         {"absent": "not-supported"}
+//! ```
+//! The fields of a value are those of the types below. Fields that a type marks as having a default may be left out;
+//! a misspelt one is an error. What has no file was not captured.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::snapshot::{
+    Channels, Coalescing, Counters, Driver, Features, FlowRule, HashFields, Link, Napi, NetdevQueue, Qdisc,
+    QueueCounters, Rings, Rss, XdpFeatures,
+};
+use crate::{Absence, Fact, Source};
+
+/// One answer in a capture: a value and where it came from, or why there is none.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recorded<T> {
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    value: Option<T>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<crate::Provenance>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    absent: Option<Absence>,
+}
+
+const fn none<T>() -> Option<T> {
+    None
+}
+
+fn decode<T: DeserializeOwned>(text: &str, path: &str) -> Result<Fact<T>, Absence> {
+    let wrong = |why: String| Absence::NotUnderstood(format!("{path}: {why}"));
+    let recorded: Recorded<T> = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    match (recorded.value, recorded.from, recorded.absent) {
+        (Some(value), Some(from), None) => Ok(Fact { value, from }),
+        (None, None, Some(absence)) => Err(absence),
+        _ => Err(wrong("needs \"value\" and \"from\", or \"absent\" alone".into())),
+    }
+}
+
+fn encode<T: Serialize>(answer: Result<Fact<&T>, &Absence>) -> serde_json::Result<String> {
+    let recorded = match answer {
+        Ok(Fact { value, from }) => Recorded { value: Some(value), from: Some(from), absent: None },
+        Err(absence) => Recorded { value: None, from: None, absent: Some(absence.clone()) },
+    };
+    serde_json::to_string_pretty(&recorded)
+}
+
+/// One row per question: its documentation and name, the name of its file, its answer, and the typed way to ask it.
+macro_rules! questions {
+    (
+        machine { $($(#[$m_doc:meta])* $Machine:ident, $m_file:literal, $m_ask:ident => $M:ty;)* }
+        interface { $($(#[$i_doc:meta])* $Interface:ident, $i_file:literal, $i_ask:ident => $I:ty;)* }
+    ) => {
+        /// A question to the kernel. Those of one interface carry its name.
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Question {
+            $($(#[$m_doc])* $Machine,)*
+            $($(#[$i_doc])* $Interface(String),)*
+        }
+
+        /// The answer to the question of the same name.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each is documented at its question, and by its type")]
+        pub enum Answer {
+            $($Machine($M),)*
+            $($Interface($I),)*
+        }
+
+        impl Question {
+            /// Its file in a capture, below `DIR/udpath/`.
+            #[must_use]
+            pub fn file(&self) -> String {
+                match self {
+                    $(Self::$Machine => concat!($m_file, ".json").into(),)*
+                    $(Self::$Interface(name) => format!(concat!($i_file, "/{}.json"), name),)*
+                }
+            }
+
+            /// Reads a captured answer. `path`: of the file, for errors.
+            pub(super) fn decode(&self, text: &str, path: &str) -> Result<Fact<Answer>, Absence> {
+                match self {
+                    $(Self::$Machine => decode(text, path).map(|Fact { value, from }| Fact::new(Answer::$Machine(value), from)),)*
+                    $(Self::$Interface(_) => decode(text, path).map(|Fact { value, from }| Fact::new(Answer::$Interface(value), from)),)*
+                }
+            }
+        }
+
+        /// The text of a captured answer.
+        pub(super) fn encoded(answer: &Result<Fact<Answer>, Absence>) -> serde_json::Result<String> {
+            match answer {
+                $(Ok(Fact { value: Answer::$Machine(value), from }) => encode(Ok(Fact::new(value, from.clone()))),)*
+                $(Ok(Fact { value: Answer::$Interface(value), from }) => encode(Ok(Fact::new(value, from.clone()))),)*
+                Err(absence) => encode::<()>(Err(absence)),
+            }
+        }
+
+        /// The questions by name.
+        impl dyn Source + '_ {
+            $($(#[$m_doc])*
+            /// # Errors
+            /// Why there is no answer.
+            pub fn $m_ask(&self) -> Result<Fact<$M>, Absence> {
+                match self.ask(&Question::$Machine)? {
+                    Fact { value: Answer::$Machine(value), from } => Ok(Fact { value, from }),
+                    other => Err(Absence::Failed(format!("the answer is to another question: {other:?}"))),
+                }
+            })*
+            $($(#[$i_doc])*
+            /// # Errors
+            /// Why there is no answer.
+            pub fn $i_ask(&self, interface: &str) -> Result<Fact<$I>, Absence> {
+                match self.ask(&Question::$Interface(interface.to_owned()))? {
+                    Fact { value: Answer::$Interface(value), from } => Ok(Fact { value, from }),
+                    other => Err(Absence::Failed(format!("the answer is to another question: {other:?}"))),
+                }
+            })*
+        }
+    };
+}
+
+questions! {
+    machine {
+        /// The time: milliseconds since 1970.
+        Time, "time", time => u64;
+        /// All interfaces.
+        Links, "links", links => Vec<Link>;
+        /// All queueing disciplines.
+        Qdiscs, "qdiscs", qdiscs => Vec<Qdisc>;
+        /// All queues, with their NAPI instances.
+        Queues, "queues", queues => Vec<NetdevQueue>;
+        /// All NAPI instances, with their interrupts and settings.
+        Napis, "napis", napis => Vec<Napi>;
+        /// The counters of all queues of drivers that keep them in the kernel's form.
+        QueueCounters, "queue-counters", queue_counters => Vec<QueueCounters>;
+        /// What the devices offer to XDP.
+        XdpFeatures, "xdp-features", xdp_features => Vec<XdpFeatures>;
+    }
+    interface {
+        /// Driver, its version and bus.
+        Driver, "driver", driver => Driver;
+        /// Permanent link-layer address, for kernels whose `RTM_GETLINK` has none (before 5.6).
+        PermanentAddress, "permanent-address", permanent_address => String;
+        /// Channels.
+        Channels, "channels", channels => Channels;
+        /// Descriptor rings.
+        Rings, "rings", rings => Rings;
+        /// Interrupt coalescing.
+        Coalescing, "coalescing", coalescing => Coalescing;
+        /// Offloads.
+        Features, "features", features => Features;
+        /// Receive side scaling: table, key, function, contexts.
+        Rss, "rss", rss => Rss;
+        /// Hash fields of UDP.
+        HashFields, "hash-fields", hash_fields => HashFields;
+        /// Flow rules (ntuple).
+        FlowRules, "flow-rules", flow_rules => Vec<FlowRule>;
+        /// The driver's own counters, in its order of names.
+        DriverCounters, "driver-counters", driver_counters => Counters;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Provenance;
+
+    #[test]
+    fn an_answer_survives_its_file() {
+        let question = Question::DriverCounters("eth0".into());
+        assert_eq!(question.file(), "driver-counters/eth0.json");
+        let counters = Counters::from([("rx_packets".into(), u64::MAX)]);
+        let from = Provenance::EthtoolIoctl("ETHTOOL_GSTATS".into());
+        let answers = [Ok(Fact::new(Answer::DriverCounters(counters), from)), Err(Absence::NotSupported)];
+        for answer in answers {
+            assert_eq!(question.decode(&encoded(&answer).unwrap(), "f"), answer);
+        }
+    }
+
+    #[test]
+    fn a_wrong_file_says_where_and_what() {
+        let told = |question: Question, text| match question.decode(text, "udpath/x.json") {
+            Err(Absence::NotUnderstood(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        let misspelt = told(
+            Question::Links,
+            r#"{"value": [{"index": 1, "name": "lo", "mtuu": 5}], "from": "sock-diag"}"#,
+        );
+        assert!(misspelt.contains("udpath/x.json") && misspelt.contains("mtuu"), "{misspelt}");
+        let without = told(Question::Channels("eth0".into()), r#"{"value": {"now": {}, "max": {}}}"#);
+        assert_eq!(without, r#"udpath/x.json: needs "value" and "from", or "absent" alone"#);
+        assert!(told(Question::Time, "{").contains("EOF"));
+    }
+}
