@@ -12,11 +12,17 @@
 //!   text is parsed. [`source::Source`] is the one door, so that a captured folder answers like the machine itself.
 //! - [`fact`]: a value and where it came from; what is missing, why, and what would make it known.
 //! - [`snapshot`]: the picture, plain and serialisable.
+//! - [`read`]: from a source to the picture, one reader per part.
+//! - [`drivers`]: what drivers call their interrupts and counters, as data.
 //! - [`kernel`]: netlink and ioctls of one network namespace, to read and to set.
+//! - [`namespace`]: the same for other namespaces, on a thread of its own.
 
+pub mod drivers;
 pub mod fact;
 pub mod kernel;
+pub mod namespace;
 mod netlink;
+pub mod read;
 pub mod snapshot;
 pub mod source;
 

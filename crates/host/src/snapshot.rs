@@ -3,7 +3,9 @@
 //! Counters in it are the kernel's, since boot or since the driver was last set up; two snapshots give rates.
 
 mod device;
+mod interface;
 mod link;
+mod taps;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +13,13 @@ pub use device::{
     ChannelCounts, Channels, Coalescing, Driver, Feature, Features, Fields, FlowAction, FlowRule, HashFields,
     Masked, Rings, Rss, RssContext,
 };
+pub use interface::{
+    Bond, FlowLimit, Interface, LinkState, NapiDefaults, Relation, RxQueue, Steering, TxQueue,
+};
 pub use link::{Counters, Direction, Link, Napi, NetdevQueue, Qdisc, QueueCounters, Xdp, XdpFeatures};
+pub use taps::{PacketHandler, PacketSocket, Taps};
 
-use crate::Missing;
+use crate::{Missing, Source, read};
 
 /// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
 pub const SCHEMA: &str = "udpath.snapshot/1";
@@ -25,6 +31,28 @@ pub struct Snapshot {
     pub schema: String,
     /// When it was taken, milliseconds since 1970.
     pub taken: u64,
+    /// Network interfaces, in the order of their numbers.
+    pub interfaces: Vec<Interface>,
+    /// Steering settings of the whole namespace.
+    pub steering: Steering,
+    /// Who takes packets before the protocols do.
+    pub taps: Taps,
     /// What it does not show, and why.
     pub missing: Vec<Missing>,
+}
+
+impl Snapshot {
+    /// Takes one. What cannot be read is listed in it and is no error.
+    #[must_use]
+    pub fn read(source: &dyn Source) -> Self {
+        let mut missing = Vec::new();
+        Self {
+            schema: SCHEMA.into(),
+            taken: source.time().map_or(0, |time| time.value),
+            interfaces: read::interfaces::read(source, &mut missing),
+            steering: read::steering::read(source, &mut missing),
+            taps: read::taps::read(source, &mut missing),
+            missing,
+        }
+    }
 }

@@ -13,7 +13,8 @@
 //! `links` are symbolic links whose path is a directory in the capture as well. `absent` says why a file was not there;
 //! everything else that is not there was not captured.
 //!
-//! A live source is of the network namespace that its thread is in.
+//! A live source is of the network namespace that its thread is in: [`crate::namespace::inside`] makes a thread for
+//! another one.
 
 mod folder;
 mod question;

@@ -1,0 +1,56 @@
+//! Into a network namespace, with a /sys of its own.
+#![allow(unsafe_code, reason = "unshare has no safe form; this module is its only place")]
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{CWD, StatVfsMountFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+
+/// `CGROUP2_SUPER_MAGIC` of linux/magic.h.
+const CGROUP2_MAGIC: i128 = 0x6367_7270;
+/// `TMPFS_MAGIC`: where several cgroup hierarchies are mounted.
+const TMPFS_MAGIC: i128 = 0x0102_1994;
+/// Mounted inside /sys, read for the limits of processes, and hidden by a fresh sysfs.
+const CGROUPS: &CStr = c"/sys/fs/cgroup";
+
+/// Moves the calling thread into a network namespace, and into a mount namespace of the thread's own in which /sys
+/// shows that namespace's devices.
+pub(super) fn enter(net: impl AsFd) -> io::Result<()> {
+    rustix::thread::move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network))?;
+    // SAFETY: the flag does not unshare the descriptor table, so no thread loses sight of a descriptor.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
+    // Slave, not private: what the host unmounts goes away here as well instead of being held.
+    let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    rustix::mount::mount_change(c"/", slave)?;
+    let cgroups = clone_cgroups();
+    match rustix::mount::mount(c"sysfs", c"/sys", c"sysfs", flags(), None) {
+        // The same sysfs is there already: this is the namespace that /sys shows anyway.
+        Err(rustix::io::Errno::BUSY) => return Ok(()),
+        mounted => mounted?,
+    }
+    if let Some(tree) = cgroups {
+        // Without it limits are not shown, and said to be missing.
+        let _ = rustix::mount::move_mount(&tree, c"", CWD, CGROUPS, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
+    }
+    Ok(())
+}
+
+fn clone_cgroups() -> Option<OwnedFd> {
+    let kind = i128::from(rustix::fs::statfs(CGROUPS).ok()?.f_type);
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let mounted = kind == CGROUP2_MAGIC || kind == TMPFS_MAGIC;
+    mounted.then(|| rustix::mount::open_tree(CWD, CGROUPS, flags).ok()).flatten()
+}
+
+/// A /sys that is read-only outside stays so inside.
+fn flags() -> MountFlags {
+    let safe = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    match rustix::fs::statvfs(c"/sys") {
+        Ok(fs) if fs.f_flag.contains(StatVfsMountFlags::RDONLY) => safe | MountFlags::RDONLY,
+        _ => safe,
+    }
+}

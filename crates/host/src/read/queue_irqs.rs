@@ -1,0 +1,231 @@
+//! Which interrupt serves a queue, where the kernel does not say it by netlink: by the names that drivers give them.
+//!
+//! ```text
+//!  /sys/class/net/eth0/device/msi_irqs   the device's interrupts, by number
+//!  /proc/interrupts                      their names: ens1f0-TxRx-3
+//!  drivers.rs                            what the names mean
+//! ```
+//! On some kernels `msi_irqs` is empty (Xen, from 5.17). Then all interrupts are looked through, and a name must
+//! contain the interface's.
+
+use std::collections::BTreeMap;
+
+use super::text::{Malformed, parsed};
+use crate::drivers::{self, Serves};
+use crate::snapshot::Direction;
+use crate::{Absence, Fact, Provenance, Source};
+
+const INTERRUPTS: &str = "/proc/interrupts";
+
+/// Interrupts of queues.
+pub(super) type QueueIrqs = BTreeMap<(Direction, u32), u32>;
+
+/// The device whose interrupts are wanted.
+pub(super) struct Device<'a> {
+    pub(super) interface: &'a str,
+    pub(super) driver: &'a str,
+    /// `0000:01:00.0`, `virtio2`.
+    pub(super) bus: Option<&'a str>,
+    /// How many queues there are to be served.
+    pub(super) queues: usize,
+}
+
+/// Names of all interrupts, by number.
+pub(super) fn names(source: &dyn Source) -> Result<BTreeMap<u32, Vec<String>>, Absence> {
+    parsed(source, INTERRUPTS, |text| Ok::<_, Malformed>(names_in(text)))
+}
+
+/// The last words of each line: names follow the controller, with a comma between those that share the interrupt.
+fn names_in(text: &str) -> BTreeMap<u32, Vec<String>> {
+    let row = |line: &str| {
+        let (number, rest) = line.split_once(':')?;
+        let mut names = Vec::new();
+        for word in rest.split_ascii_whitespace().rev() {
+            if !names.is_empty() && !word.ends_with(',') {
+                break;
+            }
+            names.push(word.trim_end_matches(',').to_owned());
+        }
+        Some((number.trim().parse().ok()?, names))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+/// The interrupts of a device's queues. An error when none is found: a device with queues has some.
+pub(super) fn find(
+    source: &dyn Source,
+    device: &Device<'_>,
+    names: &Result<BTreeMap<u32, Vec<String>>, Absence>,
+) -> Result<Fact<QueueIrqs>, Absence> {
+    let names = names.as_ref().map_err(Clone::clone)?;
+    let own = device_irqs(source, device.interface);
+    let (candidates, dev): (Vec<(u32, &str)>, _) = match &own {
+        Some(own) => {
+            let named = own
+                .iter()
+                .flat_map(|irq| names.get(irq).into_iter().flatten().map(|name| (*irq, name.as_str())));
+            (named.collect(), None)
+        }
+        None => {
+            let named = names.iter().flat_map(|(irq, names)| names.iter().map(|name| (*irq, name.as_str())));
+            (named.collect(), Some(device.interface))
+        }
+    };
+    let found = by_name(device, &candidates, dev);
+    if found.is_empty() {
+        let looked = match &own {
+            Some(own) => format!("{} interrupts of the device", own.len()),
+            None => format!("{} interrupts in {INTERRUPTS}", names.len()),
+        };
+        let some: Vec<&str> = candidates.iter().take(3).map(|(_, name)| *name).collect();
+        return Err(Absence::NotUnderstood(format!(
+            "0 interrupts found for {} queues of driver {}: none of the {looked} has a name that it gives its queues (seen: {})",
+            device.queues,
+            device.driver,
+            if some.is_empty() { "nothing".into() } else { some.join(", ") },
+        )));
+    }
+    let rule = if own.is_some() {
+        "device/msi_irqs and names in /proc/interrupts"
+    } else {
+        "names in /proc/interrupts"
+    };
+    Ok(Fact::new(found, Provenance::Derived(rule.into())))
+}
+
+/// The device's interrupts: its own, or those of the PCI device a virtio device is on. None when it lists none.
+fn device_irqs(source: &dyn Source, interface: &str) -> Option<Vec<u32>> {
+    let lists = [
+        format!("/sys/class/net/{interface}/device/msi_irqs"),
+        format!("/sys/class/net/{interface}/device/../msi_irqs"),
+    ];
+    lists.iter().find_map(|list| {
+        let irqs: Vec<u32> = source.names(list).ok()?.iter().filter_map(|name| name.parse().ok()).collect();
+        (!irqs.is_empty()).then_some(irqs)
+    })
+}
+
+fn by_name(device: &Device<'_>, candidates: &[(u32, &str)], dev: Option<&str>) -> QueueIrqs {
+    let rows = || drivers::IRQ_NAMES.iter().filter(|row| row.drivers.contains(&device.driver));
+    let first = drivers::FIRST_QUEUE
+        .iter()
+        .find(|(driver, _)| *driver == device.driver)
+        .map_or(0, |(_, first)| *first);
+    let known: Vec<(u32, Serves, u32)> = candidates
+        .iter()
+        .filter_map(|(irq, name)| {
+            let number = |template| drivers::number(template, name, dev, device.bus);
+            rows().find_map(|row| Some((*irq, row.serves, number(row.name)?.checked_sub(first)?)))
+        })
+        .collect();
+    let half = u32::try_from(known.len() / 2).unwrap_or(0);
+    let mut found = QueueIrqs::new();
+    for (irq, serves, number) in known {
+        let mut serve = |direction, queue| {
+            found.entry((direction, queue)).or_insert(irq);
+        };
+        match serves {
+            Serves::Both => {
+                serve(Direction::Rx, number);
+                serve(Direction::Tx, number);
+            }
+            Serves::Rx => serve(Direction::Rx, number),
+            Serves::Tx => serve(Direction::Tx, number),
+            Serves::Halves if number < half => serve(Direction::Tx, number),
+            Serves::Halves => serve(Direction::Rx, number - half),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::source::Folder;
+
+    /// Linux 4.6 with ixgbe, 6.18 with virtio, and a line that is shared.
+    const TEXT: &str = "\
+            CPU0       CPU1
+  16:          0          9   IO-APIC  16-fasteoi   ehci_hcd:usb1, snd_hda_intel
+  38:          0      13437 PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0
+ 131:      12345          1  IR-PCI-MSI 67108864-edge      ens1f0-TxRx-0
+ 132:      12345          1  IR-PCI-MSI 67108865-edge      ens1f0-TxRx-1
+ 133:          1          1  IR-PCI-MSI 67108866-edge      ens1f0
+ 134:          1          1  IR-PCI-MSI 67108867-edge      ens1f01-TxRx-0
+ NMI:          0          0   Non-maskable interrupts
+";
+
+    fn ixgbe() -> Device<'static> {
+        Device { interface: "ens1f0", driver: "ixgbe", bus: Some("0000:81:00.0"), queues: 4 }
+    }
+
+    fn queue(direction: Direction, id: u32, irq: u32) -> ((Direction, u32), u32) {
+        ((direction, id), irq)
+    }
+
+    #[test]
+    fn names_are_the_last_words() {
+        let names = names_in(TEXT);
+        assert_eq!(names[&131], ["ens1f0-TxRx-0"]);
+        assert_eq!(names[&16], ["snd_hda_intel", "ehci_hcd:usb1"]);
+        assert_eq!(names.len(), 6);
+    }
+
+    #[test]
+    fn without_a_list_the_interface_must_be_in_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = Folder::captured(folder.path());
+        let found = find(&source, &ixgbe(), &Ok(names_in(TEXT))).unwrap();
+        let wanted = [
+            queue(Direction::Rx, 0, 131),
+            queue(Direction::Rx, 1, 132),
+            queue(Direction::Tx, 0, 131),
+            queue(Direction::Tx, 1, 132),
+        ];
+        assert_eq!(found.value, QueueIrqs::from(wanted));
+        assert_eq!(found.from, Provenance::Derived("names in /proc/interrupts".into()));
+    }
+
+    #[test]
+    fn with_a_list_a_renamed_interface_keeps_its_interrupts() {
+        let folder = tempfile::tempdir().unwrap();
+        for irq in [131, 132, 133] {
+            fs::create_dir_all(folder.path().join(format!("sys/class/net/wan/device/msi_irqs/{irq}")))
+                .unwrap();
+        }
+        let source = Folder::captured(folder.path());
+        let renamed = Device { interface: "wan", ..ixgbe() };
+        let found = find(&source, &renamed, &Ok(names_in(TEXT))).unwrap();
+        assert_eq!(found.value.len(), 4);
+        assert_eq!(found.value[&(Direction::Rx, 1)], 132);
+    }
+
+    #[test]
+    fn none_for_several_queues_is_an_error_that_says_what_was_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = Folder::captured(folder.path());
+        let strange = Device { interface: "eth7", driver: "ixgbe", bus: None, queues: 16 };
+        let Err(Absence::NotUnderstood(why)) = find(&source, &strange, &Ok(names_in(TEXT))) else {
+            panic!("found something");
+        };
+        assert!(
+            why.starts_with("0 interrupts found for 16 queues of driver ixgbe: none of the 6 interrupts"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn halves_are_split_by_how_many_there_are() {
+        let names: Vec<String> = (0..8).map(|n| format!("gve-ntfy-blk{n}@pci:0000:00:04.0")).collect();
+        let candidates: Vec<(u32, &str)> = (40..).zip(names.iter().map(String::as_str)).collect();
+        let gve = Device { interface: "eth0", driver: "gve", bus: Some("0000:00:04.0"), queues: 8 };
+        let found = by_name(&gve, &candidates, None);
+        assert_eq!((found[&(Direction::Tx, 3)], found[&(Direction::Rx, 0)]), (43, 44));
+        let mana: Vec<(u32, &str)> = vec![(50, "mana_q0@pci:7870:00:00.0"), (51, "mana_q1@pci:7870:00:00.0")];
+        let device = Device { interface: "eth1", driver: "mana", bus: Some("7870:00:00.0"), queues: 1 };
+        let wanted = [queue(Direction::Rx, 0, 51), queue(Direction::Tx, 0, 51)];
+        assert_eq!(by_name(&device, &mana, None), QueueIrqs::from(wanted));
+    }
+}

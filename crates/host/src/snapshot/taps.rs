@@ -1,0 +1,42 @@
+//! Who takes packets before the protocols do: packet sockets, and handlers for all protocols.
+
+use serde::{Deserialize, Serialize};
+
+/// Packet sockets and handlers. Each tap on everything costs every packet a clone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taps {
+    /// Packet sockets: /proc/net/packet.
+    pub sockets: Vec<PacketSocket>,
+    /// Handlers of packet types: /proc/net/ptype.
+    pub handlers: Vec<PacketHandler>,
+}
+
+/// A packet socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketSocket {
+    /// 3: with link-layer header (`SOCK_RAW`), 2: without (`SOCK_DGRAM`), 10: the old kind.
+    pub kind: u32,
+    /// What it takes, an EtherType; 3: everything; 0: nothing (it only sends).
+    pub protocol: u16,
+    /// The interface's number; 0: all.
+    pub interface: u32,
+    /// Is it taking packets?
+    pub running: bool,
+    /// Bytes waiting for its reader.
+    pub queued: u64,
+    /// Its owner's user.
+    pub user: u32,
+    /// Its inode, as /proc/PID/fd shows it.
+    pub inode: u64,
+}
+
+/// A handler of a packet type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketHandler {
+    /// EtherType in hexadecimal (`0800`), or `ALL`.
+    pub kind: String,
+    /// The one interface it is for.
+    pub device: Option<String>,
+    /// The kernel function.
+    pub function: String,
+}
