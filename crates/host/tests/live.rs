@@ -258,3 +258,66 @@ fn every_device_of_this_machine_is_read() {
     let queues = queues.queues().unwrap().value;
     assert!(queues.iter().any(|queue| queue.direction == Direction::Tx));
 }
+
+/// Takes every right from the calling thread.
+fn become_nobody() {
+    use rustix::thread::{Gid, Uid};
+    let (nobody, nogroup) = (Uid::from_raw(65534), Gid::from_raw(65534));
+    rustix::thread::set_thread_groups(&[]).unwrap();
+    rustix::thread::set_thread_res_gid(nogroup, nogroup, nogroup).unwrap();
+    rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+}
+
+#[test]
+fn nobody_sees_nearly_all_and_is_told_what_is_hidden() {
+    let lab = pair("t-host-nobody");
+    let server = lab.machine("server").unwrap();
+    let hidden = "/sys/class/net/eth0/queues/rx-1/rps_cpus";
+    server
+        .run(|| std::fs::set_permissions(hidden, std::os::unix::fs::PermissionsExt::from_mode(0o600)))
+        .unwrap()
+        .unwrap();
+    let mut root = snapshot_of(server);
+    let (mut nobody, refused) = server
+        .run(|| {
+            become_nobody();
+            let fewer = ChannelCounts { rx: Some(1), ..ChannelCounts::default() };
+            (Snapshot::read(&Folder::live()), Kernel::open().set_channels("eth0", &fewer).unwrap_err())
+        })
+        .unwrap();
+    assert_eq!(refused.to_string(), "cannot set the channels of eth0: Operation not permitted (os error 1)");
+    let told: Vec<String> = nobody
+        .missing
+        .extract_if(.., |missing| matches!(missing.why, Absence::NotPermitted { .. }))
+        .map(|missing| missing.to_string())
+        .collect();
+    assert_eq!(told, [format!("rps_cpus of eth0 rx-1 ({hidden}): not permitted; root would show it")]);
+    let queues = |snapshot: &mut Snapshot| {
+        snapshot.taken = 0;
+        let eth0 = snapshot.interfaces.iter_mut().find(|interface| interface.name == "eth0").unwrap();
+        eth0.rx[1].rps_cpus.take()
+    };
+    assert_eq!((queues(&mut root), queues(&mut nobody)), (Some(CpuSet::new()), None));
+    // Everything else is the same.
+    assert_eq!(root, nobody);
+    lab.down().unwrap();
+}
+
+#[test]
+fn a_tap_is_seen() {
+    let lab = pair("t-host-tap");
+    let server = lab.machine("server").unwrap();
+    assert_eq!(snapshot_of(server).taps.sockets, []);
+    // A packet socket for everything (ETH_P_ALL), of all interfaces.
+    let everything =
+        rustix::net::Protocol::from_raw(std::num::NonZeroU32::new(u32::from(3_u16.to_be())).unwrap());
+    let family = rustix::net::AddressFamily::PACKET;
+    let socket = server.run(|| rustix::net::socket(family, rustix::net::SocketType::RAW, Some(everything)));
+    let socket = socket.unwrap().unwrap();
+    let taps = snapshot_of(server).taps;
+    let inode = rustix::fs::fstat(&socket).unwrap().st_ino;
+    let [tap] = taps.sockets[..] else { panic!("{taps:?}") };
+    assert_eq!((tap.kind, tap.protocol, tap.interface, tap.running, tap.inode), (3, 3, 0, true, inode));
+    assert!(taps.handlers.iter().any(|handler| handler.kind == "ALL"), "{taps:?}");
+    lab.down().unwrap();
+}

@@ -125,8 +125,10 @@ impl Kernel {
         .map(|kind| bitset::read(is.nested(kind)));
         let on = |set: &BTreeMap<String, bool>, name: &str| set.get(name).copied().unwrap_or(false);
         // The first set has a mask of all features, so it names every one there is.
+        // Bits that stand for no offload have no name.
         Ok(hardware
             .iter()
+            .filter(|(name, _)| !name.is_empty())
             .map(|(name, changeable)| {
                 let feature = Feature {
                     active: on(&active, name),

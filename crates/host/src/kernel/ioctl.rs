@@ -91,11 +91,12 @@ impl Kernel {
         request.extend((1_u64 << COUNTER_NAMES).to_ne_bytes());
         let counts = self.ioctl(interface, sys::STRING_COUNTS, &request)?;
         // The mask comes back without the sets that the driver does not have.
-        if long(&counts, 8) == 0 || word(&counts, 16) == 0 {
+        let count = word(&counts, 16);
+        if long(&counts, 8) == 0 || count == 0 {
             return Err(Refused::errno(libc::EOPNOTSUPP));
         }
-        let names = self.ioctl(interface, sys::STRINGS, &words(&[COUNTER_NAMES]))?;
-        let values = self.ioctl(interface, sys::COUNTERS, &[])?;
+        let names = self.ioctl(interface, sys::STRINGS, &words(&[COUNTER_NAMES, count]))?;
+        let values = self.ioctl(interface, sys::COUNTERS, &words(&[count]))?;
         // Queues may have come or gone between the two calls; then names and values do not belong together.
         if word(&names, 8) != word(&values, 4) {
             return Err(Refused::other("the driver's counters changed while they were read"));

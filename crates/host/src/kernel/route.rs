@@ -54,7 +54,11 @@ fn link(body: &[u8]) -> Option<Link> {
         mtu: is.u32(IFLA_MTU).unwrap_or(0),
         tx_queue_len: is.u32(IFLA_TXQLEN).unwrap_or(0),
         address: is.bytes(IFLA_ADDRESS).map(mac),
-        permanent_address: is.bytes(IFLA_PERM_ADDRESS).map(mac),
+        // The loopback came with zeros.
+        permanent_address: is
+            .bytes(IFLA_PERM_ADDRESS)
+            .filter(|bytes| bytes.iter().any(|byte| *byte != 0))
+            .map(mac),
         master: is.u32(IFLA_MASTER),
         link: is.u32(IFLA_LINK),
         link_namespace: is.u32(IFLA_LINK_NETNSID).map(u32::cast_signed),

@@ -4,28 +4,33 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Room for what comes in lists: strings of 32 bytes, numbers of 8. Four MiB is 131,072 counter names, thirty times what
-/// the largest driver has with 128 queues. The kernel writes as many strings and counters as the driver has at that
-/// moment, however many were asked for, so there is no exact size; untouched pages cost nothing.
-const LISTS: usize = 4 << 20;
+/// How many names or counters there is room for beyond those that the driver had a moment ago. The kernel writes as many
+/// as it has now, however many are asked for, and channels may have been added since: 128 of them bring under 8,000 with
+/// the most talkative driver (mlx5). Fewer: the kernel might write past the room. More: that much memory is cleared for
+/// every request.
+const SPARE: usize = 16_384;
+/// The most that a request may ask for, bytes: eight times an RSS table of 65,536 entries with a key. It keeps a count
+/// that makes no sense from taking all memory.
+const LIMIT: usize = 4 << 20;
 
 /// A command and the room that its structure needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Command {
     number: u32,
-    room: usize,
-    /// Where the request says how much may be written behind the structure: offset of a count, bytes of each.
-    counts: &'static [(usize, usize)],
     /// Bytes of the structure itself.
     fixed: usize,
+    /// Where the request says how much comes behind the structure: offset of a count, bytes of each.
+    counts: &'static [(usize, usize)],
+    /// Bytes of room beyond that.
+    spare: usize,
 }
 
 const fn exact(number: u32, fixed: usize) -> Command {
-    Command { number, room: fixed, counts: &[], fixed }
+    Command { number, fixed, counts: &[], spare: 0 }
 }
 
 const fn list(number: u32, fixed: usize, counts: &'static [(usize, usize)]) -> Command {
-    Command { number, room: LISTS, counts, fixed }
+    Command { number, fixed, counts, spare: 0 }
 }
 
 /// Bytes of `struct ethtool_rxnfc`; the places of rules begin four bytes before its end, in its padding.
@@ -34,9 +39,9 @@ const RXNFC: usize = 192;
 /// `ETHTOOL_GDRVINFO`, `struct ethtool_drvinfo`.
 pub(super) const DRIVER: Command = exact(0x03, 196);
 /// `ETHTOOL_GSTRINGS`, `struct ethtool_gstrings`.
-pub(super) const STRINGS: Command = list(0x1b, 12, &[]);
+pub(super) const STRINGS: Command = Command { spare: 32 * SPARE, ..list(0x1b, 12, &[(8, 32)]) };
 /// `ETHTOOL_GSTATS`, `struct ethtool_stats`.
-pub(super) const COUNTERS: Command = list(0x1d, 8, &[]);
+pub(super) const COUNTERS: Command = Command { spare: 8 * SPARE, ..list(0x1d, 8, &[(4, 8)]) };
 /// `ETHTOOL_GPERMADDR`, `struct ethtool_perm_addr` with `MAX_ADDR_LEN` bytes.
 pub(super) const PERMANENT_ADDRESS: Command = list(0x20, 8, &[(4, 1)]);
 /// `ETHTOOL_GRXFH`, `struct ethtool_rxnfc`, as the next ones.
@@ -67,19 +72,20 @@ pub(super) fn ethtool(
     command: Command,
     request: &[u8],
 ) -> io::Result<Vec<u8>> {
-    let mut structure = vec![0_u8; command.room];
-    structure[..4].copy_from_slice(&command.number.to_ne_bytes());
-    let filled = structure.get_mut(4..4 + request.len());
-    let too_long = || io::Error::from_raw_os_error(libc::EMSGSIZE);
-    filled.ok_or_else(too_long)?.copy_from_slice(request);
-    let asked = command.counts.iter().map(|(at, each)| {
-        let count =
-            u32::from_ne_bytes([structure[*at], structure[at + 1], structure[at + 2], structure[at + 3]]);
-        if count == UNCHANGED { 0 } else { (count as usize).saturating_mul(*each) }
-    });
-    if asked.fold(command.fixed, usize::saturating_add) > command.room {
-        return Err(too_long());
+    let mut structure = command.number.to_ne_bytes().to_vec();
+    structure.extend_from_slice(request);
+    let count = |at: usize| match structure.get(at..).and_then(<[u8]>::first_chunk) {
+        None | Some(&[0xff, 0xff, 0xff, 0xff]) => 0,
+        Some(count) => u32::from_ne_bytes(*count) as usize,
+    };
+    let asked = command
+        .counts
+        .iter()
+        .fold(0_usize, |sum, (at, each)| sum.saturating_add(count(*at).saturating_mul(*each)));
+    if asked > LIMIT || structure.len() > command.fixed + asked {
+        return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
     }
+    structure.resize(command.fixed + asked + command.spare, 0);
     // SAFETY: an ifreq of zeros is a valid one: numbers and a null pointer.
     let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
     // The last byte stays zero.
@@ -91,8 +97,8 @@ pub(super) fn ethtool(
     }
     ifreq.ifr_ifru.ifru_data = structure.as_mut_ptr().cast();
     // SAFETY: the request points to a live buffer with room for the command's structure and for the list behind it: as
-    // long as the request says, which was compared above, or, for strings and counters, as long as the driver's is,
-    // which is far below the room (see LISTS). Buffer and request outlive the call.
+    // long as the request says, or, for names and counters, as the driver's list can have become since (see SPARE).
+    // Buffer and request outlive the call.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut ifreq) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(structure) }
 }
