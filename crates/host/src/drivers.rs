@@ -135,7 +135,8 @@ const fn tx(drivers: &'static [&'static str], name: &'static str, counter: &'sta
 }
 
 /// Drivers that say `rx_queue_N_packets`: the ethtool files of each.
-const SPELT_OUT: &[&str] = &["ixgbe", "ixgbevf", "igb", "igc", "ice", "virtio_net", "hv_netvsc", "veth"];
+const SPELT_OUT: &[&str] =
+    &["ixgbe", "ixgbevf", "igb", "igc", "ice", "virtio_net", "hv_netvsc", "veth", "ifb"];
 /// Drivers that say `rxN_packets`.
 const SHORT: &[&str] = &["mlx5_core", "mlx4_en", "virtio_net"];
 
@@ -182,6 +183,14 @@ pub const QUEUE_COUNTERS: &[QueueCounter] = &[
     rx(&["bnxt_en"], "[{n}]: rx_discards", "drops"),
     tx(&["bnxt_en"], "[{n}]: tx_ucast_packets", "packets"),
     tx(&["bnxt_en"], "[{n}]: tx_ucast_bytes", "bytes"),
+    // Put together from the line of the queue and the one of the counter: kernel/ioctl.rs.
+    rx(&["vmxnet3"], "Rx Queue {n}: ucast pkts rx", "packets"),
+    rx(&["vmxnet3"], "Rx Queue {n}: ucast bytes rx", "bytes"),
+    rx(&["vmxnet3"], "Rx Queue {n}: drv dropped rx total", "drops"),
+    rx(&["vmxnet3"], "Rx Queue {n}: pkts rx OOB", "hw-drop-overruns"),
+    tx(&["vmxnet3"], "Tx Queue {n}: ucast pkts tx", "packets"),
+    tx(&["vmxnet3"], "Tx Queue {n}: ucast bytes tx", "bytes"),
+    tx(&["vmxnet3"], "Tx Queue {n}: drv dropped tx total", "drops"),
     rx(&["bnx2x"], "[{n}]: rx_ucast_packets", "packets"),
     rx(&["qede"], "{n}: rcv_pkts", "packets"),
     rx(&["hns3"], "rxq{n}_packets", "packets"),
@@ -258,6 +267,7 @@ mod tests {
             ("ena", "queue_2_rx_cnt", Some((Direction::Rx, 2, "packets"))),
             ("gve", "tx_packets[3]", Some((Direction::Tx, 3, "packets"))),
             ("bnxt_en", "[5]: rx_discards", Some((Direction::Rx, 5, "drops"))),
+            ("vmxnet3", "Rx Queue 3: ucast pkts rx", Some((Direction::Rx, 3, "packets"))),
             ("virtio_net", "rx0_drops", Some((Direction::Rx, 0, "drops"))),
             ("nobody", "rx_queue_0_packets", None),
         ];

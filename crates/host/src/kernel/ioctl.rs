@@ -143,11 +143,26 @@ impl Kernel {
 }
 
 /// `struct ethtool_gstrings` and `struct ethtool_stats` side by side.
+///
+/// vmxnet3 repeats the names of a queue's counters for each queue, indented below a line `Rx Queue#` whose value is the
+/// queue: they become `Rx Queue 3: ucast pkts rx`. A name that comes again otherwise gets a number.
 fn counters(names: &[u8], values: &[u8]) -> Counters {
-    (0..word(names, 8) as usize)
-        .map(|at| (text(names, 12 + STRING * at, STRING).trim().to_owned(), long(values, 8 + 8 * at)))
-        .filter(|(name, _)| !name.is_empty())
-        .collect()
+    let mut counters = Counters::new();
+    let mut queue = String::new();
+    for at in 0..word(names, 8) as usize {
+        let (name, value) = (text(names, 12 + STRING * at, STRING), long(values, 8 + 8 * at));
+        let trimmed = name.trim();
+        if let Some(heading) = trimmed.strip_suffix("Queue#") {
+            queue = format!("{heading}Queue {value}: ");
+        } else if !trimmed.is_empty() {
+            let indented = name.starts_with(' ');
+            let name = if indented { format!("{queue}{trimmed}") } else { trimmed.to_owned() };
+            let again = (2..).map(|time| format!("{name} ({time})"));
+            let free = std::iter::once(name.clone()).chain(again).find(|name| !counters.contains_key(name));
+            counters.extend(free.map(|name| (name, value)));
+        }
+    }
+    counters
 }
 
 /// `struct ethtool_rxfh`: table, then key, behind 24 bytes.
@@ -278,18 +293,39 @@ mod tests {
         assert_eq!(flow_rule(&[]).flow, "other");
     }
 
-    #[test]
-    fn counters_take_their_names_in_order() {
-        let mut names = words(&[0x1b, COUNTER_NAMES, 2]);
-        for name in ["rx_packets", "     tx_packets"] {
+    fn counted(rows: &[(&str, u64)]) -> Counters {
+        let count = u32::try_from(rows.len()).unwrap();
+        let (mut names, mut values) = (words(&[0x1b, COUNTER_NAMES, count]), words(&[0x1d, count]));
+        for (name, value) in rows {
             let mut string = name.as_bytes().to_vec();
             string.resize(STRING, 0);
             names.extend(string);
+            values.extend(value.to_ne_bytes());
         }
-        let mut values = words(&[0x1d, 2]);
-        values.extend([5_u64, 1 << 40].iter().flat_map(|value| value.to_ne_bytes()));
+        counters(&names, &values)
+    }
+
+    #[test]
+    fn counters_take_their_names_in_order() {
         let wanted = Counters::from([("rx_packets".into(), 5), ("tx_packets".into(), 1 << 40)]);
-        assert_eq!(counters(&names, &values), wanted);
+        assert_eq!(counted(&[("rx_packets", 5), ("     tx_packets", 1 << 40), ("", 0)]), wanted);
+        let twice = Counters::from([("drops".into(), 1), ("drops (2)".into(), 2), ("drops (3)".into(), 3)]);
+        assert_eq!(counted(&[("drops", 1), ("drops", 2), ("drops", 3)]), twice);
+    }
+
+    /// Two queues, as drivers/net/vmxnet3/vmxnet3_ethtool.c lists them.
+    #[test]
+    fn counters_below_a_queue_are_that_queues() {
+        let rows = [
+            ("Rx Queue#", 0),
+            ("  ucast pkts rx", 7),
+            ("Rx Queue#", 1),
+            ("  ucast pkts rx", 9),
+            ("tx timeout count", 2),
+        ];
+        let wanted =
+            [("Rx Queue 0: ucast pkts rx", 7), ("Rx Queue 1: ucast pkts rx", 9), ("tx timeout count", 2)];
+        assert_eq!(counted(&rows), wanted.map(|(name, value)| (name.to_owned(), value)).into());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! nothing. All take CAP_NET_ADMIN over the namespace.
 //!
 //! What it costs: channels and rings restart the device on most drivers (the link is down for a moment, queues and
-//! interrupts are new); features may; coalescing, RSS and NAPI settings do not.
+//! interrupts are new, and the RSS table of some, such as vmxnet3, is the driver's own again, so RSS comes after them);
+//! features may; coalescing, RSS and NAPI settings do not.
 
 use super::ethtool::{COALESCING, ETHTOOL, Width, header};
 use super::ioctl::{UDP4, UDP6};
