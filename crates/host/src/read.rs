@@ -1,12 +1,19 @@
 //! From a source to the picture: one reader per part, `read(source, missing) -> part`. None fails: what it cannot read
 //! it lists.
 
+pub mod cpus;
 pub mod interfaces;
+pub mod irqs;
+pub mod kernel;
 mod links;
+pub mod netfilter;
 mod queue_irqs;
 mod queues;
+pub mod softnet;
 pub mod steering;
+pub mod sysctls;
 pub mod taps;
 pub(crate) mod text;
+pub mod udp;
 
 pub use text::Malformed;

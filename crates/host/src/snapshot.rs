@@ -2,10 +2,17 @@
 //!
 //! Counters in it are the kernel's, since boot or since the driver was last set up; two snapshots give rates.
 
+pub mod cpus;
 mod device;
 mod interface;
+pub mod irqs;
+pub mod kernel;
 mod link;
+pub mod netfilter;
+pub mod softnet;
+pub mod sysctls;
 mod taps;
+pub mod udp;
 
 use serde::{Deserialize, Serialize};
 

@@ -102,6 +102,11 @@ pub(crate) fn words(text: &str) -> Result<String, Malformed> {
     Ok(text.trim().to_owned())
 }
 
+/// The value of the first line `KEY:value` or `KEY : value`.
+pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| Some(line.strip_prefix(key)?.trim_start().strip_prefix(':')?.trim()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +124,13 @@ mod tests {
         assert_eq!(cpu_list("\n"), Ok(CpuSet::new()));
         assert_eq!(cpu_list("0-3,8\n").unwrap().len(), 5);
         assert!(cpu_list("0-\n").is_err());
+    }
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let text = "model\t\t: 17\nmodel name\t: AMD EPYC\n";
+        assert_eq!(field(text, "model name"), Some("AMD EPYC"));
+        assert_eq!(field(text, "model"), Some("17"));
+        assert_eq!(field(text, "mode"), None);
     }
 }

@@ -1,0 +1,164 @@
+//! Reads interrupts and softirqs.
+//!
+//! `/proc/interrupts` has a column for each CPU that is online, and names them in its first line; a CPU that goes or
+//! comes while it is read makes lines that do not fit their header, and it is read again.
+
+use udpath_steer::CpuSet;
+
+use super::text::{Malformed, cpu_list, cpu_mask, noted, optional, parsed, wanted};
+use crate::snapshot::irqs::{Irq, PerCpu, ProcessorInterrupt, Softirq};
+use crate::{Absence, Missing, Source};
+
+const INTERRUPTS: &str = "/proc/interrupts";
+/// How often a table is read before it is said that CPUs come and go. Too low: a CPU that goes offline hides all
+/// interrupts. Too high: a machine where CPUs really come and go all the time is read for long.
+const TRIES: usize = 3;
+
+/// What `/proc/interrupts` lists.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Interrupts {
+    /// Those of devices, by number.
+    pub irqs: Vec<Irq>,
+    /// Those of the processor.
+    pub processor: Vec<ProcessorInterrupt>,
+}
+
+/// Reads the interrupts, with where each may go.
+pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Interrupts {
+    let mut found = parsed(source, INTERRUPTS, interrupts);
+    for _ in 1..TRIES {
+        if !matches!(found, Err(Absence::NotUnderstood(_))) {
+            break;
+        }
+        found = parsed(source, INTERRUPTS, interrupts);
+    }
+    let mut interrupts = noted(missing, "interrupts", INTERRUPTS, found).unwrap_or_default();
+    for irq in &mut interrupts.irqs {
+        let number = irq.number;
+        let what = format!("where IRQ {number} ({}) may go", irq.name);
+        let at = |name: &str| format!("/proc/irq/{number}/{name}");
+        // Gone since the table was read, or in a captured machine that has no more than the table: not worth a word.
+        irq.affinity = optional(source, missing, &what, &at("smp_affinity_list"), cpu_list);
+        if irq.affinity.is_none() {
+            continue;
+        }
+        irq.effective = optional(source, missing, &what, &at("effective_affinity_list"), cpu_list);
+        let hint = optional(source, missing, &what, &at("affinity_hint"), cpu_mask);
+        irq.hint = hint.filter(|set| !set.is_empty());
+        irq.node =
+            optional(source, missing, &what, &at("node"), |text| Ok(text.trim().parse().ok())).flatten();
+    }
+    interrupts
+}
+
+/// Reads the softirqs.
+pub fn softirqs(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Softirq> {
+    wanted(source, missing, "softirqs", "/proc/softirqs", softirq_table).unwrap_or_default()
+}
+
+/// The columns of a table whose first line is `CPU0 CPU2 ...`.
+fn columns(text: &str) -> Result<Vec<u32>, Malformed> {
+    let header = text.lines().next().unwrap_or_default();
+    let cpu = |word: &str| word.strip_prefix("CPU")?.parse().ok().filter(|cpu| *cpu <= CpuSet::MAX_CPU);
+    let all: Option<Vec<u32>> = header.split_ascii_whitespace().map(cpu).collect();
+    all.filter(|cpus| !cpus.is_empty()).ok_or_else(|| Malformed::new(0, header, "no header of CPUs"))
+}
+
+/// `/proc/interrupts`.
+///
+/// # Errors
+/// A line that does not fit the header.
+pub fn interrupts(text: &str) -> Result<Interrupts, Malformed> {
+    let cpus = columns(text)?;
+    let mut found = Interrupts::default();
+    for (index, line) in text.lines().enumerate().skip(1) {
+        let wrong = |why: &str| Malformed::new(index, line, why);
+        let (name, rest) = line.split_once(':').ok_or_else(|| wrong("no name of an interrupt"))?;
+        let name = name.trim();
+        let (counts, rest) = counts(&cpus, rest);
+        match name.parse() {
+            Ok(number) => {
+                let counts = counts.ok_or_else(|| wrong("not a count for each CPU of the header"))?;
+                if rest.is_empty() || rest.split(' ').next().is_some_and(|word| word.parse::<u64>().is_ok()) {
+                    return Err(wrong("more counts than CPUs in the header, or no controller"));
+                }
+                let (chip, name) = chip_and_name(rest);
+                found.irqs.push(Irq { number, chip, name, counts, ..Irq::default() });
+            }
+            // ERR and MIS are counted once for the machine; they have no words.
+            Err(_) => found.processor.push(ProcessorInterrupt {
+                name: name.to_owned(),
+                what: if counts.is_some() { rest.to_owned() } else { String::new() },
+                counts: counts.unwrap_or_default(),
+            }),
+        }
+    }
+    Ok(found)
+}
+
+/// As many counts as there are CPUs, those that are 0 left out, and what follows them; [`None`] if there are fewer.
+fn counts<'a>(cpus: &[u32], line: &'a str) -> (Option<PerCpu>, &'a str) {
+    let mut rest = line.trim();
+    let mut counts = PerCpu::new();
+    for cpu in cpus {
+        let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        // Some counts of the processor are 64 bits wide; their low half wraps as the others do.
+        let Ok(count) = word.parse::<u64>() else { return (None, rest) };
+        if count as u32 > 0 {
+            counts.insert(*cpu, count as u32);
+        }
+        rest = after.trim_start();
+    }
+    (Some(counts), rest)
+}
+
+/// Controller and names of what follows the counts.
+///
+/// ```text
+/// PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0      6.x
+/// IR-PCI-MSI 1572866-edge      ens1f0-TxRx-2                4.x, 5.x
+/// PCI-MSI-edge      eth0-TxRx-0                             3.10: no number
+/// GICv3  27 Level     arch_timer                            arm64
+/// Hyper-V PCIe MSI 4194304-edge      mlx5_comp0@pci:...     a controller of several words
+/// xen-dyn    -event     eth0-q0-rx                          Xen
+/// ```
+fn chip_and_name(rest: &str) -> (String, String) {
+    let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let line = |word: &&str| {
+        let digits = word.trim_start_matches(|c: char| c.is_ascii_digit());
+        let numbered = digits.len() < word.len();
+        let trigger = digits.strip_prefix('-');
+        let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphabetic());
+        numbered && digits.is_empty() || trigger.is_some_and(plain)
+    };
+    // The controller has one word at least.
+    let at = words.iter().skip(1).position(line).map(|at| at + 1);
+    let chip = words[..at.unwrap_or(1.min(words.len()))].join(" ");
+    let mut names = at.map_or_else(|| words.get(1..), |at| words.get(at + 1..)).unwrap_or_default();
+    if let [trigger, after @ ..] = names
+        && matches!(*trigger, "Level" | "Edge")
+    {
+        names = after;
+    }
+    (chip, names.join(" "))
+}
+
+/// `/proc/softirqs`.
+///
+/// # Errors
+/// A line that does not fit the header.
+pub fn softirq_table(text: &str) -> Result<Vec<Softirq>, Malformed> {
+    let cpus = columns(text)?;
+    let line = |(index, line): (usize, &str)| {
+        let wrong = || Malformed::new(index, line, "not a softirq and a count for each CPU of the header");
+        let (name, rest) = line.split_once(':').ok_or_else(wrong)?;
+        match counts(&cpus, rest) {
+            (Some(counts), "") => Ok(Softirq { name: name.trim().to_owned(), counts }),
+            _ => Err(wrong()),
+        }
+    };
+    text.lines().enumerate().skip(1).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests;

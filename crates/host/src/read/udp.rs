@@ -1,0 +1,157 @@
+//! Reads [`Udp`]: `/proc/net/snmp`, `snmp6`, `sockstat` and `net.ipv4.udp_mem`.
+
+use super::text::{Malformed, optional, wanted};
+use crate::snapshot::udp::{Udp, UdpCounters, UdpMemory};
+use crate::{Missing, Source};
+
+/// Reads it. No IPv6 at all is normal.
+pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Udp {
+    let v4 = wanted(source, missing, "UDP counters", "/proc/net/snmp", snmp);
+    let v6 = optional(source, missing, "UDP counters of IPv6", "/proc/net/snmp6", snmp6);
+    let used = wanted(source, missing, "memory of UDP sockets", "/proc/net/sockstat", memory_used);
+    let path = "/proc/sys/net/ipv4/udp_mem";
+    let limits = wanted(source, missing, "limits of the memory of UDP sockets", path, memory_limits);
+    let memory = used.zip(limits).map(|(used, [min, pressure, max])| UdpMemory { used, min, pressure, max });
+    Udp { v4, v6, memory }
+}
+
+/// `/proc/net/snmp`: a line of names and a line of values for each protocol.
+///
+/// # Errors
+/// No UDP in it, or names without values.
+pub fn snmp(text: &str) -> Result<UdpCounters, Malformed> {
+    let mut lines =
+        text.lines().enumerate().filter_map(|(index, line)| Some((index, line.strip_prefix("Udp:")?)));
+    let (Some((_, names)), Some((index, values))) = (lines.next(), lines.next()) else {
+        return Err(Malformed::new(0, "", "no two lines 'Udp:'"));
+    };
+    let (names, values): (Vec<_>, Vec<_>) =
+        (names.split_ascii_whitespace().collect(), values.split_ascii_whitespace().collect());
+    if names.len() != values.len() {
+        return Err(Malformed::new(
+            index,
+            text.lines().nth(index).unwrap_or_default(),
+            "not a value for each name",
+        ));
+    }
+    let value = |name: &str| values.get(names.iter().position(|known| *known == name)?)?.parse().ok();
+    counters(value).ok_or_else(|| Malformed::new(index, &values.join(" "), "a counter of UDP is missing"))
+}
+
+/// `/proc/net/snmp6`: a name and a value on each line.
+///
+/// # Errors
+/// A counter that every kernel has is missing.
+pub fn snmp6(text: &str) -> Result<UdpCounters, Malformed> {
+    let value = |name: &str| {
+        text.lines().find_map(|line| {
+            let value = line.strip_prefix("Udp6")?.strip_prefix(name)?;
+            // Another name may begin alike.
+            value.starts_with(char::is_whitespace).then(|| value.trim().parse().ok())?
+        })
+    };
+    counters(value).ok_or_else(|| Malformed::new(0, "", "a counter of UDP over IPv6 is missing"))
+}
+
+fn counters(value: impl Fn(&str) -> Option<u64>) -> Option<UdpCounters> {
+    Some(UdpCounters {
+        in_datagrams: value("InDatagrams")?,
+        no_ports: value("NoPorts")?,
+        in_errors: value("InErrors")?,
+        out_datagrams: value("OutDatagrams")?,
+        rcvbuf_errors: value("RcvbufErrors")?,
+        sndbuf_errors: value("SndbufErrors")?,
+        in_csum_errors: value("InCsumErrors"),
+        ignored_multi: value("IgnoredMulti"),
+        mem_errors: value("MemErrors"),
+    })
+}
+
+/// `UDP: inuse 12 mem 158` of `/proc/net/sockstat`, in pages.
+fn memory_used(text: &str) -> Result<u64, Malformed> {
+    let (index, line) = text
+        .lines()
+        .enumerate()
+        .find(|(_, line)| line.starts_with("UDP:"))
+        .ok_or_else(|| Malformed::new(0, "", "no line 'UDP:'"))?;
+    let mut words = line.split_ascii_whitespace().skip_while(|word| *word != "mem").skip(1);
+    let pages = words.next().and_then(|pages| pages.parse::<i64>().ok());
+    // Accounts of single CPUs are added up late: the sum may be below zero for a moment.
+    pages.map(|pages| pages.max(0).unsigned_abs()).ok_or_else(|| Malformed::new(index, line, "no 'mem'"))
+}
+
+/// Three numbers of pages.
+fn memory_limits(text: &str) -> Result<[u64; 3], Malformed> {
+    let numbers: Option<Vec<u64>> = text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
+    let three = numbers.and_then(|numbers| numbers.try_into().ok());
+    three.ok_or_else(|| Malformed::new(0, text, "not three numbers of pages"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This machine's, 6.18, shortened to the protocols around UDP.
+    const SNMP: &str = "Tcp: RtoAlgorithm RtoMin\nTcp: 1 200
+Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors IgnoredMulti MemErrors
+Udp: 13050470 12918 72760859 61006140 72720808 0 1 2 40050
+UdpLite: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors IgnoredMulti MemErrors
+UdpLite: 9 9 9 9 9 9 9 9 9
+";
+
+    #[test]
+    fn counters_go_by_their_names() {
+        let udp = snmp(SNMP).unwrap();
+        assert_eq!(
+            (udp.in_datagrams, udp.in_errors, udp.rcvbuf_errors),
+            (13_050_470, 72_760_859, 72_720_808)
+        );
+        assert_eq!((udp.in_csum_errors, udp.mem_errors), (Some(1), Some(40_050)));
+        // CentOS 6, 2.6.32: six columns.
+        let old =
+            "Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors\nUdp: 1 2 3 4 5 6\n";
+        let udp = snmp(old).unwrap();
+        assert_eq!((udp.sndbuf_errors, udp.in_csum_errors, udp.mem_errors), (6, None, None));
+    }
+
+    #[test]
+    fn ipv6_has_a_line_for_each() {
+        let text = "Ip6InReceives                   \t9\nUdp6InDatagrams                 \t542364\nUdp6NoPorts                     \t12
+Udp6InErrors                    \t552982\nUdp6OutDatagrams                \t1114499\nUdp6RcvbufErrors                \t529992
+Udp6SndbufErrors                \t0\nUdp6InCsumErrors                \t0\nUdpLite6InDatagrams             \t7\n";
+        let udp = snmp6(text).unwrap();
+        assert_eq!(
+            (udp.in_datagrams, udp.rcvbuf_errors, udp.in_csum_errors, udp.mem_errors),
+            (542_364, 529_992, Some(0), None)
+        );
+        assert!(snmp6("Ip6InReceives 9\n").is_err());
+    }
+
+    #[test]
+    fn garbled_counters_say_where() {
+        let told = snmp("Udp: InDatagrams NoPorts\nUdp: 1\n").unwrap_err().to_string();
+        assert_eq!(told, "line 2: not a value for each name: 'Udp: 1'");
+        assert!(snmp("Udp: InDatagrams\n").is_err());
+        assert!(snmp("UdpLite: a\nUdpLite: 1\n").is_err());
+    }
+
+    #[test]
+    fn memory_in_pages() {
+        // This machine's, 6.18.
+        assert_eq!(
+            memory_used("TCP: inuse 1 orphan 0 tw 0 alloc 1 mem 7\nUDP: inuse 0 mem 158\nUDPLITE: inuse 0\n"),
+            Ok(158)
+        );
+        assert_eq!(memory_used("UDP: inuse 0 mem -3\n"), Ok(0));
+        assert!(memory_used("UDPLITE: inuse 0\n").is_err());
+        assert_eq!(memory_limits("575799\t767734\t1151598\n"), Ok([575_799, 767_734, 1_151_598]));
+        assert!(memory_limits("1 2\n").is_err());
+    }
+
+    #[test]
+    fn a_counter_that_began_anew_counts_nothing() {
+        let then = UdpCounters { in_datagrams: 10, mem_errors: None, ..UdpCounters::default() };
+        let now = UdpCounters { in_datagrams: 4, no_ports: 2, mem_errors: Some(1), ..UdpCounters::default() };
+        assert_eq!(now.since(&then), UdpCounters { no_ports: 2, ..UdpCounters::default() });
+    }
+}

@@ -1,0 +1,68 @@
+//! What stands between device and socket: rules and connection tracking.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Fact;
+
+/// Netfilter in this network namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Netfilter {
+    /// Tables of iptables that are set up: `filter`, `raw`, ... Each is walked for every packet.
+    pub iptables: Option<Fact<Vec<String>>>,
+    /// Tables of ip6tables.
+    pub ip6tables: Option<Fact<Vec<String>>>,
+    /// Modules of packet filtering that are loaded. What is built into the kernel is not among them.
+    pub modules: Vec<String>,
+    /// Connection tracking, where the kernel has it.
+    pub conntrack: Option<Conntrack>,
+}
+
+/// Connection tracking.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conntrack {
+    /// Connections that are tracked now in this namespace. None at all: no rule asked for tracking, or nothing came.
+    pub count: u64,
+    /// From here on new ones are refused, and their packets dropped.
+    pub max: Option<u64>,
+    /// Hash buckets.
+    pub buckets: Option<u64>,
+    /// Counters of each possible CPU.
+    pub cpus: BTreeMap<u32, ConntrackCpu>,
+}
+
+/// One CPU's counters, 32 bits wide: they wrap. What a kernel does not count is 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConntrackCpu {
+    /// Packets of a known connection (counted only by some kernels).
+    pub found: u32,
+    /// Packets that fit no connection and may begin none.
+    pub invalid: u32,
+    /// Connections that lost a race with one of the same addresses.
+    pub insert_failed: u32,
+    /// Packets dropped because no connection could be made for them.
+    pub drop: u32,
+    /// Connections ended early to make room.
+    pub early_drop: u32,
+    /// Walks through a bucket that had to begin again because another CPU changed it.
+    pub search_restart: u32,
+    /// Connections refused because their bucket's chain was too long. From 5.15 on.
+    pub chain_too_long: u32,
+}
+
+impl ConntrackCpu {
+    /// What was counted since an earlier snapshot of the same boot, wraps included.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            found: self.found.wrapping_sub(earlier.found),
+            invalid: self.invalid.wrapping_sub(earlier.invalid),
+            insert_failed: self.insert_failed.wrapping_sub(earlier.insert_failed),
+            drop: self.drop.wrapping_sub(earlier.drop),
+            early_drop: self.early_drop.wrapping_sub(earlier.early_drop),
+            search_restart: self.search_restart.wrapping_sub(earlier.search_restart),
+            chain_too_long: self.chain_too_long.wrapping_sub(earlier.chain_too_long),
+        }
+    }
+}
