@@ -1,0 +1,149 @@
+//! Reads [`Sockets`]: the kernel's list, one pass over `/proc` for their owners, and the groups that follow from both.
+//!
+//! ```text
+//! sock_diag            else /proc/net/udp and udp6        sockets, drops, buffers
+//!      | inodes
+//! /proc/PID/fd         one pass for all of them           owners
+//!      | pids
+//! /proc/PID/...        of owners only                     names, limits, threads
+//! ```
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use super::limits;
+use super::processes::{self, Scan};
+use crate::snapshot::sockets::{Owner, ReuseportGroup, Socket, Sockets};
+use crate::{Absence, Fact, Missing, Provenance, Source};
+
+pub mod table;
+
+/// The UDP sockets, as the kernel lists them; owners and groups are still empty.
+pub fn list(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<Vec<Socket>>> {
+    table::read(source, missing)
+}
+
+/// The list by port, address and inode, and where in it each inode is.
+pub fn inodes(sockets: &mut [Socket]) -> HashMap<u32, usize> {
+    sockets.sort_by_key(|socket| (socket.local.port(), socket.local.ip(), socket.inode));
+    let at = |(at, socket): (usize, &Socket)| (socket.inode != 0).then_some((socket.inode, at));
+    sockets.iter().enumerate().filter_map(at).collect()
+}
+
+/// Puts sockets and owners together. `inodes`: from [`inodes`] of the same list; `scan`: made for them.
+pub fn join(
+    source: &dyn Source,
+    listed: Fact<Vec<Socket>>,
+    inodes: &HashMap<u32, usize>,
+    scan: &Scan,
+    missing: &mut Vec<Missing>,
+) -> Sockets {
+    let Fact { value: mut list, from } = listed;
+    for holder in &scan.holders {
+        if let Some(&at) = inodes.get(&holder.inode) {
+            list[at].owners.push(Owner { pid: holder.pid, fd: holder.fd });
+        }
+    }
+    let mut pids: Vec<u32> = scan.holders.iter().map(|holder| holder.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let mounts = if pids.is_empty() { limits::Mounts::default() } else { limits::mounts(source, missing) };
+    let owners = scan.seen.iter().filter(|seen| pids.binary_search(&seen.pid).is_ok());
+    let processes = owners.map(|seen| processes::read(source, &mounts, seen, missing)).collect();
+    let unknown = list.iter().filter(|socket| socket.inode != 0 && socket.owners.is_empty()).count();
+    if unknown > 0 && scan.hidden > 0 {
+        missing.push(Missing {
+            what: format!(
+                "owners of {unknown} of {} UDP sockets: {} processes keep their descriptors to themselves",
+                list.len(),
+                scan.hidden
+            ),
+            from: Provenance::File("/proc/PID/fd".into()),
+            why: Absence::NotPermitted { needs: "root, or CAP_SYS_PTRACE".into() },
+        });
+    }
+    let groups = groups(&mut list);
+    Sockets { list, from: Some(from), processes, groups }
+}
+
+/// What the kernel asks of two sockets before they may form a group (`udp_reuseport_add_sock`).
+type Shared = (IpAddr, u16, Option<u32>, u32, Option<bool>);
+
+/// Finds the groups, and tells each socket its own.
+pub fn groups(list: &mut [Socket]) -> Vec<ReuseportGroup> {
+    let shared = |socket: &Socket| -> Shared {
+        (socket.local.ip(), socket.local.port(), socket.interface, socket.uid, socket.v6only)
+    };
+    let mut by: HashMap<Shared, Vec<usize>> = HashMap::with_capacity(list.len());
+    for (at, socket) in list.iter().enumerate() {
+        by.entry(shared(socket)).or_default().push(at);
+    }
+    let mut all: Vec<(Shared, Vec<usize>)> =
+        by.into_iter().filter(|(_, members)| members.len() > 1).collect();
+    for (_, members) in &mut all {
+        // Inodes are given out in ascending order, and begin anew only after four billion.
+        members.sort_by_key(|&at| list[at].inode);
+    }
+    all.sort_by_key(|(_, members)| members[0]);
+    let numbered = all.into_iter().enumerate().map(|(number, (shared, members))| {
+        for &at in &members {
+            list[at].group = Some(number);
+        }
+        let (address, port, interface, uid, _) = shared;
+        ReuseportGroup { address, port, interface, uid, members }
+    });
+    numbered.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(local: &str, inode: u32, uid: u32) -> Socket {
+        Socket {
+            local: local.parse().unwrap(),
+            peer: None,
+            interface: None,
+            inode,
+            cookie: None,
+            uid,
+            v6only: None,
+            receive_queue: 0,
+            send_queue: 0,
+            memory: None,
+            drops: 0,
+            owners: Vec::new(),
+            group: None,
+        }
+    }
+
+    #[test]
+    fn groups_share_address_port_device_and_user() {
+        let mut list = vec![
+            socket("10.0.0.1:53", 30, 0),
+            socket("10.0.0.1:53", 10, 0),
+            socket("10.0.0.2:53", 11, 0),
+            socket("10.0.0.1:53", 12, 99),
+            Socket { interface: Some(2), ..socket("10.0.0.1:53", 13, 0) },
+            socket("[::]:53", 14, 0),
+            socket("[::]:53", 15, 0),
+            Socket { v6only: Some(true), ..socket("[::]:53", 16, 0) },
+        ];
+        let of = inodes(&mut list);
+        assert_eq!(list[of[&10]].inode, 10);
+        let found = groups(&mut list);
+        let inodes: Vec<Vec<u32>> =
+            found.iter().map(|group| group.members.iter().map(|&at| list[at].inode).collect()).collect();
+        assert_eq!(inodes, [vec![10, 30], vec![14, 15]]);
+        assert_eq!(list.iter().filter(|socket| socket.group == Some(0)).count(), 2);
+        assert_eq!(list.iter().filter(|socket| socket.group.is_none()).count(), 4);
+        assert_eq!((found[0].port, found[1].address.to_string().as_str()), (53, "::"));
+    }
+
+    #[test]
+    fn sockets_of_the_kernel_have_no_inode_and_no_owner() {
+        let mut list =
+            vec![socket("0.0.0.0:4789", 0, 0), socket("0.0.0.0:51820", 0, 0), socket("0.0.0.0:53", 7, 0)];
+        assert_eq!(inodes(&mut list), HashMap::from([(7, 0)]));
+    }
+}
