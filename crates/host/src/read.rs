@@ -1,6 +1,7 @@
 //! From a source to the picture: one reader per part, `read(source, missing) -> part`. None fails: what it cannot read
 //! it lists.
 
+pub mod actors;
 pub mod cpus;
 pub mod interfaces;
 pub mod irqs;

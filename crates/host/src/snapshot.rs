@@ -2,6 +2,7 @@
 //!
 //! Counters in it are the kernel's, since boot or since the driver was last set up; two snapshots give rates.
 
+pub mod actors;
 pub mod cpus;
 mod device;
 mod interface;

@@ -1,0 +1,141 @@
+//! Finds [`Actors`]: daemons among the running processes, and the files of those that act without one.
+//!
+//! A daemon is known by its program (`/proc/PID/exe`), else by its name; one that an interpreter runs by the script
+//! that the interpreter was given. Arguments alone prove nothing: `grep irqbalance` is not irqbalance.
+
+use super::processes::Seen;
+use crate::snapshot::actors::{Actor, Actors};
+use crate::{Absence, Missing, Source};
+
+mod files;
+mod known;
+
+use known::{KNOWN, Known};
+
+/// A process's name holds that many characters (`TASK_COMM_LEN` of linux/sched.h, less the byte that ends it).
+const NAME: usize = 15;
+
+/// Finds them. `seen`: the running processes.
+pub fn read(source: &dyn Source, seen: &[Seen], missing: &mut Vec<Missing>) -> Actors {
+    let list = KNOWN.iter().filter_map(|known| actor(source, known, seen)).collect();
+    let applied = files::read(source, missing);
+    Actors { list, ..applied }
+}
+
+fn actor(source: &dyn Source, known: &Known, seen: &[Seen]) -> Option<Actor> {
+    let running = seen.iter().find_map(|one| Some((one.pid, runs(source, known, one)?)));
+    let exists = |path: &&&str| {
+        !matches!(source.text(path), Err(Absence::NotThere | Absence::NotCaptured | Absence::NotSupported))
+    };
+    let without_process = || known.acts_by.iter().find(exists).map(|path| (*path).to_owned());
+    let (pid, seen_by) = match running {
+        Some((pid, seen_by)) => (Some(pid), seen_by),
+        None => (None, without_process()?),
+    };
+    let files = known.files.iter().filter(exists).map(|path| (*path).to_owned()).collect();
+    Some(Actor {
+        name: known.name.into(),
+        pid,
+        seen_by,
+        files,
+        touches: known.touches.to_vec(),
+        when: known.when.into(),
+    })
+}
+
+/// Is the process this daemon? In words, by what.
+fn runs(source: &dyn Source, known: &Known, seen: &Seen) -> Option<String> {
+    let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let is_it = |program: &str| known.programs.contains(&program);
+    let Some(path) = &seen.executable else {
+        // Another user's process: its name is all there is.
+        let named = known.programs.iter().any(|program| seen.name == program[..program.len().min(NAME)]);
+        return named.then(|| format!("name {}", seen.name));
+    };
+    // The program was replaced by an update while it runs.
+    let program = base(path.strip_suffix(" (deleted)").unwrap_or(path));
+    if is_it(&program) {
+        return Some(format!("program {path}"));
+    }
+    if !["python", "perl", "bash", "sh", "dash", "ruby"].iter().any(|name| program.starts_with(name)) {
+        return None;
+    }
+    let arguments = source.text(&format!("/proc/{}/cmdline", seen.pid)).ok()?;
+    let script = arguments.split('\0').skip(1).find(|argument| !argument.starts_with('-'))?;
+    let name = base(script);
+    is_it(name.strip_suffix(".py").unwrap_or(&name)).then(|| format!("script {script}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::snapshot::actors::Touch;
+    use crate::source::Folder;
+
+    /// A machine of these processes: number, name, program, arguments.
+    fn machine(processes: &[(u32, &str, Option<&str>, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (pid, name, program, arguments) in processes {
+            let process = folder.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(&process).unwrap();
+            fs::write(process.join("comm"), format!("{name}\n")).unwrap();
+            fs::write(process.join("cmdline"), arguments).unwrap();
+            if let Some(program) = program {
+                symlink(program, process.join("exe")).unwrap();
+            }
+        }
+        folder
+    }
+
+    fn actors(folder: &tempfile::TempDir) -> Vec<(String, Option<u32>)> {
+        let source = Folder::captured(folder.path());
+        let scan = super::super::processes::scan(&source, &Default::default()).unwrap();
+        let found = read(&source, &scan.seen, &mut Vec::new());
+        found.list.into_iter().map(|actor| (actor.name, actor.pid)).collect()
+    }
+
+    #[test]
+    fn daemons_by_program_and_by_script() {
+        let folder = machine(&[
+            (10, "irqbalance", Some("/usr/sbin/irqbalance"), "/usr/sbin/irqbalance\0--foreground\0"),
+            (11, "tuned", Some("/usr/bin/python3.11"), "/usr/bin/python3\0-Es\0/usr/sbin/tuned\0-l\0-P\0"),
+            (12, "python3", Some("/usr/bin/python3.11"), "python3\0-u\0/usr/sbin/waagent\0-daemon\0"),
+            (13, "google_guest_ag", Some("/usr/bin/google_guest_agent (deleted)"), "x\0"),
+        ]);
+        let wanted = [("irqbalance", 10), ("tuned", 11), ("google-guest-agent", 13), ("walinuxagent", 12)];
+        assert_eq!(actors(&folder), wanted.map(|(name, pid)| (name.into(), Some(pid))));
+    }
+
+    #[test]
+    fn arguments_alone_prove_nothing() {
+        let folder = machine(&[
+            (20, "grep", Some("/usr/bin/grep"), "grep\0irqbalance\0"),
+            (21, "vim", Some("/usr/bin/vim.basic"), "vim\0/usr/sbin/tuned\0"),
+            (22, "irqbalance", Some("/home/me/bin/notirqbalance"), "irqbalance\0"),
+            (23, "kworker", None, ""),
+        ]);
+        assert_eq!(actors(&folder), []);
+    }
+
+    #[test]
+    fn a_package_without_a_daemon_is_seen_by_its_files() {
+        let folder = machine(&[(1, "systemd", Some("/usr/lib/systemd/systemd"), "/sbin/init\0")]);
+        let rule = folder.path().join("usr/lib/udev/rules.d");
+        fs::create_dir_all(&rule).unwrap();
+        fs::write(rule.join("99-vpc-policy-routes.rules"), "# none\n").unwrap();
+        assert_eq!(actors(&folder), [("amazon-ec2-net-utils".into(), None)]);
+    }
+
+    #[test]
+    fn the_table_is_whole() {
+        for known in &KNOWN {
+            assert!(!known.touches.is_empty() && !known.when.is_empty(), "{}", known.name);
+            assert!(!known.programs.is_empty() || !known.acts_by.is_empty(), "{}", known.name);
+        }
+        let irqs = KNOWN.iter().filter(|known| known.touches.contains(&Touch::IrqAffinity));
+        assert!(irqs.count() >= 3);
+    }
+}

@@ -1,0 +1,275 @@
+//! Files that are applied when a device appears or at boot: `.link` files, udev rules, sysctl.d.
+//!
+//! Each kind lies in three folders; a file hides those of the same name in the folders after its own.
+
+use std::collections::BTreeMap;
+
+use crate::read::text::optional;
+use crate::snapshot::actors::{Actors, LinkFile, SysctlLine, UdevRule};
+use crate::{Missing, Source};
+
+const LINKS: [&str; 3] = ["/etc/systemd/network", "/run/systemd/network", "/usr/lib/systemd/network"];
+const RULES: [&str; 3] = ["/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d"];
+const SYSCTLS: [&str; 3] = ["/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d"];
+
+/// Keys of `[Link]` that only name or describe a device.
+const NAMES: [&str; 7] = [
+    "Description",
+    "Alias",
+    "Name",
+    "NamePolicy",
+    "AlternativeName",
+    "AlternativeNamesPolicy",
+    "MACAddressPolicy",
+];
+
+/// Settings that bear on packets begin so.
+const BEARING: [&str; 3] = ["net.", "kernel.numa_balancing", "kernel.timer_migration"];
+
+pub(super) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Actors {
+    let mut actors = Actors::default();
+    for (path, text) in all(source, missing, &LINKS, ".link") {
+        actors.link_files.extend(link_file(&path, &text));
+    }
+    for (path, text) in all(source, missing, &RULES, ".rules") {
+        actors.udev_rules.extend(udev_rules(&path, &text));
+    }
+    for (path, text) in all(source, missing, &SYSCTLS, ".conf") {
+        actors.sysctl_lines.extend(sysctl_lines(&path, &text));
+    }
+    // Applied last by systemd-sysctl where it is linked into the folder, and by sysctl --system in any case.
+    let last = "/etc/sysctl.conf";
+    let linked =
+        source.target("/etc/sysctl.d/99-sysctl.conf").is_ok_and(|target| target.ends_with("sysctl.conf"));
+    if !linked
+        && let Some(text) = optional(source, missing, "settings of boot", last, |text| Ok(text.to_owned()))
+    {
+        actors.sysctl_lines.extend(sysctl_lines(last, &text));
+    }
+    actors
+}
+
+/// The files that are in force, by their names.
+fn all(
+    source: &dyn Source,
+    missing: &mut Vec<Missing>,
+    folders: &[&str],
+    ending: &str,
+) -> Vec<(String, String)> {
+    let mut in_force: BTreeMap<String, &str> = BTreeMap::new();
+    for folder in folders.iter().rev() {
+        let names = source.names(folder).unwrap_or_default();
+        in_force.extend(names.into_iter().filter(|name| name.ends_with(ending)).map(|name| (name, *folder)));
+    }
+    let mut texts = Vec::new();
+    for (name, folder) in in_force {
+        let path = format!("{folder}/{name}");
+        let text =
+            optional(source, missing, "a file that changes settings", &path, |text| Ok(text.to_owned()));
+        texts.extend(text.map(|text| (path, text)));
+    }
+    texts
+}
+
+/// A `.link` file; [`None`] if it does no more than name devices.
+fn link_file(path: &str, text: &str) -> Option<LinkFile> {
+    let mut file = LinkFile { path: path.to_owned(), matches: Vec::new(), sets: Vec::new() };
+    let mut section = "";
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name;
+        } else if let Some((key, value)) = line.split_once('=') {
+            let pair = (key.trim().to_owned(), value.trim().to_owned());
+            match section {
+                "Match" => file.matches.push(pair),
+                // Other sections ([SR-IOV], [EnergyEfficientEthernet]) change the device as well.
+                "Link" if NAMES.contains(&pair.0.as_str()) => {}
+                _ => file.sets.push(pair),
+            }
+        }
+    }
+    (!file.sets.is_empty()).then_some(file)
+}
+
+/// The rules of a file that act on network devices.
+fn udev_rules(path: &str, text: &str) -> Vec<UdevRule> {
+    let mut rules = Vec::new();
+    // `SUBSYSTEM!="net", GOTO="end"`: what follows, up to the label, is for network devices.
+    let mut net_until: Option<String> = None;
+    for (line, rule) in joined(text) {
+        let mut found = UdevRule { path: path.to_owned(), line, matches: Vec::new(), acts: Vec::new() };
+        let (mut net, mut other, mut goto) = (false, false, None);
+        for token in tokens(&rule) {
+            let Some((key, operator, value)) = parts(token) else { continue };
+            match (key, operator) {
+                ("SUBSYSTEM", "==") => net |= value.split('|').any(|name| name == "net"),
+                ("SUBSYSTEM", "!=") => other |= value == "net",
+                ("LABEL", _) if net_until.as_deref() == Some(value) => net_until = None,
+                ("GOTO", _) => goto = Some(value.to_owned()),
+                _ if matches!(operator, "==" | "!=") => {}
+                _ if acts(key) => {
+                    found.acts.push(token.to_owned());
+                    continue;
+                }
+                _ => continue,
+            }
+            if matches!(operator, "==" | "!=") {
+                found.matches.push(token.to_owned());
+            }
+        }
+        if other && goto.is_some() {
+            net_until = goto;
+        } else if (net || net_until.is_some()) && !found.acts.is_empty() {
+            rules.push(found);
+        }
+    }
+    rules
+}
+
+/// Does an assignment to this key change the device, or start something that may?
+fn acts(key: &str) -> bool {
+    key == "RUN"
+        || ["RUN{", "ATTR{", "SYSCTL{"].iter().any(|start| key.starts_with(start))
+        || key == "ENV{SYSTEMD_WANTS}"
+}
+
+/// Lines with their numbers; one that ends in a backslash goes on in the next. Comments are left out.
+fn joined(text: &str) -> Vec<(usize, String)> {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let mut goes_on = false;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if !goes_on && (line.is_empty() || line.starts_with('#')) {
+            continue;
+        }
+        let part = line.strip_suffix('\\').unwrap_or(line);
+        match lines.last_mut().filter(|_| goes_on) {
+            Some((_, whole)) => whole.push_str(part),
+            None => lines.push((index + 1, part.to_owned())),
+        }
+        goes_on = line.ends_with('\\');
+    }
+    lines
+}
+
+/// The parts between commas that are not within quotes.
+fn tokens(rule: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    rule.split(move |c: char| {
+        quoted ^= c == '"';
+        c == ',' && !quoted
+    })
+    .map(str::trim)
+    .filter(|token| !token.is_empty())
+}
+
+/// `ATTR{queues/rx-0/rps_cpus}="f"` as key, operator and value.
+fn parts(token: &str) -> Option<(&str, &str, &str)> {
+    let quote = token.find('"')?;
+    let front = token[..quote].trim_end();
+    let operator =
+        ["==", "!=", "+=", "-=", ":=", "="].into_iter().find(|operator| front.ends_with(operator))?;
+    let key = front.strip_suffix(operator)?.trim();
+    Some((key, operator, token[quote + 1..].trim_end_matches('"')))
+}
+
+/// The lines of a file of sysctl.d(5) that bear on packets. Both ways to write a name are taken:
+/// `net.core.rmem_max` and `net/core/rmem_max`.
+fn sysctl_lines(path: &str, text: &str) -> Vec<SysctlLine> {
+    let line = |(index, line): (usize, &str)| {
+        let line = line.trim();
+        if line.starts_with(['#', ';']) {
+            return None;
+        }
+        let (name, value) = line.split_once('=')?;
+        // A dash in front: failures do not matter.
+        let name = name.trim().trim_start_matches('-');
+        // The first of the two signs is the one that parts.
+        let name = match name.find(['.', '/']).map(|at| name.as_bytes()[at]) {
+            Some(b'/') => name.chars().map(|c| if c == '/' { '.' } else { c }).collect(),
+            _ => name.to_owned(),
+        };
+        let bears = BEARING.iter().any(|start| name.starts_with(start));
+        let value = value.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        bears.then(|| SysctlLine { path: path.to_owned(), line: index + 1, name, value })
+    };
+    text.lines().enumerate().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_file_that_sets_more_than_a_name() {
+        // As systemd.link(5) shows it.
+        let text = "# queues\n[Match]\nDriver=ixgbe\nOriginalName=*\n\n[Link]\nNamePolicy=kernel path\nRxChannels=8\n\
+                    RxBufferSize = 4096\nReceivePacketSteeringCPUMask=0-3\n";
+        let file = link_file("/etc/systemd/network/10-a.link", text).unwrap();
+        assert_eq!(file.matches, [("Driver".into(), "ixgbe".into()), ("OriginalName".into(), "*".into())]);
+        let sets: Vec<_> = file.sets.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(sets, ["RxChannels=8", "RxBufferSize=4096", "ReceivePacketSteeringCPUMask=0-3"]);
+        // Debian's 99-default.link.
+        let default = "[Match]\nOriginalName=*\n[Link]\nNamePolicy=keep kernel database onboard slot path\n\
+                       AlternativeNamesPolicy=database onboard slot path\nMACAddressPolicy=persistent\n";
+        assert_eq!(link_file("99-default.link", default), None);
+    }
+
+    #[test]
+    fn rules_that_act_on_network_devices() {
+        let text = "# comment, \"quoted\nSUBSYSTEM==\"net\", ACTION==\"add\", KERNEL==\"eth*\", \\\n  \
+                    ATTR{queues/rx-0/rps_cpus}=\"f,f\", RUN+=\"/usr/sbin/ethtool -K $name gro off\"\n\
+                    SUBSYSTEM==\"block\", RUN+=\"x\"\nSUBSYSTEM==\"net\", NAME=\"lan0\"\n";
+        let rules = udev_rules("/etc/udev/rules.d/70-a.rules", text);
+        assert_eq!(rules.len(), 1);
+        assert_eq!(rules[0].line, 2);
+        assert_eq!(rules[0].matches, ["SUBSYSTEM==\"net\"", "ACTION==\"add\"", "KERNEL==\"eth*\""]);
+        assert_eq!(
+            rules[0].acts,
+            ["ATTR{queues/rx-0/rps_cpus}=\"f,f\"", "RUN+=\"/usr/sbin/ethtool -K $name gro off\""]
+        );
+    }
+
+    #[test]
+    fn rules_behind_a_jump() {
+        let text = "SUBSYSTEM!=\"net\", GOTO=\"end\"\nENV{ID_NET_DRIVER}==\"ena\", ENV{SYSTEMD_WANTS}+=\"x@$name.service\"\n\
+                    LABEL=\"end\"\nKERNEL==\"sd*\", RUN+=\"y\"\n";
+        let rules = udev_rules("a.rules", text);
+        assert_eq!(rules.iter().map(|rule| rule.line).collect::<Vec<_>>(), [2]);
+    }
+
+    #[test]
+    fn lines_of_sysctl() {
+        let text = "# net.core.rmem_max = 1\n-net.core.rmem_max = 4194304\nnet/ipv4/conf/eth0.100/rp_filter=0\n\
+                    vm.swappiness=10\nnet.ipv4.udp_mem = 1\t2  3\n";
+        let lines = sysctl_lines("/etc/sysctl.d/a.conf", text);
+        let told: Vec<_> =
+            lines.iter().map(|one| format!("{}:{}={}", one.line, one.name, one.value)).collect();
+        assert_eq!(
+            told,
+            [
+                "2:net.core.rmem_max=4194304",
+                "3:net.ipv4.conf.eth0.100.rp_filter=0",
+                "5:net.ipv4.udp_mem=1 2 3"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_file_hides_those_of_its_name_in_later_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        for (place, text) in [
+            ("etc/sysctl.d/a.conf", "net.core.rmem_max=1\n"),
+            ("usr/lib/sysctl.d/a.conf", "net.core.rmem_max=2\n"),
+            ("usr/lib/sysctl.d/b.conf", "net.core.wmem_max=3\n"),
+        ] {
+            let path = folder.path().join(place);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let found = read(&crate::source::Folder::captured(folder.path()), &mut Vec::new());
+        let told: Vec<_> =
+            found.sysctl_lines.iter().map(|one| format!("{}={}", one.path, one.value)).collect();
+        assert_eq!(told, ["/etc/sysctl.d/a.conf=1", "/usr/lib/sysctl.d/b.conf=3"]);
+    }
+}
