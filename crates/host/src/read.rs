@@ -21,3 +21,6 @@ pub(crate) mod text;
 pub mod udp;
 
 pub use text::Malformed;
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,9 @@ use known::{KNOWN, Known};
 /// A process's name holds that many characters (`TASK_COMM_LEN` of linux/sched.h, less the byte that ends it).
 const NAME: usize = 15;
 
+#[cfg(test)]
+pub(super) use files::applied;
+
 /// Finds them. `seen`: the running processes.
 pub fn read(source: &dyn Source, seen: &[Seen], missing: &mut Vec<Missing>) -> Actors {
     let list = KNOWN.iter().filter_map(|known| actor(source, known, seen)).collect();

@@ -196,6 +196,14 @@ fn sysctl_lines(path: &str, text: &str) -> Vec<SysctlLine> {
     text.lines().enumerate().filter_map(line).collect()
 }
 
+/// Every parser of this module, for tests with any text.
+#[cfg(test)]
+pub(in crate::read) fn applied(text: &str) {
+    assert!(udev_rules("a", text).iter().all(|rule| rule.line >= 1 && !rule.acts.is_empty()));
+    assert!(link_file("a", text).is_none_or(|file| !file.sets.is_empty()));
+    assert!(sysctl_lines("a", text).len() <= text.lines().count());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
