@@ -48,6 +48,32 @@ pub struct Snapshot {
     pub steering: Steering,
     /// Who takes packets before the protocols do.
     pub taps: Taps,
+    /// The kernel.
+    pub kernel: kernel::Kernel,
+    /// The processors.
+    pub cpus: cpus::Cpus,
+    /// The memory nodes; none is normal.
+    pub nodes: Vec<cpus::Node>,
+    /// What the process that reads may use of the machine.
+    pub limits: limits::Limits,
+    /// Interrupts of devices.
+    pub irqs: Vec<irqs::Irq>,
+    /// Interrupts of the processors themselves.
+    pub processor_interrupts: Vec<irqs::ProcessorInterrupt>,
+    /// Softirqs.
+    pub softirqs: Vec<irqs::Softirq>,
+    /// The receive path of each CPU.
+    pub softnet: softnet::Softnet,
+    /// UDP's counters and memory.
+    pub udp: udp::Udp,
+    /// UDP sockets and whose they are.
+    pub sockets: sockets::Sockets,
+    /// Settings of the kernel that bear on UDP.
+    pub sysctls: Vec<sysctls::Sysctl>,
+    /// Packet filtering and connection tracking.
+    pub netfilter: netfilter::Netfilter,
+    /// Who else changes settings.
+    pub actors: actors::Actors,
     /// What it does not show, and why.
     pub missing: Vec<Missing>,
 }
@@ -57,12 +83,26 @@ impl Snapshot {
     #[must_use]
     pub fn read(source: &dyn Source) -> Self {
         let mut missing = Vec::new();
+        let machine = read::machine::read(source, &mut missing);
         Self {
             schema: SCHEMA.into(),
             taken: source.time().map_or(0, |time| time.value),
             interfaces: read::interfaces::read(source, &mut missing),
             steering: read::steering::read(source, &mut missing),
             taps: read::taps::read(source, &mut missing),
+            kernel: machine.kernel,
+            cpus: machine.cpus,
+            nodes: machine.nodes,
+            limits: machine.limits,
+            irqs: machine.interrupts.irqs,
+            processor_interrupts: machine.interrupts.processor,
+            softirqs: machine.softirqs,
+            softnet: machine.softnet,
+            udp: machine.udp,
+            sockets: machine.sockets,
+            sysctls: machine.sysctls,
+            netfilter: machine.netfilter,
+            actors: machine.actors,
             missing,
         }
     }

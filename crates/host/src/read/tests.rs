@@ -12,8 +12,11 @@ use super::text::{Malformed, cpu_list, cpu_mask};
 use super::{actors, cpus, irqs, kernel, limits, netfilter, processes, sockets, softnet, udp};
 use crate::snapshot::irqs::PerCpu;
 
-/// Every parser; each gives its error, if it has one.
-const PARSERS: [(&str, fn(&str) -> Option<Malformed>); 15] = [
+/// A parser's error, if it has one.
+type Parser = fn(&str) -> Option<Malformed>;
+
+/// Every parser.
+const PARSERS: [(&str, Parser); 15] = [
     ("ticks", |text| cpus::ticks(text).err()),
     ("interrupts", |text| irqs::interrupts(text).err()),
     ("softirqs", |text| irqs::softirq_table(text).err()),

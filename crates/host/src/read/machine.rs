@@ -1,0 +1,63 @@
+//! Reads all of the machine that is not an interface, in the order in which one part needs another.
+
+use super::{actors, cpus, irqs, kernel, limits, netfilter, processes, sockets, softnet, sysctls, udp};
+use crate::snapshot::{
+    actors::Actors, cpus::Cpus, cpus::Node, irqs::Softirq, kernel::Audit, kernel::Kernel, limits::Limits,
+    netfilter::Netfilter, sockets::Sockets, softnet::Softnet, sysctls::Sysctl, udp::Udp,
+};
+use crate::{Fact, Missing, Provenance, Source};
+
+/// The parts, as the snapshot holds them.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) kernel: Kernel,
+    pub(crate) cpus: Cpus,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) limits: Limits,
+    pub(crate) interrupts: irqs::Interrupts,
+    pub(crate) softirqs: Vec<Softirq>,
+    pub(crate) softnet: Softnet,
+    pub(crate) udp: Udp,
+    pub(crate) sockets: Sockets,
+    pub(crate) sysctls: Vec<Sysctl>,
+    pub(crate) netfilter: Netfilter,
+    pub(crate) actors: Actors,
+}
+
+/// Reads them.
+pub(crate) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Machine {
+    let mut kernel = kernel::read(source, missing);
+    let nodes = cpus::nodes(source, missing);
+    let cpus = cpus::read(source, &nodes, missing);
+    // One pass over all processes serves sockets and actors.
+    let mut listed = sockets::list(source, missing);
+    let inodes = listed.as_mut().map(|listed| sockets::inodes(&mut listed.value)).unwrap_or_default();
+    let scan = processes::scan(source, &inodes);
+    let scan = super::text::noted(missing, "processes", "/proc", scan).unwrap_or_default();
+    let sockets = listed.map(|listed| sockets::join(source, listed, &inodes, &scan, missing));
+    if kernel.audit.is_none() {
+        kernel.audit = Some(audit(&scan.seen));
+    }
+    let mounts = limits::mounts(source, missing);
+    Machine {
+        kernel,
+        cpus,
+        nodes,
+        limits: limits::read(source, &mounts, None, missing),
+        interrupts: irqs::read(source, missing),
+        softirqs: irqs::softirqs(source, missing),
+        softnet: softnet::read(source, missing),
+        udp: udp::read(source, missing),
+        sockets: sockets.unwrap_or_default(),
+        sysctls: sysctls::read(source, missing),
+        netfilter: netfilter::read(source, missing),
+        actors: actors::read(source, &scan.seen, missing),
+    }
+}
+
+/// Where the boot parameters leave it open, audit is what its daemon asked for.
+fn audit(seen: &[processes::Seen]) -> Fact<Audit> {
+    let runs = seen.iter().any(|process| process.name == "auditd");
+    let from = Provenance::Derived("whether auditd runs".into());
+    Fact::new(if runs { Audit::Daemon } else { Audit::Unused }, from)
+}

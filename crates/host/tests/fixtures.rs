@@ -1,0 +1,164 @@
+//! Machines of many kinds, read from captured folders.
+
+mod machines;
+
+use std::path::Path;
+
+use machines::{Machine, list};
+use udpath_host::snapshot::irqs::Irq;
+use udpath_host::source::Folder;
+use udpath_host::{Absence, Snapshot};
+use udpath_steer::CpuSet;
+
+fn read(machine: &Machine) -> Snapshot {
+    let folder = machines::folder();
+    machine.write(folder.path());
+    Snapshot::read(&Folder::captured(folder.path()))
+}
+
+fn find(name: &str) -> Snapshot {
+    read(list::all().iter().find(|machine| machine.name == name).unwrap())
+}
+
+fn set(list: &str) -> CpuSet {
+    list.parse().unwrap()
+}
+
+fn irq<'a>(snapshot: &'a Snapshot, name: &str) -> &'a Irq {
+    snapshot.irqs.iter().find(|irq| irq.name == name).unwrap()
+}
+
+#[test]
+fn every_machine_is_understood_and_survives_json() {
+    for machine in list::all() {
+        let snapshot = read(&machine);
+        let name = machine.name;
+        for missing in &snapshot.missing {
+            let garbled = matches!(missing.why, Absence::NotUnderstood(_) | Absence::Failed(_));
+            assert!(!garbled, "{name}: {missing}");
+        }
+        assert_eq!(snapshot.kernel.release, machine.release, "{name}");
+        assert_eq!(snapshot.kernel.version(), Some(machine.version()), "{name}");
+        assert_eq!(snapshot.cpus.online, machine.online(), "{name}");
+        assert_eq!(snapshot.nodes.len(), machine.nodes.len(), "{name}");
+        let irqs: usize = machine.interfaces.iter().map(|interface| interface.irqs.len()).sum();
+        assert_eq!(snapshot.irqs.len(), irqs, "{name}");
+        let rows: CpuSet = snapshot.softnet.cpus.keys().copied().collect();
+        assert_eq!(rows, machine.online(), "{name}");
+        let sockets: usize = machine.servers.iter().map(|server| server.inodes.len()).sum();
+        assert_eq!(snapshot.sockets.list.len(), sockets, "{name}");
+        assert!(snapshot.sockets.list.iter().all(|socket| socket.owners.len() == 1), "{name}");
+        let json = serde_json::to_string(&snapshot).unwrap();
+        assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), snapshot, "{name}");
+    }
+}
+
+#[test]
+fn every_machine_says_where_it_is_from() {
+    for machine in list::all() {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(machine.name).join("NOTES.md");
+        assert!(std::fs::read_to_string(&path).is_ok_and(|text| text.len() > 100), "{}", path.display());
+    }
+}
+
+/// What the author of seed 0 found by hand: all interrupts on node 0, and a hint that nobody follows.
+#[test]
+fn interrupts_of_one_node_only() {
+    let snapshot = find("ixgbe-as-found");
+    let node = &snapshot.nodes[0];
+    assert_eq!(node.cpus, set("0-4,10-14"));
+    let used = snapshot.irqs.iter().fold(CpuSet::new(), |all, irq| all.union(irq.affinity.as_ref().unwrap()));
+    assert!(used.is_subset(&node.cpus), "{used}");
+    let queue_3 = irq(&snapshot, "ens1f0-TxRx-3");
+    assert_eq!((queue_3.number, queue_3.chip.as_str()), (108, "IR-PCI-MSI"));
+    assert_eq!((queue_3.affinity.clone(), queue_3.hint.clone()), (Some(set("10")), Some(set("3"))));
+    // This kernel does not tell where an interrupt really goes.
+    assert_eq!(queue_3.effective, None);
+    let busy = |cpu: u32| snapshot.cpus.cpu(cpu).unwrap().ticks.unwrap().softirq > 100_000;
+    let busy: CpuSet = (0..20).filter(|cpu| busy(*cpu)).collect();
+    assert_eq!(busy, node.cpus);
+    // And when it is told to follow the hints.
+    let steered = find("ixgbe-steered");
+    assert!(steered.irqs.iter().all(|irq| irq.affinity == irq.hint && irq.hint.is_some()));
+}
+
+#[test]
+fn offline_cpus_leave_holes() {
+    let snapshot = find("igb-offline");
+    assert_eq!(snapshot.cpus.online, set("0-1,4-7"));
+    assert_eq!(snapshot.softnet.cpus.keys().copied().collect::<CpuSet>(), set("0-1,4-7"));
+    assert_eq!(snapshot.softnet.cpus[&4].received_rps, Some(0));
+    assert_eq!(snapshot.softnet.cpus[&4].flow_limit, None);
+    let (two, four) = (snapshot.cpus.cpu(2).unwrap(), snapshot.cpus.cpu(4).unwrap());
+    assert!(!two.online && two.siblings.is_empty() && two.ticks.is_none());
+    assert_eq!((four.node, four.package), (Some(1), Some(1)));
+    assert_eq!(irq(&snapshot, "em1-TxRx-2").counts.iter().collect::<Vec<_>>(), [(&4, &1_000_002)]);
+    assert_eq!(snapshot.cpus.caches, [set("0-1"), set("4-7")]);
+}
+
+#[test]
+fn six_nodes_with_two_threads_to_a_core() {
+    let snapshot = find("ice-six-nodes");
+    assert_eq!(snapshot.nodes.len(), 6);
+    assert_eq!(snapshot.nodes[4].distance[&4], 10);
+    let cpu = snapshot.cpus.cpu(100).unwrap();
+    assert_eq!((cpu.node, cpu.siblings.clone()), (Some(0), set("4,100")));
+    let last = irq(&snapshot, "ice-ens801f0-TxRx-63");
+    assert_eq!((last.affinity.clone(), last.node), (Some(set("189")), Some(4)));
+    assert_eq!(snapshot.cpus.idle.len(), 1);
+    assert_eq!(snapshot.cpus.frequencies.len(), 1);
+    assert_eq!(snapshot.cpus.frequencies[0].cpus, set("0-191"));
+}
+
+#[test]
+fn hypervisors_by_name() {
+    for (name, hypervisor) in [
+        ("ena", Some("Amazon EC2")),
+        ("gvnic", Some("Google Compute Engine")),
+        ("netvsc", Some("Hyper-V")),
+        ("virtio-many", Some("QEMU/KVM")),
+        ("virtio-one-queue", Some("one that does not tell its name")),
+        ("i40e", None),
+    ] {
+        let found = find(name).kernel.hypervisor.map(|fact| fact.value);
+        assert_eq!(found.as_deref(), hypervisor, "{name}");
+    }
+}
+
+#[test]
+fn a_container_is_known_and_told_that_settings_are_the_hosts() {
+    let snapshot = find("veth");
+    let process = &snapshot.sockets.processes[0];
+    let container = process.container.as_ref().unwrap();
+    assert_eq!((container.runtime.as_str(), container.id.len()), ("docker", 64));
+    let hidden = |missing: &udpath_host::Missing| missing.what.contains("initial network namespace alone");
+    assert!(snapshot.missing.iter().any(hidden), "{:?}", snapshot.missing);
+    assert!(!find("i40e").missing.iter().any(hidden));
+}
+
+#[test]
+fn a_reuseport_group_and_its_owner() {
+    let snapshot = find("i40e");
+    let [group] = &snapshot.sockets.groups[..] else { panic!("{:?}", snapshot.sockets.groups) };
+    assert_eq!((group.port, group.members.len(), group.uid), (53, 4, 101));
+    let process = snapshot.sockets.process(900).unwrap();
+    assert_eq!((process.name.as_str(), process.unit.as_deref()), ("nsd", Some("nsd.service")));
+    assert_eq!(
+        process.threads.iter().map(|thread| thread.last_cpu).collect::<Vec<_>>(),
+        [0, 1, 2, 3].map(Some)
+    );
+    assert_eq!(snapshot.sockets.list[0].drops, 5);
+}
+
+#[test]
+fn many_sockets_find_their_owners() {
+    let snapshot = read(&list::big(16, 16, 250));
+    let sockets = &snapshot.sockets;
+    assert_eq!((sockets.list.len(), sockets.processes.len(), sockets.groups.len()), (250, 3, 3));
+    assert_eq!(sockets.groups.iter().map(|group| group.members.len()).collect::<Vec<_>>(), [100, 100, 50]);
+    for socket in &sockets.list {
+        let process = sockets.process(socket.owners[0].pid).unwrap();
+        assert_eq!((socket.inode - 100_000) / 100, (process.pid - 1_000) / 50);
+    }
+}
