@@ -39,6 +39,10 @@ pub enum Provenance {
     Route(String),
     /// `sock_diag`(7).
     SockDiag,
+    /// A message of nftables, by its name in linux/netfilter/nf_tables.h.
+    Nftables(String),
+    /// A message of the audit system, by its name in linux/audit.h.
+    Audit(String),
     /// An option of a socket, by its name, read through a duplicate of its descriptor.
     SocketOption(String),
     /// Concluded from other values, by the rule named.
@@ -54,6 +58,8 @@ impl fmt::Display for Provenance {
             Self::Netdev(message) => write!(f, "netdev netlink {message}"),
             Self::Route(message) => write!(f, "rtnetlink {message}"),
             Self::SockDiag => f.write_str("sock_diag"),
+            Self::Nftables(message) => write!(f, "nftables {message}"),
+            Self::Audit(message) => write!(f, "audit {message}"),
             Self::SocketOption(option) => write!(f, "socket option {option}"),
             Self::Derived(rule) => write!(f, "derived: {rule}"),
         }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  Question --> netlink: ethtool, netdev, route      first
+//!          |--> netlink: sock_diag, nftables, audit  sockets, chains of rules, whether system calls are audited
 //!          \--> ioctl: what netlink lacks            driver's name and counters, flow rules; RSS of older kernels
 //! ```
 //! The sockets belong to the namespace of the thread that opened them, whatever thread uses them. Reading needs no
@@ -11,8 +12,10 @@ mod bitset;
 mod ethtool;
 mod ioctl;
 mod netdev;
+mod netfilter;
 mod route;
 mod set;
+mod sockets;
 mod sys;
 
 use std::collections::BTreeMap;
@@ -20,7 +23,9 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_ROUTE};
+use netlink_sys::protocols::{
+    NETLINK_AUDIT, NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_SOCK_DIAG,
+};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 pub use crate::netlink::Refused;
@@ -39,6 +44,9 @@ const GENERIC_HEADER: usize = 4;
 pub struct Kernel {
     route: Result<Netlink, Refused>,
     generic: Result<Netlink, Refused>,
+    diag: Result<Netlink, Refused>,
+    netfilter: Result<Netlink, Refused>,
+    audit: Result<Netlink, Refused>,
     control: Result<OwnedFd, Refused>,
     families: BTreeMap<&'static str, u16>,
 }
@@ -60,6 +68,9 @@ impl Kernel {
         Self {
             route: Netlink::open(NETLINK_ROUTE),
             generic: Netlink::open(NETLINK_GENERIC),
+            diag: Netlink::open(NETLINK_SOCK_DIAG),
+            netfilter: Netlink::open(NETLINK_NETFILTER),
+            audit: Netlink::open(NETLINK_AUDIT),
             control: control.map_err(|errno| std::io::Error::from(errno).into()),
             families: BTreeMap::new(),
         }
@@ -70,7 +81,12 @@ impl Kernel {
     /// # Errors
     /// Why there is no answer.
     pub fn ask(&mut self, question: &Question) -> Result<Fact<Answer>, Absence> {
-        self.answer(question).map_err(|refused| absence(&refused))
+        self.answer(question).map_err(|refused| match (question, absence(&refused)) {
+            (Question::AuditStatus, Absence::NotPermitted { .. }) => {
+                Absence::NotPermitted { needs: "CAP_AUDIT_CONTROL in the initial user namespace".into() }
+            }
+            (_, absence) => absence,
+        })
     }
 
     fn answer(&mut self, question: &Question) -> Result<Fact<Answer>, Refused> {
@@ -93,6 +109,14 @@ impl Kernel {
             }
             Question::XdpFeatures => {
                 Fact::new(Answer::XdpFeatures(self.xdp_features()?), from_netdev("dev-get"))
+            }
+            Question::UdpSockets => Fact::new(Answer::UdpSockets(self.udp_sockets()?), Provenance::SockDiag),
+            Question::NftChains => Fact::new(
+                Answer::NftChains(self.nft_chains()?),
+                Provenance::Nftables("NFT_MSG_GETCHAIN".into()),
+            ),
+            Question::AuditStatus => {
+                Fact::new(Answer::AuditStatus(self.audit_status()?), Provenance::Audit("AUDIT_GET".into()))
             }
             Question::Driver(name) => {
                 Fact::new(Answer::Driver(self.driver(name)?), from_ioctl("ETHTOOL_GDRVINFO"))

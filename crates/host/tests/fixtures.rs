@@ -5,6 +5,7 @@ mod machines;
 use std::path::Path;
 
 use machines::{Machine, list};
+use udpath_host::snapshot::Relation;
 use udpath_host::snapshot::irqs::Irq;
 use udpath_host::source::Folder;
 use udpath_host::{Absence, Snapshot};
@@ -51,6 +52,46 @@ fn every_machine_is_understood_and_survives_json() {
         let json = serde_json::to_string(&snapshot).unwrap();
         assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), snapshot, "{name}");
     }
+}
+
+/// The number of the interrupt that serves a receive queue, by the name that its driver gives it.
+#[test]
+fn queues_find_their_interrupts() {
+    for (machine, interface, queue, interrupt) in [
+        ("ixgbe-as-found", "ens1f0", 19, "ens1f0-TxRx-19"),
+        ("i40e", "eth2", 31, "i40e-eth2-TxRx-31"),
+        ("ice-six-nodes", "ens801f0", 63, "ice-ens801f0-TxRx-63"),
+        ("mlx5-doubled", "eth0", 11, "mlx5_comp11@pci:0000:01:00.0"),
+        ("virtio-one-queue", "eth0", 0, "virtio2-input.0"),
+        ("virtio-many", "eth0", 15, "virtio2-input.15"),
+        ("ena", "eth0", 7, "eth0-Tx-Rx-7"),
+        ("gvnic", "eth0", 0, "gve-ntfy-blk8@pci:0000:00:04.0"),
+        ("netvsc", "enP19340s1", 3, "mlx5_comp3@pci:4b8c:00:02.0"),
+        ("bond", "eth1", 7, "i40e-eth1-TxRx-7"),
+        ("igb-offline", "em1", 2, "em1-TxRx-2"),
+    ] {
+        let snapshot = find(machine);
+        let interface = snapshot.interfaces.iter().find(|one| one.name == interface).unwrap();
+        let found = interface.rx[queue].irq.as_ref().map(|irq| irq.value);
+        assert_eq!(found, Some(irq(&snapshot, interrupt).number), "{machine}");
+        let none = |missing: &&udpath_host::Missing| missing.what.contains("interrupts of the queues");
+        assert_eq!(snapshot.missing.iter().find(none), None, "{machine}");
+    }
+}
+
+#[test]
+fn interfaces_that_stand_on_others() {
+    let snapshot = find("vlan-on-bond");
+    let interface = |name: &str| snapshot.interfaces.iter().find(|one| one.name == name).unwrap();
+    let lower = |name: &str| Relation::Lower(name.into());
+    assert_eq!((interface("bond0.10").vlan, interface("bond0.1").vlan), (Some(10), Some(1)));
+    assert!(interface("bond0.1").relations.contains(&lower("bond0")));
+    let bond = &interface("bond0").relations;
+    assert!(bond.contains(&lower("eth0")) && bond.contains(&lower("eth1")), "{bond:?}");
+    // Twice as many receive queues as channels: the second half is for AF_XDP.
+    let doubled = find("mlx5-doubled");
+    let eth0 = doubled.interfaces.iter().find(|one| one.name == "eth0").unwrap();
+    assert_eq!(eth0.rx.iter().map(|queue| queue.xsk).collect::<Vec<_>>(), [[false; 12], [true; 12]].concat());
 }
 
 #[test]

@@ -117,6 +117,20 @@ numbers! {
     ETHTOOL_A_FLOW_UDP4 = 6;
     ETHTOOL_A_FLOW_UDP6 = 7;
 
+    // linux/inet_diag.h
+    INET_DIAG_SKMEMINFO = 7;
+    INET_DIAG_SKV6ONLY = 11;
+
+    // linux/netfilter/nf_tables.h
+    NFT_MSG_GETCHAIN = 4;
+    NFTA_CHAIN_TABLE = 1;
+    NFTA_CHAIN_NAME = 3;
+    NFTA_CHAIN_HOOK = 4;
+    NFTA_CHAIN_USE = 6;
+    NFTA_CHAIN_TYPE = 7;
+    NFTA_HOOK_HOOKNUM = 1;
+    NFTA_HOOK_PRIORITY = 2;
+
     // linux/netdev.h
     NETDEV_CMD_DEV_GET = 1;
     NETDEV_CMD_QUEUE_GET = 10;

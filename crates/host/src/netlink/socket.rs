@@ -175,6 +175,15 @@ impl Netlink {
         self.exchange(kind, NLM_F_ACK, body).map(|(answers, _)| answers)
     }
 
+    /// A plain request that another thread of the kernel answers, after it was acknowledged: audit does so.
+    pub(crate) fn request_answered_later(&mut self, kind: u16, body: &[u8]) -> Result<Answers, Refused> {
+        let mut answers = self.request(kind, body)?;
+        while answers.bytes.is_empty() {
+            self.receive(&mut answers, &mut false)?;
+        }
+        Ok(answers)
+    }
+
     /// A dump, asked for again while the kernel says that something changed under it.
     pub(crate) fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Answers, Refused> {
         for _ in 0..DUMPS {
@@ -199,16 +208,18 @@ impl Netlink {
         request.extend_from_slice(body);
         self.socket.send(&request, 0)?;
         let (mut answers, mut torn) = (Answers::default(), false);
-        loop {
-            let (_, length) =
-                recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC).map_err(io::Error::from)?;
-            let Some(datagram) = self.buffer.get(..length) else {
-                return Err(Refused::other(format_args!("an answer of {length} bytes, over {DATAGRAM}")));
-            };
-            if take(datagram, self.sequence, &mut answers, &mut torn)? == Step::End {
-                return Ok((answers, torn));
-            }
-        }
+        while self.receive(&mut answers, &mut torn)? == Step::More {}
+        Ok((answers, torn))
+    }
+
+    /// Takes one datagram of the answers to the last request.
+    fn receive(&mut self, answers: &mut Answers, torn: &mut bool) -> Result<Step, Refused> {
+        let (_, length) =
+            recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC).map_err(io::Error::from)?;
+        let Some(datagram) = self.buffer.get(..length) else {
+            return Err(Refused::other(format_args!("an answer of {length} bytes, over {DATAGRAM}")));
+        };
+        take(datagram, self.sequence, answers, torn)
     }
 }
 

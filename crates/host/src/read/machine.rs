@@ -36,7 +36,7 @@ pub(crate) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Machine {
     let scan = super::text::noted(missing, "processes", "/proc", scan).unwrap_or_default();
     let sockets = listed.map(|listed| sockets::join(source, listed, &inodes, &scan, missing));
     if kernel.audit.is_none() {
-        kernel.audit = Some(audit(&scan.seen));
+        kernel.audit = Some(audit(source, &scan.seen));
     }
     let mounts = limits::mounts(source, missing);
     Machine {
@@ -55,8 +55,16 @@ pub(crate) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Machine {
     }
 }
 
-/// Where the boot parameters leave it open, audit is what its daemon asked for.
-fn audit(seen: &[processes::Seen]) -> Fact<Audit> {
+/// Where the boot parameters leave it open, audit is what it says itself, else what its daemon will have asked for.
+fn audit(source: &dyn Source, seen: &[processes::Seen]) -> Fact<Audit> {
+    if let Ok(Fact { value: status, from }) = source.audit_status() {
+        let state = match (status.enabled, status.pid) {
+            (0, _) => Audit::Unused,
+            (_, 0) => Audit::On,
+            _ => Audit::Daemon,
+        };
+        return Fact::new(state, from);
+    }
     let runs = seen.iter().any(|process| process.name == "auditd");
     let from = Provenance::Derived("whether auditd runs".into());
     Fact::new(if runs { Audit::Daemon } else { Audit::Unused }, from)

@@ -1,4 +1,4 @@
-//! Reads [`Netfilter`], as far as procfs shows it.
+//! Reads [`Netfilter`]: iptables and connection tracking from procfs, nftables from the kernel's answer.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,16 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Netfilter {
         buckets: parsed(source, "/proc/sys/net/netfilter/nf_conntrack_buckets", one).ok(),
         cpus: conntrack_cpus(source, missing),
     });
-    Netfilter { iptables, ip6tables, modules: modules.unwrap_or_default(), conntrack }
+    let nftables = match source.nft_chains() {
+        Ok(chains) => Some(chains),
+        Err(Absence::NotSupported | Absence::NotThere | Absence::NotCaptured) => None,
+        Err(why) => {
+            let from = Provenance::Nftables("NFT_MSG_GETCHAIN".into());
+            missing.push(Missing { what: "chains of nftables".into(), from, why });
+            None
+        }
+    };
+    Netfilter { iptables, ip6tables, nftables, modules: modules.unwrap_or_default(), conntrack }
 }
 
 fn lines(text: &str) -> Vec<String> {

@@ -20,7 +20,15 @@ pub mod table;
 
 /// The UDP sockets, as the kernel lists them; owners and groups are still empty.
 pub fn list(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<Vec<Socket>>> {
-    table::read(source, missing)
+    match source.udp_sockets() {
+        Ok(listed) => Some(listed),
+        Err(why) => {
+            let listed = table::read(source, missing)?;
+            let what = "buffers, cookies and devices of the UDP sockets".into();
+            missing.push(Missing { what, from: Provenance::SockDiag, why });
+            Some(listed)
+        }
+    }
 }
 
 /// The list by port, address and inode, and where in it each inode is.

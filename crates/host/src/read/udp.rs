@@ -1,7 +1,7 @@
 //! Reads [`Udp`]: `/proc/net/snmp`, `snmp6`, `sockstat` and `net.ipv4.udp_mem`.
 
 use super::text::{Malformed, optional, wanted};
-use crate::snapshot::udp::{Udp, UdpCounters, UdpMemory};
+use crate::snapshot::udp::{Udp, UdpCounters, UdpMemory, UdpMemoryLimits};
 use crate::{Missing, Source};
 
 /// Reads it. No IPv6 at all is normal.
@@ -10,8 +10,10 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Udp {
     let v6 = optional(source, missing, "UDP counters of IPv6", "/proc/net/snmp6", snmp6);
     let used = wanted(source, missing, "memory of UDP sockets", "/proc/net/sockstat", memory_used);
     let path = "/proc/sys/net/ipv4/udp_mem";
-    let limits = wanted(source, missing, "limits of the memory of UDP sockets", path, memory_limits);
-    let memory = used.zip(limits).map(|(used, [min, pressure, max])| UdpMemory { used, min, pressure, max });
+    // Seen in the initial network namespace alone.
+    let limits = optional(source, missing, "limits of the memory of UDP sockets", path, memory_limits);
+    let limits = limits.map(|[min, pressure, max]| UdpMemoryLimits { min, pressure, max });
+    let memory = used.map(|used| UdpMemory { used, limits });
     Udp { v4, v6, memory }
 }
 

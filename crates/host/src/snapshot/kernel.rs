@@ -34,13 +34,25 @@ impl Kernel {
     }
 }
 
+/// What the audit system says of itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditStatus {
+    /// 0: off, 1: on, 2: on and locked until the next boot.
+    pub enabled: u32,
+    /// The process that takes the records; 0: none.
+    pub pid: u32,
+    /// Records lost because it was too slow.
+    pub lost: u32,
+}
+
 /// Whether the kernel prepares audit records at system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Audit {
     /// Switched off for this boot: no task is audited.
     Off,
-    /// Switched on at boot: every task is audited.
+    /// Switched on: every task that was started since is audited, if there is a rule.
     On,
     /// Left to a daemon, and one runs: every task that was started since its first rule is audited.
     Daemon,

@@ -13,10 +13,33 @@ pub struct Netfilter {
     pub iptables: Option<Fact<Vec<String>>>,
     /// Tables of ip6tables.
     pub ip6tables: Option<Fact<Vec<String>>>,
+    /// Chains of nftables that packets begin in; iptables' own are among them where iptables is of the newer kind.
+    pub nftables: Option<Fact<Vec<NftChain>>>,
     /// Modules of packet filtering that are loaded. What is built into the kernel is not among them.
     pub modules: Vec<String>,
     /// Connection tracking, where the kernel has it.
     pub conntrack: Option<Conntrack>,
+}
+
+/// A chain of nftables that packets begin in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NftChain {
+    /// `ip`, `ip6`, `inet`, `netdev`, ...
+    pub family: String,
+    /// Its table.
+    pub table: String,
+    /// Its name.
+    pub name: String,
+    /// `filter`, `nat`, `route`.
+    #[serde(default)]
+    pub kind: String,
+    /// Where packets meet it: `prerouting`, `input`, `forward`, `output`, `postrouting`, `ingress`, `egress`.
+    pub hook: String,
+    /// Chains of a hook are met in ascending order. -300 is before connection tracking, 0 is filtering.
+    pub priority: i32,
+    /// Rules in it, and jumps to it.
+    pub rules: u32,
 }
 
 /// Connection tracking.

@@ -63,6 +63,13 @@ impl UdpCounters {
 pub struct UdpMemory {
     /// In use, of all namespaces. Rough by some pages for each CPU.
     pub used: u64,
+    /// Its limits (`net.ipv4.udp_mem`); they are the machine's, and not seen from a namespace.
+    pub limits: Option<UdpMemoryLimits>,
+}
+
+/// Limits of the memory of all UDP sockets, in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdpMemoryLimits {
     /// Up to here no socket is asked to hold back.
     pub min: u64,
     /// From here on they are, down to `min`.

@@ -16,6 +16,9 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::snapshot::kernel::AuditStatus;
+use crate::snapshot::netfilter::NftChain;
+use crate::snapshot::sockets::Socket;
 use crate::snapshot::{
     Channels, Coalescing, Counters, Driver, Features, FlowRule, HashFields, Link, Napi, NetdevQueue, Qdisc,
     QueueCounters, Rings, Rss, XdpFeatures,
@@ -146,6 +149,12 @@ questions! {
         QueueCounters, "queue-counters", queue_counters => Vec<QueueCounters>;
         /// What the devices offer to XDP.
         XdpFeatures, "xdp-features", xdp_features => Vec<XdpFeatures>;
+    /// All UDP sockets that are bound, of both families, without their owners.
+    UdpSockets, "udp-sockets", udp_sockets => Vec<Socket>;
+    /// All chains of nftables that packets begin in.
+    NftChains, "nft-chains", nft_chains => Vec<NftChain>;
+    /// Whether system calls are audited.
+    AuditStatus, "audit-status", audit_status => AuditStatus;
     }
     interface {
         /// Driver, its version and bus.

@@ -43,7 +43,7 @@ pub(super) fn write(machine: &Machine, tree: &Tree) {
     tree.file("proc/net/sockstat", "sockets: used 13\nUDP: inuse 4 mem 158\nUDPLITE: inuse 0\n");
     tree.file("proc/net/packet", "sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n");
     tree.file("proc/net/ptype", "Type Device      Function\n0800          ip_rcv\n86dd          ipv6_rcv\n");
-    const HOST: [&str; 7] = [
+    const HOST: [&str; 8] = [
         "core/netdev_max_backlog",
         "core/netdev_budget",
         "core/rps_sock_flow_entries",
@@ -51,6 +51,7 @@ pub(super) fn write(machine: &Machine, tree: &Tree) {
         "core/flow_limit_table_len",
         "core/default_qdisc",
         "core/busy_read",
+        "ipv4/udp_mem",
     ];
     for (name, value) in [
         ("core/rmem_max", "212992"),
