@@ -71,11 +71,20 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
 
 /// Resident memory, MiB.
 fn resident(pid: u32) -> Result<f64> {
+    status(&pid.to_string(), "VmRSS:")
+}
+
+/// The most memory that was ever resident of this process, MiB.
+pub(crate) fn peak() -> Result<f64> {
+    status("self", "VmHWM:")
+}
+
+fn status(pid: &str, key: &str) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}: did it end?"))?;
     let kib: f64 = status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok())
-        .with_context(|| format!("{path} has no VmRSS"))?;
+        .find_map(|line| line.strip_prefix(key)?.trim().strip_suffix(" kB")?.parse().ok())
+        .with_context(|| format!("{path} has no {key}"))?;
     Ok(kib / 1024.0)
 }

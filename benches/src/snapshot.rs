@@ -1,0 +1,122 @@
+//! Reading a big machine: 128 CPUs, a card of 128 queues, 10,000 UDP sockets.
+//!
+//! The machine is a folder made for the run, in memory. A process of its own reads it, so that its memory is that of the
+//! snapshot alone; the baseline reads the same files and links and looks at none of them.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+use std::{env, fs};
+
+use anyhow::{Context, Result, bail};
+use udpath_host::Snapshot;
+use udpath_host::source::Folder;
+
+use crate::Claim;
+use crate::memory::peak;
+
+#[path = "../../crates/host/tests/machines/mod.rs"]
+#[allow(dead_code, reason = "of the machines this uses one")]
+mod machines;
+
+const CPUS: u32 = 128;
+const QUEUES: u32 = 128;
+const SOCKETS: u32 = 10_000;
+/// Runs of each kind, in turn; the fastest counts, as others' work can only add to it.
+const RUNS: usize = 7;
+/// What the reading process is told by: the folder.
+const FOLDER: &str = "UDPATH_BENCH_MACHINE";
+/// Most time, milliseconds, of the big machine and of this one; most memory, MiB; most times the baseline.
+const BIG: f64 = 500.0;
+const HERE: f64 = 50.0;
+const MEMORY: f64 = 64.0;
+const RATIO: f64 = 3.0;
+
+pub(crate) fn run() -> Result<Vec<Claim>> {
+    if let Some(folder) = env::var_os(FOLDER) {
+        read(Path::new(&folder))?;
+        std::process::exit(0);
+    }
+    let folder = machines::folder();
+    machines::list::big(CPUS, QUEUES, SOCKETS).write(folder.path());
+    let (mut snapshot, mut files, mut here, mut memory) = (f64::MAX, f64::MAX, f64::MAX, 0.0_f64);
+    for _ in 0..RUNS {
+        let begin = Instant::now();
+        let count = walk(folder.path())?;
+        files = files.min(milliseconds(begin));
+        let [time, peak] = child(folder.path()).with_context(|| format!("of {count} files"))?;
+        (snapshot, memory) = (snapshot.min(time), memory.max(peak));
+        let begin = Instant::now();
+        drop(Snapshot::read(&Folder::live()));
+        here = here.min(milliseconds(begin));
+    }
+    let claim = |what: &str, measured: String, bound: String, holds: bool| Claim {
+        what: what.into(),
+        measured,
+        bound,
+        holds,
+    };
+    Ok(vec![
+        claim(
+            "snapshot of 128 CPUs, 128 queues, 10,000 sockets",
+            format!("{snapshot:.0} ms"),
+            format!("< {BIG} ms"),
+            snapshot < BIG,
+        ),
+        claim("memory of it", format!("{memory:.1} MiB"), format!("< {MEMORY} MiB"), memory < MEMORY),
+        claim(
+            "time of it, by that of reading its files unseen",
+            format!("{:.2} ({files:.0} ms)", snapshot / files),
+            format!("< {RATIO}"),
+            snapshot < RATIO * files,
+        ),
+        claim("snapshot of this machine", format!("{here:.1} ms"), format!("< {HERE} ms"), here < HERE),
+    ])
+}
+
+fn milliseconds(begin: Instant) -> f64 {
+    begin.elapsed().as_secs_f64() * 1e3
+}
+
+/// The reading process: prints milliseconds, and MiB at the most.
+fn read(folder: &Path) -> Result<()> {
+    let begin = Instant::now();
+    let snapshot = Snapshot::read(&Folder::captured(folder));
+    let time = milliseconds(begin);
+    let sockets = &snapshot.sockets;
+    let whole = snapshot.cpus.online.len() == CPUS as usize
+        && snapshot.irqs.len() == QUEUES as usize
+        && sockets.list.len() == SOCKETS as usize
+        && sockets.list.iter().all(|socket| !socket.owners.is_empty());
+    if !whole {
+        bail!("the snapshot is not whole: {:?}", snapshot.missing);
+    }
+    println!("{time} {}", peak()?);
+    Ok(())
+}
+
+fn child(folder: &Path) -> Result<[f64; 2]> {
+    let output = Command::new(env::current_exe()?).arg("snapshot").env(FOLDER, folder).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let told = || format!("the reading process said: {text}{}", String::from_utf8_lossy(&output.stderr));
+    numbers.try_into().ok().with_context(told)
+}
+
+/// Reads everything below a folder; how many files and links that were.
+fn walk(folder: &Path) -> Result<usize> {
+    let mut count = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        count += 1;
+        if kind.is_dir() {
+            count += walk(&entry.path())?;
+        } else if kind.is_symlink() {
+            fs::read_link(entry.path())?;
+        } else {
+            fs::read(entry.path())?;
+        }
+    }
+    Ok(count)
+}
