@@ -3,13 +3,17 @@
 //! The machine is a folder made for the run, in memory. A process of its own reads it, so that its memory is that of the
 //! snapshot alone; the baseline reads the same files and links and looks at none of them.
 
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Resource, Rlimit};
+
 use udpath_host::Snapshot;
+use udpath_host::snapshot::sockets::Socket;
 use udpath_host::source::Folder;
 
 use crate::Claim;
@@ -30,7 +34,9 @@ const FOLDER: &str = "UDPATH_BENCH_MACHINE";
 const BIG: f64 = 500.0;
 const HERE: f64 = 50.0;
 const MEMORY: f64 = 64.0;
-const RATIO: f64 = 3.0;
+const RATIO: f64 = 2.0;
+/// Most milliseconds that the sockets of a busy machine may add.
+const CROWD: f64 = 100.0;
 
 pub(crate) fn run() -> Result<Vec<Claim>> {
     if let Some(folder) = env::var_os(FOLDER) {
@@ -46,10 +52,14 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
         files = files.min(milliseconds(begin));
         let [time, peak] = child(folder.path()).with_context(|| format!("of {count} files"))?;
         (snapshot, memory) = (snapshot.min(time), memory.max(peak));
-        let begin = Instant::now();
-        drop(Snapshot::read(&Folder::live()));
-        here = here.min(milliseconds(begin));
+        here = here.min(live(0)?);
     }
+    let open = open_sockets()?;
+    let mut crowded = f64::MAX;
+    for _ in 0..RUNS {
+        crowded = crowded.min(live(open.len())?);
+    }
+    drop(open);
     let claim = |what: &str, measured: String, bound: String, holds: bool| Claim {
         what: what.into(),
         measured,
@@ -71,7 +81,36 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
             snapshot < RATIO * files,
         ),
         claim("snapshot of this machine", format!("{here:.1} ms"), format!("< {HERE} ms"), here < HERE),
+        claim(
+            "what 10,000 sockets of one process add to it",
+            format!("{:.1} ms", crowded - here),
+            format!("< {CROWD} ms"),
+            crowded - here < CROWD,
+        ),
     ])
+}
+
+/// A snapshot of this machine, milliseconds; it must show that many sockets of this process.
+fn live(wanted: usize) -> Result<f64> {
+    let begin = Instant::now();
+    let snapshot = Snapshot::read(&Folder::live());
+    let time = milliseconds(begin);
+    let own = std::process::id();
+    let mine = |socket: &&Socket| socket.owners.iter().any(|owner| owner.pid == own);
+    let found = snapshot.sockets.list.iter().filter(mine).count();
+    if found < wanted {
+        bail!("{found} of {wanted} sockets were seen");
+    }
+    Ok(time)
+}
+
+/// UDP sockets on ports of the loopback.
+fn open_sockets() -> Result<Vec<UdpSocket>> {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    rustix::process::setrlimit(Resource::Nofile, raised)?;
+    let open = |_| UdpSocket::bind("127.0.0.1:0").context("cannot open 10,000 sockets");
+    (0..SOCKETS).map(open).collect()
 }
 
 fn milliseconds(begin: Instant) -> f64 {

@@ -292,15 +292,16 @@ fn nobody_sees_nearly_all_and_is_told_what_is_hidden() {
         .extract_if(.., |missing| matches!(missing.why, Absence::NotPermitted { .. }))
         .map(|missing| missing.to_string())
         .collect();
-    assert_eq!(told, [format!("rps_cpus of eth0 rx-1 ({hidden}): not permitted; root would show it")]);
+    let wanted = format!("rps_cpus of eth0 rx-1 ({hidden}): not permitted; root would show it");
+    assert!(told.contains(&wanted), "{told:?}");
     let queues = |snapshot: &mut Snapshot| {
-        snapshot.taken = 0;
         let eth0 = snapshot.interfaces.iter_mut().find(|interface| interface.name == "eth0").unwrap();
         eth0.rx[1].rps_cpus.take()
     };
     assert_eq!((queues(&mut root), queues(&mut nobody)), (Some(CpuSet::new()), None));
-    // Everything else is the same.
-    assert_eq!(root, nobody);
+    // Everything else of the interfaces is the same; crates/host/tests/machine.rs has what is hidden of the machine.
+    let shown = |snapshot: Snapshot| (snapshot.interfaces, snapshot.steering, snapshot.taps);
+    assert_eq!(shown(root), shown(nobody));
     lab.down().unwrap();
 }
 

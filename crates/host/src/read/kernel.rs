@@ -58,12 +58,14 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Kernel {
     let path = "/sys/kernel/security/lsm";
     let modules = optional(source, missing, "security modules", path, words).unwrap_or_default();
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    // Audit and stamping may depend on who runs: see the module machine.
     Kernel {
         release: release.unwrap_or_default(),
         booted: booted.flatten(),
         hypervisor: hypervisor(source, missing),
         clock_source: optional(source, missing, "clock source", path, words),
         audit: audit(&parameters),
+        stamping: None,
         parameters,
         security_modules: modules.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
     }

@@ -38,6 +38,7 @@ pub(crate) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Machine {
     if kernel.audit.is_none() {
         kernel.audit = Some(audit(source, &scan.seen));
     }
+    kernel.stamping = Some(stamping(&scan.seen));
     let mounts = limits::mounts(source, missing);
     Machine {
         kernel,
@@ -68,4 +69,27 @@ fn audit(source: &dyn Source, seen: &[processes::Seen]) -> Fact<Audit> {
     let runs = seen.iter().any(|process| process.name == "auditd");
     let from = Provenance::Derived("whether auditd runs".into());
     Fact::new(if runs { Audit::Daemon } else { Audit::Unused }, from)
+}
+
+/// Programs that set `SO_TIMESTAMP` or `SO_TIMESTAMPING` on their sockets: clocks that are set over the network.
+const STAMPING: [&str; 8] =
+    ["chronyd", "ntpd", "ntp-daemon", "openntpd", "ptp4l", "sfptpd", "systemd-timesyn", "timemaster"];
+
+fn stamping(seen: &[processes::Seen]) -> Fact<Vec<String>> {
+    let names = seen.iter().map(|process| process.name.as_str()).filter(|name| STAMPING.contains(name));
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    names.dedup();
+    Fact::new(names, Provenance::Derived("programs that run and are known to ask for it".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_stamp_packets() {
+        let seen = |name: &str| processes::Seen { pid: 1, name: name.into(), executable: None };
+        let found = stamping(&[seen("sshd"), seen("chronyd"), seen("chronyd"), seen("systemd-timesyn")]);
+        assert_eq!(found.value, ["chronyd", "systemd-timesyn"]);
+    }
 }

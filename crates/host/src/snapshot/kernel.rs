@@ -23,6 +23,9 @@ pub struct Kernel {
     pub security_modules: Vec<String>,
     /// Whether the kernel prepares audit records at system calls.
     pub audit: Option<Fact<Audit>>,
+    /// Programs that run and ask for the time at which packets arrive. As long as one socket of the machine does, every
+    /// packet is stamped; the kernel does not tell whether it is so.
+    pub stamping: Option<Fact<Vec<String>>>,
 }
 
 impl Kernel {
