@@ -209,6 +209,8 @@ pub(super) fn function(bits: u32, functions: &[String]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -243,5 +245,13 @@ mod tests {
         );
         assert_eq!(kernel.rings("lo").unwrap_err().errno, Some(libc::EOPNOTSUPP));
         assert_eq!(kernel.hash_functions().unwrap()[..2], ["toeplitz", "xor"]);
+    }
+    proptest! {
+        #[test]
+        fn no_message_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), bits: u32) {
+            let functions = ["toeplitz".to_owned()];
+            let _ = (context(Attributes::new(&bytes), &functions), function(bits, &functions));
+            let _ = bitset::read(Attributes::new(&bytes));
+        }
     }
 }

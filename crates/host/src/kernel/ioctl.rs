@@ -248,6 +248,8 @@ fn port(value: &[u8], mask: &[u8], at: usize) -> Option<Masked<u16>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// `ethtool -N eth0 flow-type udp4 src-ip 192.0.2.0 m 0.0.0.255 dst-port 53 action 7 loc 3`, as the kernel keeps it.
@@ -351,6 +353,20 @@ mod tests {
         ];
         for refused in refused {
             assert_eq!(refused.errno, Some(libc::EOPNOTSUPP), "{refused:?}");
+        }
+    }
+    proptest! {
+        /// The kernel's structures are trusted to be whole, and to say nothing that makes sense.
+        #[test]
+        fn no_structure_makes_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let _ = flow_rule(&bytes);
+            // Counts of the size that the kernel could give.
+            for at in [8, 9, 10, 11, 12, 13, 14, 15] {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = if at % 4 == 0 { *byte } else { 0 };
+                }
+            }
+            let _ = (rss(&bytes, &[]), counters(&bytes, &bytes));
         }
     }
 }

@@ -105,6 +105,8 @@ fn xdp_features(is: Attributes<'_>) -> Option<XdpFeatures> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::netlink::Writer;
 
@@ -137,5 +139,12 @@ mod tests {
         let bytes = writer.finish();
         let wanted = Napi { interface: 3, id: 8193, gro_flush_timeout: Some(200_000), ..Napi::default() };
         assert_eq!(napi(Attributes::new(&bytes)), Some(wanted));
+    }
+    proptest! {
+        #[test]
+        fn no_message_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let is = Attributes::new(&bytes);
+            let _ = (queue(is), napi(is), queue_counters(is), xdp_features(is));
+        }
     }
 }

@@ -43,7 +43,10 @@ const fn none<T>() -> Option<T> {
 
 fn decode<T: DeserializeOwned>(text: &str, path: &str) -> Result<Fact<T>, Absence> {
     let wrong = |why: String| Absence::NotUnderstood(format!("{path}: {why}"));
-    let recorded: Recorded<T> = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    // An error repeats what is misspelt, and nothing that drives a terminal.
+    let printable = |error: String| error.replace(char::is_control, " ");
+    let recorded: Recorded<T> =
+        serde_json::from_str(text).map_err(|error| wrong(printable(error.to_string())))?;
     match (recorded.value, recorded.from, recorded.absent) {
         (Some(value), Some(from), None) => Ok(Fact { value, from }),
         (None, None, Some(absence)) => Err(absence),
@@ -92,20 +95,26 @@ macro_rules! questions {
             }
 
             /// Reads a captured answer. `path`: of the file, for errors.
-            pub(super) fn decode(&self, text: &str, path: &str) -> Result<Fact<Answer>, Absence> {
+            ///
+            /// # Errors
+            /// The absence that was captured, or what is wrong with the text.
+            pub fn decode(&self, text: &str, path: &str) -> Result<Fact<Answer>, Absence> {
                 match self {
                     $(Self::$Machine => decode(text, path).map(|Fact { value, from }| Fact::new(Answer::$Machine(value), from)),)*
                     $(Self::$Interface(_) => decode(text, path).map(|Fact { value, from }| Fact::new(Answer::$Interface(value), from)),)*
                 }
             }
-        }
 
-        /// The text of a captured answer.
-        pub(super) fn encoded(answer: &Result<Fact<Answer>, Absence>) -> serde_json::Result<String> {
-            match answer {
-                $(Ok(Fact { value: Answer::$Machine(value), from }) => encode(Ok(Fact::new(value, from.clone()))),)*
-                $(Ok(Fact { value: Answer::$Interface(value), from }) => encode(Ok(Fact::new(value, from.clone()))),)*
-                Err(absence) => encode::<()>(Err(absence)),
+            /// The text of an answer for a capture.
+            ///
+            /// # Errors
+            /// None, unless memory ends: every answer has a text.
+            pub fn encode(answer: &Result<Fact<Answer>, Absence>) -> serde_json::Result<String> {
+                match answer {
+                    $(Ok(Fact { value: Answer::$Machine(value), from }) => encode(Ok(Fact::new(value, from.clone()))),)*
+                    $(Ok(Fact { value: Answer::$Interface(value), from }) => encode(Ok(Fact::new(value, from.clone()))),)*
+                    Err(absence) => encode::<()>(Err(absence)),
+                }
             }
         }
 
@@ -193,7 +202,7 @@ mod tests {
         let from = Provenance::EthtoolIoctl("ETHTOOL_GSTATS".into());
         let answers = [Ok(Fact::new(Answer::DriverCounters(counters), from)), Err(Absence::NotSupported)];
         for answer in answers {
-            assert_eq!(question.decode(&encoded(&answer).unwrap(), "f"), answer);
+            assert_eq!(question.decode(&Question::encode(&answer).unwrap(), "f"), answer);
         }
     }
 
@@ -211,5 +220,6 @@ mod tests {
         let without = told(Question::Channels("eth0".into()), r#"{"value": {"now": {}, "max": {}}}"#);
         assert_eq!(without, r#"udpath/x.json: needs "value" and "from", or "absent" alone"#);
         assert!(told(Question::Time, "{").contains("EOF"));
+        assert!(told(Question::Time, r#"{"\u001b[31m": 1}"#).contains("unknown field ` [31m`"));
     }
 }

@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io};
 
 use super::folder::{ANSWERS, INDEX, Index};
-use super::question::encoded;
 use super::{Answer, Question, Source};
 use crate::{Absence, Fact};
 
@@ -54,7 +53,7 @@ impl<'a> Recorder<'a> {
         }
         let answers = folder.join(ANSWERS);
         for (file, answer) in &seen.answers {
-            write(&answers.join(file), &encoded(answer)?)?;
+            write(&answers.join(file), &Question::encode(answer)?)?;
         }
         write(&answers.join(INDEX), &serde_json::to_string_pretty(&seen.index)?)
     }

@@ -1,0 +1,56 @@
+//! Captured machines: answers of the kernel as JSON, and lists of procfs.
+
+use udpath_host::Absence;
+use udpath_host::read::taps;
+use udpath_host::source::Question;
+
+use crate::presentable;
+
+/// A captured answer: what is understood is written and read again as the same; what is not is told. The first byte
+/// chooses the question.
+pub fn host_answers(data: &[u8]) {
+    let Some((which, text)) = data.split_first() else { return };
+    let Ok(text) = str::from_utf8(text) else { return };
+    let name = || "eth0".to_owned();
+    let questions = [
+        Question::Time,
+        Question::Links,
+        Question::Qdiscs,
+        Question::Queues,
+        Question::Napis,
+        Question::QueueCounters,
+        Question::XdpFeatures,
+        Question::Driver(name()),
+        Question::PermanentAddress(name()),
+        Question::Channels(name()),
+        Question::Rings(name()),
+        Question::Coalescing(name()),
+        Question::Features(name()),
+        Question::Rss(name()),
+        Question::HashFields(name()),
+        Question::FlowRules(name()),
+        Question::DriverCounters(name()),
+    ];
+    let question = &questions[usize::from(*which) % questions.len()];
+    let answer = question.decode(text, "input");
+    if let Err(Absence::NotUnderstood(why)) = &answer
+        && why.starts_with("input: ")
+    {
+        presentable(why, text.len());
+        return;
+    }
+    let written = Question::encode(&answer).expect("an answer has a text");
+    assert_eq!(question.decode(&written, "input"), answer);
+}
+
+/// `/proc/net/packet` and `/proc/net/ptype`.
+pub fn host_taps(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    if let Err(error) = taps::sockets(text) {
+        presentable(&error, data.len());
+    }
+    match taps::handlers(text) {
+        Ok(handlers) => assert!(handlers.len() <= text.lines().count()),
+        Err(error) => presentable(&error, data.len()),
+    }
+}
