@@ -323,3 +323,21 @@ fn a_tap_is_seen() {
     assert!(taps.handlers.iter().any(|handler| handler.kind == "ALL"), "{taps:?}");
     lab.down().unwrap();
 }
+
+#[test]
+fn a_bridge_and_its_port_know_each_other() {
+    let lab = pair("t-host-bridge");
+    let server = lab.machine("server").unwrap();
+    let ip = |arguments: &[&str]| assert!(server.command("ip").args(arguments).status().unwrap().success());
+    ip(&["link", "add", "br0", "type", "bridge"]);
+    // A pair with both ends here: one is the bridge's port.
+    ip(&["link", "add", "port0", "type", "veth", "peer", "name", "host0"]);
+    ip(&["link", "set", "port0", "master", "br0"]);
+    let snapshot = snapshot_of(server);
+    let related = |name: &str| interface(&snapshot, name).relations.clone();
+    assert_eq!(interface(&snapshot, "br0").kind, "bridge");
+    assert_eq!(related("br0"), [Relation::Lower("port0".into())]);
+    assert_eq!(related("port0"), [Relation::Peer("host0".into()), Relation::Upper("br0".into())]);
+    assert_eq!(related("host0"), [Relation::Peer("port0".into())]);
+    lab.down().unwrap();
+}
