@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// Exit 3: it cannot be done here. Says what, why, and what would make it possible.
     Cannot(anyhow::Error),
+    /// The code of a program that was run for the caller, who has heard it already.
+    Passed(u8),
 }
 
 impl From<anyhow::Error> for Failure {
@@ -37,6 +39,7 @@ pub(crate) fn code(done: Done) -> ExitCode {
             eprintln!("udpath: {what}");
             ExitCode::from(2)
         }
+        Err(Failure::Passed(code)) => ExitCode::from(code),
         Err(Failure::Cannot(error)) => {
             // A reader that went away (head, less) is not a failure of ours.
             let broken_pipe =

@@ -2,11 +2,15 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::io::Errno;
+
+use crate::blueprint::IPV4_PREFIX;
 use crate::namespace::{Inside, on_thread};
 use crate::rtnl::{Refused, Rtnl};
 use crate::{Blueprint, Error, Interface, sys};
@@ -130,6 +134,20 @@ impl Machine {
     /// The thread cannot be started or cannot enter. `work` has not run then.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         self.site.run(work)
+    }
+
+    /// Gives an interface that a program has made inside its address (/24) and sets it up; says whether it is there.
+    pub(crate) fn adopt(&self, interface: &str, address: IpAddr) -> Result<bool, Error> {
+        let ifindex = match rustix::net::netdevice::name_to_index(self.site.control(), interface) {
+            Ok(ifindex) => ifindex,
+            Err(Errno::NODEV) => return Ok(false),
+            Err(errno) => return Err(Error::system(format!("find {}/{interface}", self.name()), errno)),
+        };
+        let added = self.site.rtnl(|rtnl| rtnl.add_address(ifindex, address, IPV4_PREFIX));
+        added.map_err(|refused| refused.when(format!("add {address} to {}/{interface}", self.name())))?;
+        let up = self.site.rtnl(|rtnl| rtnl.set_up(ifindex));
+        up.map_err(|refused| refused.when(format!("set up {}/{interface}", self.name())))?;
+        Ok(true)
     }
 
     /// A program to be started inside the machine, as `ip netns exec` would.

@@ -14,6 +14,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use rustix::fs::{CWD, StatVfsMountFlags};
+use rustix::io::FdFlags;
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
@@ -113,6 +114,18 @@ pub(crate) fn start_inside(command: &mut Command, net: Arc<OwnedFd>, dies_with: 
     };
     // SAFETY: between fork and exec the hook makes system calls on values made before the fork; it neither allocates
     // nor takes a lock (an error is built from a number).
+    unsafe { command.pre_exec(hook) };
+}
+
+/// Lets the child of `command` have these descriptors, under the numbers they have here.
+pub(crate) fn pass_on(command: &mut Command, descriptors: Vec<OwnedFd>) {
+    let hook = move || {
+        descriptors.iter().try_for_each(|descriptor| {
+            Ok::<(), io::Error>(rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?)
+        })
+    };
+    // SAFETY: between fork and exec the hook makes system calls on descriptors opened before the fork; it neither
+    // allocates nor takes a lock.
     unsafe { command.pre_exec(hook) };
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use udpath_lab::{Error, Lab, LabBuilder, LinkSpec, State};
+use udpath_lab::{Error, Lab, LabBuilder, LinkSpec, State, VmSpec};
 
 /// Long enough for anything here on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,6 +26,7 @@ fn main() -> ExitCode {
     match arguments.get(1).map(String::as_str) {
         Some("role-owner") => owner(),
         Some("role-resident") => resident(),
+        Some("role-emulating") => emulating(),
         Some("role-keeper") => keeper(&arguments[2]),
         Some("role-nobody") => nobody(),
         _ => return run_tests(&arguments[1..]),
@@ -34,9 +35,10 @@ fn main() -> ExitCode {
 }
 
 fn run_tests(arguments: &[String]) -> ExitCode {
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 5] = [
         ("a_killed_owner_leaves_nothing_that_a_sweep_does_not_remove", killed_at_any_moment),
-        ("programs_of_a_killed_owner_end", programs_of_a_killed_owner_end),
+        ("programs_of_a_killed_owner_end", || end_with_their_owner("role-resident", 1, 2)),
+        ("an_emulated_machine_of_a_killed_owner_ends", || end_with_their_owner("role-emulating", 0, 1)),
         ("a_kept_lab_outlives_its_owner_until_it_is_taken_down", kept),
         ("a_lab_without_root_carries_traffic_and_says_what_is_missing", without_root),
     ];
@@ -84,6 +86,14 @@ fn resident() {
     let _orphan = server.command("sh").args(["-c", "setsid sleep 1000 & exit 0"]).status().unwrap();
     say("ready");
     sleeper.wait().unwrap();
+}
+
+/// Has an emulated machine that boots, and does not wait for it.
+fn emulating() {
+    let spec = VmSpec { cpus: 1, nodes: 1, queues: 1, ..VmSpec::default() };
+    let _machine = spec.boot(&["sleep".into(), "1000".into()]).unwrap();
+    say("ready");
+    std::thread::sleep(Duration::from_secs(1000));
 }
 
 fn keeper(name: &str) {
@@ -210,18 +220,19 @@ fn killed_at_any_moment() {
     ip(&["netns", "del", &foreign]);
 }
 
-fn programs_of_a_killed_owner_end() {
-    let mut owner = start("role-resident");
+/// An owner is killed; `processes` run in its lab's machine of this number.
+fn end_with_their_owner(role: &str, machine: usize, processes: usize) {
+    let mut owner = start(role);
     let listed = udpath_lab::list().unwrap();
     let listed = listed.iter().find(|listed| listed.blueprint.pid == owner.id()).unwrap();
     assert_eq!(listed.state, State::Owned);
-    let namespace = listed.blueprint.machines[1].namespace.clone();
+    let namespace = listed.blueprint.machines[machine].namespace.clone();
     let inside = || {
         let output = Command::new("ip").args(["netns", "pids", &namespace]).output().unwrap();
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let pids = inside();
-    assert_eq!(pids.len(), 2, "the sleeper and the orphan");
+    assert_eq!(pids.len(), processes, "{role}");
     owner.kill().unwrap();
     owner.wait().unwrap();
     udpath_lab::sweep_stale().unwrap();

@@ -5,7 +5,7 @@
 mod lab;
 mod options;
 mod progress;
-mod units;
+pub(super) mod units;
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};

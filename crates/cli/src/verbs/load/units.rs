@@ -39,7 +39,7 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
 }
 
 /// A time: `5s`, `500ms`, `10us`, `2m`; a bare number is seconds.
-pub(super) fn time(text: &str) -> Result<Duration, String> {
+pub(in crate::verbs) fn time(text: &str) -> Result<Duration, String> {
     let (digits, suffix) = split(text);
     let seconds = match suffix {
         "ns" => 1e-9,

@@ -1,0 +1,90 @@
+//! The last lines of a machine's console; and of one whose kernel panics, those from where it says why.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+
+/// Lines kept. Enough for a panic's sentence and the functions it came through; more is registers.
+const LINES: usize = 24;
+/// Longest line kept, bytes. The kernel's are shorter (`PRINTKRB_RECORD_MAX` is 1,024); what a guest writes may not be.
+const LINE: u64 = 1024;
+/// What the kernel says when it gives up (`kernel/panic.c`).
+const PANIC: &str = "Kernel panic - not syncing";
+
+/// The end of what a console has said.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Tail {
+    lines: VecDeque<String>,
+    panicked: bool,
+}
+
+impl Tail {
+    /// Reads a console until it is closed. Bytes that a terminal would obey are dropped.
+    pub(crate) fn read(from: impl Read) -> Self {
+        let mut tail = Self::default();
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
+        // A console that cannot be read any more has said its last.
+        while matches!(from.by_ref().take(LINE).read_until(b'\n', &mut line), Ok(1..)) {
+            let text = String::from_utf8_lossy(&line);
+            let text: String = text.chars().filter(|c| !c.is_control()).collect();
+            tail.add(text.trim_end());
+            line.clear();
+        }
+        tail
+    }
+
+    fn add(&mut self, line: &str) {
+        if !self.panicked && line.contains(PANIC) {
+            self.panicked = true;
+            self.lines.clear();
+        }
+        if line.trim().is_empty() || (self.panicked && self.lines.len() == LINES) {
+            return;
+        }
+        self.lines.push_back(line.to_owned());
+        if self.lines.len() > LINES {
+            self.lines.pop_front();
+        }
+    }
+
+    pub(crate) fn panicked(&self) -> bool {
+        self.panicked
+    }
+
+    /// All in one line.
+    pub(crate) fn sentence(&self) -> String {
+        match self.lines.len() {
+            0 => "it said nothing".to_owned(),
+            _ => self.lines.iter().map(String::as_str).collect::<Vec<_>>().join("; "),
+        }
+    }
+
+    /// One line under the other, indented.
+    pub(crate) fn text(&self) -> String {
+        match self.lines.len() {
+            0 => "\n    (nothing)".to_owned(),
+            _ => self.lines.iter().map(|line| format!("\n    {line}")).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_stay_and_a_panic_is_seen() {
+        let many: String = (0..100).map(|n| format!("\u{1b}[1mline {n}\r\n\r\n")).collect();
+        let tail = Tail::read(many.as_bytes());
+        assert_eq!((tail.lines.len(), tail.panicked()), (LINES, false));
+        assert_eq!(tail.lines[LINES - 1], "[1mline 99");
+        let text = format!("[  1.0] Kernel panic - not syncing: no init\n{many}");
+        let tail = Tail::read(text.as_bytes());
+        assert!(tail.panicked() && tail.text().contains("no init") && tail.text().contains("line 22"));
+        assert!(!tail.text().contains("line 23"));
+        let endless = vec![b'x'; 5000];
+        assert_eq!(Tail::read(endless.as_slice()).lines.len(), 5);
+        assert_eq!(Tail::read(&b""[..]).text(), "\n    (nothing)");
+        assert_eq!(Tail::read(&b"one\ntwo\n"[..]).sentence(), "one; two");
+    }
+}

@@ -1,0 +1,74 @@
+#!/bin/busybox sh
+# The first process of an emulated machine: mounts, modules, addresses, then the caller's command, then off.
+#
+# Ways out, each a port of virtio-serial: stdout, stderr, and code, which gets the command's exit code and nothing else.
+# No code means that the machine did not come to its end.
+/bin/busybox mkdir -p /bin /proc /sys /dev /tmp /run /root /etc /files /var/lib
+/bin/busybox --install -s /bin
+export PATH=/files:/bin HOME=/root
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mount -t tmpfs tmpfs /tmp
+mount -t tmpfs tmpfs /run
+mount -t tracefs tracefs /sys/kernel/tracing
+mount -t bpf bpf /sys/fs/bpf
+ln -s /proc/self/fd /dev/fd
+ln -s fd/0 /dev/stdin && ln -s fd/1 /dev/stdout && ln -s fd/2 /dev/stderr
+mkdir -p /dev/pts && mount -t devpts devpts /dev/pts
+hostname udpath-vm
+# Whoever asks for what the kernel asks of user space asks in vain, at once.
+echo > /proc/sys/kernel/hotplug 2> /dev/null
+
+while read -r module; do
+    insmod "/modules/$module.ko" || echo "init: cannot load $module"
+done < /modules/order
+
+# The device of the port of this name. The host names the ports some moments after the driver is there.
+port() {
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        for port in /sys/class/virtio-ports/*; do
+            if read -r name < "$port/name" && [ "$name" = "$1" ]; then
+                echo "/dev/${port##*/}"
+                return
+            fi
+        done 2> /dev/null
+        sleep 0.5
+    done
+    echo "init: there is no port $1" > /dev/console
+    echo /dev/console
+}
+stdout=$(port stdout) stderr=$(port stderr) code=$(port code)
+
+if [ -e /modules/out ]; then
+    mkdir -p /out
+    mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 out /out || echo "init: cannot mount /out"
+fi
+
+ip link set lo up
+link=0
+while [ -e "/sys/class/net/eth$link" ]; do
+    ip addr add "10.0.$link.2/24" dev "eth$link"
+    ip link set "eth$link" up
+    link=$((link + 1))
+done
+
+# Through pipes: a port takes one opener at a time, and programs open /dev/stderr again.
+mkfifo /run/stdout /run/stderr
+cat /run/stdout > "$stdout" & readers=$!
+cat /run/stderr > "$stderr" & readers="$readers $!"
+cd /root
+/modules/command < /dev/null > /run/stdout 2> /run/stderr
+ended=$?
+# What the command left running would hold the pipes open.
+for process in /proc/[0-9]*; do
+    process=${process#/proc/}
+    case " 1 $readers " in
+        *" $process "*) ;;
+        *) kill -9 "$process" 2> /dev/null ;;
+    esac
+done
+wait
+[ -e /modules/out ] && umount /out
+echo $ended > "$code"
+poweroff -f

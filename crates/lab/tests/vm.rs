@@ -1,0 +1,143 @@
+//! Emulated machines: what comes back, what goes wrong, what is left. Needs root, qemu and the unpacked kernel; these
+//! are as small as they can be, the large one is in the tests of the whole program.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use udpath_lab::{Vm, VmError, VmSpec};
+
+fn small() -> VmSpec {
+    VmSpec { cpus: 1, nodes: 1, queues: 1, within: Duration::from_secs(120), ..VmSpec::default() }
+}
+
+fn sh(script: &str) -> Vec<OsString> {
+    ["sh", "-c", script].map(OsString::from).to_vec()
+}
+
+struct Ended {
+    code: Result<u8, VmError>,
+    out: String,
+    err: String,
+}
+
+fn finish(vm: Vm, stop: &AtomicBool) -> Ended {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = vm.finish(&mut out, &mut err, stop);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ended { code, out: text(out), err: text(err) }
+}
+
+fn run(spec: &VmSpec, script: &str) -> Ended {
+    finish(spec.boot(&sh(script)).unwrap(), &AtomicBool::new(false))
+}
+
+/// Machines that this process has: none once each is finished.
+fn own_labs() -> Vec<String> {
+    let labs = udpath_lab::list().unwrap().into_iter();
+    labs.filter(|lab| lab.blueprint.pid == std::process::id()).map(|lab| lab.blueprint.name).collect()
+}
+
+/// One after the other: two machines at once are no faster, and each would see the other's lab.
+#[test]
+fn emulated_machines() {
+    output_files_folder_and_code_come_back();
+    a_panic_is_told_in_the_kernels_words();
+    time_runs_out();
+    the_caller_may_stop_it();
+    a_reader_that_goes_away_ends_it();
+    mistakes_are_told_before_anything_is_made();
+}
+
+fn output_files_folder_and_code_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let note = folder.path().join("note");
+    std::fs::write(&note, "from the host\n").unwrap();
+    let out = folder.path().join("out, and a comma");
+    std::fs::create_dir(&out).unwrap();
+    let spec = VmSpec { share: Some(out.clone()), ..small() };
+    // A dynamic program of the host, and a file of a name of its own.
+    let mut spec = spec.file(Path::new("/usr/bin/env"));
+    spec.files.push((note, "/etc/a/note".to_owned()));
+    // More than any pipe holds; a program that opens its stderr again; one that is left running and holds stdout.
+    let script = "cat /etc/a/note; /files/env printf '%s\\n' \"it's\"; seq 100000; echo talk > /dev/stderr; \
+                  mkdir /out/d; nproc > /out/d/file; ln -s file /out/d/link; sleep 1000 & exit 7";
+    let ended = run(&spec, script);
+    assert_eq!(ended.code.unwrap(), 7, "{}", ended.err);
+    let numbers: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
+    assert_eq!(ended.out, format!("from the host\nit's\n{numbers}"));
+    assert_eq!(ended.err, "talk\n");
+    assert_eq!(std::fs::read_to_string(out.join("d/link")).unwrap(), "1\n");
+    assert_eq!(own_labs(), Vec::<String>::new());
+}
+
+fn a_panic_is_told_in_the_kernels_words() {
+    let error = run(&small(), "echo c > /proc/sysrq-trigger; sleep 60").code.unwrap_err();
+    assert!(matches!(error, VmError::Panicked { .. }), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("Kernel panic - not syncing: sysrq triggered crash"), "{said}");
+    // Off, without a panic and without a code.
+    let error = run(&small(), "poweroff -f; sleep 60").code.unwrap_err();
+    assert!(matches!(error, VmError::WentOff { .. }), "{error}");
+    assert_eq!(own_labs(), Vec::<String>::new());
+}
+
+fn time_runs_out() {
+    let spec = VmSpec { within: Duration::from_secs(1), ..small() };
+    let began = Instant::now();
+    let error = run(&spec, "sleep 1000").code.unwrap_err();
+    assert!(matches!(error, VmError::Deadline { seconds: 1, .. }), "{error}");
+    // Generous: it is to be minutes shorter than the command.
+    assert!(began.elapsed() < Duration::from_secs(60));
+    assert_eq!(own_labs(), Vec::<String>::new());
+}
+
+fn the_caller_may_stop_it() {
+    let vm = small().boot(&sh("sleep 1000")).unwrap();
+    assert_eq!(own_labs().len(), 1);
+    let stop = AtomicBool::new(true);
+    assert!(matches!(finish(vm, &stop).code, Err(VmError::Stopped)));
+    // One that nobody waits for.
+    drop(small().boot(&sh("sleep 1000")).unwrap());
+    assert_eq!(own_labs(), Vec::<String>::new());
+}
+
+fn a_reader_that_goes_away_ends_it() {
+    struct Gone;
+    impl std::io::Write for Gone {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let vm = small().boot(&sh("echo something; sleep 1000")).unwrap();
+    let error = vm.finish(&mut Gone, &mut Vec::new(), &AtomicBool::new(false)).unwrap_err();
+    assert!(matches!(error, VmError::Output(_)), "{error}");
+    assert_eq!(own_labs(), Vec::<String>::new());
+}
+
+fn mistakes_are_told_before_anything_is_made() {
+    let said = |spec: VmSpec| spec.boot(&sh("true")).map(drop).unwrap_err().to_string();
+    let cases = [
+        (VmSpec { cpus: 0, ..small() }, "0 CPUs are not possible"),
+        (VmSpec { cpus: 256, ..small() }, "use 1 to 255"),
+        (VmSpec { cpus: 3, nodes: 2, ..small() }, "2 nodes are not possible with 3 CPUs"),
+        (VmSpec { nodes: 0, ..small() }, "0 nodes are not possible"),
+        (VmSpec { queues: 257, ..small() }, "257 queues are not possible"),
+        (
+            VmSpec { kernel: Some("/proc/self".into()), ..small() },
+            "no kernel package is unpacked in /proc/self",
+        ),
+        (small().file(Path::new("/no/such")), "cannot read /no/such: No such file"),
+        (VmSpec { share: Some("/no/such".into()), ..small() }, "cannot share /no/such: No such file"),
+        (VmSpec { share: Some("/bin/sh".into()), ..small() }, "cannot share /bin/sh: not a directory"),
+    ];
+    for (spec, part) in cases {
+        let said = said(spec);
+        assert!(said.contains(part), "{said}");
+        assert_eq!(own_labs(), Vec::<String>::new());
+    }
+}
