@@ -1,0 +1,205 @@
+//! The program in a machine that this one is not: 20 CPUs in two nodes, 16 queues with RSS, another kernel. Booted once,
+//! under an emulator; every test here looks at what came back. Needs root.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde_json::Value;
+use udpath_host::Source;
+use udpath_host::source::Folder;
+use udpath_lab::{Vm, VmSpec};
+use udpath_tests::{Run, awaited, program};
+
+/// It takes twenty seconds of an idle machine with two CPUs.
+const WITHIN: Duration = Duration::from_secs(300);
+/// A port where nobody listens: what counts is which queue a packet came through.
+const PORT: u16 = 5300;
+/// Packets sent to each queue that is aimed at.
+const PACKETS: u64 = 200;
+/// Source ports that share them.
+const FLOWS: u64 = 4;
+/// Queues aimed at: both ends and some between.
+const QUEUES: [u32; 4] = [0, 3, 9, 15];
+/// Packets of other origin, such as neighbour discovery, that a CPU may take meanwhile.
+const OTHERS: i64 = 20;
+
+/// What came out of the machine.
+struct Machine {
+    steps: BTreeMap<String, Step>,
+    /// `/proc` and `/sys` of it.
+    captured: PathBuf,
+}
+
+struct Step {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Machine {
+    /// Stdout of a step that must have succeeded.
+    fn fine(&self, step: &str) -> &str {
+        let Step { code, out, err } = &self.steps[step];
+        assert_eq!(*code, 0, "{step}: {out}{err}");
+        out
+    }
+}
+
+/// Below target: the captured folder is there to be looked at, and as a source of fixtures.
+static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine-20-cpus-16-queues");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).unwrap();
+    }
+    fs::create_dir_all(folder.join("captured")).unwrap();
+    boot(&folder);
+    let archive = folder.join("captured.tar.gz");
+    let mut tar = Command::new("tar");
+    tar.arg("-xf").arg(&archive).arg("-C").arg(folder.join("captured"));
+    assert!(tar.status().unwrap().success(), "the captured tree cannot be unpacked");
+    fs::remove_file(archive).unwrap();
+    Machine { steps: steps(&folder.join("steps")), captured: folder.join("captured") }
+});
+
+fn boot(folder: &Path) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm/script.sh");
+    let spec = VmSpec { share: Some(folder.to_owned()), within: WITHIN, ..VmSpec::default() };
+    let spec = spec.file(&program()).file(&script).file(Path::new("/usr/sbin/ethtool"));
+    let vm = spec.boot(&["sh".into(), "/files/script.sh".into()]).unwrap();
+    let socket = |port: u16| vm.host().run(|| UdpSocket::bind(("10.0.0.1", port))).unwrap().unwrap();
+    // Bound while the machine boots, any of which may be aimed with.
+    let mut flows: BTreeMap<u16, UdpSocket> = (20_000..20_400).map(|port| (port, socket(port))).collect();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = std::thread::scope(|scope| {
+        let done = scope.spawn(|| vm.finish(&mut out, &mut err, &AtomicBool::new(false)));
+        let table = folder.join("steps/fields.code");
+        awaited("the machine to tell its RSS table", WITHIN, || {
+            (table.exists() || done.is_finished()).then_some(())
+        });
+        if !done.is_finished() {
+            aim(folder, &mut flows);
+            fs::write(folder.join("sent"), "").unwrap();
+        }
+        done.join().unwrap()
+    });
+    let said = String::from_utf8_lossy(&err);
+    assert_eq!(code.unwrap_or_else(|error| panic!("{error}")), 0, "{said}");
+}
+
+/// Sends to each of [`QUEUES`] from ports that `predict` says lead there.
+fn aim(folder: &Path, flows: &mut BTreeMap<u16, UdpSocket>) {
+    let (key, table) = rss(&fs::read_to_string(folder.join("steps/rss.out")).unwrap());
+    let file = folder.join("table.json");
+    fs::write(&file, serde_json::to_string(&table).unwrap()).unwrap();
+    let (queues, to) = (table.iter().max().unwrap() + 1, format!("{}:{PORT}", Vm::address(0)));
+    for queue in QUEUES {
+        let (queue, queues, flows_wanted) = (queue.to_string(), queues.to_string(), FLOWS.to_string());
+        let known =
+            ["--key", &key, "--fields", "sdfn", "--table", file.to_str().unwrap(), "--queues", &queues];
+        let asked = ["--reverse", &queue, "--ports", "20000-20399", "--count", &flows_wanted];
+        let ended = Run::new(&[&["predict", "10.0.0.1", &to], &known[..], &asked[..]].concat()).finish();
+        assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.err);
+        let ports: Vec<u16> = ended.out.lines().map(|line| line.parse().unwrap()).collect();
+        assert_eq!(ports.len() as u64, FLOWS);
+        for port in ports {
+            for _ in 0..PACKETS / FLOWS {
+                // Refused: the answer to an earlier one, that nobody listens there.
+                let _ = flows[&port].send_to(b"which queue", (Vm::address(0), PORT));
+                // The emulated NIC's ring is 256 long, and its CPU is slow.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+/// Key and table of `ethtool -x`.
+fn rss(text: &str) -> (String, Vec<u32>) {
+    let entries = text.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
+    let entries = entries.filter_map(|line| Some(line.split_once(':')?.1)).flat_map(str::split_whitespace);
+    let key = text.lines().skip_while(|line| *line != "RSS hash key:").nth(1).expect(text).to_owned();
+    let table = entries.map_while(|entry| entry.parse().ok()).collect();
+    (key, table)
+}
+
+fn steps(folder: &Path) -> BTreeMap<String, Step> {
+    let names = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+    let names = names.filter_map(|name| name.strip_suffix(".code").map(str::to_owned));
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    names
+        .map(|name| {
+            let code = read(&format!("{name}.code")).trim().parse().unwrap();
+            let step = Step { code, out: read(&format!("{name}.out")), err: read(&format!("{name}.err")) };
+            (name, step)
+        })
+        .collect()
+}
+
+#[test]
+fn it_is_the_machine_that_was_asked_for() {
+    let machine = &*MACHINE;
+    assert_eq!(machine.fine("nodes"), "0-9\n10-19\n");
+    assert_eq!(machine.fine("near"), "1\n-1\n-1\n");
+    assert_eq!(machine.fine("drivers"), "virtio_net\nvmxnet3\ne1000e\n");
+}
+
+#[test]
+fn the_program_runs_on_another_kernel() {
+    let machine = &*MACHINE;
+    assert!(machine.fine("version").starts_with("udpath "));
+    assert!(machine.fine("lab-up").contains("pair"));
+    let labs: Value = serde_json::from_str(machine.fine("lab-list")).unwrap();
+    assert_eq!(labs["labs"][0]["links"][0]["spec"]["queues"], 4);
+    assert_eq!(machine.fine("lab-exec"), "0\n");
+    assert_eq!(machine.fine("lab-down"), "");
+    assert_eq!(machine.fine("lab-left"), "");
+}
+
+/// The prediction is made here, of tables that were read there, and the packets are counted there.
+#[test]
+fn flows_reach_the_queues_that_were_foretold() {
+    let machine = &*MACHINE;
+    assert!(machine.fine("fields").contains("L4 bytes 2 & 3"), "{}", machine.fine("fields"));
+    // The IRQ of queue N is at CPU N, with 3 and 13 the other way round.
+    let cpu =
+        |queue: u32| [(3, 13), (13, 3)].into_iter().find(|(q, _)| *q == queue).map_or(queue, |(_, cpu)| cpu);
+    let said: String = (0..16).map(|queue| format!("{queue} {}\n", cpu(queue))).collect();
+    assert_eq!(machine.fine("affinity"), said);
+    let packets = |step: &str, cpu: u32| {
+        let line = machine.fine(step).lines().nth(cpu as usize).unwrap();
+        i64::from(u32::from_str_radix(line.split_whitespace().next().unwrap(), 16).unwrap())
+    };
+    for queue in 0..16 {
+        let came = packets("after", cpu(queue)) - packets("before", cpu(queue));
+        let aimed = if QUEUES.contains(&queue) { PACKETS as i64 } else { 0 };
+        // An IRQ moves with its next interrupt, so the first packets may still be counted elsewhere.
+        assert!((came - aimed).abs() <= OTHERS, "queue {queue}, CPU {}: {came} of {aimed}", cpu(queue));
+    }
+}
+
+#[test]
+fn its_proc_and_sys_are_a_source() {
+    let source = Folder::captured(&MACHINE.captured);
+    let queues = source.names("/sys/class/net/eth0/queues").unwrap();
+    assert_eq!(queues.iter().filter(|name| name.starts_with("rx-")).count(), 16);
+    assert_eq!(udpath_host::source::value(&source, "/sys/devices/system/cpu/online").unwrap(), "0-19");
+    assert_eq!(udpath_host::source::number(&source, "/sys/class/net/eth1/device/numa_node"), Ok(-1));
+    assert_eq!(udpath_host::source::number(&source, "/sys/class/net/eth0/device/../numa_node"), Ok(1));
+    let distances = udpath_host::source::value(&source, "/sys/devices/system/node/node1/distance").unwrap();
+    assert_eq!(distances.split_whitespace().count(), 2);
+    let interrupts = source.text("/proc/interrupts").unwrap();
+    assert_eq!(interrupts.lines().next().unwrap().split_whitespace().count(), 20);
+    assert_eq!(interrupts.lines().filter(|line| line.contains("-input.")).count(), 16);
+    for file in ["/proc/softirqs", "/proc/stat", "/proc/sys/net/core/rmem_max", "/proc/1/net/snmp"] {
+        assert!(source.text(file).is_ok_and(|text| !text.is_empty()), "{file}");
+    }
+    let irq = interrupts.lines().find(|line| line.ends_with("-input.3")).unwrap().split_once(':').unwrap().0;
+    let affinity = format!("/proc/irq/{}/smp_affinity_list", irq.trim());
+    assert_eq!(udpath_host::source::value(&source, &affinity).unwrap(), "13");
+    assert!(source.target("/sys/class/net/eth0").unwrap().contains("virtio"));
+}

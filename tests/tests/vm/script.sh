@@ -1,0 +1,66 @@
+#!/bin/sh
+# Runs in the emulated machine. Every step leaves its stdout, stderr and exit code in /out/steps; what they shall be is
+# in main.rs. A new verb is a line here and a look at its output there.
+mkdir /out/steps
+step() {
+    name=$1
+    shift
+    "$@" > "/out/steps/$name.out" 2> "/out/steps/$name.err"
+    echo $? > "/out/steps/$name.code"
+}
+
+# The machine's own shape.
+step nodes cat /sys/devices/system/node/node0/cpulist /sys/devices/system/node/node1/cpulist
+step near sh -c 'for link in eth0/device/.. eth1/device eth2/device; do cat /sys/class/net/$link/numa_node; done'
+step drivers sh -c 'for link in eth0 eth1 eth2; do basename "$(readlink /sys/class/net/$link/device/driver)"; done'
+
+# The program, on a kernel that is not the one it was built on.
+step version udpath --version
+step lab-up udpath lab up pair --queues 4
+step lab-list udpath lab list --json
+step lab-exec udpath lab exec pair/client -- cat /proc/sys/net/ipv4/conf/eth0/forwarding
+step lab-down udpath lab down pair
+step lab-left ls /run/netns
+
+# Queue N's IRQ to CPU N, but queue 3's to CPU 13 of the other node and the other way round: written and read back.
+cpu_of() { case $1 in 3) echo 13 ;; 13) echo 3 ;; *) echo "$1" ;; esac; }
+affinity() {
+    awk '/virtio[0-9]*-input\.[0-9]+$/ { sub(":", "", $1); sub(/.*\./, "", $NF); print $1, $NF }' /proc/interrupts |
+        while read -r irq queue; do
+            cpu_of "$queue" > "/proc/irq/$irq/smp_affinity_list" || exit
+            read -r cpu < "/proc/irq/$irq/smp_affinity_list"
+            echo "$queue $cpu"
+        done
+}
+step affinity affinity
+
+# What a capture needs of /proc and /sys, as the kernel shows it: read whole, since sizes there mean nothing.
+mkdir /tmp/captured
+(
+    cd / || exit
+    find proc/[a-z]* -maxdepth 0 -type f ! -name kcore ! -name kmsg ! -name 'kpage*' ! -name kallsyms ! -name sysrq-trigger
+    find proc/irq proc/sys/net proc/1/net/ -type f ! -name flush
+    find sys/class/net sys/devices/system/cpu sys/devices/system/node sys/kernel/irq
+    for device in /sys/class/net/eth*/device; do
+        device=$(readlink -f "$device") && device=${device%/virtio*} && device=${device#/}
+        find "$device" -maxdepth 1 \( -name 'numa_node' -o -name 'local_cpulist' -o -name vendor -o -name device \
+            -o -name driver -o -name subsystem \)
+        find "$device/msi_irqs" "$device"/*/driver "$device"/*/net "$device/net" 2> /dev/null
+    done
+    find sys/devices/virtual/net sys/module/virtio_net/version sys/module/vmxnet3/version 2> /dev/null
+) > /tmp/names
+# A file that cannot be read is one that the machine does not show.
+(cd / && while read -r name; do [ -d "$name" ] && [ ! -L "$name" ] || echo "$name"; done < /tmp/names |
+    xargs cp -a --parents -t /tmp/captured 2> /tmp/unreadable)
+step captured wc -l /tmp/names /tmp/unreadable
+# Packed here: each small write to /out is a round trip to the host.
+step pack sh -c 'tar -c -C /tmp/captured proc sys | gzip -1 > /tmp/captured.tar.gz'
+step capture cp /tmp/captured.tar.gz /out/
+
+# Which queue takes what: the host reads the table, sends, and says when it has. Softnet counts packets by CPU, and so
+# by queue.
+step rss ethtool -x eth0
+step before cat /proc/net/softnet_stat
+step fields ethtool -n eth0 rx-flow-hash udp4
+until [ -e /out/sent ]; do sleep 0.1; done
+step after cat /proc/net/softnet_stat
