@@ -11,6 +11,7 @@
 //! - [`source`]: where facts come from. Everything is read through netlink, ioctl, sysfs and procfs; no other program's
 //!   text is parsed. [`source::Source`] is the one door, so that a captured folder answers like the machine itself.
 //! - [`fact`]: a value and where it came from; what is missing, why, and what would make it known.
+//! - [`process`]: a running server's sockets and threads, changed from outside.
 //! - [`snapshot`]: the picture, plain and serialisable.
 //! - [`read`]: from a source to the picture, one reader per part.
 //! - [`drivers`]: what drivers call their interrupts and counters, as data.
@@ -22,6 +23,7 @@ pub mod fact;
 pub mod kernel;
 pub mod namespace;
 mod netlink;
+pub mod process;
 pub mod read;
 pub mod snapshot;
 pub mod source;

@@ -1,0 +1,254 @@
+//! What a server has: its processes, their UDP sockets and threads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::{fmt, fs};
+
+use serde::{Deserialize, Serialize};
+
+use super::held::{Process, SocketId};
+use super::setting::{SocketSetting, SocketValue, get};
+use super::thread::{self, Thread};
+use super::{Error, sys};
+
+/// `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_DROPS` of linux/sock_diag.h, as places in `SO_MEMINFO`.
+const QUEUED: usize = libc::SK_MEMINFO_RMEM_ALLOC as usize;
+const DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
+
+/// A running server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Server {
+    /// Its process, as asked for.
+    pub pid: u32,
+    /// That process's name.
+    pub name: String,
+    /// That process first, then its workers: descendants of it that run the same program, as nsd's do.
+    pub processes: Vec<u32>,
+    /// Its bound UDP sockets, each once whoever of its processes has it, by inode.
+    pub sockets: Vec<Socket>,
+    /// Its sockets that share an address and port.
+    pub groups: Vec<Group>,
+    /// Its threads, by process and number.
+    pub threads: Vec<Thread>,
+}
+
+/// A UDP socket of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Socket {
+    /// Which.
+    pub id: SocketId,
+    /// A process of the server that has it: the one to name when it is read or written.
+    pub pid: u32,
+    /// Its descriptor's number there.
+    pub fd: u32,
+    /// Where it is bound.
+    pub local: SocketAddr,
+    /// Whom it is connected to.
+    pub peer: Option<SocketAddr>,
+    /// Index of the interface it is bound to, in the server's network namespace.
+    pub interface: Option<u32>,
+    /// Of IPv6: takes no IPv4.
+    pub v6only: bool,
+    /// Its group, as an index into the server's groups.
+    pub group: Option<usize>,
+    /// Everything that can be set of it and be read.
+    pub values: Vec<SocketValue>,
+    /// Bytes that wait to be received, by the kernel's accounting (whole buffers, not payload).
+    pub queued: u32,
+    /// Datagrams dropped at it since it was opened. Wraps at 32 bits.
+    pub drops: u32,
+}
+
+impl Socket {
+    /// What is set of it; none of what the kernel does not tell.
+    #[must_use]
+    pub fn value(&self, setting: SocketSetting) -> Option<SocketValue> {
+        self.values.iter().copied().find(|value| value.setting() == setting)
+    }
+}
+
+impl fmt::Display for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (fd {} of process {})", self.local, self.fd, self.pid)
+    }
+}
+
+/// Sockets of one server that share an address and port, and with it the datagrams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// What they share.
+    pub address: SocketAddr,
+    /// The sockets, as indices into the server's, by inode: the order in which they were made. That is the order in
+    /// which they joined, by which a program chooses, unless the server bound them in another. Verify by counts.
+    pub members: Vec<usize>,
+}
+
+/// Finds a server's sockets and threads by its process. Sockets of the network namespace that its processes are in; what
+/// only an `io_uring` holds has no descriptor and does not show.
+///
+/// # Errors
+/// No such process, or its descriptors may not be taken.
+pub fn find(pid: u32) -> Result<Server, Error> {
+    let processes = family(pid)?;
+    let mut sockets = BTreeMap::new();
+    let mut threads = Vec::new();
+    let mut name = String::new();
+    for &member in &processes {
+        let found = collect(member, &mut sockets).and_then(|()| thread::of(member));
+        let tids = match found {
+            // A worker that has just ended.
+            Err(Error::NoProcess { .. }) if member != pid => continue,
+            found => found?,
+        };
+        for tid in tids {
+            match Thread::look(member, tid) {
+                Ok(thread) => threads.push(thread),
+                Err(Error::ThreadGone { .. }) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        if member == pid {
+            let first = threads.iter().find(|thread| thread.id.pid == pid && thread.id.tid == pid);
+            name = first.ok_or(Error::NoProcess { pid })?.name.clone();
+        }
+    }
+    let mut sockets: Vec<Found> = sockets.into_values().collect();
+    let groups = groups(&mut sockets);
+    let sockets = sockets.into_iter().map(|found| found.socket).collect();
+    Ok(Server { pid, name, processes, sockets, groups, threads })
+}
+
+/// A socket, and whether it shares its port.
+struct Found {
+    socket: Socket,
+    reuseport: bool,
+}
+
+/// UDP sockets of one process, by inode; those that are known already stay as they are.
+fn collect(pid: u32, known: &mut BTreeMap<u32, Found>) -> Result<(), Error> {
+    let process = Process::open(pid)?;
+    let udp = udp_inodes(pid)?;
+    for (fd, inode) in process.sockets()? {
+        // Only what is UDP by the kernel's own list is duplicated at all.
+        if !udp.contains(&inode) || known.contains_key(&inode) {
+            continue;
+        }
+        let Some(duplicate) = process.take(fd)? else { continue };
+        if let Some(found) = look(pid, fd, inode, duplicate.as_fd())? {
+            known.insert(inode, found);
+        }
+    }
+    Ok(())
+}
+
+/// Inodes of the UDP sockets in a process's network namespace.
+fn udp_inodes(pid: u32) -> Result<BTreeSet<u32>, Error> {
+    let mut inodes = BTreeSet::new();
+    for list in ["udp", "udp6"] {
+        let path = format!("/proc/{pid}/net/{list}");
+        match fs::read_to_string(&path) {
+            Ok(text) => inodes.extend(text.lines().skip(1).filter_map(inode)),
+            // A kernel without IPv6, or the process has ended, which is told when it is opened.
+            Err(cause) if matches!(cause.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EINVAL)) => {
+            }
+            Err(cause) => return Err(Error::answered(format!("read {path}"), cause, "CAP_SYS_PTRACE")),
+        }
+    }
+    Ok(inodes)
+}
+
+/// Column 10 of `/proc/net/udp`.
+fn inode(line: &str) -> Option<u32> {
+    line.split_whitespace().nth(9)?.parse().ok()
+}
+
+/// None if it is no bound UDP socket: the descriptor may be another file by now.
+fn look(pid: u32, fd: u32, inode: u32, socket: BorrowedFd<'_>) -> Result<Option<Found>, Error> {
+    let what = || format!("read the socket at descriptor {fd} of process {pid}");
+    let failed = |cause: std::io::Error| Error::answered(what(), cause, "CAP_SYS_PTRACE");
+    let option = |name| sys::option(socket, name);
+    let is = |name, wanted| option(name).is_ok_and(|found| found == wanted);
+    if !is(libc::SO_TYPE, libc::SOCK_DGRAM) || !is(libc::SO_PROTOCOL, libc::IPPROTO_UDP) {
+        return Ok(None);
+    }
+    let local = rustix::net::getsockname(socket).map_err(|errno| failed(errno.into()))?;
+    let Ok(local) = SocketAddr::try_from(local) else { return Ok(None) };
+    // ENOTCONN is the usual answer.
+    let peer = rustix::net::getpeername(socket).ok().and_then(|peer| SocketAddr::try_from(peer?).ok());
+    let cookie = rustix::net::sockopt::socket_cookie(socket).map_err(|errno| failed(errno.into()))?;
+    let memory = sys::memory(socket).map_err(failed)?;
+    let mut values = Vec::new();
+    for setting in SocketSetting::ALL {
+        // What this kernel does not have is not shown.
+        values.extend(get(socket, setting).ok().flatten());
+    }
+    let interface = option(libc::SO_BINDTOIFINDEX).ok().and_then(|index| u32::try_from(index).ok());
+    let socket = Socket {
+        id: SocketId { inode, cookie },
+        pid,
+        fd,
+        local,
+        peer,
+        interface: interface.filter(|index| *index > 0),
+        v6only: local.is_ipv6() && rustix::net::sockopt::ipv6_v6only(socket).unwrap_or(false),
+        group: None,
+        values,
+        queued: memory[QUEUED],
+        drops: memory[DROPS],
+    };
+    Ok(Some(Found { socket, reuseport: option(libc::SO_REUSEPORT).is_ok_and(|on| on != 0) }))
+}
+
+/// Puts sockets into the groups that the kernel makes of them (`udp_reuseport_add_sock`), and tells each its own.
+fn groups(sockets: &mut [Found]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut by_key = BTreeMap::new();
+    for (at, Found { socket, reuseport }) in sockets.iter_mut().enumerate() {
+        // A connected one takes its peer's datagrams alone.
+        if !*reuseport || socket.peer.is_some() {
+            continue;
+        }
+        let key = (socket.local, socket.interface, socket.v6only);
+        let group = *by_key.entry(key).or_insert_with(|| {
+            groups.push(Group { address: socket.local, members: Vec::new() });
+            groups.len() - 1
+        });
+        groups[group].members.push(at);
+        socket.group = Some(group);
+    }
+    groups
+}
+
+/// The process, and after it its descendants that run the same program, by number.
+fn family(pid: u32) -> Result<Vec<u32>, Error> {
+    let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let Ok(entries) = fs::read_dir("/proc") else { return Ok(vec![pid]) };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parents: BTreeMap<u32, u32> = pids.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    if !parents.contains_key(&pid) {
+        return Err(Error::NoProcess { pid });
+    }
+    let own = program(pid);
+    let mut family = BTreeSet::from([pid]);
+    // Children come in any order: until nothing is added.
+    loop {
+        let more: Vec<u32> = parents
+            .iter()
+            .filter(|(child, parent)| family.contains(parent) && !family.contains(child))
+            .map(|(child, _)| *child)
+            .filter(|child| own.is_some() && program(*child) == own)
+            .collect();
+        if more.is_empty() {
+            family.remove(&pid);
+            return Ok([pid].into_iter().chain(family).collect());
+        }
+        family.extend(more);
+    }
+}
+
+/// Field 4 of `/proc/PID/stat`.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}

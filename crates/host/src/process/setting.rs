@@ -1,0 +1,283 @@
+//! What can be set of a running server's socket.
+//!
+//! | setting | option | told by the kernel | in force |
+//! |---|---|---|---|
+//! | receive buffer | `SO_RCVBUFFORCE` | yes | for the next datagram |
+//! | busy poll | `SO_BUSY_POLL` | yes | when the server next waits |
+//! | prefer busy poll | `SO_PREFER_BUSY_POLL` | yes | when the server next waits |
+//! | busy poll budget | `SO_BUSY_POLL_BUDGET` | no | when the server next waits |
+//! | incoming CPU | `SO_INCOMING_CPU` | yes | for the next datagram |
+//! | selection | `SO_ATTACH_REUSEPORT_CBPF` | no | for the next datagram, of the whole group |
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use serde::{Deserialize, Serialize};
+
+use super::held::{self, SocketId};
+use super::{Error, find, sys, thread};
+
+/// What it takes to set more than the system's own limits allow.
+const NEEDS: &str = "CAP_NET_ADMIN";
+/// Largest receive buffer, bytes of the kernel's accounting: it doubles what it is told (`__sock_set_rcvbuf`).
+const MOST_BUFFER: u32 = (i32::MAX - 1).cast_unsigned();
+
+/// One thing that can be set of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SocketSetting {
+    /// Room for datagrams that wait.
+    ReceiveBuffer,
+    /// How long a wait polls the device's queue.
+    BusyPoll,
+    /// Whether polling goes before interrupts.
+    PreferBusyPoll,
+    /// Packets taken by one poll.
+    BusyPollBudget,
+    /// The CPU whose datagrams it takes of its group's.
+    IncomingCpu,
+    /// How a datagram finds its socket in the group.
+    Selection,
+}
+
+impl SocketSetting {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::ReceiveBuffer,
+        Self::BusyPoll,
+        Self::PreferBusyPoll,
+        Self::BusyPollBudget,
+        Self::IncomingCpu,
+        Self::Selection,
+    ];
+
+    /// The kernel's name of it.
+    #[must_use]
+    pub const fn option(self) -> &'static str {
+        match self {
+            Self::ReceiveBuffer => "SO_RCVBUFFORCE",
+            Self::BusyPoll => "SO_BUSY_POLL",
+            Self::PreferBusyPoll => "SO_PREFER_BUSY_POLL",
+            Self::BusyPollBudget => "SO_BUSY_POLL_BUDGET",
+            Self::IncomingCpu => "SO_INCOMING_CPU",
+            Self::Selection => "SO_ATTACH_REUSEPORT_CBPF",
+        }
+    }
+
+    /// How long a value lasts, for users.
+    #[must_use]
+    pub const fn lasts(self) -> &'static str {
+        match self {
+            Self::Selection => {
+                "until the last socket of the group is closed: a restart of the server forgets it, a reload that keeps \
+                 the sockets (nsd's does) does not"
+            }
+            _ => {
+                "until the socket is closed: a restart of the server forgets it, a reload that keeps the sockets \
+                 (nsd's does) does not"
+            }
+        }
+    }
+
+    /// Does the kernel tell what is set?
+    #[must_use]
+    pub const fn is_told(self) -> bool {
+        !matches!(self, Self::BusyPollBudget | Self::Selection)
+    }
+}
+
+/// How a datagram finds its socket in a reuseport group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Selection {
+    /// By the kernel's hash of the flow, or by incoming CPU where a member has one.
+    ByFlow,
+    /// Member `CPU mod members`, in the order in which they were bound. Goes before every incoming CPU.
+    ByCpu,
+}
+
+/// A value of a [`SocketSetting`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SocketValue {
+    /// Bytes by the kernel's own accounting, which is twice what a server asks for; up to 2,147,483,646. Odd ones
+    /// become the next even one. The kernel does not go below some 2,300.
+    ReceiveBuffer(u32),
+    /// Microseconds; 0 is off.
+    BusyPoll(u32),
+    /// On, or off.
+    PreferBusyPoll(bool),
+    /// Packets; 0 is the kernel's own, 8.
+    BusyPollBudget(u16),
+    /// The CPU; none is any.
+    IncomingCpu(Option<u32>),
+    /// Of the whole group.
+    Selection(Selection),
+}
+
+impl SocketValue {
+    /// What it is a value of.
+    #[must_use]
+    pub const fn setting(self) -> SocketSetting {
+        match self {
+            Self::ReceiveBuffer(_) => SocketSetting::ReceiveBuffer,
+            Self::BusyPoll(_) => SocketSetting::BusyPoll,
+            Self::PreferBusyPoll(_) => SocketSetting::PreferBusyPoll,
+            Self::BusyPollBudget(_) => SocketSetting::BusyPollBudget,
+            Self::IncomingCpu(_) => SocketSetting::IncomingCpu,
+            Self::Selection(_) => SocketSetting::Selection,
+        }
+    }
+}
+
+impl fmt::Display for SocketValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReceiveBuffer(bytes) => write!(f, "{bytes} bytes"),
+            Self::BusyPoll(us) => write!(f, "{us} us"),
+            Self::PreferBusyPoll(on) => f.write_str(if *on { "on" } else { "off" }),
+            Self::BusyPollBudget(packets) => write!(f, "{packets} packets"),
+            Self::IncomingCpu(Some(cpu)) => write!(f, "CPU {cpu}"),
+            Self::IncomingCpu(None) => f.write_str("any CPU"),
+            Self::Selection(Selection::ByFlow) => f.write_str("by flow"),
+            Self::Selection(Selection::ByCpu) => f.write_str("by CPU"),
+        }
+    }
+}
+
+/// What a write did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed<V> {
+    /// What it was; none where the kernel does not tell.
+    pub before: Option<V>,
+    /// What to write to undo it: what it was, and where the kernel does not tell that, its own default. What the server
+    /// itself had set of such a thing is then back only after its restart.
+    pub undo: V,
+    /// What it is now, as read back; none where the kernel does not tell. Selection is verified by counts.
+    pub after: Option<V>,
+}
+
+/// What is set of a socket now; none where the kernel does not tell ([`SocketSetting::is_told`]).
+///
+/// # Errors
+/// The process does not have the socket any more, or it may not be read.
+pub fn read(pid: u32, socket: SocketId, setting: SocketSetting) -> Result<Option<SocketValue>, Error> {
+    held::with(pid, socket, |held| {
+        let what = || format!("read {} of socket {} of process {pid}", setting.option(), socket.inode);
+        get(held, setting).map_err(|cause| Error::answered(what(), cause, NEEDS))
+    })
+}
+
+/// Sets a value of a socket, reads it back, and tells what it was. What does not read back as written is put back.
+///
+/// # Errors
+/// The process does not have the socket any more, the value is not possible, it is not permitted, or the kernel does
+/// not take it.
+pub fn write(pid: u32, socket: SocketId, value: SocketValue) -> Result<Changed<SocketValue>, Error> {
+    let named = || format!("socket {} of process {pid}", socket.inode);
+    check(value)?;
+    let members = match value {
+        SocketValue::Selection(_) => {
+            members(pid, socket)?.ok_or_else(|| Error::NoGroup { socket: named() })?
+        }
+        _ => 0,
+    };
+    held::with(pid, socket, |held| {
+        let what = || format!("set {} of {} to {value}", value.setting().option(), named());
+        let answered = |cause| Error::answered(what(), cause, NEEDS);
+        if matches!(value, SocketValue::IncomingCpu(_)) && rustix::net::getpeername(held).is_ok() {
+            return Err(Error::Connected { socket: named() });
+        }
+        let before = get(held, value.setting()).map_err(answered)?;
+        set(held, value, members).map_err(answered)?;
+        let after = get(held, value.setting()).map_err(answered)?;
+        if let (Some(before), Some(after)) = (before, after)
+            && after != taken(value)
+        {
+            // The mismatch is what is told; should this fail too, `before` is in it.
+            let _ = set(held, before, members);
+            let what = format!("{} of {}", value.setting().option(), named());
+            let (wanted, found, before) = (value.to_string(), after.to_string(), before.to_string());
+            return Err(Error::NotTaken { what, wanted, found, before });
+        }
+        Ok(Changed { before, undo: before.unwrap_or_else(|| default(value)), after })
+    })
+}
+
+/// Reads through a held socket.
+pub(super) fn get(socket: BorrowedFd<'_>, setting: SocketSetting) -> io::Result<Option<SocketValue>> {
+    let number = |name| sys::option(socket, name);
+    Ok(Some(match setting {
+        SocketSetting::ReceiveBuffer => SocketValue::ReceiveBuffer(number(libc::SO_RCVBUF)?.cast_unsigned()),
+        SocketSetting::BusyPoll => SocketValue::BusyPoll(number(libc::SO_BUSY_POLL)?.cast_unsigned()),
+        SocketSetting::PreferBusyPoll => SocketValue::PreferBusyPoll(number(libc::SO_PREFER_BUSY_POLL)? != 0),
+        // -1 is any.
+        SocketSetting::IncomingCpu => {
+            SocketValue::IncomingCpu(u32::try_from(number(libc::SO_INCOMING_CPU)?).ok())
+        }
+        SocketSetting::BusyPollBudget | SocketSetting::Selection => return Ok(None),
+    }))
+}
+
+fn set(socket: BorrowedFd<'_>, value: SocketValue, members: u32) -> io::Result<()> {
+    let number = |name, value: u32| sys::set_option(socket, name, value.cast_signed());
+    match value {
+        // It doubles what it is told.
+        SocketValue::ReceiveBuffer(bytes) => number(libc::SO_RCVBUFFORCE, bytes.div_ceil(2)),
+        SocketValue::BusyPoll(us) => number(libc::SO_BUSY_POLL, us),
+        SocketValue::PreferBusyPoll(on) => number(libc::SO_PREFER_BUSY_POLL, on.into()),
+        SocketValue::BusyPollBudget(packets) => number(libc::SO_BUSY_POLL_BUDGET, packets.into()),
+        SocketValue::IncomingCpu(cpu) => number(libc::SO_INCOMING_CPU, cpu.unwrap_or(u32::MAX)),
+        SocketValue::Selection(Selection::ByCpu) => sys::choose_by_cpu(socket, members),
+        SocketValue::Selection(Selection::ByFlow) => match number(libc::SO_DETACH_REUSEPORT_BPF, 0) {
+            // There is none attached.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            detached => detached,
+        },
+    }
+}
+
+/// As it reads back.
+fn taken(value: SocketValue) -> SocketValue {
+    match value {
+        SocketValue::ReceiveBuffer(bytes) => SocketValue::ReceiveBuffer(bytes.next_multiple_of(2)),
+        other => other,
+    }
+}
+
+/// What a socket has of it that nobody has set.
+fn default(value: SocketValue) -> SocketValue {
+    match value {
+        SocketValue::BusyPollBudget(_) => SocketValue::BusyPollBudget(0),
+        SocketValue::Selection(_) => SocketValue::Selection(Selection::ByFlow),
+        told => told,
+    }
+}
+
+fn check(value: SocketValue) -> Result<(), Error> {
+    let range = |what, value: u32, right: String| Err(Error::Range { what, value: value.into(), right });
+    match value {
+        SocketValue::ReceiveBuffer(bytes) if bytes > MOST_BUFFER => {
+            range("receive buffer", bytes, format!("use up to {MOST_BUFFER} bytes"))
+        }
+        SocketValue::BusyPoll(us) if i32::try_from(us).is_err() => {
+            range("busy poll time", us, format!("use 0 to {} us", i32::MAX))
+        }
+        SocketValue::IncomingCpu(Some(cpu)) => {
+            let online = thread::online()?;
+            if online.contains(cpu) { Ok(()) } else { Err(Error::NoCpu { cpu, online }) }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How many sockets the socket's group has; none when it has no group.
+fn members(pid: u32, socket: SocketId) -> Result<Option<u32>, Error> {
+    let server = find(pid)?;
+    let Some(found) = server.sockets.iter().find(|found| found.id == socket) else {
+        return Err(Error::SocketGone { pid, inode: socket.inode, cookie: socket.cookie });
+    };
+    let members = found.group.map(|group| server.groups[group].members.len());
+    Ok(members.map(|count| u32::try_from(count).unwrap_or(u32::MAX)))
+}

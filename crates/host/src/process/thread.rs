@@ -1,0 +1,198 @@
+//! Threads of a server and the CPUs they may run on.
+
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+use udpath_steer::CpuSet;
+
+use super::{Changed, Error, sys};
+use crate::source::{Folder, value};
+
+/// Which CPUs are online, as a list.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+/// What lets one process move another's threads.
+const NEEDS: &str = "CAP_SYS_NICE";
+
+/// Which thread. A number may be given to another thread once this one has ended; the moment of its start may not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadId {
+    /// Its process.
+    pub pid: u32,
+    /// Its own number; that of the first thread is its process's.
+    pub tid: u32,
+    /// When it started, clock ticks since boot (field 22 of `/proc/PID/stat`).
+    pub started: u64,
+}
+
+/// A thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Which.
+    pub id: ThreadId,
+    /// Its name, which servers often give it for what it does; at most 15 bytes.
+    pub name: String,
+    /// CPUs it may run on, also such as are offline now.
+    pub affinity: CpuSet,
+    /// The CPU it runs on, or ran on last.
+    pub last_cpu: u32,
+}
+
+impl Thread {
+    /// How long an affinity lasts, for users.
+    pub const LASTS: &'static str = "until the thread ends: a restart of the server forgets it, and so does a reload \
+                                     that starts new workers (nsd's does)";
+
+    /// As /proc shows it now.
+    pub(super) fn look(pid: u32, tid: u32) -> Result<Self, Error> {
+        let read = |file: &str| {
+            fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}")).map_err(|cause| {
+                match cause.raw_os_error() {
+                    Some(libc::ENOENT | libc::ESRCH) => Error::ThreadGone { pid, tid },
+                    _ => Error::answered(format!("read {file} of thread {tid} of {pid}"), cause, "root"),
+                }
+            })
+        };
+        let (stat, status) = (read("stat")?, read("status")?);
+        parse(pid, tid, &stat, &status).ok_or_else(|| Error::System {
+            what: format!("read thread {tid} of process {pid}"),
+            cause: io::Error::other("/proc shows it in a form that is not known"),
+        })
+    }
+}
+
+/// Numbers of a process's threads.
+pub(super) fn of(pid: u32) -> Result<Vec<u32>, Error> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| Error::NoProcess { pid })?;
+    let mut tids: Vec<u32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    tids.sort_unstable();
+    Ok(tids)
+}
+
+/// CPUs a thread may run on.
+///
+/// # Errors
+/// It has ended.
+pub fn affinity(thread: ThreadId) -> Result<CpuSet, Error> {
+    let ThreadId { pid, tid, .. } = thread;
+    let found = Thread::look(pid, tid)?;
+    if found.id == thread { Ok(found.affinity) } else { Err(Error::ThreadGone { pid, tid }) }
+}
+
+/// Lets a thread run on these CPUs only, reads it back, and tells what it was.
+///
+/// Undo it with the set it had before. The kernel keeps of a set what is online and what the thread's cpuset allows;
+/// a set of which it keeps less than what is online is put back, and is an error.
+///
+/// # Errors
+/// The thread has ended, a CPU is not online, it is not permitted, or the thread's cpuset does not allow all of them.
+pub fn pin(thread: ThreadId, cpus: &CpuSet) -> Result<Changed<CpuSet>, Error> {
+    let online = online()?;
+    let before = affinity(thread)?;
+    // CPUs that are offline may be among them: that is what a thread has that was never pinned.
+    if let Some(cpu) = cpus.difference(&possible(&online)).first() {
+        return Err(Error::NoCpu { cpu, online });
+    }
+    if cpus.intersection(&online).is_empty() {
+        return Err(cpus.first().map_or(Error::NoCpus, |cpu| Error::NoCpu { cpu, online }));
+    }
+    let what = || format!("set the CPUs of thread {} of process {} to {cpus}", thread.tid, thread.pid);
+    sys::set_affinity(thread.tid, cpus).map_err(|cause| match cause.raw_os_error() {
+        Some(libc::ESRCH) => Error::ThreadGone { pid: thread.pid, tid: thread.tid },
+        Some(libc::EINVAL) => Error::System {
+            what: what(),
+            cause: io::Error::other("its cpuset (cgroup) allows none of them, or it is a thread of the kernel"),
+        },
+        _ => Error::answered(what(), cause, NEEDS),
+    })?;
+    let after = affinity(thread)?;
+    if after.intersection(&online) != cpus.intersection(&online) {
+        // The mismatch is what is told; should this fail too, the caller has the set it had.
+        let _ = sys::set_affinity(thread.tid, &before);
+        let what = format!("the set of CPUs of thread {} (its cpuset may not allow all)", thread.tid);
+        let (wanted, found, before) = (cpus.to_string(), after.to_string(), before.to_string());
+        return Err(Error::NotTaken { what, wanted, found, before });
+    }
+    Ok(Changed { before: Some(before.clone()), undo: before, after: Some(after) })
+}
+
+/// CPUs that are online.
+pub(super) fn online() -> Result<CpuSet, Error> {
+    listed(ONLINE)
+}
+
+/// CPUs that may come online; where that is not told, those that are.
+fn possible(online: &CpuSet) -> CpuSet {
+    listed("/sys/devices/system/cpu/possible").unwrap_or_else(|_| online.clone())
+}
+
+fn listed(path: &str) -> Result<CpuSet, Error> {
+    let failed =
+        |why: String| Error::System { what: format!("read {path}"), cause: io::Error::other(why) };
+    let list = value(&Folder::live(), path).map_err(|absence| failed(absence.to_string()))?;
+    CpuSet::from_list(&list).map_err(|wrong| failed(wrong.to_string()))
+}
+
+/// `/proc/PID/task/TID/stat` and `status`.
+fn parse(pid: u32, tid: u32, stat: &str, status: &str) -> Option<Thread> {
+    // The name may hold anything, spaces and parentheses too; the last one closes it.
+    let (head, rest) = stat.rsplit_once(')')?;
+    let name = head.split_once('(')?.1.to_owned();
+    // Field 3 is the first one here (proc_pid_stat(5)).
+    let field = |number: usize| rest.split_whitespace().nth(number - 3);
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    Some(Thread {
+        id: ThreadId { pid, tid, started: field(22)?.parse().ok()? },
+        name,
+        affinity: CpuSet::from_list(allowed).ok()?,
+        last_cpu: field(39)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "71 (a) (b c) S 1 71 71 0 -1 4194624 128 0 0 0 3 5 0 0 20 0 5 0 4242 7340032 900 1 2 3 4 5 6 7 \
+                        8 9 10 11 12 13 17 3 0 0 0 0 0";
+
+    #[test]
+    fn names_with_anything_in_them() {
+        let thread = parse(71, 72, STAT, "Name:\ta\nCpus_allowed:\tf\nCpus_allowed_list:\t0-3,9\n").unwrap();
+        assert_eq!((thread.name.as_str(), thread.id.started, thread.last_cpu), ("a) (b c", 4242, 3));
+        assert_eq!(thread.affinity.to_string(), "0-3,9");
+        for cut in 0..STAT.len() {
+            // Less is never more.
+            assert!(parse(71, 72, &STAT[..cut], "").is_none());
+        }
+    }
+
+    #[test]
+    fn this_thread_is_seen_and_pinned_and_put_back() {
+        let worker = std::thread::Builder::new().name("pinned".into()).spawn(|| {
+            let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+            let seen = Thread::look(std::process::id(), tid).unwrap();
+            assert_eq!(seen.name, "pinned");
+            let one: CpuSet =
+                [seen.affinity.intersection(&online().unwrap()).last().unwrap()].into_iter().collect();
+            let changed = pin(seen.id, &one).unwrap();
+            assert_eq!((changed.before.as_ref(), changed.after.as_ref()), (Some(&seen.affinity), Some(&one)));
+            // In force when the call is back: the kernel has moved it.
+            assert_eq!(Some(rustix::thread::sched_getcpu() as u32), one.first());
+            assert_eq!(affinity(seen.id).unwrap(), one);
+            let put_back = pin(seen.id, &changed.undo).unwrap();
+            assert_eq!(put_back.after, Some(seen.affinity));
+            let other = ThreadId { started: seen.id.started + 1, ..seen.id };
+            assert!(matches!(pin(other, &one), Err(Error::ThreadGone { .. })));
+            seen.id
+        });
+        let gone = worker.unwrap().join().unwrap();
+        let all = online().unwrap();
+        assert!(matches!(pin(gone, &all), Err(Error::ThreadGone { .. })));
+        let own = Thread::look(std::process::id(), std::process::id()).unwrap().id;
+        let said = |cpus: CpuSet| pin(own, &cpus).unwrap_err().to_string();
+        assert!(said([60_000].into_iter().collect()).contains("CPU 60000 is not online"));
+        assert!(said(CpuSet::new()).contains("at least one CPU"));
+    }
+}
