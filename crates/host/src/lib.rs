@@ -17,17 +17,46 @@
 //! - [`drivers`]: what drivers call their interrupts and counters, as data.
 //! - [`kernel`]: netlink and ioctls of one network namespace, to read and to set.
 //! - [`namespace`]: the same for other namespaces, on a thread of its own.
+//!
+//! ```text
+//!  wishes ─▸ plan ─▸ apply ─▸ journal ─▸ status, undo          each setting through one door: machine
+//! ```
+//!
+//! - [`setting`]: one thing that can be changed: its name, its values, its cost, its scope.
+//! - [`machine`]: the door through which settings are read and written.
+//! - [`plan`]: what is to be changed, in order, as a diff, as shell lines, as JSON.
+//! - [`rivals`]: who else writes the same settings, and what is done about it first.
+//! - [`mod@apply`], [`mod@undo`], [`journal`]: making a plan true, taking it back, and the record that outlives a crash.
+//! - [`confirm`]: an apply that reverts by itself. [`status`]: what of it still holds. [`persist`]: files that keep it
+//!   over a boot.
 
+pub mod apply;
+pub mod confirm;
 pub mod drivers;
 pub mod fact;
+pub mod journal;
 pub mod kernel;
+pub mod machine;
 pub mod namespace;
 mod netlink;
+pub mod persist;
+pub mod plan;
 pub mod process;
 pub mod read;
+pub mod rivals;
+pub mod setting;
 pub mod snapshot;
 pub mod source;
+pub mod status;
+pub mod undo;
+mod whereabouts;
 
+pub use apply::apply;
 pub use fact::{Absence, Fact, Missing, Provenance};
+pub use journal::Journal;
+pub use machine::{Live, Machine};
+pub use plan::{Plan, Wish};
+pub use setting::{Setting, Value};
 pub use snapshot::Snapshot;
 pub use source::Source;
+pub use undo::undo;

@@ -30,6 +30,7 @@ use udpath_load::result::LoadResult;
 pub use file::{WriteError, check_writable, write_whole};
 pub use json::{Document, ReadError, parse, read, to_json};
 pub use terminal::Style;
+pub use units::date;
 
 /// A result that can be shown.
 pub trait Render {

@@ -190,7 +190,8 @@ pub(crate) const fn verdict(verdict: Verdict) -> &'static str {
 }
 
 /// Seconds since 1970 as `2026-11-20 13:04 UTC`, by the proleptic Gregorian calendar.
-pub(crate) fn date(seconds: u64) -> String {
+#[must_use]
+pub fn date(seconds: u64) -> String {
     // Howard Hinnant's civil_from_days: years begin in March, so the leap day is a year's last.
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;

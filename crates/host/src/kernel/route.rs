@@ -1,5 +1,7 @@
 //! rtnetlink: interfaces and queueing disciplines.
 
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
+
 use super::Kernel;
 use crate::netlink::numbers::*;
 use crate::netlink::{Attributes, Refused, Writer};
@@ -29,6 +31,30 @@ impl Kernel {
     pub(super) fn qdiscs(&mut self) -> Result<Vec<Qdisc>, Refused> {
         let answers = self.route()?.dump(RTM_GETQDISC, &[0; TCMSG])?;
         Ok(answers.bodies().filter_map(qdisc).collect())
+    }
+
+    /// Puts a qdisc of this kind, without settings, at an interface's root; none: what the kernel puts there itself.
+    ///
+    /// # Errors
+    /// The kernel's refusal: no such interface, no such kind in this kernel.
+    pub fn set_qdisc(&mut self, interface: u32, kind: Option<&str>) -> Result<(), Refused> {
+        let mut fixed = [0; TCMSG];
+        fixed[4..8].copy_from_slice(&interface.to_ne_bytes());
+        fixed[12..16].copy_from_slice(&ROOT.to_ne_bytes());
+        let mut body = Writer::after(&fixed);
+        let route = self.route()?;
+        let done = match kind {
+            Some(kind) => {
+                body.text(TCA_KIND, kind);
+                route.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, &body.finish())
+            }
+            None => match route.change(RTM_DELQDISC, 0, &body.finish()) {
+                // It is the kernel's own already.
+                Err(refused) if refused.errno == Some(libc::ENOENT) => Ok(()),
+                done => done,
+            },
+        };
+        done.map_err(|refused| refused.when(format!("set the root qdisc of interface {interface}")))
     }
 }
 

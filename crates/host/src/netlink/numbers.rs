@@ -174,6 +174,8 @@ numbers! {
 
     // linux/rtnetlink.h, linux/if_link.h
     RTM_GETLINK = 18;
+    RTM_NEWQDISC = 36;
+    RTM_DELQDISC = 37;
     RTM_GETQDISC = 38;
     IFLA_ADDRESS = 1;
     IFLA_IFNAME = 3;

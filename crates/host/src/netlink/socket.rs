@@ -184,6 +184,11 @@ impl Netlink {
         Ok(answers)
     }
 
+    /// A request that makes, replaces or deletes something; `flags`: `NLM_F_CREATE` and the like.
+    pub(crate) fn change(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Refused> {
+        self.exchange(kind, NLM_F_ACK | flags, body).map(|_| ())
+    }
+
     /// A dump, asked for again while the kernel says that something changed under it.
     pub(crate) fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Answers, Refused> {
         for _ in 0..DUMPS {

@@ -1,0 +1,296 @@
+//! Makes a plan true: each change is in the journal before it is made and is read back after it; the first that fails
+//! takes back all before it.
+//!
+//! ```text
+//! lock ─▸ is an earlier apply unfinished? ─▸ begun, kept ─▸ each change: read ─▸ intent ─▸ write ─▸ read back ─▸ done
+//!                                                              │ fails
+//!                                                              └─▸ restore everything, undone: exit 4
+//!                                                           ─▸ put back what a reset of the link has lost ─▸ applied
+//! ```
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use thiserror::Error;
+
+use crate::journal::{Begun, Intent, JournalError, Kept, Line, Lock, SCHEMA, State, Writing};
+use crate::machine::{Machine, Refusal};
+use crate::plan::{Change, Plan};
+use crate::setting::{Cost, Item, Setting, Value};
+use crate::undo::{self, Left};
+use crate::whereabouts;
+
+/// Numbers of interrupt moderation that drivers forget with a reset.
+const COALESCE_KEPT: [&str; 6] =
+    ["rx-usecs", "tx-usecs", "rx-frames", "tx-frames", "adaptive-rx", "adaptive-tx"];
+
+/// A plan that was applied.
+#[derive(Debug)]
+pub struct Applied {
+    /// The entry's number.
+    pub id: u64,
+    /// What was changed, with what was read back.
+    pub changes: Vec<Made>,
+}
+
+/// A change that was made and verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// The setting.
+    pub setting: Setting,
+    /// Its value before.
+    pub from: Value,
+    /// What was read back.
+    pub to: Value,
+    /// What is still to come, in words.
+    pub pending: Option<String>,
+}
+
+/// Why a plan was not applied.
+#[derive(Debug, Error)]
+pub enum ApplyError {
+    /// The journal cannot be used; nothing was changed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// An earlier apply or undo died in the middle; nothing was changed.
+    #[error(
+        "the apply with number {id} did not finish and stands between old and new; run `udpath undo {id}` first"
+    )]
+    Unfinished {
+        /// Its number.
+        id: u64,
+    },
+    /// The first change was refused; nothing was changed.
+    #[error("{0}; nothing was changed")]
+    Nothing(String),
+    /// Something failed on the way, and all is as before.
+    #[error("{cause}; the {changes} changes before it were taken back and verified")]
+    Reverted {
+        /// What failed.
+        cause: String,
+        /// How many changes had been made.
+        changes: usize,
+    },
+    /// Something failed on the way, and not all could be taken back.
+    #[error("{cause}; it was taken back, except: {}; `udpath undo {id}` tries again", Left::list(left))]
+    HalfReverted {
+        /// The entry's number.
+        id: u64,
+        /// What failed.
+        cause: String,
+        /// What is not as before.
+        left: Vec<Left>,
+    },
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Applies a plan. `armed` is called with the entry's number once the entry is on disk and before anything is changed;
+/// with `confirm`, it starts what reverts.
+///
+/// # Errors
+/// What failed, and what became of the changes before it.
+pub fn apply(
+    machine: &dyn Machine,
+    lock: &Lock,
+    plan: &Plan,
+    confirm: Option<Duration>,
+    armed: impl FnOnce(u64) -> Result<(), String>,
+) -> Result<Applied, ApplyError> {
+    let here = whereabouts::boot();
+    for entry in lock.journal().entries()? {
+        let torn = matches!(entry.state, State::Unfinished | State::HalfUndone);
+        if torn && entry.begun.boot == here {
+            return Err(ApplyError::Unfinished { id: entry.id });
+        }
+    }
+    let namespace = whereabouts::namespace().map_err(|error| ApplyError::Nothing(error.to_string()))?;
+    let (id, mut writing) = lock.begin(|id| Begun {
+        schema: SCHEMA.to_owned(),
+        id,
+        time: now(),
+        user: whereabouts::user(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        boot: here,
+        namespace,
+        confirm: confirm.map(|confirm| confirm.as_secs()),
+    })?;
+    let prepared = keep(machine, &mut writing, plan).map_err(|error| error.to_string());
+    if let Err(why) = prepared.and_then(|()| armed(id)) {
+        lock.forget(id);
+        return Err(ApplyError::Nothing(why));
+    }
+    let mut made = Vec::new();
+    let done = change_all(machine, &mut writing, plan, &mut made);
+    let done = done
+        .and_then(|()| Ok(writing.append(&Line::Applied { time: now() }).and_then(|()| writing.sync())?));
+    match done {
+        Ok(()) => {
+            for made in &mut made {
+                made.pending = machine.pending(&made.setting, &made.to);
+            }
+            Ok(Applied { id, changes: made })
+        }
+        Err(Stop(cause)) => Err(take_back(machine, lock, id, cause)),
+    }
+}
+
+/// Why the work stops here.
+struct Stop(String);
+
+impl From<JournalError> for Stop {
+    fn from(error: JournalError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self(refusal.to_string())
+    }
+}
+
+fn change_all(
+    machine: &dyn Machine,
+    writing: &mut Writing,
+    plan: &Plan,
+    made: &mut Vec<Made>,
+) -> Result<(), Stop> {
+    let mut at = 0;
+    for (place, change) in plan.changes.iter().enumerate() {
+        let before = kept_of(machine, change);
+        made.extend(one(machine, writing, change, &mut at)?);
+        for (setting, old) in before {
+            if plan.changes[place + 1..].iter().any(|later| later.setting == setting) {
+                continue;
+            }
+            // Gone with its queue: undo brings both back.
+            let Ok(found) = machine.read(&setting) else { continue };
+            if !found.is(&old) {
+                let reason = format!("lost by the change of {}", change.setting);
+                let again = Change { setting, from: Some(found), to: old, reason };
+                made.extend(one(machine, writing, &again, &mut at)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One change; nothing when it is so already.
+fn one(
+    machine: &dyn Machine,
+    writing: &mut Writing,
+    change: &Change,
+    at: &mut usize,
+) -> Result<Option<Made>, Stop> {
+    let Change { setting, to, reason, .. } = change;
+    let identity = machine.identity(setting)?;
+    let from = machine.read(setting)?;
+    if from.is(to) {
+        return Ok(None);
+    }
+    writing.append(&Line::Intent(Intent {
+        setting: setting.to_string(),
+        identity,
+        old: Setting::encode(&from),
+        new: Setting::encode(to),
+        reason: reason.clone(),
+        done: None,
+        restored: false,
+    }))?;
+    writing.sync()?;
+    let this = *at;
+    *at += 1;
+    machine.write(setting, to)?;
+    let found = machine.read(setting)?;
+    if !found.is(to) {
+        return Err(Stop(format!("{setting} was set to {to:#} and is {found:#}: {}", why_not(setting))));
+    }
+    // Not synced by itself: without it, undo restores without asking who else wrote.
+    writing.append(&Line::Done { at: this, found: Setting::encode(&found) })?;
+    Ok(Some(Made { setting: setting.clone(), from, to: found, pending: None }))
+}
+
+/// The usual cause of a value that does not stay.
+fn why_not(setting: &Setting) -> &'static str {
+    match setting {
+        Setting::Interface(_, Item::Rps(_)) => "the kernel leaves out isolated CPUs",
+        Setting::Interface(_, Item::Ring(_) | Item::Coalesce(_) | Item::Channels(_)) => {
+            "the driver rounds; ask for what it made of it"
+        }
+        Setting::Interface(_, Item::Feature(_)) => "another feature that is off, or the driver, holds it",
+        _ => "the kernel or another program changed it at once",
+    }
+}
+
+/// Takes back an apply that failed.
+fn take_back(machine: &dyn Machine, lock: &Lock, id: u64, cause: String) -> ApplyError {
+    let (entry, mut writing) = match lock.resume(id) {
+        Ok(resumed) => resumed,
+        // The journal cannot be read any more; what it says stays for the next undo.
+        Err(error) => {
+            let left = vec![Left { setting: "everything".to_owned(), why: error.to_string() }];
+            return ApplyError::HalfReverted { id, cause, left };
+        }
+    };
+    let changes = entry.intents.iter().filter(|intent| intent.done.is_some()).count();
+    let left = undo::restore(machine, &entry, &mut writing, &format!("apply failed: {cause}"), true);
+    if !left.is_empty() {
+        return ApplyError::HalfReverted { id, cause, left };
+    }
+    if changes == 0 {
+        lock.forget(id);
+        return ApplyError::Nothing(cause);
+    }
+    ApplyError::Reverted { cause, changes }
+}
+
+/// Writes down what resets of links may lose, before the first of them.
+fn keep(machine: &dyn Machine, writing: &mut Writing, plan: &Plan) -> Result<(), JournalError> {
+    let mut seen = std::collections::BTreeSet::new();
+    for change in &plan.changes {
+        for (setting, old) in kept_of(machine, change) {
+            if seen.insert(setting.clone()) {
+                let identity = machine.identity(&setting).ok().flatten();
+                writing.append(&Line::Kept(Kept {
+                    setting: setting.to_string(),
+                    identity,
+                    old: Setting::encode(&old),
+                }))?;
+            }
+        }
+    }
+    writing.sync()
+}
+
+/// What the change may lose beside what it sets: whatever the driver and the queues of the interface hold.
+fn kept_of(machine: &dyn Machine, change: &Change) -> Vec<(Setting, Value)> {
+    let (Some(interface), Cost::ResetsLink) = (change.setting.interface(), change.setting.cost()) else {
+        return Vec::new();
+    };
+    let folder = format!("/sys/class/net/{interface}/queues");
+    let names = machine.source().names(&folder).unwrap_or_default();
+    let queues = |prefix: &'static str| {
+        names
+            .iter()
+            .filter_map(move |name| name.strip_prefix(prefix)?.parse::<u32>().ok())
+            .collect::<Vec<_>>()
+    };
+    let mut items: Vec<Item> = Vec::new();
+    for queue in queues("rx-") {
+        items.extend([Item::QueueIrq(queue), Item::Rps(queue), Item::Rfs(queue)]);
+    }
+    for queue in queues("tx-") {
+        items.extend([Item::Xps(queue), Item::XpsRxqs(queue)]);
+    }
+    items.extend([Item::Threaded, Item::DeferHardIrqs, Item::GroFlushTimeout]);
+    items.extend([Item::RssKey, Item::RssFunction, Item::Hash("udp4"), Item::Hash("udp6"), Item::RssTable]);
+    items.extend(COALESCE_KEPT.map(Item::Coalesce));
+    let settings = items.into_iter().map(|item| Setting::Interface(interface.to_owned(), item));
+    let others = settings.filter(|setting| *setting != change.setting);
+    // What cannot be read cannot be lost.
+    others.filter_map(|setting| machine.read(&setting).ok().map(|value| (setting, value))).collect()
+}

@@ -1,0 +1,142 @@
+//! The door through which settings are read and written, and how the kernel's refusals are told.
+//!
+//! Everything that changes the machine goes through [`Machine::write`]: a test stands in its way by wrapping one.
+
+mod card;
+mod file;
+mod irqbalance;
+mod live;
+mod process;
+
+use std::fmt;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use live::Live;
+
+use crate::Source;
+use crate::setting::{Item, Setting, Value};
+
+/// Reads and writes settings.
+pub trait Machine: fmt::Debug {
+    /// What else of the machine is asked for: queues, CPUs, processes.
+    fn source(&self) -> &dyn Source;
+
+    /// The value now.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    fn read(&self, setting: &Setting) -> Result<Value, Refusal>;
+
+    /// Sets it. What the kernel made of it is for [`Machine::read`] to say.
+    ///
+    /// # Errors
+    /// Why it was not set.
+    fn write(&self, setting: &Setting, value: &Value) -> Result<(), Refusal>;
+
+    /// Which object it is a setting of: another one may bear its name later. Nothing for what has no such number.
+    ///
+    /// # Errors
+    /// The object is not there.
+    fn identity(&self, setting: &Setting) -> Result<Option<Identity>, Refusal>;
+
+    /// A new name of the object, if it has got one since.
+    fn renamed(&self, setting: &Setting, identity: &Identity) -> Option<Setting>;
+
+    /// The IRQ whose CPUs the setting is.
+    ///
+    /// # Errors
+    /// It is none, or the queue has none.
+    fn irq(&self, setting: &Setting) -> Result<u32, Refusal>;
+
+    /// What is true of a value that was set and read back and takes effect only later; nothing when it has.
+    fn pending(&self, setting: &Setting, value: &Value) -> Option<String>;
+}
+
+/// What tells an object from a later one of the same name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Identity {
+    /// Number of an interface; a namespace does not give it out twice until it wraps.
+    Ifindex(u32),
+    /// When a thread began, clock ticks after boot.
+    Started(u64),
+    /// The pid of the process that is talked to.
+    Pid(u32),
+}
+
+/// Why a setting could not be read or written.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("cannot {operation} {setting}: {why}")]
+pub struct Refusal {
+    /// `read`, `set`, `find`.
+    pub operation: &'static str,
+    /// The setting, by its name.
+    pub setting: String,
+    /// The kernel's number, if it was the kernel that refused.
+    pub errno: Option<i32>,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl Refusal {
+    /// The kernel's refusal, in words that fit the setting.
+    #[must_use]
+    pub fn kernel(operation: &'static str, setting: &Setting, error: &io::Error) -> Self {
+        let errno = error.raw_os_error();
+        let hint = errno.and_then(|errno| meaning(operation, setting, errno));
+        let why = hint.map_or_else(|| error.to_string(), |hint| format!("{hint} ({error})"));
+        Self { operation, setting: setting.to_string(), errno, why }
+    }
+
+    /// A refusal of our own.
+    #[must_use]
+    pub fn because(operation: &'static str, setting: &Setting, why: impl Into<String>) -> Self {
+        Self { operation, setting: setting.to_string(), errno: None, why: why.into() }
+    }
+
+    /// Is the object itself not there?
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self.errno, Some(libc::ENOENT | libc::ENODEV | libc::ESRCH | libc::ENXIO))
+    }
+}
+
+/// What an error number means for this setting, where the kernel's own words do not say it.
+fn meaning(operation: &str, setting: &Setting, errno: i32) -> Option<&'static str> {
+    let irq = matches!(setting, Setting::Irq(_) | Setting::Interface(_, Item::QueueIrq(_)));
+    let set = operation == "set";
+    Some(match (setting, errno) {
+        // kernel/irq/proc.c and irq_set_affinity of the chips; irqbalance's own notes on the three.
+        (_, libc::EIO) if irq && set => "the kernel or the driver manages this IRQ's CPUs itself",
+        (_, libc::EPERM) if irq && set => "the kernel manages this IRQ's CPUs itself, or root is needed",
+        (_, libc::ENOSPC) if irq && set => {
+            "the CPUs have no interrupt vector left; name others, or more of them"
+        }
+        (_, libc::EINVAL) if irq && set => "none of these CPUs is online",
+        (_, libc::EOVERFLOW) if irq && set => "there are not as many CPUs",
+        (Setting::Irq(_), libc::ENOENT) => "there is no such IRQ",
+        (Setting::Sysctl(path), libc::ENOENT) if path.starts_with("net/") => {
+            "it is not there; what is the whole machine's is not in other network namespaces: set it on the host"
+        }
+        (Setting::Sysctl(_), libc::ENOENT) => "this kernel has none of that name",
+        (Setting::Interface(_, Item::Xps(_) | Item::XpsRxqs(_)), libc::ENOENT) => {
+            "there is no such queue, or it is the only one and has no mapping"
+        }
+        (Setting::Interface(_, Item::Rps(_) | Item::Rfs(_)), libc::ENOENT) => {
+            "there is no such interface or queue, or the kernel is without RPS"
+        }
+        (Setting::Interface(_, Item::Rps(_)), libc::EINVAL) if set => {
+            "none of these CPUs may take packets: they are isolated or offline"
+        }
+        (Setting::Interface(..), libc::ENODEV) => "there is no such interface",
+        (Setting::Interface(..), libc::EOPNOTSUPP) => "the driver does not do that",
+        (Setting::Thread { .. }, libc::ESRCH) => "there is no such thread",
+        (Setting::Thread { .. }, libc::EINVAL) if set => "its cpuset allows it none of these CPUs",
+        (_, libc::EACCES | libc::EPERM) => "root is needed",
+        (_, libc::EROFS) => "the file system is mounted read-only, as in containers; do it on the host",
+        _ => return None,
+    })
+}

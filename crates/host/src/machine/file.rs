@@ -1,0 +1,54 @@
+//! Values that are files: written in one piece, as the kernel wants it, or kept whole on disk.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Writes a file of sysfs or procfs: there already, one system call.
+pub(super) fn write_kernel(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    let line = format!("{text}\n");
+    let written = file.write(line.as_bytes())?;
+    if written < line.len() {
+        return Err(io::Error::other(format!("only {written} of {} bytes were taken", line.len())));
+    }
+    Ok(())
+}
+
+/// The text of a file on disk; none if there is none.
+pub(super) fn read_whole(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a file on disk be `text`, or not be: beside it first, so that no reader and no crash sees half of it.
+pub(super) fn write_whole(path: &Path, text: Option<&str>) -> io::Result<()> {
+    let folder = path.parent().ok_or_else(|| io::Error::other("it has no folder"))?;
+    if let Some(text) = text {
+        fs::create_dir_all(folder)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        // Dot and no known ending: whoever reads the folder passes it over.
+        let beside = folder.join(format!(".{name}.udpath-new"));
+        let written = || {
+            let mut file =
+                OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&beside)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&beside, path)
+        };
+        written().inspect_err(|_| {
+            // What is left of it would only be in the way.
+            let _ = fs::remove_file(&beside);
+        })?;
+    } else {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    File::open(folder)?.sync_all()
+}

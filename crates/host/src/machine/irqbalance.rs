@@ -1,0 +1,94 @@
+//! The running irqbalance, over its own socket: which IRQs it leaves alone.
+//!
+//! ```text
+//! /run/irqbalance/irqbalancePID.sock     one request per connection, answered by text, then closed
+//!   setup                       -> SLEEP 10 IRQ 57 LOAD 0 DIFF 0 CLASS 5 ... BANNED 00000000
+//!   settings ban irqs 57 58     the whole list anew; NONE empties it
+//! ```
+//! It tells who asks by the credentials that the kernel adds, and answers root alone. What it is told, it forgets with
+//! its end. Source: irqbalance(1), "API", and its `sock_handle`.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where it puts its socket.
+const FOLDER: &str = "/run/irqbalance";
+/// Longest request it reads, bytes; the rest would be lost without a word.
+const LONGEST: usize = 500;
+/// How long it may take. It answers between its rounds, at once; only while it reads /proc/interrupts it does not.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// IRQs that were banned over the socket or its command line.
+pub(super) fn banned(pid: u32) -> io::Result<BTreeSet<u32>> {
+    let answer = ask(pid, "setup")?;
+    parse(&answer).ok_or_else(|| match answer.as_str() {
+        "" => io::Error::other(
+            "irqbalance does not answer: it takes no orders from here, as under its hardened unit",
+        ),
+        _ => {
+            io::Error::other(format!("irqbalance answered '{}'", answer.chars().take(80).collect::<String>()))
+        }
+    })
+}
+
+/// Bans these and no others.
+pub(super) fn ban(pid: u32, irqs: &BTreeSet<u32>) -> io::Result<()> {
+    let list: Vec<String> = irqs.iter().map(u32::to_string).collect();
+    let list = if list.is_empty() { "NONE".to_owned() } else { list.join(" ") };
+    let request = format!("settings ban irqs {list}");
+    if request.len() >= LONGEST {
+        return Err(io::Error::other(format!(
+            "irqbalance takes no list of {} IRQs; ban them by a policy script, or stop it",
+            irqs.len()
+        )));
+    }
+    ask(pid, &request).map(|_| ())
+}
+
+fn ask(pid: u32, request: &str) -> io::Result<String> {
+    let path = PathBuf::from(FOLDER).join(format!("irqbalance{pid}.sock"));
+    let mut socket = UnixStream::connect(&path).map_err(|error| {
+        io::Error::other(format!("its socket {} cannot be reached: {error}", path.display()))
+    })?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    // It reads numbers until something else follows, and does not end the text itself.
+    socket.write_all(format!("{request}\0").as_bytes())?;
+    socket.shutdown(Shutdown::Write)?;
+    let mut answer = Vec::new();
+    match socket.read_to_end(&mut answer) {
+        // It closes without having read all, or without an answer.
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
+        _ => {}
+    }
+    Ok(String::from_utf8_lossy(&answer).trim_end_matches('\0').trim().to_owned())
+}
+
+/// The IRQs of an answer to `setup`; nothing when it is none.
+fn parse(answer: &str) -> Option<BTreeSet<u32>> {
+    let words: Vec<&str> = answer.split_whitespace().collect();
+    if words.first() != Some(&"SLEEP") || !words.contains(&"BANNED") {
+        return None;
+    }
+    words.windows(2).filter(|pair| pair[0] == "IRQ").map(|pair| pair[1].parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_says_is_understood() {
+        let answer =
+            "SLEEP 10 IRQ 57 LOAD 0 DIFF 12 CLASS 5 IRQ 9 LOAD 1 DIFF 0 CLASS 0 BANNED 00000000,00000003";
+        assert_eq!(parse(answer), Some(BTreeSet::from([9, 57])));
+        assert_eq!(parse("SLEEP 10 BANNED 00000000"), Some(BTreeSet::new()));
+        for strange in ["", "IRQ 5", "SLEEP 10 IRQ x BANNED 0", "SLEEP"] {
+            assert_eq!(parse(strange), None, "{strange}");
+        }
+    }
+}

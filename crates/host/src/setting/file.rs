@@ -1,0 +1,151 @@
+//! Settings that are a file of sysfs or procfs: which, and how the kernel writes the value in it.
+
+use std::collections::BTreeSet;
+
+use udpath_steer::CpuSet;
+
+use super::value::is_mask;
+use super::{Item, Setting, Value};
+
+/// A file of the kernel and the form of what is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Its path.
+    pub path: String,
+    /// How the value is written there.
+    pub form: Form,
+}
+
+/// How a file of the kernel writes a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// CPUs in hexadecimal groups of 32.
+    Mask,
+    /// CPUs as a list.
+    List,
+    /// A decimal number.
+    Number,
+    /// 0 or 1.
+    Bit,
+    /// Words between blanks or tabs.
+    Words,
+}
+
+impl Setting {
+    /// The file, if it is one whose path follows from the name.
+    #[must_use]
+    pub fn place(&self) -> Option<Place> {
+        let place = |path: String, form| Some(Place { path, form });
+        match self {
+            Self::Interface(interface, item) => {
+                let queue =
+                    |queue: String, file: &str| format!("/sys/class/net/{interface}/queues/{queue}/{file}");
+                let own = |file: &str| format!("/sys/class/net/{interface}/{file}");
+                match item {
+                    Item::Rps(n) => place(queue(format!("rx-{n}"), "rps_cpus"), Form::Mask),
+                    Item::Rfs(n) => place(queue(format!("rx-{n}"), "rps_flow_cnt"), Form::Number),
+                    Item::Xps(n) => place(queue(format!("tx-{n}"), "xps_cpus"), Form::Mask),
+                    Item::XpsRxqs(n) => place(queue(format!("tx-{n}"), "xps_rxqs"), Form::Mask),
+                    Item::Threaded => place(own("threaded"), Form::Bit),
+                    Item::DeferHardIrqs => place(own("napi_defer_hard_irqs"), Form::Number),
+                    Item::GroFlushTimeout => place(own("gro_flush_timeout"), Form::Number),
+                    _ => None,
+                }
+            }
+            Self::Irq(irq) => place(format!("/proc/irq/{irq}/smp_affinity_list"), Form::List),
+            Self::Sysctl(path) if is_mask(path) => place(format!("/proc/sys/{path}"), Form::Mask),
+            Self::Sysctl(path) => place(format!("/proc/sys/{path}"), Form::Words),
+            Self::Thread { .. } | Self::IrqbalanceBan | Self::File(_) => None,
+        }
+    }
+}
+
+impl Form {
+    /// What is in the file, as a value.
+    ///
+    /// # Errors
+    /// It is something else; says what it is.
+    pub fn read(self, text: &str) -> Result<Value, String> {
+        let trimmed = text.trim();
+        let none = |what: &str| format!("'{trimmed}' is no {what}");
+        match self {
+            Self::Mask => CpuSet::from_mask(trimmed).map(Value::Cpus).map_err(|error| error.to_string()),
+            Self::List => CpuSet::from_list(trimmed).map(Value::Cpus).map_err(|error| error.to_string()),
+            Self::Number => trimmed.parse().map(Value::Number).map_err(|_| none("number")),
+            Self::Bit => match trimmed {
+                "0" => Ok(Value::Switch(false)),
+                "1" => Ok(Value::Switch(true)),
+                _ => Err(none("0 or 1")),
+            },
+            Self::Words => Ok(Value::Words(trimmed.split_whitespace().collect::<Vec<_>>().join(" "))),
+        }
+    }
+
+    /// What is written into the file, without the newline; nothing for a value of another kind.
+    #[must_use]
+    pub fn write(self, value: &Value) -> Option<String> {
+        match (self, value) {
+            (Self::Mask, Value::Cpus(cpus)) => Some(cpus.to_mask()),
+            (Self::List, Value::Cpus(cpus)) => Some(cpus.to_string()),
+            (Self::Number, Value::Number(number)) => Some(number.to_string()),
+            (Self::Bit, Value::Switch(on)) => Some(u8::from(*on).to_string()),
+            (Self::Words, Value::Words(words)) => Some(words.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl Value {
+    /// The CPUs it names, if it names CPUs.
+    #[must_use]
+    pub fn cpus(&self) -> Option<&CpuSet> {
+        match self {
+            Self::Cpus(cpus) => Some(cpus),
+            _ => None,
+        }
+    }
+
+    /// The IRQs it names, if it names IRQs.
+    #[must_use]
+    pub fn irqs(&self) -> Option<&BTreeSet<u32>> {
+        match self {
+            Self::Irqs(irqs) => Some(irqs),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(cpus in prop::collection::btree_set(0_u32..300, 0..20), number: u64) {
+            let value = Value::Cpus(cpus.into_iter().collect());
+            for form in [Form::Mask, Form::List] {
+                prop_assert_eq!(form.read(&form.write(&value).unwrap()).unwrap(), value.clone());
+            }
+            let value = Value::Number(number);
+            prop_assert_eq!(Form::Number.read(&Form::Number.write(&value).unwrap()).unwrap(), value);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,40}") {
+            for form in [Form::Mask, Form::List, Form::Number, Form::Bit, Form::Words] {
+                let _ = form.read(&text);
+            }
+        }
+    }
+
+    #[test]
+    fn masks_are_those_of_the_kernel() {
+        let place = "eth0:rps/rx-1".parse::<Setting>().unwrap().place().unwrap();
+        assert_eq!(place.path, "/sys/class/net/eth0/queues/rx-1/rps_cpus");
+        assert_eq!(place.form.write(&Value::Cpus((0..72).collect())).unwrap(), "ff,ffffffff,ffffffff");
+        assert_eq!(place.form.read("00000000,0000000f\n").unwrap(), Value::Cpus((0..4).collect()));
+        assert_eq!(Form::Mask.write(&Value::Number(1)), None);
+    }
+}

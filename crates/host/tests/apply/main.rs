@@ -1,0 +1,350 @@
+//! Plans applied to a machine in memory that refuses, lies, and dies under the program at every write there is.
+
+mod sim;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use sim::{Fault, Faulty, Sim, Values};
+use udpath_host::apply::{Applied, ApplyError};
+use udpath_host::confirm::{confirm, revert};
+use udpath_host::journal::State;
+use udpath_host::plan::{Consent, PlanError};
+use udpath_host::undo::{Left, UndoError};
+use udpath_host::{Journal, Machine, Plan, Wish, apply, undo};
+
+/// Changes of every phase, among them one that makes the machine forget others.
+const WISHES: [&str; 7] = [
+    "sysctl:net.core.rmem_max=4194304",
+    "eth0:rps/rx-0=0-1",
+    "eth0:xps/tx-1=1",
+    "eth0:rfs/rx-0=2048",
+    "eth0:channels/combined=2",
+    "eth0:napi/threaded=on",
+    "sysctl:net.ipv4.udp_mem=10 20 30",
+];
+
+fn wishes(texts: &[&str]) -> Vec<Wish> {
+    texts.iter().map(|text| Wish::parse(text, "asked for").unwrap()).collect()
+}
+
+fn plan(machine: &dyn Machine, texts: &[&str]) -> Plan {
+    Plan::resolve(machine, wishes(texts), &Consent::default()).unwrap()
+}
+
+fn applied(machine: &dyn Machine, journal: &Path, texts: &[&str]) -> Result<Applied, ApplyError> {
+    let plan = plan(machine, texts);
+    apply(machine, &Journal::at(journal).lock().unwrap(), &plan, None, |_| Ok(()))
+}
+
+fn undone(machine: &dyn Machine, journal: &Path) -> Result<Vec<Left>, UndoError> {
+    undo(machine, &Journal::at(journal).lock().unwrap(), None, "test", false).map(|undone| undone.left)
+}
+
+#[test]
+fn a_plan_is_made_in_order_and_taken_back_to_equality() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    let before = sim.values();
+    let plan = plan(&sim, &WISHES);
+    let order: Vec<String> = plan.changes.iter().map(|change| change.setting.to_string()).collect();
+    assert_eq!(order[0], "eth0:channels/combined");
+    let done = applied(&sim, folder.path(), &WISHES).unwrap();
+    assert_eq!(done.id, 1);
+    let after = sim.values();
+    for (name, value) in [
+        ("eth0:channels/combined", "2"),
+        ("eth0:rps/rx-0", "0-1"),
+        ("eth0:rps/rx-1", "none"),
+        ("eth0:rfs/rx-0", "2048"),
+        ("sysctl:net.ipv4.udp_mem", "10 20 30"),
+    ] {
+        assert_eq!(after[name], value, "{name}");
+    }
+    assert!(!after.contains_key("eth0:rps/rx-3"));
+    assert_eq!(undone(&sim, folder.path()).unwrap(), []);
+    assert_eq!(sim.values(), before);
+    assert!(matches!(undone(&sim, folder.path()), Err(UndoError::Nothing(_))));
+    let again = undo(&sim, &Journal::at(folder.path()).lock().unwrap(), Some(1), "test", false);
+    assert!(matches!(again, Err(UndoError::Already(1))), "{again:?}");
+}
+
+#[test]
+fn what_a_reset_loses_is_put_back_at_once() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    sim.put("eth0:rps/rx-1", "0");
+    let before = sim.values();
+    let done = applied(&sim, folder.path(), &["eth0:channels/combined=2"]).unwrap();
+    assert_eq!(
+        (sim.values()["eth0:rps/rx-1"].as_str(), sim.values()["eth0:rfs/rx-0"].as_str()),
+        ("0", "256")
+    );
+    assert_eq!(done.changes.len(), 3, "{:?}", done.changes);
+    assert_eq!(undone(&sim, folder.path()).unwrap(), []);
+    assert_eq!(sim.values(), before);
+}
+
+/// How many writes the plan takes.
+fn writes() -> usize {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    let counting = Faulty::new(&sim, usize::MAX, Fault::Ignores);
+    applied(&counting, folder.path(), &WISHES).unwrap();
+    counting.writes.get()
+}
+
+#[test]
+fn a_refused_write_takes_everything_back_and_is_named() {
+    let writes = writes();
+    assert_eq!(writes, WISHES.len());
+    for errno in [libc::EIO, libc::EPERM, libc::ENOSPC, libc::EBUSY, libc::EOPNOTSUPP] {
+        for at in 0..writes {
+            let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+            let before = sim.values();
+            let faulty = Faulty::new(&sim, at, Fault::Refuses(errno));
+            let names: Vec<String> =
+                plan(&sim, &WISHES).changes.iter().map(|change| change.setting.to_string()).collect();
+            let error = applied(&faulty, folder.path(), &WISHES).unwrap_err();
+            assert!(error.to_string().contains(&names[at]), "{at} {errno}: {error}");
+            match error {
+                ApplyError::Nothing(_) => assert_eq!(at, 0),
+                ApplyError::Reverted { changes, .. } => assert_eq!(changes, at),
+                other => panic!("{at} {errno}: {other}"),
+            }
+            assert_eq!(sim.values(), before, "{at} {errno}");
+            // Nothing stands, so the next apply is not held up.
+            applied(&sim, folder.path(), &WISHES).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_write_that_does_nothing_is_found_by_reading_back() {
+    for at in 0..writes() {
+        let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+        let before = sim.values();
+        let error = applied(&Faulty::new(&sim, at, Fault::Ignores), folder.path(), &WISHES).unwrap_err();
+        assert!(error.to_string().contains("was set to"), "{error}");
+        assert_eq!(sim.values(), before, "{at}");
+    }
+}
+
+#[test]
+fn what_cannot_be_taken_back_is_named_and_stays_for_the_next_undo() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    let before = sim.values();
+    let faulty = Faulty { lasting: true, ..Faulty::new(&sim, 3, Fault::Refuses(libc::EIO)) };
+    let error = applied(&faulty, folder.path(), &WISHES).unwrap_err();
+    assert!(matches!(&error, ApplyError::HalfReverted { id: 1, left, .. } if left.len() >= 3), "{error}");
+    let next = applied(&sim, folder.path(), &WISHES).unwrap_err();
+    assert!(matches!(next, ApplyError::Unfinished { id: 1 }), "{next}");
+    assert_eq!(undone(&sim, folder.path()).unwrap(), []);
+    assert_eq!(sim.values(), before);
+}
+
+/// Lets the program die in `work`; says whether it did.
+fn dies(work: impl FnOnce()) -> bool {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(()) => false,
+        Err(payload) if payload.is::<sim::Death>() => true,
+        Err(payload) => std::panic::resume_unwind(payload),
+    }
+}
+
+/// An apply that dies at a write, and the machine it leaves.
+fn dead(at: usize, fault: Fault, journal: &Path) -> (Sim, Values) {
+    let sim = Sim::new();
+    let before = sim.values();
+    assert!(dies(|| drop(applied(&Faulty::new(&sim, at, fault), journal, &WISHES))), "{at} {fault:?}");
+    (sim, before)
+}
+
+#[test]
+fn a_death_at_any_write_is_undone_exactly() {
+    for fault in [Fault::DiesBefore, Fault::DiesAfter] {
+        for at in 0..writes() {
+            let folder = tempfile::tempdir().unwrap();
+            let (sim, before) = dead(at, fault, folder.path());
+            let journal = Journal::at(folder.path());
+            assert_eq!(journal.entry(1).unwrap().state, State::Unfinished);
+            assert!(matches!(applied(&sim, folder.path(), &WISHES), Err(ApplyError::Unfinished { id: 1 })));
+            assert_eq!(undone(&sim, folder.path()).unwrap(), [], "{at} {fault:?}");
+            assert_eq!(sim.values(), before, "{at} {fault:?}");
+            assert_eq!(journal.entry(1).unwrap().state, State::Undone);
+        }
+    }
+}
+
+#[test]
+fn a_death_in_the_undo_is_undone_by_the_next_one() {
+    for fault in [Fault::DiesBefore, Fault::DiesAfter] {
+        for first in 0..writes() {
+            for second in 0.. {
+                let folder = tempfile::tempdir().unwrap();
+                let (sim, before) = dead(first, fault, folder.path());
+                let died = dies(|| drop(undone(&Faulty::new(&sim, second, fault), folder.path())));
+                if died {
+                    assert_eq!(undone(&sim, folder.path()).unwrap(), [], "{first} {second} {fault:?}");
+                }
+                assert_eq!(sim.values(), before, "{first} {second} {fault:?}");
+                if !died {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_line_cut_short_at_any_byte_says_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sim, before) = dead(2, Fault::DiesBefore, folder.path());
+    let (journal, values) = (Journal::at(folder.path()), sim.values());
+    let whole = std::fs::read(journal.path(1)).unwrap();
+    // The last line is the intent of the write that never came.
+    let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    for end in last..whole.len() {
+        std::fs::write(journal.path(1), &whole[..end]).unwrap();
+        assert_eq!(undone(&sim, folder.path()).unwrap(), [], "{end}");
+        assert_eq!(sim.values(), before, "{end}");
+        assert_eq!(journal.entry(1).unwrap().state, State::Undone, "{end}");
+        values.iter().for_each(|(name, value)| sim.put(name, value));
+    }
+}
+
+#[test]
+fn an_edited_journal_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sim, _) = dead(3, Fault::DiesAfter, folder.path());
+    let (path, values) = (Journal::at(folder.path()).path(1), sim.values());
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let without = |at: usize| {
+        let rest: Vec<&str> =
+            lines.iter().enumerate().filter(|(line, _)| *line != at).map(|(_, line)| *line).collect();
+        rest.join("\n") + "\n"
+    };
+    for edited in
+        [text.replace("256", "257"), without(0), without(lines.len() - 2), String::new(), "x\n".into()]
+    {
+        std::fs::write(&path, &edited).unwrap();
+        let error = undone(&sim, folder.path()).unwrap_err().to_string();
+        assert!(error.contains("000001.journal") && error.lines().count() == 1, "{error}");
+        assert!(applied(&sim, folder.path(), &WISHES).is_err());
+        assert_eq!(sim.values(), values);
+    }
+}
+
+#[test]
+fn what_somebody_else_has_changed_since_is_left_unless_forced() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    applied(&sim, folder.path(), &["eth0:rps/rx-0=0-1", "sysctl:net.core.rmem_max=5"]).unwrap();
+    sim.put("eth0:rps/rx-0", "3");
+    let left = undone(&sim, folder.path()).unwrap();
+    assert_eq!((left.len(), left[0].setting.as_str()), (1, "eth0:rps/rx-0"));
+    assert_eq!(
+        (sim.values()["eth0:rps/rx-0"].as_str(), sim.values()["sysctl:net.core.rmem_max"].as_str()),
+        ("3", "212992")
+    );
+    applied(&sim, folder.path(), &["eth0:rps/rx-0=0-1"]).unwrap();
+    sim.put("eth0:rps/rx-0", "2");
+    let forced = undo(&sim, &Journal::at(folder.path()).lock().unwrap(), None, "test", true).unwrap();
+    assert_eq!((forced.left, sim.values()["eth0:rps/rx-0"].as_str()), (vec![], "3"));
+}
+
+#[test]
+fn an_earlier_apply_is_not_undone_under_a_later_one() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    applied(&sim, folder.path(), &["eth0:rps/rx-0=0"]).unwrap();
+    applied(&sim, folder.path(), &["eth0:rps/rx-0=1"]).unwrap();
+    let journal = Journal::at(folder.path());
+    let early = undo(&sim, &journal.lock().unwrap(), Some(1), "test", false);
+    assert!(matches!(early, Err(UndoError::Later { id: 1, later: 2, .. })), "{early:?}");
+    assert_eq!(undone(&sim, folder.path()).unwrap(), []);
+    assert_eq!(sim.values()["eth0:rps/rx-0"], "0");
+    assert_eq!(undone(&sim, folder.path()).unwrap(), []);
+    assert_eq!(sim.values(), Sim::new().values());
+}
+
+#[test]
+fn a_confirmation_is_taken_once_and_only_where_it_is_awaited() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    let journal = Journal::at(folder.path());
+    assert!(confirm(&journal.lock().unwrap(), None).unwrap_err().to_string().contains("no apply"));
+    let plan = plan(&sim, &WISHES);
+    let minute = Some(std::time::Duration::from_secs(60));
+    let done = apply(&sim, &journal.lock().unwrap(), &plan, minute, |_| Ok(())).unwrap();
+    let entry = journal.entry(done.id).unwrap();
+    assert_eq!((entry.state, entry.deadline()), (State::Awaiting, Some(entry.applied.unwrap() + 60_000)));
+    assert_eq!(confirm(&journal.lock().unwrap(), None).unwrap().state, State::Applied);
+    assert!(
+        confirm(&journal.lock().unwrap(), Some(done.id)).unwrap_err().to_string().contains("stays already")
+    );
+}
+
+#[test]
+fn what_is_not_confirmed_in_time_is_reverted_and_what_is_stays() {
+    for confirmed in [false, true] {
+        let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+        let (journal, before) = (Journal::at(folder.path()), sim.values());
+        let plan = plan(&sim, &WISHES);
+        let second = Some(std::time::Duration::from_secs(1));
+        let done = apply(&sim, &journal.lock().unwrap(), &plan, second, |_| Ok(())).unwrap();
+        let after = sim.values();
+        let said = confirmed.then(|| {
+            let journal = journal.clone();
+            std::thread::spawn(move || confirm(&journal.lock().unwrap(), Some(1)).unwrap())
+        });
+        let reverted = revert(&sim, &journal, done.id).unwrap();
+        assert_eq!(reverted.is_some(), !confirmed);
+        assert_eq!(sim.values(), if confirmed { after } else { before });
+        said.into_iter().for_each(|said| assert_eq!(said.join().unwrap().state, State::Applied));
+    }
+    // An apply that dies is reverted at once, however long the confirmation would have been awaited.
+    let folder = tempfile::tempdir().unwrap();
+    let (sim, before) = dead(2, Fault::DiesAfter, folder.path());
+    assert!(revert(&sim, &Journal::at(folder.path()), 1).unwrap().unwrap().left.is_empty());
+    assert_eq!(sim.values(), before);
+    assert!(revert(&sim, &Journal::at(folder.path()), 2).unwrap().is_none());
+}
+
+#[test]
+fn nothing_is_changed_when_what_reverts_cannot_be_started() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    let plan = plan(&sim, &WISHES);
+    let journal = Journal::at(folder.path());
+    let error =
+        apply(&sim, &journal.lock().unwrap(), &plan, None, |_| Err("no such program".into())).unwrap_err();
+    assert!(matches!(&error, ApplyError::Nothing(why) if why == "no such program"), "{error}");
+    assert_eq!((sim.values(), journal.ids().unwrap()), (Sim::new().values(), vec![]));
+}
+
+#[test]
+fn what_is_wrong_with_a_plan_is_found_before_anything_is_written() {
+    let sim = Sim::new();
+    let resolve = |texts: &[&str], consent: &Consent| Plan::resolve(&sim, wishes(texts), consent);
+    let error = |texts: &[&str]| resolve(texts, &Consent::default()).unwrap_err();
+    assert!(matches!(error(&["eth0:rps/rx-0=0", "eth0:rps/rx-0=1"]), PlanError::Twice { .. }));
+    assert!(matches!(error(&["eth0:rps/rx-9=0"]), PlanError::Refused(_)));
+    assert!(matches!(error(&["eth1:rps/rx-*=0"]), PlanError::Nothing { .. }));
+    let rp_filter = ["sysctl:net.ipv4.conf.all.rp_filter=0"];
+    assert!(error(&rp_filter).to_string().contains("--allow sysctl:net.ipv4.conf.all.rp_filter"));
+    let consent =
+        Consent { insecure: ["sysctl:net.ipv4.conf.all.rp_filter".to_owned()].into(), ..Consent::default() };
+    assert_eq!(resolve(&rp_filter, &consent).unwrap().changes.len(), 1);
+    // Every queue, and what is so already.
+    let all = resolve(&["eth0:rps/rx-*=1"], &Consent::default()).unwrap();
+    assert_eq!((all.changes.len(), all.already.len()), (3, 1));
+    // A queue that comes with the channels.
+    let later = resolve(&["eth0:channels/combined=8", "eth0:rps/rx-7=1"], &Consent::default()).unwrap();
+    assert_eq!(later.changes[1].from, None);
+}
+
+#[test]
+fn a_plan_in_json_is_the_plan_and_says_when_the_machine_has_changed() {
+    let sim = Sim::new();
+    let first = plan(&sim, &WISHES);
+    let json = serde_json::to_string(&first.document()).unwrap();
+    let again = || Plan::resolve(&sim, Wish::from_json(&json).unwrap(), &Consent::default());
+    assert_eq!(again().unwrap(), first);
+    sim.put("sysctl:net.core.rmem_max", "7");
+    assert!(matches!(again(), Err(PlanError::Stale { .. })));
+}

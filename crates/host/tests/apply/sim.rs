@@ -1,0 +1,209 @@
+//! A machine that exists in memory, and ways to break it.
+//!
+//! One interface with channels, steering per queue and a driver that forgets what hung on its queues when their number
+//! changes; some sysctls. What a program that dies leaves behind is the machine and the journal's files, nothing else.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use udpath_host::machine::{Identity, Machine, Refusal};
+use udpath_host::setting::Item;
+use udpath_host::source::{Answer, Question};
+use udpath_host::{Absence, Fact, Setting, Source, Value};
+
+/// The values of all settings.
+pub(crate) type Values = BTreeMap<String, String>;
+
+/// The machine. A clone is the same one.
+#[derive(Debug, Clone)]
+pub(crate) struct Sim {
+    values: Rc<RefCell<Values>>,
+}
+
+impl Sim {
+    /// With four queues, some of them steered already.
+    pub(crate) fn new() -> Self {
+        let sim = Self { values: Rc::default() };
+        sim.queues(4);
+        for (name, value) in [
+            ("eth0:channels/combined", "4"),
+            ("eth0:rps/rx-3", "1"),
+            ("eth0:xps/tx-3", "2-3"),
+            ("eth0:rfs/rx-0", "256"),
+            ("eth0:napi/threaded", "off"),
+            ("sysctl:net.core.rmem_max", "212992"),
+            ("sysctl:net.ipv4.udp_mem", "1 2 3"),
+            ("sysctl:net.ipv4.conf.all.rp_filter", "1"),
+        ] {
+            sim.put(name, value);
+        }
+        sim
+    }
+
+    /// All values.
+    pub(crate) fn values(&self) -> Values {
+        self.values.borrow().clone()
+    }
+
+    /// Somebody else sets it.
+    pub(crate) fn put(&self, name: &str, value: &str) {
+        self.values.borrow_mut().insert(name.to_owned(), value.to_owned());
+    }
+
+    /// Queues come with nothing set and go with everything.
+    fn queues(&self, count: u32) {
+        let mut values = self.values.borrow_mut();
+        let number = |name: &str| name.rsplit_once("x-").and_then(|(_, queue)| queue.parse::<u32>().ok());
+        values.retain(|name, _| number(name).is_none_or(|queue| queue < count));
+        for queue in 0..count {
+            for (name, none) in [("rps/rx", "none"), ("rfs/rx", "0"), ("xps/tx", "none")] {
+                let name = format!("eth0:{name}-{queue}");
+                // This driver loses the steering of all its queues.
+                values.insert(name, none.to_owned());
+            }
+        }
+    }
+
+    fn refuse(operation: &'static str, setting: &Setting, errno: i32) -> Refusal {
+        Refusal::kernel(operation, setting, &std::io::Error::from_raw_os_error(errno))
+    }
+}
+
+impl Source for Sim {
+    fn text(&self, _: &str) -> Result<String, Absence> {
+        Err(Absence::NotThere)
+    }
+
+    fn names(&self, directory: &str) -> Result<Vec<String>, Absence> {
+        if directory != "/sys/class/net/eth0/queues" {
+            return Err(Absence::NotThere);
+        }
+        let values = self.values.borrow();
+        Ok(values
+            .keys()
+            .filter_map(|name| name.strip_prefix("eth0:")?.split_once('/'))
+            .filter(|(kind, _)| matches!(*kind, "rps" | "xps"))
+            .map(|(_, queue)| queue.to_owned())
+            .collect())
+    }
+
+    fn target(&self, _: &str) -> Result<String, Absence> {
+        Err(Absence::NotThere)
+    }
+
+    fn ask(&self, _: &Question) -> Result<Fact<Answer>, Absence> {
+        Err(Absence::NotThere)
+    }
+}
+
+impl Machine for Sim {
+    fn source(&self) -> &dyn Source {
+        self
+    }
+
+    fn read(&self, setting: &Setting) -> Result<Value, Refusal> {
+        let text = self.values.borrow().get(&setting.to_string()).cloned();
+        let text = text.ok_or_else(|| Self::refuse("read", setting, libc::ENOENT))?;
+        Ok(setting.value(&text).unwrap())
+    }
+
+    fn write(&self, setting: &Setting, value: &Value) -> Result<(), Refusal> {
+        self.read(setting)?;
+        if let (Setting::Interface(_, Item::Channels(_)), Value::Number(count)) = (setting, value) {
+            self.queues(u32::try_from(*count).unwrap());
+        }
+        self.put(&setting.to_string(), &value.to_string());
+        Ok(())
+    }
+
+    fn identity(&self, setting: &Setting) -> Result<Option<Identity>, Refusal> {
+        Ok(setting.interface().map(|_| Identity::Ifindex(3)))
+    }
+
+    fn renamed(&self, _: &Setting, _: &Identity) -> Option<Setting> {
+        None
+    }
+
+    fn irq(&self, setting: &Setting) -> Result<u32, Refusal> {
+        Err(Refusal::because("find", setting, "there is none"))
+    }
+
+    fn pending(&self, _: &Setting, _: &Value) -> Option<String> {
+        None
+    }
+}
+
+/// What happens at a moment that is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The kernel refuses the write with this number.
+    Refuses(i32),
+    /// The kernel says yes and does nothing.
+    Ignores,
+    /// The program dies before the write.
+    DiesBefore,
+    /// The program dies after the write.
+    DiesAfter,
+}
+
+/// A machine whose n-th write goes wrong; with `lasting`, all after it as well.
+#[derive(Debug)]
+pub(crate) struct Faulty<'a> {
+    pub(crate) inner: &'a Sim,
+    pub(crate) at: usize,
+    pub(crate) fault: Fault,
+    pub(crate) lasting: bool,
+    pub(crate) writes: Cell<usize>,
+}
+
+impl<'a> Faulty<'a> {
+    pub(crate) fn new(inner: &'a Sim, at: usize, fault: Fault) -> Self {
+        Self { inner, at, fault, lasting: false, writes: Cell::new(0) }
+    }
+}
+
+/// The payload of a death that was asked for.
+pub(crate) struct Death;
+
+impl Machine for Faulty<'_> {
+    fn source(&self) -> &dyn Source {
+        self.inner
+    }
+
+    fn read(&self, setting: &Setting) -> Result<Value, Refusal> {
+        self.inner.read(setting)
+    }
+
+    fn write(&self, setting: &Setting, value: &Value) -> Result<(), Refusal> {
+        let at = self.writes.replace(self.writes.get() + 1);
+        if at != self.at && !(self.lasting && at > self.at) {
+            return self.inner.write(setting, value);
+        }
+        match self.fault {
+            Fault::Refuses(errno) => Err(Sim::refuse("set", setting, errno)),
+            Fault::Ignores => Ok(()),
+            Fault::DiesBefore => std::panic::resume_unwind(Box::new(Death)),
+            Fault::DiesAfter => {
+                self.inner.write(setting, value)?;
+                std::panic::resume_unwind(Box::new(Death))
+            }
+        }
+    }
+
+    fn identity(&self, setting: &Setting) -> Result<Option<Identity>, Refusal> {
+        self.inner.identity(setting)
+    }
+
+    fn renamed(&self, setting: &Setting, identity: &Identity) -> Option<Setting> {
+        self.inner.renamed(setting, identity)
+    }
+
+    fn irq(&self, setting: &Setting) -> Result<u32, Refusal> {
+        self.inner.irq(setting)
+    }
+
+    fn pending(&self, setting: &Setting, value: &Value) -> Option<String> {
+        self.inner.pending(setting, value)
+    }
+}
