@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Cannot(anyhow::Error),
     /// The code of a program that was run for the caller, who has heard it already.
     Passed(u8),
+    /// Exit 4: it was begun, failed on the way, and was taken back. Says what failed, and what is not as before.
+    Reverted(anyhow::Error),
 }
 
 impl From<anyhow::Error> for Failure {
@@ -40,6 +42,10 @@ pub(crate) fn code(done: Done) -> ExitCode {
             ExitCode::from(2)
         }
         Err(Failure::Passed(code)) => ExitCode::from(code),
+        Err(Failure::Reverted(error)) => {
+            eprintln!("udpath: {error:#}");
+            ExitCode::from(4)
+        }
         Err(Failure::Cannot(error)) => {
             // A reader that went away (head, less) is not a failure of ours.
             let broken_pipe =

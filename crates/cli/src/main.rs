@@ -30,6 +30,19 @@ enum Verb {
     Lab(verbs::lab::Args),
     /// Foretell which queue, CPU and socket a flow reaches, or which source ports reach one
     Predict(verbs::predict::Args),
+    /// Show what changes of settings would do, as a diff, as shell lines or as JSON
+    Plan(verbs::plan::Args),
+    /// Change settings: journaled, read back, taken back when one fails
+    Apply(verbs::apply::Args),
+    /// Say that what was applied with --confirm stays
+    Confirm(verbs::confirm::Args),
+    /// Take back what was applied
+    Undo(verbs::undo::Args),
+    /// Show what was applied, what of it still holds, and who may have changed the rest
+    Status(verbs::status::Args),
+    /// What `apply --confirm` starts: waits, and reverts what is not confirmed
+    #[command(hide = true)]
+    Revert(verbs::confirm::RevertArgs),
     /// Render a JSON result again, as HTML or text
     Report(verbs::report::Args),
     /// Print shell completions
@@ -49,6 +62,12 @@ fn main() -> ExitCode {
         Verb::Boost(args) => verbs::boost::run(args),
         Verb::Lab(args) => verbs::lab::run(args),
         Verb::Predict(args) => verbs::predict::run(args),
+        Verb::Plan(args) => verbs::plan::run(args),
+        Verb::Apply(args) => verbs::apply::run(args),
+        Verb::Confirm(args) => verbs::confirm::run(&args),
+        Verb::Undo(args) => verbs::undo::run(&args),
+        Verb::Status(args) => verbs::status::run(&args),
+        Verb::Revert(args) => verbs::confirm::revert(&args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Completions(args) => verbs::completions::run(&args, &mut Cli::command()),
         Verb::Man(args) => verbs::man::run(&args, Cli::command()),

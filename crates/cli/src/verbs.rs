@@ -1,10 +1,16 @@
 //! One file per verb: its arguments, their checks, the call, the output.
 
+pub(crate) mod apply;
 pub(crate) mod boost;
 pub(crate) mod completions;
+pub(crate) mod confirm;
 pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod man;
+pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod report;
 pub(crate) mod serve;
+pub(crate) mod settings;
+pub(crate) mod status;
+pub(crate) mod undo;

@@ -1,0 +1,34 @@
+//! `udpath plan`: what changes of settings would do. Nothing is changed, and no right is needed to look.
+
+use anyhow::Context;
+use udpath_host::Live;
+
+use super::settings::Wanted;
+use crate::exit::Done;
+use crate::terminal;
+
+/// Arguments of `udpath plan`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// Print lines for a shell, which do the same with nothing of udpath
+    #[arg(long, conflicts_with = "json")]
+    shell: bool,
+    /// Print one JSON document, which `udpath apply` takes
+    #[arg(long)]
+    json: bool,
+}
+
+/// Resolves and shows.
+pub(crate) fn run(args: Args) -> Done {
+    let plan = args.wanted.plan(&Live::new())?;
+    let text = match (args.shell, args.json) {
+        (true, _) => plan.shell(),
+        (_, true) => {
+            serde_json::to_string_pretty(&plan.document()).context("cannot write the plan as JSON")?
+        }
+        _ => plan.diff(),
+    };
+    if text.is_empty() { Ok(()) } else { terminal::print(&text) }
+}

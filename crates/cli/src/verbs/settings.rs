@@ -1,0 +1,107 @@
+//! What the verbs about settings have in common: what is wanted, where the journal is, and how failures end.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use udpath_host::apply::ApplyError;
+use udpath_host::journal::{DIRECTORY, JournalError};
+use udpath_host::plan::{Consent, PlanError};
+use udpath_host::{Journal, Machine, Plan, Wish};
+
+use crate::exit::Failure;
+
+/// What is wanted, and what has been allowed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Wanted {
+    /// A plan as JSON (udpath.plan/1), such as `udpath plan --json` writes; `-` is standard input
+    #[arg(value_name = "PLAN.json|-", required_unless_present = "set")]
+    file: Option<PathBuf>,
+    /// One setting, such as eth0:rps/rx-0=0-3, eth0:channels/combined=8, irq:57:affinity=3 or
+    /// sysctl:net.core.rmem_max=4194304; may be given often; rx-* and tx-* are all queues
+    #[arg(long, value_name = "SETTING=VALUE")]
+    set: Vec<String>,
+    /// Why, for the journal; a plan's own reasons stay
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+    /// A setting that may be changed though that lowers security; may be given often
+    #[arg(long, value_name = "SETTING")]
+    allow: Vec<String>,
+    /// Somebody else who changes settings and is to be passed over; may be given often
+    #[arg(long, value_name = "irqbalance|tuned", value_parser = ["irqbalance", "tuned"])]
+    despite: Vec<String>,
+}
+
+/// Where the journal is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct State {
+    /// Folder of the journal
+    #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
+    state: PathBuf,
+}
+
+impl State {
+    pub(crate) fn journal(&self) -> Journal {
+        Journal::at(&self.state)
+    }
+
+    /// The folder, whatever the caller's own is.
+    pub(crate) fn absolute(&self) -> anyhow::Result<PathBuf> {
+        std::path::absolute(&self.state).context("cannot tell where the journal is")
+    }
+}
+
+impl Wanted {
+    pub(crate) fn consent(&self) -> Consent {
+        Consent {
+            insecure: self.allow.iter().cloned().collect(),
+            despite: self.despite.iter().cloned().collect(),
+        }
+    }
+
+    /// The plan, for the machine as it is now.
+    pub(crate) fn plan(&self, machine: &dyn Machine) -> Result<Plan, Failure> {
+        let mut wishes = match &self.file {
+            None => Vec::new(),
+            Some(file) => {
+                let text = read(file)?;
+                Wish::from_json(&text)
+                    .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?
+            }
+        };
+        for text in &self.set {
+            wishes.push(Wish::parse(text, &self.reason).map_err(|error| Failure::Usage(error.to_string()))?);
+        }
+        Plan::resolve(machine, wishes, &self.consent()).map_err(|error: PlanError| match error.is_usage() {
+            true => Failure::Usage(error.to_string()),
+            false => Failure::Cannot(error.into()),
+        })
+    }
+}
+
+fn read(file: &PathBuf) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = if file.as_os_str() == "-" {
+        std::io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(file)
+    };
+    Ok(read.with_context(|| format!("cannot read the plan {}", file.display()))?)
+}
+
+/// An entry that is not there was asked for by a slip of the hand; the rest the machine refuses.
+pub(crate) fn journal(error: JournalError) -> Failure {
+    match error {
+        JournalError::Unknown { .. } => Failure::Usage(error.to_string()),
+        error => Failure::Cannot(error.into()),
+    }
+}
+
+/// Nothing changed is 3; changed and taken back is 4.
+pub(crate) fn apply(error: ApplyError) -> Failure {
+    match error {
+        ApplyError::Journal(error) => journal(error),
+        ApplyError::Reverted { .. } | ApplyError::HalfReverted { .. } => Failure::Reverted(error.into()),
+        ApplyError::Unfinished { .. } | ApplyError::Nothing(_) => Failure::Cannot(error.into()),
+    }
+}
