@@ -12,7 +12,7 @@ wanted=(
     # looks at what the lab made, in tests
     iproute2 ethtool procps util-linux
     # real peers of the tests and benchmarks
-    socat netcat-openbsd dnsperf nsd knot knot-dnsutils
+    socat netcat-openbsd dnsperf nsd knot knot-dnsutils irqbalance
     # emulates a machine with several nodes and many queues
     qemu-system-x86 busybox-static xz-utils
     # opens the HTML report as a reader would

@@ -16,7 +16,7 @@ use crate::journal::{Begun, Intent, JournalError, Kept, Line, Lock, SCHEMA, Stat
 use crate::machine::{Machine, Refusal};
 use crate::plan::{Change, Plan};
 use crate::setting::{Cost, Item, Setting, Value};
-use crate::undo::{self, Left};
+use crate::undo::{self, Left, Restored};
 use crate::whereabouts;
 
 /// Numbers of interrupt moderation that drivers forget with a reset.
@@ -237,15 +237,19 @@ fn take_back(machine: &dyn Machine, lock: &Lock, id: u64, cause: String) -> Appl
         }
     };
     let changes = entry.intents.iter().filter(|intent| intent.done.is_some()).count();
-    let left = undo::restore(machine, &entry, &mut writing, &format!("apply failed: {cause}"), true);
+    let Restored { left, noted } =
+        undo::restore(machine, &entry, &mut writing, &format!("apply failed: {cause}"), true);
     if !left.is_empty() {
         return ApplyError::HalfReverted { id, cause, left };
     }
-    if changes == 0 {
+    if changes == 0 || noted.is_err() {
+        // An entry that says nothing, or cannot be made to say that all is as before, is only in the way.
         lock.forget(id);
-        return ApplyError::Nothing(cause);
     }
-    ApplyError::Reverted { cause, changes }
+    match changes {
+        0 => ApplyError::Nothing(cause),
+        _ => ApplyError::Reverted { cause, changes },
+    }
 }
 
 /// Writes down what resets of links may lose, before the first of them.

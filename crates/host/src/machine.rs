@@ -59,8 +59,9 @@ pub trait Machine: fmt::Debug {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Identity {
-    /// Number of an interface; a namespace does not give it out twice until it wraps.
-    Ifindex(u32),
+    /// Number of an interface's directory in sysfs: it stays when the interface is renamed, and no later one gets it,
+    /// unlike the interface's own number.
+    Device(u64),
     /// When a thread began, clock ticks after boot.
     Started(u64),
     /// The pid of the process that is talked to.

@@ -137,9 +137,18 @@ pub fn undo(
         let strange = |why: String| UndoError::Strange { id, why: format!("change {at}: {why}") };
         intent.parsed().map_err(|error| strange(error.to_string()))?;
     }
-    let left = restore(machine, &entry, &mut writing, why, force);
+    let Restored { left, noted } = restore(machine, &entry, &mut writing, why, force);
+    noted?;
     let complete = lock.journal().entry(id)?.state == State::Undone;
     Ok(Undone { id, left, complete })
+}
+
+/// What became of everything that an entry has changed.
+pub(crate) struct Restored {
+    /// What is not as before.
+    pub(crate) left: Vec<Left>,
+    /// Whether the journal says so.
+    pub(crate) noted: Result<(), JournalError>,
 }
 
 /// Restores everything that an entry has changed; says what is not as before. Goes on past what fails.
@@ -149,7 +158,7 @@ pub(crate) fn restore(
     writing: &mut Writing,
     why: &str,
     force: bool,
-) -> Vec<Left> {
+) -> Restored {
     // A full disk must not keep anything from being restored; the entry stands then, and undo is repeated.
     let _ = writing.append(&Line::Undoing { time: now(), user: whereabouts::user(), why: why.to_owned() });
     let booted = entry.begun.boot != whereabouts::boot();
@@ -187,13 +196,11 @@ pub(crate) fn restore(
         }
     }
     let words: Vec<String> = left.iter().map(ToString::to_string).collect();
-    if !failed {
-        let ended = writing.append(&Line::Undone { time: now(), left: words }).and_then(|()| writing.sync());
-        if let Err(error) = ended {
-            left.push(Left { setting: "the journal".to_owned(), why: format!("does not say so: {error}") });
-        }
-    }
-    left
+    let noted = match failed {
+        true => Ok(()),
+        false => writing.append(&Line::Undone { time: now(), left: words }).and_then(|()| writing.sync()),
+    };
+    Restored { left, noted }
 }
 
 /// Why a setting is not as before.

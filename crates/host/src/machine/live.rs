@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{Identity, Machine, Refusal, card, file, irqbalance, process};
@@ -62,6 +63,11 @@ impl Live {
             None if irqs.is_empty() => Err(Refusal::because(operation, setting, "its queues have no IRQs")),
             None => Err(gone(setting, "there is no such queue, or it has no IRQ")),
         }
+    }
+
+    /// The number of an interface's directory in sysfs.
+    fn device(&self, interface: &str) -> Option<u64> {
+        fs::metadata(self.path(&format!("/sys/class/net/{interface}"))).ok().map(|directory| directory.ino())
     }
 
     /// What sets beside the files.
@@ -146,7 +152,7 @@ impl Machine for Live {
     fn identity(&self, setting: &Setting) -> Result<Option<Identity>, Refusal> {
         match setting {
             Setting::Interface(interface, _) => {
-                let found = ifindex(&self.source, interface).map(Identity::Ifindex);
+                let found = self.device(interface).map(Identity::Device);
                 found.map(Some).ok_or_else(|| gone(setting, "there is no such interface"))
             }
             Setting::Thread { pid, tid } => {
@@ -162,9 +168,9 @@ impl Machine for Live {
     }
 
     fn renamed(&self, setting: &Setting, identity: &Identity) -> Option<Setting> {
-        let Identity::Ifindex(wanted) = identity else { return None };
+        let Identity::Device(wanted) = identity else { return None };
         let names = self.source.names("/sys/class/net").ok()?;
-        let name = names.into_iter().find(|name| ifindex(&self.source, name) == Some(*wanted))?;
+        let name = names.into_iter().find(|name| self.device(name) == Some(*wanted))?;
         Some(setting.renamed(&name))
     }
 

@@ -118,7 +118,7 @@ impl Machine for Sim {
     }
 
     fn identity(&self, setting: &Setting) -> Result<Option<Identity>, Refusal> {
-        Ok(setting.interface().map(|_| Identity::Ifindex(3)))
+        Ok(setting.interface().map(|_| Identity::Device(3)))
     }
 
     fn renamed(&self, _: &Setting, _: &Identity) -> Option<Setting> {

@@ -1,0 +1,416 @@
+//! `udpath plan`, `apply`, `confirm`, `undo` and `status` as their users run them: exit codes, sentences, and what
+//! happens with a full disk, a read-only /sys, no rights, a second udpath, a terminal that goes, and irqbalance. Needs
+//! root.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use serde_json::Value;
+use udpath_lab::{Lab, LabBuilder, LinkSpec};
+use udpath_tests::{PATIENCE, awaited, one_sentence, program};
+
+const RPS: &str = "eth0:rps/rx-0=0-1";
+
+fn lab(name: &str) -> Lab {
+    let builder = LabBuilder::new(name).machine("here").machine("there");
+    builder.link("here", "there", &LinkSpec::with_queues(4)).up().unwrap()
+}
+
+/// What a run said and how it ended.
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// It ended with `code`, and one sentence that has `part` in it.
+    #[track_caller]
+    fn refused(&self, code: i32, part: &str) {
+        assert_eq!(self.code, Some(code), "{}", self.err);
+        one_sentence(part, &self.err);
+        assert!(self.err.contains(part), "{part:?} is not in {}", self.err);
+    }
+
+    #[track_caller]
+    fn fine(&self) -> &Self {
+        assert_eq!(self.code, Some(0), "{}", self.err);
+        self
+    }
+}
+
+/// A lab, a journal of its own, and the program in machine `here`.
+struct Place {
+    lab: Lab,
+    state: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(name: &str) -> Self {
+        Self { lab: lab(name), state: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = self.lab.machine("here").unwrap().command(program);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Said {
+        let state = self.state.path().to_str().unwrap();
+        let state: &[&str] = if arguments[0] == "plan" { &[] } else { &["--state", state] };
+        Said::of(self.command(program()).args(arguments).args(state).output().unwrap())
+    }
+
+    /// Lines of a shell; `$U` is the program and `$S` the journal's folder.
+    fn shell(&self, lines: &str) -> Said {
+        let mut command = self.command("sh");
+        command.args(["-e", "-c", lines]).env("U", program()).env("S", self.state.path());
+        Said::of(command.output().unwrap())
+    }
+
+    /// `rps_cpus` of queue 0, as the kernel shows it.
+    fn rps(&self) -> String {
+        let read = || fs::read_to_string("/sys/class/net/eth0/queues/rx-0/rps_cpus");
+        self.lab.machine("here").unwrap().run(read).unwrap().unwrap().trim().to_owned()
+    }
+}
+
+#[test]
+fn the_way_from_a_plan_to_its_undo() {
+    let place = Place::new("way");
+    let before = place.rps();
+    let diff = place.run(&["plan", "--set", RPS, "--reason", "one queue"]);
+    assert_eq!(diff.fine().out, "eth0:rps/rx-0  none -> 0-1  moves flows; one queue\n");
+    let shell = place.run(&["plan", "--shell", "--set", RPS]);
+    assert!(
+        shell.fine().out.ends_with("echo 3 > /sys/class/net/eth0/queues/rx-0/rps_cpus\n"),
+        "{}",
+        shell.out
+    );
+    let plan = place.state.path().join("plan.json");
+    fs::write(&plan, &place.run(&["plan", "--json", "--set", RPS]).fine().out).unwrap();
+    let plan = plan.to_str().unwrap();
+    assert_eq!(place.rps(), before);
+
+    let applied = place.run(&["apply", plan, "--json"]);
+    let document: Value = serde_json::from_str(&applied.fine().out).unwrap();
+    assert_eq!((&document["schema"], &document["id"]), (&"udpath.apply/1".into(), &1.into()));
+    assert_eq!(document["changes"][0]["to"], "0-1");
+    assert!(place.rps().ends_with('3'));
+    // The plan was for a machine on which it had not been applied yet.
+    place.run(&["apply", plan]).refused(3, "make the plan again");
+    assert!(place.run(&["apply", "--set", RPS]).fine().err.contains("nothing to do"));
+    place.run(&["status"]).fine();
+
+    fs::write(place.state.path().join("x"), "").unwrap();
+    place.shell("echo 1 > /sys/class/net/eth0/queues/rx-0/rps_cpus").fine();
+    let drifted = place.run(&["status", "--json"]);
+    drifted.refused(1, "1 setting is not as it was applied");
+    let document: Value = serde_json::from_str(&drifted.out).unwrap();
+    let held = &document["applies"][0]["settings"][0];
+    assert_eq!((&held["state"], &held["now"]), (&"drifted".into(), &"0".into()));
+    assert!(place.run(&["status"]).out.contains("is 0; perhaps by"), "{}", place.run(&["status"]).out);
+
+    let lines = place.run(&["undo", "--print"]);
+    assert!(
+        lines.fine().out.ends_with("echo 0 > /sys/class/net/eth0/queues/rx-0/rps_cpus\n"),
+        "{}",
+        lines.out
+    );
+    place.run(&["undo"]).refused(1, "somebody else has made of 0-1");
+    place.shell("echo 0 > /sys/class/net/eth0/queues/rx-0/rps_cpus").fine();
+    assert_eq!(place.rps(), before);
+    place.run(&["undo"]).refused(3, "nothing to undo");
+    place.run(&["undo", "9"]).refused(2, "it has 1");
+    place.run(&["confirm"]).refused(3, "no apply awaits");
+}
+
+#[test]
+fn what_makes_no_sense_is_usage_and_changes_nothing() {
+    let place = Place::new("usage");
+    for (arguments, part) in [
+        (&["--set", "eth0:rps/rx-0"][..], "SETTING=VALUE"),
+        (&["--set", "eth0:rps/rx-0=ff"], "0-3,8"),
+        (&["--set", "eth0:rps/0=1"], "eth0:rps/rx-0"),
+        (&["--set", "eth0:rps/rx-0=0", "--set", "eth0:rps/rx-0=1"], "at once"),
+        (&["--set", "eth0:rps/rx-0=4000"], "has no CPU 4000"),
+        (
+            &["--set", "sysctl:net.ipv4.conf.eth0.accept_local=1"],
+            "--allow sysctl:net.ipv4.conf.eth0.accept_local",
+        ),
+        (&["--set", RPS, "--confirm", "soon"], "60s or 5m"),
+        (&["--set", RPS, "--confirm", "60s", "--persist"], "cannot be used with"),
+        (&["--set", RPS, "--despite", "gravity"], "irqbalance, tuned"),
+        (&["/dev/null"], "this is no plan"),
+        (&[], "PLAN.json"),
+    ] {
+        place.run(&[&["apply"], arguments].concat()).refused(2, part);
+    }
+    place.run(&["apply", "/no/such/plan"]).refused(3, "/no/such/plan");
+    place.run(&["apply", "--set", "eth9:rps/rx-0=0"]).refused(3, "no such interface");
+    let allowed = ["--allow", "sysctl:net.ipv4.conf.eth0.accept_local"];
+    place
+        .run(&[&["apply", "--set", "sysctl:net.ipv4.conf.eth0.accept_local=1"], &allowed[..]].concat())
+        .fine();
+    place.run(&["undo"]).fine();
+}
+
+#[test]
+fn a_change_that_the_kernel_refuses_is_exit_4_and_the_rest_is_taken_back() {
+    let place = Place::new("refuses");
+    let before = place.rps();
+    place.run(&["apply", "--set", RPS, "--set", "eth0:qdisc=no-such"]).refused(4, "eth0:qdisc");
+    assert_eq!(place.rps(), before);
+    // The first one: nothing was changed.
+    place.run(&["apply", "--set", "eth0:qdisc=no-such"]).refused(3, "nothing was changed");
+    assert_eq!(place.run(&["status"]).fine().out, "");
+}
+
+#[test]
+fn without_rights_on_read_only_files_or_a_full_disk_nothing_is_half_done() {
+    let place = Place::new("refusals");
+    let before = place.rps();
+    let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all";
+    // The build folder may be closed to others, and so may the journal's.
+    let open =
+        "cp $U /tmp/udpath-open-$$; chmod 755 /tmp/udpath-open-$$; trap 'rm -rf /tmp/udpath-open-$$*' EXIT";
+    let folder = "mkdir -m 777 /tmp/udpath-open-$$.d";
+    let apply = "apply --state /tmp/udpath-open-$$.d/j --set eth0:rps/rx-0=0-1";
+    place
+        .shell(&format!("{open}; {folder}; {nobody} /tmp/udpath-open-$$ {apply}"))
+        .refused(3, "root is needed");
+    place
+        .shell(&format!("{open}; {nobody} /tmp/udpath-open-$$ apply --state /proc/j --set {RPS}"))
+        .refused(3, "/proc/j");
+    let plan = place.shell(&format!("{open}; {nobody} /tmp/udpath-open-$$ plan --set {RPS}"));
+    assert!(plan.fine().out.contains("none -> 0-1"));
+    place
+        .shell(&format!("mount -o remount,bind,ro /sys; $U apply --state $S --set {RPS}"))
+        .refused(3, "read-only");
+    assert_eq!(place.rps(), before);
+
+    // Pages of a journal: one for the lock, one for the beginning, and then the disk is full.
+    let many =
+        "--set eth0:rps/rx-*=0-1 --set eth0:rfs/rx-*=64 --set eth0:xps/tx-*=0 --reason $(printf %0400d 0)";
+    let full = format!("mount -t tmpfs -o size=8k none $S; set -f; $U apply --state $S {many} || code=$?");
+    // And nothing stands in the way of the next one.
+    let next = format!("{full}; $U apply --state $S --set {RPS}; $U undo --state $S 2>&1; exit $code");
+    let said = place.shell(&next);
+    assert_eq!((said.code, said.err.lines().count()), (Some(4), 2), "{}", said.err);
+    assert!(
+        said.err.contains("No space left on device") && said.err.contains("verified as 1"),
+        "{}",
+        said.err
+    );
+    assert!(said.out.contains("apply 1 is undone"), "{}", said.out);
+    assert_eq!(place.rps(), before);
+    let none = format!("mount -t tmpfs -o size=4k none $S; set -f; $U apply --state $S {many}");
+    place.shell(&none).refused(3, "No space left on device");
+    assert_eq!(place.rps(), before);
+}
+
+#[test]
+fn of_two_one_waits_and_gives_up_in_the_end() {
+    let place = Place::new("two");
+    let lock = place.state.path().join("lock");
+    let file = fs::File::create(&lock).unwrap();
+    fs::write(&lock, "4711\n").unwrap();
+    rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
+    place.run(&["apply", "--set", RPS]).refused(3, "another udpath (pid 4711) holds");
+    // Looking is not held up.
+    place.run(&["status"]).fine();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| place.run(&["apply", "--set", RPS]));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!waiting.is_finished());
+        drop(file);
+        waiting.join().unwrap().fine();
+    });
+    place.run(&["undo"]).fine();
+}
+
+/// Pids of what would revert applies of this journal.
+fn reverting(state: &Path) -> Vec<u32> {
+    let wanted = state.to_str().unwrap();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&str> =
+            line.split(|byte| *byte == 0).filter_map(|word| str::from_utf8(word).ok()).collect();
+        words.get(1) == Some(&"revert") && words.contains(&wanted)
+    })
+    .collect()
+}
+
+#[test]
+fn what_is_not_confirmed_reverts_after_its_terminal_has_gone() {
+    let place = Place::new("unconfirmed");
+    let before = place.rps();
+    // `script` gives it a terminal, which is hung up when it ends.
+    let applied =
+        place.shell(&format!("script -qec \"$U apply --state $S --confirm 2s --set {RPS}\" /dev/null"));
+    assert!(applied.fine().out.contains("reverts in 2 s"), "{}", applied.out);
+    assert!(place.rps().ends_with('3'));
+    assert!(place.run(&["status"]).fine().out.contains("unless confirmed"));
+    assert_eq!(reverting(place.state.path()).len(), 1);
+    awaited("the apply to be reverted", PATIENCE, || (place.rps() == before).then_some(()));
+    awaited("what reverted it to end", PATIENCE, || reverting(place.state.path()).is_empty().then_some(()));
+    place.run(&["confirm", "1"]).refused(3, "has been undone");
+    assert_eq!(place.run(&["status"]).fine().out, "");
+}
+
+#[test]
+fn what_is_confirmed_stays_and_nobody_waits_any_longer() {
+    let place = Place::new("confirmed");
+    place.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
+    assert_eq!(reverting(place.state.path()).len(), 1);
+    place.run(&["confirm"]).fine();
+    awaited("what would revert it to end", PATIENCE, || {
+        reverting(place.state.path()).is_empty().then_some(())
+    });
+    assert!(place.rps().ends_with('3'));
+    // The same when it is undone by hand.
+    place.run(&["undo"]).fine();
+    place.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
+    place.run(&["undo"]).fine();
+    awaited("what would revert it to end", PATIENCE, || {
+        reverting(place.state.path()).is_empty().then_some(())
+    });
+}
+
+#[test]
+fn an_edited_or_cut_off_journal_is_told_and_changes_nothing() {
+    let place = Place::new("edited");
+    place.run(&["apply", "--set", RPS]).fine();
+    let (entry, after) = (place.state.path().join("000001.journal"), place.rps());
+    let text = fs::read_to_string(&entry).unwrap();
+    for damaged in [text.replace("none", "1"), text.lines().skip(1).collect(), String::new()] {
+        fs::write(&entry, damaged).unwrap();
+        for arguments in [&["undo"][..], &["undo", "1"], &["status"], &["apply", "--set", "eth0:rps/rx-1=0"]]
+        {
+            place.run(arguments).refused(3, "000001.journal");
+        }
+        assert_eq!(place.rps(), after);
+    }
+    // A person can still see what it says.
+    fs::write(&entry, text.replace("none", "1")).unwrap();
+    let print = place.run(&["undo", "--print", "1"]);
+    assert!(print.fine().out.contains("echo 2 > /sys/class/net/eth0/queues/rx-0/rps_cpus"), "{}", print.out);
+    assert!(print.err.contains("edited"), "{}", print.err);
+    fs::write(&entry, text).unwrap();
+    place.run(&["undo"]).fine();
+}
+
+/// The real irqbalance, which sees all IRQs and can move none: its /proc/irq is read-only.
+struct Irqbalance {
+    process: std::process::Child,
+    made: Option<PathBuf>,
+}
+
+impl Irqbalance {
+    fn start() -> Self {
+        // Where it puts its socket; its unit would make the folder.
+        let folder = PathBuf::from("/run/irqbalance");
+        let made = fs::create_dir(&folder).is_ok().then_some(folder.clone());
+        let lines = "mount --bind /proc/irq /proc/irq; mount -o remount,ro,bind /proc/irq; \
+                     exec irqbalance --foreground --interval=1";
+        let mut command = Command::new("unshare");
+        command
+            .args(["-m", "sh", "-e", "-c", lines])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let process = command.spawn().unwrap();
+        let this = Self { process, made };
+        let socket = folder.join(format!("irqbalance{}.sock", this.process.id()));
+        awaited("irqbalance's socket", PATIENCE, || socket.exists().then_some(()));
+        this
+    }
+}
+
+impl Drop for Irqbalance {
+    fn drop(&mut self) {
+        // SIGTERM, so that it takes its socket away.
+        let pid = rustix::process::Pid::from_child(&self.process);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.process.wait();
+        if let Some(folder) = &self.made {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+/// An IRQ whose CPUs can be set: one that says yes to what it is set to.
+fn irq() -> (u32, String) {
+    let mut numbers: Vec<u32> = fs::read_dir("/proc/irq")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    let found = numbers.into_iter().rev().find_map(|irq| {
+        let path = format!("/proc/irq/{irq}/smp_affinity_list");
+        let now = fs::read_to_string(&path).ok()?.trim().to_owned();
+        (now != "0" && fs::write(&path, &now).is_ok()).then_some((irq, now))
+    });
+    found.expect("this machine has an IRQ whose CPUs can be set")
+}
+
+#[test]
+fn a_running_irqbalance_is_told_to_leave_the_irq_alone_and_told_otherwise_by_undo() {
+    let state = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let folder: &[&str] =
+            if arguments[0] == "plan" { &[] } else { &["--state", state.path().to_str().unwrap()] };
+        Said::of(Command::new(program()).args(arguments).args(folder).stdin(Stdio::null()).output().unwrap())
+    };
+    let (irq, before) = irq();
+    let wish = format!("irq:{irq}:affinity=0");
+    let now = || fs::read_to_string(format!("/proc/irq/{irq}/smp_affinity_list")).unwrap().trim().to_owned();
+    let irqbalance = Irqbalance::start();
+    let plan = run(&["plan", "--set", &wish]);
+    let pid = irqbalance.process.id();
+    assert!(
+        plan.fine().out.contains(&format!("none -> {irq}  irqbalance (pid {pid}) would move")),
+        "{}",
+        plan.out
+    );
+    run(&["apply", "--set", &wish]).fine();
+    assert_eq!(now(), "0");
+    // It says so itself: banned already, so a further plan has nothing to ask of it.
+    let again = run(&["plan", "--set", &format!("irq:{irq}:affinity={before}")]);
+    assert!(!again.fine().out.contains("irqbalance:ban"), "{}", again.out);
+    assert!(run(&["status"]).fine().out.contains("irqbalance:ban"));
+    run(&["undo"]).fine();
+    assert_eq!(now(), before);
+    assert!(run(&["plan", "--set", &wish]).fine().out.contains("irqbalance:ban"));
+    let despite = run(&["plan", "--despite", "irqbalance", "--set", &wish]);
+    assert!(!despite.fine().out.contains("irqbalance:ban"), "{}", despite.out);
+    // A shell says the same to it.
+    let lines =
+        run(&["plan", "--shell", "--set", &wish]).fine().out.lines().take(2).collect::<Vec<_>>().join("\n");
+    assert!(Command::new("sh").args(["-e", "-c", &lines]).status().unwrap().success(), "{lines}");
+    awaited("irqbalance to take the shell's word", PATIENCE, || {
+        (!run(&["plan", "--set", &wish]).out.contains("irqbalance:ban")).then_some(())
+    });
+    // One that does not listen cannot be settled with, and nothing is written.
+    let socket = PathBuf::from(format!("/run/irqbalance/irqbalance{pid}.sock"));
+    let aside = socket.with_extension("aside");
+    fs::rename(&socket, &aside).unwrap();
+    run(&["apply", "--set", &wish]).refused(3, "--despite irqbalance");
+    fs::rename(&aside, &socket).unwrap();
+    assert_eq!(now(), before);
+    drop(irqbalance);
+    let plan = run(&["plan", "--set", &wish]);
+    assert!(!plan.fine().out.contains("irqbalance"), "{}", plan.out);
+}
