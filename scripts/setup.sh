@@ -15,6 +15,8 @@ wanted=(
     socat netcat-openbsd dnsperf nsd knot knot-dnsutils irqbalance
     # emulates a machine with several nodes and many queues
     qemu-system-x86 busybox-static xz-utils
+    # read the files that keep settings over a boot, in tests
+    systemd udev
     # opens the HTML report as a reader would
     chromium
 )

@@ -135,6 +135,91 @@ fn the_way_from_a_plan_to_its_undo() {
 }
 
 #[test]
+fn another_namespace_is_reached_by_its_name() {
+    let place = Place::new("netns");
+    let (before, state) = (place.rps(), place.state.path().to_str().unwrap());
+    let name = place.lab.machine("here").unwrap().namespace();
+    let run = |arguments: &[&str]| {
+        let arguments = [arguments, &["--state", state, "--netns", name]].concat();
+        Said::of(Command::new(program()).args(arguments).stdin(Stdio::null()).output().unwrap())
+    };
+    run(&["apply", "--set", RPS, "--confirm", "1s"]).fine();
+    assert!(place.rps().ends_with('3'));
+    awaited("the apply to be reverted there", PATIENCE, || (place.rps() == before).then_some(()));
+    run(&["apply", "--set", RPS]).fine();
+    let wrong = Said::of(Command::new(program()).args(["undo", "2", "--state", state]).output().unwrap());
+    wrong.refused(3, &format!("udpath undo 2 --netns {name}"));
+    assert!(run(&["status"]).fine().out.contains("holds"));
+    run(&["undo"]).fine();
+    assert_eq!(place.rps(), before);
+    let none = Said::of(
+        Command::new(program()).args(["status", "--netns", "no-such", "--state", state]).output().unwrap(),
+    );
+    none.refused(2, "no-such");
+}
+
+#[test]
+fn what_is_kept_over_a_boot_is_understood_there_and_removed_by_undo() {
+    let place = Place::new("persist");
+    // /etc of the run alone: a copy, in a mount namespace that ends with it.
+    let own = "cp -a /etc $S.etc; trap 'rm -rf $S.*' EXIT; mount --bind $S.etc /etc; \
+               names() { (cd /etc; find . | sort); }; names > $S.before";
+    let set = format!(
+        "--set {RPS} --set sysctl:net.ipv4.ip_default_ttl=70 --set eth0:qdisc=mq --set eth0:feature/gro=on"
+    );
+    let rounds = "/lib/systemd/systemd-sysctl /etc/sysctl.d/90-udpath-1.conf; cat /proc/sys/net/ipv4/ip_default_ttl; \
+                  systemd-analyze verify /etc/systemd/system/udpath-1.service";
+    let lines = format!(
+        "{own}; $U apply --state $S --persist {set} 2>&1; echo 64 > /proc/sys/net/ipv4/ip_default_ttl; {rounds}; \
+         cat /etc/udev/rules.d/90-udpath-1.rules; grep ExecStart /etc/systemd/system/udpath-1.service; \
+         $U undo 1 --state $S.other 2>&1 || true; echo 70 > /proc/sys/net/ipv4/ip_default_ttl; \
+         $(sed -n 's/^ExecStart=//p' /etc/systemd/system/udpath-1.service) --state $S.boot 2>&1; \
+         $U undo 1 --state $S 2>&1; names | diff $S.before -"
+    );
+    let said = place.shell(&lines);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{}", said.out);
+    for part in [
+        "/etc/sysctl.d/90-udpath-1.conf",
+        "\n70\n",
+        "ATTR{queues/rx-0/rps_cpus}=\"3\"",
+        "apply /etc/udpath/1.json",
+        "nothing to do: all 2 settings are so already",
+        "apply 1 is undone; every setting was read back and is as before\n",
+    ] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+    assert!(said.out.ends_with("as before\n"), "files are left: {}", said.out);
+    // Somebody's file of that name is not overwritten, and a setting that a boot renumbers is not kept.
+    let lines =
+        format!("{own}; echo x > /etc/sysctl.d/90-udpath-2.conf; $U apply --state $S --persist {set}");
+    place.shell(&lines).refused(3, "not overwritten");
+    let pid = std::process::id();
+    place
+        .run(&["apply", "--persist", "--set", &format!("thread:{pid}/{pid}:affinity=0")])
+        .refused(3, "CPUAffinity=");
+}
+
+/// The real systemd-udevd in the machine, with our rules and no others.
+#[test]
+fn the_rules_that_keep_steering_are_carried_out_by_udevd() {
+    let place = Place::new("udevd");
+    let set = "--set eth0:rps/rx-0=0-1 --set eth0:rps/rx-3=1 --set eth0:napi/defer-hard-irqs=2";
+    let queue = "/sys/class/net/eth0/queues";
+    let lines = format!(
+        "cp -a /etc $S.etc; trap 'rm -rf $S.*' EXIT; mount --bind $S.etc /etc
+         mount -t tmpfs none /lib/udev/rules.d; mount -t tmpfs none /run/udev; rm -rf /etc/udev/rules.d/*
+         $U apply --state $S --persist {set} >&2
+         /lib/systemd/systemd-udevd & udevd=$!
+         until udevadm control --ping; do :; done
+         ethtool -L eth0 rx 2; echo 0 > {queue}/rx-0/rps_cpus; echo 0 > /sys/class/net/eth0/napi_defer_hard_irqs
+         ethtool -L eth0 rx 4; echo change > /sys/class/net/eth0/uevent; udevadm settle
+         cat {queue}/rx-0/rps_cpus {queue}/rx-3/rps_cpus /sys/class/net/eth0/napi_defer_hard_irqs
+         kill $udevd; wait $udevd"
+    );
+    assert_eq!(place.shell(&lines).fine().out, "3\n2\n2\n");
+}
+
+#[test]
 fn what_makes_no_sense_is_usage_and_changes_nothing() {
     let place = Place::new("usage");
     for (arguments, part) in [

@@ -156,9 +156,14 @@ fn rule(setting: &Setting, item: &Item, value: &Value) -> Option<String> {
     let place = setting.place()?;
     let (interface, text) = (setting.interface()?, place.form.write(value)?);
     let attribute = place.path.strip_prefix(&format!("/sys/class/net/{interface}/"))?;
-    let mut lines = format!(
-        "ACTION==\"add|change|move\", SUBSYSTEM==\"net\", NAME==\"{interface}\", ATTR{{{attribute}}}=\"{text}\"\n"
-    );
+    // NAME is what an earlier rule has named it; nothing when it keeps the kernel's name.
+    let mut lines = String::new();
+    for name in [format!("KERNEL==\"{interface}\", NAME==\"\""), format!("NAME==\"{interface}\"")] {
+        let _ = writeln!(
+            lines,
+            "ACTION==\"add|change|move\", SUBSYSTEM==\"net\", {name}, ATTR{{{attribute}}}=\"{text}\""
+        );
+    }
     if matches!(item, Item::Rps(_) | Item::Rfs(_) | Item::Xps(_) | Item::XpsRxqs(_)) {
         let (queue, file) = attribute.strip_prefix("queues/")?.split_once('/')?;
         let _ = writeln!(
@@ -352,7 +357,7 @@ mod tests {
         };
         assert!(of("/etc/sysctl.d/90-udpath-7.conf").ends_with("\nnet/core/rmem_max = 4194304\n"));
         let rules = of("/etc/udev/rules.d/90-udpath-7.rules");
-        assert!(rules.contains(r#"NAME=="eth0", ATTR{queues/rx-1/rps_cpus}="f""#), "{rules}");
+        assert!(rules.contains(r#", NAME=="eth0", ATTR{queues/rx-1/rps_cpus}="f""#), "{rules}");
         assert!(
             rules.contains(r#"KERNEL=="rx-1", DEVPATH=="*/net/eth0/queues/rx-1", ATTR{rps_cpus}="f""#),
             "{rules}"

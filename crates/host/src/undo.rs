@@ -60,8 +60,11 @@ pub enum UndoError {
     Already(u64),
     /// It was made in another network namespace.
     #[error(
-        "apply {id} was made in another network namespace (inode {inode}{}); undo it there: ip netns exec NAME udpath undo {id}",
-        name.as_ref().map_or(String::new(), |name| format!(", {name}"))
+        "apply {id} was made in another network namespace; {}",
+        name.as_ref().map_or_else(
+            || format!("undo it there (it has no name, and the inode {inode})"),
+            |name| format!("undo it there: udpath undo {id} --netns {name}")
+        )
     )]
     Elsewhere {
         /// The entry's number.

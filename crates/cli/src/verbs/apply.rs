@@ -9,7 +9,7 @@ use serde::Serialize;
 use udpath_host::apply::Applied;
 use udpath_host::{Live, Plan, persist};
 
-use super::settings::{self, State, Wanted};
+use super::settings::{self, Namespace, State, Wanted};
 use crate::exit::Done;
 use crate::terminal;
 
@@ -35,6 +35,8 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     state: State,
+    #[command(flatten)]
+    namespace: Namespace,
 }
 
 /// The JSON form of what was applied.
@@ -73,7 +75,11 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// Plans, applies, shows.
-pub(crate) fn run(args: Args) -> Done {
+pub(crate) fn run(args: &Args) -> Done {
+    args.namespace.run(|| apply(args))
+}
+
+fn apply(args: &Args) -> Done {
     let machine = Live::new();
     let journal = args.state.journal();
     // Held from the first look on, so that the plan is still true when it is applied.
@@ -86,7 +92,7 @@ pub(crate) fn run(args: Args) -> Done {
         plan.changes.extend(files.map_err(anyhow::Error::from)?);
     }
     if plan.is_empty() {
-        return show(&args, &plan, None);
+        return show(args, &plan, None);
     }
     let folder = args.state.absolute()?;
     let armed = |id: u64| match args.confirm {
@@ -95,7 +101,7 @@ pub(crate) fn run(args: Args) -> Done {
     };
     let applied = udpath_host::apply(&machine, &lock, &plan, args.confirm, armed).map_err(settings::apply)?;
     drop(lock);
-    show(&args, &plan, Some(&applied))
+    show(args, &plan, Some(&applied))
 }
 
 /// Starts this program again as the one that reverts, and waits until it says that it stands by.

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use udpath_host::Live;
 
-use super::settings::Wanted;
+use super::settings::{Namespace, Wanted};
 use crate::exit::Done;
 use crate::terminal;
 
@@ -18,10 +18,16 @@ pub(crate) struct Args {
     /// Print one JSON document, which `udpath apply` takes
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    namespace: Namespace,
 }
 
 /// Resolves and shows.
-pub(crate) fn run(args: Args) -> Done {
+pub(crate) fn run(args: &Args) -> Done {
+    args.namespace.run(|| show(args))
+}
+
+fn show(args: &Args) -> Done {
     let plan = args.wanted.plan(&Live::new())?;
     let text = match (args.shell, args.json) {
         (true, _) => plan.shell(),

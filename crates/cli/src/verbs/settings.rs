@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use anyhow::Context;
 use udpath_host::apply::ApplyError;
 use udpath_host::journal::{DIRECTORY, JournalError};
+use udpath_host::namespace::{NamespaceError, Place, inside};
 use udpath_host::plan::{Consent, PlanError};
 use udpath_host::{Journal, Machine, Plan, Wish};
 
-use crate::exit::Failure;
+use crate::exit::{Done, Failure};
 
 /// What is wanted, and what has been allowed.
 #[derive(Debug, clap::Args)]
@@ -38,6 +39,26 @@ pub(crate) struct State {
     /// Folder of the journal
     #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
     state: PathBuf,
+}
+
+/// Which network namespace.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Namespace {
+    /// A network namespace by its name, as `ip netns` lists it; default: the caller's
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+}
+
+impl Namespace {
+    /// Does the work there.
+    pub(crate) fn run(&self, work: impl FnOnce() -> Done + Send) -> Done {
+        let place = self.netns.clone().map_or(Place::Here, Place::Named);
+        match inside(&place, work) {
+            Ok(done) => done,
+            Err(error @ NamespaceError::NotThere { .. }) => Err(Failure::Usage(error.to_string())),
+            Err(error) => Err(Failure::Cannot(error.into())),
+        }
+    }
 }
 
 impl State {

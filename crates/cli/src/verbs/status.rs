@@ -8,7 +8,7 @@ use udpath_host::Live;
 use udpath_host::journal::State as Progress;
 use udpath_host::status::{Held, Hold, Standing, Status};
 
-use super::settings::{self, State};
+use super::settings::{self, Namespace, State};
 use crate::exit::{Done, Failure};
 use crate::terminal;
 
@@ -20,10 +20,16 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     state: State,
+    #[command(flatten)]
+    namespace: Namespace,
 }
 
 /// Looks and shows; exit 1 when something does not hold.
 pub(crate) fn run(args: &Args) -> Done {
+    args.namespace.run(|| show(args))
+}
+
+fn show(args: &Args) -> Done {
     let journal = args.state.journal();
     let status = Status::of(&Live::new(), &journal).map_err(settings::journal)?;
     if args.json {

@@ -5,7 +5,7 @@ use udpath_host::journal::{Line, setting};
 use udpath_host::undo::{UndoError, Undone};
 use udpath_host::{Journal, Live};
 
-use super::settings::{self, State};
+use super::settings::{self, Namespace, State};
 use crate::exit::{Done, Failure};
 use crate::terminal;
 
@@ -28,6 +28,8 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     state: State,
+    #[command(flatten)]
+    namespace: Namespace,
 }
 
 #[derive(Serialize)]
@@ -46,10 +48,11 @@ struct Left {
 
 /// Takes back, or prints.
 pub(crate) fn run(args: &Args) -> Done {
+    if args.print { print(&args.state.journal(), args.id) } else { args.namespace.run(|| undo(args)) }
+}
+
+fn undo(args: &Args) -> Done {
     let journal = args.state.journal();
-    if args.print {
-        return print(&journal, args.id);
-    }
     let lock = journal.lock().map_err(settings::journal)?;
     let undone = udpath_host::undo(&Live::new(), &lock, args.id, "asked for", args.force).map_err(failure)?;
     if args.json {

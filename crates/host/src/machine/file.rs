@@ -25,7 +25,8 @@ pub(super) fn read_whole(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Makes a file on disk be `text`, or not be: beside it first, so that no reader and no crash sees half of it.
+/// Makes a file on disk be `text`, or not be: beside it first, so that no reader and no crash sees half of it. With the
+/// last file goes a folder that means nothing without one.
 pub(super) fn write_whole(path: &Path, text: Option<&str>) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::other("it has no folder"))?;
     if let Some(text) = text {
@@ -48,6 +49,10 @@ pub(super) fn write_whole(path: &Path, text: Option<&str>) -> io::Result<()> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
+        }
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        if (name == "udpath" || name.ends_with(".target.d")) && fs::remove_dir(folder).is_ok() {
+            return folder.parent().map_or(Ok(()), |above| File::open(above)?.sync_all());
         }
     }
     File::open(folder)?.sync_all()
