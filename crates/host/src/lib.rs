@@ -13,6 +13,7 @@
 //! - [`fact`]: a value and where it came from; what is missing, why, and what would make it known.
 //! - [`process`]: a running server's sockets and threads, changed from outside.
 //! - [`snapshot`]: the picture, plain and serialisable.
+//! - [`map`]: the way of a datagram through it, link by link, and the links to look at.
 //! - [`read`]: from a source to the picture, one reader per part.
 //! - [`drivers`]: what drivers call their interrupts and counters, as data.
 //! - [`kernel`]: netlink and ioctls of one network namespace, to read and to set.
@@ -37,6 +38,7 @@ pub mod fact;
 pub mod journal;
 pub mod kernel;
 pub mod machine;
+pub mod map;
 pub mod namespace;
 mod netlink;
 pub mod persist;
@@ -57,6 +59,7 @@ pub use journal::Journal;
 pub use machine::{Live, Machine};
 pub use plan::{Plan, Wish};
 pub use setting::{Setting, Value};
+pub use map::Map;
 pub use snapshot::Snapshot;
 pub use source::Source;
 pub use undo::undo;

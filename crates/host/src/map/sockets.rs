@@ -1,0 +1,158 @@
+//! The end of the way: UDP as a whole, its sockets, and the processes that read them.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use udpath_steer::CpuSet;
+
+use super::{Selection, View};
+use crate::Snapshot;
+use crate::snapshot::sockets::Socket;
+use crate::snapshot::udp::{UdpCounters, UdpMemory};
+
+/// UDP as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdpMap {
+    /// Over IPv4.
+    pub v4: Option<UdpCounters>,
+    /// Over IPv6.
+    pub v6: Option<UdpCounters>,
+    /// The memory of all UDP sockets of the machine.
+    pub memory: Option<UdpMemory>,
+}
+
+/// A socket of the way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketMap {
+    /// Its inode: its name in this map.
+    pub inode: u32,
+    /// Where it is bound.
+    pub local: SocketAddr,
+    /// Whom it is connected to.
+    pub peer: Option<SocketAddr>,
+    /// Processes that have it open.
+    pub pids: Vec<u32>,
+    /// Sockets that share its address and port, itself included.
+    pub group: usize,
+    /// Bytes that wait to be received, by the kernel's accounting.
+    pub queued: u32,
+    /// Its receive buffer's size by the same accounting.
+    pub buffer: Option<u32>,
+    /// Datagrams dropped at it.
+    pub drops: u64,
+}
+
+impl SocketMap {
+    /// How full its receive buffer is, a share of 1.
+    #[must_use]
+    pub fn fill(&self) -> Option<f64> {
+        self.buffer.filter(|size| *size > 0).map(|size| f64::from(self.queued) / f64::from(size))
+    }
+}
+
+/// A process of the way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessMap {
+    /// Its number.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Its systemd unit.
+    pub unit: Option<String>,
+    /// Its container, `docker 0123456789ab`.
+    pub container: Option<String>,
+    /// How many threads it has.
+    pub threads: usize,
+    /// How many of them are pinned to one CPU.
+    pub pinned: usize,
+    /// CPUs its threads ran on last.
+    pub cpus: CpuSet,
+    /// How many of the sockets shown it has.
+    pub sockets: usize,
+}
+
+/// Characters of a container's identifier that are shown: as many as its tools show.
+const CONTAINER_ID: usize = 12;
+
+pub(super) fn udp(view: View<'_>) -> UdpMap {
+    let then = view.earlier.map(|then| &then.udp);
+    let both = |now: Option<UdpCounters>, then: Option<UdpCounters>| {
+        now.map(|now| then.map_or(now, |then| now.since(&then)))
+    };
+    UdpMap {
+        v4: both(view.now.udp.v4, then.and_then(|then| then.v4)),
+        v6: both(view.now.udp.v6, then.and_then(|then| then.v6)),
+        memory: view.now.udp.memory,
+    }
+}
+
+pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
+    let wanted = |socket: &&Socket| match selection {
+        Selection::All | Selection::Interface(_) => true,
+        Selection::Port(port) => socket.local.port() == *port,
+        Selection::Process(pid) => socket.owners.iter().any(|owner| owner.pid == *pid),
+    };
+    // Inodes are found in order, so that ten thousand sockets take no longer than it takes to sort them.
+    let mut earlier: Vec<&Socket> =
+        view.earlier.map_or_else(Vec::new, |then| then.sockets.list.iter().collect());
+    earlier.sort_unstable_by_key(|socket| socket.inode);
+    let was = |socket: &Socket| {
+        let at = earlier.binary_search_by_key(&socket.inode, |was| was.inode).ok()?;
+        Some(earlier[at]).filter(|was| was.local == socket.local && was.cookie == socket.cookie)
+    };
+    let mut sockets: Vec<SocketMap> = view
+        .now
+        .sockets
+        .list
+        .iter()
+        .filter(wanted)
+        .map(|socket| {
+            let mut pids: Vec<u32> = socket.owners.iter().map(|owner| owner.pid).collect();
+            pids.dedup();
+            let members = socket.group.and_then(|group| view.now.sockets.groups.get(group));
+            let drops = was(socket).map_or(socket.drops, |was| socket.drops.wrapping_sub(was.drops));
+            SocketMap {
+                inode: socket.inode,
+                local: socket.local,
+                peer: socket.peer,
+                pids,
+                group: members.map_or(1, |group| group.members.len()),
+                queued: socket.receive_queue,
+                buffer: socket.memory.map(|memory| memory.receive_buffer),
+                drops: u64::from(drops),
+            }
+        })
+        .collect();
+    sockets.sort_by(|a, b| (b.drops, b.queued).cmp(&(a.drops, a.queued)));
+    sockets
+}
+
+pub(super) fn processes(snapshot: &Snapshot, sockets: &[SocketMap]) -> Vec<ProcessMap> {
+    let mut counts = std::collections::BTreeMap::<u32, usize>::new();
+    for pid in sockets.iter().flat_map(|socket| &socket.pids) {
+        *counts.entry(*pid).or_default() += 1;
+    }
+    counts
+        .into_iter()
+        .filter_map(|(pid, sockets)| {
+            let process = snapshot.sockets.process(pid)?;
+            let container = process.container.as_ref().map(|container| {
+                let id: String = container.id.chars().take(CONTAINER_ID).collect();
+                format!("{} {id}", container.runtime)
+            });
+            let pinned = |thread: &&crate::snapshot::processes::Thread| {
+                thread.cpus.as_ref().is_some_and(|cpus| cpus.len() == 1)
+            };
+            Some(ProcessMap {
+                pid,
+                name: process.name.clone(),
+                unit: process.unit.clone(),
+                container,
+                threads: process.threads.len(),
+                pinned: process.threads.iter().filter(pinned).count(),
+                cpus: process.threads.iter().filter_map(|thread| thread.last_cpu).collect(),
+                sockets,
+            })
+        })
+        .collect()
+}
