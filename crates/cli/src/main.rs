@@ -20,6 +20,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Show the way of a datagram through this machine, link by link, and what to look at
+    Show(verbs::show::Args),
     /// Run a UDP service: echo or sink, over any Io
     Serve(verbs::serve::Args),
     /// Send transactions to a service, time and judge every one
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Err(error) => return exit::from_clap(&error),
     };
     let done = match cli.verb {
+        Verb::Show(args) => verbs::show::run(args),
         Verb::Serve(args) => verbs::serve::run(args),
         Verb::Load(args) => verbs::load::run(args),
         Verb::Boost(args) => verbs::boost::run(args),

@@ -12,5 +12,6 @@ pub(crate) mod predict;
 pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod settings;
+pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod undo;

@@ -25,12 +25,20 @@ mod words;
 use std::path::Path;
 
 use udpath_advise::result::BoostResult;
+use udpath_host::Map;
 use udpath_load::result::LoadResult;
 
 pub use file::{WriteError, check_writable, write_whole};
 pub use json::{Document, ReadError, parse, read, to_json};
 pub use terminal::Style;
+pub use terminal::map::Extent;
 pub use units::date;
+
+/// The way of a datagram through a machine as text for a terminal: a line per link, what to look at below.
+#[must_use]
+pub fn map_text(map: &Map, extent: Extent, style: &Style) -> String {
+    terminal::map::text(map, extent, style)
+}
 
 /// A result that can be shown.
 pub trait Render {

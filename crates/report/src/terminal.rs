@@ -5,6 +5,7 @@
 
 pub(crate) mod boost;
 pub(crate) mod load;
+pub(crate) mod map;
 mod table;
 
 use udpath_load::cpu::CpuUse;

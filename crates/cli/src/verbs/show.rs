@@ -1,0 +1,147 @@
+//! `udpath show`: the way of a datagram through this machine, link by link, and the links to look at.
+//!
+//! Reads, and changes nothing. Without root it shows what it may and says what it may not.
+
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use udpath_host::map::{Map, Selection, SelectionError};
+use udpath_host::namespace::{self, Place};
+use udpath_host::source::Folder;
+use udpath_host::{Snapshot, Source};
+use udpath_report::{Extent, map_text};
+
+use crate::exit::{Done, Failure};
+use crate::terminal;
+
+/// Longest interval, seconds: counters of 32 bits wrap after some minutes at full rate.
+const LONGEST: f64 = 300.0;
+
+/// Arguments of `udpath show`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// An interface, a UDP port, or a process with UDP sockets (`pid:N` where N is a port too); default: everything
+    #[arg(value_name = "IFACE|PORT|PID")]
+    what: Option<String>,
+    /// Count for this long instead of since boot
+    #[arg(short, long, value_name = "SECONDS", value_parser = interval)]
+    interval: Option<Duration>,
+    /// Every queue, CPU and socket, not only those marked or busiest
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Print the map as one JSON document (udpath.map/1)
+    #[arg(long)]
+    json: bool,
+    /// Print all that was read as one JSON document (udpath.snapshot/1)
+    #[arg(long, conflicts_with_all = ["json", "interval", "what", "all"])]
+    snapshot: bool,
+}
+
+/// Where to look: shared by the verbs that read a machine.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct PlaceArgs {
+    /// Look into this network namespace, as `ip netns` names it
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+    /// Look into the network namespace of this process
+    #[arg(long, value_name = "PID", conflicts_with = "netns")]
+    pid: Option<u32>,
+    /// Look at a captured machine: a folder with proc and sys in it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["netns", "pid"])]
+    sysroot: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    /// Calls `look` with the source that was asked for.
+    pub(crate) fn look<T: Send>(&self, look: impl FnOnce(&dyn Source) -> T + Send) -> Result<T, Failure> {
+        if let Some(folder) = &self.sysroot {
+            if !folder.join("proc").is_dir() && !folder.join("sys").is_dir() {
+                return Err(Failure::Usage(format!(
+                    "--sysroot {}: there is neither proc nor sys in it; name the folder of a capture",
+                    folder.display()
+                )));
+            }
+            return Ok(look(&Folder::captured(folder)));
+        }
+        let place = match (&self.netns, self.pid) {
+            (Some(name), _) => Place::Named(name.clone()),
+            (None, Some(pid)) => Place::Process(pid),
+            (None, None) => Place::Here,
+        };
+        namespace::inside(&place, || look(&Folder::live())).map_err(|error| Failure::Cannot(error.into()))
+    }
+
+    /// Does what is looked at stand still?
+    pub(crate) const fn is_captured(&self) -> bool {
+        self.sysroot.is_some()
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds: f64 =
+        text.trim_end_matches('s').trim().parse().map_err(|_| "give seconds, such as 1 or 0.5")?;
+    if (0.01..=LONGEST).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(format!("give 0.01 to {LONGEST} seconds"))
+    }
+}
+
+/// Looks and shows.
+pub(crate) fn run(args: Args) -> Done {
+    if args.interval.is_some() && args.place.is_captured() {
+        return Err(Failure::Usage("--interval counts on a live machine; a capture stands still".into()));
+    }
+    let (earlier, now) = args.place.look(|source| {
+        let earlier = args.interval.map(|interval| {
+            let earlier = Snapshot::read(source);
+            std::thread::sleep(interval);
+            earlier
+        });
+        (earlier, Snapshot::read(source))
+    })?;
+    if args.snapshot {
+        let text = serde_json::to_string(&now).context("cannot write the snapshot as JSON")?;
+        return terminal::print(&text);
+    }
+    let map = map(&now, earlier.as_ref(), args.what.as_deref())?;
+    if args.json {
+        let text = serde_json::to_string(&map).context("cannot write the map as JSON")?;
+        return terminal::print(&text);
+    }
+    let extent = if args.all { Extent::All } else { Extent::Most };
+    terminal::print(&map_text(&map, extent, &terminal::style()))
+}
+
+/// The map of what was asked for. A bare number is a port if somebody has it, else a process.
+fn map(now: &Snapshot, earlier: Option<&Snapshot>, what: Option<&str>) -> Result<Map, Failure> {
+    let usage = |error: SelectionError| Failure::Usage(error.to_string());
+    let (selection, otherwise) = select(now, what)?;
+    match (Map::new(now, earlier, &selection), otherwise) {
+        (Err(first), Some(other)) => Map::new(now, earlier, &other).map_err(|_| usage(first)),
+        (map, _) => map.map_err(usage),
+    }
+}
+
+fn select(now: &Snapshot, what: Option<&str>) -> Result<(Selection, Option<Selection>), Failure> {
+    let Some(what) = what else { return Ok((Selection::All, None)) };
+    if now.interfaces.iter().any(|interface| interface.name == what) {
+        return Ok((Selection::Interface(what.into()), None));
+    }
+    if let Some(pid) = what.strip_prefix("pid:") {
+        let pid = pid.parse().map_err(|_| Failure::Usage(format!("'{pid}' is no process; give pid:N")))?;
+        return Ok((Selection::Process(pid), None));
+    }
+    let digits = what.strip_prefix(':').unwrap_or(what);
+    let port = digits.parse().ok().map(|port: NonZeroU16| Selection::Port(port.get()));
+    let process = digits.parse().ok().filter(|_| digits == what).map(Selection::Process);
+    match (port, process) {
+        (Some(port), process) => Ok((port, process)),
+        (None, Some(process)) => Ok((process, None)),
+        (None, None) => Ok((Selection::Interface(what.into()), None)),
+    }
+}

@@ -1,0 +1,393 @@
+//! The way of a datagram through a machine: a line per link, and in front of a line `!` where something should be looked
+//! at; what that is stands below.
+
+use std::collections::BTreeSet;
+
+use udpath_host::map::{CpuMap, InterfaceMap, Link, Map, Mark, QueueMap, SocketMap, Weight};
+use udpath_steer::CpuSet;
+
+use super::table::{Cell, Table};
+use super::{Paint, Style};
+use crate::units;
+
+/// How much of a map is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Extent {
+    /// What fits a screen or two: the queues, CPUs and sockets that are marked or have the most to do.
+    #[default]
+    Most,
+    /// Every line.
+    All,
+}
+
+/// Lines of a table when not all of them are wanted.
+const LINES: usize = 24;
+/// The same for sockets, of which a machine may have thousands.
+const SOCKETS: usize = 12;
+/// What is not known.
+const UNKNOWN: &str = "?";
+/// What is not there, or off.
+const NONE: &str = "-";
+
+/// The whole map as text.
+pub(crate) fn text(map: &Map, extent: Extent, style: &Style) -> String {
+    let style = *style;
+    let marked: BTreeSet<&Link> =
+        map.marks.iter().filter(|mark| mark.weight < Weight::Note).flat_map(|mark| &mark.links).collect();
+    let page = Page { map, extent, style, marked };
+    let mut out = page.headline();
+    for interface in &map.interfaces {
+        out.push('\n');
+        out += &page.interface(interface);
+    }
+    for part in [page.cpus(), page.udp(), page.sockets(), page.marks(), page.missing()] {
+        if !part.is_empty() {
+            out.push('\n');
+            out += &part;
+        }
+    }
+    out
+}
+
+struct Page<'a> {
+    map: &'a Map,
+    extent: Extent,
+    style: Style,
+    marked: BTreeSet<&'a Link>,
+}
+
+impl Page<'_> {
+    fn headline(&self) -> String {
+        let map = self.map;
+        let nodes = if map.nodes > 1 { format!(" in {} nodes", map.nodes) } else { String::new() };
+        let under = map.hypervisor.as_ref().map_or_else(String::new, |name| format!(", hypervisor: {name}"));
+        let counts = map.seconds.map_or_else(
+            || "since boot".to_owned(),
+            |seconds| format!("of the last {}", units::duration(seconds)),
+        );
+        let text = format!(
+            "Linux {}, {} CPUs{nodes}{under}; counts are those {counts}",
+            map.kernel, map.cpus_online
+        );
+        self.style.wrapped(Paint::Dim, &text, 2)
+    }
+
+    /// `!` in front of what is marked.
+    fn flag(&self, link: &Link) -> Cell {
+        if self.marked.contains(link) { Cell::new("!").painted(Paint::Bad) } else { Cell::new("") }
+    }
+
+    fn interface(&self, interface: &InterfaceMap) -> String {
+        let flag = if self.marked.contains(&Link::Interface(interface.name.clone())) { "! " } else { "" };
+        let mut out = self.style.wrapped(Paint::Bold, &format!("{flag}{}", about(interface)), 2);
+        let shown = self.chosen(&interface.queues, LINES, |queue| {
+            let marked = self.marked.contains(&Link::Queue(interface.name.clone(), queue.queue));
+            (marked, queue.packets.or(queue.interrupts).unwrap_or(0))
+        });
+        // A column that says nothing of any queue is left out.
+        let any = |has: fn(&QueueMap) -> bool| shown.iter().any(|queue| has(queue));
+        let columns: Vec<Column> = COLUMNS.iter().filter(|column| any(column.says)).copied().collect();
+        if columns.is_empty() {
+            return out;
+        }
+        let headings = ["", "queue"].into_iter().map(Cell::new);
+        let mut table =
+            Table::with(headings.chain(columns.iter().map(|column| Cell::right(column.name))).collect());
+        for queue in &shown {
+            let mut cells = vec![self.flag(&Link::Queue(interface.name.clone(), queue.queue))];
+            cells.push(Cell::new(format!("rx-{}{}", queue.queue, if queue.xsk { " xsk" } else { "" })));
+            cells.extend(columns.iter().map(|column| Cell::right((column.text)(queue))));
+            table.row(cells);
+        }
+        out += &table.text(self.style);
+        out + &self.rest(interface.queues.len() - shown.len(), "queue")
+    }
+
+    fn cpus(&self) -> String {
+        let busy = |cpu: &&CpuMap| cpu.softnet.is_some_and(|s| s.processed > 0) || !cpu.queues.is_empty();
+        let cpus: Vec<&CpuMap> = self.map.cpus.iter().filter(busy).collect();
+        if cpus.is_empty() {
+            return String::new();
+        }
+        let shown = self.chosen(&cpus, LINES, |cpu| {
+            let marked = self.marked.contains(&Link::Cpu(cpu.cpu));
+            (marked, cpu.softnet.map_or(0, |softnet| softnet.processed.into()))
+        });
+        let columns: Vec<CpuColumn> =
+            CPU_COLUMNS.iter().filter(|column| shown.iter().any(|cpu| (column.says)(cpu))).copied().collect();
+        let mut cells = vec![Cell::new(""), Cell::right("CPU")];
+        cells.extend(columns.iter().map(|column| Cell::right(column.name)));
+        cells.push(Cell::new("interrupts of"));
+        let mut table = Table::with(cells);
+        for cpu in &shown {
+            let mut cells = vec![self.flag(&Link::Cpu(cpu.cpu)), Cell::right(cpu.cpu.to_string())];
+            cells.extend(columns.iter().map(|column| Cell::right((column.text)(cpu))));
+            cells.push(Cell::new(cpu.queues.join(" ")));
+            table.row(cells);
+        }
+        table.text(self.style) + &self.rest(cpus.len() - shown.len(), "CPU")
+    }
+
+    fn udp(&self) -> String {
+        let headings = ["received", "no port", "full buffer", "no memory", "checksum", "sent", "not sent"];
+        let mut cells = vec![Cell::new(""), Cell::new("UDP")];
+        cells.extend(headings.map(Cell::right));
+        let mut table = Table::with(cells);
+        let families = [("IPv4", self.map.udp.v4), ("IPv6", self.map.udp.v6)];
+        for (family, udp) in families.into_iter().filter_map(|(family, udp)| Some((family, udp?))) {
+            let known = |count: Option<u64>| count.map_or_else(|| UNKNOWN.to_owned(), units::count);
+            let mut cells = vec![self.flag(&Link::Udp), Cell::new(family)];
+            cells.extend(
+                [
+                    units::count(udp.in_datagrams),
+                    units::count(udp.no_ports),
+                    units::count(udp.rcvbuf_errors),
+                    known(udp.mem_errors),
+                    known(udp.in_csum_errors),
+                    units::count(udp.out_datagrams),
+                    units::count(udp.sndbuf_errors),
+                ]
+                .map(Cell::right),
+            );
+            table.row(cells);
+        }
+        table.text(self.style)
+    }
+
+    fn sockets(&self) -> String {
+        if self.map.sockets.is_empty() {
+            return String::new();
+        }
+        let shown = self.chosen(&self.map.sockets, SOCKETS, |socket| {
+            (self.marked.contains(&Link::Socket(socket.inode)), socket.drops + u64::from(socket.queued))
+        });
+        let mut cells = vec![Cell::new(""), Cell::new("socket")];
+        cells.extend(["shared by", "queued", "buffer", "full", "dropped"].map(Cell::right));
+        cells.push(Cell::new("process"));
+        let mut table = Table::with(cells);
+        for socket in &shown {
+            let peer = socket.peer.map_or_else(String::new, |peer| format!(" to {peer}"));
+            let mut cells =
+                vec![self.flag(&Link::Socket(socket.inode)), Cell::new(format!("{}{peer}", socket.local))];
+            let group = if socket.group > 1 { socket.group.to_string() } else { NONE.into() };
+            cells.extend(
+                [
+                    group,
+                    units::count(socket.queued.into()),
+                    socket.buffer.map_or_else(|| UNKNOWN.into(), |size| units::count(size.into())),
+                    socket.fill().map_or_else(|| UNKNOWN.into(), units::share),
+                    units::count(socket.drops),
+                ]
+                .map(Cell::right),
+            );
+            cells.push(Cell::new(self.owner(socket)));
+            table.row(cells);
+        }
+        table.text(self.style) + &self.rest(self.map.sockets.len() - shown.len(), "socket")
+    }
+
+    /// `nsd 900 (nsd.service), 4 threads on CPUs 0-3`.
+    fn owner(&self, socket: &SocketMap) -> String {
+        let Some(pid) = socket.pids.first() else { return UNKNOWN.into() };
+        let Some(process) = self.map.processes.iter().find(|process| process.pid == *pid) else {
+            return pid.to_string();
+        };
+        let more = socket.pids.len() - 1;
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let threads = match process.threads {
+            0 | 1 => String::new(),
+            n => format!(", {n} threads"),
+        };
+        let place = process.container.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
+        format!("{} {pid}{more}{threads}{place}", process.name)
+    }
+
+    fn marks(&self) -> String {
+        self.map.marks.iter().map(|mark| self.mark(mark)).collect()
+    }
+
+    fn mark(&self, mark: &Mark) -> String {
+        let (word, paint) = match mark.weight {
+            Weight::Loss => ("loss", Paint::Bad),
+            Weight::Limit => ("limit", Paint::Warn),
+            Weight::Note => ("note", Paint::Dim),
+        };
+        self.style.wrapped(paint, &format!("{word:<6} {} [{}]", mark.what, mark.rule), 7)
+    }
+
+    fn missing(&self) -> String {
+        const NAMED: usize = 4;
+        let named = if self.extent == Extent::All { usize::MAX } else { NAMED };
+        let missing = &self.map.missing;
+        let mut out: String = missing
+            .iter()
+            .take(named)
+            .map(|what| self.style.wrapped(Paint::Dim, &format!("unknown: {what}"), 2))
+            .collect();
+        out += &self.rest(missing.len().saturating_sub(named), "unknown thing");
+        out
+    }
+
+    /// Those to show, in their order: all, or the first few when ranked by what `rank` says.
+    fn chosen<'b, T>(&self, all: &'b [T], most: usize, rank: impl Fn(&T) -> (bool, u64)) -> Vec<&'b T> {
+        let mut ranked: Vec<(usize, &T)> = all.iter().enumerate().collect();
+        if self.extent == Extent::Most && all.len() > most {
+            ranked.sort_by(|(_, a), (_, b)| rank(b).cmp(&rank(a)));
+            ranked.truncate(most);
+            ranked.sort_by_key(|(at, _)| *at);
+        }
+        ranked.into_iter().map(|(_, item)| item).collect()
+    }
+
+    /// What was left out, in a line.
+    fn rest(&self, left: usize, what: &str) -> String {
+        match left {
+            0 => String::new(),
+            1 => self.style.wrapped(Paint::Dim, &format!("  and 1 more {what}: --all shows it"), 2),
+            n => self.style.wrapped(Paint::Dim, &format!("  and {n} more {what}s: --all shows them"), 2),
+        }
+    }
+}
+
+/// A column of the table of CPUs.
+#[derive(Clone, Copy)]
+struct CpuColumn {
+    name: &'static str,
+    says: fn(&CpuMap) -> bool,
+    text: fn(&CpuMap) -> String,
+}
+
+/// A share of CPU time; left out where it is nothing on all CPUs.
+macro_rules! time {
+    ($name:literal, $field:ident) => {
+        CpuColumn {
+            name: $name,
+            says: |cpu| cpu.time.is_some_and(|time| time.$field >= 0.000_5),
+            text: |cpu| cpu.time.map_or_else(String::new, |time| units::share_in_column(time.$field)),
+        }
+    };
+}
+
+/// A count of the receive path; left out where it is nothing on all CPUs.
+macro_rules! softnet {
+    ($name:literal, |$softnet:ident| $count:expr) => {
+        CpuColumn {
+            name: $name,
+            says: |cpu| cpu.softnet.is_some_and(|$softnet| $count > 0),
+            text: |cpu| cpu.softnet.map_or_else(String::new, |$softnet| units::count($count.into())),
+        }
+    };
+}
+
+const CPU_COLUMNS: &[CpuColumn] = &[
+    CpuColumn {
+        name: "node",
+        says: |cpu| cpu.node.is_some_and(|node| node > 0),
+        text: |cpu| cpu.node.map_or_else(|| NONE.to_owned(), |node| node.to_string()),
+    },
+    time!("usr", usr),
+    time!("sys", sys),
+    time!("soft", soft),
+    time!("irq", irq),
+    time!("steal", steal),
+    time!("idle", idle),
+    softnet!("packets", |softnet| softnet.processed),
+    softnet!("dropped", |softnet| softnet.dropped),
+    softnet!("squeezed", |softnet| softnet.time_squeeze),
+    softnet!("by RPS", |softnet| softnet.received_rps.unwrap_or(0)),
+];
+
+/// A column of the table of queues.
+#[derive(Clone, Copy)]
+struct Column {
+    name: &'static str,
+    says: fn(&QueueMap) -> bool,
+    text: fn(&QueueMap) -> String,
+}
+
+/// The way from left to right.
+const COLUMNS: &[Column] = &[
+    Column {
+        name: "RSS",
+        says: |q| q.share.is_some(),
+        text: |q| q.share.map_or_else(String::new, units::share_in_column),
+    },
+    Column {
+        name: "packets",
+        says: |q| q.packets.is_some(),
+        text: |q| q.packets.map_or_else(String::new, units::count),
+    },
+    Column {
+        name: "lost",
+        says: |q| q.drops.is_some(),
+        text: |q| q.drops.map_or_else(String::new, units::count),
+    },
+    Column {
+        name: "IRQ",
+        says: |q| q.irq.is_some(),
+        text: |q| q.irq.map_or_else(|| NONE.into(), |irq| irq.to_string()),
+    },
+    Column {
+        name: "interrupts",
+        says: |q| q.interrupts.is_some(),
+        text: |q| q.interrupts.map_or_else(String::new, units::count),
+    },
+    Column {
+        name: "may go to",
+        says: |q| q.affinity.is_some(),
+        text: |q| q.affinity.as_ref().map_or_else(String::new, list),
+    },
+    Column { name: "goes to", says: |q| !q.cpus.is_empty(), text: |q| list(&q.cpus) },
+    Column {
+        name: "node",
+        says: |q| !q.nodes.is_empty(),
+        text: |q| list(&q.nodes.iter().copied().collect()),
+    },
+    Column {
+        name: "hint",
+        says: |q| q.hint.is_some(),
+        text: |q| q.hint.as_ref().map_or_else(String::new, list),
+    },
+    Column { name: "RPS", says: |q| !q.rps.is_empty(), text: |q| list(&q.rps) },
+    Column { name: "XPS", says: |q| !q.xps.is_empty(), text: |q| list(&q.xps) },
+];
+
+fn list(cpus: &CpuSet) -> String {
+    if cpus.is_empty() { NONE.into() } else { cpus.to_string() }
+}
+
+/// An interface in one line: what it is, how packets are spread, what it counted.
+fn about(interface: &InterfaceMap) -> String {
+    let mut parts = vec![match &interface.driver {
+        Some(driver) => format!("{} ({driver})", interface.name),
+        None => format!("{} ({})", interface.name, interface.kind),
+    }];
+    parts.extend(interface.speed.map(|mbits| match mbits {
+        m if m >= 1000 => format!("{} Gbit/s", f64::from(m) / 1000.0),
+        m => format!("{m} Mbit/s"),
+    }));
+    if interface.carrier == Some(false) {
+        parts.push("no carrier".into());
+    }
+    parts.extend(interface.node.map(|node| format!("node {node}")));
+    if !interface.lower.is_empty() {
+        parts.push(format!("over {}", interface.lower.join(" and ")));
+    }
+    parts.push(format!("{} rx and {} tx queues", interface.rx_queues, interface.tx_queues));
+    parts.extend(interface.rss.as_ref().map(|rss| {
+        let fields = |family: &str, fields: &Option<String>| {
+            fields.as_ref().map_or_else(String::new, |fields| format!(", {family} by {fields}"))
+        };
+        let spread = format!("RSS over {} of them", rss.queues);
+        format!("{spread}{}{}", fields("udp4", &rss.udp4), fields("udp6", &rss.udp6))
+    }));
+    if interface.xdp {
+        parts.push("XDP".into());
+    }
+    parts.extend(interface.packets.map(|packets| format!("{} packets", units::count(packets))));
+    let losses = [(interface.missed, "missed"), (interface.dropped, "dropped")];
+    parts.extend(
+        losses.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", units::count(*n))),
+    );
+    parts.join(", ")
+}

@@ -1,0 +1,68 @@
+//! Machines of many kinds as `udpath show` draws them.
+
+#[path = "../../host/tests/machines/mod.rs"]
+mod machines;
+
+use std::path::Path;
+
+use machines::{Machine, list};
+use udpath_host::Snapshot;
+use udpath_host::map::{Map, Selection};
+use udpath_host::source::Folder;
+use udpath_report::{Extent, Style, map_text};
+
+fn read(machine: &Machine) -> Snapshot {
+    let folder = machines::folder();
+    machine.write(folder.path());
+    Snapshot::read(&Folder::captured(folder.path()))
+}
+
+#[test]
+fn every_machine_is_drawn_as_it_was() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| {
+        for machine in list::all() {
+            let snapshot = read(&machine);
+            let map = Map::new(&snapshot, None, &Selection::All).unwrap();
+            let text = map_text(&map, Extent::Most, &Style { colour: false, width: 100 });
+            insta::assert_snapshot!(machine.name, text);
+            let json = serde_json::to_string(&map).unwrap();
+            assert_eq!(serde_json::from_str::<Map>(&json).unwrap(), map, "{}", machine.name);
+        }
+    });
+}
+
+/// What the author of the first seed found by hand, sar and ethtool open side by side.
+#[test]
+fn the_first_seeds_machine_shows_what_its_author_found_by_hand() {
+    let found = |name: &str| {
+        let machines = list::all();
+        let machine = machines.iter().find(|machine| machine.name == name).unwrap();
+        let map = Map::new(&read(machine), None, &Selection::Interface("ens1f0".into())).unwrap();
+        map.marks.into_iter().map(|mark| mark.rule).collect::<Vec<_>>()
+    };
+    let as_found = found("ixgbe-as-found");
+    for rule in ["irqs-on-one-node", "hint-unused", "rss-table-short", "one-socket"] {
+        assert!(as_found.iter().any(|found| found == rule), "{rule}: {as_found:?}");
+    }
+    // The RPS masks that he wrote, from four queues to the CPUs that had none, hold the interrupt's own CPU too.
+    let steered = found("ixgbe-steered");
+    assert!(steered.iter().any(|found| found == "rps-on-irq-cpu"), "{steered:?}");
+    assert!(
+        !steered.iter().any(|found| found == "irqs-on-one-node" || found == "hint-unused"),
+        "{steered:?}"
+    );
+}
+
+/// A machine of 128 queues and ten thousand sockets is drawn on two screens; all of it, if asked for.
+#[test]
+fn a_big_machine_is_drawn_on_two_screens() {
+    let snapshot = read(&list::big(64, 64, 2000));
+    let map = Map::new(&snapshot, None, &Selection::All).unwrap();
+    let lines = |extent| map_text(&map, extent, &Style::default()).lines().count();
+    assert!(lines(Extent::Most) < 110, "{}", lines(Extent::Most));
+    assert!(lines(Extent::All) > 2000);
+}
