@@ -13,6 +13,7 @@
 //! - [`fact`]: a value and where it came from; what is missing, why, and what would make it known.
 //! - [`process`]: a running server's sockets and threads, changed from outside.
 //! - [`snapshot`]: the picture, plain and serialisable.
+//! - [`tables`]: what it knows of an interface, for predictions.
 //! - [`map`]: the way of a datagram through it, link by link, and the links to look at.
 //! - [`read`]: from a source to the picture, one reader per part.
 //! - [`drivers`]: what drivers call their interrupts and counters, as data.
@@ -50,6 +51,7 @@ pub mod setting;
 pub mod snapshot;
 pub mod source;
 pub mod status;
+pub mod tables;
 pub mod undo;
 mod whereabouts;
 
@@ -57,9 +59,9 @@ pub use apply::apply;
 pub use fact::{Absence, Fact, Missing, Provenance};
 pub use journal::Journal;
 pub use machine::{Live, Machine};
+pub use map::Map;
 pub use plan::{Plan, Wish};
 pub use setting::{Setting, Value};
-pub use map::Map;
 pub use snapshot::Snapshot;
 pub use source::Source;
 pub use undo::undo;

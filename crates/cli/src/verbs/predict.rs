@@ -1,7 +1,7 @@
 //! `udpath predict`: which queue, CPU and socket a flow's datagrams reach, and which source ports reach a wanted one.
 //!
-//! Nothing of this machine is read: what is known comes from the arguments and from JSON. stdout: the steps, or one
-//! source port per line; stderr: what was assumed.
+//! What is known comes from this machine (`--interface`), or from JSON, and from the arguments on top of it. stdout: the
+//! steps, or one source port per line; stderr: what was assumed.
 
 mod input;
 mod output;
@@ -17,6 +17,7 @@ use udpath_steer::{CpuSet, Flow};
 
 use crate::exit::{Done, Failure};
 use crate::terminal;
+use crate::verbs::show::PlaceArgs;
 
 /// Source ports named in reverse, unless told otherwise.
 const COUNT: u16 = 16;
@@ -32,6 +33,11 @@ pub(crate) struct Args {
     /// Where they go to
     #[arg(value_name = "DST:PORT")]
     destination: String,
+    /// Read what is known from this interface of the machine; options come on top of it
+    #[arg(long, value_name = "IFACE", conflicts_with = "tables")]
+    interface: Option<String>,
+    #[command(flatten)]
+    place: PlaceArgs,
     /// What is known, as JSON udpath.tables/1, `-` for standard input; options come on top of it
     #[arg(long, value_name = "FILE.json|-")]
     tables: Option<PathBuf>,
@@ -89,7 +95,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Done {
     let wanted = wanted(&args)?;
     let flow = flow(&args, wanted.is_some()).map_err(Failure::Usage)?;
-    let tables = input::tables(&args)?;
+    let tables = input::tables(&args, &flow)?;
     let predictor =
         Predictor::new(&tables).map_err(|error: TablesError| Failure::Usage(error.to_string()))?;
     match wanted {

@@ -102,7 +102,9 @@ pub fn pin(thread: ThreadId, cpus: &CpuSet) -> Result<Changed<CpuSet>, Error> {
         Some(libc::ESRCH) => Error::ThreadGone { pid: thread.pid, tid: thread.tid },
         Some(libc::EINVAL) => Error::System {
             what: what(),
-            cause: io::Error::other("its cpuset (cgroup) allows none of them, or it is a thread of the kernel"),
+            cause: io::Error::other(
+                "its cpuset (cgroup) allows none of them, or it is a thread of the kernel",
+            ),
         },
         _ => Error::answered(what(), cause, NEEDS),
     })?;
@@ -128,8 +130,7 @@ fn possible(online: &CpuSet) -> CpuSet {
 }
 
 fn listed(path: &str) -> Result<CpuSet, Error> {
-    let failed =
-        |why: String| Error::System { what: format!("read {path}"), cause: io::Error::other(why) };
+    let failed = |why: String| Error::System { what: format!("read {path}"), cause: io::Error::other(why) };
     let list = value(&Folder::live(), path).map_err(|absence| failed(absence.to_string()))?;
     CpuSet::from_list(&list).map_err(|wrong| failed(wrong.to_string()))
 }

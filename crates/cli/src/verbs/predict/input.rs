@@ -8,12 +8,13 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use serde::de::DeserializeOwned;
-use udpath_steer::CpuSet;
+use udpath_host::{Snapshot, tables};
 use udpath_steer::drivers;
 use udpath_steer::predict::{Queue, Sockets, Tables};
 use udpath_steer::reuseport::By;
 use udpath_steer::rss::IndirectionTable;
 use udpath_steer::toeplitz::Fields;
+use udpath_steer::{CpuSet, Flow};
 
 use super::Args;
 use crate::exit::Failure;
@@ -26,16 +27,17 @@ const LARGEST: u64 = 16 << 20;
 const LONGEST: usize = 300;
 
 /// What is known: the file, and the options on top.
-pub(super) fn tables(args: &Args) -> Result<Tables, Failure> {
+pub(super) fn tables(args: &Args, flow: &Flow) -> Result<Tables, Failure> {
     let stdin = Path::new("-");
     if args.tables.as_deref() == Some(stdin) && args.table.as_deref() == Some("-") {
         return Err(Failure::Usage(
             "--tables - and --table - both read standard input: give one a file".into(),
         ));
     }
-    let mut tables = match &args.tables {
-        None => Tables::default(),
-        Some(path) => {
+    let mut tables = match (&args.interface, &args.tables) {
+        (Some(name), _) => machine(args, name, flow)?,
+        (None, None) => Tables::default(),
+        (None, Some(path)) => {
             let tables: Tables = read(path)?;
             tables.check().with_context(|| format!("{} cannot be used", path.display()))?;
             tables
@@ -49,7 +51,7 @@ pub(super) fn tables(args: &Args) -> Result<Tables, Failure> {
     }
     if args.fields.is_some() {
         (tables.udp4, tables.udp6) = (args.fields, args.fields);
-    } else if tables.driver.is_none() && args.tables.is_none() {
+    } else if tables.driver.is_none() && args.tables.is_none() && args.interface.is_none() {
         (tables.udp4, tables.udp6) = (Some(Fields::AddressesPorts), Some(Fields::AddressesPorts));
     }
     tables.queues = args.queues.or(tables.queues);
@@ -62,6 +64,22 @@ pub(super) fn tables(args: &Args) -> Result<Tables, Failure> {
         let cpu = |at| (by == By::Cpu).then_some(at);
         tables.sockets = Some(Sockets { by, cpus: (0..).map(cpu).take(count).collect() });
     }
+    Ok(tables)
+}
+
+/// What the machine says of an interface, and of the sockets that the flow may reach.
+fn machine(args: &Args, name: &str, flow: &Flow) -> Result<Tables, Failure> {
+    let snapshot = args.place.look(Snapshot::read)?;
+    let Some(interface) = snapshot.interfaces.iter().find(|interface| interface.name == name) else {
+        let known: Vec<&str> = snapshot.interfaces.iter().map(|interface| interface.name.as_str()).collect();
+        return Err(Failure::Usage(format!(
+            "there is no interface '{name}'; there are {}",
+            known.join(", ")
+        )));
+    };
+    let tables = tables::tables(&snapshot, interface, Some(flow.destination()));
+    tables.check().with_context(|| format!("what {name} says does not fit together"))?;
+    eprintln!("by the tables of {name} as they are now; unverified: no packet of this flow was watched");
     Ok(tables)
 }
 

@@ -1,0 +1,100 @@
+//! What a snapshot knows of one interface, as the tables that predictions are made from.
+
+use std::net::SocketAddr;
+
+use udpath_steer::predict::{HashFunction, Queue, Sockets, Tables};
+use udpath_steer::reuseport::By;
+use udpath_steer::rss::IndirectionTable;
+use udpath_steer::toeplitz::{self, Key, Transform};
+use udpath_steer::{CpuSet, drivers};
+
+use crate::Snapshot;
+use crate::snapshot::{Fields, Interface, RssContext};
+
+/// The feature that hands the card's hash on to the stack (`ethtool -k`: receive-hashing).
+const RECEIVE_HASHING: &str = "rx-hashing";
+
+/// The tables of `interface`; with `destination` also the sockets that datagrams to it may reach. What the machine does
+/// not tell is left out, and each step of a prediction says what it lacks.
+#[must_use]
+pub fn tables(snapshot: &Snapshot, interface: &Interface, destination: Option<SocketAddr>) -> Tables {
+    let rss = interface.rss.as_ref().map(|fact| &fact.value.main);
+    let fields = interface.hash_fields.as_ref().map(|fact| fact.value).unwrap_or_default();
+    let hashed = |fields: Option<Fields>| {
+        fields.map(|fields| match fields.ports() {
+            true => toeplitz::Fields::AddressesPorts,
+            false => toeplitz::Fields::Addresses,
+        })
+    };
+    let driver = interface.driver.as_ref().map(|fact| fact.value.name.clone());
+    let features = interface.features.as_ref().map(|fact| &fact.value);
+    let queues = interface.rx.iter().filter(|queue| !queue.xsk).count() as u32;
+    Tables {
+        // Of others nothing is known that the machine does not say itself.
+        driver: driver.filter(|name| drivers::find(name).is_some()),
+        function: rss.and_then(function),
+        key: rss.and_then(|rss| Key::new(&rss.key).ok()),
+        transform: rss.and_then(|rss| rss.transform).and_then(transform),
+        udp4: hashed(fields.udp4),
+        udp6: hashed(fields.udp6),
+        passed_on: features.and_then(|features| features.get(RECEIVE_HASHING)).map(|feature| feature.active),
+        queues: (queues > 0).then_some(queues),
+        table: rss.and_then(|rss| IndirectionTable::new(rss.table.clone()).ok()),
+        receive: interface.rx.iter().map(|queue| receive(snapshot, queue)).collect(),
+        sock_flow_entries: snapshot.steering.rps_sock_flow_entries,
+        online: Some(snapshot.cpus.online.clone()).filter(|online| !online.is_empty()),
+        sockets: destination.and_then(|destination| sockets(snapshot, destination)),
+        ..Tables::default()
+    }
+}
+
+fn function(rss: &RssContext) -> Option<HashFunction> {
+    match rss.function.as_deref()? {
+        "toeplitz" => Some(HashFunction::Toeplitz),
+        "xor" => Some(HashFunction::Xor),
+        "crc32" => Some(HashFunction::Crc32),
+        _ => None,
+    }
+}
+
+/// `RXH_XFRM_*` of linux/ethtool.h.
+fn transform(bits: u32) -> Option<Transform> {
+    match bits {
+        0 => Some(Transform::None),
+        1 => Some(Transform::SymmetricXor),
+        2 => Some(Transform::SymmetricOrXor),
+        _ => None,
+    }
+}
+
+fn receive(snapshot: &Snapshot, queue: &crate::snapshot::RxQueue) -> Queue {
+    let irq = queue.irq.as_ref().map(|fact| fact.value);
+    let line = irq.and_then(|number| snapshot.irqs.iter().find(|irq| irq.number == number));
+    let cpus = line.and_then(|irq| irq.effective.clone().or_else(|| irq.affinity.clone()));
+    Queue {
+        queue: queue.id,
+        irq,
+        irq_cpus: cpus.filter(|cpus| !cpus.is_empty()),
+        rps_cpus: Some(queue.rps_cpus.clone().unwrap_or_else(CpuSet::new)),
+        rfs_entries: queue.rps_flow_cnt,
+    }
+}
+
+/// The sockets bound to that address, or to its port on any. How a group of several chooses is not told by the lists of
+/// sockets: the kernel's hash, unless somebody changed it.
+fn sockets(snapshot: &Snapshot, destination: SocketAddr) -> Option<Sockets> {
+    let of = |exact: bool| {
+        let bound = snapshot.sockets.list.iter().filter(|socket| {
+            let local = socket.local;
+            let any =
+                local.ip().is_unspecified() && (local.is_ipv4() == destination.is_ipv4() || local.is_ipv6());
+            local.port() == destination.port()
+                && socket.peer.is_none()
+                && if exact { local.ip() == destination.ip() } else { any }
+        });
+        bound.count()
+    };
+    let exact = of(true);
+    let count = if exact > 0 { exact } else { of(false) };
+    (count > 0).then(|| Sockets { by: By::Hash, cpus: vec![None; count] })
+}
