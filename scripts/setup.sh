@@ -17,6 +17,8 @@ wanted=(
     qemu-system-x86 busybox-static xz-utils
     # read the files that keep settings over a boot, in tests
     systemd udev
+    # makes the rules that a snapshot must show
+    nftables
     # opens the HTML report as a reader would
     chromium
 )

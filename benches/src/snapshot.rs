@@ -36,7 +36,7 @@ const HERE: f64 = 50.0;
 const MEMORY: f64 = 64.0;
 const RATIO: f64 = 2.0;
 /// Most milliseconds that the sockets of a busy machine may add.
-const CROWD: f64 = 100.0;
+const CROWD: f64 = 200.0;
 
 pub(crate) fn run() -> Result<Vec<Claim>> {
     if let Some(folder) = env::var_os(FOLDER) {

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
+use udpath_steer::drivers;
 use udpath_steer::predict::{HashFunction, Queue, Sockets, Tables};
 use udpath_steer::reuseport::By;
 use udpath_steer::rss::IndirectionTable;
 use udpath_steer::toeplitz::{self, Key, Transform};
-use udpath_steer::{CpuSet, drivers};
 
 use crate::Snapshot;
 use crate::snapshot::{Fields, Interface, RssContext};
@@ -75,7 +75,7 @@ fn receive(snapshot: &Snapshot, queue: &crate::snapshot::RxQueue) -> Queue {
         queue: queue.id,
         irq,
         irq_cpus: cpus.filter(|cpus| !cpus.is_empty()),
-        rps_cpus: Some(queue.rps_cpus.clone().unwrap_or_else(CpuSet::new)),
+        rps_cpus: Some(queue.rps_cpus.clone().unwrap_or_default()),
         rfs_entries: queue.rps_flow_cnt,
     }
 }

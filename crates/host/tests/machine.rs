@@ -133,3 +133,36 @@ fn nobody_is_told_what_is_hidden() {
     assert!(!nobody.irqs.is_empty() && !nobody.softnet.cpus.is_empty() && nobody.udp.v4.is_some());
     lab.down().unwrap();
 }
+
+/// Rules as an operator writes them: what is met before connection tracking, what filters, and a chain that only jumps
+/// lead to.
+const RULES: &str = "table inet filter {
+    chain input { type filter hook input priority 0; udp dport 53 accept; ct state invalid drop; }
+    chain early { type filter hook prerouting priority -300; udp dport 53 notrack; }
+    chain helper { counter; }
+}";
+
+#[test]
+fn chains_of_rules_are_seen_where_packets_meet_them() {
+    let lab = LabBuilder::new("t-host-rules").machine("server").up().unwrap();
+    let server = lab.machine("server").unwrap();
+    let chains = || server.run(|| Snapshot::read(&Folder::live()).netfilter.nftables).unwrap().unwrap().value;
+    assert_eq!(chains(), []);
+    let status = server.command("nft").arg(RULES).status().unwrap();
+    assert!(status.success());
+    let told: Vec<String> = chains()
+        .iter()
+        .map(|chain| {
+            let [family, table, name] = [&chain.family, &chain.table, &chain.name];
+            format!(
+                "{family} {table} {name}: {} at {} {}, {}",
+                chain.kind, chain.hook, chain.priority, chain.rules
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        ["inet filter input: filter at input 0, 2", "inet filter early: filter at prerouting -300, 1"]
+    );
+    lab.down().unwrap();
+}

@@ -13,6 +13,7 @@ mod capture;
 mod cpu_set;
 mod cpu_times;
 mod host;
+mod host_text;
 mod protocols;
 mod receive;
 mod report;
@@ -23,6 +24,7 @@ pub use capture::capture;
 pub use cpu_set::cpu_set;
 pub use cpu_times::cpu_times;
 pub use host::{host_answers, host_taps};
+pub use host_text::host_text;
 pub use protocols::{echo_reply, sink_report};
 pub use receive::receive;
 pub use report::{report_json, report_values};
@@ -33,13 +35,14 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also that of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 15] = [
+pub const BODIES: [(&str, Body); 16] = [
     ("capture", capture),
     ("cpu_set", cpu_set),
     ("cpu_times", cpu_times),
     ("echo_reply", echo_reply),
     ("host_answers", host_answers),
     ("host_taps", host_taps),
+    ("host_text", host_text),
     ("receive", receive),
     ("report_json", report_json),
     ("report_values", report_values),

@@ -56,11 +56,14 @@ pub struct Mark {
     pub what: String,
 }
 
+/// What a rule finds: the links it is about, and what it is.
+type Found = Vec<(Vec<Link>, String)>;
+
 /// A rule: its name, how much its marks matter, and what it finds.
 struct Rule {
     name: &'static str,
     weight: Weight,
-    find: fn(View<'_>, &Map) -> Vec<(Vec<Link>, String)>,
+    find: fn(View<'_>, &Map) -> Found,
 }
 
 const RULES: &[Rule] = &[

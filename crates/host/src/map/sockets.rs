@@ -123,7 +123,7 @@ pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
             }
         })
         .collect();
-    sockets.sort_by(|a, b| (b.drops, b.queued).cmp(&(a.drops, a.queued)));
+    sockets.sort_by_key(|socket| std::cmp::Reverse((socket.drops, socket.queued)));
     sockets
 }
 

@@ -232,7 +232,7 @@ impl Page<'_> {
     fn chosen<'b, T>(&self, all: &'b [T], most: usize, rank: impl Fn(&T) -> (bool, u64)) -> Vec<&'b T> {
         let mut ranked: Vec<(usize, &T)> = all.iter().enumerate().collect();
         if self.extent == Extent::Most && all.len() > most {
-            ranked.sort_by(|(_, a), (_, b)| rank(b).cmp(&rank(a)));
+            ranked.sort_by_key(|(_, item)| std::cmp::Reverse(rank(item)));
             ranked.truncate(most);
             ranked.sort_by_key(|(at, _)| *at);
         }

@@ -1,6 +1,6 @@
 //! Packets that are lost, link by link.
 
-use super::{Link, counted, number};
+use super::{Found, Link, counted, number};
 use crate::map::{Map, SocketMap, View};
 
 /// Share of the traffic since boot below which losses are history, such as those of a restart. Lower: every machine that
@@ -10,8 +10,6 @@ const OLD_LOSS: f64 = 1e-4;
 const SOCKETS: usize = 5;
 /// Share of a limit from which on it is nearly reached.
 const NEARLY: f64 = 0.9;
-
-type Found = Vec<(Vec<Link>, String)>;
 
 /// Do these losses matter beside that much traffic?
 fn matters(map: &Map, lost: u64, of: u64) -> bool {
@@ -104,16 +102,18 @@ pub(super) fn udp(_: View<'_>, map: &Map) -> Found {
 }
 
 pub(super) fn memory(_: View<'_>, map: &Map) -> Found {
-    let nearly = map.udp.memory.filter(|memory| memory.used as f64 > NEARLY * memory.max as f64);
-    let what = |memory: crate::snapshot::udp::UdpMemory| {
-        format!(
-            "UDP sockets hold {} of the {} pages they may (net.ipv4.udp_mem): datagrams are dropped whatever room \
-             their sockets have",
-            number(memory.used),
-            number(memory.max)
-        )
-    };
-    nearly.map(|memory| (vec![Link::Udp], what(memory))).into_iter().collect()
+    let Some(memory) = map.udp.memory else { return Vec::new() };
+    let max = memory.limits.map_or(u64::MAX, |limits| limits.max);
+    if memory.used as f64 <= NEARLY * max as f64 {
+        return Vec::new();
+    }
+    let what = format!(
+        "UDP sockets hold {} of the {} pages they may (net.ipv4.udp_mem): datagrams are dropped whatever room their \
+         sockets have",
+        number(memory.used),
+        number(max)
+    );
+    vec![(vec![Link::Udp], what)]
 }
 
 pub(super) fn conntrack(view: View<'_>, _: &Map) -> Found {

@@ -1,10 +1,8 @@
 //! What takes time on the way, and who else has a hand in it.
 
-use super::{Link, counted};
+use super::{Found, Link, counted};
 use crate::map::{Map, View};
 use crate::snapshot::actors::Touch;
-
-type Found = Vec<(Vec<Link>, String)>;
 
 /// Share of time taken by the hypervisor from which on figures are somebody else's. Lower: every virtual machine has the
 /// mark. Higher: a starved one has not.

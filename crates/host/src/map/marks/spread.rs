@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use udpath_steer::CpuSet;
 
-use super::{Link, counted};
+use super::{Found, Link, counted};
 use crate::map::{InterfaceMap, Map, QueueMap, View};
-
-type Found = Vec<(Vec<Link>, String)>;
 
 /// Drivers of devices whose interrupts are not the kernel's own.
 const NO_IRQS: [&str; 2] = ["hv_netvsc", "vif"];

@@ -1,0 +1,40 @@
+use udpath_host::read::{Malformed, cpus, irqs, kernel, limits, netfilter, processes, sockets, softnet, udp};
+
+use crate::presentable;
+
+/// Files of procfs: each parser takes any text, and says what is wrong with it in one line of a terminal.
+pub fn host_text(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let lines = text.lines().count();
+    if let Some(cpus) = shown(cpus::ticks(text), text) {
+        assert!(cpus.len() <= lines);
+    }
+    if let Some(found) = shown(irqs::interrupts(text), text) {
+        assert!(found.irqs.len() + found.processor.len() < lines.max(1));
+        assert!(found.irqs.iter().all(|irq| !irq.chip.is_empty()), "{found:?}");
+    }
+    if let Some(rows) = shown(softnet::rows(text), text) {
+        assert_eq!(rows.len(), lines);
+    }
+    if let Some(found) = shown(sockets::table::parse(text), text) {
+        assert!(found.len() <= lines.saturating_sub(1));
+    }
+    shown(irqs::softirq_table(text), text);
+    shown(udp::snmp(text), text);
+    shown(udp::snmp6(text), text);
+    shown(netfilter::conntrack_rows(text), text);
+    shown(limits::memberships(text), text);
+    let _ = limits::Mounts::parse(text);
+    let _ = kernel::boot_time(text);
+    assert!(kernel::parameters(text).len() <= text.split_ascii_whitespace().count());
+    assert!(processes::container(text).is_none_or(|found| !found.id.is_empty()));
+}
+
+/// What was read; an error must be fit to be shown, and name a line that is there.
+fn shown<T>(read: Result<T, Malformed>, text: &str) -> Option<T> {
+    if let Err(error) = &read {
+        presentable(error, text.len());
+        assert!((1..=text.lines().count().max(1)).contains(&error.line), "{error}");
+    }
+    read.ok()
+}
