@@ -182,6 +182,48 @@ fn flows_reach_the_queues_that_were_foretold() {
     }
 }
 
+/// The rules that marked something, in order.
+fn marks(machine: &Machine, step: &str) -> Vec<String> {
+    let map: Value = serde_json::from_str(machine.fine(step)).unwrap();
+    let marks = map["marks"].as_array().unwrap();
+    let steering = |rule: &str| ["rss", "irqs", "hint", "rps"].iter().any(|kind| rule.starts_with(kind));
+    marks.iter().map(|mark| mark["rule"].as_str().unwrap().to_owned()).filter(|rule| steering(rule)).collect()
+}
+
+/// What the author of the first seed did by hand: found, planned, applied, verified, undone.
+#[test]
+fn the_first_seeds_arrangement_is_found_changed_and_put_back() {
+    let machine = &*MACHINE;
+    machine.fine("arrange");
+    assert_eq!(marks(machine, "found"), ["rss-table-short", "irqs-on-one-node"]);
+    let text = machine.fine("found-text");
+    assert!(text.contains("names 12 queues only; nothing is spread to rx-12-15"), "{text}");
+    assert!(text.contains("go to node 0 alone, CPUs 0-9; CPUs 10-19 handle none"), "{text}");
+    // What is there already is no change: queues 0 to 9 are where they shall be.
+    let plan = machine.fine("plan");
+    assert!(plan.contains("eth0:rss/table") && plan.contains("eth0:irq/rx-15"), "{plan}");
+    machine.fine("apply");
+    assert_eq!(marks(machine, "better"), [] as [&str; 0]);
+    let (_, table) = rss(machine.fine("spread"));
+    assert_eq!(table.iter().copied().collect::<std::collections::BTreeSet<_>>().len(), 16);
+    machine.fine("status");
+    machine.fine("undo");
+    assert_eq!(marks(machine, "undone"), marks(machine, "found"));
+}
+
+/// Key and table are read there, not given.
+#[test]
+fn a_flow_is_foretold_from_the_machines_own_tables() {
+    let machine = &*MACHINE;
+    let text = machine.fine("foretold");
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(!line("hash").contains("unknown") && !line("queue").contains("unknown"), "{text}");
+    assert!(!line("IRQ CPU").contains("unknown"), "{text}");
+    let map: Value = serde_json::from_str(machine.fine("vmxnet3")).unwrap();
+    assert_eq!(map["interfaces"][0]["driver"], "vmxnet3");
+    assert!(map["interfaces"][0]["rss"]["entries"].as_u64().unwrap() > 0, "{map}");
+}
+
 #[test]
 fn its_proc_and_sys_are_a_source() {
     let source = Folder::captured(&MACHINE.captured);

@@ -64,3 +64,29 @@ step before cat /proc/net/softnet_stat
 step fields ethtool -n eth0 rx-flow-hash udp4
 until [ -e /out/sent ]; do sleep 0.1; done
 step after cat /proc/net/softnet_stat
+
+# The first seed's machine: all interrupts on one node, and an RSS table that ends early. Seen, changed by one plan, seen
+# to be gone, and put back.
+one_node() {
+    awk '/virtio[0-9]*-input\.[0-9]+$/ { sub(":", "", $1); sub(/.*\./, "", $NF); print $1, $NF }' /proc/interrupts |
+        while read -r irq queue; do
+            echo "$((queue % 10))" > "/proc/irq/$irq/smp_affinity_list" || exit
+        done
+    ethtool -X eth0 equal 12
+}
+wishes="--set eth0:rss/table=equal:16"
+for queue in $(seq 0 15); do wishes="$wishes --set eth0:irq/rx-$queue=$queue"; done
+step arrange one_node
+step found udpath show eth0 --json
+step found-text udpath show eth0
+# shellcheck disable=SC2086
+step plan udpath plan $wishes
+# shellcheck disable=SC2086
+step apply udpath apply $wishes --reason "one queue to a CPU"
+step better udpath show eth0 --json
+step spread ethtool -x eth0
+step status udpath status
+step undo udpath undo
+step undone udpath show eth0 --json
+step foretold udpath predict 10.0.0.1:20000 10.0.0.2:5300 --interface eth0
+step vmxnet3 udpath show eth1 --json

@@ -70,10 +70,12 @@ pub(super) fn fields(_: View<'_>, map: &Map) -> Found {
     })
 }
 
-/// The queues whose interrupt goes to one known CPU.
+/// The queues whose interrupt goes to one known CPU: the one it was sent to, though it may still be on its way there; else
+/// the one that the kernel chose.
 fn placed(interface: &InterfaceMap) -> Vec<(&QueueMap, u32)> {
-    let one = |queue: &QueueMap| queue.cpus.first().filter(|_| queue.cpus.len() == 1);
-    reachable(interface).into_iter().filter_map(|queue| Some((queue, one(queue)?))).collect()
+    let one = |cpus: &CpuSet| cpus.first().filter(|_| cpus.len() == 1);
+    let cpu = |queue: &QueueMap| queue.affinity.as_ref().and_then(one).or_else(|| one(&queue.cpus));
+    reachable(interface).into_iter().filter_map(|queue| Some((queue, cpu(queue)?))).collect()
 }
 
 /// All on one node, though there are more queues than CPUs they go to.
