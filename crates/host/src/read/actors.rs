@@ -3,9 +3,11 @@
 //! A daemon is known by its program (`/proc/PID/exe`), else by its name; one that an interpreter runs by the script
 //! that the interpreter was given. Arguments alone prove nothing: `grep irqbalance` is not irqbalance.
 
+use std::collections::BTreeMap;
+
 use super::processes::Seen;
 use crate::snapshot::actors::{Actor, Actors};
-use crate::{Absence, Missing, Source};
+use crate::{Missing, Source};
 
 mod files;
 mod known;
@@ -20,22 +22,37 @@ pub(super) use files::applied;
 
 /// Finds them. `seen`: the running processes.
 pub fn read(source: &dyn Source, seen: &[Seen], missing: &mut Vec<Missing>) -> Actors {
-    let list = KNOWN.iter().filter_map(|known| actor(source, known, seen)).collect();
+    let mut there = There { source, folders: BTreeMap::new() };
+    let list = KNOWN.iter().filter_map(|known| actor(&mut there, known, seen)).collect();
     let applied = files::read(source, missing);
     Actors { list, ..applied }
 }
 
-fn actor(source: &dyn Source, known: &Known, seen: &[Seen]) -> Option<Actor> {
-    let running = seen.iter().find_map(|one| Some((one.pid, runs(source, known, one)?)));
-    let exists = |path: &&&str| {
-        !matches!(source.text(path), Err(Absence::NotThere | Absence::NotCaptured | Absence::NotSupported))
-    };
-    let without_process = || known.acts_by.iter().find(exists).map(|path| (*path).to_owned());
+/// Which files are there: by the names in their folders. They are not opened, so that no capture holds what is in them.
+struct There<'a> {
+    source: &'a dyn Source,
+    folders: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl There<'_> {
+    fn of(&mut self, paths: &'static [&'static str]) -> Vec<String> {
+        let mut is_there = |path: &&&'static str| {
+            let (folder, name) = path.rsplit_once('/').unwrap_or(("/", path));
+            let names =
+                self.folders.entry(folder).or_insert_with(|| self.source.names(folder).unwrap_or_default());
+            names.iter().any(|there| there == name)
+        };
+        paths.iter().filter(&mut is_there).map(|path| (*path).to_owned()).collect()
+    }
+}
+
+fn actor(there: &mut There<'_>, known: &Known, seen: &[Seen]) -> Option<Actor> {
+    let running = seen.iter().find_map(|one| Some((one.pid, runs(there.source, known, one)?)));
     let (pid, seen_by) = match running {
         Some((pid, seen_by)) => (Some(pid), seen_by),
-        None => (None, without_process()?),
+        None => (None, there.of(known.acts_by).into_iter().next()?),
     };
-    let files = known.files.iter().filter(exists).map(|path| (*path).to_owned()).collect();
+    let files = there.of(known.files);
     Some(Actor {
         name: known.name.into(),
         pid,

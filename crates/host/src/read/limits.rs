@@ -40,7 +40,8 @@ pub fn read(source: &dyn Source, mounts: &Mounts, pid: Option<u32>, missing: &mu
     let what = format!("limits of process {process}");
     let status = format!("/proc/{process}/status");
     let groups = format!("/proc/{process}/cgroup");
-    let text = noted(missing, &what, &status, source.text(&status)).unwrap_or_default();
+    // A process that ended meanwhile is none.
+    let text = optional(source, missing, &what, &status, |text| Ok(text.to_owned())).unwrap_or_default();
     let set = |key: &str| cpu_list(field(&text, key)?).ok();
     let mut limits =
         Limits { cpus: set("Cpus_allowed_list"), nodes: set("Mems_allowed_list"), ..Limits::default() };

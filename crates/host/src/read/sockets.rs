@@ -59,15 +59,19 @@ pub fn join(
     let owners = scan.seen.iter().filter(|seen| pids.binary_search(&seen.pid).is_ok());
     let processes = owners.map(|seen| processes::read(source, &mounts, seen, missing)).collect();
     let unknown = list.iter().filter(|socket| socket.inode != 0 && socket.owners.is_empty()).count();
-    if unknown > 0 && scan.hidden > 0 {
+    if unknown > 0 {
+        let hidden = scan.hidden;
+        let (how, why) = if hidden > 0 {
+            let how = format!("{hidden} processes keep their descriptors to themselves");
+            (how, Absence::NotPermitted { needs: "root, or CAP_SYS_PTRACE".into() })
+        } else {
+            let why = "they are of another PID namespace, or /proc is mounted with hidepid, or they were closed meanwhile";
+            ("no process that is seen here has them".to_owned(), Absence::Failed(why.into()))
+        };
         missing.push(Missing {
-            what: format!(
-                "owners of {unknown} of {} UDP sockets: {} processes keep their descriptors to themselves",
-                list.len(),
-                scan.hidden
-            ),
+            what: format!("owners of {unknown} of {} UDP sockets: {how}", list.len()),
             from: Provenance::File("/proc/PID/fd".into()),
-            why: Absence::NotPermitted { needs: "root, or CAP_SYS_PTRACE".into() },
+            why,
         });
     }
     let groups = groups(&mut list);

@@ -107,6 +107,8 @@ fn udev_rules(path: &str, text: &str) -> Vec<UdevRule> {
                 ("LABEL", _) if net_until.as_deref() == Some(value) => net_until = None,
                 ("GOTO", _) => goto = Some(value.to_owned()),
                 _ if matches!(operator, "==" | "!=") => {}
+                // Loading a module changes no setting.
+                ("RUN{builtin}", _) if value.starts_with("kmod") => {}
                 _ if acts(key) => {
                     found.acts.push(token.to_owned());
                     continue;
@@ -244,6 +246,9 @@ mod tests {
                     LABEL=\"end\"\nKERNEL==\"sd*\", RUN+=\"y\"\n";
         let rules = udev_rules("a.rules", text);
         assert_eq!(rules.iter().map(|rule| rule.line).collect::<Vec<_>>(), [2]);
+        // Debian's 90-rdma-hw-modules.rules.
+        let modules = "SUBSYSTEM==\"net\", ENV{ID_NET_DRIVER}==\"i40e\", RUN{builtin}+=\"kmod load i40iw\"\n";
+        assert_eq!(udev_rules("a.rules", modules), []);
     }
 
     #[test]

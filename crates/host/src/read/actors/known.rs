@@ -75,7 +75,7 @@ pub(super) const KNOWN: [Known; 19] = [
     Known {
         name: "google-guest-agent",
         programs: &["google_guest_agent", "google_guest_agent_manager", "google_guest_compat_manager"],
-        acts_by: &["/usr/bin/google_set_multiqueue"],
+        acts_by: &["/etc/default/instance_configs.cfg"],
         files: &["/etc/default/instance_configs.cfg"],
         touches: &[IrqAffinity, Xps, Channels, Addresses],
         when: "at boot: google_set_multiqueue gives each queue its CPUs",
@@ -83,7 +83,7 @@ pub(super) const KNOWN: [Known; 19] = [
     Known {
         name: "amazon-ec2-net-utils",
         programs: &[],
-        acts_by: &["/usr/lib/udev/rules.d/99-vpc-policy-routes.rules", "/usr/bin/setup-policy-routes"],
+        acts_by: &["/usr/lib/udev/rules.d/99-vpc-policy-routes.rules"],
         files: &[],
         touches: &[Addresses, Mtu],
         when: "when an interface appears, and every minute",
