@@ -171,7 +171,7 @@ fn change_all(
             let Ok(found) = machine.read(&setting) else { continue };
             if !found.is(&old) {
                 let reason = format!("lost by the change of {}", change.setting);
-                let again = Change { setting, from: Some(found), to: old, reason };
+                let again = Change { setting, from: Some(found), to: old, irq: None, reason };
                 made.extend(one(machine, writing, &again, &mut at)?);
             }
         }

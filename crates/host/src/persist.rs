@@ -137,6 +137,7 @@ pub fn files(
                     setting,
                     from: Some(Value::File(None)),
                     to: Value::File(Some(text)),
+                    irq: None,
                     reason: "keeps it over a boot".to_owned(),
                 }),
             }

@@ -42,6 +42,8 @@ pub struct Change {
     pub from: Option<Value>,
     /// What it is set to.
     pub to: Value,
+    /// The IRQ that a queue's is, when the plan was made.
+    pub irq: Option<u32>,
     /// Why.
     pub reason: String,
 }
@@ -174,13 +176,19 @@ struct About {
 }
 
 impl Change {
+    /// The line that makes it in a shell.
+    #[must_use]
+    pub fn shell(&self) -> String {
+        self.irq.map_or_else(|| self.setting.shell(&self.to), |irq| Setting::Irq(irq).shell(&self.to))
+    }
+
     fn entry(&self) -> Entry {
         let about = About {
             cost: self.setting.cost(),
             scope: self.setting.scope(),
             rivals: self.setting.rivals().iter().map(ToString::to_string).collect(),
             lowers_security: self.setting.lowers_security(self.from.as_ref(), &self.to).map(str::to_owned),
-            shell: self.setting.shell(&self.to),
+            shell: self.shell(),
         };
         Entry {
             setting: self.setting.to_string(),

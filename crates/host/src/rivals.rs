@@ -130,6 +130,7 @@ fn ban(machine: &dyn Machine, changes: &[Change], pid: u32) -> Result<Option<Cha
         setting: Setting::IrqbalanceBan,
         to: Value::Irqs(banned.union(&irqs).copied().collect()),
         from: Some(found),
+        irq: None,
         reason: format!("irqbalance (pid {pid}) would move these IRQs within 10 s"),
     }))
 }
@@ -201,7 +202,43 @@ fn lines(file: &str, text: &str) -> Vec<Line> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::plan::{Consent, Plan};
+    use crate::{Live, Wish};
+
+    #[test]
+    fn a_running_tuned_that_sets_the_same_is_named_with_the_line_to_change() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("proc/77/comm", "tuned\n"),
+            ("proc/78/comm", "sshd\n"),
+            ("etc/tuned/active_profile", "mine\n"),
+            ("etc/tuned/mine/tuned.conf", "[main]\ninclude=network-throughput\n"),
+            (
+                "usr/lib/tuned/network-throughput/tuned.conf",
+                "[main]\ninclude=mine\n[sysctl]\nnet.core.rmem_max=9\n",
+            ),
+            ("proc/sys/net/core/rmem_max", "9\n"),
+            ("proc/sys/net/core/wmem_max", "9\n"),
+        ] {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let machine = Live::at(folder.path());
+        let plan = |wish: &str, consent: &Consent| {
+            Plan::resolve(&machine, vec![Wish::parse(wish, "").unwrap()], consent)
+        };
+        let error = plan("sysctl:net.core.rmem_max=10", &Consent::default()).unwrap_err().to_string();
+        assert!(error.contains("line 4 of /usr/lib/tuned/network-throughput/tuned.conf"), "{error}");
+        assert_eq!(plan("sysctl:net.core.wmem_max=10", &Consent::default()).unwrap().changes.len(), 1);
+        let despite = Consent { despite: ["tuned".to_owned()].into(), ..Consent::default() };
+        assert_eq!(plan("sysctl:net.core.rmem_max=10", &despite).unwrap().changes.len(), 1);
+        let setting = "sysctl:net.core.rmem_max".parse().unwrap();
+        assert_eq!(suspects(machine.source(), &setting), ["tuned, which runs"]);
+    }
 
     #[test]
     fn lines_of_a_profile_are_told_by_their_plugin() {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use udpath_host::journal::{Line, setting};
 use udpath_host::undo::{UndoError, Undone};
-use udpath_host::{Journal, Live};
+use udpath_host::{Journal, Live, Machine, Setting, Value};
 
 use super::settings::{self, Namespace, State};
 use crate::exit::{Done, Failure};
@@ -116,12 +116,17 @@ fn print(journal: &Journal, id: Option<u64>) -> Done {
         }
     }
     changes.reverse();
+    let machine = Live::new();
+    let shell = |setting: &Setting, value: &Value| match machine.irq(setting) {
+        Ok(irq) => Setting::Irq(irq).shell(value),
+        Err(_) => setting.shell(value),
+    };
     let mut text = String::new();
     for (name, old, why) in changes.into_iter().chain(kept) {
         let parsed =
             setting(name).ok().and_then(|setting| Some((setting.decode(old.as_deref()).ok()?, setting)));
         let line =
-            parsed.map_or(format!("# not understood: {name}"), |(value, setting)| setting.shell(&value));
+            parsed.map_or(format!("# not understood: {name}"), |(value, setting)| shell(&setting, &value));
         text.push_str(&format!("# {name}: {}\n{line}\n", why.lines().next().unwrap_or_default()));
     }
     if text.is_empty() { Ok(()) } else { terminal::print(&text) }

@@ -39,7 +39,7 @@ impl Plan {
             let was = change.from.as_ref().map_or(String::new(), |from| format!(", was {from:#}"));
             let why = if change.reason.is_empty() { String::new() } else { format!(": {}", change.reason) };
             let _ = writeln!(text, "# {}{was}{}", change.setting, why.replace('\n', " "));
-            let _ = writeln!(text, "{}", change.setting.shell(&change.to));
+            let _ = writeln!(text, "{}", change.shell());
         }
         text
     }

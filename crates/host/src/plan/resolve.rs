@@ -80,7 +80,9 @@ impl Plan {
             {
                 return Err(PlanError::Insecure { setting: setting.to_string(), value: to.to_string(), why });
             }
-            plan.changes.push(Change { setting, from, to, reason: wish.reason });
+            let queue = matches!(setting, Setting::Interface(_, Item::QueueIrq(_))) && !later;
+            let irq = queue.then(|| machine.irq(&setting)).transpose()?;
+            plan.changes.push(Change { setting, from, to, irq, reason: wish.reason });
         }
         rivals::settle(machine, &mut plan.changes, &consent.despite)?;
         // Stable: within a phase the caller's order stays.

@@ -52,8 +52,10 @@ fn of_interface(interface: &str, item: &Item, value: &Value) -> String {
         Item::RssFunction => format!("ethtool -X {interface} hfunc {value}"),
         Item::Hash(flow) => format!("ethtool -N {interface} rx-flow-hash {flow} {value}"),
         Item::QueueIrq(queue) => {
-            // The number of the IRQ is found when it is its turn.
-            format!("# the IRQ of {interface} rx-{queue}: echo {value} > /proc/irq/N/smp_affinity_list")
+            // Where the number is known, the line is that of the IRQ itself.
+            format!(
+                "# once its number N is known: echo {value} > /proc/irq/N/smp_affinity_list # {interface} rx-{queue}"
+            )
         }
         Item::Qdisc => match value {
             Value::Words(kind) if kind == "default" => format!("tc qdisc del dev {interface} root"),
