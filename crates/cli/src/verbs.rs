@@ -4,6 +4,7 @@ pub(crate) mod apply;
 pub(crate) mod boost;
 pub(crate) mod completions;
 pub(crate) mod confirm;
+pub(crate) mod export;
 pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod man;

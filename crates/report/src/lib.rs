@@ -16,6 +16,7 @@
 mod file;
 mod html;
 mod json;
+mod metrics;
 mod scale;
 mod svg;
 mod terminal;
@@ -30,6 +31,7 @@ use udpath_load::result::LoadResult;
 
 pub use file::{WriteError, check_writable, write_whole};
 pub use json::{Document, ReadError, parse, read, to_json};
+pub use metrics::{MetricsOptions, map_metrics};
 pub use terminal::Style;
 pub use terminal::map::Extent;
 pub use units::date;

@@ -1,0 +1,139 @@
+//! `udpath export`: the machine's path as metrics, over HTTP, into a file for node_exporter, or once to stdout.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use udpath_host::Snapshot;
+use udpath_host::map::{Map, Selection};
+use udpath_report::{MetricsOptions, map_metrics, write_whole};
+
+use super::show::PlaceArgs;
+use crate::exit::{Done, Failure};
+use crate::terminal;
+
+/// Where the metrics are, unless told otherwise. 9,4xx is where exporters live; this one was free in their list.
+const LISTEN: &str = "127.0.0.1:9453";
+/// How long a client may take to ask and to listen. Longer: one that hangs keeps the others waiting.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of a request that are looked at: more than any scraper's headers.
+const REQUEST: usize = 8192;
+/// Pause between two looks for a client or the end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Arguments of `udpath export`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Serve /metrics here
+    #[arg(long, value_name = "ADDR:PORT", default_value = LISTEN)]
+    listen: SocketAddr,
+    /// Write this file instead, whole or not at all, every --interval: for node_exporter's textfile collector
+    #[arg(long, value_name = "FILE.prom", conflicts_with = "listen")]
+    textfile: Option<PathBuf>,
+    /// Seconds between two writings of the file
+    #[arg(short, long, value_name = "SECONDS", default_value = "15", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+    /// Print once and end
+    #[arg(long, conflicts_with_all = ["listen", "textfile"])]
+    once: bool,
+    /// A series for each receive queue, too
+    #[arg(long)]
+    queues: bool,
+    /// Sockets with the most drops that get a series
+    #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(0..=1000))]
+    sockets: u16,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+impl Args {
+    fn text(&self) -> Result<String, Failure> {
+        let snapshot = self.place.look(Snapshot::read)?;
+        let map =
+            Map::new(&snapshot, None, &Selection::All).map_err(|error| Failure::Cannot(error.into()))?;
+        Ok(map_metrics(&map, MetricsOptions { sockets: self.sockets.into(), queues: self.queues }))
+    }
+}
+
+/// Exports until it is told to end.
+pub(crate) fn run(args: &Args) -> Done {
+    if args.once {
+        return terminal::print(&args.text()?);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    terminal::stop_on_signals(&stop)?;
+    match &args.textfile {
+        Some(path) => write(args, path, &stop),
+        None => serve(args, &stop),
+    }
+}
+
+fn write(args: &Args, path: &std::path::Path, stop: &AtomicBool) -> Done {
+    while !stop.load(Ordering::Relaxed) {
+        write_whole(path, args.text()?.as_bytes()).map_err(anyhow::Error::from)?;
+        let next = Instant::now() + Duration::from_secs(args.interval);
+        while Instant::now() < next && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK);
+        }
+    }
+    Ok(())
+}
+
+/// One client after the other: a scraper asks once in some seconds, and an answer takes milliseconds.
+fn serve(args: &Args, stop: &AtomicBool) -> Done {
+    let listener =
+        TcpListener::bind(args.listen).with_context(|| format!("cannot listen at {}", args.listen))?;
+    listener.set_nonblocking(true).context("cannot wait for clients")?;
+    eprintln!("ready http://{}/metrics", listener.local_addr().unwrap_or(args.listen));
+    while !stop.load(Ordering::Relaxed) {
+        match listener.accept() {
+            // A client that goes away or talks nonsense is not our failure.
+            Ok((client, _)) => drop(answer(args, client)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(LOOK),
+            Err(error) => eprintln!("a client could not be taken: {error}"),
+        }
+    }
+    Ok(())
+}
+
+fn answer(args: &Args, mut client: TcpStream) -> io::Result<()> {
+    client.set_nonblocking(false)?;
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_write_timeout(Some(PATIENCE))?;
+    let request = request(&mut client)?;
+    let (status, kind, body) = match request.as_deref() {
+        Some("/metrics") => match args.text() {
+            Ok(text) => ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", text),
+            Err(error) => ("500 Internal Server Error", "text/plain", format!("{error:?}\n")),
+        },
+        Some(_) => ("404 Not Found", "text/plain", "the metrics are at /metrics\n".to_owned()),
+        None => ("400 Bad Request", "text/plain", "only GET is understood\n".to_owned()),
+    };
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    client.write_all(head.as_bytes())?;
+    client.write_all(body.as_bytes())
+}
+
+/// The path that is asked for; none if it is no GET. Reads to the end of the headers, within bounds of bytes and time.
+fn request(client: &mut TcpStream) -> io::Result<Option<String>> {
+    let (mut text, mut buffer) = (Vec::new(), [0; 1024]);
+    let deadline = Instant::now() + PATIENCE;
+    while text.len() < REQUEST && Instant::now() < deadline && !text.windows(4).any(|end| end == b"\r\n\r\n")
+    {
+        match client.read(&mut buffer)? {
+            0 => break,
+            n => text.extend_from_slice(&buffer[..n]),
+        }
+    }
+    let text = String::from_utf8_lossy(&text);
+    let mut words = text.lines().next().unwrap_or_default().split(' ');
+    let path = (words.next() == Some("GET")).then(|| words.next()).flatten();
+    Ok(path.map(|path| path.split('?').next().unwrap_or_default().to_owned()))
+}

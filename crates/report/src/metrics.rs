@@ -1,0 +1,243 @@
+//! A map as metrics, in the text format of OpenMetrics, with node_exporter's naming: base units, `_total`, labels `cpu`,
+//! `device`, `queue`.
+//!
+//! The number of series is bounded by the machine, not by its clients: sockets are the few with the most drops, ports from
+//! [`EPHEMERAL`] on count as one, and queues are left out unless asked for.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use udpath_host::map::{Map, SocketMap, Weight};
+use udpath_host::snapshot::udp::UdpCounters;
+
+/// The first port that Linux gives to sockets that ask for none (`net.ipv4.ip_local_port_range`). From here on a port says
+/// nothing of a service, and a client opens thousands.
+const EPHEMERAL: u16 = 32_768;
+
+/// What is exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MetricsOptions {
+    /// Sockets, those with the most drops first.
+    pub sockets: usize,
+    /// Receive queues and their interrupts: a series each.
+    pub queues: bool,
+}
+
+/// The map as text, `# EOF` at its end. Counts must be those since boot.
+#[must_use]
+pub fn map_metrics(map: &Map, options: MetricsOptions) -> String {
+    let mut registry = Registry::with_prefix("udpath");
+    registry.register_collector(Box::new(Metrics { map: map.clone(), options }));
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = encode(&mut text, &registry);
+    text
+}
+
+#[derive(Debug)]
+struct Metrics {
+    map: Map,
+    options: MetricsOptions,
+}
+
+/// A series: its labels and its value.
+type Series = (Vec<(&'static str, String)>, u64);
+
+/// Writes one metric, if it has series.
+fn family(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    series: &[Series],
+) -> fmt::Result {
+    if series.is_empty() {
+        return Ok(());
+    }
+    let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+    for (labels, value) in series {
+        let one = metric.encode_family(labels)?;
+        match kind {
+            MetricType::Counter => ConstCounter::new(*value).encode(one)?,
+            _ => ConstGauge::new(*value).encode(one)?,
+        }
+    }
+    Ok(())
+}
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let encoder = &mut encoder;
+        self.devices(encoder)?;
+        self.cpus(encoder)?;
+        self.udp(encoder)?;
+        self.sockets(encoder)?;
+        self.marks(encoder)
+    }
+}
+
+impl Metrics {
+    fn devices(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let counter = MetricType::Counter;
+        let of = |count: fn(&udpath_host::map::InterfaceMap) -> Option<u64>| -> Vec<Series> {
+            let one = |device| Some((vec![("device", name(device))], count(device)?));
+            self.map.interfaces.iter().filter_map(one).collect()
+        };
+        fn name(device: &udpath_host::map::InterfaceMap) -> String {
+            device.name.clone()
+        }
+        family(encoder, "device_receive_packets", "Packets received", counter, &of(|d| d.packets))?;
+        let missed = "Packets that the device or its driver lost before the kernel saw them";
+        family(encoder, "device_receive_missed", missed, counter, &of(|d| Some(d.missed)))?;
+        family(
+            encoder,
+            "device_receive_dropped",
+            "Packets the stack dropped",
+            counter,
+            &of(|d| Some(d.dropped)),
+        )?;
+        if !self.options.queues {
+            return Ok(());
+        }
+        let of = |count: fn(&udpath_host::map::QueueMap) -> Option<u64>| -> Vec<Series> {
+            let queues =
+                self.map.interfaces.iter().flat_map(|d| d.queues.iter().map(move |queue| (d, queue)));
+            let labels =
+                |device: &str, queue: u32| vec![("device", device.to_owned()), ("queue", queue.to_string())];
+            queues.filter_map(|(d, queue)| Some((labels(&d.name, queue.queue), count(queue)?))).collect()
+        };
+        family(encoder, "queue_receive_packets", "Packets received, by queue", counter, &of(|q| q.packets))?;
+        family(encoder, "queue_receive_drops", "Packets lost, by queue", counter, &of(|q| q.drops))?;
+        family(encoder, "queue_interrupts", "Interrupts, by queue", counter, &of(|q| q.interrupts))
+    }
+
+    fn cpus(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let counter = MetricType::Counter;
+        let of = |count: fn(&udpath_host::snapshot::softnet::SoftnetCpu) -> Option<u32>| -> Vec<Series> {
+            let one = |cpu: &udpath_host::map::CpuMap| {
+                Some((vec![("cpu", cpu.cpu.to_string())], u64::from(count(cpu.softnet.as_ref()?)?)))
+            };
+            self.map.cpus.iter().filter_map(one).collect()
+        };
+        family(
+            encoder,
+            "softnet_processed",
+            "Packets taken up the stack",
+            counter,
+            &of(|s| Some(s.processed)),
+        )?;
+        let dropped = "Packets dropped because the CPU's backlog was full";
+        family(encoder, "softnet_dropped", dropped, counter, &of(|s| Some(s.dropped)))?;
+        let squeezed = "Times the softirq gave up with work left";
+        family(encoder, "softnet_squeezed", squeezed, counter, &of(|s| Some(s.time_squeeze)))?;
+        let steered = "Interrupts from other CPUs that steered packets here";
+        family(encoder, "softnet_received_rps", steered, counter, &of(|s| s.received_rps))?;
+        family(
+            encoder,
+            "softnet_backlog_packets",
+            "Packets in the backlog now",
+            MetricType::Gauge,
+            &of(|s| s.backlog),
+        )
+    }
+
+    fn udp(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let families = [("4", self.map.udp.v4), ("6", self.map.udp.v6)];
+        let present: Vec<(&str, UdpCounters)> =
+            families.into_iter().filter_map(|(family, udp)| Some((family, udp?))).collect();
+        let labelled =
+            |label: &'static str, values: fn(&UdpCounters) -> Vec<(&'static str, u64)>| -> Vec<Series> {
+                let of = |(family, udp): &(&str, UdpCounters)| {
+                    let family = (*family).to_owned();
+                    values(udp)
+                        .into_iter()
+                        .map(move |(value, count)| {
+                            (vec![("ip", family.clone()), (label, value.to_owned())], count)
+                        })
+                        .collect::<Vec<_>>()
+                };
+                present.iter().flat_map(of).collect()
+            };
+        let datagrams =
+            labelled("direction", |udp| vec![("in", udp.in_datagrams), ("out", udp.out_datagrams)]);
+        let counter = MetricType::Counter;
+        family(
+            encoder,
+            "udp_datagrams",
+            "Datagrams delivered to and sent by applications",
+            counter,
+            &datagrams,
+        )?;
+        let errors = labelled("reason", |udp| {
+            let mut reasons = vec![
+                ("no_port", udp.no_ports),
+                ("receive_buffer", udp.rcvbuf_errors),
+                ("send_buffer", udp.sndbuf_errors),
+            ];
+            reasons.extend(udp.mem_errors.map(|count| ("memory", count)));
+            reasons.extend(udp.in_csum_errors.map(|count| ("checksum", count)));
+            reasons
+        });
+        family(encoder, "udp_errors", "Datagrams not delivered or not sent, by reason", counter, &errors)?;
+        let memory: Vec<Series> =
+            self.map.udp.memory.iter().map(|memory| (Vec::new(), memory.used)).collect();
+        family(encoder, "udp_memory_pages", "Memory of all UDP sockets, in pages", MetricType::Gauge, &memory)
+    }
+
+    fn sockets(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        // Sorted by drops already. Sockets with the same labels count as one.
+        let mut sums = BTreeMap::<Vec<(&'static str, String)>, [u64; 3]>::new();
+        for socket in self.map.sockets.iter().take(self.options.sockets) {
+            let sum = sums.entry(self.labels(socket)).or_default();
+            sum[0] += socket.drops;
+            sum[1] += u64::from(socket.queued);
+            sum[2] += 1;
+        }
+        let of = |at: usize| -> Vec<Series> {
+            sums.iter().map(|(labels, sum)| (labels.clone(), sum[at])).collect()
+        };
+        family(encoder, "socket_drops", "Datagrams dropped at sockets", MetricType::Counter, &of(0))?;
+        let queued = "Bytes that wait to be received, by the kernel's accounting";
+        family(encoder, "socket_queued_bytes", queued, MetricType::Gauge, &of(1))?;
+        family(encoder, "sockets", "Sockets", MetricType::Gauge, &of(2))
+    }
+
+    fn labels(&self, socket: &SocketMap) -> Vec<(&'static str, String)> {
+        let process =
+            socket.pids.first().and_then(|pid| self.map.processes.iter().find(|process| process.pid == *pid));
+        let port = if socket.local.port() < EPHEMERAL { socket.local.port() } else { 0 };
+        vec![
+            ("address", socket.local.ip().to_string()),
+            ("port", port.to_string()),
+            ("process", process.map_or_else(String::new, |process| process.name.clone())),
+        ]
+    }
+
+    fn marks(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut counts = BTreeMap::<(&str, &str), u64>::new();
+        for mark in &self.map.marks {
+            let weight = match mark.weight {
+                Weight::Loss => "loss",
+                Weight::Limit => "limit",
+                Weight::Note => "note",
+            };
+            *counts.entry((&mark.rule, weight)).or_default() += 1;
+        }
+        let labels =
+            |rule: &str, weight: &str| vec![("rule", rule.to_owned()), ("weight", weight.to_owned())];
+        let series: Vec<Series> =
+            counts.into_iter().map(|((rule, weight), count)| (labels(rule, weight), count)).collect();
+        family(encoder, "marks", "Links of the way to look at, by rule", MetricType::Gauge, &series)?;
+        let info = encoder.encode_descriptor("build", "The program", None, MetricType::Info)?;
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        Info::new(version).encode(info)
+    }
+}

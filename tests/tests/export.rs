@@ -1,0 +1,101 @@
+//! `udpath export` as a scraper and node_exporter see it.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use udpath_tests::{Run, awaited, program};
+
+/// The value of a series in the text.
+fn value(text: &str, series: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+}
+
+fn is_sound(text: &str) {
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    for series in [
+        "udpath_udp_datagrams_total{ip=\"4\",direction=\"in\"}",
+        "udpath_softnet_processed_total{cpu=\"0\"}",
+        "udpath_device_receive_packets_total{device=\"lo\"}",
+    ] {
+        assert!(value(text, series).is_some(), "{series}: {text}");
+    }
+    let typed = |line: &&str| line.starts_with("# TYPE ");
+    let mut names: Vec<&str> = text.lines().filter(typed).collect();
+    let all = names.len();
+    names.dedup();
+    assert_eq!(all, names.len(), "each metric stands together");
+}
+
+#[test]
+fn once_is_on_stdout() {
+    let ended = Run::new(&["export", "--once", "--queues"]).finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    is_sound(&ended.out);
+}
+
+fn get(address: &str, request: &str) -> String {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    client.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_scraper_finds_the_metrics_and_others_are_told() {
+    let mut server = std::process::Command::new(program())
+        .args(["export", "--listen", "127.0.0.1:0"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(server.stderr.take().unwrap()));
+    let ready = lines.next().unwrap().unwrap();
+    let address = ready.strip_prefix("ready http://").and_then(|rest| rest.strip_suffix("/metrics")).unwrap();
+    let answer = get(address, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("openmetrics-text"), "{head}");
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+    is_sound(body);
+    assert!(get(address, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert!(get(address, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
+    // One that hangs holds nobody for ever.
+    let silent = TcpStream::connect(address).unwrap();
+    is_sound(get(address, "GET /metrics?x=1 HTTP/1.1\r\n\r\n").split_once("\r\n\r\n").unwrap().1);
+    drop(silent);
+    let pid = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn the_file_of_node_exporter_is_whole_and_kept_fresh() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("udpath.prom");
+    let arguments = ["export", "--textfile", file.to_str().unwrap(), "--interval", "1"];
+    let mut writer = std::process::Command::new(program()).args(arguments).spawn().unwrap();
+    let changed = || std::fs::metadata(&file).and_then(|metadata| metadata.modified()).ok();
+    let first = awaited("the file", Duration::from_secs(30), changed);
+    is_sound(&std::fs::read_to_string(&file).unwrap());
+    awaited("the file anew", Duration::from_secs(30), || changed().filter(|now| *now != first));
+    is_sound(&std::fs::read_to_string(&file).unwrap());
+    let pid = rustix::process::Pid::from_child(&writer);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(writer.wait().unwrap().success());
+}
+
+#[test]
+fn what_makes_no_sense_is_one_sentence() {
+    for (arguments, code) in [
+        (&["export", "--listen", "nowhere"][..], 2),
+        (&["export", "--once", "--textfile", "x"], 2),
+        (&["export", "--interval", "0"], 2),
+        (&["export", "--listen", "192.0.2.1:1"], 3),
+        (&["export", "--textfile", "/no/such/folder/x.prom"], 3),
+    ] {
+        let ended = Run::new(arguments).finish();
+        assert_eq!(ended.code(), Some(code), "{arguments:?}: {}", ended.err);
+        assert_eq!(ended.err.trim_end().lines().count(), 1, "{}", ended.err);
+    }
+}
