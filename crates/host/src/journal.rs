@@ -218,8 +218,15 @@ impl Journal {
     /// # Errors
     /// There is none, or it is damaged.
     pub fn entry(&self, id: u64) -> Result<Entry, JournalError> {
-        let text = self.text(id)?;
-        self.parse(id, &text).map(|(entry, ..)| entry)
+        self.read(id, &self.text(id)?)
+    }
+
+    /// What the text of an entry says.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn read(&self, id: u64, text: &str) -> Result<Entry, JournalError> {
+        self.parse(id, text).map(|(entry, ..)| entry)
     }
 
     /// All entries, ascending.
@@ -271,7 +278,7 @@ impl Journal {
                 (None, Line::Begun(begun)) if begun.schema != SCHEMA => {
                     return Err(damaged(
                         number,
-                        format!("is of another version: '{}', not {SCHEMA}", begun.schema),
+                        format!("is of another version: {:?}, not {SCHEMA}", begun.schema),
                     ));
                 }
                 (None, Line::Begun(begun)) => {

@@ -141,3 +141,31 @@ fn meaning(operation: &str, setting: &Setting, errno: i32) -> Option<&'static st
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_say_what_the_number_means_for_the_setting() {
+        for (name, operation, errno, says) in [
+            ("irq:57:affinity", "set", libc::EIO, "manages this IRQ's CPUs itself"),
+            ("irq:57:affinity", "set", libc::EPERM, "or root is needed"),
+            ("irq:57:affinity", "set", libc::ENOSPC, "no interrupt vector left"),
+            ("eth0:irq/rx-0", "set", libc::ENOSPC, "no interrupt vector left"),
+            ("irq:57:affinity", "read", libc::ENOENT, "no such IRQ"),
+            ("eth0:rps/rx-0", "set", libc::EINVAL, "isolated or offline"),
+            ("eth0:xps/tx-0", "read", libc::ENOENT, "the only one"),
+            ("eth0:ring/rx", "set", libc::EOPNOTSUPP, "the driver does not do that"),
+            ("sysctl:net.core.netdev_budget", "read", libc::ENOENT, "set it on the host"),
+            ("sysctl:kernel.nothing", "read", libc::ENOENT, "this kernel has none"),
+            ("sysctl:kernel.panic", "set", libc::EROFS, "read-only"),
+            ("thread:8/9:affinity", "set", libc::EINVAL, "its cpuset"),
+            ("eth0:channels/rx", "set", libc::EBUSY, "busy"),
+        ] {
+            let error = io::Error::from_raw_os_error(errno);
+            let refusal = Refusal::kernel(operation, &name.parse().unwrap(), &error).to_string();
+            assert!(refusal.contains(says) && refusal.contains(name), "{refusal}");
+        }
+    }
+}

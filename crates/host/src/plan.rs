@@ -52,7 +52,7 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// A wish without a value.
-    #[error("'{0}' sets nothing; write SETTING=VALUE, such as eth0:rps/rx-0=0-3")]
+    #[error("{0:?} sets nothing; write SETTING=VALUE, such as eth0:rps/rx-0=0-3")]
     NoValue(String),
     /// A name that is none.
     #[error(transparent)]
@@ -81,7 +81,7 @@ pub enum PlanError {
         why: String,
     },
     /// `*` that stands for nothing.
-    #[error("'{name}' stands for no queue: {why}")]
+    #[error("{name:?} stands for no queue: {why}")]
     Nothing {
         /// The wish.
         name: String,

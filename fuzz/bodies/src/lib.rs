@@ -17,6 +17,7 @@ mod host_text;
 mod protocols;
 mod receive;
 mod report;
+mod settings;
 mod steering;
 mod wire;
 
@@ -28,6 +29,7 @@ pub use host_text::host_text;
 pub use protocols::{echo_reply, sink_report};
 pub use receive::receive;
 pub use report::{report_json, report_values};
+pub use settings::{journal, settings};
 pub use steering::{steering, tables_json};
 pub use wire::{wire_build, wire_parse, wire_reply};
 
@@ -35,7 +37,7 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also that of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 16] = [
+pub const BODIES: [(&str, Body); 18] = [
     ("capture", capture),
     ("cpu_set", cpu_set),
     ("cpu_times", cpu_times),
@@ -43,9 +45,11 @@ pub const BODIES: [(&str, Body); 16] = [
     ("host_answers", host_answers),
     ("host_taps", host_taps),
     ("host_text", host_text),
+    ("journal", journal),
     ("receive", receive),
     ("report_json", report_json),
     ("report_values", report_values),
+    ("settings", settings),
     ("sink_report", sink_report),
     ("steering", steering),
     ("tables_json", tables_json),

@@ -39,7 +39,7 @@ impl Wish {
             serde_json::from_str(text).map_err(|error| PlanError::Json(error.to_string()))?;
         if document.schema != SCHEMA {
             return Err(PlanError::Json(format!(
-                "its schema is '{}', and this program reads {SCHEMA}",
+                "its schema is {:?}, and this program reads {SCHEMA}",
                 document.schema
             )));
         }
@@ -48,7 +48,7 @@ impl Wish {
 
     fn of_entry(entry: Entry) -> Result<Self, PlanError> {
         let Entry { setting: name, from, to, reason, about: _ } = entry;
-        let value = to.ok_or_else(|| PlanError::Json(format!("{name} has no 'to'")))?;
+        let value = to.ok_or_else(|| PlanError::Json(format!("{name:?} has no 'to'")))?;
         Ok(Self { name, value, from, reason })
     }
 

@@ -24,14 +24,14 @@ const FEATURE_ALIASES: [(&str, &str); 6] = [
 pub enum WrongName {
     /// No colon.
     #[error(
-        "'{0}' names no setting; write one like eth0:rps/rx-0, irq:57:affinity or sysctl:net.core.rmem_max"
+        "{0:?} names no setting; write one like eth0:rps/rx-0, irq:57:affinity or sysctl:net.core.rmem_max"
     )]
     NoObject(String),
     /// What stands before the colon can be no interface.
-    #[error("'{0}' cannot be the name of an interface: 1 to 15 bytes without '/', ':' and white space")]
+    #[error("{0:?} cannot be the name of an interface: 1 to 15 bytes without '/', ':' and white space")]
     Interface(String),
     /// What stands after it is no item.
-    #[error("{interface} has no setting '{item}'; there are {}", ITEMS)]
+    #[error("{interface} has no setting {item:?}; there are {}", ITEMS)]
     Item {
         /// The interface.
         interface: String,
@@ -39,7 +39,7 @@ pub enum WrongName {
         item: String,
     },
     /// An item of a kind that has others.
-    #[error("'{kind}/{name}' is not known; of {kind} there are {known}")]
+    #[error("there is no {kind} {name:?}; of {kind} there are {known}")]
     Kind {
         /// `channels`, `ring`, `coalesce`, `hash`, `rss`, `napi`.
         kind: &'static str,
@@ -49,7 +49,7 @@ pub enum WrongName {
         known: String,
     },
     /// No queue where one must be.
-    #[error("'{item}' names no queue; write it like {example}")]
+    #[error("{item:?} names no queue; write it like {example}")]
     Queue {
         /// The item as it was written.
         item: String,
@@ -57,13 +57,13 @@ pub enum WrongName {
         example: &'static str,
     },
     /// No number, or not of an IRQ.
-    #[error("'{0}' names no IRQ; write it like irq:57:affinity")]
+    #[error("{0:?} names no IRQ; write it like irq:57:affinity")]
     Irq(String),
     /// Not a pid and a tid.
-    #[error("'{0}' names no thread; write pid and tid like thread:812/815:affinity")]
+    #[error("{0:?} names no thread; write pid and tid like thread:812/815:affinity")]
     Thread(String),
     /// Not a name below /proc/sys.
-    #[error("'{0}' names no sysctl; write it like sysctl:net.core.rmem_max")]
+    #[error("{0:?} names no sysctl; write it like sysctl:net.core.rmem_max")]
     Sysctl(String),
 }
 
@@ -136,7 +136,7 @@ fn parse_item(interface: &str, text: &str) -> Result<Item, WrongName> {
             let known = [&COALESCE[..], &COALESCE_SWITCHES[..]].concat();
             one_of("coalesce", &known, name).map(Item::Coalesce)
         }
-        "feature" if !name.is_empty() => {
+        "feature" if !name.is_empty() && name.bytes().all(is_name) => {
             let alias = FEATURE_ALIASES.iter().find(|(short, _)| *short == name);
             Ok(Item::Feature(alias.map_or(name, |(_, full)| full).to_owned()))
         }
@@ -163,6 +163,11 @@ fn parse_item(interface: &str, text: &str) -> Result<Item, WrongName> {
 fn one_of(kind: &'static str, known: &[&'static str], name: &str) -> Result<&'static str, WrongName> {
     let found = known.iter().find(|known| **known == name);
     found.copied().ok_or_else(|| WrongName::Kind { kind, name: name.to_owned(), known: known.join(", ") })
+}
+
+/// What names of features are made of.
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
 /// A number in digits alone: `str::parse` would take a sign.
@@ -255,7 +260,7 @@ mod tests {
     fn what_is_no_name_says_what_would_be() {
         for (name, says) in [
             ("eth0", "eth0:rps/rx-0"),
-            ("eth0:rps", "has no setting 'rps'"),
+            ("eth0:rps", "has no setting \"rps\""),
             ("eth0:rps/0", "eth0:rps/rx-0"),
             ("eth0:rps/tx-0", "eth0:rps/rx-0"),
             ("eth0:rps/rx-+1", "eth0:rps/rx-0"),

@@ -74,7 +74,7 @@ pub enum WrongValue {
         cause: CpuSetError,
     },
     /// Something else that it is not.
-    #[error("{setting} cannot be '{text}'; write {wanted}")]
+    #[error("{setting} cannot be {text:?}; write {wanted}")]
     Text {
         /// The setting.
         setting: String,
@@ -116,7 +116,9 @@ impl Setting {
                     {
                         Err(wrong("one word, such as mq or toeplitz"))
                     }
-                    _ if words.is_empty() => Err(wrong("something")),
+                    _ if words.is_empty() || words.contains(char::is_control) => {
+                        Err(wrong("something without control characters"))
+                    }
                     _ => Ok(Value::Words(words)),
                 }
             }
