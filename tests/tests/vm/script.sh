@@ -39,8 +39,10 @@ mkdir /tmp/captured
 (
     cd / || exit
     find proc/[a-z]* -maxdepth 0 -type f ! -name kcore ! -name kmsg ! -name 'kpage*' ! -name kallsyms ! -name sysrq-trigger
-    find proc/irq proc/sys/net proc/1/net/ -type f ! -name flush
-    find sys/class/net sys/devices/system/cpu sys/devices/system/node sys/kernel/irq
+    find proc/irq proc/sys/net proc/sys/kernel proc/1/net/ -type f ! -name flush
+    find proc/1 -maxdepth 1 -type f \( -name comm -o -name cmdline -o -name stat -o -name status -o -name mountinfo \)
+    find sys/class/net sys/devices/system/cpu sys/devices/system/node sys/devices/system/clocksource sys/kernel/irq
+    find sys/class/dmi/id/ -maxdepth 1 -type f ! -name modalias ! -name uevent
     for device in /sys/class/net/eth*/device; do
         device=$(readlink -f "$device") && device=${device%/virtio*} && device=${device#/}
         find "$device" -maxdepth 1 \( -name 'numa_node' -o -name 'local_cpulist' -o -name vendor -o -name device \
@@ -52,16 +54,19 @@ mkdir /tmp/captured
 # A file that cannot be read is one that the machine does not show.
 (cd / && while read -r name; do [ -d "$name" ] && [ ! -L "$name" ] || echo "$name"; done < /tmp/names |
     xargs cp -a --parents -t /tmp/captured 2> /tmp/unreadable)
+# The process that looked is the first one.
+ln -s 1 /tmp/captured/proc/self && ln -s self/net /tmp/captured/proc/net
 step captured wc -l /tmp/names /tmp/unreadable
 # Packed here: each small write to /out is a round trip to the host.
 step pack sh -c 'tar -c -C /tmp/captured proc sys | gzip -1 > /tmp/captured.tar.gz'
 step capture cp /tmp/captured.tar.gz /out/
 
-# Which queue takes what: the host reads the table, sends, and says when it has. Softnet counts packets by CPU, and so
-# by queue.
-step rss ethtool -x eth0
-step before cat /proc/net/softnet_stat
+# Which queue takes what: the host reads the table, sends, and says when it has; a few to each queue first, since an IRQ
+# moves with its next interrupt. Softnet counts packets by CPU, and so by queue.
 step fields ethtool -n eth0 rx-flow-hash udp4
+step rss ethtool -x eth0
+until [ -e /out/moved ]; do sleep 0.1; done
+step before cat /proc/net/softnet_stat
 until [ -e /out/sent ]; do sleep 0.1; done
 step after cat /proc/net/softnet_stat
 

@@ -72,3 +72,5 @@ wait
 [ -e /modules/out ] && umount /out
 echo $ended > "$code"
 poweroff -f
+# The emulator may take a moment to go; were this process to end before, the kernel would panic.
+sleep 1000
