@@ -84,11 +84,10 @@ impl Snapshot {
     pub fn read(source: &dyn Source) -> Self {
         let mut missing = Vec::new();
         let taken = source.time().map_or(0, |time| time.value);
-        let interfaces = read::interfaces::read(source, &mut missing);
+        let machine = read::machine::read(source, &mut missing);
+        let interfaces = read::interfaces::read(source, &machine.interrupts.irqs, &mut missing);
         let steering = read::steering::read(source, &mut missing);
         let taps = read::taps::read(source, &mut missing);
-        // Last: where a file is read twice, a recording has what was read last, and these are the ones that count.
-        let machine = read::machine::read(source, &mut missing);
         Self {
             schema: SCHEMA.into(),
             taken,

@@ -4,21 +4,21 @@
 //! left out, and said to have gone.
 
 use super::links;
-use super::queue_irqs;
 use super::queues::{self, Lists, Owner};
 use super::text::{cpu_list, one, optional, words};
+use crate::snapshot::irqs::Irq;
 use crate::snapshot::{Bond, Counters, Driver, Interface, Link, LinkState, NapiDefaults, Relation};
 use crate::{Absence, Fact, Missing, Provenance, Source};
 
-/// Reads them, in the order of their numbers.
-pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Interface> {
+/// Reads them, in the order of their numbers. `irqs`: the machine's, among which are those of queues.
+pub fn read(source: &dyn Source, irqs: &[Irq], missing: &mut Vec<Missing>) -> Vec<Interface> {
     let links = links::read(source, missing);
     let lists = Lists {
         // Kernels before 6.8 and 6.10 have none of these; what replaces them is noted where it is missing too.
         queues: source.queues().ok(),
         napis: source.napis().ok(),
         counters: source.queue_counters().ok(),
-        irq_names: queue_irqs::names(source),
+        irqs,
     };
     let qdiscs =
         answered(missing, "queueing disciplines", Provenance::Route("RTM_GETQDISC".into()), source.qdiscs());
@@ -119,7 +119,7 @@ impl Reader<'_> {
         answered(self.missing, &format!("{what} of {}", self.name), from, answer)
     }
 
-    fn interface(mut self, link: &Link, lists: &Lists) -> Interface {
+    fn interface(mut self, link: &Link, lists: &Lists<'_>) -> Interface {
         let (source, name) = (self.source, self.name);
         let ethtool = |message: &str| Provenance::Ethtool(message.into());
         let ioctl = |command: &str| Provenance::EthtoolIoctl(command.into());
@@ -236,7 +236,7 @@ impl Reader<'_> {
         })
     }
 
-    fn napis(&self, index: u32, lists: &Lists) -> Option<Fact<Vec<crate::snapshot::Napi>>> {
+    fn napis(&self, index: u32, lists: &Lists<'_>) -> Option<Fact<Vec<crate::snapshot::Napi>>> {
         let all = lists.napis.as_ref()?;
         let own: Vec<_> = all.value.iter().filter(|napi| napi.interface == index).copied().collect();
         (!own.is_empty()).then(|| Fact::new(own, all.from.clone()))

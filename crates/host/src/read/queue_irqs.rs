@@ -10,9 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use super::text::{Malformed, parsed};
 use crate::drivers::{self, Serves};
 use crate::snapshot::Direction;
+use crate::snapshot::irqs::Irq;
 use crate::{Absence, Fact, Provenance, Source};
 
 const INTERRUPTS: &str = "/proc/interrupts";
@@ -30,52 +30,26 @@ pub(super) struct Device<'a> {
     pub(super) queues: usize,
 }
 
-/// Names of all interrupts, by number.
-pub(super) fn names(source: &dyn Source) -> Result<BTreeMap<u32, Vec<String>>, Absence> {
-    parsed(source, INTERRUPTS, |text| Ok::<_, Malformed>(names_in(text)))
-}
-
-/// The last words of each line: names follow the controller, with a comma between those that share the interrupt.
-fn names_in(text: &str) -> BTreeMap<u32, Vec<String>> {
-    let row = |line: &str| {
-        let (number, rest) = line.split_once(':')?;
-        let mut names = Vec::new();
-        for word in rest.split_ascii_whitespace().rev() {
-            if !names.is_empty() && !word.ends_with(',') {
-                break;
-            }
-            names.push(word.trim_end_matches(',').to_owned());
-        }
-        Some((number.trim().parse().ok()?, names))
-    };
-    text.lines().filter_map(row).collect()
+/// Its names; several where it is shared.
+fn names(irq: &Irq) -> impl Iterator<Item = (u32, &str)> {
+    irq.name.split(',').map(|name| (irq.number, name.trim()))
 }
 
 /// The interrupts of a device's queues. An error when none is found: a device with queues has some.
 pub(super) fn find(
     source: &dyn Source,
     device: &Device<'_>,
-    names: &Result<BTreeMap<u32, Vec<String>>, Absence>,
+    irqs: &[Irq],
 ) -> Result<Fact<QueueIrqs>, Absence> {
-    let names = names.as_ref().map_err(Clone::clone)?;
     let own = device_irqs(source, device.interface);
-    let (candidates, dev): (Vec<(u32, &str)>, _) = match &own {
-        Some(own) => {
-            let named = own
-                .iter()
-                .flat_map(|irq| names.get(irq).into_iter().flatten().map(|name| (*irq, name.as_str())));
-            (named.collect(), None)
-        }
-        None => {
-            let named = names.iter().flat_map(|(irq, names)| names.iter().map(|name| (*irq, name.as_str())));
-            (named.collect(), Some(device.interface))
-        }
-    };
+    let of_device = |irq: &&Irq| own.as_ref().is_none_or(|own| own.contains(&irq.number));
+    let candidates: Vec<(u32, &str)> = irqs.iter().filter(of_device).flat_map(names).collect();
+    let dev = if own.is_some() { None } else { Some(device.interface) };
     let found = by_name(device, &candidates, dev);
     if found.is_empty() {
         let looked = match &own {
             Some(own) => format!("{} interrupts of the device", own.len()),
-            None => format!("{} interrupts in {INTERRUPTS}", names.len()),
+            None => format!("{} interrupts in {INTERRUPTS}", irqs.len()),
         };
         let some: Vec<&str> = candidates.iter().take(3).map(|(_, name)| *name).collect();
         return Err(Absence::NotUnderstood(format!(
@@ -165,19 +139,22 @@ mod tests {
         ((direction, id), irq)
     }
 
+    fn listed(text: &str) -> Vec<Irq> {
+        crate::read::irqs::interrupts(text).unwrap().irqs
+    }
+
     #[test]
-    fn names_are_the_last_words() {
-        let names = names_in(TEXT);
-        assert_eq!(names[&131], ["ens1f0-TxRx-0"]);
-        assert_eq!(names[&16], ["snd_hda_intel", "ehci_hcd:usb1"]);
-        assert_eq!(names.len(), 6);
+    fn a_shared_interrupt_has_several_names() {
+        let irqs = listed(TEXT);
+        assert_eq!(irqs.len(), 6);
+        assert_eq!(names(&irqs[0]).collect::<Vec<_>>(), [(16, "ehci_hcd:usb1"), (16, "snd_hda_intel")]);
     }
 
     #[test]
     fn without_a_list_the_interface_must_be_in_the_name() {
         let folder = tempfile::tempdir().unwrap();
         let source = Folder::captured(folder.path());
-        let found = find(&source, &ixgbe(), &Ok(names_in(TEXT))).unwrap();
+        let found = find(&source, &ixgbe(), &listed(TEXT)).unwrap();
         let wanted = [
             queue(Direction::Rx, 0, 131),
             queue(Direction::Rx, 1, 132),
@@ -197,7 +174,7 @@ mod tests {
         }
         let source = Folder::captured(folder.path());
         let renamed = Device { interface: "wan", ..ixgbe() };
-        let found = find(&source, &renamed, &Ok(names_in(TEXT))).unwrap();
+        let found = find(&source, &renamed, &listed(TEXT)).unwrap();
         assert_eq!(found.value.len(), 4);
         assert_eq!(found.value[&(Direction::Rx, 1)], 132);
     }
@@ -207,7 +184,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let source = Folder::captured(folder.path());
         let strange = Device { interface: "eth7", driver: "ixgbe", bus: None, queues: 16 };
-        let Err(Absence::NotUnderstood(why)) = find(&source, &strange, &Ok(names_in(TEXT))) else {
+        let Err(Absence::NotUnderstood(why)) = find(&source, &strange, &listed(TEXT)) else {
             panic!("found something");
         };
         assert!(

@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 
 use super::queue_irqs::{self, Device, QueueIrqs};
 use super::text::{Malformed, cpu_mask, noted, one, optional};
+use crate::snapshot::irqs::Irq;
 use crate::snapshot::{
     Channels, Counters, Direction, Driver, Napi, NetdevQueue, QueueCounters, RxQueue, TxQueue,
 };
-use crate::{Absence, Fact, Missing, Source, drivers};
+use crate::{Fact, Missing, Source, drivers};
 
 type CountersOfQueues = BTreeMap<(Direction, u32), Counters>;
 
 /// What was asked for all interfaces at once.
-pub(super) struct Lists {
+pub(super) struct Lists<'a> {
     pub(super) queues: Option<Fact<Vec<NetdevQueue>>>,
     pub(super) napis: Option<Fact<Vec<Napi>>>,
     pub(super) counters: Option<Fact<Vec<QueueCounters>>>,
-    pub(super) irq_names: Result<BTreeMap<u32, Vec<String>>, Absence>,
+    pub(super) irqs: &'a [Irq],
 }
 
 /// The interface whose queues are wanted.
@@ -35,7 +36,7 @@ pub(super) fn read(
     source: &dyn Source,
     missing: &mut Vec<Missing>,
     owner: &Owner<'_>,
-    lists: &Lists,
+    lists: &Lists<'_>,
 ) -> (Vec<RxQueue>, Vec<TxQueue>) {
     let directory = format!("/sys/class/net/{}/queues", owner.name);
     let what = format!("queues of {}", owner.name);
@@ -118,7 +119,7 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn new(owner: &Owner<'_>, lists: &'a Lists) -> Self {
+    fn new(owner: &Owner<'_>, lists: &'a Lists<'_>) -> Self {
         let all = lists.queues.iter().flat_map(|queues| &queues.value);
         let own = all.filter(|queue| queue.interface == owner.index);
         Self { queues: own.map(|queue| ((queue.direction, queue.id), queue)).collect() }
@@ -134,7 +135,7 @@ impl<'a> Table<'a> {
         source: &dyn Source,
         missing: &mut Vec<Missing>,
         owner: &Owner<'_>,
-        lists: &Lists,
+        lists: &Lists<'_>,
         queues: usize,
     ) -> Option<Fact<QueueIrqs>> {
         if let Some(fact) = self.irqs_of_napis(owner, lists) {
@@ -143,15 +144,16 @@ impl<'a> Table<'a> {
         let driver = owner.driver.map(|driver| driver.name.as_str());
         // Software devices have no interrupts, and some hardware has none of the kernel's.
         let (Some(driver), Some(bus)) = (driver, owner.device) else { return None };
-        if drivers::WITHOUT_IRQS.contains(&driver) || queues == 0 {
+        // Without a list of interrupts that is said already.
+        if drivers::WITHOUT_IRQS.contains(&driver) || queues == 0 || lists.irqs.is_empty() {
             return None;
         }
         let device = Device { interface: owner.name, driver, bus: Some(bus), queues };
-        let found = queue_irqs::find(source, &device, &lists.irq_names);
+        let found = queue_irqs::find(source, &device, lists.irqs);
         noted(missing, &format!("interrupts of the queues of {}", owner.name), "/proc/interrupts", found)
     }
 
-    fn irqs_of_napis(&self, owner: &Owner<'_>, lists: &Lists) -> Option<Fact<QueueIrqs>> {
+    fn irqs_of_napis(&self, owner: &Owner<'_>, lists: &Lists<'_>) -> Option<Fact<QueueIrqs>> {
         let napis = lists.napis.as_ref()?;
         let own = napis.value.iter().filter(|napi| napi.interface == owner.index);
         let irqs: BTreeMap<u32, u32> = own.filter_map(|napi| Some((napi.id, napi.irq?))).collect();
@@ -161,7 +163,7 @@ impl<'a> Table<'a> {
     }
 
     /// Counters of queues: from the kernel, else the driver's by their names.
-    fn counters(&self, owner: &Owner<'_>, lists: &Lists) -> Option<Fact<CountersOfQueues>> {
+    fn counters(&self, owner: &Owner<'_>, lists: &Lists<'_>) -> Option<Fact<CountersOfQueues>> {
         if let Some(fact) = &lists.counters {
             let own = fact.value.iter().filter(|queue| queue.interface == owner.index);
             let found: CountersOfQueues =
