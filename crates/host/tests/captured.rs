@@ -158,6 +158,56 @@ fn queues_without_any_interrupt_are_no_success() {
 }
 
 #[test]
+fn what_the_kernel_tells_of_queues_comes_first_and_names_fill_the_rest() {
+    let capture = mlx5();
+    // Of other interfaces too, in no order, as a capture may have them.
+    capture
+        .file(
+            "udpath/queues.json",
+            r#"{"value": [{"interface": 9, "direction": "rx", "id": 1, "napi": 700},
+                          {"interface": 3, "direction": "rx", "id": 1, "napi": 801, "xsk": true},
+                          {"interface": 3, "direction": "rx", "id": 0, "napi": 800},
+                          {"interface": 2, "direction": "rx", "id": 2, "napi": 600}],
+                "from": {"netdev": "queue-get"}}"#,
+        )
+        .file(
+            "udpath/napis.json",
+            r#"{"value": [{"interface": 9, "id": 700, "irq": 1}, {"interface": 3, "id": 801, "irq": 171},
+                          {"interface": 3, "id": 800, "defer_hard_irqs": 2}],
+                "from": {"netdev": "napi-get"}}"#,
+        )
+        .file(
+            "udpath/queue-counters.json",
+            r#"{"value": [{"interface": 3, "direction": "tx", "id": 2, "counters": {"packets": 5000000000}}],
+                "from": {"netdev": "qstats-get"}}"#,
+        );
+    let snapshot = capture.snapshot();
+    let ens2f0 = only(&snapshot);
+    let irqs: Vec<_> = ens2f0.rx[..3].iter().map(|queue| queue.irq.clone().unwrap()).collect();
+    assert_eq!(irqs.iter().map(|irq| irq.value).collect::<Vec<_>>(), [71, 171, 73]);
+    assert_eq!(irqs[1].from, Provenance::Netdev("napi-get".into()));
+    assert_eq!(irqs[2].from, Provenance::Derived("names in /proc/interrupts".into()));
+    assert_eq!(
+        ens2f0.rx[..3].iter().map(|queue| queue.napi).collect::<Vec<_>>(),
+        [Some(800), Some(801), None]
+    );
+    assert!(ens2f0.rx[1].xsk && !ens2f0.rx[0].xsk);
+    let napis = &ens2f0.napis.as_ref().unwrap().value;
+    assert_eq!(
+        napis.iter().map(|napi| (napi.id, napi.defer_hard_irqs)).collect::<Vec<_>>(),
+        [(801, None), (800, Some(2))]
+    );
+    assert_eq!(ens2f0.tx[2].counters.as_ref().unwrap().value["packets"], 5_000_000_000);
+    // A list that is there and wrong is said to be.
+    capture
+        .file("udpath/napis.json", r#"{"value": [{"interface": "three"}], "from": {"netdev": "napi-get"}}"#);
+    let snapshot = capture.snapshot();
+    let told = snapshot.missing.iter().find(|missing| missing.what == "NAPI instances").unwrap().to_string();
+    assert!(told.contains("udpath/napis.json") && told.contains("three"), "{told}");
+    assert_eq!(only(&snapshot).rx[1].irq.as_ref().unwrap().value, 72);
+}
+
+#[test]
 fn without_netlink_sysfs_is_the_list() {
     let capture = Capture::new();
     let net = "sys/class/net";

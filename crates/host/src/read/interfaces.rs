@@ -4,7 +4,7 @@
 //! left out, and said to have gone.
 
 use super::links;
-use super::queues::{self, Lists, Owner};
+use super::queues::{self, List, Lists, Owner};
 use super::text::{cpu_list, one, optional, words};
 use crate::snapshot::irqs::Irq;
 use crate::snapshot::{Bond, Counters, Driver, Interface, Link, LinkState, NapiDefaults, Relation};
@@ -13,16 +13,22 @@ use crate::{Absence, Fact, Missing, Provenance, Source};
 /// Reads them, in the order of their numbers. `irqs`: the machine's, among which are those of queues.
 pub fn read(source: &dyn Source, irqs: &[Irq], missing: &mut Vec<Missing>) -> Vec<Interface> {
     let links = links::read(source, missing);
-    let lists = Lists {
-        // Kernels before 6.8 and 6.10 have none of these; what replaces them is noted where it is missing too.
-        queues: source.queues().ok(),
-        napis: source.napis().ok(),
-        counters: source.queue_counters().ok(),
-        irqs,
-    };
+    // Kernels before 6.8 and 6.10 have none of these; what replaces them is noted where it is missing too.
+    let netdev = |operation: &str| Provenance::Netdev(operation.into());
+    let queues = if_any(missing, "queues and their NAPI", netdev("queue-get"), source.queues());
+    let napis = if_any(missing, "NAPI instances", netdev("napi-get"), source.napis());
+    let counters = if_any(missing, "counters of queues", netdev("qstats-get"), source.queue_counters());
+    let xdp_features = if_any(missing, "XDP features", netdev("dev-get"), source.xdp_features());
     let qdiscs =
         answered(missing, "queueing disciplines", Provenance::Route("RTM_GETQDISC".into()), source.qdiscs());
-    let xdp_features = source.xdp_features().ok();
+    let lists = Lists {
+        queues: List::new(queues, |queue| queue.interface),
+        napis: List::new(napis, |napi| napi.interface),
+        counters: List::new(counters, |queue| queue.interface),
+        irqs,
+    };
+    let qdiscs = List::new(qdiscs, |qdisc| qdisc.interface);
+    let xdp_features = List::new(xdp_features, |features| features.interface);
     let mut interfaces = Vec::with_capacity(links.len());
     for link in &links {
         let still = still_there(source, link);
@@ -33,14 +39,9 @@ pub fn read(source: &dyn Source, irqs: &[Irq], missing: &mut Vec<Missing>) -> Ve
         }
         let mut interface = Reader { source, name: &link.name, missing }.interface(link, &lists);
         interface.relations = relations(link, &links);
-        interface.qdiscs = qdiscs.as_ref().map(|all| {
-            let own = all.value.iter().filter(|qdisc| qdisc.interface == link.index);
-            Fact::new(own.cloned().collect(), all.from.clone())
-        });
-        interface.xdp_features = xdp_features.as_ref().and_then(|all| {
-            let own = all.value.iter().find(|features| features.interface == link.index)?;
-            Some(Fact::new(*own, all.from.clone()))
-        });
+        interface.qdiscs = qdiscs.fact(link.index);
+        interface.xdp_features =
+            xdp_features.fact(link.index).and_then(|fact| Some(Fact::new(*fact.value.first()?, fact.from)));
         interfaces.push(interface);
     }
     interfaces
@@ -54,6 +55,19 @@ fn answered<T>(
     answer: Result<Fact<T>, Absence>,
 ) -> Option<Fact<T>> {
     answer.map_err(|why| missing.push(Missing { what: what.to_owned(), from, why })).ok()
+}
+
+/// What was answered; that a kernel does not have it, or a capture does not hold it, is not worth a word.
+fn if_any<T>(
+    missing: &mut Vec<Missing>,
+    what: &str,
+    from: Provenance,
+    answer: Result<Fact<T>, Absence>,
+) -> Option<Fact<T>> {
+    match answer {
+        Err(Absence::NotSupported | Absence::NotCaptured) => None,
+        answer => answered(missing, what, from, answer),
+    }
 }
 
 /// An interface of that name and number: it may have gone since the list was read, and another have come by its name.
@@ -162,7 +176,7 @@ impl Reader<'_> {
             features: self.answered("offloads", ethtool("features-get"), source.features(name)),
             hash_fields: self.answered("hash fields", ethtool("rss-get"), source.hash_fields(name)),
             flow_rules: self.answered("flow rules", ioctl("ETHTOOL_GRXCLSRLALL"), source.flow_rules(name)),
-            napis: self.napis(link.index, lists),
+            napis: lists.napis.fact(link.index).filter(|napis| !napis.value.is_empty()),
             napi_defaults: NapiDefaults {
                 defer_hard_irqs: self.file("napi_defer_hard_irqs", one),
                 gro_flush_timeout: self.file("gro_flush_timeout", one),
@@ -234,12 +248,6 @@ impl Reader<'_> {
             xmit_hash_policy: word("bonding/xmit_hash_policy"),
             active: word("bonding/active_slave"),
         })
-    }
-
-    fn napis(&self, index: u32, lists: &Lists<'_>) -> Option<Fact<Vec<crate::snapshot::Napi>>> {
-        let all = lists.napis.as_ref()?;
-        let own: Vec<_> = all.value.iter().filter(|napi| napi.interface == index).copied().collect();
-        (!own.is_empty()).then(|| Fact::new(own, all.from.clone()))
     }
 
     fn statistics(&mut self) -> Counters {

@@ -2,22 +2,56 @@
 
 use std::collections::BTreeMap;
 
-use super::queue_irqs::{self, Device, QueueIrqs};
+use super::queue_irqs::{self, Device};
 use super::text::{Malformed, cpu_mask, noted, one, optional};
 use crate::snapshot::irqs::Irq;
 use crate::snapshot::{
     Channels, Counters, Direction, Driver, Napi, NetdevQueue, QueueCounters, RxQueue, TxQueue,
 };
-use crate::{Fact, Missing, Source, drivers};
+use crate::{Fact, Missing, Provenance, Source, drivers};
 
 type CountersOfQueues = BTreeMap<(Direction, u32), Counters>;
 
+/// Interrupts of queues, each with how it is known.
+type Irqs = BTreeMap<(Direction, u32), Fact<u32>>;
+
 /// What was asked for all interfaces at once.
 pub(super) struct Lists<'a> {
-    pub(super) queues: Option<Fact<Vec<NetdevQueue>>>,
-    pub(super) napis: Option<Fact<Vec<Napi>>>,
-    pub(super) counters: Option<Fact<Vec<QueueCounters>>>,
+    pub(super) queues: List<NetdevQueue>,
+    pub(super) napis: List<Napi>,
+    pub(super) counters: List<QueueCounters>,
     pub(super) irqs: &'a [Irq],
+}
+
+/// A list of all interfaces' somethings, in the order of the interfaces' numbers, so that one's own are found quickly
+/// among those of thousands.
+pub(super) struct List<T> {
+    fact: Option<Fact<Vec<T>>>,
+    interface: fn(&T) -> u32,
+}
+
+impl<T: Clone> List<T> {
+    pub(super) fn new(mut fact: Option<Fact<Vec<T>>>, interface: fn(&T) -> u32) -> Self {
+        if let Some(fact) = &mut fact {
+            fact.value.sort_by_key(interface);
+        }
+        Self { fact, interface }
+    }
+
+    /// One interface's own.
+    fn of(&self, index: u32) -> &[T] {
+        let all = self.fact.as_ref().map_or(&[][..], |fact| &fact.value);
+        let (begin, end) = (
+            all.partition_point(|item| (self.interface)(item) < index),
+            all.partition_point(|item| (self.interface)(item) <= index),
+        );
+        &all[begin..end]
+    }
+
+    /// The same, and where the list came from; none when there is no list.
+    pub(super) fn fact(&self, index: u32) -> Option<Fact<Vec<T>>> {
+        self.fact.as_ref().map(|fact| Fact::new(self.of(index).to_vec(), fact.from.clone()))
+    }
 }
 
 /// The interface whose queues are wanted.
@@ -49,10 +83,7 @@ pub(super) fn read(
     let irqs = table.irqs(source, missing, owner, lists, rx_ids.len() + tx_ids.len());
     let counters = table.counters(owner, lists);
     let xsk_from = first_xsk_queue(owner, rx_ids.len());
-    let irq_of = |direction, id| {
-        let irq = *irqs.as_ref()?.value.get(&(direction, id))?;
-        Some(Fact::new(irq, irqs.as_ref()?.from.clone()))
-    };
+    let irq_of = |direction, id| irqs.get(&(direction, id)).cloned();
     let counters_of = |direction, id| {
         let fact = counters.as_ref()?;
         Some(Fact::new(fact.value.get(&(direction, id))?.clone(), fact.from.clone()))
@@ -120,8 +151,7 @@ struct Table<'a> {
 
 impl<'a> Table<'a> {
     fn new(owner: &Owner<'_>, lists: &'a Lists<'_>) -> Self {
-        let all = lists.queues.iter().flat_map(|queues| &queues.value);
-        let own = all.filter(|queue| queue.interface == owner.index);
+        let own = lists.queues.of(owner.index).iter();
         Self { queues: own.map(|queue| ((queue.direction, queue.id), queue)).collect() }
     }
 
@@ -129,7 +159,7 @@ impl<'a> Table<'a> {
         self.queues.get(&(direction, id)).copied()
     }
 
-    /// Interrupts of queues: from the kernel, else by names.
+    /// Interrupts of queues: from the kernel, and by names those that it does not tell.
     fn irqs(
         &self,
         source: &dyn Source,
@@ -137,40 +167,54 @@ impl<'a> Table<'a> {
         owner: &Owner<'_>,
         lists: &Lists<'_>,
         queues: usize,
-    ) -> Option<Fact<QueueIrqs>> {
-        if let Some(fact) = self.irqs_of_napis(owner, lists) {
-            return Some(fact);
+    ) -> Irqs {
+        let mut irqs = self.irqs_of_napis(owner, lists);
+        if irqs.len() >= queues {
+            return irqs;
         }
         let driver = owner.driver.map(|driver| driver.name.as_str());
         // Software devices have no interrupts, and some hardware has none of the kernel's.
-        let (Some(driver), Some(bus)) = (driver, owner.device) else { return None };
+        let (Some(driver), Some(bus)) = (driver, owner.device) else { return irqs };
         // Without a list of interrupts that is said already.
-        if drivers::WITHOUT_IRQS.contains(&driver) || queues == 0 || lists.irqs.is_empty() {
-            return None;
+        if drivers::WITHOUT_IRQS.contains(&driver) || lists.irqs.is_empty() {
+            return irqs;
         }
         let device = Device { interface: owner.name, driver, bus: Some(bus), queues };
-        let found = queue_irqs::find(source, &device, lists.irqs);
-        noted(missing, &format!("interrupts of the queues of {}", owner.name), "/proc/interrupts", found)
+        match queue_irqs::find(source, &device, lists.irqs) {
+            Ok(Fact { value, from }) => {
+                for (queue, irq) in value {
+                    irqs.entry(queue).or_insert_with(|| Fact::new(irq, from.clone()));
+                }
+            }
+            // The kernel told some: then the others may have none.
+            Err(_) if !irqs.is_empty() => {}
+            Err(why) => {
+                let what = format!("interrupts of the queues of {}", owner.name);
+                let from = Provenance::File("/proc/interrupts".into());
+                missing.push(Missing { what, from, why });
+            }
+        }
+        irqs
     }
 
-    fn irqs_of_napis(&self, owner: &Owner<'_>, lists: &Lists<'_>) -> Option<Fact<QueueIrqs>> {
-        let napis = lists.napis.as_ref()?;
-        let own = napis.value.iter().filter(|napi| napi.interface == owner.index);
-        let irqs: BTreeMap<u32, u32> = own.filter_map(|napi| Some((napi.id, napi.irq?))).collect();
-        let served = self.queues.iter().filter_map(|(queue, row)| Some((*queue, *irqs.get(&row.napi?)?)));
-        let found: QueueIrqs = served.collect();
-        (!found.is_empty()).then(|| Fact::new(found, napis.from.clone()))
+    fn irqs_of_napis(&self, owner: &Owner<'_>, lists: &Lists<'_>) -> Irqs {
+        let Some(napis) = lists.napis.fact(owner.index) else { return Irqs::new() };
+        let irqs: BTreeMap<u32, u32> =
+            napis.value.iter().filter_map(|napi| Some((napi.id, napi.irq?))).collect();
+        let served = self.queues.iter().filter_map(|(queue, row)| {
+            let irq = *irqs.get(&row.napi?)?;
+            Some((*queue, Fact::new(irq, napis.from.clone())))
+        });
+        served.collect()
     }
 
     /// Counters of queues: from the kernel, else the driver's by their names.
     fn counters(&self, owner: &Owner<'_>, lists: &Lists<'_>) -> Option<Fact<CountersOfQueues>> {
-        if let Some(fact) = &lists.counters {
-            let own = fact.value.iter().filter(|queue| queue.interface == owner.index);
-            let found: CountersOfQueues =
-                own.map(|queue| ((queue.direction, queue.id), queue.counters.clone())).collect();
-            if !found.is_empty() {
-                return Some(Fact::new(found, fact.from.clone()));
-            }
+        if let Some(Fact { value, from }) =
+            lists.counters.fact(owner.index).filter(|own| !own.value.is_empty())
+        {
+            let own = value.into_iter().map(|queue| ((queue.direction, queue.id), queue.counters));
+            return Some(Fact::new(own.collect(), from));
         }
         let (driver, counters) = (owner.driver?, owner.driver_counters?);
         let mut found = CountersOfQueues::new();
