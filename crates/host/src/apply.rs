@@ -7,6 +7,8 @@
 //!                                                              └─▸ restore everything, undone: exit 4
 //!                                                           ─▸ put back what a reset of the link has lost ─▸ applied
 //! ```
+//! What a change of channels makes the driver spread anew (IRQs, XPS, RSS table) is left as it chose, and noted, so that
+//! undo tells it from what somebody else has set since.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +17,7 @@ use thiserror::Error;
 use crate::journal::{Begun, Intent, JournalError, Kept, Line, Lock, SCHEMA, State, Writing};
 use crate::machine::{Machine, Refusal};
 use crate::plan::{Change, Plan};
-use crate::setting::{Cost, Item, Setting, Value};
+use crate::setting::{COALESCE_SWITCHES, Cost, Item, Setting, Value};
 use crate::undo::{self, Left, Restored};
 use crate::whereabouts;
 
@@ -41,8 +43,8 @@ pub struct Made {
     pub from: Value,
     /// What was read back.
     pub to: Value,
-    /// What is still to come, in words.
-    pub pending: Option<String>,
+    /// What else is to be said: what is still to come, or who else chose the value.
+    pub note: Option<String>,
 }
 
 /// Why a plan was not applied.
@@ -129,8 +131,8 @@ pub fn apply(
         .and_then(|()| Ok(writing.append(&Line::Applied { time: now() }).and_then(|()| writing.sync())?));
     match done {
         Ok(()) => {
-            for made in &mut made {
-                made.pending = machine.pending(&made.setting, &made.to);
+            for made in made.iter_mut().filter(|made| made.note.is_none()) {
+                made.note = machine.pending(&made.setting, &made.to);
             }
             Ok(Applied { id, changes: made })
         }
@@ -169,7 +171,12 @@ fn change_all(
             }
             // Gone with its queue: undo brings both back.
             let Ok(found) = machine.read(&setting) else { continue };
-            if !found.is(&old) {
+            if !found.is(&old) && chosen_by_driver(&change.setting, &setting) {
+                writing
+                    .append(&Line::Moved { setting: setting.to_string(), found: Setting::encode(&found) })?;
+                let note = Some("chosen by the driver for the channels there are now".to_owned());
+                made.push(Made { setting, from: old, to: found, note });
+            } else if !found.is(&old) {
                 let reason = format!("lost by the change of {}", change.setting);
                 let again = Change { setting, from: Some(found), to: old, irq: None, reason };
                 made.extend(one(machine, writing, &again, &mut at)?);
@@ -177,6 +184,17 @@ fn change_all(
         }
     }
     Ok(())
+}
+
+/// Is it right that the change makes the driver choose this anew? With another number of channels, what spreads CPUs
+/// and hashes over them must be another one; the rest was set by somebody.
+fn chosen_by_driver(change: &Setting, lost: &Setting) -> bool {
+    let channels = matches!(change, Setting::Interface(_, Item::Channels(_)));
+    let spread = matches!(
+        lost,
+        Setting::Interface(_, Item::QueueIrq(_) | Item::Xps(_) | Item::XpsRxqs(_) | Item::RssTable)
+    );
+    channels && spread
 }
 
 /// One change; nothing when it is so already.
@@ -211,13 +229,16 @@ fn one(
     }
     // Not synced by itself: without it, undo restores without asking who else wrote.
     writing.append(&Line::Done { at: this, found: Setting::encode(&found) })?;
-    Ok(Some(Made { setting: setting.clone(), from, to: found, pending: None }))
+    Ok(Some(Made { setting: setting.clone(), from, to: found, note: None }))
 }
 
 /// The usual cause of a value that does not stay.
 fn why_not(setting: &Setting) -> &'static str {
     match setting {
         Setting::Interface(_, Item::Rps(_)) => "the kernel leaves out isolated CPUs",
+        Setting::Interface(_, Item::Coalesce(name)) if COALESCE_SWITCHES.contains(name) => {
+            "the driver does not do that"
+        }
         Setting::Interface(_, Item::Ring(_) | Item::Coalesce(_) | Item::Channels(_)) => {
             "the driver rounds; ask for what it made of it"
         }
@@ -263,6 +284,7 @@ fn keep(machine: &dyn Machine, writing: &mut Writing, plan: &Plan) -> Result<(),
                     setting: setting.to_string(),
                     identity,
                     old: Setting::encode(&old),
+                    moved: None,
                 }))?;
             }
         }

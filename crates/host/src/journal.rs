@@ -7,6 +7,7 @@
 //!   kept       a value that a reset of the link may lose           all synced before the first write
 //!   intent     setting, old, new, why                              synced before this write
 //!   done       what was read back
+//!   moved      a kept value that the driver has chosen anew, rightly
 //!   applied    every change is verified
 //!   confirmed  with --confirm only: it stays
 //!   undoing, restored, undone
@@ -14,7 +15,7 @@
 //!
 //! | last of these lines | the machine is |
 //! |---|---|
-//! | `begun`, `kept`, `intent`, `done` | between old and new: the program died; undo restores |
+//! | `begun`, `kept`, `intent`, `done`, `moved` | between old and new: the program died; undo restores |
 //! | `applied` | as planned; with `--confirm` it is awaited |
 //! | `confirmed` | as planned |
 //! | `undoing`, `restored` | between new and old: undo again |
@@ -427,6 +428,10 @@ impl Entry {
             Line::Kept(kept) => self.kept.push(kept),
             Line::Intent(intent) => self.intents.push(intent),
             Line::Done { at, found } => self.intents.get_mut(at).ok_or_else(|| none(at))?.done = Some(found),
+            Line::Moved { setting, found } => {
+                let kept = self.kept.iter_mut().find(|kept| kept.setting == setting);
+                kept.ok_or_else(|| format!("is of {setting:?}, which was not kept"))?.moved = Some(found);
+            }
             Line::Applied { time } => {
                 self.applied = Some(time);
                 self.state = if self.begun.confirm.is_some() { State::Awaiting } else { State::Applied };

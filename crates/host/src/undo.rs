@@ -276,8 +276,10 @@ fn kept(machine: &dyn Machine, entry: &Entry) -> Vec<(Setting, Option<Identity>,
     let wanted = |kept: &Kept| {
         let (setting, old) = kept.parsed().ok()?;
         let planned = entry.intents.iter().any(|intent| intent.setting == kept.setting);
-        // Apply has put back what it lost. What is another value now was given to it by somebody else.
-        let changed = || machine.read(&setting).is_ok_and(|found| !found.is(&old));
+        // Apply has put back what it lost, or noted what the driver chose. Another value is somebody else's.
+        let moved = kept.moved.as_ref().and_then(|text| setting.decode(text.as_deref()).ok());
+        let known = |found: &Value| found.is(&old) || moved.as_ref().is_some_and(|moved| found.is(moved));
+        let changed = || machine.read(&setting).is_ok_and(|found| !known(&found));
         let left_alone = entry.applied.is_some() && !planned && changed();
         (!left_alone).then(|| (setting.clone(), kept.identity.clone(), old))
     };

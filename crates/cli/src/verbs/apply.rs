@@ -56,7 +56,7 @@ struct Change {
     from: String,
     to: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pending: Option<String>,
+    note: Option<String>,
 }
 
 /// Whole seconds, from one to a day.
@@ -126,7 +126,7 @@ fn show(args: &Args, plan: &Plan, applied: Option<&Applied>) -> Done {
             setting: made.setting.to_string(),
             from: format!("{:#}", made.from),
             to: format!("{:#}", made.to),
-            pending: made.pending.clone(),
+            note: made.note.clone(),
         });
         let id = applied.map(|applied| applied.id);
         let document = Document { schema: SCHEMA, id, changes: changes.collect(), confirm: seconds };
@@ -139,8 +139,8 @@ fn show(args: &Args, plan: &Plan, applied: Option<&Applied>) -> Done {
     let name = applied.changes.iter().map(|made| made.setting.to_string().len()).max().unwrap_or(0);
     let mut text = String::new();
     for made in &applied.changes {
-        let pending = made.pending.as_ref().map_or(String::new(), |pending| format!("  ({pending})"));
-        text.push_str(&format!("{:name$}  {:#} -> {:#}{pending}\n", made.setting, made.from, made.to));
+        let note = made.note.as_ref().map_or(String::new(), |note| format!("  ({note})"));
+        text.push_str(&format!("{:name$}  {:#} -> {:#}{note}\n", made.setting, made.from, made.to));
     }
     terminal::print(&text)?;
     let id = applied.id;

@@ -32,6 +32,13 @@ pub enum Line {
         /// The value.
         found: Option<String>,
     },
+    /// A kept value that the driver has chosen anew, rightly.
+    Moved {
+        /// The setting.
+        setting: String,
+        /// What it chose.
+        found: Option<String>,
+    },
     /// Every change is verified.
     Applied {
         /// When, milliseconds since 1970.
@@ -106,6 +113,9 @@ pub struct Kept {
     pub identity: Option<Identity>,
     /// The value.
     pub old: Option<String>,
+    /// What the driver chose instead; none while it has not.
+    #[serde(skip)]
+    pub moved: Option<Option<String>>,
 }
 
 /// A change.

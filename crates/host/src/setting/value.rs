@@ -9,6 +9,8 @@ use udpath_steer::{CpuSet, CpuSetError};
 
 use super::{COALESCE_SWITCHES, Item, Setting};
 
+/// Entries of a table that are shown one by one, at most: more do not fit a line.
+const SHORT: usize = 16;
 /// What an empty set is written as.
 const NONE: &str = "none";
 
@@ -276,7 +278,11 @@ fn short(entries: &[u32], list: impl Fn(&[u32]) -> String) -> String {
     let queues = entries.iter().max().map_or(0, |last| last.saturating_add(1));
     match Table::Equal(queues).entries(entries.len()) {
         Ok(equal) if equal == entries => format!("equal:{queues}"),
-        _ => list(entries),
+        _ if entries.len() <= SHORT => list(entries),
+        _ => {
+            let runs = entries.chunk_by(|one, next| one == next);
+            runs.map(|run| format!("{} of {}", run.len(), run[0])).collect::<Vec<_>>().join(", ")
+        }
     }
 }
 
@@ -369,6 +375,8 @@ mod tests {
         assert!(Table::Entries(vec![0, 1]).entries(4).unwrap_err().contains("4 entries"));
         let found = Value::Table(Table::Entries(vec![0, 1, 0, 1]));
         assert!(found.is(&Value::Table(Table::Equal(2))) && !found.is(&Value::Table(Table::Equal(4))));
+        let weighted = Value::Table(Table::Entries(Table::Weights(vec![3, 1]).entries(32).unwrap()));
+        assert_eq!(format!("{weighted:#}"), "24 of 0, 8 of 1");
         assert_eq!((format!("{found}"), format!("{found:#}")), ("0,1,0,1".into(), "equal:2".into()));
     }
 

@@ -78,9 +78,31 @@ fn what_a_reset_loses_is_put_back_at_once() {
         (sim.values()["eth0:rps/rx-1"].as_str(), sim.values()["eth0:rfs/rx-0"].as_str()),
         ("0", "256")
     );
-    assert_eq!(done.changes.len(), 3, "{:?}", done.changes);
+    assert_eq!(done.changes.len(), 4, "{:?}", done.changes);
     assert_eq!(undone(&sim, folder.path()).unwrap(), []);
     assert_eq!(sim.values(), before);
+}
+
+#[test]
+fn what_the_driver_spreads_anew_over_other_channels_is_left_until_undo() {
+    for touched in [false, true] {
+        let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+        let mut before = sim.values();
+        let done = applied(&sim, folder.path(), &["eth0:channels/combined=2"]).unwrap();
+        // Set by somebody before; the driver's choice for fewer channels is another.
+        assert_eq!(sim.values()["eth0:xps/tx-0"], "none");
+        let noted = done.changes.iter().find(|made| made.setting.to_string() == "eth0:xps/tx-0").unwrap();
+        assert!(noted.note.as_ref().unwrap().contains("by the driver"), "{noted:?}");
+        if touched {
+            sim.put("eth0:xps/tx-0", "3");
+        }
+        assert_eq!(undone(&sim, folder.path()).unwrap(), []);
+        if touched {
+            // Somebody else's since: undo does not bring back what was before that. This driver has lost it again.
+            before.insert("eth0:xps/tx-0".into(), "none".into());
+        }
+        assert_eq!(sim.values(), before);
+    }
 }
 
 /// How many writes the plan takes.

@@ -29,6 +29,7 @@ impl Sim {
         for (name, value) in [
             ("eth0:channels/combined", "4"),
             ("eth0:rps/rx-3", "1"),
+            ("eth0:xps/tx-0", "1"),
             ("eth0:xps/tx-3", "2-3"),
             ("eth0:rfs/rx-0", "256"),
             ("eth0:napi/threaded", "off"),
