@@ -30,6 +30,9 @@ pub fn host_answers(data: &[u8]) {
         Question::HashFields(name()),
         Question::FlowRules(name()),
         Question::DriverCounters(name()),
+        Question::UdpSockets,
+        Question::NftChains,
+        Question::AuditStatus,
     ];
     let question = &questions[usize::from(*which) % questions.len()];
     let answer = question.decode(text, "input");
