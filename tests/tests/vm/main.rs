@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 use udpath_host::Source;
 use udpath_host::source::Folder;
-use udpath_lab::{Machine, Vm, VmSpec};
+use udpath_lab::{Machine, Vm, VmError, VmSpec};
 use udpath_tests::{Run, awaited, program};
 
 /// It takes twenty seconds of an idle machine with two CPUs.
@@ -59,11 +59,13 @@ impl Recorded {
 /// Below target: the captured folder is there to be looked at, and as a source of fixtures.
 static MACHINE: LazyLock<Recorded> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine-20-cpus-16-queues");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).unwrap();
+    // The emulated kernel itself panics in about one of fifteen runs when packets arrive and this machine is busy; what it
+    // says is shown. Once is not held against the program.
+    if let Err(error) = boot(&folder) {
+        assert!(matches!(error, VmError::Panicked { .. }), "{error}");
+        eprintln!("{error}");
+        boot(&folder).unwrap_or_else(|error| panic!("again: {error}"));
     }
-    fs::create_dir_all(folder.join("captured")).unwrap();
-    boot(&folder);
     let archive = folder.join("captured.tar.gz");
     let mut tar = Command::new("tar");
     tar.arg("-xf").arg(&archive).arg("-C").arg(folder.join("captured"));
@@ -72,7 +74,11 @@ static MACHINE: LazyLock<Recorded> = LazyLock::new(|| {
     Recorded { steps: steps(&folder.join("steps")), captured: folder.join("captured") }
 });
 
-fn boot(folder: &Path) {
+fn boot(folder: &Path) -> Result<(), VmError> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).unwrap();
+    }
+    fs::create_dir_all(folder.join("captured")).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm/script.sh");
     let spec = VmSpec { share: Some(folder.to_owned()), within: WITHIN, ..VmSpec::default() };
     let spec = spec.file(&program()).file(&script).file(Path::new("/usr/sbin/ethtool"));
@@ -103,7 +109,8 @@ fn boot(folder: &Path) {
         done.join().unwrap()
     });
     let said = String::from_utf8_lossy(&err);
-    assert_eq!(code.unwrap_or_else(|error| panic!("{error}")), 0, "{said}");
+    assert_eq!(code?, 0, "{said}");
+    Ok(())
 }
 
 /// Switches the machine off when the test fails while it runs.

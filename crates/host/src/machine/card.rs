@@ -20,7 +20,8 @@ pub(super) fn queue_irqs(
     }
     // Drivers that do not tell the kernel: by their interrupts' names. The reader knows the rules, and says why not.
     let mut missing = Vec::new();
-    let all = read::interfaces::read(source, &mut missing);
+    let irqs = read::irqs::read(source, &mut missing).irqs;
+    let all = read::interfaces::read(source, &irqs, &mut missing);
     let found = all.into_iter().find(|one| one.name == interface).ok_or("there is no such interface")?;
     let irqs: BTreeMap<u32, u32> =
         found.rx.iter().filter_map(|queue| Some((queue.id, queue.irq.as_ref()?.value))).collect();

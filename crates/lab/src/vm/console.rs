@@ -1,4 +1,4 @@
-//! The last lines of a machine's console; and of one whose kernel panics, those from where it says why.
+//! The last lines of a machine's console; and of one whose kernel panics, those from where the trouble began.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -9,11 +9,15 @@ const LINES: usize = 24;
 const LINE: u64 = 1024;
 /// What the kernel says when it gives up (`kernel/panic.c`).
 const PANIC: &str = "Kernel panic - not syncing";
+/// What it says before, when an exception is the reason (`arch/x86/kernel/traps.c`, `arch/x86/mm/fault.c`).
+const TROUBLE: [&str; 5] = ["BUG: ", "Oops: ", "general protection fault", "divide error", "invalid opcode"];
 
 /// The end of what a console has said.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Tail {
     lines: VecDeque<String>,
+    /// The lines are those from here on, and not the last ones.
+    troubled: bool,
     panicked: bool,
 }
 
@@ -34,15 +38,18 @@ impl Tail {
     }
 
     fn add(&mut self, line: &str) {
-        if !self.panicked && line.contains(PANIC) {
-            self.panicked = true;
+        let panic = line.contains(PANIC);
+        if !self.troubled && (panic || TROUBLE.iter().any(|words| line.contains(words))) {
+            self.troubled = true;
             self.lines.clear();
         }
-        if line.trim().is_empty() || (self.panicked && self.lines.len() == LINES) {
+        // The panic's sentence has a place even behind a long trace.
+        if line.trim().is_empty() || (self.troubled && self.lines.len() >= LINES && !panic) {
             return;
         }
+        self.panicked |= panic;
         self.lines.push_back(line.to_owned());
-        if self.lines.len() > LINES {
+        if !self.troubled && self.lines.len() > LINES {
             self.lines.pop_front();
         }
     }
@@ -82,6 +89,13 @@ mod tests {
         let tail = Tail::read(text.as_bytes());
         assert!(tail.panicked() && tail.text().contains("no init") && tail.text().contains("line 22"));
         assert!(!tail.text().contains("line 23"));
+        let text =
+            format!("boot\n[ 1.0] BUG: unable to handle page fault\n{many}[ 1.1] {PANIC}: Fatal exception\n");
+        let tail = Tail::read(text.as_bytes());
+        assert!(
+            tail.panicked() && tail.text().contains("page fault") && tail.text().contains("Fatal exception")
+        );
+        assert!(!tail.text().contains("boot"));
         let endless = vec![b'x'; 5000];
         assert_eq!(Tail::read(endless.as_slice()).lines.len(), 5);
         assert_eq!(Tail::read(&b""[..]).text(), "\n    (nothing)");
