@@ -1,6 +1,6 @@
 //! Links of the way that a reader should look at, and why: facts of the snapshot, not yet a diagnosis.
 //!
-//! A rule is a function from the map to marks; [`RULES`] is all of them. Losses come first, then what keeps traffic from
+//! A rule is a function from the map to marks; `RULES` is all of them. Losses come first, then what keeps traffic from
 //! spreading, then what is good to know.
 
 mod loss;
