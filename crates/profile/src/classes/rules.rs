@@ -1,0 +1,260 @@
+//! The rules as they are written, and looking a function up in them.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use thiserror::Error;
+
+use super::Class;
+use crate::symbols::Frame;
+
+/// The rules that come with the program.
+const BUILT_IN: &str = include_str!("rules.txt");
+
+/// Which function belongs to what.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    classes: Table<Entry>,
+    locks: Table<String>,
+}
+
+/// What a section says of its functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    /// Of this class.
+    Class(Class),
+    /// Of this class, if nothing is inside.
+    Leaf(Class),
+    /// Not named: its caller decides.
+    Pass,
+}
+
+/// Names of functions and modules to what they mean.
+#[derive(Debug, Clone)]
+struct Table<T> {
+    exact: HashMap<String, T>,
+    beginnings: HashMap<String, T>,
+    modules: HashMap<String, T>,
+    /// Bytes of the longest beginning.
+    longest: usize,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        let (exact, beginnings, modules) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { exact, beginnings, modules, longest: 0 }
+    }
+}
+
+/// Why a text is no rules.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RulesError {
+    /// A section of a class that there is not.
+    #[error("line {line}: [{name}] is no class; there are {known}")]
+    NoClass {
+        /// From 1.
+        line: usize,
+        /// As written.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A name before the first section.
+    #[error("line {line}: '{word}' stands before the first [section]")]
+    NoSection {
+        /// From 1.
+        line: usize,
+        /// The name.
+        word: String,
+    },
+    /// A star not at the end, or nothing but it.
+    #[error("line {line}: '{word}' is no name of a function; write name, name* or @module")]
+    Name {
+        /// From 1.
+        line: usize,
+        /// As written.
+        word: String,
+    },
+    /// Said twice, of two sections or of one.
+    #[error("line {line}: '{word}' has been said before")]
+    Twice {
+        /// From 1.
+        line: usize,
+        /// The name.
+        word: String,
+    },
+}
+
+/// Where names of a section go.
+enum Section {
+    Class(Entry),
+    Lock(String),
+}
+
+impl Rules {
+    /// The rules that come with the program.
+    #[must_use]
+    pub fn built_in() -> &'static Self {
+        static RULES: LazyLock<Rules> = LazyLock::new(|| Rules::parse(BUILT_IN).unwrap_or_default());
+        &RULES
+    }
+
+    /// Reads rules.
+    ///
+    /// # Errors
+    /// The first line that makes no sense.
+    pub fn parse(text: &str) -> Result<Self, RulesError> {
+        let (mut rules, mut section) = (Self::default(), None);
+        for (number, line) in text.lines().enumerate() {
+            let number = number + 1;
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if let Some(title) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+                section = Some(header(number, title)?);
+                continue;
+            }
+            for word in line.split_whitespace() {
+                let inserted = match &section {
+                    None => return Err(RulesError::NoSection { line: number, word: word.into() }),
+                    Some(Section::Class(entry)) => rules.classes.insert(word, *entry),
+                    Some(Section::Lock(name)) => rules.locks.insert(word, name.clone()),
+                };
+                inserted.map_err(|wrong| wrong.at(number, word))?;
+            }
+        }
+        Ok(rules)
+    }
+
+    /// The class of a frame; none if its caller decides.
+    pub(super) fn class(&self, frame: Frame<'_>, innermost: bool) -> Option<Class> {
+        match self.classes.get(frame)? {
+            Entry::Class(class) => Some(*class),
+            Entry::Leaf(class) => innermost.then_some(*class),
+            Entry::Pass => None,
+        }
+    }
+
+    /// Whose lock it is that is taken in this frame.
+    pub(super) fn lock(&self, frame: Frame<'_>) -> Option<&str> {
+        self.locks.get(frame).map(String::as_str)
+    }
+}
+
+fn header(line: usize, title: &str) -> Result<Section, RulesError> {
+    if title == "pass" {
+        return Ok(Section::Class(Entry::Pass));
+    }
+    if let Some(name) = title.strip_prefix("lock ") {
+        return Ok(Section::Lock(name.trim().to_owned()));
+    }
+    let (name, leaf) = title.strip_suffix(" leaf").map_or((title, false), |name| (name, true));
+    let class = name.parse().map_err(|()| {
+        let known = Class::ALL.iter().map(|class| class.name()).collect::<Vec<_>>().join(", ");
+        RulesError::NoClass { line, name: title.to_owned(), known }
+    })?;
+    Ok(Section::Class(if leaf { Entry::Leaf(class) } else { Entry::Class(class) }))
+}
+
+/// What is wrong with a word.
+enum Wrong {
+    Name,
+    Twice,
+}
+
+impl Wrong {
+    fn at(self, line: usize, word: &str) -> RulesError {
+        let word = word.to_owned();
+        match self {
+            Self::Name => RulesError::Name { line, word },
+            Self::Twice => RulesError::Twice { line, word },
+        }
+    }
+}
+
+impl<T> Table<T> {
+    fn insert(&mut self, word: &str, value: T) -> Result<(), Wrong> {
+        let (map, name) = match (word.strip_prefix('@'), word.strip_suffix('*')) {
+            (Some(module), _) => (&mut self.modules, module),
+            (None, Some(beginning)) => {
+                self.longest = self.longest.max(beginning.len());
+                (&mut self.beginnings, beginning)
+            }
+            (None, None) => (&mut self.exact, word),
+        };
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            return Err(Wrong::Name);
+        }
+        match map.insert(name.to_owned(), value) {
+            None => Ok(()),
+            Some(_) => Err(Wrong::Twice),
+        }
+    }
+
+    /// By the function's name, then by the longest beginning of it, then by its module.
+    fn get(&self, frame: Frame<'_>) -> Option<&T> {
+        // What a compiler made of a part of a function: name.isra.0, name.constprop.2, name.cold.
+        let name = frame.function.split('.').next().unwrap_or_default();
+        let beginning = || {
+            let most = name.len().min(self.longest);
+            (1..=most).rev().find_map(|len| self.beginnings.get(name.get(..len)?))
+        };
+        let module = || frame.module.and_then(|module| self.modules.get(module));
+        self.exact.get(name).or_else(beginning).or_else(module)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge<'a>(rules: &'a Rules, chain: &[&str]) -> (Class, Option<&'a str>) {
+        let frames: Vec<Frame<'_>> = chain.iter().map(|function| Frame { function, module: None }).collect();
+        let verdict = rules.judge(frames);
+        (verdict.class, verdict.lock)
+    }
+
+    #[test]
+    fn the_built_in_rules_are_rules() {
+        Rules::parse(BUILT_IN).unwrap();
+        // Every class but those that no function is of.
+        let rules = Rules::built_in();
+        let none = [Class::User, Class::Unclassified];
+        for class in Class::ALL.iter().filter(|class| !none.contains(class)) {
+            let known = rules.classes.exact.values().chain(rules.classes.beginnings.values());
+            assert!(known.into_iter().any(|entry| *entry == Entry::Class(*class)), "{}", class.name());
+        }
+    }
+
+    #[test]
+    fn the_most_exact_rule_decides() {
+        let rules = Rules::parse(
+            "[ip]\nip_* # most of it\n[routing]\nip_route_*\nip_mr\n[pass]\nip_route_x\n[syscall leaf]\nentry\n\
+             [lock]\nspin*\n[lock mine]\nip_mr\n[lock of-card]\n@card",
+        )
+        .unwrap();
+        assert_eq!(judge(&rules, &["ip_rcv", "entry"]).0, Class::Ip);
+        assert_eq!(judge(&rules, &["ip_route_input.isra.0"]).0, Class::Routing);
+        assert_eq!(judge(&rules, &["ip_mr"]).0, Class::Routing);
+        assert_eq!(judge(&rules, &["memcpy", "ip_route_x", "ip_rcv"]).0, Class::Ip);
+        assert_eq!(judge(&rules, &["entry"]).0, Class::Syscall);
+        assert_eq!(judge(&rules, &["unheard_of", "entry"]).0, Class::Unclassified);
+        assert_eq!(judge(&rules, &["spin_slow", "spin", "unheard_of", "ip_mr"]), (Class::Lock, Some("mine")));
+        assert_eq!(judge(&rules, &["spin"]), (Class::Lock, Some("other")));
+        let card = [Frame { function: "spin", module: None }, Frame { function: "x", module: Some("card") }];
+        assert_eq!(rules.judge(card).lock, Some("of-card"));
+    }
+
+    #[test]
+    fn what_is_no_rule_says_where() {
+        for (text, says) in [
+            ("x", "line 1: 'x' stands before"),
+            ("# x\n[nothing]\n", "line 2: [nothing] is no class; there are nic-driver"),
+            ("[ip]\na*b", "line 2: 'a*b' is no name"),
+            ("[ip]\n*", "'*' is no name"),
+            ("[ip]\n@", "'@' is no name"),
+            ("[ip]\na b\n[tcp] # again\nc a", "line 4: 'a' has been said before"),
+        ] {
+            let error = Rules::parse(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Where the CPU time of a UDP service goes.
+//!
+//! ```text
+//!  perf                 samples               profile
+//!  an event and a ring  the same chain at     contexts, classes, locks, processes, stacks;
+//!  for each CPU    ──▸  the same place once ─▸ per CPU, beside the kernel's own accounting;
+//!                            ▲                per datagram
+//!                symbols, context, classes
+//! ```
+//! - [`perf`]: the kernel's sampling; no program is started and no file of the kernel's build is needed.
+//! - [`recorder`]: an interval of it, with what is needed to name addresses later.
+//! - [`samples`]: counted as they come; memory is bounded.
+//! - [`symbols`]: addresses to names: the kernel, its modules, BPF programs, programs and their libraries.
+//! - [`context`]: on whose behalf a CPU worked: hard IRQ, softirq, system call, other kernel, user, guest, idle.
+//! - [`classes`]: which kind of work it was, by the call chain; the rules are data.
+//! - [`mod@profile`]: the result, plain and serialisable.
+
+pub mod classes;
+pub mod context;
+pub mod perf;
+pub mod profile;
+pub mod recorder;
+pub mod samples;
+pub mod symbols;
+
+pub use profile::Profile;

@@ -1,0 +1,413 @@
+//! The records of a perf ring, out of their bytes (linux/perf_event.h, `enum perf_event_type`).
+//!
+//! ```text
+//! header: type u32, misc u16, size u16      size counts the header too
+//! sample: ip u64, pid u32, tid u32, time u64, cpu u32, 0 u32, period u64, n u64, n x ip u64       (SAMPLE_FIELDS)
+//! others: their own fields, then              pid u32, tid u32, time u64, cpu u32, 0 u32          (sample_id_all)
+//! ```
+//! Bytes come from the kernel, but a ring can be read late and a file can be anything: whatever is too short or counts
+//! more than it holds is an error, never a panic.
+
+use std::str;
+
+use perf_event_open_sys::bindings as uapi;
+use thiserror::Error;
+
+/// What each sample holds, in the order the kernel writes it.
+pub const SAMPLE_FIELDS: u32 = uapi::PERF_SAMPLE_IP
+    | uapi::PERF_SAMPLE_TID
+    | uapi::PERF_SAMPLE_TIME
+    | uapi::PERF_SAMPLE_CPU
+    | uapi::PERF_SAMPLE_PERIOD
+    | uapi::PERF_SAMPLE_CALLCHAIN;
+
+/// Bytes of a header.
+pub const HEADER: usize = 8;
+/// Bytes that end every record but samples: pid, tid, time, cpu.
+const SAMPLE_ID: usize = 24;
+/// The highest addresses of a chain are no addresses: they say whose the next ones are.
+const CONTEXT_MAX: u64 = -4095_i64 as u64;
+const CONTEXT_KERNEL: u64 = -128_i64 as u64;
+const CONTEXT_USER: u64 = -512_i64 as u64;
+
+/// One record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// Where a CPU was.
+    Sample(Sample<'a>),
+    /// Records that found no room in the ring.
+    Lost(u64),
+    /// Samples that the kernel did not take: a limit, or no room.
+    LostSamples(u64),
+    /// From here on fewer samples are taken than asked for: the kernel spent too much time on them.
+    Throttled,
+    /// And from here on all again.
+    Unthrottled,
+    /// A thread has another name.
+    Comm {
+        /// Of its process.
+        pid: u32,
+        /// The thread.
+        tid: u32,
+        /// Up to 15 bytes.
+        name: &'a str,
+        /// By starting another program: what was mapped is gone.
+        exec: bool,
+    },
+    /// A process has mapped a file to run it.
+    Mapped(Mapped<'a>),
+    /// A thread began.
+    Fork {
+        /// Of its process.
+        pid: u32,
+        /// Of the process that made it: another one if it is a process.
+        parent: u32,
+        /// The thread.
+        tid: u32,
+    },
+    /// A thread ended.
+    Exit {
+        /// Of its process.
+        pid: u32,
+        /// The thread.
+        tid: u32,
+    },
+    /// Of no interest here, or newer than this program.
+    Other(u32),
+}
+
+/// One sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample<'a> {
+    /// What the CPU was in.
+    pub mode: Mode,
+    /// Where, as an address.
+    pub ip: u64,
+    /// The process that was on the CPU; 0 is idle.
+    pub pid: u32,
+    /// Its thread.
+    pub tid: u32,
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// The CPU.
+    pub cpu: u32,
+    /// What the sample stands for: nanoseconds of a clock, or cycles.
+    pub period: u64,
+    /// How it came there.
+    pub chain: Chain<'a>,
+}
+
+/// What a CPU was in when the sample was taken (`PERF_RECORD_MISC_CPUMODE_MASK`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// This machine's kernel.
+    Kernel,
+    /// A program.
+    User,
+    /// The hypervisor, or a machine that runs on this one.
+    Guest,
+}
+
+/// Addresses of a call chain, the innermost first, as the kernel wrote them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chain<'a>(&'a [u8]);
+
+/// A file mapped to be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapped<'a> {
+    /// By this process.
+    pub pid: u32,
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Where in the file that is.
+    pub offset: u64,
+    /// The file, as that process sees it.
+    pub path: &'a str,
+}
+
+/// Why bytes are no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum WrongRecord {
+    /// The header says more, or less than a header.
+    #[error("a record of {said} bytes in {there} bytes")]
+    Size {
+        /// By the header.
+        said: usize,
+        /// What there is.
+        there: usize,
+    },
+    /// A field ends behind the record.
+    #[error("a record of type {kind} with {bytes} bytes lacks fields")]
+    Short {
+        /// `enum perf_event_type`.
+        kind: u32,
+        /// Of the record.
+        bytes: usize,
+    },
+}
+
+impl<'a> Record<'a> {
+    /// The first record of `bytes`, and what is behind it.
+    ///
+    /// # Errors
+    /// Bytes that are no whole record. After [`WrongRecord::Short`] the next begins after the size in the header.
+    pub fn first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WrongRecord> {
+        let size = size(bytes)?;
+        let (record, rest) = bytes.split_at(size);
+        Ok((Self::parse(record)?, rest))
+    }
+
+    /// Exactly one record.
+    ///
+    /// # Errors
+    /// What is no record.
+    pub fn parse(record: &'a [u8]) -> Result<Self, WrongRecord> {
+        let there = record.len();
+        if size(record)? != there {
+            return Err(WrongRecord::Size { said: size(record)?, there });
+        }
+        let mut fields = Fields(record);
+        let (kind, misc) = (fields.u32().unwrap_or(0), fields.u16().unwrap_or(0));
+        let body = &record[HEADER..];
+        read(kind, misc, body).ok_or(WrongRecord::Short { kind, bytes: there })
+    }
+}
+
+/// How long the first record of `bytes` is.
+///
+/// # Errors
+/// It is not there as a whole.
+pub fn size(bytes: &[u8]) -> Result<usize, WrongRecord> {
+    let said = bytes.get(6..HEADER).map_or(0, |size| usize::from(u16::from_ne_bytes([size[0], size[1]])));
+    match said {
+        HEADER.. if said <= bytes.len() => Ok(said),
+        _ => Err(WrongRecord::Size { said, there: bytes.len() }),
+    }
+}
+
+fn read(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
+    // What ends all records but samples is not theirs.
+    let own = || body.len().checked_sub(SAMPLE_ID).map(|own| Fields(&body[..own]));
+    Some(match kind {
+        uapi::PERF_RECORD_SAMPLE => Record::Sample(sample(misc, Fields(body))?),
+        uapi::PERF_RECORD_LOST => {
+            let mut fields = own()?;
+            fields.u64()?;
+            Record::Lost(fields.u64()?)
+        }
+        uapi::PERF_RECORD_LOST_SAMPLES => Record::LostSamples(own()?.u64()?),
+        uapi::PERF_RECORD_THROTTLE => Record::Throttled,
+        uapi::PERF_RECORD_UNTHROTTLE => Record::Unthrottled,
+        uapi::PERF_RECORD_COMM => {
+            let mut fields = own()?;
+            let (pid, tid) = (fields.u32()?, fields.u32()?);
+            let exec = u32::from(misc) & uapi::PERF_RECORD_MISC_COMM_EXEC != 0;
+            Record::Comm { pid, tid, name: fields.text(), exec }
+        }
+        uapi::PERF_RECORD_MMAP2 => {
+            let mut fields = own()?;
+            let (pid, _tid) = (fields.u32()?, fields.u32()?);
+            let (start, len, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
+            // Device, inode or build id, protection, flags.
+            fields.skip(32)?;
+            Record::Mapped(Mapped { pid, start, len, offset, path: fields.text() })
+        }
+        uapi::PERF_RECORD_FORK | uapi::PERF_RECORD_EXIT => {
+            let mut fields = own()?;
+            let (pid, parent, tid) = (fields.u32()?, fields.u32()?, fields.u32()?);
+            if kind == uapi::PERF_RECORD_FORK {
+                Record::Fork { pid, parent, tid }
+            } else {
+                Record::Exit { pid, tid }
+            }
+        }
+        other => Record::Other(other),
+    })
+}
+
+fn sample(misc: u16, mut fields: Fields<'_>) -> Option<Sample<'_>> {
+    let mode = match u32::from(misc) & uapi::PERF_RECORD_MISC_CPUMODE_MASK {
+        uapi::PERF_RECORD_MISC_KERNEL => Mode::Kernel,
+        uapi::PERF_RECORD_MISC_USER => Mode::User,
+        _ => Mode::Guest,
+    };
+    let ip = fields.u64()?;
+    let (pid, tid) = (fields.u32()?, fields.u32()?);
+    let time = fields.u64()?;
+    let (cpu, _) = (fields.u32()?, fields.u32()?);
+    let period = fields.u64()?;
+    let count = usize::try_from(fields.u64()?).ok()?;
+    let chain = fields.bytes(count.checked_mul(8)?)?;
+    Some(Sample { mode, ip, pid, tid, time, cpu, period, chain: Chain(chain) })
+}
+
+impl<'a> Chain<'a> {
+    /// Entries as they are, the marks between them too.
+    pub fn entries(self) -> impl Iterator<Item = u64> + 'a {
+        let (words, _) = self.0.as_chunks::<8>();
+        words.iter().map(|word| u64::from_ne_bytes(*word))
+    }
+
+    /// Appends the kernel's addresses and the program's, the innermost first; a guest's are left out.
+    pub fn split(self, kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
+        let mut whose = None;
+        for entry in self.entries() {
+            match (entry, whose) {
+                (CONTEXT_KERNEL | CONTEXT_USER, _) => whose = Some(entry),
+                (CONTEXT_MAX.., _) => whose = None,
+                (address, Some(CONTEXT_KERNEL)) => kernel.push(address),
+                (address, Some(_)) => user.push(address),
+                (_, None) => (),
+            }
+        }
+    }
+}
+
+/// Reads fields one after the other.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn skip(&mut self, count: usize) -> Option<()> {
+        self.bytes(count).map(drop)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_ne_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_ne_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_ne_bytes)
+    }
+
+    /// What is left, up to the zero that ends it. Names are bytes to the kernel; of one that is no text, the part that is.
+    fn text(&self) -> &'a str {
+        let bytes = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
+        match str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A record as the kernel lays it out.
+    fn record(kind: u32, misc: u32, fields: &[&[u8]]) -> Vec<u8> {
+        let body = fields.concat();
+        let size = u16::try_from(HEADER + body.len()).unwrap();
+        let misc = u16::try_from(misc).unwrap();
+        [&kind.to_ne_bytes()[..], &misc.to_ne_bytes(), &size.to_ne_bytes(), &body].concat()
+    }
+
+    fn words(numbers: &[u64]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
+    }
+
+    fn pair(low: u32, high: u32) -> [u8; 8] {
+        [low.to_ne_bytes(), high.to_ne_bytes()].concat().try_into().unwrap()
+    }
+
+    fn sample_of(chain: &[u64]) -> Vec<u8> {
+        let count = words(&[chain.len() as u64]);
+        let fields: [&[u8]; 7] = [
+            &words(&[7]),
+            &pair(812, 815),
+            &words(&[99]),
+            &pair(3, 0),
+            &words(&[1000]),
+            &count,
+            &words(chain),
+        ];
+        record(uapi::PERF_RECORD_SAMPLE, uapi::PERF_RECORD_MISC_USER, &fields)
+    }
+
+    #[test]
+    fn a_sample_with_its_chain() {
+        let bytes =
+            sample_of(&[CONTEXT_KERNEL, 0xffff_8000_0000_0001, 2, CONTEXT_USER, 3, -2048_i64 as u64, 4]);
+        let (found, rest) = Record::first(&bytes).unwrap();
+        let Record::Sample(sample) = found else { panic!("{found:?}") };
+        assert!(rest.is_empty());
+        assert_eq!((sample.mode, sample.ip, sample.pid, sample.tid), (Mode::User, 7, 812, 815));
+        assert_eq!((sample.time, sample.cpu, sample.period), (99, 3, 1000));
+        let (mut kernel, mut user) = (Vec::new(), Vec::new());
+        sample.chain.split(&mut kernel, &mut user);
+        assert_eq!((kernel, user), (vec![0xffff_8000_0000_0001, 2], vec![3]));
+    }
+
+    #[test]
+    fn what_else_there_is() {
+        let id = [0; SAMPLE_ID];
+        let lost = record(uapi::PERF_RECORD_LOST, 0, &[&words(&[1, 17]), &id]);
+        assert_eq!(Record::parse(&lost), Ok(Record::Lost(17)));
+        let comm = record(uapi::PERF_RECORD_COMM, 0, &[&pair(8, 9), b"knotd\0\0\0", &id]);
+        assert_eq!(Record::parse(&comm), Ok(Record::Comm { pid: 8, tid: 9, name: "knotd", exec: false }));
+        let exit = record(uapi::PERF_RECORD_EXIT, 0, &[&pair(8, 1), &pair(9, 1), &words(&[5]), &id]);
+        assert_eq!(Record::parse(&exit), Ok(Record::Exit { pid: 8, tid: 9 }));
+        let mapped = record(
+            uapi::PERF_RECORD_MMAP2,
+            0,
+            &[&pair(8, 9), &words(&[16, 32, 4096]), &[0; 32], b"/bin/x\0\0", &id],
+        );
+        let expected = Mapped { pid: 8, start: 16, len: 32, offset: 4096, path: "/bin/x" };
+        assert_eq!(Record::parse(&mapped), Ok(Record::Mapped(expected)));
+        let newer = record(4242, 0, &[]);
+        assert_eq!(Record::parse(&newer), Ok(Record::Other(4242)));
+    }
+
+    #[test]
+    fn what_is_too_short_is_an_error() {
+        let whole = sample_of(&[1, 2, 3]);
+        for end in 0..whole.len() {
+            assert!(Record::first(&whole[..end]).is_err(), "{end}");
+        }
+        // A chain that says it is longer than its record, by so much that the bytes overflow.
+        let mut lying = sample_of(&[1]);
+        let at = lying.len() - 16;
+        lying[at..at + 8].copy_from_slice(&u64::MAX.to_ne_bytes());
+        assert!(matches!(
+            Record::parse(&lying),
+            Err(WrongRecord::Short { kind: uapi::PERF_RECORD_SAMPLE, .. })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_record_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut left = &bytes[..];
+            while let Ok((_, rest)) = Record::first(left) {
+                prop_assert!(rest.len() < left.len());
+                left = rest;
+            }
+        }
+
+        #[test]
+        fn chains_come_back(kernel in proptest::collection::vec(1..CONTEXT_MAX, 0..60), user in proptest::collection::vec(1..CONTEXT_MAX, 0..60)) {
+            let chain = [&[CONTEXT_KERNEL][..], &kernel, &[CONTEXT_USER], &user].concat();
+            let bytes = sample_of(&chain);
+            let Record::Sample(sample) = Record::parse(&bytes).unwrap() else { panic!() };
+            let (mut found_kernel, mut found_user) = (Vec::new(), Vec::new());
+            sample.chain.split(&mut found_kernel, &mut found_user);
+            prop_assert_eq!((found_kernel, found_user), (kernel, user));
+        }
+    }
+}

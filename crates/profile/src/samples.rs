@@ -1,0 +1,188 @@
+//! Samples as they come in, counted: the same chain at the same place is one line with a weight.
+//!
+//! ```text
+//! Record::Sample ──▸ chains: each different list of addresses once ──▸ tallies: (CPU, thread, context, chains) ──▸ weight
+//!                                                                 └──▸ time line: (slice, CPU, context) ──▸ weight
+//! ```
+//! A context is told when a chain is first seen, so the time line needs no second pass. Memory is bounded: chains beyond
+//! [`MOST_CHAINS`] are counted without their addresses, and told.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::context::{self, Context};
+use crate::perf::{Mode, Sample};
+use crate::symbols::kernel::Kernel;
+
+/// Different chains that are kept. A busy server has some thousands; each takes about 300 bytes, so this is 20 MiB.
+/// Fewer: samples lose their names; more: a profile of many programs leaves its bound of memory.
+pub const MOST_CHAINS: usize = 65_536;
+
+/// A chain, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChainId(u32);
+
+/// Where a sample was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The CPU.
+    pub cpu: u32,
+    /// The process; 0 is idle.
+    pub pid: u32,
+    /// Its thread.
+    pub tid: u32,
+    /// On whose behalf.
+    pub context: Context,
+    /// The kernel's part of the chain.
+    pub kernel: ChainId,
+    /// The program's.
+    pub user: ChainId,
+}
+
+/// How often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Samples.
+    pub samples: u64,
+    /// What they stand for: nanoseconds, or cycles.
+    pub weight: u64,
+}
+
+impl Tally {
+    /// Counts in.
+    pub fn add(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.weight += other.weight;
+    }
+}
+
+/// Each different list of addresses once.
+#[derive(Debug, Default)]
+struct Chains {
+    known: HashMap<Arc<[u64]>, ChainId>,
+    list: Vec<Arc<[u64]>>,
+    /// Those for which there was no room.
+    refused: u64,
+}
+
+/// The weights of one CPU in one slice of time, in the order of [`Context::ALL`].
+pub type Slice = [u64; Context::ALL.len()];
+
+/// All samples so far.
+#[derive(Debug)]
+pub struct Samples {
+    kernel: Kernel,
+    chains: Chains,
+    contexts: HashMap<ChainId, Context>,
+    tallies: HashMap<Place, Tally>,
+    time_line: HashMap<(u32, u32), Slice>,
+    /// When the first slice began, and how long each is, nanoseconds.
+    begin: u64,
+    slice: u64,
+    scratch: (Vec<u64>, Vec<u64>),
+}
+
+impl Samples {
+    /// None yet. Slices of the time line are so many nanoseconds from `begin`, of the samples' clock; `kernel` has the
+    /// names by which contexts are told.
+    #[must_use]
+    pub fn new(kernel: Kernel, begin: u64, slice: u64) -> Self {
+        let mut chains = Chains::default();
+        // Number 0: no addresses, also of those for which there is no room.
+        chains.number(&[]);
+        Self {
+            kernel,
+            chains,
+            contexts: HashMap::new(),
+            tallies: HashMap::new(),
+            time_line: HashMap::new(),
+            begin,
+            slice: slice.max(1),
+            scratch: (Vec::new(), Vec::new()),
+        }
+    }
+
+    /// Counts a sample.
+    pub fn add(&mut self, sample: &Sample<'_>) {
+        let (kernel, user) = &mut self.scratch;
+        kernel.clear();
+        user.clear();
+        sample.chain.split(kernel, user);
+        let (kernel, user) = (self.chains.number(kernel), self.chains.number(user));
+        let context = self.context(sample, kernel);
+        let place = Place { cpu: sample.cpu, pid: sample.pid, tid: sample.tid, context, kernel, user };
+        self.tallies.entry(place).or_default().add(Tally { samples: 1, weight: sample.period });
+        let slice = u32::try_from(sample.time.saturating_sub(self.begin) / self.slice).unwrap_or(u32::MAX);
+        self.time_line.entry((slice, sample.cpu)).or_default()[context as usize] += sample.period;
+    }
+
+    fn context(&mut self, sample: &Sample<'_>, chain: ChainId) -> Context {
+        if sample.mode != Mode::Kernel {
+            return context::of(sample.mode, []);
+        }
+        // Of process 0 everything that is no interrupt is idling, also where functions have no names.
+        let otherwise =
+            |context| if sample.pid == 0 && context == Context::Kernel { Context::Idle } else { context };
+        let (kernel, addresses) = (&self.kernel, &self.chains.list[chain.0 as usize]);
+        let told = *self.contexts.entry(chain).or_insert_with(|| {
+            context::of(Mode::Kernel, addresses.iter().filter_map(|address| kernel.frame(*address)))
+        });
+        otherwise(told)
+    }
+
+    /// The addresses of a chain, the innermost first.
+    #[must_use]
+    pub fn chain(&self, id: ChainId) -> &[u64] {
+        &self.chains.list[id.0 as usize]
+    }
+
+    /// Every place with its tally, in no order.
+    pub fn tallies(&self) -> impl Iterator<Item = (&Place, &Tally)> {
+        self.tallies.iter()
+    }
+
+    /// The time line: slice from 0, CPU, weights. In no order.
+    pub fn time_line(&self) -> impl Iterator<Item = (u32, u32, &Slice)> {
+        self.time_line.iter().map(|((slice, cpu), weights)| (*slice, *cpu, weights))
+    }
+
+    /// The kernel's functions.
+    #[must_use]
+    pub const fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Reads the kernel's functions again: BPF programs that came meanwhile have names then.
+    pub fn rename(&mut self, kernel: Kernel) {
+        self.kernel = kernel;
+    }
+
+    /// Samples whose chain found no room.
+    #[must_use]
+    pub const fn nameless(&self) -> u64 {
+        self.chains.refused
+    }
+
+    /// Different chains.
+    #[must_use]
+    pub fn chains(&self) -> usize {
+        self.chains.list.len()
+    }
+}
+
+impl Chains {
+    fn number(&mut self, addresses: &[u64]) -> ChainId {
+        if let Some(known) = self.known.get(addresses) {
+            return *known;
+        }
+        if self.list.len() >= MOST_CHAINS {
+            self.refused += 1;
+            return ChainId(0);
+        }
+        let id = ChainId(u32::try_from(self.list.len()).unwrap_or(0));
+        let addresses: Arc<[u64]> = addresses.into();
+        self.list.push(Arc::clone(&addresses));
+        self.known.insert(addresses, id);
+        id
+    }
+}

@@ -1,0 +1,152 @@
+//! The kernel's functions by address, from /proc/kallsyms.
+//!
+//! A line is `address type name [module]`. Functions are of type t, T, w or W; BPF programs stand in module `bpf`. Where
+//! addresses are hidden (kptr_restrict) all are zero: then nothing can be named, and who asks is told why.
+
+use std::io;
+
+use thiserror::Error;
+
+use super::Frame;
+
+/// Where they are.
+const PATH: &str = "/proc/kallsyms";
+
+/// Functions in ascending order of their addresses.
+#[derive(Debug, Clone, Default)]
+pub struct Kernel {
+    functions: Vec<Function>,
+    /// All names, one after the other.
+    names: String,
+    modules: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Function {
+    address: u64,
+    name: (u32, u16),
+    /// In `modules`; the kernel itself is `u16::MAX`.
+    module: u16,
+}
+
+/// The module number of the kernel itself.
+const NO_MODULE: u16 = u16::MAX;
+/// Bytes a function may have. Beyond that an address is not of the last one before it: what lies between modules.
+const LONGEST: u64 = 1 << 20;
+
+/// Why the kernel's functions have no names here.
+#[derive(Debug, Error)]
+pub enum NoSymbols {
+    /// It cannot be read.
+    #[error("cannot read {PATH}: {0}; is the kernel built with CONFIG_KALLSYMS, and proc mounted?")]
+    Unreadable(#[from] io::Error),
+    /// All addresses are zero.
+    #[error(
+        "kernel functions have no names: {PATH} hides addresses; run as root, or with CAP_SYSLOG and kernel.kptr_restrict \
+         at 1 or 0"
+    )]
+    Hidden,
+}
+
+impl Kernel {
+    /// Of the running kernel.
+    ///
+    /// # Errors
+    /// They cannot be read, or are hidden from this user.
+    pub fn running() -> Result<Self, NoSymbols> {
+        let found = Self::parse(&std::fs::read_to_string(PATH)?);
+        if found.functions.is_empty() { Err(NoSymbols::Hidden) } else { Ok(found) }
+    }
+
+    /// Out of a text like that of /proc/kallsyms. Lines that are none are passed over.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let mut kernel = Self::default();
+        for line in text.lines() {
+            kernel.add(line);
+        }
+        // Stable: of two names for one address the one that stands first stays.
+        kernel.functions.sort_by_key(|function| function.address);
+        kernel.functions.dedup_by_key(|function| function.address);
+        kernel
+    }
+
+    fn add(&mut self, line: &str) -> Option<()> {
+        let mut words = line.split_ascii_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok().filter(|address| *address != 0)?;
+        if !matches!(words.next()?, "t" | "T" | "w" | "W") {
+            return None;
+        }
+        let name = words.next()?;
+        let module = match words.next() {
+            None => NO_MODULE,
+            Some(module) => self.module(module.trim_start_matches('[').trim_end_matches(']'))?,
+        };
+        let place = (u32::try_from(self.names.len()).ok()?, u16::try_from(name.len()).ok()?);
+        self.names.push_str(name);
+        self.functions.push(Function { address, name: place, module });
+        Some(())
+    }
+
+    fn module(&mut self, name: &str) -> Option<u16> {
+        // Those of one module stand together, so it is one of the last.
+        let found = self.modules.iter().rposition(|known| known == name);
+        let at = found.unwrap_or_else(|| {
+            self.modules.push(name.to_owned());
+            self.modules.len() - 1
+        });
+        u16::try_from(at).ok().filter(|at| *at != NO_MODULE)
+    }
+
+    /// The function at an address; none where there is none.
+    #[must_use]
+    pub fn frame(&self, address: u64) -> Option<Frame<'_>> {
+        let behind = self.functions.partition_point(|function| function.address <= address);
+        let found = self.functions[..behind].last()?;
+        if address - found.address > LONGEST {
+            return None;
+        }
+        let (begin, len) = (found.name.0 as usize, usize::from(found.name.1));
+        let module = self.modules.get(usize::from(found.module)).map(String::as_str);
+        Some(Frame { function: &self.names[begin..begin + len], module })
+    }
+
+    /// How many functions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// Are there none?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_the_name_before_them() {
+        let text = "ffffffff81000000 T _stext\nffffffff81000000 T first\nffffffff81000100 t second\n\
+                    ffffffff81000180 D data\nnonsense\nffffffffc0000010 t veth_poll\t[veth]\n\
+                    ffffffffc0100000 t bpf_prog_1_take\t[bpf]\n";
+        let kernel = Kernel::parse(text);
+        let name = |address| kernel.frame(address).map(|frame| (frame.function, frame.module));
+        assert_eq!(kernel.len(), 4);
+        assert_eq!(name(0xffff_ffff_8100_00ff), Some(("_stext", None)));
+        assert_eq!(name(0xffff_ffff_8100_0190), Some(("second", None)));
+        assert_eq!(name(0xffff_ffff_c000_0020), Some(("veth_poll", Some("veth"))));
+        assert_eq!(name(0xffff_ffff_c010_0001), Some(("bpf_prog_1_take", Some("bpf"))));
+        assert_eq!(name(0xffff_ffff_8100_0190 + LONGEST), None);
+        assert_eq!(name(7), None);
+    }
+
+    #[test]
+    fn hidden_addresses_are_none() {
+        assert!(Kernel::parse("0000000000000000 T _stext\n").is_empty());
+        assert!(Kernel::parse("").is_empty());
+    }
+}
