@@ -13,10 +13,12 @@
 //! - [`symbols`]: addresses to names: the kernel, its modules, BPF programs, programs and their libraries.
 //! - [`context`]: on whose behalf a CPU worked: hard IRQ, softirq, system call, other kernel, user, guest, idle.
 //! - [`classes`]: which kind of work it was, by the call chain; the rules are data.
+//! - [`folded`]: stacks as other tools write them, by the same rules.
 //! - [`mod@profile`]: the result, plain and serialisable.
 
 pub mod classes;
 pub mod context;
+pub mod folded;
 pub mod perf;
 pub mod profile;
 pub mod recorder;
