@@ -19,6 +19,8 @@ wanted=(
     systemd udev
     # makes the rules that a snapshot must show
     nftables
+    # samples the same interval, in a test of the profile
+    linux-perf
     # opens the HTML report as a reader would
     chromium
 )

@@ -17,3 +17,4 @@ mod sys;
 
 pub use event::{Clock, Event, OpenError, Sight};
 pub use record::{Chain, Mapped, Mode, Record, Sample, WrongRecord};
+pub use ring::records;

@@ -18,6 +18,10 @@ use crate::symbols::kernel::Kernel;
 /// Fewer: samples lose their names; more: a profile of many programs leaves its bound of memory.
 pub const MOST_CHAINS: usize = 65_536;
 
+/// What one sample stands for at most: a thousand seconds, as nanoseconds or cycles. More is a damaged record; sums of less
+/// cannot overflow.
+const HEAVIEST: u64 = 1 << 40;
+
 /// A chain, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChainId(u32);
@@ -110,10 +114,11 @@ impl Samples {
         sample.chain.split(kernel, user);
         let (kernel, user) = (self.chains.number(kernel), self.chains.number(user));
         let context = self.context(sample, kernel);
+        let weight = sample.period.min(HEAVIEST);
         let place = Place { cpu: sample.cpu, pid: sample.pid, tid: sample.tid, context, kernel, user };
-        self.tallies.entry(place).or_default().add(Tally { samples: 1, weight: sample.period });
+        self.tallies.entry(place).or_default().add(Tally { samples: 1, weight });
         let slice = u32::try_from(sample.time.saturating_sub(self.begin) / self.slice).unwrap_or(u32::MAX);
-        self.time_line.entry((slice, sample.cpu)).or_default()[context as usize] += sample.period;
+        self.time_line.entry((slice, sample.cpu)).or_default()[context as usize] += weight;
     }
 
     fn context(&mut self, sample: &Sample<'_>, chain: ChainId) -> Context {

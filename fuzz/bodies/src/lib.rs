@@ -14,6 +14,7 @@ mod cpu_set;
 mod cpu_times;
 mod host;
 mod host_text;
+mod profile;
 mod protocols;
 mod receive;
 mod report;
@@ -26,6 +27,7 @@ pub use cpu_set::cpu_set;
 pub use cpu_times::cpu_times;
 pub use host::{host_answers, host_taps};
 pub use host_text::host_text;
+pub use profile::{perf_records, profile_text};
 pub use protocols::{echo_reply, sink_report};
 pub use receive::receive;
 pub use report::{report_json, report_values};
@@ -37,7 +39,7 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also that of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 18] = [
+pub const BODIES: [(&str, Body); 20] = [
     ("capture", capture),
     ("cpu_set", cpu_set),
     ("cpu_times", cpu_times),
@@ -46,6 +48,8 @@ pub const BODIES: [(&str, Body); 18] = [
     ("host_taps", host_taps),
     ("host_text", host_text),
     ("journal", journal),
+    ("perf_records", perf_records),
+    ("profile_text", profile_text),
     ("receive", receive),
     ("report_json", report_json),
     ("report_values", report_values),

@@ -50,7 +50,7 @@ impl<T> Default for Table<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RulesError {
     /// A section of a class that there is not.
-    #[error("line {line}: [{name}] is no class; there are {known}")]
+    #[error("line {line}: {name:?} is no class; there are {known}")]
     NoClass {
         /// From 1.
         line: usize,
@@ -60,7 +60,7 @@ pub enum RulesError {
         known: String,
     },
     /// A name before the first section.
-    #[error("line {line}: '{word}' stands before the first [section]")]
+    #[error("line {line}: {word:?} stands before the first [section]")]
     NoSection {
         /// From 1.
         line: usize,
@@ -68,7 +68,7 @@ pub enum RulesError {
         word: String,
     },
     /// A star not at the end, or nothing but it.
-    #[error("line {line}: '{word}' is no name of a function; write name, name* or @module")]
+    #[error("line {line}: {word:?} is no name of a function; write name, name* or @module")]
     Name {
         /// From 1.
         line: usize,
@@ -76,7 +76,7 @@ pub enum RulesError {
         word: String,
     },
     /// Said twice, of two sections or of one.
-    #[error("line {line}: '{word}' has been said before")]
+    #[error("line {line}: {word:?} has been said before")]
     Twice {
         /// From 1.
         line: usize,
@@ -246,12 +246,12 @@ mod tests {
     #[test]
     fn what_is_no_rule_says_where() {
         for (text, says) in [
-            ("x", "line 1: 'x' stands before"),
-            ("# x\n[nothing]\n", "line 2: [nothing] is no class; there are nic-driver"),
-            ("[ip]\na*b", "line 2: 'a*b' is no name"),
-            ("[ip]\n*", "'*' is no name"),
-            ("[ip]\n@", "'@' is no name"),
-            ("[ip]\na b\n[tcp] # again\nc a", "line 4: 'a' has been said before"),
+            ("x", "line 1: \"x\" stands before"),
+            ("# x\n[nothing]\n", "line 2: \"nothing\" is no class; there are nic-driver"),
+            ("[ip]\na*b", "line 2: \"a*b\" is no name"),
+            ("[ip]\n*", "\"*\" is no name"),
+            ("[ip]\n@", "\"@\" is no name"),
+            ("[ip]\na b\n[tcp] # again\nc a", "line 4: \"a\" has been said before"),
         ] {
             let error = Rules::parse(text).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");

@@ -4,7 +4,7 @@ use super::record::{self, Record};
 
 /// Calls `take` with each record of `bytes`; how many made no sense. After one whose length makes none, the rest cannot
 /// be told apart and counts as one.
-pub(super) fn records(mut bytes: &[u8], mut take: impl FnMut(Record<'_>)) -> u64 {
+pub fn records(mut bytes: &[u8], mut take: impl FnMut(Record<'_>)) -> u64 {
     let mut malformed = 0;
     while !bytes.is_empty() {
         let Ok(size) = record::size(bytes) else { return malformed + 1 };

@@ -1,0 +1,189 @@
+//! The same interval sampled twice, by udpath and by perf, both classed by the same rules: the shares are those of one
+//! population, within the error of sampling. Needs root (perf_event_paranoid) and perf.
+
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use statrs::distribution::{ChiSquared, ContinuousCDF};
+use udpath_profile::classes::{Class, Rules};
+use udpath_profile::context::{self, Context};
+use udpath_profile::perf::Mode;
+use udpath_profile::recorder::{RATE, Recording, Wanted, record};
+use udpath_profile::symbols::kernel::Kernel;
+use udpath_steer::CpuSet;
+
+/// Long enough for a few thousand samples.
+const LENGTH: Duration = Duration::from_secs(3);
+/// How much longer perf runs, at each end.
+const AROUND: Duration = Duration::from_millis(700);
+/// Chance that two samplers of the same work are told apart here. They are not independent of the work's own rhythm, so
+/// it is small; a class that is named wrongly in one of two hundred samples still shows.
+const CHANCE: f64 = 1e-6;
+/// Samples a class must have in both together, or it goes with the others: below, the statistic is not chi-squared.
+const FEW: u64 = 40;
+/// Addresses from here on are the kernel's (x86-64 and arm64).
+const KERNEL: u64 = 1 << 63;
+
+/// A kind of work as both tell it.
+type Kind = (Context, Class);
+
+#[test]
+fn shares_agree_with_perf() {
+    let stop = AtomicBool::new(false);
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("perf.data");
+    let (ours, theirs) = std::thread::scope(|scope| {
+        scope.spawn(|| echo(&stop));
+        let _end = StopAtEnd(&stop);
+        let seconds = (LENGTH + 2 * AROUND).as_secs_f64().to_string();
+        let mut perf = Command::new("perf");
+        perf.args(["record", "-a", "-g", "-e", "cpu-clock", "-k", "CLOCK_MONOTONIC", "-F"])
+            .arg(RATE.to_string());
+        perf.arg("-o").arg(&data).args(["--", "sleep"]).arg(seconds);
+        let mut perf = perf.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("perf can be run");
+        std::thread::sleep(AROUND);
+        let begin = now();
+        let wanted = Wanted { cpus: online(), pid: None, length: LENGTH, rate: RATE };
+        let recording = record(&wanted, &AtomicBool::new(false)).unwrap();
+        let end = now();
+        assert!(perf.wait().unwrap().success(), "perf record");
+        (of_ours(&recording), of_perf(&data, recording.samples.kernel(), begin..end))
+    });
+    let (many, also) = (ours.values().sum::<u64>(), theirs.values().sum::<u64>());
+    assert!(many > 1000 && also > 1000, "too little to compare: {many} and {also} samples");
+    let chance = homogeneous(&ours, &theirs);
+    assert!(
+        chance > CHANCE,
+        "one population with a chance of {chance:e}\nudpath {ours:#?}\nperf {theirs:#?}"
+    );
+    // And a difference would show: one of fifty samples of the largest class goes elsewhere.
+    let mut wrong = ours.clone();
+    let (largest, count) = ours.iter().max_by_key(|(_, count)| **count).unwrap();
+    let moved = many / 20;
+    assert!(*count > moved);
+    wrong.insert(*largest, count - moved);
+    *wrong.entry((Context::Kernel, Class::Qdisc)).or_default() += moved;
+    assert!(homogeneous(&wrong, &theirs) < CHANCE, "a twentieth in the wrong class is not seen");
+}
+
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Datagrams over the loopback device, there and back, until `stop`.
+fn echo(stop: &AtomicBool) {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(server.local_addr().unwrap()).unwrap();
+    for socket in [&server, &client] {
+        socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    }
+    let mut room = [0; 256];
+    while !stop.load(Ordering::Relaxed) {
+        for _ in 0..100 {
+            client.send(&[7; 100]).unwrap();
+            let (len, from) = server.recv_from(&mut room).unwrap();
+            server.send_to(&room[..len], from).unwrap();
+            client.recv(&mut room).unwrap();
+        }
+    }
+}
+
+fn now() -> f64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn online() -> CpuSet {
+    std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap().trim().parse().unwrap()
+}
+
+fn of_ours(recording: &Recording) -> BTreeMap<Kind, u64> {
+    let samples = &recording.samples;
+    let mut counts = BTreeMap::new();
+    for (place, tally) in samples.tallies() {
+        if let Some(kind) = kind(place.context, samples.chain(place.kernel), samples.kernel()) {
+            *counts.entry(kind).or_default() += tally.samples;
+        }
+    }
+    counts
+}
+
+fn kind(context: Context, chain: &[u64], kernel: &Kernel) -> Option<Kind> {
+    match context {
+        Context::Idle => None,
+        Context::User => Some((context, Class::User)),
+        _ => {
+            let frames = chain.iter().filter_map(|address| kernel.frame(*address));
+            Some((context, Rules::built_in().judge(frames.collect::<Vec<_>>()).class))
+        }
+    }
+}
+
+/// What `perf script` prints of an interval: a line that begins with the time, then a line for each frame.
+fn of_perf(data: &std::path::Path, kernel: &Kernel, interval: std::ops::Range<f64>) -> BTreeMap<Kind, u64> {
+    let mut script = Command::new("perf");
+    script.arg("script").arg("-i").arg(data).args(["-F", "pid,time,ip", "--ns"]);
+    let out = script.stderr(Stdio::null()).output().unwrap();
+    assert!(out.status.success(), "perf script");
+    let mut counts = BTreeMap::new();
+    for sample in String::from_utf8_lossy(&out.stdout).split("\n\n") {
+        let mut lines = sample.lines().filter(|line| !line.trim().is_empty());
+        let Some(mut head) = lines.next().map(str::split_whitespace) else { continue };
+        let (Some(pid), Some(time)) = (head.next(), head.next()) else { continue };
+        let time: f64 = time.trim_end_matches(':').parse().unwrap();
+        if !interval.contains(&time) {
+            continue;
+        }
+        let chain: Vec<u64> =
+            lines.filter_map(|line| u64::from_str_radix(line.split_whitespace().next()?, 16).ok()).collect();
+        let inside: Vec<u64> = chain.iter().copied().take_while(|address| *address >= KERNEL).collect();
+        let mode = if inside.is_empty() { Mode::User } else { Mode::Kernel };
+        let context = match context::of(mode, inside.iter().filter_map(|address| kernel.frame(*address))) {
+            Context::Kernel if pid == "0" => Context::Idle,
+            told => told,
+        };
+        if let Some(kind) = kind(context, &inside, kernel) {
+            *counts.entry(kind).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// The chance that two counts of kinds are of one population: Pearson's test.
+fn homogeneous(a: &BTreeMap<Kind, u64>, b: &BTreeMap<Kind, u64>) -> f64 {
+    let of = |counts: &BTreeMap<Kind, u64>, kind: &Kind| counts.get(kind).copied().unwrap_or(0);
+    let kinds: std::collections::BTreeSet<Kind> = a.keys().chain(b.keys()).copied().collect();
+    let (mut rows, mut rest) = (Vec::new(), [0, 0]);
+    for kind in kinds {
+        let row = [of(a, &kind), of(b, &kind)];
+        if row[0] + row[1] < FEW {
+            rest = [rest[0] + row[0], rest[1] + row[1]];
+        } else {
+            rows.push(row);
+        }
+    }
+    if rest[0] + rest[1] >= FEW {
+        rows.push(rest);
+    }
+    let sums: [f64; 2] = [0, 1].map(|side| rows.iter().map(|row: &[u64; 2]| row[side]).sum::<u64>() as f64);
+    let all = sums[0] + sums[1];
+    let statistic: f64 = rows
+        .iter()
+        .flat_map(|row| [0, 1].map(|side| (row, side)))
+        .map(|(row, side)| {
+            let expected = (row[0] + row[1]) as f64 * sums[side] / all;
+            (row[side] as f64 - expected).powi(2) / expected
+        })
+        .sum();
+    let freedom = (rows.len() - 1) as f64;
+    1.0 - ChiSquared::new(freedom).unwrap().cdf(statistic)
+}
