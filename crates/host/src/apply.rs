@@ -65,11 +65,14 @@ pub enum ApplyError {
     #[error("{0}; nothing was changed")]
     Nothing(String),
     /// Something failed on the way, and all is as before.
-    #[error("{cause}; the {changes} changes before it were taken back and verified")]
+    #[error(
+        "{cause}; {} taken back and verified",
+        if *changes == 1 { "1 change was".to_owned() } else { format!("{changes} changes were") }
+    )]
     Reverted {
         /// What failed.
         cause: String,
-        /// How many changes had been made.
+        /// How many changes had been made; with it the one that the kernel took and made something else of.
         changes: usize,
     },
     /// Something failed on the way, and not all could be taken back.
@@ -136,22 +139,26 @@ pub fn apply(
             }
             Ok(Applied { id, changes: made })
         }
-        Err(Stop(cause)) => Err(take_back(machine, lock, id, cause)),
+        Err(stop) => Err(take_back(machine, lock, id, stop)),
     }
 }
 
 /// Why the work stops here.
-struct Stop(String);
+struct Stop {
+    cause: String,
+    /// The change that failed was written: the kernel took it, and made something else of it.
+    written: bool,
+}
 
 impl From<JournalError> for Stop {
     fn from(error: JournalError) -> Self {
-        Self(error.to_string())
+        Self { cause: error.to_string(), written: false }
     }
 }
 
 impl From<Refusal> for Stop {
     fn from(refusal: Refusal) -> Self {
-        Self(refusal.to_string())
+        Self { cause: refusal.to_string(), written: false }
     }
 }
 
@@ -171,7 +178,8 @@ fn change_all(
             }
             // Gone with its queue: undo brings both back.
             let Ok(found) = machine.read(&setting) else { continue };
-            if !found.is(&old) && chosen_by_driver(&change.setting, &setting) {
+            let planned = plan.changes.iter().any(|other| other.setting == setting);
+            if !found.is(&old) && !planned && chosen_by_driver(&change.setting, &setting) {
                 writing
                     .append(&Line::Moved { setting: setting.to_string(), found: Setting::encode(&found) })?;
                 let note = Some("chosen by the driver for the channels there are now".to_owned());
@@ -223,9 +231,10 @@ fn one(
     let this = *at;
     *at += 1;
     machine.write(setting, to)?;
-    let found = machine.read(setting)?;
+    let written = |cause: String| Stop { cause, written: true };
+    let found = machine.read(setting).map_err(|refusal| written(refusal.to_string()))?;
     if !found.is(to) {
-        return Err(Stop(format!("{setting} was set to {to:#} and is {found:#}: {}", why_not(setting))));
+        return Err(written(format!("{setting} was set to {to:#} and is {found:#}: {}", why_not(setting))));
     }
     // Not synced by itself: without it, undo restores without asking who else wrote.
     writing.append(&Line::Done { at: this, found: Setting::encode(&found) })?;
@@ -248,7 +257,8 @@ fn why_not(setting: &Setting) -> &'static str {
 }
 
 /// Takes back an apply that failed.
-fn take_back(machine: &dyn Machine, lock: &Lock, id: u64, cause: String) -> ApplyError {
+fn take_back(machine: &dyn Machine, lock: &Lock, id: u64, stop: Stop) -> ApplyError {
+    let Stop { cause, written } = stop;
     let (entry, mut writing) = match lock.resume(id) {
         Ok(resumed) => resumed,
         // The journal cannot be read any more; what it says stays for the next undo.
@@ -257,7 +267,8 @@ fn take_back(machine: &dyn Machine, lock: &Lock, id: u64, cause: String) -> Appl
             return ApplyError::HalfReverted { id, cause, left };
         }
     };
-    let changes = entry.intents.iter().filter(|intent| intent.done.is_some()).count();
+    let done = entry.intents.iter().filter(|intent| intent.done.is_some()).count();
+    let changes = done + usize::from(written);
     let Restored { left, noted } =
         undo::restore(machine, &entry, &mut writing, &format!("apply failed: {cause}"), true);
     if !left.is_empty() {

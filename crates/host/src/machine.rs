@@ -134,6 +134,11 @@ fn meaning(operation: &str, setting: &Setting, errno: i32) -> Option<&'static st
         }
         (Setting::Interface(..), libc::ENODEV) => "there is no such interface",
         (Setting::Interface(..), libc::EOPNOTSUPP) => "the driver does not do that",
+        (Setting::Interface(_, Item::Ring(_) | Item::Coalesce(_) | Item::Channels(_)), libc::EINVAL)
+            if set =>
+        {
+            "the driver takes no such value"
+        }
         (Setting::Thread { .. }, libc::ESRCH) => "there is no such thread",
         (Setting::Thread { .. }, libc::EINVAL) if set => "its cpuset allows it none of these CPUs",
         (_, libc::EACCES | libc::EPERM) => "root is needed",

@@ -8,6 +8,7 @@
 //! A [`Plan`] is the one thing that is printed and made: [`crate::apply()`] takes nothing else. Its JSON can be given back
 //! as a wish; a machine that has changed since is told from the one the plan was made for.
 
+mod limits;
 mod render;
 mod resolve;
 mod wish;

@@ -62,8 +62,9 @@ impl Kernel {
     ) -> Result<Vec<u8>, Refused> {
         sys::ethtool(self.control()?, interface, command, request).map_err(|error| {
             match error.raw_os_error() {
-                // Drivers answer EINVAL for commands of these that they do not have.
-                Some(libc::EINVAL | libc::ENOTTY) => Refused::errno(libc::EOPNOTSUPP),
+                // Drivers answer EINVAL for commands of these that they do not have; of what is set, it is the value.
+                Some(libc::EINVAL) if !command.sets() => Refused::errno(libc::EOPNOTSUPP),
+                Some(libc::ENOTTY) => Refused::errno(libc::EOPNOTSUPP),
                 _ => error.into(),
             }
         })

@@ -25,6 +25,13 @@ pub(super) struct Command {
     spare: usize,
 }
 
+impl Command {
+    /// Does it change the device?
+    pub(super) const fn sets(self) -> bool {
+        matches!(self.number, SET_HASH_FIELDS_NUMBER | SET_RSS_NUMBER)
+    }
+}
+
 const fn exact(number: u32, fixed: usize) -> Command {
     Command { number, fixed, counts: &[], spare: 0 }
 }
@@ -47,7 +54,8 @@ pub(super) const PERMANENT_ADDRESS: Command = list(0x20, 8, &[(4, 1)]);
 /// `ETHTOOL_GRXFH`, `struct ethtool_rxnfc`, as the next ones.
 pub(super) const HASH_FIELDS: Command = exact(0x29, RXNFC);
 /// `ETHTOOL_SRXFH`.
-pub(super) const SET_HASH_FIELDS: Command = exact(0x2a, RXNFC);
+pub(super) const SET_HASH_FIELDS: Command = exact(SET_HASH_FIELDS_NUMBER, RXNFC);
+const SET_HASH_FIELDS_NUMBER: u32 = 0x2a;
 /// `ETHTOOL_GRXCLSRLCNT`.
 pub(super) const RULE_COUNT: Command = exact(0x2e, RXNFC);
 /// `ETHTOOL_GRXCLSRULE`.
@@ -59,7 +67,8 @@ pub(super) const STRING_COUNTS: Command = exact(0x37, 16 + 64 * 4);
 /// `ETHTOOL_GRSSH`, `struct ethtool_rxfh`.
 pub(super) const RSS: Command = list(0x46, 24, &[(8, 4), (12, 1)]);
 /// `ETHTOOL_SRSSH`.
-pub(super) const SET_RSS: Command = list(0x47, 24, &[(8, 4), (12, 1)]);
+pub(super) const SET_RSS: Command = list(SET_RSS_NUMBER, 24, &[(8, 4), (12, 1)]);
+const SET_RSS_NUMBER: u32 = 0x47;
 
 /// `ETH_RXFH_INDIR_NO_CHANGE`: in the place of a count, and stands for none.
 pub(super) const UNCHANGED: u32 = u32::MAX;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use udpath_steer::CpuSet;
 
-use super::{Change, Plan, PlanError, Wish};
+use super::{Change, Plan, PlanError, Wish, limits};
 use crate::machine::{Machine, Refusal};
 use crate::setting::{Item, Phase, Setting, Value};
 use crate::{Source, rivals};
@@ -45,8 +45,11 @@ impl Plan {
             .filter(|(setting, ..)| setting.phase() == Phase::Channels)
             .filter_map(|(setting, ..)| setting.interface().map(str::to_owned))
             .collect();
+        let all: Vec<(Setting, Value)> =
+            wanted.iter().map(|(setting, value, _)| (setting.clone(), value.clone())).collect();
         for (setting, to, wish) in wanted {
             within(machine.source(), &setting, &to)?;
+            limits::within(machine.source(), &setting, &to, &all)?;
             let later = setting.phase() > Phase::Channels
                 && setting.interface().is_some_and(|name| channels.contains(name));
             let from = match machine.read(&setting) {
@@ -85,8 +88,7 @@ impl Plan {
             plan.changes.push(Change { setting, from, to, irq, reason: wish.reason });
         }
         rivals::settle(machine, &mut plan.changes, &consent.despite)?;
-        // Stable: within a phase the caller's order stays.
-        plan.changes.sort_by_key(|change| change.setting.phase());
+        limits::sort(machine.source(), &mut plan.changes);
         Ok(plan)
     }
 }
