@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thiserror::Error;
 
-use crate::journal::{Begun, Intent, JournalError, Kept, Line, Lock, SCHEMA, State, Writing};
-use crate::machine::{Machine, Refusal};
+use crate::journal::{Begun, Entry, Intent, JournalError, Kept, Line, Lock, SCHEMA, State, Writing};
+use crate::machine::{Identity, Machine, Refusal};
 use crate::plan::{Change, Plan};
 use crate::setting::{COALESCE_SWITCHES, Cost, Item, Setting, Value};
 use crate::undo::{self, Left, Restored};
@@ -105,10 +105,11 @@ pub fn apply(
     confirm: Option<Duration>,
     armed: impl FnOnce(u64) -> Result<(), String>,
 ) -> Result<Applied, ApplyError> {
-    let here = whereabouts::boot();
-    for entry in lock.journal().entries()? {
+    let boot = whereabouts::boot();
+    let entries = lock.journal().entries()?;
+    for entry in &entries {
         let torn = matches!(entry.state, State::Unfinished | State::HalfUndone);
-        if torn && entry.begun.boot == here {
+        if torn && entry.begun.boot == boot {
             return Err(ApplyError::Unfinished { id: entry.id });
         }
     }
@@ -119,7 +120,7 @@ pub fn apply(
         time: now(),
         user: whereabouts::user(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        boot: here,
+        boot: boot.clone(),
         namespace,
         confirm: confirm.map(|confirm| confirm.as_secs()),
     })?;
@@ -129,7 +130,8 @@ pub fn apply(
         return Err(ApplyError::Nothing(why));
     }
     let mut made = Vec::new();
-    let done = change_all(machine, &mut writing, plan, &mut made);
+    let earlier = Earlier { entries: &entries, boot: &boot };
+    let done = change_all(machine, &mut writing, plan, &earlier, &mut made);
     let done = done
         .and_then(|()| Ok(writing.append(&Line::Applied { time: now() }).and_then(|()| writing.sync())?));
     match done {
@@ -166,12 +168,13 @@ fn change_all(
     machine: &dyn Machine,
     writing: &mut Writing,
     plan: &Plan,
+    earlier: &Earlier<'_>,
     made: &mut Vec<Made>,
 ) -> Result<(), Stop> {
     let mut at = 0;
     for (place, change) in plan.changes.iter().enumerate() {
         let before = kept_of(machine, change);
-        made.extend(one(machine, writing, change, &mut at)?);
+        made.extend(one(machine, writing, change, earlier, &mut at)?);
         for (setting, old) in before {
             if plan.changes[place + 1..].iter().any(|later| later.setting == setting) {
                 continue;
@@ -187,7 +190,7 @@ fn change_all(
             } else if !found.is(&old) {
                 let reason = format!("lost by the change of {}", change.setting);
                 let again = Change { setting, from: Some(found), to: old, irq: None, reason };
-                made.extend(one(machine, writing, &again, &mut at)?);
+                made.extend(one(machine, writing, &again, earlier, &mut at)?);
             }
         }
     }
@@ -210,6 +213,7 @@ fn one(
     machine: &dyn Machine,
     writing: &mut Writing,
     change: &Change,
+    earlier: &Earlier<'_>,
     at: &mut usize,
 ) -> Result<Option<Made>, Stop> {
     let Change { setting, to, reason, .. } = change;
@@ -218,10 +222,13 @@ fn one(
     if from.is(to) {
         return Ok(None);
     }
+    // What the kernel does not tell is put back as far as it is known.
+    let known = || earlier.applied(setting, identity.as_ref()).or_else(|| setting.assumed());
+    let old = if from.is_told() { from.clone() } else { known().unwrap_or_else(|| from.clone()) };
     writing.append(&Line::Intent(Intent {
         setting: setting.to_string(),
         identity,
-        old: Setting::encode(&from),
+        old: Setting::encode(&old),
         new: Setting::encode(to),
         reason: reason.clone(),
         done: None,
@@ -233,12 +240,38 @@ fn one(
     machine.write(setting, to)?;
     let written = |cause: String| Stop { cause, written: true };
     let found = machine.read(setting).map_err(|refusal| written(refusal.to_string()))?;
-    if !found.is(to) {
+    if found.is_told() && !found.is(to) {
         return Err(written(format!("{setting} was set to {to:#} and is {found:#}: {}", why_not(setting))));
     }
     // Not synced by itself: without it, undo restores without asking who else wrote.
     writing.append(&Line::Done { at: this, found: Setting::encode(&found) })?;
-    Ok(Some(Made { setting: setting.clone(), from, to: found, note: None }))
+    let note = (!found.is_told()).then(|| {
+        format!("the kernel does not tell it: neither read back nor known before; undo makes it {old:#}")
+    });
+    let to = if found.is_told() { found } else { to.clone() };
+    Ok(Some(Made { setting: setting.clone(), from, to, note }))
+}
+
+/// The applies that stand.
+struct Earlier<'a> {
+    entries: &'a [Entry],
+    boot: &'a str,
+}
+
+impl Earlier<'_> {
+    /// What the last of them has set: all that is known of what the kernel does not tell.
+    fn applied(&self, setting: &Setting, identity: Option<&Identity>) -> Option<Value> {
+        let Setting::Socket { setting: wanted, .. } = setting else { return None };
+        let standing =
+            self.entries.iter().rev().filter(|entry| entry.stands() && entry.begun.boot == *self.boot);
+        let mut intents = standing.flat_map(|entry| entry.intents.iter().rev());
+        let found = intents.find(|intent| {
+            let same = identity.zip(intent.identity.as_ref()).is_some_and(|(now, then)| now.is(then));
+            // A group may have been named by another of its members.
+            same && matches!(intent.parsed(), Ok((Setting::Socket { setting, .. }, ..)) if setting == *wanted)
+        })?;
+        setting.decode(found.new.as_deref()).ok()
+    }
 }
 
 /// The usual cause of a value that does not stay.
@@ -269,7 +302,7 @@ fn take_back(machine: &dyn Machine, lock: &Lock, id: u64, stop: Stop) -> ApplyEr
     };
     let done = entry.intents.iter().filter(|intent| intent.done.is_some()).count();
     let changes = done + usize::from(written);
-    let Restored { left, noted } =
+    let Restored { left, noted, .. } =
         undo::restore(machine, &entry, &mut writing, &format!("apply failed: {cause}"), true);
     if !left.is_empty() {
         return ApplyError::HalfReverted { id, cause, left };

@@ -17,6 +17,7 @@ use thiserror::Error;
 pub use live::Live;
 
 use crate::Source;
+use crate::process::{Error, Server};
 use crate::setting::{Item, Setting, Value};
 
 /// Reads and writes settings.
@@ -51,6 +52,14 @@ pub trait Machine: fmt::Debug {
     /// It is none, or the queue has none.
     fn irq(&self, setting: &Setting) -> Result<u32, Refusal>;
 
+    /// The servers whose UDP sockets are bound to a port here, each with those sockets alone.
+    ///
+    /// # Errors
+    /// There is none, or who it is does not show. A machine that is not a running one has none.
+    fn serving(&self, port: u16) -> Result<Vec<Server>, Error> {
+        Err(Error::NobodyServes { port })
+    }
+
     /// What is true of a value that was set and read back and takes effect only later; nothing when it has.
     fn pending(&self, setting: &Setting, value: &Value) -> Option<String>;
 }
@@ -66,6 +75,20 @@ pub enum Identity {
     Started(u64),
     /// The pid of the process that is talked to.
     Pid(u32),
+    /// Cookies of a socket, or of the members of its group: no other socket of this boot has them. Process and inode
+    /// are given out again, and a socket may pass from one process to another.
+    Sockets(Vec<u64>),
+}
+
+impl Identity {
+    /// Is it the same object? A group is while it has a member that it had.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Sockets(now), Self::Sockets(then)) => now.iter().any(|cookie| then.contains(cookie)),
+            _ => self == other,
+        }
+    }
 }
 
 /// Why a setting could not be read or written.

@@ -96,6 +96,12 @@ pub fn files(
             Setting::Irq(_) => {
                 return Err(fleeting("IRQs get other numbers; name it by its queue, as eth0:irq/rx-0"));
             }
+            Setting::Socket { .. } => {
+                return Err(fleeting(
+                    "a restart makes new sockets; set it in the server's own configuration, or let its unit say \
+                     ExecStartPost=udpath apply --set port:PORT:...",
+                ));
+            }
             Setting::Thread { .. } => {
                 return Err(fleeting("threads get other numbers; set CPUAffinity= in the service's unit"));
             }

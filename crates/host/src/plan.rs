@@ -9,6 +9,7 @@
 //! as a wish; a machine that has changed since is told from the one the plan was made for.
 
 mod limits;
+mod port;
 mod render;
 mod resolve;
 mod wish;
@@ -16,6 +17,7 @@ mod wish;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use render::lasting;
 pub use resolve::Consent;
 pub use wish::Wish;
 
@@ -89,6 +91,22 @@ pub enum PlanError {
         /// What was looked for, and where.
         why: String,
     },
+    /// A wish about a port that is none.
+    #[error("{name:?} names nothing of a port: {why}")]
+    Port {
+        /// The wish.
+        name: String,
+        /// What would.
+        why: String,
+    },
+    /// Nobody serves the port, or who it is cannot be told.
+    #[error("{name:?} stands for nothing: {why}")]
+    Unserved {
+        /// The wish.
+        name: String,
+        /// What was looked for.
+        why: String,
+    },
     /// The plan was made for another machine, or this one has changed.
     #[error("{setting} is {found} now, and the plan was made when it was {expected}; make the plan again")]
     Stale {
@@ -137,6 +155,7 @@ impl PlanError {
                 | Self::Twice { .. }
                 | Self::Beyond { .. }
                 | Self::Nothing { .. }
+                | Self::Port { .. }
                 | Self::Insecure { .. }
                 | Self::Json(_)
         )
@@ -173,6 +192,8 @@ struct About {
     rivals: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lowers_security: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lasts: Option<String>,
     shell: String,
 }
 
@@ -189,6 +210,7 @@ impl Change {
             scope: self.setting.scope(),
             rivals: self.setting.rivals().iter().map(ToString::to_string).collect(),
             lowers_security: self.setting.lowers_security(self.from.as_ref(), &self.to).map(str::to_owned),
+            lasts: self.setting.lasts().map(str::to_owned),
             shell: self.shell(),
         };
         Entry {

@@ -6,6 +6,7 @@
 //!                    └── threads: identity, name, affinity, CPU last run on
 //!  read / write(pid, socket, value) ─▸ pidfd_getfd ─ duplicate ─ getsockopt, setsockopt ─ closed at once
 //!  affinity / pin(thread, CPUs)     ─▸ sched_setaffinity
+//!  serving(port) ─▸ Servers    waiting(server) ─▸ which thread waits for which socket
 //! ```
 //!
 //! # A duplicate is never kept
@@ -27,12 +28,15 @@
 mod error;
 mod find;
 mod held;
+mod serving;
 mod setting;
 mod sys;
 mod thread;
 
 pub use error::Error;
 pub use find::{Group, Server, Socket, find};
-pub use held::SocketId;
-pub use setting::{Changed, Selection, SocketSetting, SocketValue, read, write};
+pub use held::{SocketId, identify};
+pub use serving::{Waiting, serving, waiting};
+pub(crate) use setting::MOST_BUFFER;
+pub use setting::{Changed, Selection, SocketSetting, SocketValue, group, read, write};
 pub use thread::{Thread, ThreadId, affinity, pin};

@@ -25,21 +25,30 @@
 //! | `eth0:qdisc` | `mq`, `default` | the root qdisc |
 //! | `sysctl:net.core.rmem_max` | `4194304` | a file of /proc/sys |
 //! | `thread:812/815:affinity` | `3` | CPUs of a thread, by pid and tid |
+//! | `socket:812/4026:receive-buffer` | `8388608` | of a running server's UDP socket, by pid and inode: bytes as `ss -m` shows them |
+//! | `socket:812/4026:busy-poll` | `50` | microseconds (`prefer-busy-poll`: `on`; `busy-poll-budget`: packets) |
+//! | `socket:812/4026:incoming-cpu` | `3`, `any` | the CPU whose datagrams it takes of its group's |
+//! | `group:812/4026:selection` | `by-cpu`, `by-flow` | how a datagram finds its socket in the reuseport group, by any member |
 //! | `irqbalance:ban` | `57,58` | IRQs that the running irqbalance leaves alone |
 //!
+//! Wishes may also name what serves a port now, [`crate::plan::Wish`]: `port:53:receive-buffer`.
+//!
 //! - `value.rs`: values as text and back. `about.rs`: cost, scope, order, security, rivals. `file.rs`: the file and the
-//!   text in it, for those that are one. `shell.rs`: the same as a line for a shell.
+//!   text in it, for those that are one. `shell.rs`: the same as a line for a shell. `socket.rs`: values of sockets.
 
 mod about;
 mod file;
 mod name;
 mod shell;
+mod socket;
 mod value;
 
 pub use about::{Cost, Phase, Scope};
 pub use file::{Form, Place};
 pub use name::WrongName;
 pub use value::{Table, Value, WrongValue};
+
+use crate::process::SocketSetting;
 
 /// One thing that can be changed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +65,15 @@ pub enum Setting {
         pid: u32,
         /// The thread itself.
         tid: u32,
+    },
+    /// Of a running server's UDP socket, or of its reuseport group.
+    Socket {
+        /// A process that has it.
+        pid: u32,
+        /// Its inode, which the process's descriptors name.
+        inode: u32,
+        /// What of it.
+        setting: SocketSetting,
     },
     /// IRQs that the running irqbalance leaves alone, told to it over its own socket.
     IrqbalanceBan,

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::journal::{Entry, Journal, JournalError, State};
 use crate::machine::Machine;
 use crate::rivals;
-use crate::setting::Phase;
+use crate::setting::{Phase, Scope};
 use crate::whereabouts;
 
 /// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
@@ -71,6 +71,8 @@ pub enum Hold {
     Superseded,
     /// Somebody else has changed it.
     Drifted,
+    /// It was set, and the kernel does not tell whether it still is.
+    Untold,
     /// The object is not there any more, or a boot has come between.
     Gone,
 }
@@ -134,14 +136,18 @@ fn held(machine: &dyn Machine, entry: &Entry, at: usize, all: &[Entry], booted: 
     let later = later.flat_map(|other| &other.intents).any(|other| other.setting == intent.setting);
     let same = match (&intent.identity, machine.identity(&setting)) {
         (None, _) => true,
-        (Some(then), Ok(Some(now))) => *then == now,
+        (Some(then), Ok(Some(now))) => now.is(then),
         _ => false,
     };
+    // The same object under another name, as undo would find it.
+    let renamed = intent.identity.as_ref().filter(|_| !same).and_then(|then| machine.renamed(&setting, then));
+    let (same, setting) = (same || renamed.is_some(), renamed.clone().unwrap_or(setting));
     let now = machine.read(&setting);
     let gone_with_boot = booted && setting.phase() != Phase::Files;
     let state = match &now {
         _ if later => Hold::Superseded,
         _ if gone_with_boot => Hold::Gone,
+        Ok(now) if same && !now.is_told() => Hold::Untold,
         Ok(now) if same && now.is(&applied) => Hold::Holds,
         Ok(_) if same => Hold::Drifted,
         _ => Hold::Gone,
@@ -149,9 +155,13 @@ fn held(machine: &dyn Machine, entry: &Entry, at: usize, all: &[Entry], booted: 
     let suspects = match state {
         Hold::Drifted => rivals::suspects(machine.source(), &setting),
         Hold::Gone if gone_with_boot => vec!["a boot".to_owned()],
+        Hold::Gone if setting.scope() == Scope::Process => {
+            vec!["a restart of the server, which forgets it".to_owned()]
+        }
         _ => Vec::new(),
     };
     let note = match &now {
+        Ok(_) if renamed.is_some() => Some(format!("it is {setting} now")),
         Ok(now) if state == Hold::Holds => machine.pending(&setting, now),
         Err(refusal) if !refusal.is_gone() => Some(refusal.why.clone()),
         _ => None,

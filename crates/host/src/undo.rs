@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::apply::now;
 use crate::journal::{Entry, Intent, JournalError, Kept, Line, Lock, State, Writing};
 use crate::machine::{Identity, Machine, Refusal};
-use crate::setting::{Phase, Setting, Value};
+use crate::setting::{Phase, Scope, Setting, Value};
 use crate::whereabouts;
 
 /// A setting that is not as it was before, and why.
@@ -42,6 +42,8 @@ pub struct Undone {
     pub id: u64,
     /// What is not as it was before.
     pub left: Vec<Left>,
+    /// What went with the process, socket or thread that it was a setting of: there is nothing to put back.
+    pub ended: Vec<String>,
     /// All that could be restored is; otherwise another undo may restore the rest.
     pub complete: bool,
 }
@@ -140,16 +142,18 @@ pub fn undo(
         let strange = |why: String| UndoError::Strange { id, why: format!("change {at}: {why}") };
         intent.parsed().map_err(|error| strange(error.to_string()))?;
     }
-    let Restored { left, noted } = restore(machine, &entry, &mut writing, why, force);
+    let Restored { left, ended, noted } = restore(machine, &entry, &mut writing, why, force);
     noted?;
     let complete = lock.journal().entry(id)?.state == State::Undone;
-    Ok(Undone { id, left, complete })
+    Ok(Undone { id, left, ended, complete })
 }
 
 /// What became of everything that an entry has changed.
 pub(crate) struct Restored {
     /// What is not as before.
     pub(crate) left: Vec<Left>,
+    /// What went with the process, socket or thread that it was a setting of.
+    pub(crate) ended: Vec<String>,
     /// Whether the journal says so.
     pub(crate) noted: Result<(), JournalError>,
 }
@@ -168,7 +172,7 @@ pub(crate) fn restore(
     // After a boot only files are as this entry made them.
     let counts = |setting: &Setting| !booted || setting.phase() == Phase::Files;
     let kept = kept(machine, entry).into_iter().filter(|(kept, ..)| counts(kept)).collect::<Vec<_>>();
-    let (mut left, mut failed) = (Vec::new(), false);
+    let (mut left, mut ended, mut failed) = (Vec::new(), Vec::new(), false);
     // What an undo that died had taken back already is not looked at again: what it is now may be the work of its next
     // steps, and not somebody else's.
     for (at, intent) in entry.intents.iter().enumerate().rev().filter(|(_, intent)| !intent.restored) {
@@ -180,6 +184,7 @@ pub(crate) fn restore(
             Ok(()) => {
                 let _ = writing.append(&Line::Restored { at });
             }
+            Err(Not::Gone(_)) if setting.scope() == Scope::Process => ended.push(intent.setting.clone()),
             Err(Not::Gone(why) | Not::Changed(why)) => {
                 left.push(Left { setting: intent.setting.clone(), why });
             }
@@ -203,7 +208,7 @@ pub(crate) fn restore(
         true => Ok(()),
         false => writing.append(&Line::Undone { time: now(), left: words }).and_then(|()| writing.sync()),
     };
-    Restored { left, noted }
+    Restored { left, ended, noted }
 }
 
 /// Why a setting is not as before.
@@ -250,7 +255,7 @@ fn back(
         written => written.map_err(failed)?,
     }
     let found = machine.read(setting).map_err(failed)?;
-    if found.is(old) {
+    if found.is(old) || !found.is_told() {
         return Ok(());
     }
     Err(Not::Failed(format!("is {found:#} after it was set back to {old:#}")))
@@ -260,7 +265,7 @@ fn back(
 fn the_same(machine: &dyn Machine, setting: &Setting, identity: Option<&Identity>) -> Result<Setting, Not> {
     let Some(identity) = identity else { return Ok(setting.clone()) };
     match machine.identity(setting) {
-        Ok(Some(now)) if now == *identity => Ok(setting.clone()),
+        Ok(Some(now)) if now.is(identity) => Ok(setting.clone()),
         // irqbalance forgets with its end what it was told.
         found => machine.renamed(setting, identity).ok_or_else(|| {
             Not::Gone(match found {

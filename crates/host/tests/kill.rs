@@ -1,4 +1,5 @@
-//! An apply that is really killed (SIGKILL) at every write of a plan of thirty changes, on a veth of a lab; then undone.
+//! An apply that is really killed (SIGKILL) at every write of a plan of forty changes, on a veth of a lab and on a running
+//! knotd; then undone. The same with every write refused in turn.
 //!
 //! ```text
 //! kill                    the test: for each write, before and after it
@@ -6,20 +7,31 @@
 //! ```
 //! A program of its own rather than the test harness's, so that the child is nothing but the apply.
 
+mod door;
 mod lab;
 
-use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, getpid, kill_process};
+use udpath_host::apply::ApplyError;
 use udpath_host::journal::State;
-use udpath_host::machine::{Identity, Refusal};
 use udpath_host::plan::Consent;
-use udpath_host::{Journal, Live, Machine, Plan, Setting, Source, Value, Wish, apply, undo};
+use udpath_host::{Journal, Live, Machine, Plan, Wish, apply, process, undo};
+use udpath_lab::Lab;
+
+use door::Door;
 
 /// Queues of the veth. With the rest below that makes over thirty changes.
 const QUEUES: u32 = 10;
+/// Where knotd listens.
+const PORT: u16 = 5300;
+/// What the kernel may say to a write.
+const REFUSALS: [i32; 5] = [libc::EIO, libc::EPERM, libc::ENOSPC, libc::EBUSY, libc::EOPNOTSUPP];
+/// Longest wait for knotd.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Receive queues that the plan leaves; the steering of the others is lost with them.
 const LEFT: u32 = 8;
 
@@ -35,6 +47,18 @@ fn plan(machine: &dyn Machine) -> Plan {
     ]
     .map(str::to_owned)
     .into();
+    // Of knotd's two sockets and of the threads that read them.
+    wishes.extend(
+        [
+            "receive-buffer=3145728",
+            "busy-poll=50",
+            "busy-poll-budget=16",
+            "incoming-cpu=one-per-cpu",
+            "selection=by-cpu",
+            "threads=0-1",
+        ]
+        .map(|wish| format!("port:{PORT}:{wish}")),
+    );
     for queue in 0..QUEUES {
         if queue < LEFT {
             wishes.push(format!("eth0:rps/rx-{queue}=0-1"));
@@ -46,15 +70,6 @@ fn plan(machine: &dyn Machine) -> Plan {
     Plan::resolve(machine, wishes, &Consent::default()).unwrap()
 }
 
-/// This machine, until its n-th write.
-#[derive(Debug)]
-struct Deadly {
-    inner: Live,
-    at: usize,
-    after: bool,
-    writes: Cell<usize>,
-}
-
 fn die() -> ! {
     kill_process(getpid(), Signal::KILL).unwrap();
     // The signal may take a moment.
@@ -63,49 +78,73 @@ fn die() -> ! {
     }
 }
 
-impl Machine for Deadly {
-    fn source(&self) -> &dyn Source {
-        self.inner.source()
-    }
+fn child(at: &str, when: &str, state: &str) {
+    let (at, after) = (at.parse::<usize>().unwrap(), when == "after");
+    let live = Live::new();
+    let machine = Door::new(&live, move |call| {
+        let done = if call.at == at && !after { die() } else { call.pass() };
+        if call.at == at { die() } else { done }
+    });
+    let lock = Journal::at(Path::new(state)).lock().unwrap();
+    apply(&machine, &lock, &plan(&machine), None, |_| Ok(())).unwrap();
+}
 
-    fn read(&self, setting: &Setting) -> Result<Value, Refusal> {
-        self.inner.read(setting)
-    }
+/// An apply of which one write is refused.
+fn refused(state: &Path, at: usize, errno: i32) -> ApplyError {
+    let live = Live::new();
+    let machine = Door::new(&live, |call| if call.at == at { call.refused(errno) } else { call.pass() });
+    let lock = Journal::at(state).lock().unwrap();
+    let error = apply(&machine, &lock, &plan(&machine), None, |_| Ok(())).unwrap_err();
+    let name = plan(&live).changes[at].setting.to_string();
+    assert!(error.to_string().contains(&name), "{at} {errno}: {error}");
+    error
+}
 
-    fn write(&self, setting: &Setting, value: &Value) -> Result<(), Refusal> {
-        let now = self.writes.replace(self.writes.get() + 1) == self.at;
-        if now && !self.after {
-            die();
+/// A knotd with two workers in the lab's machine.
+struct Knotd {
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Knotd {
+    fn start(lab: &Lab) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, conf) = (folder.path().display(), folder.path().join("conf"));
+        let text = format!(
+            "server:\n  rundir: {here}\n  listen: 0.0.0.0@{PORT}\n  udp-workers: 2\n  tcp-workers: 1\n  \
+             background-workers: 1\ndatabase:\n  storage: {here}\n"
+        );
+        std::fs::write(&conf, text).unwrap();
+        let mut command = lab.machine("here").unwrap().command("knotd");
+        command.arg("-c").arg(conf).stdout(Stdio::null()).stderr(Stdio::null());
+        let child =
+            lab.spawn(command).unwrap_or_else(|error| panic!("{error}; scripts/setup.sh installs it"));
+        let knotd = Self { child, _folder: folder };
+        let deadline = Instant::now() + PATIENCE;
+        // Its sockets, and the threads that read them.
+        let ready = |server: process::Server| server.sockets.len() == 2 && process::waiting(&server).is_ok();
+        while !process::find(knotd.child.id()).is_ok_and(ready) {
+            assert!(Instant::now() < deadline, "knotd does not come up");
+            std::thread::sleep(Duration::from_millis(20));
         }
-        let done = self.inner.write(setting, value);
-        if now {
-            die();
-        }
-        done
+        knotd
     }
 
-    fn identity(&self, setting: &Setting) -> Result<Option<Identity>, Refusal> {
-        self.inner.identity(setting)
-    }
-
-    fn renamed(&self, setting: &Setting, identity: &Identity) -> Option<Setting> {
-        self.inner.renamed(setting, identity)
-    }
-
-    fn irq(&self, setting: &Setting) -> Result<u32, Refusal> {
-        self.inner.irq(setting)
-    }
-
-    fn pending(&self, setting: &Setting, value: &Value) -> Option<String> {
-        self.inner.pending(setting, value)
+    /// What its sockets and threads are set to.
+    fn look(&self) -> String {
+        let server = process::find(self.child.id()).unwrap();
+        let sockets =
+            server.sockets.iter().map(|socket| format!("{} {:?}\n", socket.id.inode, socket.values));
+        let threads = server.threads.iter().map(|thread| format!("{} {}\n", thread.id.tid, thread.affinity));
+        sockets.chain(threads).collect()
     }
 }
 
-fn child(at: &str, when: &str, state: &str) {
-    let (at, after) = (at.parse().unwrap(), when == "after");
-    let machine = Deadly { inner: Live::new(), at, after, writes: Cell::new(0) };
-    let lock = Journal::at(Path::new(state)).lock().unwrap();
-    apply(&machine, &lock, &plan(&machine), None, |_| Ok(())).unwrap();
+impl Drop for Knotd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 fn main() {
@@ -117,6 +156,7 @@ fn main() {
     }
     let lab = lab::lab("kill", QUEUES);
     let machine = lab.machine("here").unwrap();
+    let knotd = Knotd::start(&lab);
     // Something to be lost and to come back.
     machine
         .run(|| {
@@ -126,9 +166,10 @@ fn main() {
             }
         })
         .unwrap();
-    let before = lab::look(&lab);
+    let look = || format!("{}{}", lab::look(&lab), knotd.look());
+    let before = look();
     let writes = machine.run(|| plan(&Live::new()).changes.len()).unwrap();
-    assert!(writes >= 30, "{writes}");
+    assert!(writes >= 40, "{writes}");
     let folder = tempfile::tempdir().unwrap();
     let mut killed = 0;
     for when in ["before", "after"] {
@@ -144,13 +185,12 @@ fn main() {
             let expected = if was_killed { State::Unfinished } else { State::Applied };
             assert_eq!(journal.entry(1).unwrap().state, expected, "{when} {at}");
             if when == "after" {
-                assert_ne!(lab::look(&lab), before, "{when} {at}: the write did nothing");
+                assert_ne!(look(), before, "{when} {at}: the write did nothing");
             }
             let left = machine
                 .run(|| undo(&Live::new(), &journal.lock().unwrap(), None, "test", false).unwrap().left);
             assert_eq!(left.unwrap(), [], "{when} {at}");
-            let found = lab::look(&lab);
-            assert_eq!(found, before, "{when} {at}");
+            assert_eq!(look(), before, "{when} {at}");
             killed += usize::from(was_killed);
             if !was_killed {
                 break;
@@ -158,6 +198,19 @@ fn main() {
         }
     }
     assert!(killed >= 2 * writes, "{killed} of {writes}");
-    lab.down().unwrap();
     println!("killed {killed} times, undone to equality each time");
+    // Each point with the next of the refusals; the machine in memory (apply/) is refused with each at each point.
+    for at in 0..writes {
+        let errno = REFUSALS[at % REFUSALS.len()];
+        let state = folder.path().join(format!("refused-{at}"));
+        match machine.run(|| refused(&state, at, errno)).unwrap() {
+            ApplyError::Nothing(_) => assert_eq!(at, 0),
+            ApplyError::Reverted { changes, .. } => assert_eq!(changes, at, "{errno}"),
+            other => panic!("{at} {errno}: {other}"),
+        }
+        assert_eq!(look(), before, "{at} {errno}");
+    }
+    println!("refused {writes} times, taken back to equality each time");
+    drop(knotd);
+    lab.down().unwrap();
 }

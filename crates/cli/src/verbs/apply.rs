@@ -9,7 +9,7 @@ use serde::Serialize;
 use udpath_host::apply::Applied;
 use udpath_host::{Live, Plan, persist};
 
-use super::settings::{self, Namespace, State, Wanted};
+use super::settings::{self, Common, Wanted};
 use crate::exit::Done;
 use crate::terminal;
 
@@ -30,13 +30,8 @@ pub(crate) struct Args {
     /// Keep it over a boot, by files that undo removes: sysctl.d, udev rules, systemd link files, and a unit for the rest
     #[arg(long)]
     persist: bool,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    state: State,
-    #[command(flatten)]
-    namespace: Namespace,
+    common: Common,
 }
 
 /// The JSON form of what was applied.
@@ -76,12 +71,12 @@ fn time(text: &str) -> Result<Duration, String> {
 
 /// Plans, applies, shows.
 pub(crate) fn run(args: &Args) -> Done {
-    args.namespace.run(|| apply(args))
+    args.common.namespace.run(|| apply(args))
 }
 
 fn apply(args: &Args) -> Done {
     let machine = Live::new();
-    let journal = args.state.journal();
+    let journal = args.common.state.journal();
     // Held from the first look on, so that the plan is still true when it is applied.
     let lock = journal.lock().map_err(settings::journal)?;
     let mut plan = args.wanted.plan(&machine)?;
@@ -94,7 +89,7 @@ fn apply(args: &Args) -> Done {
     if plan.is_empty() {
         return show(args, &plan, None);
     }
-    let folder = args.state.absolute()?;
+    let folder = args.common.state.absolute()?;
     let armed = |id: u64| match args.confirm {
         None => Ok(()),
         Some(_) => arm(&folder, id).map_err(|error| format!("cannot start what would revert it: {error:#}")),
@@ -120,7 +115,7 @@ fn arm(folder: &std::path::Path, id: u64) -> anyhow::Result<()> {
 
 fn show(args: &Args, plan: &Plan, applied: Option<&Applied>) -> Done {
     let seconds = applied.and(args.confirm).map(|time| time.as_secs());
-    if args.json {
+    if args.common.json {
         let changes = applied.map_or(&[][..], |applied| &applied.changes);
         let changes = changes.iter().map(|made| Change {
             setting: made.setting.to_string(),
@@ -143,6 +138,7 @@ fn show(args: &Args, plan: &Plan, applied: Option<&Applied>) -> Done {
         text.push_str(&format!("{:name$}  {:#} -> {:#}{note}\n", made.setting, made.from, made.to));
     }
     terminal::print(&text)?;
+    settings::tell_lasting(applied.changes.iter().map(|made| &made.setting));
     let id = applied.id;
     match seconds {
         None => eprintln!("applied and verified as {id}; `udpath undo {id}` takes it back"),

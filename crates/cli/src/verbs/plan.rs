@@ -3,7 +3,7 @@
 use anyhow::Context;
 use udpath_host::Live;
 
-use super::settings::{Namespace, Wanted};
+use super::settings::{self, Namespace, Wanted};
 use crate::exit::Done;
 use crate::terminal;
 
@@ -36,5 +36,9 @@ fn show(args: &Args) -> Done {
         }
         _ => plan.diff(),
     };
-    if text.is_empty() { Ok(()) } else { terminal::print(&text) }
+    if !text.is_empty() {
+        terminal::print(&text)?;
+    }
+    settings::tell_lasting(plan.changes.iter().map(|change| &change.setting));
+    Ok(())
 }

@@ -7,8 +7,8 @@ use anyhow::Context;
 use udpath_host::apply::ApplyError;
 use udpath_host::journal::{DIRECTORY, JournalError};
 use udpath_host::namespace::{NamespaceError, Place, inside};
-use udpath_host::plan::{Consent, PlanError};
-use udpath_host::{Journal, Machine, Plan, Wish};
+use udpath_host::plan::{Consent, PlanError, lasting};
+use udpath_host::{Journal, Machine, Plan, Setting, Wish};
 
 use crate::exit::{Done, Failure};
 
@@ -18,8 +18,10 @@ pub(crate) struct Wanted {
     /// A plan as JSON (udpath.plan/1), such as `udpath plan --json` writes; `-` is standard input
     #[arg(value_name = "PLAN.json|-", required_unless_present = "set")]
     file: Option<PathBuf>,
-    /// One setting, such as eth0:rps/rx-0=0-3, eth0:channels/combined=8, irq:57:affinity=3 or
-    /// sysctl:net.core.rmem_max=4194304; may be given often; rx-* and tx-* are all queues
+    /// One setting, such as eth0:rps/rx-0=0-3, eth0:channels/combined=8, irq:57:affinity=3,
+    /// sysctl:net.core.rmem_max=4194304 or socket:812/4026:receive-buffer=8388608; may be given often; rx-* and tx-* are
+    /// all queues; port:53:receive-buffer, port:53:selection=by-cpu, port:53:threads=one-per-cpu are whoever serves the
+    /// port now
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
     /// Why, for the journal; a plan's own reasons stay
@@ -47,6 +49,18 @@ pub(crate) struct Namespace {
     /// A network namespace by its name, as `ip netns` lists it; default: the caller's
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
+}
+
+/// What the verbs that know the journal have in common.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Common {
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) state: State,
+    #[command(flatten)]
+    pub(crate) namespace: Namespace,
 }
 
 impl Namespace {
@@ -97,6 +111,13 @@ impl Wanted {
             true => Failure::Usage(error.to_string()),
             false => Failure::Cannot(error.into()),
         })
+    }
+}
+
+/// Says what is forgotten before the next boot, and when.
+pub(crate) fn tell_lasting<'a>(settings: impl Iterator<Item = &'a Setting>) {
+    for line in lasting(settings) {
+        eprintln!("note: {line}");
     }
 }
 

@@ -8,31 +8,26 @@ use udpath_host::Live;
 use udpath_host::journal::State as Progress;
 use udpath_host::status::{Held, Hold, Standing, Status};
 
-use super::settings::{self, Namespace, State};
+use super::settings::{self, Common};
 use crate::exit::{Done, Failure};
 use crate::terminal;
 
 /// Arguments of `udpath status`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    state: State,
-    #[command(flatten)]
-    namespace: Namespace,
+    common: Common,
 }
 
 /// Looks and shows; exit 1 when something does not hold.
 pub(crate) fn run(args: &Args) -> Done {
-    args.namespace.run(|| show(args))
+    args.common.namespace.run(|| show(args))
 }
 
 fn show(args: &Args) -> Done {
-    let journal = args.state.journal();
+    let journal = args.common.state.journal();
     let status = Status::of(&Live::new(), &journal).map_err(settings::journal)?;
-    if args.json {
+    if args.common.json {
         terminal::print(&serde_json::to_string_pretty(&status).context("cannot write JSON")?)?;
     } else if status.applies.is_empty() {
         eprintln!("nothing that udpath has applied stands (journal {})", journal.directory().display());
@@ -89,6 +84,7 @@ fn words(held: &Held) -> String {
     let note = held.note.as_ref().map_or(String::new(), |note| format!(" ({note})"));
     match (held.state, &held.now) {
         (Hold::Holds, _) => format!("holds{note}"),
+        (Hold::Untold, _) => format!("set; the kernel does not tell whether it still is{note}"),
         (Hold::Superseded, _) => "changed by a later apply".into(),
         (Hold::Drifted, Some(now)) => format!("is {now}{suspects}"),
         (Hold::Drifted | Hold::Gone, _) => format!("gone{note}{suspects}"),

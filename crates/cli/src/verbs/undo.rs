@@ -5,7 +5,7 @@ use udpath_host::journal::{Line, setting};
 use udpath_host::undo::{UndoError, Undone};
 use udpath_host::{Journal, Live, Machine, Setting, Value};
 
-use super::settings::{self, Namespace, State};
+use super::settings::{self, Common};
 use crate::exit::{Done, Failure};
 use crate::terminal;
 
@@ -18,18 +18,13 @@ pub(crate) struct Args {
     /// Number of the apply; default: the last that stands
     id: Option<u64>,
     /// Print lines for a shell that take it back, and change nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     print: bool,
     /// Restore also what somebody else, or a later apply, has changed since
     #[arg(long, conflicts_with = "print")]
     force: bool,
-    /// Print one JSON document
-    #[arg(long, conflicts_with = "print")]
-    json: bool,
     #[command(flatten)]
-    state: State,
-    #[command(flatten)]
-    namespace: Namespace,
+    common: Common,
 }
 
 #[derive(Serialize)]
@@ -38,6 +33,8 @@ struct Document {
     id: u64,
     complete: bool,
     left: Vec<Left>,
+    /// What went with its process, socket or thread.
+    ended: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -48,29 +45,45 @@ struct Left {
 
 /// Takes back, or prints.
 pub(crate) fn run(args: &Args) -> Done {
-    if args.print { print(&args.state.journal(), args.id) } else { args.namespace.run(|| undo(args)) }
+    if args.print {
+        print(&args.common.state.journal(), args.id)
+    } else {
+        args.common.namespace.run(|| undo(args))
+    }
 }
 
 fn undo(args: &Args) -> Done {
-    let journal = args.state.journal();
+    let journal = args.common.state.journal();
     let lock = journal.lock().map_err(settings::journal)?;
     let undone = udpath_host::undo(&Live::new(), &lock, args.id, "asked for", args.force).map_err(failure)?;
-    if args.json {
+    if args.common.json {
         let left =
             undone.left.iter().map(|left| Left { setting: left.setting.clone(), why: left.why.clone() });
-        let document =
-            Document { schema: SCHEMA, id: undone.id, complete: undone.complete, left: left.collect() };
+        let document = Document {
+            schema: SCHEMA,
+            id: undone.id,
+            complete: undone.complete,
+            left: left.collect(),
+            ended: undone.ended.clone(),
+        };
         terminal::print(&serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)?)?;
     }
     ended(&undone)
 }
 
 fn ended(undone: &Undone) -> Done {
-    let Undone { id, left, complete } = undone;
+    let Undone { id, left, ended, complete } = undone;
     let list: Vec<String> = left.iter().map(ToString::to_string).collect();
     match (left.is_empty(), complete) {
-        (true, true) => {
+        (true, true) if ended.is_empty() => {
             eprintln!("apply {id} is undone; every setting was read back and is as before");
+            Ok(())
+        }
+        (true, true) => {
+            let gone = ended.join(", ");
+            eprintln!(
+                "apply {id} is undone; what it was set of has ended, and nothing is left to put back: {gone}"
+            );
             Ok(())
         }
         (false, true) => Err(Failure::Findings(format!("apply {id} is undone, except: {}", list.join("; ")))),

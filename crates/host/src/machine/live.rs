@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Identity, Machine, Refusal, card, file, irqbalance, process};
 use crate::kernel::Kernel;
+use crate::process::{Error, Server};
 use crate::setting::{Cost, Item, Setting, Value};
 use crate::source::{Folder, number};
 use crate::{Source, rivals};
@@ -102,10 +103,13 @@ impl Machine for Live {
         }
         match &meant {
             Setting::File(path) => file::read_whole(&self.path(path)).map(Value::File).map_err(failed),
-            Setting::Thread { .. } | Setting::IrqbalanceBan if self.kernel.is_none() => {
+            Setting::Thread { .. } | Setting::Socket { .. } | Setting::IrqbalanceBan
+                if self.kernel.is_none() =>
+            {
                 Err(Refusal::because("read", setting, "a captured machine has no processes to ask"))
             }
-            Setting::Thread { tid, .. } => process::affinity(*tid).map(Value::Cpus).map_err(failed),
+            Setting::Thread { pid, tid } => process::affinity(setting, *pid, *tid),
+            Setting::Socket { pid, inode, setting: of } => process::option(setting, *pid, *inode, *of),
             Setting::IrqbalanceBan => {
                 let pid = rivals::irqbalance(&self.source)
                     .ok_or_else(|| Refusal::because("read", setting, "irqbalance does not run"))?;
@@ -131,9 +135,13 @@ impl Machine for Live {
             (Setting::File(path), Value::File(text)) => {
                 file::write_whole(&self.path(path), text.as_deref()).map_err(failed)
             }
-            (Setting::Thread { tid, .. }, Value::Cpus(cpus)) => {
+            (Setting::Thread { pid, tid }, value) => {
                 drop(self.kernel(setting)?);
-                process::set_affinity(*tid, cpus).map_err(failed)
+                process::set_affinity(setting, *pid, *tid, value)
+            }
+            (Setting::Socket { pid, inode, setting: of }, value) => {
+                drop(self.kernel(setting)?);
+                process::set_option(setting, *pid, *inode, *of, value)
             }
             (Setting::IrqbalanceBan, Value::Irqs(irqs)) => {
                 drop(self.kernel(setting)?);
@@ -155,9 +163,10 @@ impl Machine for Live {
                 let found = self.device(interface).map(Identity::Device);
                 found.map(Some).ok_or_else(|| gone(setting, "there is no such interface"))
             }
-            Setting::Thread { pid, tid } => {
-                let found = process::started(&self.source, *pid, *tid).map(Identity::Started);
-                found.map(Some).ok_or_else(|| gone(setting, "there is no such thread of that process"))
+            Setting::Thread { .. } | Setting::Socket { .. } if self.kernel.is_none() => Ok(None),
+            Setting::Thread { pid, tid } => process::thread(setting, *pid, *tid).map(Some),
+            Setting::Socket { pid, inode, setting: of } => {
+                process::sockets(setting, *pid, *inode, *of).map(Some)
             }
             Setting::IrqbalanceBan => {
                 let found = rivals::irqbalance(&self.source).map(Identity::Pid);
@@ -168,7 +177,13 @@ impl Machine for Live {
     }
 
     fn renamed(&self, setting: &Setting, identity: &Identity) -> Option<Setting> {
-        let Identity::Device(wanted) = identity else { return None };
+        let wanted = match (identity, setting) {
+            (Identity::Device(wanted), _) => wanted,
+            (Identity::Sockets(cookies), Setting::Socket { setting: of, .. }) => {
+                return process::held(&self.source, cookies, *of);
+            }
+            _ => return None,
+        };
         let names = self.source.names("/sys/class/net").ok()?;
         let name = names.into_iter().find(|name| self.device(name) == Some(*wanted))?;
         Some(setting.renamed(&name))
@@ -178,6 +193,13 @@ impl Machine for Live {
         match self.meant("find", setting)? {
             Setting::Irq(irq) => Ok(irq),
             _ => Err(Refusal::because("find", setting, "it is no IRQ")),
+        }
+    }
+
+    fn serving(&self, port: u16) -> Result<Vec<Server>, Error> {
+        match self.kernel {
+            Some(_) => crate::process::serving(&self.source, port),
+            None => Err(Error::NobodyServes { port }),
         }
     }
 

@@ -1,8 +1,10 @@
 //! A plan for people: as a diff, and as lines for a shell.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::{Change, Plan};
+use crate::Setting;
 
 impl Plan {
     /// What is now and what will be, one change after the other; what is so already at the end.
@@ -19,6 +21,11 @@ impl Plan {
             let value = format!("{value:#}");
             let mut notes: Vec<&str> = Vec::new();
             notes.extend(Some(setting.cost().words()).filter(|words| !words.is_empty()));
+            let untold = change.from.as_ref().is_some_and(|from| !from.is_told());
+            let assumed = setting.assumed().filter(|_| untold).map(|assumed| {
+                format!("the kernel does not tell it, and undo makes it {assumed} unless an earlier apply has set it")
+            });
+            notes.extend(assumed.as_deref());
             notes.extend(setting.lowers_security(change.from.as_ref(), &change.to));
             notes.extend(Some(reason.as_str()).filter(|reason| !reason.is_empty()));
             let line =
@@ -43,6 +50,24 @@ impl Plan {
         }
         text
     }
+}
+
+/// How long settings last that do not last until the next boot: a line for each kind.
+#[must_use]
+pub fn lasting<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<String> {
+    let mut by: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for setting in settings {
+        if let Some(lasts) = setting.lasts() {
+            let name = setting.to_string();
+            by.entry(lasts).or_default().insert(name.rsplit(':').next().unwrap_or(&name).to_owned());
+        }
+    }
+    let line = |(lasts, names): (&str, BTreeSet<String>)| {
+        let names: Vec<String> = names.into_iter().collect();
+        let verb = if names.len() == 1 { "lasts" } else { "last" };
+        format!("{} {verb} {lasts}", names.join(", "))
+    };
+    by.into_iter().map(line).collect()
 }
 
 fn before(change: &Change) -> String {

@@ -27,7 +27,7 @@ impl Plan {
         let mut plan = Self::default();
         let mut wanted: Vec<(Setting, Value, Wish)> = Vec::new();
         for wish in wishes {
-            for wish in wish.expanded(machine.source())? {
+            for wish in wish.expanded(machine)? {
                 let setting: Setting = wish.name.parse()?;
                 let value = setting.as_kept(setting.value(&wish.value)?);
                 match wanted.iter().find(|(other, ..)| *other == setting) {
@@ -105,7 +105,11 @@ fn restorable(setting: &Setting, found: &Value) -> bool {
 
 /// Are the CPUs, or queues, there?
 fn within(source: &dyn Source, setting: &Setting, value: &Value) -> Result<(), PlanError> {
-    let Some(cpus) = value.cpus() else { return Ok(()) };
+    let cpus = &match value {
+        Value::Cpus(cpus) => cpus.clone(),
+        Value::Cpu(cpu) => cpu.iter().copied().collect(),
+        _ => return Ok(()),
+    };
     let beyond =
         |why: String| PlanError::Beyond { setting: setting.to_string(), value: value.to_string(), why };
     if let Setting::Interface(interface, Item::XpsRxqs(_)) = setting {

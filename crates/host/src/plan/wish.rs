@@ -1,9 +1,9 @@
 //! What somebody wants, before anything is known of the machine.
 
-use super::{Document, Entry, PlanError, SCHEMA};
-use crate::Source;
+use super::{Document, Entry, PlanError, SCHEMA, port};
+use crate::Machine;
 
-/// A setting by name, `*` for every queue allowed, and the value wanted.
+/// A setting by name, `*` for every queue and `port:53:` for who serves it allowed, and the value wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
     /// The setting's name, as it was written.
@@ -17,7 +17,7 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// From `SETTING=VALUE`.
+    /// From `SETTING=VALUE`; the name may also be one of a port's, `port:53:receive-buffer`.
     ///
     /// # Errors
     /// There is no value.
@@ -52,8 +52,11 @@ impl Wish {
         Ok(Self { name, value, from, reason })
     }
 
-    /// One wish for each queue that a `*` stands for.
-    pub(super) fn expanded(self, source: &dyn Source) -> Result<Vec<Self>, PlanError> {
+    /// One wish for each queue that a `*` stands for, and for all that serves a port.
+    pub(super) fn expanded(self, machine: &dyn Machine) -> Result<Vec<Self>, PlanError> {
+        if let Some(wishes) = port::expanded(machine, &self)? {
+            return Ok(wishes);
+        }
         let Some(stem) = self.name.strip_suffix("-*") else { return Ok(vec![self]) };
         let nothing = |why: String| PlanError::Nothing { name: self.name.clone(), why };
         let parts = stem.split_once(':').zip(stem.rsplit_once('/'));
@@ -61,7 +64,7 @@ impl Wish {
             return Err(nothing("write it like eth0:rps/rx-*".into()));
         };
         let folder = format!("/sys/class/net/{interface}/queues");
-        let names = source.names(&folder).map_err(|why| nothing(format!("{folder}: {why}")))?;
+        let names = machine.source().names(&folder).map_err(|why| nothing(format!("{folder}: {why}")))?;
         let prefix = format!("{direction}-");
         let queues: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix(&prefix)).collect();
         if queues.is_empty() {
@@ -82,6 +85,7 @@ mod tests {
             ("a=b:qdisc=mq", "a=b:qdisc", "mq"),
             ("sysctl:kernel.core_pattern=x=y", "sysctl:kernel.core_pattern", "x=y"),
             ("thread:8/9:affinity = 3", "thread:8/9:affinity", "3"),
+            ("port:53:threads=one-per-cpu:2-7", "port:53:threads", "one-per-cpu:2-7"),
         ] {
             let wish = Wish::parse(text, "").unwrap();
             assert_eq!((wish.name.as_str(), wish.value.as_str()), (name, value));

@@ -43,6 +43,55 @@ pub enum Error {
         /// Its cookie.
         cookie: u64,
     },
+    /// No such socket.
+    #[error("process {pid} has no UDP socket with inode {inode} (any more)")]
+    NoSocket {
+        /// The process.
+        pid: u32,
+        /// The inode asked for.
+        inode: u32,
+    },
+    /// Nobody listens.
+    #[error("no UDP socket is bound to port {port} in this network namespace")]
+    NobodyServes {
+        /// The port.
+        port: u16,
+    },
+    /// Somebody listens, and does not show.
+    #[error(
+        "UDP port {port} is served, and no process that is seen here has its sockets; {hidden} processes keep their \
+         descriptors to themselves: CAP_SYS_PTRACE is needed, which root has outside of containers"
+    )]
+    Hidden {
+        /// The port.
+        port: u16,
+        /// How many processes do not show what they have.
+        hidden: usize,
+    },
+    /// No thread was seen that waits for a socket.
+    #[error(
+        "no thread was seen waiting for {socket} in {looks} looks: it is never idle, or waits in a way that is not \
+         known here (poll, select, io_uring); name the threads themselves, as thread:PID/TID:affinity"
+    )]
+    NobodyWaits {
+        /// The socket.
+        socket: String,
+        /// How often was looked.
+        looks: u32,
+    },
+    /// A group of which others have members.
+    #[error(
+        "{socket} shares its port with {strangers} sockets that neither process {pid} nor its workers have; which \
+         member is whose cannot be told, so a choice by CPU is not made"
+    )]
+    Strangers {
+        /// The socket.
+        socket: String,
+        /// The process.
+        pid: u32,
+        /// How many sockets are others'.
+        strangers: usize,
+    },
     /// The thread has ended.
     #[error("thread {tid} of process {pid} has ended; its server has started others since, or was restarted")]
     ThreadGone {
@@ -110,6 +159,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// Is the object itself not there?
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(
+            self,
+            Self::NoProcess { .. }
+                | Self::NoSocket { .. }
+                | Self::SocketGone { .. }
+                | Self::ThreadGone { .. }
+        )
+    }
+
     /// The kernel's answer to `what`; `needs` is the capability whose lack it may be.
     pub(super) fn answered(
         what: impl Into<String>,

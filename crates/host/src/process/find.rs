@@ -144,23 +144,42 @@ fn collect(pid: u32, known: &mut BTreeMap<u32, Found>) -> Result<(), Error> {
 
 /// Inodes of the UDP sockets in a process's network namespace.
 fn udp_inodes(pid: u32) -> Result<BTreeSet<u32>, Error> {
-    let mut inodes = BTreeSet::new();
+    Ok(listed(pid)?.lines().filter_map(inode).collect())
+}
+
+/// The lines of `/proc/PID/net/udp` and `udp6`.
+fn listed(pid: u32) -> Result<String, Error> {
+    let mut lines = String::new();
     for list in ["udp", "udp6"] {
         let path = format!("/proc/{pid}/net/{list}");
         match fs::read_to_string(&path) {
-            Ok(text) => inodes.extend(text.lines().skip(1).filter_map(inode)),
+            Ok(text) => lines.extend(text.split_inclusive('\n').skip(1)),
             // A kernel without IPv6, or the process has ended, which is told when it is opened.
             Err(cause) if matches!(cause.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EINVAL)) => {
             }
             Err(cause) => return Err(Error::answered(format!("read {path}"), cause, "CAP_SYS_PTRACE")),
         }
     }
-    Ok(inodes)
+    Ok(lines)
 }
 
 /// Column 10 of `/proc/net/udp`.
 fn inode(line: &str) -> Option<u32> {
     line.split_whitespace().nth(9)?.parse().ok()
+}
+
+/// How many sockets that the server does not have are bound as this one is, by the same user: they may be of its group.
+/// The list does not tell interfaces, so sockets of others that are bound to one count as well.
+pub(super) fn strangers(server: &Server, socket: &Socket) -> Result<usize, Error> {
+    let lines = listed(socket.pid)?;
+    let column = |line: &'_ str, at| line.split_whitespace().nth(at).map(str::to_owned);
+    // Where it is bound, whom it is connected to, its user.
+    let key = |line: &str| [1, 2, 7].map(|at| column(line, at));
+    let of = |wanted: u32| lines.lines().find(|line| inode(line) == Some(wanted)).map(key);
+    let own = of(socket.id.inode);
+    let own = |line: &&str| own.as_ref() == Some(&key(line));
+    let known = |inode: &u32| server.sockets.iter().any(|known| known.id.inode == *inode);
+    Ok(lines.lines().filter(own).filter_map(inode).filter(|inode| *inode != 0 && !known(inode)).count())
 }
 
 /// None if it is no bound UDP socket: the descriptor may be another file by now.

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags};
 use serde::{Deserialize, Serialize};
 
-use super::Error;
+use super::{Error, sys};
 
 /// What lets one process take another's descriptors.
 const NEEDS: &str = "CAP_SYS_PTRACE";
@@ -99,7 +99,24 @@ pub(super) fn with<T>(
     Err(Error::SocketGone { pid, inode: socket.inode, cookie: socket.cookie })
 }
 
+/// Which socket a process has under this inode now.
+///
+/// # Errors
+/// It has no UDP socket of that inode, or its descriptors may not be taken.
+pub fn identify(pid: u32, inode: u32) -> Result<SocketId, Error> {
+    let process = Process::open(pid)?;
+    for (fd, _) in process.sockets()?.into_iter().filter(|(_, found)| *found == inode) {
+        let Some(duplicate) = process.take(fd)? else { continue };
+        let udp =
+            sys::option(duplicate.as_fd(), libc::SO_PROTOCOL).is_ok_and(|found| found == libc::IPPROTO_UDP);
+        if let (true, Ok(cookie)) = (udp, rustix::net::sockopt::socket_cookie(&duplicate)) {
+            return Ok(SocketId { inode, cookie });
+        }
+    }
+    Err(Error::NoSocket { pid, inode })
+}
+
 /// `socket:[4026]`.
-fn socket_inode(target: &str) -> Option<u32> {
+pub(super) fn socket_inode(target: &str) -> Option<u32> {
     target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }

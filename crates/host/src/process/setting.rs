@@ -15,13 +15,14 @@ use std::os::fd::BorrowedFd;
 
 use serde::{Deserialize, Serialize};
 
+use super::find::strangers;
 use super::held::{self, SocketId};
 use super::{Error, find, sys, thread};
 
 /// What it takes to set more than the system's own limits allow.
 const NEEDS: &str = "CAP_NET_ADMIN";
 /// Largest receive buffer, bytes of the kernel's accounting: it doubles what it is told (`__sock_set_rcvbuf`).
-const MOST_BUFFER: u32 = (i32::MAX - 1).cast_unsigned();
+pub(crate) const MOST_BUFFER: u32 = (i32::MAX - 1).cast_unsigned();
 
 /// One thing that can be set of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -51,6 +52,19 @@ impl SocketSetting {
         Self::IncomingCpu,
         Self::Selection,
     ];
+
+    /// Its name here.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReceiveBuffer => "receive-buffer",
+            Self::BusyPoll => "busy-poll",
+            Self::PreferBusyPoll => "prefer-busy-poll",
+            Self::BusyPollBudget => "busy-poll-budget",
+            Self::IncomingCpu => "incoming-cpu",
+            Self::Selection => "selection",
+        }
+    }
 
     /// The kernel's name of it.
     #[must_use]
@@ -179,7 +193,8 @@ pub fn write(pid: u32, socket: SocketId, value: SocketValue) -> Result<Changed<S
     check(value)?;
     let members = match value {
         SocketValue::Selection(_) => {
-            members(pid, socket)?.ok_or_else(|| Error::NoGroup { socket: named() })?
+            let group = group(pid, socket)?.ok_or_else(|| Error::NoGroup { socket: named() })?;
+            u32::try_from(group.len()).unwrap_or(u32::MAX)
         }
         _ => 0,
     };
@@ -272,12 +287,19 @@ fn check(value: SocketValue) -> Result<(), Error> {
     }
 }
 
-/// How many sockets the socket's group has; none when it has no group.
-fn members(pid: u32, socket: SocketId) -> Result<Option<u32>, Error> {
+/// The members of the socket's group, in their order; none when it has no group.
+///
+/// # Errors
+/// The process does not have the socket, or others than it and its workers have members of the group.
+pub fn group(pid: u32, socket: SocketId) -> Result<Option<Vec<SocketId>>, Error> {
     let server = find(pid)?;
     let Some(found) = server.sockets.iter().find(|found| found.id == socket) else {
         return Err(Error::SocketGone { pid, inode: socket.inode, cookie: socket.cookie });
     };
-    let members = found.group.map(|group| server.groups[group].members.len());
-    Ok(members.map(|count| u32::try_from(count).unwrap_or(u32::MAX)))
+    let Some(group) = found.group else { return Ok(None) };
+    let strangers = strangers(&server, found)?;
+    if strangers > 0 {
+        return Err(Error::Strangers { socket: found.to_string(), pid, strangers });
+    }
+    Ok(Some(server.groups[group].members.iter().map(|&at| server.sockets[at].id).collect()))
 }

@@ -44,7 +44,10 @@ impl Thread {
                                      that starts new workers (nsd's does)";
 
     /// As /proc shows it now.
-    pub(super) fn look(pid: u32, tid: u32) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// It is not there, or may not be read.
+    pub fn look(pid: u32, tid: u32) -> Result<Self, Error> {
         let read = |file: &str| {
             fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}")).map_err(|cause| {
                 match cause.raw_os_error() {

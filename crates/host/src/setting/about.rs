@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Item, Setting, Value};
+use crate::process::SocketSetting;
 
 /// The order of work: what makes queues and IRQs appear comes before what is said of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +23,8 @@ pub enum Phase {
     Steering,
     /// NAPI, qdiscs, sysctls.
     Kernel,
+    /// What a server's sockets are set to.
+    Sockets,
     /// Which CPUs threads run on.
     Threads,
     /// What keeps it over a boot.
@@ -87,6 +90,7 @@ impl Setting {
             Self::Irq(_) => Phase::Irqs,
             Self::IrqbalanceBan => Phase::Rivals,
             Self::Sysctl(_) => Phase::Kernel,
+            Self::Socket { .. } => Phase::Sockets,
             Self::Thread { .. } => Phase::Threads,
             Self::File(_) => Phase::Files,
         }
@@ -108,7 +112,14 @@ impl Setting {
                 }
             },
             Self::Irq(_) => Cost::MovesFlows,
-            Self::Sysctl(_) | Self::Thread { .. } | Self::IrqbalanceBan | Self::File(_) => Cost::None,
+            Self::Socket { setting: SocketSetting::IncomingCpu | SocketSetting::Selection, .. } => {
+                Cost::MovesFlows
+            }
+            Self::Sysctl(_)
+            | Self::Socket { .. }
+            | Self::Thread { .. }
+            | Self::IrqbalanceBan
+            | Self::File(_) => Cost::None,
         }
     }
 
@@ -125,7 +136,7 @@ impl Setting {
                 Scope::Namespace
             }
             Self::Sysctl(_) => Scope::Host,
-            Self::Thread { .. } => Scope::Process,
+            Self::Socket { .. } | Self::Thread { .. } => Scope::Process,
         }
     }
 
@@ -152,6 +163,7 @@ impl Setting {
             },
             Self::Sysctl(_) => &["tuned", "systemd-sysctl", "bpftune"],
             Self::Thread { .. } => &["a restart of the process", "its own sched_setaffinity", "its cpuset"],
+            Self::Socket { .. } => &["the server itself (setsockopt)"],
             Self::IrqbalanceBan => &["a restart of irqbalance"],
             Self::File(_) => &[],
         }

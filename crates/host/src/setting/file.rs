@@ -55,7 +55,7 @@ impl Setting {
             Self::Irq(irq) => place(format!("/proc/irq/{irq}/smp_affinity_list"), Form::List),
             Self::Sysctl(path) if is_mask(path) => place(format!("/proc/sys/{path}"), Form::Mask),
             Self::Sysctl(path) => place(format!("/proc/sys/{path}"), Form::Words),
-            Self::Thread { .. } | Self::IrqbalanceBan | Self::File(_) => None,
+            Self::Thread { .. } | Self::Socket { .. } | Self::IrqbalanceBan | Self::File(_) => None,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::{CHANNELS, COALESCE, COALESCE_SWITCHES, FLOWS, Item, RINGS, Setting};
+use crate::process::SocketSetting;
 
 /// Longest name of an interface, bytes: `IFNAMSIZ` less the closing zero.
 const MAX_INTERFACE: usize = 15;
@@ -62,6 +63,19 @@ pub enum WrongName {
     /// Not a pid and a tid.
     #[error("{0:?} names no thread; write pid and tid like thread:812/815:affinity")]
     Thread(String),
+    /// Not a pid, an inode and an item.
+    #[error(
+        "{text:?} names no socket; write pid, inode and item like socket:812/4026:receive-buffer ({}) or \
+         group:812/4026:selection",
+        sockets()
+    )]
+    Socket {
+        /// What was written.
+        text: String,
+    },
+    /// Whoever serves a port is no setting but several.
+    #[error("{0:?} names no one setting: it stands for sockets and threads, in a plan's wishes alone")]
+    Port(String),
     /// Not a name below /proc/sys.
     #[error("{0:?} names no sysctl; write it like sysctl:net.core.rmem_max")]
     Sysctl(String),
@@ -91,6 +105,10 @@ impl FromStr for Setting {
                 let (pid, tid) = thread.ok_or_else(|| WrongName::Thread(text.to_owned()))?;
                 Ok(Self::Thread { pid, tid })
             }
+            ("socket" | "group", rest) => {
+                socket(object == "group", rest).ok_or_else(|| WrongName::Socket { text: text.to_owned() })
+            }
+            ("port", _) => Err(WrongName::Port(text.to_owned())),
             (interface, item) => {
                 let wrong = interface.is_empty()
                     || interface.len() > MAX_INTERFACE
@@ -103,6 +121,22 @@ impl FromStr for Setting {
             }
         }
     }
+}
+
+/// `812/4026:busy-poll`. What is the whole group's is named by `group`, so that nobody takes it for the socket's own.
+fn socket(group: bool, text: &str) -> Option<Setting> {
+    let (numbers, name) = text.split_once(':')?;
+    let (pid, inode) = numbers.split_once('/')?;
+    let (pid, inode) = (digits(pid)?, digits(inode)?);
+    let setting = SocketSetting::ALL.into_iter().find(|known| known.name() == name)?;
+    let fits = group == (setting == SocketSetting::Selection) && pid > 0 && inode > 0;
+    fits.then_some(Setting::Socket { pid, inode, setting })
+}
+
+/// The items of a socket, for errors.
+fn sockets() -> String {
+    let own = SocketSetting::ALL.into_iter().filter(|setting| *setting != SocketSetting::Selection);
+    own.map(SocketSetting::name).collect::<Vec<_>>().join(", ")
 }
 
 /// `net.core.rmem_max`, or with slashes where a name has a dot of its own: `net/ipv4/conf/eth0.100/rp_filter`.
@@ -184,6 +218,10 @@ impl fmt::Display for Setting {
             Self::Sysctl(path) if path.contains('.') => format!("sysctl:{path}"),
             Self::Sysctl(path) => format!("sysctl:{}", path.replace('/', ".")),
             Self::Thread { pid, tid } => format!("thread:{pid}/{tid}:affinity"),
+            Self::Socket { pid, inode, setting: setting @ SocketSetting::Selection } => {
+                format!("group:{pid}/{inode}:{}", setting.name())
+            }
+            Self::Socket { pid, inode, setting } => format!("socket:{pid}/{inode}:{}", setting.name()),
             Self::IrqbalanceBan => "irqbalance:ban".to_owned(),
             Self::File(path) => format!("file:{path}"),
         };
@@ -245,6 +283,9 @@ mod tests {
             "sysctl:net.core.rmem_max",
             "sysctl:net/ipv4/conf/eth0.100/rp_filter",
             "thread:812/815:affinity",
+            "socket:812/4026:receive-buffer",
+            "socket:812/4026:prefer-busy-poll",
+            "group:812/4026:selection",
             "irqbalance:ban",
         ] {
             let setting: Setting = name.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -273,6 +314,12 @@ mod tests {
             ("irq:x:affinity", "irq:57:affinity"),
             ("irq:57", "irq:57:affinity"),
             ("thread:0/1:affinity", "thread:812/815:affinity"),
+            ("socket:812/4026:selection", "group:812/4026:selection"),
+            ("group:812/4026:busy-poll", "group:812/4026:selection"),
+            ("socket:812:busy-poll", "socket:812/4026:receive-buffer"),
+            ("socket:812/0:busy-poll", "names no socket"),
+            ("socket:812/4026:send-buffer", "receive-buffer, busy-poll,"),
+            ("port:53:busy-poll", "sockets and threads"),
             ("sysctl:net/../../etc/passwd", "names no sysctl"),
             ("sysctl:net", "names no sysctl"),
             ("sysctl:", "names no sysctl"),

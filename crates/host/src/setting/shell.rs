@@ -14,6 +14,8 @@ impl Setting {
         match self {
             Self::Interface(interface, item) => of_interface(&quoted(interface), item, value),
             Self::Thread { tid, .. } => format!("taskset -pc {value} {tid}"),
+            // No program of the system changes a socket of another process.
+            Self::Socket { .. } => format!("udpath apply --set {}", quoted(&format!("{self}={value}"))),
             Self::IrqbalanceBan => {
                 let irqs = value.irqs().filter(|irqs| !irqs.is_empty()).map_or("NONE".to_owned(), |irqs| {
                     irqs.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
@@ -100,6 +102,10 @@ mod tests {
         assert_eq!(line("eth0:qdisc", "default"), "tc qdisc del dev eth0 root");
         assert_eq!(line("irq:57:affinity", "3"), "echo 3 > /proc/irq/57/smp_affinity_list");
         assert_eq!(line("sysctl:net.ipv4.udp_mem", "1 2 3"), "echo '1 2 3' > /proc/sys/net/ipv4/udp_mem");
+        assert_eq!(
+            line("socket:8/9:receive-buffer", "4194304"),
+            "udpath apply --set socket:8/9:receive-buffer=4194304"
+        );
         assert_eq!(line("e'0:qdisc", "mq"), r"tc qdisc replace dev 'e'\''0' root mq");
     }
 }

@@ -7,10 +7,13 @@ use thiserror::Error;
 use udpath_steer::rss::IndirectionTable;
 use udpath_steer::{CpuSet, CpuSetError};
 
-use super::{COALESCE_SWITCHES, Item, Setting};
+use super::{COALESCE_SWITCHES, Item, Setting, socket};
+use crate::process::SocketSetting;
 
 /// Entries of a table that are shown one by one, at most: more do not fit a line.
 const SHORT: usize = 16;
+/// What a value that the kernel does not tell is written as.
+const UNKNOWN: &str = "unknown";
 /// What an empty set is written as.
 const NONE: &str = "none";
 
@@ -19,6 +22,8 @@ const NONE: &str = "none";
 pub enum Value {
     /// CPUs; for `xps-rxqs` receive queues.
     Cpus(CpuSet),
+    /// One CPU; none is any.
+    Cpu(Option<u32>),
     /// A number, in the setting's unit.
     Number(u64),
     /// On or off.
@@ -33,6 +38,8 @@ pub enum Value {
     Irqs(BTreeSet<u32>),
     /// A file's whole text; none: there is no such file.
     File(Option<String>),
+    /// Whatever it is, the kernel does not tell.
+    Unknown,
 }
 
 /// An indirection table, as it is asked for or as it is.
@@ -139,6 +146,7 @@ impl Setting {
                     .map(Value::Irqs)
                     .ok_or_else(|| wrong("IRQs like 57,58, or none"))
             }
+            Kind::Socket(setting) => socket::parse(setting, text_of).map_err(wrong),
             Kind::File => Ok(Value::File(Some(text.to_owned()))),
         }
     }
@@ -150,6 +158,10 @@ impl Setting {
             (Self::Interface(_, Item::Rfs(_)), Value::Number(entries)) => Value::Number(rounded(entries)),
             (Self::Sysctl(path), Value::Words(text)) if path == "net/core/rps_sock_flow_entries" => {
                 Value::Words(number(&text).map_or(text, |entries| rounded(entries).to_string()))
+            }
+            // The kernel doubles half of it.
+            (Self::Socket { setting: SocketSetting::ReceiveBuffer, .. }, Value::Number(bytes)) => {
+                Value::Number(bytes.next_multiple_of(2))
             }
             (_, value) => value,
         }
@@ -170,6 +182,7 @@ impl Setting {
     /// It has not.
     pub fn decode(&self, text: Option<&str>) -> Result<Value, WrongValue> {
         match (self, text) {
+            (_, Some(UNKNOWN)) if self.assumed().is_some() => Ok(Value::Unknown),
             (Self::File(_), text) => Ok(Value::File(text.map(str::to_owned))),
             (_, text) => self.value(text.unwrap_or_default()),
         }
@@ -194,6 +207,7 @@ impl Setting {
             Self::Irq(_) | Self::Thread { .. } => Kind::Cpus,
             Self::Sysctl(path) if is_mask(path) => Kind::Cpus,
             Self::Sysctl(_) => Kind::Words,
+            Self::Socket { setting, .. } => Kind::Socket(*setting),
             Self::IrqbalanceBan => Kind::Irqs,
             Self::File(_) => Kind::File,
         }
@@ -213,6 +227,7 @@ enum Kind {
     Table,
     Key,
     Irqs,
+    Socket(SocketSetting),
     File,
 }
 
@@ -261,6 +276,12 @@ fn key(text: &str) -> Option<Vec<u8>> {
 }
 
 impl Value {
+    /// Does the kernel tell it?
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        *self != Self::Unknown
+    }
+
     /// Is this, as it was found, what `wanted` asks for?
     #[must_use]
     pub fn is(&self, wanted: &Self) -> bool {
@@ -293,6 +314,8 @@ impl fmt::Display for Value {
         let text = match self {
             Self::Cpus(cpus) if cpus.is_empty() => NONE.to_owned(),
             Self::Cpus(cpus) => cpus.to_string(),
+            Self::Cpu(cpu) => cpu.map_or("any".to_owned(), |cpu| cpu.to_string()),
+            Self::Unknown => UNKNOWN.to_owned(),
             Self::Number(number) => number.to_string(),
             Self::Switch(on) => (if *on { "on" } else { "off" }).to_owned(),
             Self::Words(words) => words.clone(),

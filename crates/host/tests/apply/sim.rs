@@ -1,9 +1,9 @@
 //! A machine that exists in memory, and ways to break it.
 //!
 //! One interface with channels, steering per queue and a driver that forgets what hung on its queues when their number
-//! changes; some sysctls. What a program that dies leaves behind is the machine and the journal's files, nothing else.
+//! changes; some sysctls; a server's sockets and a thread. What a program that dies leaves behind is the machine and the journal's files, nothing else.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -11,6 +11,8 @@ use udpath_host::machine::{Identity, Machine, Refusal};
 use udpath_host::setting::Item;
 use udpath_host::source::{Answer, Question};
 use udpath_host::{Absence, Fact, Setting, Source, Value};
+
+use crate::door::{Call, Door};
 
 /// The values of all settings.
 pub(crate) type Values = BTreeMap<String, String>;
@@ -36,6 +38,9 @@ impl Sim {
             ("sysctl:net.core.rmem_max", "212992"),
             ("sysctl:net.ipv4.udp_mem", "1 2 3"),
             ("sysctl:net.ipv4.conf.all.rp_filter", "1"),
+            ("socket:812/4026:receive-buffer", "212992"),
+            ("group:812/4026:selection", "by-flow"),
+            ("thread:812/815:affinity", "0-1"),
         ] {
             sim.put(name, value);
         }
@@ -50,6 +55,11 @@ impl Sim {
     /// Somebody else sets it.
     pub(crate) fn put(&self, name: &str, value: &str) {
         self.values.borrow_mut().insert(name.to_owned(), value.to_owned());
+    }
+
+    /// The server ends, and what was set of it.
+    pub(crate) fn end_server(&self) {
+        self.values.borrow_mut().retain(|name, _| !name.contains(":812/"));
     }
 
     /// Queues come with nothing set and go with everything.
@@ -106,6 +116,9 @@ impl Machine for Sim {
     fn read(&self, setting: &Setting) -> Result<Value, Refusal> {
         let text = self.values.borrow().get(&setting.to_string()).cloned();
         let text = text.ok_or_else(|| Self::refuse("read", setting, libc::ENOENT))?;
+        if setting.assumed().is_some() {
+            return Ok(Value::Unknown);
+        }
         Ok(setting.value(&text).unwrap())
     }
 
@@ -119,7 +132,14 @@ impl Machine for Sim {
     }
 
     fn identity(&self, setting: &Setting) -> Result<Option<Identity>, Refusal> {
-        Ok(setting.interface().map(|_| Identity::Device(3)))
+        Ok(match setting {
+            Setting::Interface(..) => Some(Identity::Device(3)),
+            Setting::Socket { .. } | Setting::Thread { .. } => {
+                self.read(setting)?;
+                Some(Identity::Sockets(vec![17, 18]))
+            }
+            _ => None,
+        })
     }
 
     fn renamed(&self, _: &Setting, _: &Identity) -> Option<Setting> {
@@ -148,63 +168,29 @@ pub(crate) enum Fault {
     DiesAfter,
 }
 
-/// A machine whose n-th write goes wrong; with `lasting`, all after it as well.
-#[derive(Debug)]
-pub(crate) struct Faulty<'a> {
-    pub(crate) inner: &'a Sim,
-    pub(crate) at: usize,
-    pub(crate) fault: Fault,
-    pub(crate) lasting: bool,
-    pub(crate) writes: Cell<usize>,
+/// A machine whose n-th write goes wrong.
+pub(crate) fn faulty(sim: &Sim, at: usize, fault: Fault) -> Door<'_> {
+    Door::new(sim, move |call| if call.at == at { fault.strike(call) } else { call.pass() })
 }
 
-impl<'a> Faulty<'a> {
-    pub(crate) fn new(inner: &'a Sim, at: usize, fault: Fault) -> Self {
-        Self { inner, at, fault, lasting: false, writes: Cell::new(0) }
-    }
+/// The same, and all writes after it as well.
+pub(crate) fn faulty_from(sim: &Sim, at: usize, fault: Fault) -> Door<'_> {
+    Door::new(sim, move |call| if call.at >= at { fault.strike(call) } else { call.pass() })
 }
 
 /// The payload of a death that was asked for.
 pub(crate) struct Death;
 
-impl Machine for Faulty<'_> {
-    fn source(&self) -> &dyn Source {
-        self.inner
-    }
-
-    fn read(&self, setting: &Setting) -> Result<Value, Refusal> {
-        self.inner.read(setting)
-    }
-
-    fn write(&self, setting: &Setting, value: &Value) -> Result<(), Refusal> {
-        let at = self.writes.replace(self.writes.get() + 1);
-        if at != self.at && !(self.lasting && at > self.at) {
-            return self.inner.write(setting, value);
-        }
-        match self.fault {
-            Fault::Refuses(errno) => Err(Sim::refuse("set", setting, errno)),
-            Fault::Ignores => Ok(()),
-            Fault::DiesBefore => std::panic::resume_unwind(Box::new(Death)),
-            Fault::DiesAfter => {
-                self.inner.write(setting, value)?;
+impl Fault {
+    fn strike(self, call: &Call<'_>) -> Result<(), Refusal> {
+        match self {
+            Self::Refuses(errno) => call.refused(errno),
+            Self::Ignores => Ok(()),
+            Self::DiesBefore => std::panic::resume_unwind(Box::new(Death)),
+            Self::DiesAfter => {
+                call.pass()?;
                 std::panic::resume_unwind(Box::new(Death))
             }
         }
-    }
-
-    fn identity(&self, setting: &Setting) -> Result<Option<Identity>, Refusal> {
-        self.inner.identity(setting)
-    }
-
-    fn renamed(&self, setting: &Setting, identity: &Identity) -> Option<Setting> {
-        self.inner.renamed(setting, identity)
-    }
-
-    fn irq(&self, setting: &Setting) -> Result<u32, Refusal> {
-        self.inner.irq(setting)
-    }
-
-    fn pending(&self, setting: &Setting, value: &Value) -> Option<String> {
-        self.inner.pending(setting, value)
     }
 }

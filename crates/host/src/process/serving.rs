@@ -1,0 +1,218 @@
+//! Who serves a port, and which of its threads reads which socket.
+//!
+//! ```text
+//!  port ── sock_diag ─▸ inodes ── one pass over /proc/PID/fd ─▸ holders ── the first of each program ─▸ servers
+//!
+//!  thread ── /proc/PID/task/TID/syscall: epoll_wait(14, ...) ── /proc/PID/fdinfo/14 ─▸ inodes it waits for
+//!                                        recvmmsg(7, ...)    ── /proc/PID/fd/7      ─▸ the one it waits for
+//! ```
+//! The kernel keeps no record of readers, so a thread is known by what it waits for while it sleeps. One that never
+//! sleeps is not seen; a few looks see all but the busiest.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::time::Duration;
+
+use super::{Error, Server, Thread, ThreadId, find};
+use crate::{Source, read};
+
+/// How often is looked, at most. Fewer: threads of a busy server are missed. More: a plan for one that never sleeps
+/// takes longer than a second to say so.
+const LOOKS: u32 = 200;
+/// Looks that are made at least: another thread may wait for the same socket, and was busy before.
+const LEAST: u32 = 10;
+/// Pause between two looks: longer than a burst of datagrams takes, shorter than what people notice.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Threads by the inode of the socket they wait for.
+pub type Waiting = BTreeMap<u32, BTreeSet<ThreadId>>;
+
+/// The servers whose UDP sockets are bound to a port, in the network namespace of the caller; each with those sockets
+/// alone, and with all its threads. Connected sockets are those of clients, and no part of it.
+///
+/// # Errors
+/// Nobody is bound to it, or who it is does not show.
+pub fn serving(source: &dyn Source, port: u16) -> Result<Vec<Server>, Error> {
+    let mut listed = read::sockets::list(source, &mut Vec::new()).ok_or(Error::NobodyServes { port })?.value;
+    listed.retain(|socket| socket.local.port() == port && socket.peer.is_none());
+    let wanted: HashMap<u32, usize> = read::sockets::inodes(&mut listed);
+    if wanted.is_empty() {
+        return Err(Error::NobodyServes { port });
+    }
+    let scan = read::processes::scan(source, &wanted).unwrap_or_default();
+    let holders: BTreeSet<u32> = scan.holders.iter().map(|holder| holder.pid).collect();
+    let mut servers: Vec<Server> = Vec::new();
+    // The youngest first: a socket that was handed to a server at its start belongs to it, and not to who handed it over.
+    for pid in firsts(source, &holders).into_iter().rev() {
+        let mut server = match find(pid) {
+            Err(Error::NoProcess { .. }) => continue,
+            found => found?,
+        };
+        let taken = |inode: u32| {
+            servers.iter().flat_map(|server| &server.sockets).any(|socket| socket.id.inode == inode)
+        };
+        keep(&mut server, |inode| wanted.contains_key(&inode) && !taken(inode));
+        if !server.sockets.is_empty() {
+            servers.push(server);
+        }
+    }
+    if servers.is_empty() {
+        return Err(Error::Hidden { port, hidden: scan.hidden });
+    }
+    servers.reverse();
+    Ok(servers)
+}
+
+/// Of processes that hold the same sockets and run the same program, the one that the others descend from.
+fn firsts(source: &dyn Source, holders: &BTreeSet<u32>) -> Vec<u32> {
+    let program = |pid: u32| source.target(&format!("/proc/{pid}/exe")).ok();
+    let parent = |pid: u32| {
+        let stat = source.text(&format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    let worker = |pid: u32| {
+        parent(pid).is_some_and(|parent| holders.contains(&parent) && program(parent) == program(pid))
+    };
+    holders.iter().copied().filter(|pid| !worker(*pid)).collect()
+}
+
+/// Leaves a server those sockets alone.
+fn keep(server: &mut Server, wanted: impl Fn(u32) -> bool) {
+    let kept: Vec<bool> = server.sockets.iter().map(|socket| wanted(socket.id.inode)).collect();
+    let place = |at: usize| kept[..at].iter().filter(|kept| **kept).count();
+    let groups = std::mem::take(&mut server.groups);
+    let mut numbers = BTreeMap::new();
+    for (number, mut group) in groups.into_iter().enumerate() {
+        group.members.retain(|&at| kept[at]);
+        group.members.iter_mut().for_each(|at| *at = place(*at));
+        if !group.members.is_empty() {
+            numbers.insert(number, server.groups.len());
+            server.groups.push(group);
+        }
+    }
+    let mut at = 0;
+    server.sockets.retain(|_| {
+        at += 1;
+        kept[at - 1]
+    });
+    for socket in &mut server.sockets {
+        socket.group = socket.group.and_then(|number| numbers.get(&number).copied());
+    }
+}
+
+/// Which threads wait for the sockets of a server. Looks until each socket has one, and a few times more.
+///
+/// # Errors
+/// A socket has none.
+pub fn waiting(server: &Server) -> Result<Waiting, Error> {
+    let mut found = Waiting::new();
+    for look in 1..=LOOKS {
+        for Thread { id, .. } in &server.threads {
+            for inode in waits_for(id.pid, id.tid) {
+                if server.sockets.iter().any(|socket| socket.id.inode == inode) {
+                    found.entry(inode).or_default().insert(*id);
+                }
+            }
+        }
+        if look >= LEAST && found.len() == server.sockets.len() {
+            return Ok(found);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let lonely = server.sockets.iter().find(|socket| !found.contains_key(&socket.id.inode));
+    lonely.map_or(Ok(found), |socket| Err(Error::NobodyWaits { socket: socket.to_string(), looks: LOOKS }))
+}
+
+/// Inodes of the sockets that a thread waits for at this moment; nothing while it runs.
+fn waits_for(pid: u32, tid: u32) -> Vec<u32> {
+    let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    match waits_on(&call) {
+        Some(On::Epoll(fd)) => {
+            let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+            text.lines().filter_map(epoll_inode).collect()
+        }
+        Some(On::Socket(fd)) => {
+            let target = fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();
+            target.to_str().and_then(super::held::socket_inode).into_iter().collect()
+        }
+        None => Vec::new(),
+    }
+}
+
+/// What a thread waits on: a descriptor's number.
+#[derive(Debug, PartialEq, Eq)]
+enum On {
+    /// An epoll instance.
+    Epoll(u32),
+    /// A socket itself.
+    Socket(u32),
+}
+
+/// `232 0xe 0x7fb7 0x2 ...` of `/proc/PID/task/TID/syscall` (proc(5)): the call's number, and its arguments.
+fn waits_on(call: &str) -> Option<On> {
+    let mut words = call.split_whitespace();
+    let number: libc::c_long = words.next()?.parse().ok()?;
+    let fd = u32::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    // Newer architectures have no epoll_wait.
+    #[cfg(target_arch = "x86_64")]
+    if number == libc::SYS_epoll_wait {
+        return Some(On::Epoll(fd));
+    }
+    match number {
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => Some(On::Epoll(fd)),
+        libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg | libc::SYS_read => Some(On::Socket(fd)),
+        _ => None,
+    }
+}
+
+/// `tfd: 9 events: 19 data: 1 pos:0 ino:339098 sdev:9` of an epoll instance's fdinfo: the inode is hexadecimal. One of
+/// another file system may have the same number; who asks knows its sockets' own.
+fn epoll_inode(line: &str) -> Option<u32> {
+    let line = line.strip_prefix("tfd:")?;
+    let inode = line.split_whitespace().find_map(|word| word.strip_prefix("ino:"))?;
+    u32::from_str_radix(inode, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::source::Folder;
+
+    #[test]
+    fn what_a_thread_waits_on_is_told_by_its_system_call() {
+        let number = |number: libc::c_long, rest: &str| waits_on(&format!("{number} {rest}"));
+        assert_eq!(number(libc::SYS_epoll_pwait, "0xe 0x7fb754000bd0 0x2"), Some(On::Epoll(14)));
+        assert_eq!(number(libc::SYS_recvmmsg, "0x7 0x0"), Some(On::Socket(7)));
+        assert_eq!(number(libc::SYS_futex, "0x7 0x0"), None);
+        assert_eq!(number(libc::SYS_recvfrom, "0xffffffffffffffff"), None);
+        for other in ["running\n", "-1 0x7ffc 0x7fb7\n", "", "232", "232 14"] {
+            assert_eq!(waits_on(other), None, "{other}");
+        }
+        let line = "tfd:        9 events:       19 data:                1  pos:0 ino:339098 sdev:9";
+        assert_eq!(epoll_inode(line), Some(0x33_9098));
+        assert_eq!(epoll_inode("pos:\t0"), None);
+    }
+
+    #[test]
+    fn this_process_serves_its_port_and_the_thread_that_reads_is_known() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let to = socket.local_addr().unwrap();
+        let reader = std::thread::spawn(move || {
+            socket.recv(&mut [0; 8]).unwrap();
+            rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+        });
+        let mut servers = serving(&Folder::live(), port).unwrap();
+        let server = servers.pop().unwrap();
+        assert_eq!((server.pid, server.sockets.len(), servers.len()), (std::process::id(), 1, 0));
+        let waiting = waiting(&server).unwrap();
+        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"end", to).unwrap();
+        let tid = reader.join().unwrap();
+        let seen: Vec<u32> = waiting[&server.sockets[0].id.inode].iter().map(|thread| thread.tid).collect();
+        assert_eq!(seen, [tid]);
+        let nobody = serving(&Folder::live(), port).unwrap_err();
+        assert!(matches!(nobody, Error::NobodyServes { .. }), "{nobody}");
+    }
+}
