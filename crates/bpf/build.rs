@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 6] = ["answer", "closed_loop", "impair", "live", "pass", "take"];
+const PROGRAMS: [&str; 7] = ["answer", "closed_loop", "impair", "live", "pass", "take", "watch"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

@@ -4,7 +4,9 @@ use std::io;
 
 use aya::programs::links::FdLink;
 use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
-use aya::programs::{LinkOrder, ProgramError, RawTracePoint, SchedClassifier, TcAttachType, Xdp, XdpMode};
+use aya::programs::{
+    LinkOrder, ProgramError, RawTracePoint, SchedClassifier, SocketFilter, TcAttachType, Xdp, XdpMode,
+};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 
 use crate::{Error, holder};
@@ -72,6 +74,18 @@ pub(crate) fn load_xdp(
     Ok(object)
 }
 
+/// Loads `object` with `loader` and has the kernel verify its socket filter `program`.
+pub(crate) fn load_socket_filter(
+    program: &'static str,
+    loader: &mut EbpfLoader<'_>,
+    object: &[u8],
+) -> Result<Ebpf, Error> {
+    let mut object = loader.load(object).map_err(|error| load_error(program, error))?;
+    let filter: &mut SocketFilter = find(&mut object, program)?;
+    filter.load().map_err(|error| load_error(program, error.into()))?;
+    Ok(object)
+}
+
 /// Loads `object` with `loader` and attaches its classifier `program` to what leaves `interface`.
 pub(crate) fn tc_egress(
     program: &'static str,
@@ -111,7 +125,7 @@ pub(crate) fn raw_tracepoint(
     Ok(link.into())
 }
 
-fn find<'a, T>(object: &'a mut Ebpf, program: &'static str) -> Result<&'a mut T, Error>
+pub(crate) fn find<'a, T>(object: &'a mut Ebpf, program: &'static str) -> Result<&'a mut T, Error>
 where
     &'a mut T: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
 {
@@ -178,6 +192,11 @@ pub(crate) fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
         cause = error.source();
     }
     None
+}
+
+/// What the system said, somewhere down the chain of causes.
+pub(crate) fn system_error(error: &(dyn std::error::Error + 'static)) -> io::Error {
+    errno(error).map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
 }
 
 /// What is kept of a refusal's text, bytes: the verifier explains itself over many pages, and says why at the end.

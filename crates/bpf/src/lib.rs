@@ -11,6 +11,7 @@
 //! | [`Impair`] | tc | drops or delays a share of UDP frames: a bad path for tests |
 //! | [`LiveFrames`] | XDP | sends prepared frames in bulks, without an skb for each |
 //! | [`Take`] | XDP | hands UDP frames that the user-space datapath can answer to AF_XDP sockets |
+//! | [`Watch`] | socket filter | counts which queue, hash and CPU the datagrams of each flow came by |
 //!
 //! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies in whatever
 //! way, the kernel detaches the program. (A process that is being started meanwhile has copies of all descriptors until
@@ -30,6 +31,7 @@ mod rx_hash;
 mod shared_array;
 mod sys;
 mod take;
+mod watch;
 
 pub use answer::Answer;
 pub use closed_loop::{
@@ -41,3 +43,4 @@ pub use live::{LiveFrames, Offered};
 pub use pass::{Pass, PassProgram};
 pub use rx_hash::{NOTE, RxHash, read_note};
 pub use take::{AttachMode, Outcome, Outcomes, Take, TakeLayout};
+pub use watch::{PassedOver, Watch, Way};

@@ -1,6 +1,9 @@
-//! The memory mapping behind [`crate::shared_array`], network namespaces, waiting for running programs, and the two calls of
-//! bpf(2) that [`crate::rx_hash`] makes itself.
-#![allow(unsafe_code, reason = "mmap of a BPF array, the slices over it, unshare, membarrier, bpf(2)")]
+//! The memory mapping behind [`crate::shared_array`], network namespaces, waiting for running programs, the two calls of
+//! bpf(2) that [`crate::rx_hash`] makes itself, and the packet socket of [`crate::Watch`].
+#![allow(
+    unsafe_code,
+    reason = "mmap of a BPF array, the slices over it, unshare, membarrier, bpf(2), packet sockets"
+)]
 
 use std::ffi::CStr;
 use std::io;
@@ -83,6 +86,48 @@ pub(crate) fn interface_index(name: &CStr) -> Option<u32> {
     // SAFETY: `name` ends with a zero byte.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
     (index != 0).then_some(index)
+}
+
+/// `PACKET_IGNORE_OUTGOING` of linux/if_packet.h; libc has no name for it.
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+
+/// A packet socket that begins at the network header and takes no packet yet; what is sent it never sees, where the
+/// kernel offers that (Linux 4.20 and later).
+pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
+    // SAFETY: socket touches no memory of ours.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that was just made, which nobody else has.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let on: libc::c_int = 1;
+    // An older kernel refuses. The filter passes over what is sent, so that only time is lost.
+    // SAFETY: `on` is there for the call, with its size.
+    let _ = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_PACKET,
+            PACKET_IGNORE_OUTGOING,
+            ptr::from_ref(&on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    Ok(socket)
+}
+
+/// Lets the packets of the interface with number `index` come to a packet socket.
+pub(crate) fn bind_packet_socket(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    // SAFETY: plain numbers, of which zeros are a value.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    // Every protocol: a tap of one protocol comes after bridges and bonds have taken the packet away.
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index as libc::c_int;
+    let len = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: `address` is there for the call, with its size.
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), len) };
+    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Puts the calling thread, and it alone, into a new network namespace.
