@@ -1,7 +1,7 @@
 //! Wire formats: Ethernet II, VLAN tags, IPv4, IPv6 and UDP, read and written in place. No allocation, no panic whatever
 //! the bytes, no unsafe code.
 //!
-//! Three ways to the same bytes:
+//! Four ways to the same bytes:
 //!
 //! ```text
 //! one header at a time   ethernet, vlan, ipv4, ipv6, udp, each with
@@ -10,6 +10,7 @@
 //! a whole datagram       Packet::parse(frame) -> Headers or Refusal       one pass, for the fast path
 //!                          Headers::verify, fill_checksums                checksums of the frame they describe
 //!                          reply::turn, turn_unchanged                    the request's frame becomes the reply's
+//! a flow                 flow_of(frame)                                  of headers alone, whatever the addresses
 //! a new datagram         Template::new(flow), emit(frame, ..)             headers made once, a few fields per frame
 //! ```
 //!
@@ -26,6 +27,7 @@ mod addresses;
 mod build;
 pub mod checksum;
 pub mod ethernet;
+mod flow;
 pub mod ipv4;
 pub mod ipv6;
 mod packet;
@@ -39,6 +41,7 @@ pub mod vlan;
 pub use addresses::Addresses;
 pub use build::{Flow, Link, Tags, Unfit, build};
 pub use ethernet::{EtherType, Mac};
+pub use flow::flow_of;
 pub use packet::{Headers, Packet};
 pub(crate) use packet::{Words, words};
 pub use refusal::Refusal;

@@ -2,7 +2,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use udpath_stack::wire::{
     Addresses, EtherType, Flow, Headers, Link, Mac, Packet, Refusal, Tags, Template, UdpChecksum, Unfit,
-    build, ethernet, ipv4, ipv6, reply, udp, vlan,
+    build, ethernet, flow_of as flow_of_frame, ipv4, ipv6, reply, udp, vlan,
 };
 
 /// Longest frame that is tried: longer than any, and short enough for many tries.
@@ -10,10 +10,13 @@ const LONGEST: usize = 9018;
 
 /// Frames: what is taken lies within the frame, and the views read the same of it; what is refused has a name.
 pub fn wire_parse(data: &[u8]) {
+    let flow = flow_of_frame(data);
     match Packet::parse(data) {
         Err(refusal) => assert_eq!(Refusal::ALL[refusal.index()], refusal),
         Ok(headers) => {
             assert!(headers.frame_end() <= data.len(), "{headers:?}");
+            let flow = flow.expect("a whole datagram has a flow");
+            assert_eq!((flow.source(), flow.destination()), (headers.source(), headers.destination()));
             assert!(headers.tags() <= vlan::MAX);
             assert_eq!(headers.payload(data).len(), headers.payload_len());
             assert_eq!(by_views(data), headers.verify(data).map(|()| headers), "{headers:?}");

@@ -185,6 +185,40 @@ pub enum Error {
     Frame(#[from] frame::Error),
 }
 
+/// The frames of a capture one after the other, as they lie in the file, those cut short by the capture too: to be looked
+/// at, not replayed.
+pub struct Frames {
+    source: Source,
+}
+
+impl Frames {
+    /// Opens a capture.
+    ///
+    /// # Errors
+    /// The file cannot be opened, is no capture or not one of Ethernet.
+    pub fn open(from: impl AsRef<Path>) -> Result<Self, Error> {
+        let name = from.as_ref().display().to_string();
+        let file = File::open(from).map_err(|cause| Error::Open { name: name.clone(), cause })?;
+        Self::new(&name, file)
+    }
+
+    /// Reads a capture called `name` from anywhere.
+    ///
+    /// # Errors
+    /// It is no capture, or not one of Ethernet.
+    pub fn new(name: &str, from: impl Read + Send + 'static) -> Result<Self, Error> {
+        Ok(Self { source: Source::new(name, from)? })
+    }
+
+    /// What `look` makes of the next frame; none at the end.
+    ///
+    /// # Errors
+    /// The capture is damaged, cut short or cannot be read on.
+    pub fn look<T>(&mut self, look: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, Error> {
+        self.source.next(|record| look(record.bytes))
+    }
+}
+
 impl Capture {
     /// Opens `from`, and makes `to` for what is transmitted. Without `to`, that is counted and forgotten.
     ///
