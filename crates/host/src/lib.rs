@@ -13,7 +13,7 @@
 //! - [`fact`]: a value and where it came from; what is missing, why, and what would make it known.
 //! - [`process`]: a running server's sockets and threads, changed from outside.
 //! - [`snapshot`]: the picture, plain and serialisable.
-//! - [`tables`]: what it knows of an interface, for predictions.
+//! - [`tables`], [`receivers`]: what it knows of an interface, and of the sockets that a flow may reach, for predictions.
 //! - [`map`]: the way of a datagram through it, link by link, and the links to look at.
 //! - [`read`]: from a source to the picture, one reader per part.
 //! - [`drivers`]: what drivers call their interrupts and counters, as data.
@@ -46,6 +46,7 @@ pub mod persist;
 pub mod plan;
 pub mod process;
 pub mod read;
+pub mod receivers;
 pub mod rivals;
 pub mod setting;
 pub mod snapshot;

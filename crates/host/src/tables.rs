@@ -1,10 +1,7 @@
 //! What a snapshot knows of one interface, as the tables that predictions are made from.
 
-use std::net::SocketAddr;
-
 use udpath_steer::drivers;
-use udpath_steer::predict::{HashFunction, Queue, Sockets, Tables};
-use udpath_steer::reuseport::By;
+use udpath_steer::predict::{HashFunction, Queue, Tables};
 use udpath_steer::rss::IndirectionTable;
 use udpath_steer::toeplitz::{self, Key, Transform};
 
@@ -14,10 +11,14 @@ use crate::snapshot::{Fields, Interface, RssContext};
 /// The feature that hands the card's hash on to the stack (`ethtool -k`: receive-hashing).
 const RECEIVE_HASHING: &str = "rx-hashing";
 
-/// The tables of `interface`; with `destination` also the sockets that datagrams to it may reach. What the machine does
-/// not tell is left out, and each step of a prediction says what it lacks.
+/// Links within the machine have no hash of their own: a packet comes by the queue that its sender chose, on its CPU
+/// (`veth_xmit` of `drivers/net/veth.c`, `loopback_xmit` of `drivers/net/loopback.c`).
+const SENDERS_QUEUE: [&str; 2] = ["veth", "loopback"];
+
+/// The tables of `interface`, without sockets, which depend on the flow ([`crate::receivers`]). What the machine does not
+/// tell is left out, and each step of a prediction says what it lacks.
 #[must_use]
-pub fn tables(snapshot: &Snapshot, interface: &Interface, destination: Option<SocketAddr>) -> Tables {
+pub fn tables(snapshot: &Snapshot, interface: &Interface) -> Tables {
     let rss = interface.rss.as_ref().map(|fact| &fact.value.main);
     let fields = interface.hash_fields.as_ref().map(|fact| fact.value).unwrap_or_default();
     let hashed = |fields: Option<Fields>| {
@@ -43,7 +44,8 @@ pub fn tables(snapshot: &Snapshot, interface: &Interface, destination: Option<So
         receive: interface.rx.iter().map(|queue| receive(snapshot, queue)).collect(),
         sock_flow_entries: snapshot.steering.rps_sock_flow_entries,
         online: Some(snapshot.cpus.online.clone()).filter(|online| !online.is_empty()),
-        sockets: destination.and_then(|destination| sockets(snapshot, destination)),
+        threaded: interface.napi_defaults.threaded.map(|threaded| threaded != 0),
+        senders_queue: Some(SENDERS_QUEUE.contains(&interface.kind.as_str())),
         ..Tables::default()
     }
 }
@@ -78,23 +80,4 @@ fn receive(snapshot: &Snapshot, queue: &crate::snapshot::RxQueue) -> Queue {
         rps_cpus: Some(queue.rps_cpus.clone().unwrap_or_default()),
         rfs_entries: queue.rps_flow_cnt,
     }
-}
-
-/// The sockets bound to that address, or to its port on any. How a group of several chooses is not told by the lists of
-/// sockets: the kernel's hash, unless somebody changed it.
-fn sockets(snapshot: &Snapshot, destination: SocketAddr) -> Option<Sockets> {
-    let of = |exact: bool| {
-        let bound = snapshot.sockets.list.iter().filter(|socket| {
-            let local = socket.local;
-            let any =
-                local.ip().is_unspecified() && (local.is_ipv4() == destination.is_ipv4() || local.is_ipv6());
-            local.port() == destination.port()
-                && socket.peer.is_none()
-                && if exact { local.ip() == destination.ip() } else { any }
-        });
-        bound.count()
-    };
-    let exact = of(true);
-    let count = if exact > 0 { exact } else { of(false) };
-    (count > 0).then(|| Sockets { by: By::Hash, cpus: vec![None; count] })
 }

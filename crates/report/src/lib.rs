@@ -34,12 +34,19 @@ pub use json::{Document, ReadError, parse, read, to_json};
 pub use metrics::{MetricsOptions, map_metrics};
 pub use terminal::Style;
 pub use terminal::map::Extent;
+pub use terminal::spread::SpreadTable;
 pub use units::date;
 
 /// The way of a datagram through a machine as text for a terminal: a line per link, what to look at below.
 #[must_use]
 pub fn map_text(map: &Map, extent: Extent, style: &Style) -> String {
     terminal::map::text(map, extent, style)
+}
+
+/// How flows spread over queues, CPUs or sockets, as text for a terminal: how few take most, and a line for each.
+#[must_use]
+pub fn spread_text(table: &SpreadTable<'_>, style: &Style) -> String {
+    terminal::spread::text(table, *style)
 }
 
 /// A result that can be shown.

@@ -6,6 +6,7 @@
 pub(crate) mod boost;
 pub(crate) mod load;
 pub(crate) mod map;
+pub(crate) mod spread;
 mod table;
 
 use udpath_load::cpu::CpuUse;

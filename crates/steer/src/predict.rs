@@ -3,6 +3,7 @@
 //! ```text
 //! Tables (what is known) --check--> Predictor --decide(flow)--> Path: hash, queue, irq, cpu, rps, socket
 //!                                             --source_ports--> ports whose path ends where it should
+//!                          paths of many flows --> Spread        packets that really came --> Verification
 //! ```
 //! Every step has a value or none, and says why: "not known" is a normal answer, and a guess never is. What the kernel
 //! does with a secret of its own (its software hash, its choice by hash in a reuseport group) is not known to anybody
@@ -10,12 +11,16 @@
 
 mod path;
 mod reverse;
+mod spread;
 mod tables;
+mod verify;
 mod why;
 
 pub use path::{Path, Step};
 pub use reverse::{Ports, ReverseError, Wanted};
+pub use spread::{Amount, Spread};
 pub use tables::{HashFunction, Queue, Schema, Sockets, Tables, TablesError};
+pub use verify::{Differs, Judged, Observed, Verification};
 pub use why::Why;
 
 use std::collections::BTreeMap;
@@ -38,7 +43,28 @@ pub struct Predictor {
     /// The queue of every entry, if it is the same for all.
     only: Option<u32>,
     by_queue: BTreeMap<u32, Receive>,
-    sockets: Option<(By, Group<u32>)>,
+    sockets: Option<Receivers>,
+    threaded: bool,
+    senders_queue: bool,
+}
+
+/// The sockets of which one gets a datagram, made ready for many flows.
+#[derive(Debug)]
+pub struct Receivers {
+    by: By,
+    group: Group<u32>,
+}
+
+impl Receivers {
+    /// Prepares them.
+    #[must_use]
+    pub fn new(sockets: &Sockets) -> Self {
+        let mut group = Group::new();
+        for (name, cpu) in (0..).zip(&sockets.cpus) {
+            group.bind(name, *cpu);
+        }
+        Self { by: sockets.by, group }
+    }
 }
 
 /// What the network card hashes.
@@ -97,28 +123,37 @@ impl Predictor {
             table,
             only,
             by_queue: by_queue.collect(),
-            sockets: tables.sockets.as_ref().map(|sockets| {
-                let mut group = Group::new();
-                for (name, cpu) in (0..).zip(&sockets.cpus) {
-                    group.bind(name, *cpu);
-                }
-                (sockets.by, group)
-            }),
+            sockets: tables.sockets.as_ref().map(Receivers::new),
+            threaded: tables.threaded == Some(true),
+            senders_queue: tables.senders_queue == Some(true),
         })
     }
 
     /// The way of the flow's datagrams.
     #[must_use]
     pub fn decide(&self, flow: &Flow) -> Path {
+        self.decide_among(flow, self.sockets.as_ref())
+    }
+
+    /// The same, with these sockets at its end instead of those of the tables.
+    #[must_use]
+    pub fn decide_among(&self, flow: &Flow, receivers: Option<&Receivers>) -> Path {
         let hash = self.hash.of(flow);
         let queue = self.queue(hash);
         let receive = queue.value.and_then(|queue| self.by_queue.get(&queue));
         let depends = |why: Why| if queue.value.is_some() { why } else { Why::QueueUnknown };
         let irq = match receive.and_then(|receive| receive.irq) {
             Some(irq) => Step::known(irq, Why::IrqGiven),
+            None if self.senders_queue => Step::unknown(Why::NoInterrupt),
             None => Step::unknown(depends(Why::NoIrq)),
         };
-        let cpu = receive.and_then(|receive| receive.cpu).unwrap_or(Step::unknown(depends(Why::NoIrqCpus)));
+        let cpu = match receive.and_then(|receive| receive.cpu) {
+            // The interrupt only wakes the thread.
+            Some(_) if self.threaded => Step::unknown(Why::Threaded),
+            Some(cpu) => cpu,
+            None if self.senders_queue => Step::unknown(Why::NoInterrupt),
+            None => Step::unknown(depends(Why::NoIrqCpus)),
+        };
         // The hash as the stack sees it: the card's, if it counts as one over ports.
         let seen = self.hash.seen(flow, hash);
         let rps = match receive {
@@ -126,7 +161,19 @@ impl Predictor {
             None if queue.value.is_some() => without_rps(cpu),
             None => Step::unknown(Why::QueueUnknown),
         };
-        Path { hash, queue, irq, cpu, rps, socket: self.socket(seen, rps) }
+        Path { hash, queue, irq, cpu, rps, socket: socket(receivers, seen, rps) }
+    }
+
+    /// The hash that the stack sees with the flow's packets, if the driver passes on the card's.
+    #[must_use]
+    pub fn seen(&self, flow: &Flow) -> Step {
+        self.hash.seen(flow, self.hash.of(flow))
+    }
+
+    /// How many receive queues there are.
+    #[must_use]
+    pub const fn queues(&self) -> Option<u32> {
+        self.queues
     }
 
     fn queue(&self, hash: Step) -> Step {
@@ -137,6 +184,7 @@ impl Predictor {
             return Step::known(queue, Why::EveryEntry);
         }
         match (&self.table, hash.value) {
+            (None, _) if self.senders_queue => Step::unknown(Why::SendersQueue),
             (None, _) => Step::unknown(Why::NoTable),
             (Some(_), None) => Step::unknown(Why::HashUnknown),
             (Some(table), Some(hash)) => {
@@ -145,30 +193,33 @@ impl Predictor {
             }
         }
     }
+}
 
-    fn socket(&self, seen: Step, cpu: Step) -> Step {
-        let Some((by, group)) = &self.sockets else { return Step::unknown(Why::NoSockets) };
-        if group.len() == 1 {
-            return Step::known(0, Why::OnlySocket);
-        }
-        match by {
-            By::Hash => Step::unknown(Why::SocketHash),
-            By::Rxhash => match seen.value {
-                Some(hash) => Step::known(reciprocal_scale(hash, group.len() as u32), Why::RxhashSocket),
-                None => seen,
-            },
-            By::Cpu => match cpu.value {
-                None => Step::unknown(Why::CpuUnknown),
-                Some(cpu) => {
-                    let mut named = group.of_cpu(cpu);
-                    match (named.next(), named.next()) {
-                        (Some(at), None) => Step::known(at as u32, Why::IncomingCpu),
-                        (Some(_), Some(_)) => Step::unknown(Why::SeveralIncomingCpu),
-                        (None, _) => Step::unknown(Why::NoIncomingCpu),
-                    }
+/// The socket that gets it.
+fn socket(receivers: Option<&Receivers>, seen: Step, cpu: Step) -> Step {
+    let Some(Receivers { by, group }) = receivers else { return Step::unknown(Why::NoSockets) };
+    match group.len() {
+        0 => return Step::unknown(Why::NoListener),
+        1 => return Step::known(0, Why::OnlySocket),
+        _ => {}
+    }
+    match by {
+        By::Hash => Step::unknown(Why::SocketHash),
+        By::Rxhash => match seen.value {
+            Some(hash) => Step::known(reciprocal_scale(hash, group.len() as u32), Why::RxhashSocket),
+            None => seen,
+        },
+        By::Cpu => match cpu.value {
+            None => Step::unknown(Why::CpuUnknown),
+            Some(cpu) => {
+                let mut named = group.of_cpu(cpu);
+                match (named.next(), named.next()) {
+                    (Some(at), None) => Step::known(at as u32, Why::IncomingCpu),
+                    (Some(_), Some(_)) => Step::unknown(Why::SeveralIncomingCpu),
+                    (None, _) => Step::unknown(Why::NoIncomingCpu),
                 }
-            },
-        }
+            }
+        },
     }
 }
 

@@ -1,16 +1,21 @@
-//! `udpath predict`: which queue, CPU and socket a flow's datagrams reach, and which source ports reach a wanted one.
+//! `udpath predict`: which queue, CPU and socket a flow's datagrams reach, and which source ports reach a wanted one; of
+//! many flows, how they spread; and whether real packets go where it says.
 //!
 //! What is known comes from this machine (`--interface`), or from JSON, and from the arguments on top of it. stdout: the
-//! steps, or one source port per line; stderr: what was assumed.
+//! steps, the spread, or one source port per line; stderr: what was assumed.
 
+mod ends;
+mod flows;
 mod input;
 mod output;
+mod verify;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use udpath_steer::predict::{Predictor, ReverseError, TablesError, Wanted};
+use udpath_steer::predict::{Predictor, ReverseError, Sockets, Tables, TablesError, Wanted};
 use udpath_steer::reuseport::By;
 use udpath_steer::toeplitz::{Fields, Key};
 use udpath_steer::{CpuSet, Flow};
@@ -18,6 +23,9 @@ use udpath_steer::{CpuSet, Flow};
 use crate::exit::{Done, Failure};
 use crate::terminal;
 use crate::verbs::show::PlaceArgs;
+use ends::Ends;
+use flows::{Flows, To};
+use input::Known;
 
 /// Source ports named in reverse, unless told otherwise.
 const COUNT: u16 = 16;
@@ -28,11 +36,25 @@ const PORTS: RangeInclusive<u16> = 1024..=65535;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where the datagrams come from; in reverse the port may be left out
-    #[arg(value_name = "SRC:PORT")]
-    source: String,
+    #[arg(value_name = "SRC:PORT", requires = "destination",
+          required_unless_present_any = ["flows", "capture", "verify"], conflicts_with_all = ["flows", "capture"])]
+    source: Option<String>,
     /// Where they go to
-    #[arg(value_name = "DST:PORT")]
-    destination: String,
+    #[arg(value_name = "DST:PORT", required_unless_present_any = ["flows", "capture", "verify"])]
+    destination: Option<String>,
+    /// Many flows, and how they spread: a file or standard input with `SRC:PORT DST:PORT [PACKETS]` on each line
+    #[arg(long, value_name = "FILE|-", conflicts_with = "capture")]
+    flows: Option<PathBuf>,
+    /// Many flows, and how they spread: those of a capture, pcap or pcapng
+    #[arg(long, value_name = "FILE.pcap")]
+    capture: Option<PathBuf>,
+    /// Of many flows only those to this port, address, or both
+    #[arg(long, value_name = "[ADDR:]PORT|ADDR", value_parser = flows::to, conflicts_with = "source")]
+    to: Option<To>,
+    /// Watch what the interface receives and compare: packets of the flows given, or all of UDP; default: 5 seconds
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "5",
+          value_parser = verify::seconds, requires = "interface", conflicts_with = "sysroot")]
+    verify: Option<Duration>,
     /// Read what is known from this interface of the machine; options come on top of it
     #[arg(long, value_name = "IFACE", conflicts_with = "tables")]
     interface: Option<String>,
@@ -72,13 +94,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "hash|cpu|rxhash", requires = "sockets", value_parser = input::by)]
     by: Option<By>,
     /// In reverse: source ports that reach this queue
-    #[arg(long, value_name = "QUEUE")]
+    #[arg(long, value_name = "QUEUE", requires = "source", conflicts_with = "verify")]
     reverse: Option<u32>,
     /// In reverse: source ports that reach this CPU, after RPS
-    #[arg(long, value_name = "CPU")]
+    #[arg(long, value_name = "CPU", requires = "source", conflicts_with = "verify")]
     reverse_cpu: Option<u32>,
     /// In reverse: source ports that reach this socket, in order of binding from 0
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "source", conflicts_with = "verify")]
     reverse_socket: Option<u32>,
     /// In reverse: source ports to try; default: 1024-65535
     #[arg(long, value_name = "A-B", value_parser = input::ports)]
@@ -94,24 +116,66 @@ pub(crate) struct Args {
 /// Foretells.
 pub(crate) fn run(args: Args) -> Done {
     let wanted = wanted(&args)?;
+    // What is asked comes first: a mistake in it is told before the machine is read.
     let flow = flow(&args, wanted.is_some()).map_err(Failure::Usage)?;
-    let tables = input::tables(&args, &flow)?;
-    let predictor =
-        Predictor::new(&tables).map_err(|error: TablesError| Failure::Usage(error.to_string()))?;
-    match wanted {
-        None => {
-            let path = predictor.decide(&flow);
-            terminal::print(&if args.json {
-                output::json_of_path(&flow, &path)?
-            } else {
-                output::text(&flow, &path)
-            })
+    let flows = Flows::read(&args)?;
+    let known = input::known(&args)?;
+    let predictor = predictor(&known.tables)?;
+    let ends = Ends::new(&known);
+    match (flow, wanted) {
+        (Some(flow), Some(wanted)) => {
+            let sockets = ends.sockets(&flow);
+            reverse(&args, known.tables.clone(), sockets, &flow, &wanted)
         }
-        Some(wanted) => reverse(&args, &predictor, &flow, &wanted),
+        (Some(flow), None) => one(&args, &known, &predictor, &ends, &flow),
+        (None, _) => many(&args, &known, &predictor, &ends, flows),
     }
 }
 
-fn reverse(args: &Args, predictor: &Predictor, flow: &Flow, wanted: &Wanted) -> Done {
+fn predictor(tables: &Tables) -> Result<Predictor, Failure> {
+    Predictor::new(tables).map_err(|error: TablesError| Failure::Usage(error.to_string()))
+}
+
+fn one(args: &Args, known: &Known, predictor: &Predictor, ends: &Ends<'_>, flow: &Flow) -> Done {
+    let verified = verify::watch(args, known, predictor, |watched| watched == flow)?;
+    let receivers = ends.of(flow);
+    let path = predictor.decide_among(flow, receivers.prepared());
+    let verification = verified.as_ref().map(|verified| &verified.verification);
+    let text = if args.json {
+        output::json_of_path(flow, &path, &receivers, verification)?
+    } else {
+        output::text(flow, &path, &receivers)
+    };
+    terminal::print(&text)?;
+    verified.map_or(Ok(()), |verified| verified.end(args.json))
+}
+
+fn many(args: &Args, known: &Known, predictor: &Predictor, ends: &Ends<'_>, flows: Option<Flows>) -> Done {
+    let to = |flow: &Flow| args.to.as_ref().is_none_or(|to| to.takes(flow));
+    let verified = match &flows {
+        Some(flows) => verify::watch(args, known, predictor, |flow| flows.has(flow))?,
+        None => verify::watch(args, known, predictor, to)?,
+    };
+    // Without any named, they are those that came.
+    let flows = match (flows, &verified) {
+        (Some(flows), _) => flows,
+        (None, Some(verified)) => verified.flows()?,
+        (None, None) => return Err(Failure::Usage("give a flow, --flows, --capture or --verify".into())),
+    };
+    let spreads = ends::Spreads::new(predictor, ends, &flows);
+    let text = if args.json {
+        output::json_of_spread(&spreads, verified.as_ref().map(|verified| &verified.verification))?
+    } else {
+        output::spread(&spreads)
+    };
+    terminal::print(&text)?;
+    verified.map_or(Ok(()), |verified| verified.end(args.json))
+}
+
+/// `sockets`: those of the machine, if it was read.
+fn reverse(args: &Args, mut tables: Tables, sockets: Option<Sockets>, flow: &Flow, wanted: &Wanted) -> Done {
+    tables.sockets = sockets.or(tables.sockets);
+    let predictor = predictor(&tables)?;
     let range = args.ports.clone().unwrap_or(PORTS);
     let count = args.count.unwrap_or(COUNT);
     let found =
@@ -150,16 +214,20 @@ fn wanted(args: &Args) -> Result<Option<Wanted>, Failure> {
     Ok(None)
 }
 
-fn flow(args: &Args, reverse: bool) -> Result<Flow, String> {
-    let address = |text: &str| {
-        text.parse::<SocketAddr>().map_err(|_| {
-            format!("{text:?} is no address; write ADDR:PORT, such as 192.0.2.1:53 or [2001:db8::1]:53")
-        })
-    };
-    let bare: Result<IpAddr, _> = args.source.parse();
+/// The flow that is given as such, if one is.
+fn flow(args: &Args, reverse: bool) -> Result<Option<Flow>, String> {
+    let (Some(source), Some(destination)) = (&args.source, &args.destination) else { return Ok(None) };
+    let bare: Result<IpAddr, _> = source.parse();
     let source = match bare {
         Ok(bare) if reverse => SocketAddr::new(bare, 0),
-        _ => address(&args.source)?,
+        _ => address(source)?,
     };
-    Flow::udp(source, address(&args.destination)?).map_err(|error| error.to_string())
+    Flow::udp(source, address(destination)?).map(Some).map_err(|error| error.to_string())
+}
+
+/// An address with its port.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("{text:?} is no address; write ADDR:PORT, such as 192.0.2.1:53 or [2001:db8::1]:53")
+    })
 }

@@ -11,7 +11,7 @@
 //!   "queues": 2, "table": [0, 1, 0, 1],
 //!   "receive": [{"queue": 0, "irq": 45, "irq_cpus": "0", "rps_cpus": "0,2", "rfs_entries": 2048}],
 //!   "sock_flow_entries": 32768,
-//!   "online": "0-3",
+//!   "threaded": false, "senders_queue": false, "online": "0-3",
 //!   "sockets": {"by": "cpu", "cpus": [0, 1, 2, null]}
 //! }
 //! ```
@@ -98,6 +98,12 @@ pub struct Tables {
     /// `net.core.rps_sock_flow_entries`; RFS needs it and the queue's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sock_flow_entries: Option<u32>,
+    /// Does NAPI run in threads? Then the scheduler says on which CPU a queue's packets are handled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threaded: Option<bool>,
+    /// Does the interface have no hash of its own, as a veth, where a packet comes by the queue that its sender chose?
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub senders_queue: Option<bool>,
     /// CPUs that are online; all if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<CpuSet>,

@@ -54,6 +54,10 @@ pub enum Why {
     },
     /// No indirection table was given.
     NoTable,
+    /// The interface has no table: the sender chooses the queue.
+    SendersQueue,
+    /// The driver does not record the queue.
+    NotRecorded,
     /// It depends on the hash.
     HashUnknown,
     /// It depends on the queue.
@@ -64,12 +68,16 @@ pub enum Why {
     IrqGiven,
     /// Not given.
     NoIrq,
+    /// The interface has none.
+    NoInterrupt,
     /// The one CPU of the interrupt.
     IrqCpu,
     /// The interrupt has several CPUs, or none.
     SeveralIrqCpus,
     /// Not given.
     NoIrqCpus,
+    /// NAPI runs in threads.
+    Threaded,
     /// An empty map was given.
     RpsOff,
     /// No map was given.
@@ -100,6 +108,8 @@ pub enum Why {
     IfPassedOn,
     /// No group was given.
     NoSockets,
+    /// There is none.
+    NoListener,
     /// There is one socket.
     OnlySocket,
     /// The group chooses by the kernel's hash.
@@ -147,14 +157,18 @@ impl fmt::Display for Why {
             Self::OnlyQueue => "the only queue",
             Self::EveryEntry => "every entry of the indirection table",
             Self::NoTable => "no indirection table given; ethtool -x shows it",
+            Self::SendersQueue => "a virtual link without RSS: it is the sender's transmit queue (XPS there)",
+            Self::NotRecorded => "the driver does not record the queue",
             Self::HashUnknown => "depends on the hash",
             Self::QueueUnknown => "depends on the queue",
             Self::CpuUnknown => "depends on the CPU",
             Self::IrqGiven => "the queue's interrupt, as given",
             Self::NoIrq => "no IRQ given for the queue",
+            Self::NoInterrupt => "a virtual link without interrupts: received on the sender's CPU",
             Self::IrqCpu => "the CPU of the queue's IRQ",
             Self::SeveralIrqCpus => "the IRQ has not one CPU; its effective affinity has",
             Self::NoIrqCpus => "no CPU given for the queue's IRQ",
+            Self::Threaded => "NAPI runs in threads (napi/threaded): the scheduler chooses",
             Self::RpsOff => "RPS is off: the CPU of the IRQ",
             Self::RpsDefault => "no RPS map given; off is the kernel's default: the CPU of the IRQ",
             Self::NoHash => "a hash of 0 counts as none: the CPU of the IRQ",
@@ -166,6 +180,7 @@ impl fmt::Display for Why {
             }
             Self::IfPassedOn => "if the driver passes the card's hash on",
             Self::NoSockets => "no sockets given",
+            Self::NoListener => "no socket of this network namespace takes it",
             Self::OnlySocket => "the only socket",
             Self::SocketHash => "chosen by the kernel's own hash, with a secret drawn at boot",
             Self::RxhashSocket => "the hash's place in the group",

@@ -9,12 +9,12 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use serde::de::DeserializeOwned;
 use udpath_host::{Snapshot, tables};
+use udpath_steer::CpuSet;
 use udpath_steer::drivers;
 use udpath_steer::predict::{Queue, Sockets, Tables};
 use udpath_steer::reuseport::By;
 use udpath_steer::rss::IndirectionTable;
 use udpath_steer::toeplitz::Fields;
-use udpath_steer::{CpuSet, Flow};
 
 use super::Args;
 use crate::exit::Failure;
@@ -26,16 +26,28 @@ const LARGEST: u64 = 16 << 20;
 /// Characters of another's message that are shown: enough to find the place, and not the whole file.
 const LONGEST: usize = 300;
 
-/// What is known: the file, and the options on top.
-pub(super) fn tables(args: &Args, flow: &Flow) -> Result<Tables, Failure> {
+/// What is known.
+pub(super) struct Known {
+    pub(super) tables: Tables,
+    /// The machine that was read, and the interface's index there.
+    pub(super) machine: Option<(Snapshot, u32)>,
+}
+
+/// The machine or the file, and the options on top.
+pub(super) fn known(args: &Args) -> Result<Known, Failure> {
     let stdin = Path::new("-");
     if args.tables.as_deref() == Some(stdin) && args.table.as_deref() == Some("-") {
         return Err(Failure::Usage(
             "--tables - and --table - both read standard input: give one a file".into(),
         ));
     }
+    let mut from = None;
     let mut tables = match (&args.interface, &args.tables) {
-        (Some(name), _) => machine(args, name, flow)?,
+        (Some(name), _) => {
+            let (tables, snapshot, index) = machine(args, name)?;
+            from = Some((snapshot, index));
+            tables
+        }
         (None, None) => Tables::default(),
         (None, Some(path)) => {
             let tables: Tables = read(path)?;
@@ -64,11 +76,11 @@ pub(super) fn tables(args: &Args, flow: &Flow) -> Result<Tables, Failure> {
         let cpu = |at| (by == By::Cpu).then_some(at);
         tables.sockets = Some(Sockets { by, cpus: (0..).map(cpu).take(count).collect() });
     }
-    Ok(tables)
+    Ok(Known { tables, machine: from })
 }
 
-/// What the machine says of an interface, and of the sockets that the flow may reach.
-fn machine(args: &Args, name: &str, flow: &Flow) -> Result<Tables, Failure> {
+/// What the machine says of an interface.
+fn machine(args: &Args, name: &str) -> Result<(Tables, Snapshot, u32), Failure> {
     let snapshot = args.place.look(Snapshot::read)?;
     let Some(interface) = snapshot.interfaces.iter().find(|interface| interface.name == name) else {
         let known: Vec<&str> = snapshot.interfaces.iter().map(|interface| interface.name.as_str()).collect();
@@ -77,10 +89,13 @@ fn machine(args: &Args, name: &str, flow: &Flow) -> Result<Tables, Failure> {
             known.join(", ")
         )));
     };
-    let tables = tables::tables(&snapshot, interface, Some(flow.destination()));
+    let tables = tables::tables(&snapshot, interface);
     tables.check().with_context(|| format!("what {name} says does not fit together"))?;
-    eprintln!("by the tables of {name} as they are now; unverified: no packet of this flow was watched");
-    Ok(tables)
+    if args.verify.is_none() {
+        eprintln!("by the tables of {name} as they are now; unverified: --verify watches real packets");
+    }
+    let index = interface.index;
+    Ok((tables, snapshot, index))
 }
 
 /// The indirection table of `--table`, or the queues in turn when there is none.
@@ -91,7 +106,8 @@ fn table(args: &Args, tables: &mut Tables) -> Result<(), Failure> {
     let made = match args.table.as_deref() {
         None => match tables.queues {
             // A table read earlier stands; queues out of range are told by the check of all of it.
-            Some(queues) if tables.table.is_none() && queues > 1 => {
+            // Of a machine that was read nothing is assumed: one without a table has another rule.
+            Some(queues) if tables.table.is_none() && queues > 1 && args.interface.is_none() => {
                 eprintln!(
                     "no indirection table given: {queues} queues in turn over {size} entries are assumed"
                 );

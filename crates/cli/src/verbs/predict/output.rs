@@ -1,22 +1,32 @@
-//! From steps to text and JSON.
+//! From steps and spreads to text and JSON.
 
 use std::fmt::Write as _;
 
 use anyhow::Context;
 use serde::Serialize;
+use udpath_report::{SpreadTable, spread_text};
 use udpath_steer::Flow;
-use udpath_steer::predict::{Path, Ports, Step, Wanted};
+use udpath_steer::predict::{Amount, Path, Ports, Spread, Step, Verification, Wanted};
 
+use super::ends::{End, Reached, Spreads};
 use crate::exit::Failure;
+use crate::terminal;
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
 const SCHEMA: &str = "udpath.predict/1";
+/// Sockets and threads that are named in text; the rest is a number. More fill the screen.
+const NAMED: usize = 8;
 
 #[derive(Serialize)]
 struct PathDocument<'a> {
     schema: &'static str,
     flow: &'a Flow,
     path: &'a Path,
+    /// The sockets of which one gets it.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    receivers: &'a [End<'a>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification: Option<&'a Verification>,
 }
 
 #[derive(Serialize)]
@@ -28,8 +38,30 @@ struct PortsDocument<'a> {
     found: &'a Ports,
 }
 
-/// A line per step: what, which, why.
-pub(super) fn text(flow: &Flow, path: &Path) -> String {
+#[derive(Serialize)]
+struct SpreadDocument<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    total: Amount,
+    spread: SpreadSteps<'a>,
+    /// Of the machine: what the places of `socket` are.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    receivers: &'a [End<'a>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification: Option<&'a Verification>,
+}
+
+#[derive(Serialize)]
+struct SpreadSteps<'a> {
+    queues: Option<u32>,
+    queue: &'a Spread,
+    cpus: Option<u32>,
+    cpu: &'a Spread,
+    socket: &'a Spread,
+}
+
+/// A line per step: what, which, why; then the sockets it may reach, and who reads them.
+pub(super) fn text(flow: &Flow, path: &Path, reached: &Reached<'_>) -> String {
     let decimal = |step: Step| step.value.map(|value| value.to_string());
     let hash = path.hash.value.map(|hash| format!("0x{hash:08x}"));
     let rows = [
@@ -41,22 +73,104 @@ pub(super) fn text(flow: &Flow, path: &Path) -> String {
         ("socket", decimal(path.socket), path.socket),
     ];
     let mut text = format!("{:<8} {flow}\n", "flow");
+    // Writing to a string cannot fail.
     for (name, value, step) in rows {
         let value = value.unwrap_or_else(|| "unknown".to_owned());
-        // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<8} {value:<10}  {}", step.why);
+    }
+    let reached: Vec<&End<'_>> = match path.socket.value {
+        Some(socket) => reached.list.iter().filter(|end| end.socket == socket as usize).collect(),
+        None => reached.list.iter().collect(),
+    };
+    for end in reached.iter().take(NAMED) {
+        let _ = writeln!(text, "{:>8} {:<10}  {}", "", end.socket, name(end));
+    }
+    if reached.len() > NAMED {
+        let _ = writeln!(text, "{:>8} and {} more", "", reached.len() - NAMED);
     }
     text
 }
 
-pub(super) fn json_of_path(flow: &Flow, path: &Path) -> Result<String, Failure> {
-    json(&PathDocument { schema: SCHEMA, flow, path })
+/// `0.0.0.0:53, nsd 812, threads 812 (on 0-1), 815 (on 3)`.
+fn name(end: &End<'_>) -> String {
+    let mut text = end.local.to_string();
+    if end.processes.is_empty() {
+        text += ", whose process is not to be seen";
+    }
+    for reader in &end.processes {
+        let _ = write!(text, ", {} {}", reader.name, reader.pid);
+        let threads: Vec<String> = reader
+            .threads
+            .iter()
+            .take(NAMED)
+            .map(|thread| match &thread.cpus {
+                Some(cpus) => format!("{} (on {cpus})", thread.tid),
+                None => thread.tid.to_string(),
+            })
+            .collect();
+        let more = reader.threads.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let word = if reader.threads.len() == 1 { "thread" } else { "threads" };
+        let _ = write!(text, ", {word} {}{more}", threads.join(", "));
+    }
+    text
+}
+
+/// A table per step: where flows and packets go.
+pub(super) fn spread(spreads: &Spreads<'_>) -> String {
+    let style = terminal::style();
+    let number = |place: u32| place.to_string();
+    let queue = |place: u32| format!("rx-{place}");
+    let socket = |place: u32| match spreads.ends.get(place as usize) {
+        Some(end) => {
+            let readers: Vec<String> =
+                end.processes.iter().map(|reader| format!("{} {}", reader.name, reader.pid)).collect();
+            format!("{} {}", end.local, readers.join(", "))
+        }
+        None => place.to_string(),
+    };
+    let total = spreads.queue.total();
+    let mut text = format!("{} flows, {} packets\n", total.flows, total.packets);
+    let tables = [
+        SpreadTable { what: "queue", name: &queue, spread: &spreads.queue, of: spreads.queues },
+        SpreadTable { what: "CPU", name: &number, spread: &spreads.cpu, of: spreads.cpus },
+        SpreadTable { what: "socket", name: &socket, spread: &spreads.socket, of: None },
+    ];
+    for table in &tables {
+        text.push('\n');
+        text += &spread_text(table, &style);
+    }
+    text
+}
+
+pub(super) fn json_of_path(
+    flow: &Flow,
+    path: &Path,
+    reached: &Reached<'_>,
+    verification: Option<&Verification>,
+) -> Result<String, Failure> {
+    json(&PathDocument { schema: SCHEMA, flow, path, receivers: &reached.list, verification })
 }
 
 pub(super) fn json_of_ports(flow: &Flow, wanted: &Wanted, found: &Ports) -> Result<String, Failure> {
     // The source port is what was asked for.
     let flow = &flow.with_source_port(0);
     json(&PortsDocument { schema: SCHEMA, flow, wanted, found })
+}
+
+pub(super) fn json_of_spread(
+    spreads: &Spreads<'_>,
+    verification: Option<&Verification>,
+) -> Result<String, Failure> {
+    let spread = SpreadSteps {
+        queues: spreads.queues,
+        queue: &spreads.queue,
+        cpus: spreads.cpus,
+        cpu: &spreads.cpu,
+        socket: &spreads.socket,
+    };
+    let total = spreads.queue.total();
+    json(&SpreadDocument { schema: SCHEMA, total, spread, receivers: &spreads.ends, verification })
 }
 
 fn json(document: &impl Serialize) -> Result<String, Failure> {

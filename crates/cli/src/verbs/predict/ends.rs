@@ -1,0 +1,146 @@
+//! The end of the way: the sockets that a flow may reach on the machine that was read, and whose they are.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use udpath_host::receivers::{Receivers, sockets};
+use udpath_host::snapshot::processes::Thread;
+use udpath_steer::Flow;
+use udpath_steer::predict::{self, Predictor, Spread, Step};
+
+use super::flows::Flows;
+use super::input::Known;
+
+/// Sockets of the machine, or those that were given as a number.
+pub(super) struct Ends<'a> {
+    machine: Option<(Receivers<'a>, u32)>,
+    given: Option<predict::Receivers>,
+    online: Option<u32>,
+}
+
+/// Those that one flow may reach.
+pub(super) struct Reached<'a> {
+    prepared: Prepared<'a>,
+    /// Whose they are, in order of binding; empty where sockets are only a number.
+    pub(super) list: Vec<End<'a>>,
+}
+
+enum Prepared<'a> {
+    Given(Option<&'a predict::Receivers>),
+    Found(predict::Receivers),
+}
+
+/// A socket and who reads it.
+#[derive(Debug, Serialize)]
+pub(super) struct End<'a> {
+    /// Its place in the order of binding, from 0.
+    pub(super) socket: usize,
+    pub(super) local: std::net::SocketAddr,
+    pub(super) inode: u32,
+    pub(super) processes: Vec<Reader<'a>>,
+}
+
+/// A process that has it open.
+#[derive(Debug, Serialize)]
+pub(super) struct Reader<'a> {
+    pub(super) pid: u32,
+    pub(super) name: &'a str,
+    /// Which of them reads, the kernel does not tell.
+    pub(super) threads: &'a [Thread],
+}
+
+impl<'a> Ends<'a> {
+    pub(super) fn new(known: &'a Known) -> Self {
+        let given = known.tables.sockets.as_ref().map(predict::Receivers::new);
+        let machine = known.machine.as_ref().filter(|_| given.is_none());
+        Self {
+            machine: machine.map(|(snapshot, index)| (Receivers::new(snapshot), *index)),
+            given,
+            online: known.tables.online.as_ref().map(|online| online.len() as u32),
+        }
+    }
+
+    /// The machine's sockets that the flow may reach, as a prediction's input; none where none are known.
+    pub(super) fn sockets(&self, flow: &Flow) -> Option<predict::Sockets> {
+        let (receivers, index) = self.machine.as_ref()?;
+        Some(sockets(&receivers.of(flow, *index))).filter(|sockets| !sockets.cpus.is_empty())
+    }
+
+    /// Those that the flow may reach.
+    pub(super) fn of(&self, flow: &Flow) -> Reached<'_> {
+        let Some((receivers, index)) = &self.machine else {
+            return Reached { prepared: Prepared::Given(self.given.as_ref()), list: Vec::new() };
+        };
+        let found = receivers.of(flow, *index);
+        let list = (0..).zip(&found).map(|(socket, at)| end(receivers, socket, *at)).collect();
+        Reached { prepared: Prepared::Found(predict::Receivers::new(&sockets(&found))), list }
+    }
+}
+
+fn end<'a>(receivers: &Receivers<'a>, socket: usize, at: usize) -> End<'a> {
+    let it = receivers.socket(at);
+    let processes = receivers.processes(at).map(|process| Reader {
+        pid: process.pid,
+        name: &process.name,
+        threads: &process.threads,
+    });
+    End { socket, local: it.local, inode: it.inode, processes: processes.collect() }
+}
+
+impl Reached<'_> {
+    /// As the prediction's input.
+    pub(super) fn prepared(&self) -> Option<&predict::Receivers> {
+        match &self.prepared {
+            Prepared::Given(given) => *given,
+            Prepared::Found(found) => Some(found),
+        }
+    }
+}
+
+/// How many flows spread over queues, CPUs and sockets.
+pub(super) struct Spreads<'a> {
+    pub(super) queue: Spread,
+    pub(super) cpu: Spread,
+    pub(super) socket: Spread,
+    /// Places of `socket`, where they are sockets of the machine.
+    pub(super) ends: Vec<End<'a>>,
+    /// How many queues and CPUs there are.
+    pub(super) queues: Option<u32>,
+    pub(super) cpus: Option<u32>,
+}
+
+impl<'a> Spreads<'a> {
+    pub(super) fn new(predictor: &Predictor, ends: &Ends<'a>, flows: &Flows) -> Self {
+        let (mut queue, mut cpu, mut socket) = (Spread::default(), Spread::default(), Spread::default());
+        // Flows of one destination mostly have the same sockets: these are prepared once, and named once.
+        let mut prepared = BTreeMap::<Vec<usize>, predict::Receivers>::new();
+        let (mut list, mut places) = (Vec::new(), BTreeMap::<usize, u32>::new());
+        for (flow, packets) in flows.iter() {
+            let (path, place) = match &ends.machine {
+                None => {
+                    let path = predictor.decide(flow);
+                    (path, path.socket.value)
+                }
+                Some((receivers, index)) => {
+                    let found = receivers.of(flow, *index);
+                    let group = prepared
+                        .entry(found.clone())
+                        .or_insert_with(|| predict::Receivers::new(&sockets(&found)));
+                    let path = predictor.decide_among(flow, Some(group));
+                    let place = path.socket.value.map(|socket| {
+                        let at = found[socket as usize];
+                        *places.entry(at).or_insert_with(|| {
+                            list.push(end(receivers, list.len(), at));
+                            list.len() as u32 - 1
+                        })
+                    });
+                    (path, place)
+                }
+            };
+            queue.add(path.queue, *packets);
+            cpu.add(path.rps, *packets);
+            socket.add(Step { value: place, ..path.socket }, *packets);
+        }
+        Self { queue, cpu, socket, ends: list, queues: predictor.queues(), cpus: ends.online }
+    }
+}

@@ -1,0 +1,236 @@
+//! Many flows: out of a list, or out of a capture.
+
+use std::collections::HashMap;
+use std::collections::btree_map::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use udpath_stack::port::capture::Frames;
+use udpath_stack::wire::flow_of;
+use udpath_steer::Flow;
+
+use super::{Args, address};
+use crate::exit::Failure;
+
+/// Different flows taken. Fewer: a resolver's minute does not fit. More: memory, some hundred bytes each.
+const MOST: usize = 1 << 20;
+/// Bytes of a line. The longest that makes sense is two IPv6 addresses with ports and a number, some 130.
+const LINE: usize = 1000;
+
+/// Flows and their packets, each flow once, in the order of their first.
+#[derive(Debug, Default)]
+pub(super) struct Flows {
+    list: Vec<(Flow, u64)>,
+    places: HashMap<Flow, usize>,
+}
+
+/// An address, a port, or both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct To {
+    address: Option<IpAddr>,
+    port: Option<u16>,
+}
+
+impl To {
+    /// Does the flow go there?
+    pub(super) fn takes(&self, flow: &Flow) -> bool {
+        self.address.is_none_or(|address| address == flow.destination().ip())
+            && self.port.is_none_or(|port| port == flow.destination_port)
+    }
+
+    pub(super) const fn port(&self) -> Option<u16> {
+        self.port
+    }
+}
+
+/// `53`, `:53`, `192.0.2.1`, `192.0.2.1:53`, `[2001:db8::1]:53`.
+pub(super) fn to(text: &str) -> Result<To, String> {
+    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
+        return Ok(To { address: None, port: Some(port) });
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(To { address: Some(address.to_canonical()), port: None });
+    }
+    let both = address(text).map_err(|_| {
+        format!(
+            "{text:?} is neither a port nor an address; write 53, 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53"
+        )
+    })?;
+    Ok(To { address: Some(both.ip().to_canonical()), port: Some(both.port()) })
+}
+
+impl Flows {
+    /// Those that the arguments name, if they do.
+    pub(super) fn read(args: &Args) -> Result<Option<Self>, Failure> {
+        let mut flows = Self::default();
+        let (path, foreign) = match (&args.flows, &args.capture) {
+            (Some(path), _) => (path, flows.read_list(path, args.to.as_ref())?),
+            (_, Some(path)) => (path, flows.read_capture(path, args.to.as_ref())?),
+            (None, None) => return Ok(None),
+        };
+        if flows.list.is_empty() {
+            let why = if foreign > 0 { "no flow to there" } else { "no flow" };
+            return Err(anyhow!("there is {why} in {}", path.display()).into());
+        }
+        Ok(Some(flows))
+    }
+
+    /// Counts packets of a flow.
+    pub(super) fn add(&mut self, flow: Flow, packets: u64) -> Result<(), anyhow::Error> {
+        let next = self.list.len();
+        let at = *self.places.entry(flow).or_insert(next);
+        match self.list.get_mut(at) {
+            Some((_, known)) => *known = known.saturating_add(packets),
+            None if next == MOST => {
+                bail!("more than {MOST} different flows are too many: choose some with --to")
+            }
+            None => self.list.push((flow, packets)),
+        }
+        Ok(())
+    }
+
+    /// Each flow with its packets.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(Flow, u64)> {
+        self.list.iter()
+    }
+
+    pub(super) fn has(&self, flow: &Flow) -> bool {
+        self.places.contains_key(flow)
+    }
+
+    /// Reads lines; how many flows `to` did not want.
+    fn read_list(&mut self, path: &Path, to: Option<&To>) -> Result<u64, Failure> {
+        let stdin = path == Path::new("-");
+        let name = if stdin { "standard input".to_owned() } else { path.display().to_string() };
+        let source: Box<dyn Read> = if stdin {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(File::open(path).with_context(|| format!("cannot open {name}"))?)
+        };
+        Ok(self.lines(&name, BufReader::new(source), to)?)
+    }
+
+    fn lines(&mut self, name: &str, mut from: impl BufRead, to: Option<&To>) -> Result<u64, anyhow::Error> {
+        let mut foreign = 0;
+        for number in 1_u64.. {
+            let mut line = Vec::new();
+            let read = from.by_ref().take(LINE as u64 + 1).read_until(b'\n', &mut line);
+            if read.with_context(|| format!("cannot read {name}, line {number}"))? == 0 {
+                break;
+            }
+            if line.len() > LINE {
+                bail!("{name}, line {number} is longer than {LINE} characters: it is no list of flows");
+            }
+            let text = str::from_utf8(&line).with_context(|| format!("{name}, line {number} is no text"))?;
+            let parsed = flow(text).map_err(|what| anyhow!("{name}, line {number}: {what}"))?;
+            let Some((flow, packets)) = parsed else { continue };
+            if to.is_some_and(|to| !to.takes(&flow)) {
+                foreign += 1;
+                continue;
+            }
+            self.add(flow, packets).with_context(|| format!("{name}, line {number}"))?;
+        }
+        Ok(foreign)
+    }
+
+    /// Reads frames; how many packets `to` did not want.
+    fn read_capture(&mut self, path: &Path, to: Option<&To>) -> Result<u64, Failure> {
+        let cannot = |error: udpath_stack::port::capture::Error| Failure::Cannot(error.into());
+        let mut frames = Frames::open(path).map_err(cannot)?;
+        let (mut foreign, mut all) = (0_u64, 0_u64);
+        let mut others = BTreeMap::<&str, u64>::new();
+        while let Some(flow) = frames.look(flow_of).map_err(cannot)? {
+            all += 1;
+            match flow {
+                Err(refusal) => *others.entry(refusal.name()).or_default() += 1,
+                Ok(flow) if to.is_some_and(|to| !to.takes(&flow)) => foreign += 1,
+                Ok(flow) => self.add(flow, 1).with_context(|| path.display().to_string())?,
+            }
+        }
+        if !others.is_empty() {
+            let others: Vec<String> = others.iter().map(|(why, count)| format!("{count} {why}")).collect();
+            eprintln!("of {all} frames not counted: {}", others.join(", "));
+        }
+        let both = self.list.iter().filter(|(flow, _)| self.has(&flow.reversed())).count();
+        if both > 0 {
+            eprintln!(
+                "the capture has both directions of {} flows, and both are counted: choose one with --to PORT",
+                both.div_ceil(2)
+            );
+        }
+        Ok(foreign)
+    }
+}
+
+/// A line: `SRC:PORT DST:PORT [PACKETS]`, with `#` before what is for readers. None: an empty one.
+fn flow(line: &str) -> Result<Option<(Flow, u64)>, String> {
+    let text = line.split('#').next().unwrap_or_default();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (source, destination, packets) = match words[..] {
+        [] => return Ok(None),
+        [source, destination] => (source, destination, "1"),
+        [source, destination, packets] => (source, destination, packets),
+        _ => return Err(format!("{} words; write SRC:PORT DST:PORT [PACKETS]", words.len())),
+    };
+    let flow = Flow::udp(address(source)?, address(destination)?).map_err(|error| error.to_string())?;
+    let packets = packets.parse().ok().filter(|packets| *packets > 0);
+    let packets = packets.ok_or("the third word is how many packets: a whole number, 1 or more")?;
+    Ok(Some((flow, packets)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, to: Option<&To>) -> Result<Flows, String> {
+        let mut flows = Flows::default();
+        let read = flows.lines("list", text.as_bytes(), to);
+        read.map(|_| flows).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn a_list_has_comments_and_numbers_and_each_flow_once() {
+        let text = "# who asks\n192.0.2.7:1 192.0.2.1:53\n\n  192.0.2.7:2 192.0.2.1:53 40 # busy\r\n\
+                    [2001:db8::7]:1 [2001:db8::1]:53 2\n192.0.2.7:1\t192.0.2.1:53 9";
+        let flows = read(text, None).unwrap();
+        let packets: Vec<u64> = flows.iter().map(|(_, packets)| *packets).collect();
+        assert_eq!(packets, [10, 40, 2]);
+        let to = to("192.0.2.1:53").unwrap();
+        assert_eq!(read(text, Some(&to)).unwrap().list.len(), 2);
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_line() {
+        let long = format!("\n{}", "x".repeat(2000));
+        for (text, told) in [
+            ("\n\n192.0.2.7:1", "list, line 3: 1 words; write SRC:PORT DST:PORT [PACKETS]"),
+            ("192.0.2.7 192.0.2.1:53", "line 1: \"192.0.2.7\" is no address"),
+            ("192.0.2.7:1 [::1]:53", "line 1: a flow from 192.0.2.7"),
+            ("192.0.2.7:1 192.0.2.1:53 0", "line 1: the third word"),
+            ("192.0.2.7:1 192.0.2.1:53 -1", "line 1: the third word"),
+            ("a b c d", "line 1: 4 words"),
+            (&long, "line 2 is longer than 1000 characters"),
+        ] {
+            let error = read(text, None).unwrap_err();
+            assert!(error.contains(told), "{text:?}: {error}");
+        }
+        let mut flows = Flows::default();
+        let error = flows.lines("list", &b"\xff\xfe\n"[..], None).unwrap_err();
+        assert!(format!("{error:#}").contains("line 1 is no text"), "{error:#}");
+    }
+
+    #[test]
+    fn where_flows_go_is_a_port_an_address_or_both() {
+        let flow = Flow::udp("192.0.2.7:1".parse().unwrap(), "192.0.2.1:53".parse().unwrap()).unwrap();
+        for text in ["53", ":53", "192.0.2.1", "192.0.2.1:53", "::ffff:192.0.2.1"] {
+            assert!(to(text).unwrap().takes(&flow), "{text}");
+        }
+        for text in ["54", "192.0.2.2", "192.0.2.1:54", "::1"] {
+            assert!(!to(text).unwrap().takes(&flow), "{text}");
+        }
+        assert!(to("dns").unwrap_err().contains("write 53, 192.0.2.1"));
+    }
+}

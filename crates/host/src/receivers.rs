@@ -1,0 +1,172 @@
+//! Which sockets a datagram may reach, by the kernel's rules (`__udp4_lib_lookup`, `compute_score` of `net/ipv4/udp.c`, and
+//! their likes of `net/ipv6/udp.c`).
+//!
+//! ```text
+//! bound to the port ─▸ of the exact address, if there is one; else of any
+//!                        └▸ those with the most that fits: own family, connected to the sender, bound to the interface
+//! ```
+//! Several that fit equally are a reuseport group, of which one is chosen; see [`udpath_steer::reuseport`].
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use udpath_steer::Flow;
+use udpath_steer::predict::Sockets;
+use udpath_steer::reuseport::By;
+
+use crate::Snapshot;
+use crate::snapshot::processes::Process;
+use crate::snapshot::sockets::Socket;
+
+/// The sockets of a snapshot by port, for many flows.
+#[derive(Debug)]
+pub struct Receivers<'a> {
+    snapshot: &'a Snapshot,
+    by_port: BTreeMap<u16, Vec<usize>>,
+}
+
+impl<'a> Receivers<'a> {
+    /// Sorts them.
+    #[must_use]
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        let mut by_port = BTreeMap::<u16, Vec<usize>>::new();
+        for (at, socket) in snapshot.sockets.list.iter().enumerate() {
+            by_port.entry(socket.local.port()).or_default().push(at);
+        }
+        Self { snapshot, by_port }
+    }
+
+    /// The sockets that datagrams of the flow may reach when they come by the interface of that index: places in the
+    /// snapshot's list, in the order of binding. Empty: nobody listens.
+    #[must_use]
+    pub fn of(&self, flow: &Flow, interface: u32) -> Vec<usize> {
+        let bound = self.by_port.get(&flow.destination_port).map_or(&[][..], Vec::as_slice);
+        let among = |exact: bool| -> Vec<usize> {
+            let scored = bound.iter().filter_map(|&at| {
+                let socket = &self.snapshot.sockets.list[at];
+                Some((score(socket, flow, interface, exact)?, at))
+            });
+            let scored: Vec<(u32, usize)> = scored.collect();
+            let best = scored.iter().map(|(score, _)| *score).max();
+            scored.iter().filter(|(score, _)| Some(*score) == best).map(|(_, at)| *at).collect()
+        };
+        let exact = among(true);
+        if exact.is_empty() { among(false) } else { exact }
+    }
+
+    /// A socket of the list.
+    #[must_use]
+    pub fn socket(&self, at: usize) -> &'a Socket {
+        &self.snapshot.sockets.list[at]
+    }
+
+    /// The processes that have it open.
+    pub fn processes(&self, at: usize) -> impl Iterator<Item = &'a Process> {
+        let mut pids: Vec<u32> = self.socket(at).owners.iter().map(|owner| owner.pid).collect();
+        pids.dedup();
+        pids.into_iter().filter_map(|pid| self.snapshot.sockets.process(pid))
+    }
+}
+
+/// As the input of a prediction. How a group of several chooses is not told by the lists of sockets: by the kernel's hash,
+/// unless somebody changed it.
+#[must_use]
+pub fn sockets(receivers: &[usize]) -> Sockets {
+    Sockets { by: By::Hash, cpus: vec![None; receivers.len()] }
+}
+
+/// How well a socket fits; none if it does not. `exact`: by its own address, else by any.
+fn score(socket: &Socket, flow: &Flow, interface: u32, exact: bool) -> Option<u32> {
+    let (local, destination) = (socket.local.ip(), flow.destination().ip());
+    let own_family = local.is_ipv4() == flow.is_ipv4();
+    let fits = match local {
+        // An IPv6 socket that is bound to any address takes IPv4 as well, unless it was told not to.
+        IpAddr::V6(any) if any.is_unspecified() && flow.is_ipv4() => !exact && socket.v6only != Some(true),
+        local if local.is_unspecified() => !exact && own_family,
+        // `::ffff:192.0.2.1`: an IPv6 socket of an IPv4 address.
+        local => exact && local.to_canonical() == destination,
+    };
+    if !fits {
+        return None;
+    }
+    let mut score = u32::from(local.is_ipv4()) + 1;
+    if let Some(peer) = socket.peer {
+        if (peer.ip().to_canonical(), peer.port()) != (flow.source().ip(), flow.source_port) {
+            return None;
+        }
+        // Address and port, each 4.
+        score += 8;
+    }
+    match socket.interface {
+        Some(bound) if bound != interface => None,
+        Some(_) => Some(score + 4),
+        None => Some(score),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(sockets: &[(&str, Option<&str>, Option<u32>, Option<bool>)]) -> Snapshot {
+        let folder = tempfile::tempdir().unwrap();
+        let mut snapshot = Snapshot::read(&crate::source::Folder::captured(folder.path()));
+        snapshot.sockets.list = (1..)
+            .zip(sockets)
+            .map(|(inode, (local, peer, interface, v6only))| Socket {
+                local: local.parse().unwrap(),
+                peer: peer.map(|peer| peer.parse().unwrap()),
+                interface: *interface,
+                inode,
+                cookie: None,
+                uid: 0,
+                v6only: *v6only,
+                receive_queue: 0,
+                send_queue: 0,
+                memory: None,
+                drops: 0,
+                owners: Vec::new(),
+                group: None,
+            })
+            .collect();
+        snapshot
+    }
+
+    fn of(snapshot: &Snapshot, from: &str, to: &str) -> Vec<usize> {
+        let flow = Flow::udp(from.parse().unwrap(), to.parse().unwrap()).unwrap();
+        Receivers::new(snapshot).of(&flow, 2)
+    }
+
+    #[test]
+    fn what_fits_best_gets_it() {
+        let snapshot = snapshot(&[
+            ("0.0.0.0:53", None, None, None),
+            ("0.0.0.0:53", None, None, None),
+            ("192.0.2.1:53", None, None, None),
+            ("192.0.2.1:53", Some("192.0.2.7:4000"), None, None),
+            ("192.0.2.3:53", None, Some(2), None),
+            ("192.0.2.3:53", None, Some(3), None),
+            ("192.0.2.3:53", None, None, None),
+            ("192.0.2.1:54", None, None, None),
+        ]);
+        let to = |address: &str| of(&snapshot, "192.0.2.7:4000", address);
+        assert_eq!(to("192.0.2.9:53"), [0, 1], "a group on any address");
+        assert_eq!(to("192.0.2.1:53"), [3], "connected to this very sender");
+        assert_eq!(of(&snapshot, "192.0.2.7:4001", "192.0.2.1:53"), [2]);
+        assert_eq!(to("192.0.2.3:53"), [4], "bound to this interface");
+        assert_eq!(to("192.0.2.3:55"), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn ipv6_sockets_take_ipv4_where_nobody_else_does() {
+        let both = snapshot(&[("[::]:53", None, None, Some(false)), ("[::]:54", None, None, Some(true))]);
+        assert_eq!(of(&both, "192.0.2.7:1", "192.0.2.1:53"), [0]);
+        assert_eq!(of(&both, "192.0.2.7:1", "192.0.2.1:54"), Vec::<usize>::new());
+        assert_eq!(of(&both, "[2001:db8::7]:1", "[2001:db8::1]:54"), [1]);
+        let beside = snapshot(&[("[::]:53", None, None, None), ("0.0.0.0:53", None, None, None)]);
+        assert_eq!(of(&beside, "192.0.2.7:1", "192.0.2.1:53"), [1]);
+        let mapped = snapshot(&[("[::ffff:192.0.2.1]:53", None, None, None)]);
+        assert_eq!(of(&mapped, "192.0.2.7:1", "192.0.2.1:53"), [0]);
+        assert_eq!(sockets(&[4, 5]).cpus, [None, None]);
+    }
+}

@@ -1,0 +1,220 @@
+//! `udpath predict` of many flows, and compared with packets that really come: in a lab, with a real server. Needs root.
+
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use udpath_lab::{Lab, LabBuilder, LinkSpec};
+use udpath_tests::{Ended, PATIENCE, Run, Running, one_sentence, program};
+
+const PORT: u16 = 7053;
+/// Packets of each flow, and flows.
+const PACKETS: usize = 25;
+const FLOWS: usize = 8;
+
+fn lab(name: &str, queues: u32) -> Lab {
+    let builder = LabBuilder::new(name).machine("client").machine("server");
+    builder.link("client", "server", &LinkSpec::with_queues(queues)).up().unwrap()
+}
+
+fn start(lab: &Lab, machine: &str, arguments: &[&str]) -> Running {
+    let mut inside = lab.machine(machine).unwrap().command(program());
+    inside.args(arguments);
+    Run::of(inside, &arguments.join(" ")).start_with(|command| lab.spawn(command))
+}
+
+fn set_rps(lab: &Lab, queue: u32, mask: &str) {
+    let path = format!("/sys/class/net/eth0/queues/rx-{queue}/rps_cpus");
+    lab.machine("server").unwrap().run(|| fs::write(&path, mask)).unwrap().unwrap();
+}
+
+fn targets(lab: &Lab) -> [SocketAddr; 2] {
+    let server = lab.address_of("server", "client").unwrap();
+    [SocketAddr::new(server.ipv4.into(), PORT), SocketAddr::new(server.ipv6.into(), PORT)]
+}
+
+/// Runs a verification while flows ask the server, each packet answered before the next; gives the flows' sources.
+fn verified(lab: &Lab, arguments: &[&str], targets: &[SocketAddr]) -> (Ended, Vec<SocketAddr>) {
+    let name = lab.machine("server").unwrap().namespace().to_owned();
+    let predict = ["predict", "--interface", "eth0", "--netns", &name, "--verify=60"];
+    let mut predict = Run::new(&[&predict, arguments].concat()).within(PATIENCE * 3).start();
+    predict.says("watching what eth0 receives");
+    let mut sources = Vec::new();
+    for (target, _) in targets.iter().flat_map(|target| (0..FLOWS).map(move |flow| (target, flow))) {
+        let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = lab.machine("client").unwrap().run(|| UdpSocket::bind(any)).unwrap().unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.connect(target).unwrap();
+        for _ in 0..PACKETS {
+            socket.send(b"which way").unwrap();
+            socket.recv(&mut [0; 64]).expect("the server answers");
+        }
+        sources.push(socket.local_addr().unwrap());
+    }
+    predict.signal(Signal::TERM);
+    (predict.finish(), sources)
+}
+
+fn serve(lab: &Lab) -> Running {
+    let bind = targets(lab).map(|target| target.to_string());
+    let mut server =
+        start(lab, "server", &["serve", "echo", "--io", "shared", "--bind", &bind[0], "--bind", &bind[1]]);
+    server.says("ready io=shared");
+    server
+}
+
+#[test]
+fn what_is_foretold_of_a_link_is_what_packets_do() {
+    let lab = lab("verify", 1);
+    let server = serve(&lab);
+    let to = format!(":{PORT}");
+    // RPS leads everything to CPU 1, wherever it was sent.
+    set_rps(&lab, 0, "2");
+    let all = (FLOWS * PACKETS * 2) as u64;
+    let (ended, sources) = verified(&lab, &["--to", &to, "--json"], &targets(&lab));
+    assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.err);
+    let said: Value = serde_json::from_str(&ended.out).unwrap();
+    let verification = &said["verification"];
+    assert_eq!((&verification["packets"], &verification["flows"]), (&all.into(), &sources.len().into()));
+    assert_eq!((&verification["cpu"]["right"], &verification["cpu"]["wrong"]), (&all.into(), &0.into()));
+    // A veth records no queue, and what the packet still carries is the sender's.
+    assert_eq!(
+        (&verification["queue"]["not_told"], &verification["queue"]["wrong"]),
+        (&all.into(), &0.into())
+    );
+    assert_eq!(verification["taken_by"]["places"][0]["place"], 1, "{verification}");
+    // Two sockets, one for each family, and both the server's.
+    let receivers = said["receivers"].as_array().unwrap();
+    assert_eq!(receivers.len(), 2, "{said}");
+    for receiver in receivers {
+        assert_eq!(receiver["processes"][0]["pid"], server.pid(), "{receiver}");
+        assert!(!receiver["processes"][0]["threads"].as_array().unwrap().is_empty(), "{receiver}");
+    }
+    let shares = said["spread"]["socket"]["places"].as_array().unwrap();
+    assert!(shares.iter().all(|share| share["packets"] == all / 2), "{shares:?}");
+
+    // As text, and of given flows alone.
+    let [v4, _] = targets(&lab);
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("flows");
+    fs::write(&list, format!("10.0.0.1:1 {v4} 5\n")).unwrap();
+    let (ended, _) = verified(&lab, &["--flows", list.to_str().unwrap()], &[v4]);
+    assert_eq!(ended.code(), Some(3), "{}", ended.out);
+    assert!(ended.err.contains("unverified: none of these datagrams came by eth0"), "{}", ended.err);
+    let (ended, _) = verified(&lab, &["--to", &to], &[v4]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    let verdict = ended.out.lines().last().unwrap();
+    assert!(verdict.starts_with("verified on 200 packets of 8 flows, hash not compared ("), "{verdict}");
+    assert!(
+        verdict.ends_with("queue not compared (the driver does not tell it), CPU right in 100 %"),
+        "{verdict}"
+    );
+
+    // A model that is not the machine's is found out, with a flow that differs.
+    let (ended, sources) = verified(&lab, &["--to", &to, "--queues", "1", "--rps-cpus", "0"], &[v4]);
+    assert_eq!(ended.code(), Some(1), "{}{}", ended.out, ended.err);
+    let said = ended.err.lines().last().unwrap();
+    one_sentence("a wrong model", &format!("{said}\n"));
+    assert!(
+        said.contains("200 of 200 packets differ") && said.contains("CPU 0 was foretold, it was 1"),
+        "{said}"
+    );
+    assert!(sources.iter().any(|source| said.contains(&format!(":{} -> {v4}", source.port()))), "{said}");
+    drop(server);
+    lab.down().unwrap();
+}
+
+#[test]
+fn what_is_not_known_is_not_verified() {
+    let lab = lab("verify2", 2);
+    let server = serve(&lab);
+    let (ended, _) = verified(&lab, &["--to", &PORT.to_string(), "--json"], &targets(&lab)[..1]);
+    assert_eq!(ended.code(), Some(3), "{}", ended.out);
+    let said: Value = serde_json::from_str(&ended.out).unwrap();
+    // Nobody foretells which CPU sends; which ones received is told all the same.
+    let came: u64 = said["verification"]["taken_by"]["places"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|place| place["packets"].as_u64().unwrap())
+        .sum();
+    assert_eq!(came, (FLOWS * PACKETS) as u64, "{said}");
+    let last = ended.err.lines().last().unwrap();
+    one_sentence("unverified", &format!("{last}\n"));
+    assert!(
+        last.contains("there was nothing to compare") && last.contains("sender's transmit queue"),
+        "{last}"
+    );
+    drop(server);
+    lab.down().unwrap();
+}
+
+#[test]
+fn many_flows_of_a_list_or_a_capture_spread() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("flows");
+    let lines: String = (0..64).map(|at| format!("192.0.2.7:{} 192.0.2.1:53 10\n", 4000 + at)).collect();
+    fs::write(&list, format!("# a resolver's clients\n\n{lines}")).unwrap();
+    let known = ["--key", "microsoft", "--table", "weight:120,8", "--queues", "16", "--irq-cpus", "0-15"];
+    let run = |more: &[&str]| Run::new(&[&["predict"], more, &known[..]].concat()).finish();
+    let text = run(&["--flows", list.to_str().unwrap()]);
+    assert_eq!(text.code(), Some(0), "{}", text.err);
+    assert!(text.out.starts_with("64 flows, 640 packets\n\n1 of 16 queues takes "), "{}", text.out);
+    let json = run(&["--flows", list.to_str().unwrap(), "--json"]);
+    let said: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((&said["schema"], &said["flows"]), (&"udpath.predict/1".into(), &64.into()));
+    let sum = |step: &str, field: &str| -> u64 {
+        let places = said["spread"][step]["places"].as_array().unwrap();
+        places.iter().map(|place| place[field].as_u64().unwrap()).sum()
+    };
+    assert_eq!((sum("queue", "packets"), sum("cpu", "flows")), (640, 64));
+    assert_eq!(said["spread"]["queue"]["places"][0]["place"], 0);
+
+    let fixture =
+        |name: &str| format!("{}/../crates/stack/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+    for name in ["ipv4.pcap", "ipv4.pcapng", "vlan.pcap", "ipv6.pcap"] {
+        let ended = run(&["--capture", &fixture(name), "--json"]);
+        assert_eq!(ended.code(), Some(0), "{name}: {}", ended.err);
+        let said: Value = serde_json::from_str(&ended.out).unwrap();
+        assert!(said["packets"].as_u64().unwrap() >= said["flows"].as_u64().unwrap(), "{name}: {said}");
+        assert!(said["spread"]["queue"]["unknown"].as_array().unwrap().is_empty(), "{name}: {said}");
+    }
+    // The same packets in either format.
+    let of = |name: &str| run(&["--capture", &fixture(name), "--json"]).out;
+    assert_eq!(of("ipv4.pcap"), of("ipv4.pcapng"));
+}
+
+#[test]
+fn what_makes_no_sense_is_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &[u8]| {
+        fs::write(folder.path().join(name), text).unwrap();
+        folder.path().join(name).to_str().unwrap().to_owned()
+    };
+    let (wrong, empty) = (file("wrong", b"\n192.0.2.7:1 nowhere\n"), file("empty", b"# none\n"));
+    let (one, noise) = (file("one", b"192.0.2.7:1 192.0.2.1:53\n"), file("noise", &[7; 5000]));
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["--flows", &wrong], 3, "line 2: \"nowhere\" is no address"),
+        (&["--flows", &empty], 3, "there is no flow in"),
+        (&["--flows", &one, "--to", "54"], 3, "there is no flow to there in"),
+        (&["--flows", &noise], 3, "line 1 is longer than 1000 characters"),
+        (&["--flows", "/no/such"], 3, "cannot open /no/such"),
+        (&["--capture", &noise], 3, "is not a capture"),
+        (&["--capture", "/no/such"], 3, "cannot open the capture /no/such"),
+        (&["--flows", &one, "--capture", &noise], 2, "cannot be used with"),
+        (&["--flows", &one, "--reverse", "1"], 2, "required"),
+        (&["192.0.2.7:1", "192.0.2.1:53", "--verify"], 2, "--interface"),
+        (&["--verify=0", "--interface", "lo"], 2, "give 0.1 to 86400 seconds"),
+        (&["--verify", "--interface", "no-such0"], 2, "there is no interface 'no-such0'"),
+        (&["--flows", &one, "--to", "dns"], 2, "neither a port nor an address"),
+        (&["--interface", "lo"], 2, "<SRC:PORT>"),
+    ];
+    for (arguments, code, part) in cases {
+        let ended = Run::new(&[&["predict"], *arguments].concat()).finish();
+        assert_eq!(ended.code(), Some(*code), "{}: {}{}", ended.shown, ended.out, ended.err);
+        one_sentence(&ended.shown, &ended.err);
+        assert!(ended.err.contains(part), "{}: {}", ended.shown, ended.err);
+        assert_eq!(ended.out, "", "{}", ended.shown);
+    }
+}
