@@ -221,6 +221,26 @@ fn flows_reach_the_queues_that_were_foretold() {
     }
 }
 
+/// Foretold there, of the machine as it is, and compared there with each packet.
+#[test]
+fn what_is_foretold_is_what_each_packet_does() {
+    let machine = &*MACHINE;
+    let said: Value = serde_json::from_str(machine.fine("verified")).unwrap();
+    let verification = &said["verification"];
+    let packets = verification["packets"].as_u64().unwrap();
+    let sent = (QUEUES.len() * PACKETS) as u64;
+    assert!((sent / 2..=sent).contains(&packets), "{packets} of {sent}: {verification}");
+    assert_eq!(verification["flows"], QUEUES.len() * FLOWS, "{verification}");
+    machine.fine("rxhash");
+    for step in ["hash", "queue", "cpu"] {
+        assert_eq!(verification[step]["right"], packets, "{step}: {verification}");
+    }
+    let places = said["spread"]["queue"]["places"].as_array().unwrap();
+    let mut queues: Vec<u64> = places.iter().map(|place| place["place"].as_u64().unwrap()).collect();
+    queues.sort_unstable();
+    assert_eq!(queues, QUEUES.map(u64::from), "{said}");
+}
+
 /// The rules that marked something, in order.
 fn marks(machine: &Recorded, step: &str) -> Vec<String> {
     let map: Value = serde_json::from_str(machine.fine(step)).unwrap();

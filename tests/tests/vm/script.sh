@@ -66,9 +66,17 @@ step capture cp /tmp/captured.tar.gz /out/
 step fields ethtool -n eth0 rx-flow-hash udp4
 step rss ethtool -x eth0
 until [ -e /out/moved ]; do sleep 0.1; done
+# What is foretold of each packet is compared with the way it takes, until all are sent; its hash too, once the driver
+# passes it on.
+step rxhash ethtool -K eth0 rxhash on
+udpath predict --interface eth0 --to 5300 --verify=600 --json > /out/steps/verified.out 2> /out/steps/verified.err &
+watcher=$!
+until grep -q watching /out/steps/verified.err; do sleep 0.1; done
 step before cat /proc/net/softnet_stat
 until [ -e /out/sent ]; do sleep 0.1; done
 step after cat /proc/net/softnet_stat
+kill $watcher && wait $watcher
+echo $? > /out/steps/verified.code
 
 # The first seed's machine: all interrupts on one node, and an RSS table that ends early. Seen, changed by one plan, seen
 # to be gone, and put back.
