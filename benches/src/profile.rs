@@ -1,0 +1,126 @@
+//! What profiling costs: the server's rate while every CPU is sampled, and the time to name and class samples.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use udpath_host::Snapshot;
+use udpath_host::source::Folder;
+use udpath_profile::Profile;
+use udpath_profile::classes::Rules;
+use udpath_profile::perf::{Clock, Record, Sight, records};
+use udpath_profile::recorder::{RATE, Recording, Wanted, record};
+use udpath_profile::samples::Samples;
+use udpath_profile::symbols::kernel::Kernel;
+use udpath_profile::symbols::user::Programs;
+
+use crate::Claim;
+use crate::bed::{Bed, udpath};
+use crate::race::{race, words};
+
+/// The server's rate with sampling over that without.
+const WITHIN: f64 = 0.99;
+/// Time that sampling has to begin before a trial, and that a trial without waits as well.
+const BEGIN: Duration = Duration::from_millis(300);
+/// Samples that are classed, how many of them are different, and frames of each.
+const SAMPLES: usize = 1_000_000;
+const DIFFERENT: usize = 5_000;
+const FRAMES: usize = 24;
+/// Most seconds that they may take.
+const SECONDS: f64 = 1.0;
+
+pub(crate) fn run() -> Result<Vec<Claim>> {
+    Ok(vec![overhead()?, classing()?])
+}
+
+fn overhead() -> Result<Claim> {
+    let bed = Bed::new(true)?;
+    let target = bed.server(7400)?;
+    let arguments = ["serve", "echo", "--io", "shared", "--workers", "2", "--bind", &target.to_string()];
+    let _server = bed.serve(&udpath()?, &arguments)?;
+    let cpus = Snapshot::read(&Folder::live()).cpus.online;
+    let trial = |sampled: bool| -> Result<f64> {
+        let stop = AtomicBool::new(!sampled);
+        let wanted = Wanted { cpus: cpus.clone(), pid: None, length: Duration::from_secs(60), rate: RATE };
+        thread::scope(|scope| {
+            let recording = sampled.then(|| scope.spawn(|| record(&wanted, &stop)));
+            thread::sleep(BEGIN);
+            let tps = bed.loop_tps(target).map(|result| result.tps);
+            stop.store(true, Ordering::Relaxed);
+            if let Some(recording) = recording {
+                let recording = recording.join().expect("recording does not panic")?;
+                ensure!(recording.lost == 0, "{} samples were lost", recording.lost);
+            }
+            tps
+        })
+    };
+    let ratio = race(0.005, 40, || trial(false), || trial(true))?;
+    Ok(Claim {
+        what: format!("tps while sampled at {RATE} Hz / not sampled"),
+        measured: words(&ratio),
+        bound: format!(">= {WITHIN}"),
+        holds: ratio.ratio >= WITHIN,
+    })
+}
+
+fn classing() -> Result<Claim> {
+    let kernel = Kernel::running()?;
+    let (ring, now) = (ring()?, Snapshot::read(&Folder::live()));
+    let begin = Instant::now();
+    let mut samples = Samples::new(kernel, 0, 1_000_000_000);
+    for _ in 0..SAMPLES / DIFFERENT {
+        let malformed = records(&ring, |record| {
+            if let Record::Sample(sample) = record {
+                samples.add(&sample);
+            }
+        });
+        ensure!(malformed == 0, "{malformed} records are malformed");
+    }
+    let recording = Recording {
+        samples,
+        programs: Programs::default(),
+        threads: std::collections::HashMap::new(),
+        clock: Clock::CpuClock,
+        sight: Sight::Machine,
+        rate: RATE,
+        seconds: 1.0,
+        lost: 0,
+        throttled: 0,
+        malformed: 0,
+        own_seconds: 0.0,
+        no_symbols: None,
+    };
+    let profile = Profile::new(&recording, Rules::built_in(), &now, &now);
+    let seconds = begin.elapsed().as_secs_f64();
+    ensure!(profile.samples.taken == SAMPLES as u64, "{} samples were counted", profile.samples.taken);
+    Ok(Claim {
+        what: format!("a million samples of {DIFFERENT} stacks, named and classed"),
+        measured: format!("{seconds:.2} s"),
+        bound: format!("< {SECONDS} s"),
+        holds: seconds < SECONDS,
+    })
+}
+
+/// Sample records as the kernel writes them, each with another chain of functions of this kernel.
+fn ring() -> Result<Vec<u8>> {
+    let text = std::fs::read_to_string("/proc/kallsyms").context("/proc/kallsyms")?;
+    let address =
+        |line: &str| u64::from_str_radix(line.split(' ').next()?, 16).ok().filter(|address| *address > 0);
+    let addresses: Vec<u64> = text.lines().filter_map(address).collect();
+    ensure!(addresses.len() > DIFFERENT, "the kernel hides its functions");
+    let mut ring = Vec::new();
+    for number in 0..DIFFERENT {
+        // ip, pid and tid, time, cpu, period, and the chain: PERF_CONTEXT_KERNEL, then addresses.
+        let mut words =
+            vec![0, (8 << 32) | 8, number as u64, 1, 1_000_000, FRAMES as u64 + 1, -128_i64 as u64];
+        words.extend((0..FRAMES).map(|frame| addresses[(number * 31 + frame * 977) % addresses.len()]));
+        let size = u16::try_from(8 + words.len() * 8)?;
+        // PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL.
+        ring.extend_from_slice(&9_u32.to_ne_bytes());
+        ring.extend_from_slice(&1_u16.to_ne_bytes());
+        ring.extend_from_slice(&size.to_ne_bytes());
+        ring.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+    }
+    Ok(ring)
+}
