@@ -57,6 +57,9 @@ impl Thread {
             })
         };
         let (stat, status) = (read("stat")?, read("status")?);
+        if ended(&stat) {
+            return Err(Error::ThreadGone { pid, tid });
+        }
         parse(pid, tid, &stat, &status).ok_or_else(|| Error::System {
             what: format!("read thread {tid} of process {pid}"),
             cause: io::Error::other("/proc shows it in a form that is not known"),
@@ -138,6 +141,11 @@ fn listed(path: &str) -> Result<CpuSet, Error> {
     CpuSet::from_list(&list).map_err(|wrong| failed(wrong.to_string()))
 }
 
+/// Has it ended, and waits for its parent to take note? It still shows all that it had.
+fn ended(stat: &str) -> bool {
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z") || rest.starts_with(" X"))
+}
+
 /// `/proc/PID/task/TID/stat` and `status`.
 fn parse(pid: u32, tid: u32, stat: &str, status: &str) -> Option<Thread> {
     // The name may hold anything, spaces and parentheses too; the last one closes it.
@@ -170,6 +178,19 @@ mod tests {
             // Less is never more.
             assert!(parse(71, 72, &STAT[..cut], "").is_none());
         }
+    }
+
+    #[test]
+    fn what_has_ended_and_was_not_waited_for_is_gone() {
+        assert!(ended("71 (a) Z (b) Z 1 71") && ended("71 (a) X 1") && !ended("71 (a) Z) S 1 71"));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while Thread::look(child.id(), child.id()).is_ok() {
+            assert!(std::time::Instant::now() < deadline);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(matches!(Thread::look(child.id(), child.id()), Err(Error::ThreadGone { .. })));
+        child.wait().unwrap();
     }
 
     #[test]
