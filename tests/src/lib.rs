@@ -4,6 +4,7 @@
 //! Run::new(&["boost", "--lab"])      the built `udpath`, marked: every process it starts carries the same mark
 //!     .start() -> Running            killed when dropped
 //!     .finish() -> Ended             code, stdout, stderr; panics when the deadline passes
+//! Said::from(output)                      for one that is waited for without a deadline
 //! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and what names of ours carry these pids
 //! ```
 //! Other users of the machine may make labs at the same time. So nothing here asks whether the machine has no lab, but
@@ -11,9 +12,11 @@
 
 mod host;
 mod run;
+mod said;
 
 pub use host::{Host, named};
 pub use run::{Ended, Run, Running, one_sentence, program};
+pub use said::Said;
 
 use std::time::{Duration, Instant};
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use udpath_host::Snapshot;
 use udpath_host::process::{Server, Socket, find, waiting};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
-use udpath_tests::{PATIENCE, awaited, program};
+use udpath_tests::{PATIENCE, Said, awaited, program};
 
 use crate::settled::settled;
 
@@ -43,26 +43,6 @@ pub(crate) struct Place {
     child: Child,
     /// Softnet counts the whole machine: one test at a time.
     _alone: MutexGuard<'static, ()>,
-}
-
-/// How a run ended.
-pub(crate) struct Said {
-    pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Said {
-    fn of(output: Output) -> Self {
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-    }
-
-    #[track_caller]
-    pub(crate) fn fine(self) -> Self {
-        assert_eq!(self.code, Some(0), "{}{}", self.out, self.err);
-        self
-    }
 }
 
 impl Place {
@@ -123,7 +103,7 @@ impl Place {
             "apply" | "undo" | "status" => &["--state", state.to_str().unwrap()],
             _ => &[],
         };
-        Said::of(self.command(machine, program()).args(arguments).args(state).output().unwrap())
+        Said::from(self.command(machine, program()).args(arguments).args(state).output().unwrap())
     }
 
     pub(crate) fn apply(&self, machine: &str, wishes: &[&str]) -> Said {
@@ -155,7 +135,8 @@ impl Place {
         mut effect: impl FnMut(&Self) -> T,
     ) -> [T; 3] {
         let before = (self.settled(machine), effect(self));
-        let applied = self.apply(machine, wishes).fine();
+        let applied = self.apply(machine, wishes);
+        applied.fine();
         for wish in wishes.iter().filter(|wish| !wish.contains('*') && !wish.starts_with("port:")) {
             assert!(applied.out.contains(wish.split('=').next().unwrap()), "{wish}: {}", applied.out);
         }
@@ -175,7 +156,7 @@ impl Place {
         command.args(["-c", &cpu.to_string(), "dnsperf", "-n", "1", "-q", "40", "-t", "5"]);
         command.args(["-s", &address.ip().to_string(), "-p", &address.port().to_string()]);
         command.args(["-c", &CLIENTS.to_string(), "-d"]).arg(self.folder.path().join("queries"));
-        let said = Said::of(command.output().unwrap()).fine();
+        let said = Said::from(command.output().unwrap());
         let all = format!("Queries completed:    {QUERIES} (100.00%)");
         assert!(said.out.contains(&all), "{}{}", said.out, said.err);
     }
@@ -237,6 +218,12 @@ impl Place {
             };
             self.server().threads.iter().all(|thread| stopped(thread.id.pid, thread.id.tid)).then_some(())
         });
+    }
+
+    /// Lets nsd read a zone that has changed: with new workers, and the same sockets.
+    pub(crate) fn reload(&self) {
+        fs::write(self.folder.path().join("zone"), ZONE.replace("host 1", "host 2")).unwrap();
+        kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
     }
 
     /// Ends the server, and starts it anew with the same configuration.

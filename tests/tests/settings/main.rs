@@ -1,88 +1,20 @@
 //! `udpath plan`, `apply`, `confirm`, `undo` and `status` as their users run them: exit codes, sentences, and what
-//! happens with a full disk, a read-only /sys, no rights, a second udpath, a terminal that goes, and irqbalance. Needs
-//! root.
+//! happens with a full disk, a read-only /sys, no rights, a second udpath, a terminal that goes, irqbalance, and machines
+//! that change under it (`odd.rs`). Needs root.
+
+mod odd;
+mod place;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use serde_json::Value;
-use udpath_lab::{Lab, LabBuilder, LinkSpec};
-use udpath_tests::{PATIENCE, awaited, one_sentence, program};
+use udpath_tests::{PATIENCE, Said, awaited, program};
 
-const RPS: &str = "eth0:rps/rx-0=0-1";
-
-fn lab(name: &str) -> Lab {
-    let builder = LabBuilder::new(name).machine("here").machine("there");
-    builder.link("here", "there", &LinkSpec::with_queues(4)).up().unwrap()
-}
-
-/// What a run said and how it ended.
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl Said {
-    fn of(output: Output) -> Self {
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-    }
-
-    /// It ended with `code`, and one sentence that has `part` in it.
-    #[track_caller]
-    fn refused(&self, code: i32, part: &str) {
-        assert_eq!(self.code, Some(code), "{}", self.err);
-        one_sentence(part, &self.err);
-        assert!(self.err.contains(part), "{part:?} is not in {}", self.err);
-    }
-
-    #[track_caller]
-    fn fine(&self) -> &Self {
-        assert_eq!(self.code, Some(0), "{}", self.err);
-        self
-    }
-}
-
-/// A lab, a journal of its own, and the program in machine `here`.
-struct Place {
-    lab: Lab,
-    state: tempfile::TempDir,
-}
-
-impl Place {
-    fn new(name: &str) -> Self {
-        Self { lab: lab(name), state: tempfile::tempdir().unwrap() }
-    }
-
-    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = self.lab.machine("here").unwrap().command(program);
-        command.stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Said {
-        let state = self.state.path().to_str().unwrap();
-        let state: &[&str] = if arguments[0] == "plan" { &[] } else { &["--state", state] };
-        Said::of(self.command(program()).args(arguments).args(state).output().unwrap())
-    }
-
-    /// Lines of a shell; `$U` is the program and `$S` the journal's folder.
-    fn shell(&self, lines: &str) -> Said {
-        let mut command = self.command("sh");
-        command.args(["-e", "-c", lines]).env("U", program()).env("S", self.state.path());
-        Said::of(command.output().unwrap())
-    }
-
-    /// `rps_cpus` of queue 0, as the kernel shows it.
-    fn rps(&self) -> String {
-        let read = || fs::read_to_string("/sys/class/net/eth0/queues/rx-0/rps_cpus");
-        self.lab.machine("here").unwrap().run(read).unwrap().unwrap().trim().to_owned()
-    }
-}
+use place::{Place, RPS};
 
 #[test]
 fn the_way_from_a_plan_to_its_undo() {
@@ -141,18 +73,18 @@ fn another_namespace_is_reached_by_its_name() {
     let name = place.lab.machine("here").unwrap().namespace();
     let run = |arguments: &[&str]| {
         let arguments = [arguments, &["--state", state, "--netns", name]].concat();
-        Said::of(Command::new(program()).args(arguments).stdin(Stdio::null()).output().unwrap())
+        Said::from(Command::new(program()).args(arguments).stdin(Stdio::null()).output().unwrap())
     };
     run(&["apply", "--set", RPS, "--confirm", "1s"]).fine();
     assert!(place.rps().ends_with('3'));
     awaited("the apply to be reverted there", PATIENCE, || (place.rps() == before).then_some(()));
     run(&["apply", "--set", RPS]).fine();
-    let wrong = Said::of(Command::new(program()).args(["undo", "2", "--state", state]).output().unwrap());
+    let wrong = Said::from(Command::new(program()).args(["undo", "2", "--state", state]).output().unwrap());
     wrong.refused(3, &format!("udpath undo 2 --netns {name}"));
     assert!(run(&["status"]).fine().out.contains("holds"));
     run(&["undo"]).fine();
     assert_eq!(place.rps(), before);
-    let none = Said::of(
+    let none = Said::from(
         Command::new(program()).args(["status", "--netns", "no-such", "--state", state]).output().unwrap(),
     );
     none.refused(2, "no-such");
@@ -457,7 +389,9 @@ fn a_running_irqbalance_is_told_to_leave_the_irq_alone_and_told_otherwise_by_und
     let run = |arguments: &[&str]| {
         let folder: &[&str] =
             if arguments[0] == "plan" { &[] } else { &["--state", state.path().to_str().unwrap()] };
-        Said::of(Command::new(program()).args(arguments).args(folder).stdin(Stdio::null()).output().unwrap())
+        Said::from(
+            Command::new(program()).args(arguments).args(folder).stdin(Stdio::null()).output().unwrap(),
+        )
     };
     let (irq, before) = irq();
     let wish = format!("irq:{irq}:affinity=0");

@@ -1,0 +1,177 @@
+//! What sockets and threads of a running server are set to.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use udpath_host::process::{SocketValue, waiting};
+use udpath_tests::{PATIENCE, awaited, one_sentence, program};
+
+use crate::place::{Kind, PORT, Place, WORKERS};
+
+#[test]
+fn a_larger_receive_buffer_takes_a_burst_that_overflowed_before() {
+    for kind in [Kind::Nsd, Kind::Knot] {
+        let place = Place::new("buffer", kind);
+        // A query is charged some 800 bytes. One client is one flow, and that is one socket.
+        let wish = format!("port:{PORT}:receive-buffer=16777216");
+        let [before, during, after] =
+            place.proven("server", &[&wish], |place| place.burst(0, 1, 5000).dropped);
+        assert!(before > 0 && during == 0 && after > 0, "{kind:?}: {before} {during} {after}");
+    }
+}
+
+#[test]
+fn sockets_take_the_datagrams_of_their_cpu() {
+    for kind in [Kind::Nsd, Kind::Knot] {
+        let place = Place::new("percpu", kind);
+        let queued = |place: &Place| [0, 1].map(|cpu| place.burst(cpu, 40, 1).queued);
+        let by_flow = |queued: &[Vec<u32>; 2]| queued.iter().flatten().all(|bytes| *bytes > 0);
+        let by_cpu = |queued: &[Vec<u32>; 2]| {
+            (0..2).all(|cpu| (0..2).all(|socket| (queued[cpu][socket] > 0) == (cpu == socket)))
+        };
+        let wish = format!("port:{PORT}:incoming-cpu=one-per-cpu");
+        let [before, during, after] = place.proven("server", &[&wish], queued);
+        assert!(by_flow(&before) && by_cpu(&during) && by_flow(&after), "{before:?} {during:?} {after:?}");
+        // By the group's own choice. The kernel does not tell it, so the buffer is what the snapshots differ in.
+        let wish = format!("port:{PORT}:selection=by-cpu");
+        let buffer = format!("port:{PORT}:receive-buffer=4000000");
+        let [before, during, after] = place.proven("server", &[&wish, &buffer], queued);
+        assert!(by_flow(&before) && by_cpu(&during) && by_flow(&after), "{before:?} {during:?} {after:?}");
+    }
+}
+
+#[test]
+fn threads_run_where_they_are_put_and_read_the_socket_of_their_cpu() {
+    for kind in [Kind::Nsd, Kind::Knot] {
+        let place = Place::new("threads", kind);
+        for cpu in [0, 1] {
+            let wish = format!("port:{PORT}:threads={cpu}");
+            let ran = |place: &Place| {
+                place.dnsperf(1 - cpu);
+                let (server, waiting) = (place.server(), waiting(&place.server()).unwrap());
+                let read = |tid| waiting.values().flatten().any(|thread| thread.tid == tid);
+                let readers = server.threads.iter().filter(|thread| read(thread.id.tid));
+                readers.map(|thread| (thread.last_cpu, thread.affinity.to_string())).collect::<Vec<_>>()
+            };
+            let [before, during, after] = place.proven("server", &[&wish], ran);
+            assert_eq!(during, vec![(cpu, cpu.to_string()); WORKERS], "{kind:?}");
+            let affinities =
+                |of: &[(u32, String)]| of.iter().map(|(_, cpus)| cpus.clone()).collect::<Vec<_>>();
+            assert_eq!(affinities(&before), affinities(&after));
+        }
+        // Sockets and threads in turn: who reads a socket is where its datagrams come in.
+        let wishes = ["incoming-cpu", "threads"].map(|item| format!("port:{PORT}:{item}=one-per-cpu"));
+        place.apply("server", &[&wishes[0], &wishes[1]]).fine();
+        let (server, waiting) = (place.server(), waiting(&place.server()).unwrap());
+        for (cpu, socket) in place.sockets().iter().enumerate() {
+            let readers = &waiting[&socket.id.inode];
+            assert_eq!(readers.len(), 1, "{kind:?}");
+            let reader = server.threads.iter().find(|thread| readers.contains(&thread.id)).unwrap();
+            assert_eq!(reader.affinity.to_string(), cpu.to_string(), "{kind:?}: {socket}");
+            assert!(socket.values.contains(&SocketValue::IncomingCpu(Some(cpu as u32))));
+        }
+        place.udpath("server", &["undo"]).fine();
+    }
+}
+
+#[test]
+fn what_a_restart_of_the_server_forgets_is_told_before_and_after() {
+    for kind in [Kind::Nsd, Kind::Knot] {
+        let mut place = Place::new("restart", kind);
+        let wishes =
+            ["receive-buffer=8388608", "busy-poll=50", "threads=1"].map(|item| format!("port:{PORT}:{item}"));
+        let wishes: Vec<&str> = wishes.iter().map(String::as_str).collect();
+        let plan = place.udpath("server", &["plan", "--set", wishes[0]]);
+        plan.fine();
+        assert!(
+            plan.err.contains("receive-buffer lasts until the socket is closed: a restart"),
+            "{}",
+            plan.err
+        );
+        assert!(plan.out.contains(&format!("10.0.0.2:{PORT} of ")), "{}", plan.out);
+        let applied = place.apply("server", &wishes);
+        applied.fine();
+        assert!(applied.err.contains("affinity lasts until the thread ends: a restart"), "{}", applied.err);
+        assert_eq!(
+            place.udpath("server", &["status"]).fine().out.matches("holds").count(),
+            applied.out.lines().count()
+        );
+        place.restart();
+        let status = place.udpath("server", &["status"]);
+        assert_eq!(status.code, Some(1), "{}", status.out);
+        assert!(
+            status.out.contains("gone; perhaps by a restart of the server, which forgets it"),
+            "{}",
+            status.out
+        );
+        assert!(!status.out.contains("holds"), "{}", status.out);
+        let settled = place.settled("server");
+        let undone = place.udpath("server", &["undo"]);
+        undone.fine();
+        assert!(undone.err.contains("nothing is left to put back"), "{}", undone.err);
+        assert_eq!(place.settled("server"), settled);
+        // And after its end for good.
+        place.apply("server", &wishes).fine();
+        place.end();
+        place.udpath("server", &["undo"]).fine();
+        let nobody = place.apply("server", &wishes);
+        assert_eq!(nobody.code, Some(3), "{}", nobody.err);
+        assert!(nobody.err.contains(&format!("no UDP socket is bound to port {PORT}")), "{}", nobody.err);
+    }
+}
+
+#[test]
+fn whose_server_may_not_be_touched_is_told_with_the_capability() {
+    let place = Place::new("rights", Kind::Nsd);
+    let open = tempfile::Builder::new().prefix("udpath-open").tempdir().unwrap();
+    let copy = open.path().join("udpath");
+    fs::copy(program(), &copy).unwrap();
+    let journal = open.path().join("journal");
+    fs::create_dir(&journal).unwrap();
+    for (path, mode) in [(open.path(), 0o755), (&copy, 0o755), (&journal, 0o777)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let (before, inode) = (place.settled("server"), place.sockets()[0].id.inode);
+    for wish in
+        [format!("port:{PORT}:receive-buffer=8388608"), format!("socket:{}/{inode}:busy-poll=1", place.pid())]
+    {
+        let mut command = place.command("server", "setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all"]);
+        let output = command
+            .arg(&copy)
+            .arg("apply")
+            .arg("--state")
+            .arg(&journal)
+            .args(["--set", &wish])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        one_sentence(&wish, &said);
+        assert!(said.contains("CAP_SYS_PTRACE"), "{said}");
+    }
+    assert_eq!(place.settled("server"), before);
+}
+
+/// nsd's reload keeps the sockets and ends the worker by which one was named: undo finds it with whoever has it now.
+#[test]
+fn a_socket_is_found_again_when_the_process_it_was_named_by_has_ended() {
+    let place = Place::new("reload", Kind::Nsd);
+    let before = place.sockets();
+    let waiting = waiting(&place.server()).unwrap();
+    let inode = before[0].id.inode;
+    let worker = waiting[&inode].first().unwrap().pid;
+    assert_ne!(worker, place.pid());
+    let wish = format!("socket:{worker}/{inode}:busy-poll=50");
+    place.apply("server", &[&wish]).fine();
+    place.reload();
+    awaited("the worker to end", PATIENCE, || (!place.server().processes.contains(&worker)).then_some(()));
+    let status = place.udpath("server", &["status"]);
+    assert!(status.fine().out.contains("holds (it is socket:"), "{}", status.out);
+    let polls = |place: &Place| place.sockets()[0].values.contains(&SocketValue::BusyPoll(50));
+    assert!(polls(&place));
+    let undone = place.udpath("server", &["undo"]);
+    assert!(undone.fine().err.contains("every setting was read back"), "{}", undone.err);
+    assert!(!polls(&place));
+    assert_eq!(place.sockets()[0].values, before[0].values);
+}
