@@ -44,6 +44,8 @@ pub struct Undone {
     pub left: Vec<Left>,
     /// What went with the process, socket or thread that it was a setting of: there is nothing to put back.
     pub ended: Vec<String>,
+    /// What was written and could not be read back: the kernel does not tell it.
+    pub untold: Vec<String>,
     /// All that could be restored is; otherwise another undo may restore the rest.
     pub complete: bool,
 }
@@ -142,10 +144,10 @@ pub fn undo(
         let strange = |why: String| UndoError::Strange { id, why: format!("change {at}: {why}") };
         intent.parsed().map_err(|error| strange(error.to_string()))?;
     }
-    let Restored { left, ended, noted } = restore(machine, &entry, &mut writing, why, force);
+    let Restored { left, ended, untold, noted } = restore(machine, &entry, &mut writing, why, force);
     noted?;
     let complete = lock.journal().entry(id)?.state == State::Undone;
-    Ok(Undone { id, left, ended, complete })
+    Ok(Undone { id, left, ended, untold, complete })
 }
 
 /// What became of everything that an entry has changed.
@@ -154,6 +156,8 @@ pub(crate) struct Restored {
     pub(crate) left: Vec<Left>,
     /// What went with the process, socket or thread that it was a setting of.
     pub(crate) ended: Vec<String>,
+    /// What was written and cannot be read back.
+    pub(crate) untold: Vec<String>,
     /// Whether the journal says so.
     pub(crate) noted: Result<(), JournalError>,
 }
@@ -172,7 +176,7 @@ pub(crate) fn restore(
     // After a boot only files are as this entry made them.
     let counts = |setting: &Setting| !booted || setting.phase() == Phase::Files;
     let kept = kept(machine, entry).into_iter().filter(|(kept, ..)| counts(kept)).collect::<Vec<_>>();
-    let (mut left, mut ended, mut failed) = (Vec::new(), Vec::new(), false);
+    let (mut left, mut ended, mut untold, mut failed) = (Vec::new(), Vec::new(), Vec::new(), false);
     // What an undo that died had taken back already is not looked at again: what it is now may be the work of its next
     // steps, and not somebody else's.
     for (at, intent) in entry.intents.iter().enumerate().rev().filter(|(_, intent)| !intent.restored) {
@@ -183,6 +187,7 @@ pub(crate) fn restore(
         match back(machine, &setting, intent.identity.as_ref(), &old, verified(&setting, intent), force) {
             Ok(()) => {
                 let _ = writing.append(&Line::Restored { at });
+                untold.extend(setting.assumed().map(|_| intent.setting.clone()));
             }
             Err(Not::Gone(_)) if setting.scope() == Scope::Process => ended.push(intent.setting.clone()),
             Err(Not::Gone(why) | Not::Changed(why)) => {
@@ -208,7 +213,7 @@ pub(crate) fn restore(
         true => Ok(()),
         false => writing.append(&Line::Undone { time: now(), left: words }).and_then(|()| writing.sync()),
     };
-    Restored { left, ended, noted }
+    Restored { left, ended, untold, noted }
 }
 
 /// Why a setting is not as before.

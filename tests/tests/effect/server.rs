@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use udpath_host::process::{SocketValue, waiting};
-use udpath_tests::{PATIENCE, awaited, one_sentence, program};
+use udpath_tests::{PATIENCE, Said, awaited, program};
 
 use crate::place::{Kind, PORT, Place, WORKERS};
 
@@ -108,7 +108,7 @@ fn what_a_restart_of_the_server_forgets_is_told_before_and_after() {
         let settled = place.settled("server");
         let undone = place.udpath("server", &["undo"]);
         undone.fine();
-        assert!(undone.err.contains("nothing is left to put back"), "{}", undone.err);
+        assert!(undone.err.contains("of which nothing is left"), "{}", undone.err);
         assert_eq!(place.settled("server"), settled);
         // And after its end for good.
         place.apply("server", &wishes).fine();
@@ -137,18 +137,8 @@ fn whose_server_may_not_be_touched_is_told_with_the_capability() {
     {
         let mut command = place.command("server", "setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all"]);
-        let output = command
-            .arg(&copy)
-            .arg("apply")
-            .arg("--state")
-            .arg(&journal)
-            .args(["--set", &wish])
-            .output()
-            .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(3), "{said}");
-        one_sentence(&wish, &said);
-        assert!(said.contains("CAP_SYS_PTRACE"), "{said}");
+        command.arg(&copy).arg("apply").arg("--state").arg(&journal).args(["--set", &wish]);
+        Said::from(command.output().unwrap()).refused(3, "CAP_SYS_PTRACE");
     }
     assert_eq!(place.settled("server"), before);
 }

@@ -140,10 +140,14 @@ fn show(args: &Args, plan: &Plan, applied: Option<&Applied>) -> Done {
     terminal::print(&text)?;
     settings::tell_lasting(applied.changes.iter().map(|made| &made.setting));
     let id = applied.id;
+    let untold = match applied.changes.iter().filter(|made| made.setting.assumed().is_some()).count() {
+        0 => String::new(),
+        count => format!(" (but for {count} that the kernel does not tell)"),
+    };
     match seconds {
-        None => eprintln!("applied and verified as {id}; `udpath undo {id}` takes it back"),
+        None => eprintln!("applied and verified{untold} as {id}; `udpath undo {id}` takes it back"),
         Some(seconds) => eprintln!(
-            "applied and verified as {id}; reverts in {seconds} s unless you say `udpath confirm {id}`"
+            "applied and verified{untold} as {id}; reverts in {seconds} s unless you say `udpath confirm {id}`"
         ),
     }
     Ok(())

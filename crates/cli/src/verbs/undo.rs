@@ -35,6 +35,8 @@ struct Document {
     left: Vec<Left>,
     /// What went with its process, socket or thread.
     ended: Vec<String>,
+    /// What was written and could not be read back.
+    untold: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -65,6 +67,7 @@ fn undo(args: &Args) -> Done {
             complete: undone.complete,
             left: left.collect(),
             ended: undone.ended.clone(),
+            untold: undone.untold.clone(),
         };
         terminal::print(&serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)?)?;
     }
@@ -72,17 +75,18 @@ fn undo(args: &Args) -> Done {
 }
 
 fn ended(undone: &Undone) -> Done {
-    let Undone { id, left, ended, complete } = undone;
+    let Undone { id, left, ended, untold, complete } = undone;
     let list: Vec<String> = left.iter().map(ToString::to_string).collect();
     match (left.is_empty(), complete) {
-        (true, true) if ended.is_empty() => {
-            eprintln!("apply {id} is undone; every setting was read back and is as before");
-            Ok(())
-        }
         (true, true) => {
-            let gone = ended.join(", ");
+            let but = |names: &[String], why: &str| match names {
+                [] => String::new(),
+                names => format!(", but for what {why}: {}", names.join(", ")),
+            };
             eprintln!(
-                "apply {id} is undone; what it was set of has ended, and nothing is left to put back: {gone}"
+                "apply {id} is undone; every setting was read back and is as before{}{}",
+                but(untold, "was written and the kernel does not tell"),
+                but(ended, "ended with its server, of which nothing is left")
             );
             Ok(())
         }

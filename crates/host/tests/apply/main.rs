@@ -265,7 +265,8 @@ fn what_the_kernel_does_not_tell_is_put_back_as_far_as_it_is_known() {
     assert_eq!(held, [Hold::Superseded, Hold::Untold]);
     assert_eq!(selection(), "by-flow");
     for now in ["by-cpu", "by-flow"] {
-        assert_eq!(undone(&sim, folder.path()).unwrap(), []);
+        let undone = undo(&sim, &Journal::at(folder.path()).lock().unwrap(), None, "test", false).unwrap();
+        assert_eq!((undone.left, undone.untold), (vec![], vec!["group:812/4026:selection".to_owned()]));
         assert_eq!(selection(), now);
     }
 }
