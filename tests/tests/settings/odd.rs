@@ -119,7 +119,7 @@ fn the_root_of_a_container_is_told_what_it_may_not() {
     // The build folder may be closed to others.
     let open = "cp $U $S.open; chmod 755 $S.open; trap 'rm -rf $S.open $S.j' EXIT; mkdir -m 777 $S.j";
     let user = "setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Ur";
-    let bare = "capsh --drop=all -- -c 'exec \"$@\"' sh";
+    let bare = "setpriv --bounding-set=-all --inh-caps=-all";
     for (around, wish, part) in [
         // Root of a user namespace of its own, and nobody outside.
         (user, RPS, "root is needed"),
