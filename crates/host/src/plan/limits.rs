@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! ring, channels   the driver's maxima            feature   does the driver let it be changed?
-//! rss/table        the receive queues that are there once the plan's channels are
+//! rss/table, *     the queues that are there once the plan's channels are
 //! ```
 //! A device that does not say is asked by the writing itself.
 
-use super::{Change, PlanError};
+use super::{Change, PlanError, Wish};
 use crate::Source;
 use crate::machine::Refusal;
 use crate::setting::{Item, Phase, Setting, Table, Value};
@@ -50,12 +50,14 @@ pub(super) fn within(
                 }
             }
         }
-        (Item::RssTable, Value::Table(table)) => match (named(table), queues(source, interface, wanted)) {
-            (Some(last), Some(queues)) if last >= queues => Err(beyond(format!(
-                "{interface} has no receive queue {last}, only {queues} of them from 0 on"
-            ))),
-            _ => Ok(()),
-        },
+        (Item::RssTable, Value::Table(table)) => {
+            match (named(table), queues(source, interface, "rx", wanted)) {
+                (Some(last), Some(queues)) if last >= queues => Err(beyond(format!(
+                    "{interface} has no receive queue {last}, only {queues} of them from 0 on"
+                ))),
+                _ => Ok(()),
+            }
+        }
         _ => Ok(()),
     }
 }
@@ -67,7 +69,7 @@ pub(super) fn sort(source: &dyn Source, changes: &mut [Change]) {
         changes.iter().map(|change| (change.setting.clone(), change.to.clone())).collect();
     let first = |change: &Change| match (&change.setting, &change.from) {
         (Setting::Interface(interface, Item::RssTable), Some(Value::Table(now))) => {
-            let queues = queues(source, interface, &wanted);
+            let queues = queues(source, interface, "rx", &wanted);
             named(now).zip(queues).is_some_and(|(last, queues)| last >= queues)
         }
         _ => false,
@@ -92,19 +94,57 @@ fn named(table: &Table) -> Option<u32> {
     }
 }
 
-/// How many receive queues there will be.
-fn queues(source: &dyn Source, interface: &str, wanted: &[(Setting, Value)]) -> Option<u32> {
-    let now = source.channels(interface).ok()?.value.now;
-    let will = |kind| {
+/// The numbers of channels among wishes, each one that the device can.
+///
+/// # Errors
+/// It cannot.
+pub(super) fn channels(source: &dyn Source, wishes: &[Wish]) -> Result<Vec<(Setting, Value)>, PlanError> {
+    // What is no setting or no value is told where all wishes are read.
+    let parsed = wishes.iter().filter_map(|wish| {
+        let setting: Setting = wish.name.parse().ok()?;
+        let value = setting.value(&wish.value).ok()?;
+        matches!(setting, Setting::Interface(_, Item::Channels(_))).then_some((setting, value))
+    });
+    let channels: Vec<_> = parsed.collect();
+    channels.iter().try_for_each(|(setting, value)| within(source, setting, value, &channels))?;
+    Ok(channels)
+}
+
+/// How many queues of a direction, `rx` or `tx`, the plan leaves; none when it changes no channels of the interface, or
+/// the driver does not say how many it can have.
+pub(super) fn changed(
+    source: &dyn Source,
+    interface: &str,
+    direction: &'static str,
+    channels: &[(Setting, Value)],
+) -> Option<u32> {
+    let own = |(setting, _): &(Setting, Value)| setting.interface() == Some(interface);
+    channels.iter().any(own).then(|| queues(source, interface, direction, channels))?
+}
+
+/// How many queues of a direction there will be.
+fn queues(
+    source: &dyn Source,
+    interface: &str,
+    direction: &'static str,
+    wanted: &[(Setting, Value)],
+) -> Option<u32> {
+    let channels = source.channels(interface).ok()?.value;
+    let will = |kind: &'static str| {
         let wish = wanted.iter().find_map(|(setting, value)| match (setting, value) {
             (Setting::Interface(of, Item::Channels(wished)), Value::Number(number)) => {
                 (of == interface && *wished == kind).then_some(*number)
             }
             _ => None,
         });
-        wish.map_or_else(|| count(&now, kind), |number| u32::try_from(number).ok())
+        // Of a number without a known end nothing is counted on.
+        match (wish, count(&channels.max, kind)) {
+            (None, _) => count(&channels.now, kind),
+            (Some(number), Some(max)) => u32::try_from(number).ok().filter(|number| *number <= max),
+            (Some(_), None) => None,
+        }
     };
-    let all = [will("combined"), will("rx")];
+    let all = [will("combined"), will(direction)];
     all.iter().any(Option::is_some).then(|| all.into_iter().flatten().fold(0, u32::saturating_add))
 }
 
@@ -184,6 +224,23 @@ mod tests {
         // Nothing is known of the other ring.
         assert_eq!(resolved(&machine, &["eth0:ring/tx=512"]).unwrap().changes.len(), 1);
         assert_eq!(resolved(&machine, &["eth0:feature/ntuple=off"]).unwrap().already.len(), 1);
+    }
+
+    #[test]
+    fn a_star_stands_for_the_queues_that_will_be_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let machine = machine(folder.path());
+        for queue in 0..2 {
+            let path = folder.path().join(format!("sys/class/net/eth0/queues/rx-{queue}"));
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("rps_cpus"), "0\n").unwrap();
+        }
+        let queues = |wishes: &[&str]| resolved(&machine, wishes).map(|plan| plan.changes.len());
+        assert_eq!(queues(&["eth0:rps/rx-*=0"]).unwrap(), 2);
+        assert_eq!(queues(&["eth0:rps/rx-*=0", "eth0:channels/combined=1"]).unwrap(), 2);
+        assert_eq!(queues(&["eth0:rps/rx-*=0", "eth0:channels/combined=3"]).unwrap(), 4);
+        let error = queues(&["eth0:rps/rx-*=0", "eth0:channels/combined=4000000000"]).unwrap_err();
+        assert!(error.to_string().contains("at most 16"), "{error}");
     }
 
     #[test]

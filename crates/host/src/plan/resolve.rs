@@ -26,8 +26,9 @@ impl Plan {
     pub fn resolve(machine: &dyn Machine, wishes: Vec<Wish>, consent: &Consent) -> Result<Self, PlanError> {
         let mut plan = Self::default();
         let mut wanted: Vec<(Setting, Value, Wish)> = Vec::new();
+        let asked = limits::channels(machine.source(), &wishes)?;
         for wish in wishes {
-            for wish in wish.expanded(machine)? {
+            for wish in wish.expanded(machine, &asked)? {
                 let setting: Setting = wish.name.parse()?;
                 let value = setting.as_kept(setting.value(&wish.value)?);
                 match wanted.iter().find(|(other, ..)| *other == setting) {

@@ -1,7 +1,8 @@
 //! What somebody wants, before anything is known of the machine.
 
-use super::{Document, Entry, PlanError, SCHEMA, port};
+use super::{Document, Entry, PlanError, SCHEMA, limits, port};
 use crate::Machine;
+use crate::setting::{Setting, Value};
 
 /// A setting by name, `*` for every queue and `port:53:` for who serves it allowed, and the value wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,17 +53,28 @@ impl Wish {
         Ok(Self { name, value, from, reason })
     }
 
-    /// One wish for each queue that a `*` stands for, and for all that serves a port.
-    pub(super) fn expanded(self, machine: &dyn Machine) -> Result<Vec<Self>, PlanError> {
+    /// One wish for each queue that a `*` stands for, and for all that serves a port. With `channels` in the same plan
+    /// the queues are those that they leave.
+    pub(super) fn expanded(
+        self,
+        machine: &dyn Machine,
+        channels: &[(Setting, Value)],
+    ) -> Result<Vec<Self>, PlanError> {
         if let Some(wishes) = port::expanded(machine, &self)? {
             return Ok(wishes);
         }
         let Some(stem) = self.name.strip_suffix("-*") else { return Ok(vec![self]) };
         let nothing = |why: String| PlanError::Nothing { name: self.name.clone(), why };
         let parts = stem.split_once(':').zip(stem.rsplit_once('/'));
-        let Some(((interface, _), (_, direction @ ("rx" | "tx")))) = parts else {
-            return Err(nothing("write it like eth0:rps/rx-*".into()));
+        let (interface, direction) = match parts {
+            Some(((interface, _), (_, "rx"))) => (interface, "rx"),
+            Some(((interface, _), (_, "tx"))) => (interface, "tx"),
+            _ => return Err(nothing("write it like eth0:rps/rx-*".into())),
         };
+        let one = |queue: &dyn std::fmt::Display| Self { name: format!("{stem}-{queue}"), ..self.clone() };
+        if let Some(queues) = limits::changed(machine.source(), interface, direction, channels) {
+            return Ok((0..queues).map(|queue| one(&queue)).collect());
+        }
         let folder = format!("/sys/class/net/{interface}/queues");
         let names = machine.source().names(&folder).map_err(|why| nothing(format!("{folder}: {why}")))?;
         let prefix = format!("{direction}-");
@@ -70,7 +82,7 @@ impl Wish {
         if queues.is_empty() {
             return Err(nothing(format!("{folder} has no {direction} queue")));
         }
-        Ok(queues.iter().map(|queue| Self { name: format!("{stem}-{queue}"), ..self.clone() }).collect())
+        Ok(queues.iter().map(|queue| one(queue)).collect())
     }
 }
 
