@@ -1,9 +1,11 @@
 //! The program in a machine that this one is not: 20 CPUs in two nodes, 16 queues with RSS, another kernel. Booted once,
 //! under an emulator; every test here looks at what came back. Needs root.
 
+mod packets;
+mod settings;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -13,26 +15,11 @@ use std::time::Duration;
 use serde_json::Value;
 use udpath_host::Source;
 use udpath_host::source::Folder;
-use udpath_lab::{Machine, Vm, VmError, VmSpec};
-use udpath_tests::{Run, awaited, program};
+use udpath_lab::VmSpec;
+use udpath_tests::{awaited, one_sentence, program};
 
 /// It takes twenty seconds of an idle machine with two CPUs.
 const WITHIN: Duration = Duration::from_secs(300);
-/// A port where nobody listens: what counts is which queue a packet came through.
-const PORT: u16 = 5300;
-/// Source ports that may be aimed with. All of them: the hash is linear in the port's bits, and of a few hundred ports in
-/// a row one key in thirty leaves a queue of 16 without any.
-const PORTS: &str = "1024-65535";
-/// Packets sent to each queue that is aimed at.
-const PACKETS: usize = 200;
-/// Packets that are sent to each before, so that its IRQ has moved.
-const MOVED: usize = 20;
-/// Source ports that share them.
-const FLOWS: usize = 4;
-/// Queues aimed at: both ends and some between.
-const QUEUES: [u32; 4] = [0, 3, 9, 15];
-/// Packets of other origin, such as neighbour discovery, that a CPU may take meanwhile.
-const OTHERS: i64 = 20;
 
 /// What came out of the machine.
 struct Recorded {
@@ -54,18 +41,21 @@ impl Recorded {
         assert_eq!(*code, 0, "{step}: {out}{err}");
         out
     }
+
+    /// A step that must have ended with `code` and one sentence with `part` in it, after `asked`.
+    #[track_caller]
+    fn refused(&self, step: &str, code: i32, part: &str, asked: &str) {
+        let step = &self.steps[step];
+        assert_eq!(step.code, code, "{asked}: {}", step.err);
+        one_sentence(asked, &step.err);
+        assert!(step.err.contains(part), "{asked}: {part:?} is not in {}", step.err);
+    }
 }
 
 /// Below target: the captured folder is there to be looked at, and as a source of fixtures.
 static MACHINE: LazyLock<Recorded> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine-20-cpus-16-queues");
-    // The emulated kernel itself panics in about one of fifteen runs when packets arrive and this machine is busy; what it
-    // says is shown. Once is not held against the program.
-    if let Err(error) = boot(&folder) {
-        assert!(matches!(error, VmError::Panicked { .. }), "{error}");
-        eprintln!("{error}");
-        boot(&folder).unwrap_or_else(|error| panic!("again: {error}"));
-    }
+    boot(&folder);
     let archive = folder.join("captured.tar.gz");
     let mut tar = Command::new("tar");
     tar.arg("-xf").arg(&archive).arg("-C").arg(folder.join("captured"));
@@ -74,14 +64,17 @@ static MACHINE: LazyLock<Recorded> = LazyLock::new(|| {
     Recorded { steps: steps(&folder.join("steps")), captured: folder.join("captured") }
 });
 
-fn boot(folder: &Path) -> Result<(), VmError> {
+fn boot(folder: &Path) {
     if folder.exists() {
         fs::remove_dir_all(folder).unwrap();
     }
     fs::create_dir_all(folder.join("captured")).unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm/script.sh");
+    settings::write(folder);
+    let script = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm").join(name);
     let spec = VmSpec { share: Some(folder.to_owned()), within: WITHIN, ..VmSpec::default() };
-    let spec = spec.file(&program()).file(&script).file(Path::new("/usr/sbin/ethtool"));
+    let spec = spec.file(&program()).file(&script("script.sh")).file(&script("settings.sh"));
+    let tools = ["/usr/sbin/ethtool", "/usr/sbin/irqbalance", "/usr/bin/script"];
+    let spec = tools.iter().fold(spec, |spec, tool| spec.file(Path::new(tool)));
     let vm = spec.boot(&["sh".into(), "/files/script.sh".into()]).unwrap();
     let host = vm.host().clone();
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -90,27 +83,20 @@ fn boot(folder: &Path) -> Result<(), VmError> {
         let done = scope.spawn(|| vm.finish(&mut out, &mut err, &stop));
         let _stopped = StopOnPanic(&stop);
         // Each waits for the other; a machine that ends has said why.
-        let told = |step: &str| {
-            let code = folder.join(format!("steps/{step}.code"));
-            awaited(&format!("the machine's step {step}"), WITHIN, || {
-                (code.exists() || done.is_finished()).then_some(())
-            });
-            !done.is_finished()
-        };
-        if told("rss") {
-            let aimed = aim(folder, &host);
-            send(&aimed, MOVED);
-            fs::write(folder.join("moved"), "").unwrap();
-            if told("before") {
-                send(&aimed, PACKETS);
-                fs::write(folder.join("sent"), "").unwrap();
-            }
+        for exchange in &packets::EXCHANGES {
+            let told = |what: &str| {
+                let code = folder.join(format!("steps/{}-{what}.code", exchange.name));
+                awaited(&format!("the machine's step {}-{what}", exchange.name), WITHIN, || {
+                    (code.exists() || done.is_finished()).then_some(())
+                });
+                !done.is_finished()
+            };
+            exchange.take_part(folder, &host, told);
         }
         done.join().unwrap()
     });
     let said = String::from_utf8_lossy(&err);
-    assert_eq!(code?, 0, "{said}");
-    Ok(())
+    assert_eq!(code.unwrap_or_else(|error| panic!("{error}")), 0, "{said}");
 }
 
 /// Switches the machine off when the test fails while it runs.
@@ -120,46 +106,6 @@ impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         self.0.store(std::thread::panicking(), Ordering::Relaxed);
     }
-}
-
-/// For each of [`QUEUES`], sockets of ports that `predict` says lead there.
-fn aim(folder: &Path, host: &Machine) -> Vec<Vec<UdpSocket>> {
-    let (key, table) = rss(&fs::read_to_string(folder.join("steps/rss.out")).unwrap());
-    let file = folder.join("table.json");
-    fs::write(&file, serde_json::to_string(&table).unwrap()).unwrap();
-    let (queues, to) = (table.iter().max().unwrap() + 1, format!("{}:{PORT}", Vm::address(0)));
-    let sockets = |queue: u32| -> Vec<UdpSocket> {
-        let (queue, queues, flows) = (queue.to_string(), queues.to_string(), FLOWS.to_string());
-        let known =
-            ["--key", &key, "--fields", "sdfn", "--table", file.to_str().unwrap(), "--queues", &queues];
-        let asked = ["--reverse", &queue, "--ports", PORTS, "--count", &flows];
-        let ended = Run::new(&[&["predict", "10.0.0.1", &to], &known[..], &asked[..]].concat()).finish();
-        assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.err);
-        let ports = ended.out.lines().map(|line| line.parse::<u16>().unwrap());
-        host.run(|| ports.map(|port| UdpSocket::bind(("10.0.0.1", port)).unwrap()).collect()).unwrap()
-    };
-    let aimed: Vec<Vec<UdpSocket>> = QUEUES.into_iter().map(sockets).collect();
-    assert!(aimed.iter().all(|sockets| sockets.len() == FLOWS));
-    aimed
-}
-
-/// Sends `packets` to each queue, dealt out to its sockets.
-fn send(aimed: &[Vec<UdpSocket>], packets: usize) {
-    for socket in aimed.iter().flat_map(|sockets| sockets.iter().cycle().take(packets)) {
-        // Refused: the answer to an earlier one, that nobody listens there.
-        let _ = socket.send_to(b"which queue", (Vm::address(0), PORT));
-        // The queue's ring is 256 long, and an emulated CPU is slow.
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Key and table of `ethtool -x`.
-fn rss(text: &str) -> (String, Vec<u32>) {
-    let entries = text.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
-    let entries = entries.filter_map(|line| Some(line.split_once(':')?.1)).flat_map(str::split_whitespace);
-    let key = text.lines().skip_while(|line| *line != "RSS hash key:").nth(1).expect(text).to_owned();
-    let table = entries.map_while(|entry| entry.parse().ok()).collect();
-    (key, table)
 }
 
 fn steps(folder: &Path) -> BTreeMap<String, Step> {
@@ -195,52 +141,6 @@ fn the_program_runs_on_another_kernel() {
     assert_eq!(machine.fine("lab-left"), "");
 }
 
-/// The prediction is made here, of tables that were read there, and the packets are counted there.
-#[test]
-fn flows_reach_the_queues_that_were_foretold() {
-    let machine = &*MACHINE;
-    assert!(machine.fine("fields").contains("L4 bytes 2 & 3"), "{}", machine.fine("fields"));
-    // The IRQ of queue N is at CPU N, with 3 and 13 the other way round.
-    let cpu =
-        |queue: u32| [(3, 13), (13, 3)].into_iter().find(|(q, _)| *q == queue).map_or(queue, |(_, cpu)| cpu);
-    let said: String = (0..16).map(|queue| format!("{queue} {}\n", cpu(queue))).collect();
-    assert_eq!(machine.fine("affinity"), said);
-    let packets = |step: &str, cpu: u32| {
-        let line = machine.fine(step).lines().nth(cpu as usize).unwrap();
-        i64::from(u32::from_str_radix(line.split_whitespace().next().unwrap(), 16).unwrap())
-    };
-    for queue in 0..16 {
-        let came = packets("after", cpu(queue)) - packets("before", cpu(queue));
-        // A machine that has to wait for its host may lose some; none goes astray.
-        let aimed = PACKETS as i64 * i64::from(QUEUES.contains(&queue));
-        assert!(
-            (aimed / 2..=aimed + OTHERS).contains(&came),
-            "queue {queue}, CPU {}: {came} of {aimed}",
-            cpu(queue)
-        );
-    }
-}
-
-/// Foretold there, of the machine as it is, and compared there with each packet.
-#[test]
-fn what_is_foretold_is_what_each_packet_does() {
-    let machine = &*MACHINE;
-    let said: Value = serde_json::from_str(machine.fine("verified")).unwrap();
-    let verification = &said["verification"];
-    let packets = verification["packets"].as_u64().unwrap();
-    let sent = (QUEUES.len() * PACKETS) as u64;
-    assert!((sent / 2..=sent).contains(&packets), "{packets} of {sent}: {verification}");
-    assert_eq!(verification["flows"], QUEUES.len() * FLOWS, "{verification}");
-    machine.fine("rxhash");
-    for step in ["hash", "queue", "cpu"] {
-        assert_eq!(verification[step]["right"], packets, "{step}: {verification}");
-    }
-    let places = said["spread"]["queue"]["places"].as_array().unwrap();
-    let mut queues: Vec<u64> = places.iter().map(|place| place["place"].as_u64().unwrap()).collect();
-    queues.sort_unstable();
-    assert_eq!(queues, QUEUES.map(u64::from), "{said}");
-}
-
 /// The rules that marked something, in order.
 fn marks(machine: &Recorded, step: &str) -> Vec<String> {
     let map: Value = serde_json::from_str(machine.fine(step)).unwrap();
@@ -264,7 +164,7 @@ fn the_first_seeds_arrangement_is_found_changed_and_put_back() {
     assert!(plan.contains("eth0:rss/table") && plan.contains("eth0:irq/rx-15"), "{plan}");
     machine.fine("apply");
     assert_eq!(marks(machine, "better"), ["hint-unused"]);
-    let (_, table) = rss(machine.fine("spread"));
+    let (_, table) = packets::rss(machine.fine("spread"));
     assert_eq!(table.iter().copied().collect::<std::collections::BTreeSet<_>>().len(), 16);
     machine.fine("status");
     machine.fine("undo");
@@ -275,7 +175,7 @@ fn the_first_seeds_arrangement_is_found_changed_and_put_back() {
 #[test]
 fn a_flow_is_foretold_from_the_machines_own_tables() {
     let machine = &*MACHINE;
-    let text = machine.fine("foretold");
+    let text = machine.fine("predicted");
     let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     assert!(!line("hash").contains("unknown") && !line("queue").contains("unknown"), "{text}");
     assert!(!line("IRQ CPU").contains("unknown"), "{text}");

@@ -1,12 +1,55 @@
 #!/bin/sh
 # Runs in the emulated machine. Every step leaves its stdout, stderr and exit code in /out/steps; what they shall be is
-# in main.rs. A new verb is a line here and a look at its output there.
+# in the tests. A new verb is a line here and a look at its output there. How long after boot each step ended is in
+# /out/steps/seconds.
 mkdir /out/steps
 step() {
     name=$1
     shift
     "$@" > "/out/steps/$name.out" 2> "/out/steps/$name.err"
     echo $? > "/out/steps/$name.code"
+    read -r now _ < /proc/uptime
+    echo "$now $name" >> /tmp/seconds
+}
+# Waits until a command succeeds, 20 s at most. What comes after says whether it did.
+awaited() {
+    tries=0
+    until "$@" 2> /dev/null; do
+        tries=$((tries + 1))
+        [ $tries -lt 1000 ] || return
+        sleep 0.02
+    done
+}
+# The host sends along the RSS table as it is now: a few to each queue first, since an IRQ moves with its next interrupt,
+# then, once the counters are read, those that count. What is foretold of each is compared with the way it takes, until
+# all are sent.
+packets() {
+    step "$1-rss" ethtool -x eth0
+    until [ -e "/out/$1-moved" ]; do sleep 0.1; done
+    udpath predict --interface eth0 --to 5300 --verify=600 --json > /tmp/verified 2> /tmp/watcher &
+    watcher=$!
+    awaited grep -q watching /tmp/watcher
+    step "$1-before" counters
+    until [ -e "/out/$1-sent" ]; do sleep 0.1; done
+    step "$1-after" counters
+    kill $watcher
+    step "$1-verified" watched
+}
+watched() {
+    wait $watcher
+    ended=$?
+    cat /tmp/verified
+    cat /tmp/watcher >&2
+    return $ended
+}
+# By CPU, and by queue: this driver tells those over netlink alone.
+counters() {
+    cat /proc/net/softnet_stat && udpath show --snapshot
+}
+# Number of the interrupt whose name ends so.
+irq_of() {
+    awk -v name="$1" '$NF == name || substr($NF, length($NF) - length(name)) == "-" name { sub(":", "", $1); print $1; exit }' \
+        /proc/interrupts
 }
 
 # The machine's own shape.
@@ -61,22 +104,11 @@ step captured wc -l /tmp/names /tmp/unreadable
 step pack sh -c 'tar -c -C /tmp/captured proc sys | gzip -1 > /tmp/captured.tar.gz'
 step capture cp /tmp/captured.tar.gz /out/
 
-# Which queue takes what: the host reads the table, sends, and says when it has; a few to each queue first, since an IRQ
-# moves with its next interrupt. Softnet counts packets by CPU, and so by queue.
+# Which queue takes what.
 step fields ethtool -n eth0 rx-flow-hash udp4
-step rss ethtool -x eth0
-until [ -e /out/moved ]; do sleep 0.1; done
-# What is foretold of each packet is compared with the way it takes, until all are sent; its hash too, once the driver
-# passes it on.
+# With each packet its hash comes along, once the driver passes it on.
 step rxhash ethtool -K eth0 rxhash on
-udpath predict --interface eth0 --to 5300 --verify=600 --json > /out/steps/verified.out 2> /out/steps/verified.err &
-watcher=$!
-until grep -q watching /out/steps/verified.err; do sleep 0.1; done
-step before cat /proc/net/softnet_stat
-until [ -e /out/sent ]; do sleep 0.1; done
-step after cat /proc/net/softnet_stat
-kill $watcher && wait $watcher
-echo $? > /out/steps/verified.code
+packets foretold
 
 # The first seed's machine: all interrupts on one node, and an RSS table that ends early. Seen, changed by one plan, seen
 # to be gone, and put back.
@@ -90,16 +122,22 @@ one_node() {
 wishes="--set eth0:rss/table=equal:16"
 for queue in $(seq 0 15); do wishes="$wishes --set eth0:irq/rx-$queue=$queue"; done
 step arrange one_node
+packets found
 step found udpath show eth0 --json
 step found-text udpath show eth0
 # shellcheck disable=SC2086
 step plan udpath plan $wishes
 # shellcheck disable=SC2086
 step apply udpath apply $wishes --reason "one queue to a CPU"
+packets better
 step better udpath show eth0 --json
 step spread ethtool -x eth0
 step status udpath status
 step undo udpath undo
 step undone udpath show eth0 --json
-step foretold udpath predict 10.0.0.1:20000 10.0.0.2:5300 --interface eth0
+step predicted udpath predict 10.0.0.1:20000 10.0.0.2:5300 --interface eth0
 step vmxnet3 udpath show eth1 --json
+step metrics udpath export --once
+
+. /files/settings.sh
+cp /tmp/seconds /out/steps/
