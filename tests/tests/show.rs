@@ -55,7 +55,7 @@ fn what_makes_no_sense_is_one_sentence() {
         (&["show", "pid:x"], 2, "'x' is no process"),
         (&["show", "-i", "0"], 2, "give 0.01 to 300 seconds"),
         (&["show", "--sysroot", "/no/such/folder"], 2, "there is neither proc nor sys in it"),
-        (&["show", "--sysroot", "/", "-i", "1"], 2, "a capture stands still"),
+        (&["show", "--sysroot", "/", "-i", "1"], 2, "a capture of one picture stands still"),
         (&["show", "--netns", "no-such-one"], 3, "there is no network namespace no-such-one"),
         (&["predict", "192.0.2.1:1", "192.0.2.2:2", "--interface", "no-such0"], 2, "there is no interface"),
     ] {

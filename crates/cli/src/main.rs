@@ -47,6 +47,8 @@ enum Verb {
     /// What `apply --confirm` starts: waits, and reverts what is not confirmed
     #[command(hide = true)]
     Revert(verbs::confirm::RevertArgs),
+    /// Capture this machine for somebody else to read with --sysroot; addresses and names are replaced
+    Support(verbs::support::Args),
     /// Render a JSON result again, as HTML or text
     Report(verbs::report::Args),
     /// Print shell completions
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Verb::Undo(args) => verbs::undo::run(&args),
         Verb::Status(args) => verbs::status::run(&args),
         Verb::Revert(args) => verbs::confirm::revert(&args),
+        Verb::Support(args) => verbs::support::run(&args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Completions(args) => verbs::completions::run(&args, &mut Cli::command()),
         Verb::Man(args) => verbs::man::run(&args, Cli::command()),

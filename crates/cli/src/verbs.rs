@@ -2,6 +2,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod boost;
+mod captured;
 pub(crate) mod completions;
 pub(crate) mod confirm;
 pub(crate) mod export;
@@ -15,4 +16,5 @@ pub(crate) mod serve;
 pub(crate) mod settings;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod support;
 pub(crate) mod undo;

@@ -13,6 +13,7 @@
 //! - [`fact`]: a value and where it came from; what is missing, why, and what would make it known.
 //! - [`process`]: a running server's sockets and threads, changed from outside.
 //! - [`snapshot`]: the picture, plain and serialisable.
+//! - [`support`]: a capture for somebody else, without what is nobody else's business.
 //! - [`tables`], [`receivers`]: what it knows of an interface, and of the sockets that a flow may reach, for predictions.
 //! - [`map`]: the way of a datagram through it, link by link, and the links to look at.
 //! - [`read`]: from a source to the picture, one reader per part.
@@ -52,6 +53,7 @@ pub mod setting;
 pub mod snapshot;
 pub mod source;
 pub mod status;
+pub mod support;
 pub mod tables;
 pub mod undo;
 mod whereabouts;

@@ -13,18 +13,23 @@
 //! `links` are symbolic links whose path is a directory in the capture as well. `absent` says why a file was not there;
 //! everything else that is not there was not captured.
 //!
+//! The same tree in one file is an [`Archive`].
+//!
 //! A live source is of the network namespace that its thread is in: [`crate::namespace::inside`] makes a thread for
 //! another one.
 
+mod archive;
 mod folder;
 mod question;
 mod recorder;
 
 use std::fmt;
 
+pub use archive::{Archive, ArchiveError, Captured};
 pub use folder::Folder;
 pub use question::{Answer, Question};
 pub use recorder::Recorder;
+pub(crate) use recorder::Recording;
 
 use crate::{Absence, Fact};
 

@@ -9,6 +9,7 @@
 //! The same function runs under the fuzzer (`make fuzz`) and in `cargo test`, there with the seeds, with random bytes and
 //! with seeds that were damaged. A new parser gets a function here, a line in [`BODIES`], a target and a seed.
 
+mod archive;
 mod capture;
 mod cpu_set;
 mod cpu_times;
@@ -22,6 +23,7 @@ mod settings;
 mod steering;
 mod wire;
 
+pub use archive::archive;
 pub use capture::capture;
 pub use cpu_set::cpu_set;
 pub use cpu_times::cpu_times;
@@ -39,7 +41,8 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also that of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 20] = [
+pub const BODIES: [(&str, Body); 21] = [
+    ("archive", archive),
     ("capture", capture),
     ("cpu_set", cpu_set),
     ("cpu_times", cpu_times),

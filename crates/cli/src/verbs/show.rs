@@ -13,6 +13,7 @@ use udpath_host::source::Folder;
 use udpath_host::{Snapshot, Source};
 use udpath_report::{Extent, map_text};
 
+use super::captured::Captured;
 use crate::exit::{Done, Failure};
 use crate::terminal;
 
@@ -41,32 +42,20 @@ pub(crate) struct Args {
     snapshot: bool,
 }
 
-/// Where to look: shared by the verbs that read a machine.
+/// Which network namespace of this machine.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct PlaceArgs {
+pub(crate) struct NamespaceArgs {
     /// Look into this network namespace, as `ip netns` names it
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
     /// Look into the network namespace of this process
     #[arg(long, value_name = "PID", conflicts_with = "netns")]
     pid: Option<u32>,
-    /// Look at a captured machine: a folder with proc and sys in it
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["netns", "pid"])]
-    sysroot: Option<PathBuf>,
 }
 
-impl PlaceArgs {
-    /// Calls `look` with the source that was asked for.
+impl NamespaceArgs {
+    /// Calls `look` with this machine, as it is seen there.
     pub(crate) fn look<T: Send>(&self, look: impl FnOnce(&dyn Source) -> T + Send) -> Result<T, Failure> {
-        if let Some(folder) = &self.sysroot {
-            if !folder.join("proc").is_dir() && !folder.join("sys").is_dir() {
-                return Err(Failure::Usage(format!(
-                    "--sysroot {}: there is neither proc nor sys in it; name the folder of a capture",
-                    folder.display()
-                )));
-            }
-            return Ok(look(&Folder::captured(folder)));
-        }
         let place = match (&self.netns, self.pid) {
             (Some(name), _) => Place::Named(name.clone()),
             (None, Some(pid)) => Place::Process(pid),
@@ -74,14 +63,62 @@ impl PlaceArgs {
         };
         namespace::inside(&place, || look(&Folder::live())).map_err(|error| Failure::Cannot(error.into()))
     }
+}
+
+/// Where to look: shared by the verbs that read a machine.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct PlaceArgs {
+    #[command(flatten)]
+    namespace: NamespaceArgs,
+    /// Look at a captured machine: an archive of `udpath support`, or a folder with proc and sys in it
+    #[arg(long, value_name = "FILE.tar.gz|DIR", conflicts_with_all = ["netns", "pid"])]
+    sysroot: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    /// Calls `look` with the source that was asked for.
+    pub(crate) fn look<T: Send>(&self, look: impl FnOnce(&dyn Source) -> T + Send) -> Result<T, Failure> {
+        match &self.sysroot {
+            Some(path) => Ok(look(&*Captured::open(path)?.now())),
+            None => self.namespace.look(look),
+        }
+    }
 
     /// Does what is looked at stand still?
     pub(crate) const fn is_captured(&self) -> bool {
         self.sysroot.is_some()
     }
+
+    /// The machine now, and so long before if that is wanted. A capture has its own interval, or none.
+    fn pictures(&self, interval: Option<Duration>) -> Result<(Option<Snapshot>, Snapshot), Failure> {
+        let Some(path) = &self.sysroot else {
+            return self.namespace.look(|source| {
+                let earlier = interval.map(|interval| {
+                    let earlier = Snapshot::read(source);
+                    std::thread::sleep(interval);
+                    earlier
+                });
+                (earlier, Snapshot::read(source))
+            });
+        };
+        let captured = Captured::open(path)?;
+        let now = Snapshot::read(&*captured.now());
+        if interval.is_none() {
+            return Ok((None, now));
+        }
+        let Some(earlier) = captured.earlier() else {
+            return Err(Failure::Usage(
+                "--interval counts on a live machine; a capture of one picture stands still, and two are made by \
+                 `udpath support --interval`"
+                    .into(),
+            ));
+        };
+        let earlier = Snapshot::read(&*earlier);
+        Ok((Some(earlier), now))
+    }
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 =
         text.trim_end_matches('s').trim().parse().map_err(|_| "give seconds, such as 1 or 0.5")?;
     if (0.01..=LONGEST).contains(&seconds) {
@@ -93,17 +130,18 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Looks and shows.
 pub(crate) fn run(args: Args) -> Done {
-    if args.interval.is_some() && args.place.is_captured() {
-        return Err(Failure::Usage("--interval counts on a live machine; a capture stands still".into()));
+    let (earlier, now) = args.place.pictures(args.interval)?;
+    if args.place.is_captured()
+        && let Some((interval, earlier)) = args.interval.zip(earlier.as_ref())
+    {
+        let own = Duration::from_millis(now.taken.saturating_sub(earlier.taken));
+        if own.abs_diff(interval) > interval / 10 {
+            eprintln!(
+                "the capture's two pictures are {:.1} s apart, which is what is shown",
+                own.as_secs_f64()
+            );
+        }
     }
-    let (earlier, now) = args.place.look(|source| {
-        let earlier = args.interval.map(|interval| {
-            let earlier = Snapshot::read(source);
-            std::thread::sleep(interval);
-            earlier
-        });
-        (earlier, Snapshot::read(source))
-    })?;
     if args.snapshot {
         let text = serde_json::to_string(&now).context("cannot write the snapshot as JSON")?;
         return terminal::print(&text);

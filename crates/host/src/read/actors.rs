@@ -28,6 +28,24 @@ pub fn read(source: &dyn Source, seen: &[Seen], missing: &mut Vec<Missing>) -> A
     Actors { list, ..applied }
 }
 
+/// Is it a script of a known daemon?
+pub(crate) fn is_script(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let name = name.strip_suffix(".py").unwrap_or(name);
+    KNOWN.iter().any(|known| known.programs.contains(&name))
+}
+
+/// Is it looked whether this file is there?
+pub(crate) fn is_asked_for(path: &str) -> bool {
+    KNOWN.iter().any(|known| known.acts_by.contains(&path) || known.files.contains(&path))
+}
+
+/// The part of a configuration file that is read; lines that are not stay as empty ones, so that the others keep their
+/// numbers. [`None`] of a file that sets nothing, or of a kind that is not known.
+pub(crate) fn used(path: &str, text: &str) -> Option<String> {
+    files::used(path, text)
+}
+
 /// Which files are there: by the names in their folders. They are not opened, so that no capture holds what is in them.
 struct There<'a> {
     source: &'a dyn Source,

@@ -75,6 +75,11 @@ fn audit(source: &dyn Source, seen: &[processes::Seen]) -> Fact<Audit> {
 const STAMPING: [&str; 8] =
     ["chronyd", "ntpd", "ntp-daemon", "openntpd", "ptp4l", "sfptpd", "systemd-timesyn", "timemaster"];
 
+/// Is it told that a program of this name runs, though it has no UDP socket?
+pub(crate) fn is_telling(name: &str) -> bool {
+    name == "auditd" || STAMPING.contains(&name)
+}
+
 fn stamping(seen: &[processes::Seen]) -> Fact<Vec<String>> {
     let names = seen.iter().map(|process| process.name.as_str()).filter(|name| STAMPING.contains(name));
     let mut names: Vec<String> = names.map(str::to_owned).collect();

@@ -31,13 +31,13 @@ enum Answers {
 /// What a capture knows of files beyond their text: `udpath/files.json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Index {
+pub(crate) struct Index {
     /// Targets of links by their paths.
     #[serde(default)]
-    pub(super) links: BTreeMap<String, String>,
+    pub(crate) links: BTreeMap<String, String>,
     /// Why a file or directory was not there.
     #[serde(default)]
-    pub(super) absent: BTreeMap<String, Absence>,
+    pub(crate) absent: BTreeMap<String, Absence>,
 }
 
 /// Where a capture's answers are, and the index of its files.
@@ -126,7 +126,7 @@ impl Source for Folder {
         // A name that is not UTF-8 is none of the kernel's.
         let mut names: Vec<String> =
             entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-        names.sort_by(|a, b| numbered(a).cmp(&numbered(b)));
+        sort(&mut names);
         Ok(names)
     }
 
@@ -154,6 +154,11 @@ impl Source for Folder {
             }
         }
     }
+}
+
+/// Names in the order of their numbers.
+pub(super) fn sort(names: &mut [String]) {
+    names.sort_by(|a, b| numbered(a).cmp(&numbered(b)));
 }
 
 /// A name as its stem and the number it ends in, if it does.

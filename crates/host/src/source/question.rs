@@ -94,6 +94,14 @@ macro_rules! questions {
                 }
             }
 
+            /// The same of an interface of another name.
+            pub(crate) fn of(&self, name: impl FnOnce(&str) -> String) -> Self {
+                match self {
+                    $(Self::$Machine => Self::$Machine,)*
+                    $(Self::$Interface(of) => Self::$Interface(name(of)),)*
+                }
+            }
+
             /// Reads a captured answer. `path`: of the file, for errors.
             ///
             /// # Errors

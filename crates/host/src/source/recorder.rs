@@ -13,15 +13,53 @@ use crate::{Absence, Fact};
 #[derive(Debug)]
 pub struct Recorder<'a> {
     source: &'a dyn Source,
-    seen: Mutex<Seen>,
+    seen: Mutex<Recording>,
 }
 
+/// What was asked, and what was answered.
 #[derive(Debug, Default)]
-struct Seen {
-    texts: BTreeMap<String, String>,
-    directories: BTreeSet<String>,
-    index: Index,
-    answers: BTreeMap<String, Result<Fact<Answer>, Absence>>,
+pub(crate) struct Recording {
+    /// Files by their paths.
+    pub(crate) texts: BTreeMap<String, String>,
+    /// Directories, and what was in them: of some of these nothing is known but that they are there.
+    pub(crate) directories: BTreeSet<String>,
+    /// Links, and why something was not there.
+    pub(crate) index: Index,
+    /// Answers of the kernel, with their questions.
+    pub(crate) answers: Vec<(Question, Result<Fact<Answer>, Absence>)>,
+}
+
+impl Recording {
+    /// The files of a capture by their paths below it; [`None`]: a directory.
+    pub(crate) fn files(&self) -> serde_json::Result<BTreeMap<String, Option<String>>> {
+        let mut files = BTreeMap::new();
+        for path in self.directories.iter().chain(self.texts.keys()) {
+            // `device/../numa_node`: the way leads through `device`, which a folder must have.
+            let through = path.match_indices("/..").map(|(at, _)| (flat(&path[..at]), None));
+            files.extend(through);
+        }
+        files.extend(self.directories.iter().map(|path| (flat(path), None)));
+        // A name that was read as a file is one.
+        files.extend(self.texts.iter().map(|(path, text)| (flat(path), Some(text.clone()))));
+        for (question, answer) in &self.answers {
+            files.insert(format!("{ANSWERS}/{}", question.file()), Some(Question::encode(answer)?));
+        }
+        files.insert(format!("{ANSWERS}/{INDEX}"), Some(serde_json::to_string_pretty(&self.index)?));
+        Ok(files)
+    }
+}
+
+/// A path without the slash in front, and without `..` and what that leaves.
+pub(super) fn flat(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts.join("/")
 }
 
 impl<'a> Recorder<'a> {
@@ -31,9 +69,14 @@ impl<'a> Recorder<'a> {
         Self { source, seen: Mutex::default() }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Recording> {
         // Every change to it is whole.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was asked and answered.
+    pub(crate) fn into_recording(self) -> Recording {
+        self.seen.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes the capture to a folder, which is made. [`Folder::captured`](super::Folder::captured) then answers the
@@ -42,28 +85,18 @@ impl<'a> Recorder<'a> {
     /// # Errors
     /// The folder or a file in it cannot be made.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        let seen = self.seen();
-        let below = |path: &str| folder.join(path.trim_start_matches('/'));
-        // A name that was read as a file is one; of the others nothing is known but that they are there.
-        for directory in seen.directories.iter().filter(|path| !seen.texts.contains_key(*path)) {
-            fs::create_dir_all(below(directory))?;
+        for (path, text) in self.seen().files()? {
+            let path = folder.join(path);
+            match text {
+                None => fs::create_dir_all(path)?,
+                Some(text) => {
+                    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+                    fs::write(path, text)?;
+                }
+            }
         }
-        for (path, text) in &seen.texts {
-            write(&below(path), text)?;
-        }
-        let answers = folder.join(ANSWERS);
-        for (file, answer) in &seen.answers {
-            write(&answers.join(file), &Question::encode(answer)?)?;
-        }
-        write(&answers.join(INDEX), &serde_json::to_string_pretty(&seen.index)?)
+        Ok(())
     }
-}
-
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    fs::write(path, text)
 }
 
 impl Source for Recorder<'_> {
@@ -102,7 +135,7 @@ impl Source for Recorder<'_> {
 
     fn ask(&self, question: &Question) -> Result<Fact<Answer>, Absence> {
         let answer = self.source.ask(question);
-        self.seen().answers.insert(question.file(), answer.clone());
+        self.seen().answers.push((question.clone(), answer.clone()));
         answer
     }
 }

@@ -71,6 +71,26 @@ fn all(
     texts
 }
 
+/// The part of a file that is read: see [`super::used`].
+pub(super) fn used(path: &str, text: &str) -> Option<String> {
+    let read = match path.rsplit('.').next() {
+        Some("link") => link_file(path, text).is_some(),
+        Some("rules") => !udev_rules(path, text).is_empty(),
+        Some("conf") => !sysctl_lines(path, text).is_empty(),
+        _ => false,
+    };
+    let setting = path.ends_with(".conf");
+    if !read {
+        return None;
+    }
+    let line = |line: &str| {
+        let comment = line.trim_start().starts_with(['#', ';']);
+        let wanted = !comment && (!setting || !sysctl_lines(path, line).is_empty());
+        if wanted { format!("{line}\n") } else { "\n".to_owned() }
+    };
+    Some(text.lines().map(line).collect())
+}
+
 /// A `.link` file; [`None`] if it does no more than name devices.
 fn link_file(path: &str, text: &str) -> Option<LinkFile> {
     let mut file = LinkFile { path: path.to_owned(), matches: Vec::new(), sets: Vec::new() };

@@ -1,0 +1,76 @@
+//! Captured machines, as `--sysroot` names them: a folder, or an archive of `udpath support`; of one picture, or of two.
+
+use std::path::{Path, PathBuf};
+
+use udpath_host::Source;
+use udpath_host::source::{Archive, Folder};
+use udpath_host::support::{EARLIER, NOW};
+
+use crate::exit::Failure;
+
+/// A captured machine.
+pub(crate) enum Captured {
+    /// In a folder: below it, or below `now` in it.
+    Folder { now: PathBuf, earlier: Option<PathBuf> },
+    /// In an archive, below these names of it.
+    Archive { archive: Archive, now: String, earlier: Option<String> },
+}
+
+impl Captured {
+    /// Finds the machine in what `--sysroot` names.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let usage = |why: String| Failure::Usage(format!("--sysroot {}: {why}", path.display()));
+        let found = if path.is_file() {
+            let archive = Archive::open(path).map_err(|error| usage(error.to_string()))?;
+            // A folder that was packed by hand is a folder deeper.
+            let within = match archive.top()[..] {
+                [only] if only != NOW => format!("{only}/"),
+                _ => String::new(),
+            };
+            let tops = [NOW.to_owned(), String::new(), format!("{within}{NOW}"), within.clone()];
+            let tops = tops.map(|top| top.trim_end_matches('/').to_owned());
+            let is_machine =
+                |top: &&String| ["proc", "sys"].iter().any(|name| archive.is_directory(&below(top, name)));
+            let now = tops.iter().find(is_machine).cloned();
+            now.map(|now| {
+                let earlier = now.strip_suffix(NOW).map(|within| format!("{within}{EARLIER}"));
+                let earlier = earlier.filter(|earlier| archive.is_directory(earlier));
+                Self::Archive { archive, now, earlier }
+            })
+        } else {
+            let is_machine = |folder: &&PathBuf| folder.join("proc").is_dir() || folder.join("sys").is_dir();
+            let now = [path.join(NOW), path.to_owned()].iter().find(is_machine).cloned();
+            now.map(|now| {
+                let earlier = Some(path.join(EARLIER)).filter(|earlier| now != path && earlier.is_dir());
+                Self::Folder { now, earlier }
+            })
+        };
+        found.ok_or_else(|| {
+            usage("there is neither proc nor sys in it; name a folder or an archive that `udpath support` wrote".into())
+        })
+    }
+
+    /// Its last picture.
+    pub(crate) fn now(&self) -> Box<dyn Source + '_> {
+        match self {
+            Self::Folder { now, .. } => Box::new(Folder::captured(now)),
+            Self::Archive { archive, now, .. } => Box::new(archive.machine(now)),
+        }
+    }
+
+    /// The one before, if there are two.
+    pub(crate) fn earlier(&self) -> Option<Box<dyn Source + '_>> {
+        match self {
+            Self::Folder { earlier, .. } => {
+                earlier.as_ref().map(|earlier| Box::new(Folder::captured(earlier)) as Box<dyn Source>)
+            }
+            Self::Archive { archive, earlier, .. } => {
+                earlier.as_ref().map(|earlier| Box::new(archive.machine(earlier)) as Box<dyn Source + '_>)
+            }
+        }
+    }
+}
+
+fn below(top: &str, name: &str) -> String {
+    if top.is_empty() { name.to_owned() } else { format!("{top}/{name}") }
+}

@@ -1,0 +1,63 @@
+//! Whose machine this is: the names that a capture is not to tell.
+
+use std::fs;
+
+/// Names of a host and of the people who have accounts on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The host's name, whole and without its domain, and the domain.
+    pub hosts: Vec<String>,
+    /// People's accounts, and their home directories.
+    pub users: Vec<(String, String)>,
+}
+
+/// Numbers of people's accounts (`UID_MIN` and `UID_MAX` of login.defs(5)); those below are daemons', which are called
+/// like their programs.
+const PEOPLE: std::ops::RangeInclusive<u32> = 1000..=60_000;
+
+impl Identity {
+    /// Of this machine: what the kernel calls it, and `/etc/passwd`. What cannot be read is not known here either.
+    #[must_use]
+    pub fn of_this_machine() -> Self {
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let domain = fs::read_to_string("/proc/sys/kernel/domainname").unwrap_or_default();
+        let file = fs::read_to_string("/etc/hostname").unwrap_or_default();
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let mut identity = Self { hosts: Vec::new(), users: people(&passwd) };
+        for name in [name.as_str(), file.trim(), domain.trim()] {
+            identity.host(name);
+        }
+        identity
+    }
+
+    /// A host's name, with or without a domain.
+    fn host(&mut self, name: &str) {
+        let mut add = |name: &str| {
+            if !name.is_empty() && name != "(none)" && !self.hosts.iter().any(|known| known == name) {
+                self.hosts.push(name.to_owned());
+            }
+        };
+        add(name);
+        if let Some((short, domain)) = name.split_once('.') {
+            add(short);
+            add(domain);
+        }
+    }
+
+    /// And one who is named elsewhere, as in the journal.
+    pub fn user(&mut self, name: &str) {
+        if !name.is_empty() && name != "root" && !self.users.iter().any(|(known, _)| known == name) {
+            self.users.push((name.to_owned(), String::new()));
+        }
+    }
+}
+
+fn people(passwd: &str) -> Vec<(String, String)> {
+    let line = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [name, _, uid, _, _, home, ..] = fields[..] else { return None };
+        let uid: u32 = uid.parse().ok()?;
+        PEOPLE.contains(&uid).then(|| (name.to_owned(), home.to_owned()))
+    };
+    passwd.lines().filter_map(line).collect()
+}

@@ -1,0 +1,161 @@
+//! `udpath support` as its users run it. Needs root for the lab and for mounts of its own.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use udpath_lab::{LabBuilder, LinkSpec};
+use udpath_tests::{Run, program};
+
+fn json(args: &[&str]) -> Value {
+    let ended = Run::new(args).finish();
+    assert_eq!(ended.code(), Some(0), "{args:?}: {}", ended.err);
+    serde_json::from_str(&ended.out).unwrap()
+}
+
+/// Everything of an archive in one text.
+fn contents(archive: &Path) -> String {
+    let told = Command::new("tar").args(["-xzOf", archive.to_str().unwrap()]).output().unwrap();
+    assert!(told.status.success());
+    String::from_utf8(told.stdout).unwrap()
+}
+
+#[test]
+fn a_lab_is_captured_and_shown_elsewhere_without_its_addresses() {
+    let lab = LabBuilder::new("support")
+        .machine("client")
+        .machine("server")
+        .link("client", "server", &LinkSpec::with_queues(2))
+        .up()
+        .unwrap();
+    let server = lab.machine("server").unwrap();
+    let own = lab.address_of("server", "client").unwrap().ipv4;
+    let eth0 = server.towards("client").unwrap();
+    let socket = server.run(|| std::net::UdpSocket::bind((own, 5353))).unwrap().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lab.tar.gz");
+    let file = path.to_str().unwrap();
+    let name = server.namespace().to_owned();
+    let made = json(&["support", "-o", file, "--netns", &name, "-i", "0.3", "--json"]);
+    assert_eq!(made["schema"], "udpath.support/1");
+    assert_eq!(made["pictures"], serde_json::json!(["earlier", "now"]));
+    let different = |manifest: &Value, kind: &str| {
+        let rows = manifest["redacted"].as_array().unwrap();
+        rows.iter().find(|row| row["kind"] == kind).unwrap()["different"].as_u64().unwrap()
+    };
+    assert!(different(&made, "address") >= 1 && different(&made, "link-address") >= 1, "{made:#}");
+    let text = contents(&path);
+    for secret in [own.to_string(), eth0.mac().to_string()] {
+        assert!(!text.contains(&secret), "{secret}");
+    }
+    // The same way, from the archive.
+    let (here, there) = (
+        json(&["show", "5353", "--netns", &name, "--json"]),
+        json(&["show", "5353", "--sysroot", file, "--json"]),
+    );
+    assert_eq!(here["interfaces"][0]["name"], there["interfaces"][0]["name"]);
+    let bound = |map: &Value| (map["sockets"][0]["inode"].clone(), map["sockets"][0]["pids"].clone());
+    assert_eq!(bound(&here), bound(&there));
+    assert_ne!(here["sockets"][0]["local"], there["sockets"][0]["local"]);
+    assert!(there["sockets"][0]["local"].as_str().unwrap().ends_with(":5353"));
+    // Rates are over the capture's own interval, and it says when that is another one than was asked for.
+    let rates = Run::new(&["show", "--sysroot", file, "-i", "10", "--json"]).finish();
+    let seconds = serde_json::from_str::<Value>(&rates.out).unwrap()["seconds"].as_f64().unwrap();
+    assert!((0.3..10.0).contains(&seconds), "{seconds}");
+    assert!(rates.err.contains("two pictures are"), "{}", rates.err);
+    // The pairs are told to who made it.
+    let again = folder.path().join("again");
+    let pairs = Run::new(&["support", "-o", again.to_str().unwrap(), "--netns", &name, "--print-redactions"])
+        .finish();
+    assert_eq!(pairs.code(), Some(0), "{}", pairs.err);
+    assert!(pairs.out.contains(&format!("IP addresses\t{own}\t")), "{}", pairs.out);
+    // And a folder is as good as an archive, packed by hand as well.
+    let unpacked = json(&["show", "5353", "--sysroot", again.to_str().unwrap(), "--json"]);
+    assert_eq!(bound(&unpacked), bound(&here));
+    let packed = folder.path().join("packed.tar.gz");
+    let within = folder.path().to_str().unwrap();
+    let tar = Command::new("tar").args(["-czf", packed.to_str().unwrap(), "-C", within, "again"]).status();
+    assert!(tar.unwrap().success());
+    let packed = json(&["show", "5353", "--sysroot", packed.to_str().unwrap(), "--json"]);
+    assert_eq!(packed["sockets"], unpacked["sockets"]);
+    drop(socket);
+    lab.down().unwrap();
+}
+
+#[test]
+fn what_is_not_redacted_is_said_loudly_and_what_is_there_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plain.tar.gz");
+    let file = path.to_str().unwrap();
+    let made = Run::new(&["support", "-o", file, "--no-redact"]).finish();
+    assert_eq!((made.code(), made.out.trim_end()), (Some(0), file), "{}", made.err);
+    assert!(made.err.contains("NOT REDACTED"), "{}", made.err);
+    let again = Run::new(&["support", "-o", file]).finish();
+    assert_eq!(again.code(), Some(2));
+    assert!(again.err.contains("is there already"), "{}", again.err);
+    let forced = Run::new(&["support", "-o", file, "--force"]).finish();
+    assert_eq!(forced.code(), Some(0), "{}", forced.err);
+    assert!(contents(&path).contains("\"redacted\": ["));
+}
+
+#[test]
+fn archives_that_no_capture_is_are_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let shell = |script: &str| {
+        let done = Command::new("sh").args(["-ec", script]).current_dir(folder.path()).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    shell("mkdir -p proc; echo x >proc/stat; ln -s /etc/passwd proc/version; tar -czf link.tar.gz proc");
+    shell("tar -czPf out.tar.gz --transform='s,^,../,' proc/stat; echo no archive >text.tar.gz");
+    shell("mkdir empty; tar -czf empty.tar.gz empty");
+    for (name, told) in [
+        ("link.tar.gz", "is no file and no directory"),
+        ("out.tar.gz", "points out of the archive"),
+        ("text.tar.gz", "cannot read it"),
+        ("empty.tar.gz", "there is neither proc nor sys in it"),
+    ] {
+        let ended = Run::new(&["show", "--sysroot", &at(name)]).finish();
+        assert_eq!(ended.code(), Some(2), "{name}: {}", ended.err);
+        assert!(ended.err.contains(told), "{name}: {}", ended.err);
+        assert_eq!((ended.err.trim_end().lines().count(), ended.out.as_str()), (1, ""), "{}", ended.err);
+    }
+}
+
+#[test]
+fn a_full_disk_is_left_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().to_str().unwrap();
+    for target in ["full.tar.gz", "full"] {
+        let script = format!(
+            "mount -t tmpfs -o size=4k,nr_inodes=40 none {at}; {} support -o {at}/{target}; code=$?; ls -A {at}; exit $code",
+            program().display()
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &script]);
+        let ended = Run::of(command, "support on a full disk").finish();
+        assert_eq!(ended.code(), Some(3), "{}", ended.err);
+        assert!(
+            ended.err.contains("No space left") && ended.err.contains("nothing of it was left"),
+            "{}",
+            ended.err
+        );
+        assert_eq!(ended.out, "", "{target}");
+    }
+}
+
+#[test]
+fn nobody_may_capture_what_nobody_sees() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), open).unwrap();
+    let copy = folder.path().join("udpath");
+    std::fs::copy(program(), &copy).unwrap();
+    let path = folder.path().join("nobodys.tar.gz");
+    let ended = Run::unprivileged(&copy, &["support", "-o", path.to_str().unwrap()]).finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    assert!(ended.err.contains("missing: ") && ended.err.contains("not permitted"), "{}", ended.err);
+    let shown = Run::new(&["show", "--sysroot", path.to_str().unwrap()]).finish();
+    assert_eq!(shown.code(), Some(0), "{}", shown.err);
+    assert!(shown.out.contains("not permitted"), "{}", shown.out);
+}
