@@ -18,8 +18,9 @@ use udpath_host::source::Folder;
 use udpath_lab::VmSpec;
 use udpath_tests::{awaited, one_sentence, program};
 
-/// It takes twenty seconds of an idle machine with two CPUs.
-const WITHIN: Duration = Duration::from_secs(300);
+/// How long it may run. Of an idle machine with two CPUs it takes a minute at most; of one where others build, five times
+/// as long.
+const WITHIN: Duration = Duration::from_secs(600);
 
 /// What came out of the machine.
 struct Recorded {
