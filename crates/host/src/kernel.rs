@@ -10,6 +10,7 @@
 
 mod bitset;
 mod ethtool;
+mod hooks;
 mod ioctl;
 mod netdev;
 mod netfilter;
@@ -114,6 +115,10 @@ impl Kernel {
             Question::NftChains => Fact::new(
                 Answer::NftChains(self.nft_chains()?),
                 Provenance::Nftables("NFT_MSG_GETCHAIN".into()),
+            ),
+            Question::NetfilterHooks => Fact::new(
+                Answer::NetfilterHooks(self.netfilter_hooks()?),
+                Provenance::Nftables("NFNL_MSG_HOOK_GET".into()),
             ),
             Question::AuditStatus => {
                 Fact::new(Answer::AuditStatus(self.audit_status()?), Provenance::Audit("AUDIT_GET".into()))

@@ -13,18 +13,17 @@ use std::collections::BTreeSet;
 use crate::Source;
 use crate::machine::Machine;
 use crate::plan::{Change, PlanError};
+use crate::read::actors;
 use crate::setting::{Item, Setting, Value};
 
-/// Programs that change settings: the name they go by here, and the one of their process (15 bytes of it).
-const PROGRAMS: [(&str, &str); 8] = [
-    ("irqbalance", "irqbalance"),
-    ("tuned", "tuned"),
-    ("NetworkManager", "NetworkManager"),
-    ("systemd-networkd", "systemd-network"),
-    ("bpftune", "bpftune"),
-    ("cloud agents", "google_guest_ag"),
-    ("cloud agents", "waagent"),
-    ("cloud agents", "ec2net"),
+/// Programs that change settings: the name they go by here, and those of [`actors`].
+const PROGRAMS: [(&str, &[&str]); 6] = [
+    ("irqbalance", &["irqbalance"]),
+    ("tuned", &["tuned"]),
+    ("NetworkManager", &["NetworkManager"]),
+    ("systemd-networkd", &["systemd-networkd"]),
+    ("bpftune", &["bpftune"]),
+    ("cloud agents", &["google-guest-agent", "walinuxagent", "amazon-ec2-net-utils"]),
 ];
 
 /// Where profiles of tuned are, the later one winning (tuned 2.20; 2.23 and later add a folder `profiles`).
@@ -32,20 +31,10 @@ const TUNED: [&str; 4] = ["/usr/lib/tuned", "/usr/lib/tuned/profiles", "/etc/tun
 /// How deep profiles of tuned include each other at most; theirs are three deep.
 const INCLUDES: usize = 8;
 
-/// Pids of the processes whose name is one of `names`.
-fn running(source: &dyn Source, names: &[&str]) -> Vec<u32> {
-    let all = source.names("/proc").unwrap_or_default();
-    let pids = all.into_iter().filter_map(|name| name.parse::<u32>().ok());
-    let is = |pid: &u32| {
-        source.text(&format!("/proc/{pid}/comm")).is_ok_and(|comm| names.contains(&comm.trim_end()))
-    };
-    pids.filter(is).collect()
-}
-
 /// The pid of the running irqbalance.
 #[must_use]
 pub fn irqbalance(source: &dyn Source) -> Option<u32> {
-    running(source, &["irqbalance"]).into_iter().next()
+    actors::running(source, &["irqbalance"])
 }
 
 /// Of the rivals of a setting, those that run now; the rest are events, and named when no program is to blame.
@@ -54,9 +43,8 @@ pub fn suspects(source: &dyn Source, setting: &Setting) -> Vec<String> {
     let (programs, events): (Vec<&str>, Vec<&str>) =
         setting.rivals().iter().partition(|rival| PROGRAMS.iter().any(|(name, _)| name == *rival));
     let runs = |rival: &&str| {
-        let names: Vec<&str> =
-            PROGRAMS.iter().filter(|(name, _)| name == rival).map(|(_, comm)| *comm).collect();
-        !running(source, &names).is_empty()
+        let names = PROGRAMS.iter().find(|(name, _)| name == rival).map_or(&[][..], |(_, names)| names);
+        actors::running(source, names).is_some()
     };
     let running: Vec<String> =
         programs.into_iter().filter(runs).map(|name| format!("{name}, which runs")).collect();
@@ -74,7 +62,7 @@ pub(crate) fn settle(
     {
         changes.extend(ban(machine, changes, pid)?);
     }
-    if !despite.contains("tuned") && !running(machine.source(), &["tuned"]).is_empty() {
+    if !despite.contains("tuned") && actors::running(machine.source(), &["tuned"]).is_some() {
         let text = machine.source().text("/etc/tuned/active_profile").unwrap_or_default();
         let lines: Vec<Line> =
             text.split_whitespace().flat_map(|name| profile(machine.source(), name, 0)).collect();
@@ -203,6 +191,7 @@ fn lines(file: &str, text: &str) -> Vec<Line> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     use super::*;
     use crate::plan::{Consent, Plan};
@@ -213,6 +202,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in [
             ("proc/77/comm", "tuned\n"),
+            ("proc/77/cmdline", "/usr/bin/python3\0-Es\0/usr/sbin/tuned\0-l\0"),
             ("proc/78/comm", "sshd\n"),
             ("etc/tuned/active_profile", "mine\n"),
             ("etc/tuned/mine/tuned.conf", "[main]\ninclude=network-throughput\n"),
@@ -227,6 +217,9 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
+        // Known by its script, as an interpreter runs it.
+        symlink("/usr/bin/python3.11", folder.path().join("proc/77/exe")).unwrap();
+        symlink("/usr/sbin/sshd", folder.path().join("proc/78/exe")).unwrap();
         let machine = Live::at(folder.path());
         let plan = |wish: &str, consent: &Consent| {
             Plan::resolve(&machine, vec![Wish::parse(wish, "").unwrap()], consent)

@@ -33,6 +33,7 @@ pub fn host_answers(data: &[u8]) {
         Question::UdpSockets,
         Question::NftChains,
         Question::AuditStatus,
+        Question::NetfilterHooks,
     ];
     let question = &questions[usize::from(*which) % questions.len()];
     let answer = question.decode(text, "input");

@@ -12,16 +12,16 @@ use crate::snapshot::netfilter::NftChain;
 /// `NFNL_SUBSYS_NFTABLES` of linux/netfilter/nfnetlink.h: the upper byte of a message's type.
 const NFTABLES: u16 = 10;
 /// Bytes of `struct nfgenmsg`: family, version, resource.
-const NFGENMSG: usize = 4;
+pub(super) const NFGENMSG: usize = 4;
 /// `AUDIT_GET` of linux/audit.h.
 const AUDIT_GET: u16 = 1000;
 
 /// Families of linux/netfilter.h by their numbers, as nft(8) calls them.
-const FAMILIES: [(u8, &str); 6] =
+pub(super) const FAMILIES: [(u8, &str); 6] =
     [(1, "inet"), (2, "ip"), (3, "arp"), (5, "netdev"), (7, "bridge"), (10, "ip6")];
 /// Hooks by their numbers: of `netdev`, and of all others (`NF_INET_*`).
-const DEVICE_HOOKS: [&str; 2] = ["ingress", "egress"];
-const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
+pub(super) const DEVICE_HOOKS: [&str; 2] = ["ingress", "egress"];
+pub(super) const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
 
 impl Kernel {
     pub(super) fn nft_chains(&mut self) -> Result<Vec<NftChain>, Refused> {
@@ -39,7 +39,7 @@ impl Kernel {
 }
 
 /// A kernel without the subsystem knows no such message, or nobody listens.
-fn unsupported(refused: Refused) -> Refused {
+pub(super) fn unsupported(refused: Refused) -> Refused {
     match refused.errno {
         Some(libc::EINVAL | libc::ECONNREFUSED | libc::EPROTONOSUPPORT) => {
             Refused { errno: Some(libc::EOPNOTSUPP), ..refused }

@@ -90,6 +90,8 @@ const RULES: &[Rule] = &[
     Rule { name: "no-xps", weight: Weight::Note, find: spread::no_xps },
     Rule { name: "steal", weight: Weight::Note, find: others::steal },
     Rule { name: "rival", weight: Weight::Note, find: others::rivals },
+    Rule { name: "set-by-file", weight: Weight::Note, find: others::files },
+    Rule { name: "filtered", weight: Weight::Note, find: others::filtered },
 ];
 
 /// All that the rules find, the heaviest first.

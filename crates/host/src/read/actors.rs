@@ -3,14 +3,15 @@
 //! A daemon is known by its program (`/proc/PID/exe`), else by its name; one that an interpreter runs by the script
 //! that the interpreter was given. Arguments alone prove nothing: `grep irqbalance` is not irqbalance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use super::processes::Seen;
+use super::processes::{self, Seen};
 use crate::snapshot::actors::{Actor, Actors};
 use crate::{Missing, Source};
 
 mod files;
 mod known;
+mod network;
 
 use known::{KNOWN, Known};
 
@@ -19,13 +20,15 @@ const NAME: usize = 15;
 
 #[cfg(test)]
 pub(super) use files::applied;
+#[cfg(test)]
+pub(super) use network::any as network_files;
 
 /// Finds them. `seen`: the running processes.
 pub fn read(source: &dyn Source, seen: &[Seen], missing: &mut Vec<Missing>) -> Actors {
     let mut there = There { source, folders: BTreeMap::new() };
     let list = KNOWN.iter().filter_map(|known| actor(&mut there, known, seen)).collect();
     let applied = files::read(source, missing);
-    Actors { list, ..applied }
+    Actors { list, network_files: network::read(source, missing), ..applied }
 }
 
 /// Is it a script of a known daemon?
@@ -43,7 +46,15 @@ pub(crate) fn is_asked_for(path: &str) -> bool {
 /// The part of a configuration file that is read; lines that are not stay as empty ones, so that the others keep their
 /// numbers. [`None`] of a file that sets nothing, or of a kind that is not known.
 pub(crate) fn used(path: &str, text: &str) -> Option<String> {
-    files::used(path, text)
+    network::used(path, text).unwrap_or_else(|| files::used(path, text))
+}
+
+/// The process of the first of these that runs.
+pub(crate) fn running(source: &dyn Source, names: &[&str]) -> Option<u32> {
+    let scan = processes::scan(source, &HashMap::new()).ok()?;
+    let wanted = KNOWN.iter().filter(|known| names.contains(&known.name));
+    let runs = |known: &Known| scan.seen.iter().find(|seen| runs(source, known, seen).is_some());
+    wanted.filter_map(runs).map(|seen| seen.pid).next()
 }
 
 /// Which files are there: by the names in their folders. They are not opened, so that no capture holds what is in them.
@@ -130,7 +141,7 @@ mod tests {
 
     fn actors(folder: &tempfile::TempDir) -> Vec<(String, Option<u32>)> {
         let source = Folder::captured(folder.path());
-        let scan = super::super::processes::scan(&source, &Default::default()).unwrap();
+        let scan = processes::scan(&source, &Default::default()).unwrap();
         let found = read(&source, &scan.seen, &mut Vec::new());
         found.list.into_iter().map(|actor| (actor.name, actor.pid)).collect()
     }

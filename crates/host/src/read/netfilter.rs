@@ -49,16 +49,28 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Netfilter {
         buckets: parsed(source, "/proc/sys/net/netfilter/nf_conntrack_buckets", one).ok(),
         cpus: conntrack_cpus(source, missing),
     });
-    let nftables = match source.nft_chains() {
-        Ok(chains) => Some(chains),
+    let nftables = answered(missing, "chains of nftables", "NFT_MSG_GETCHAIN", source.nft_chains());
+    let what = "functions of packet filters";
+    let hooks = answered(missing, what, "NFNL_MSG_HOOK_GET", source.netfilter_hooks());
+    Netfilter { iptables, ip6tables, nftables, hooks, modules: modules.unwrap_or_default(), conntrack }
+}
+
+/// What was answered; that a kernel does not have it is not worth a word.
+fn answered<T>(
+    missing: &mut Vec<Missing>,
+    what: &str,
+    message: &str,
+    answer: Result<Fact<T>, Absence>,
+) -> Option<Fact<T>> {
+    match answer {
+        Ok(found) => Some(found),
         Err(Absence::NotSupported | Absence::NotThere | Absence::NotCaptured) => None,
         Err(why) => {
-            let from = Provenance::Nftables("NFT_MSG_GETCHAIN".into());
-            missing.push(Missing { what: "chains of nftables".into(), from, why });
+            let from = Provenance::Nftables(message.into());
+            missing.push(Missing { what: what.to_owned(), from, why });
             None
         }
-    };
-    Netfilter { iptables, ip6tables, nftables, modules: modules.unwrap_or_default(), conntrack }
+    }
 }
 
 fn lines(text: &str) -> Vec<String> {

@@ -42,6 +42,7 @@ const PARSERS: [(&str, Parser); 15] = [
     }),
     ("applied", |text| {
         actors::applied(text);
+        actors::network_files(text);
         None
     }),
 ];

@@ -9,6 +9,9 @@ pub struct Actors {
     pub list: Vec<Actor>,
     /// `.link` files that set more than a name: systemd-udevd applies the first that matches when a device appears.
     pub link_files: Vec<LinkFile>,
+    /// Files of NetworkManager, systemd-networkd and cloud agents that set what bears on packets.
+    #[serde(default)]
+    pub network_files: Vec<NetworkFile>,
     /// udev rules that act on network devices when they appear or change.
     pub udev_rules: Vec<UdevRule>,
     /// Settings that are applied at boot.
@@ -85,6 +88,19 @@ pub struct LinkFile {
     /// Which devices it is for: keys and values of `[Match]`.
     pub matches: Vec<(String, String)>,
     /// What it sets: keys and values of `[Link]`, those that name the device left out.
+    pub sets: Vec<(String, String)>,
+}
+
+/// A file by which a daemon sets up interfaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkFile {
+    /// Whose it is, as in the list of actors: `NetworkManager`, `systemd-networkd`, `google-guest-agent`.
+    pub by: String,
+    /// Its path; what its drop-ins say is told with it.
+    pub path: String,
+    /// Which interfaces it is for: `SECTION.KEY` and value.
+    pub matches: Vec<(String, String)>,
+    /// What it sets: `SECTION.KEY` and value, those that do not bear on packets left out.
     pub sets: Vec<(String, String)>,
 }
 

@@ -15,6 +15,10 @@ pub struct Netfilter {
     pub ip6tables: Option<Fact<Vec<String>>>,
     /// Chains of nftables that packets begin in; iptables' own are among them where iptables is of the newer kind.
     pub nftables: Option<Fact<Vec<NftChain>>>,
+    /// Functions that every packet of a family passes, whoever put them there, in the order of families, hooks and
+    /// priorities. From Linux 5.14 on, where it is built with NETFILTER_NETLINK_HOOK.
+    #[serde(default)]
+    pub hooks: Option<Fact<Vec<Hook>>>,
     /// Modules of packet filtering that are loaded. What is built into the kernel is not among them.
     pub modules: Vec<String>,
     /// Connection tracking, where the kernel has it.
@@ -40,6 +44,45 @@ pub struct NftChain {
     pub priority: i32,
     /// Rules in it, and jumps to it.
     pub rules: u32,
+}
+
+/// A function that packets pass.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hook {
+    /// `ip`, `ip6`, `bridge`, or `netdev` of a device's own.
+    pub family: String,
+    /// Where packets meet it: `prerouting`, `input`, ..., `ingress`, `egress`.
+    pub hook: String,
+    /// The one device it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Functions of a hook are called in ascending order.
+    pub priority: i32,
+    /// The kernel's function, where it has a name to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// The module it is in; none of what is built in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// The chain of nftables that it walks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<HookChain>,
+    /// The BPF program that it runs, by its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<u32>,
+}
+
+/// A chain by its names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HookChain {
+    /// `ip`, `ip6`, `inet`, `netdev`, ...
+    pub family: String,
+    /// Its table.
+    pub table: String,
+    /// Its name.
+    pub name: String,
 }
 
 /// Connection tracking.

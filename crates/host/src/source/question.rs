@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::kernel::AuditStatus;
-use crate::snapshot::netfilter::NftChain;
+use crate::snapshot::netfilter::{Hook, NftChain};
 use crate::snapshot::sockets::Socket;
 use crate::snapshot::{
     Channels, Coalescing, Counters, Driver, Features, FlowRule, HashFields, Link, Napi, NetdevQueue, Qdisc,
@@ -170,6 +170,8 @@ questions! {
     UdpSockets, "udp-sockets", udp_sockets => Vec<Socket>;
     /// All chains of nftables that packets begin in.
     NftChains, "nft-chains", nft_chains => Vec<NftChain>;
+    /// All functions that packet filters have hooked into the way of packets.
+    NetfilterHooks, "netfilter-hooks", netfilter_hooks => Vec<Hook>;
     /// Whether system calls are audited.
     AuditStatus, "audit-status", audit_status => AuditStatus;
     }

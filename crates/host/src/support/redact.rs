@@ -412,6 +412,16 @@ impl Redactor {
                 }
                 Answer::NftChains(chains)
             }
+            Answer::NetfilterHooks(mut hooks) => {
+                for hook in &mut hooks {
+                    hook.device = hook.device.as_deref().map(|device| self.names_of_interfaces(device));
+                    if let Some(chain) = &mut hook.chain {
+                        chain.table = self.text(&chain.table);
+                        chain.name = self.text(&chain.name);
+                    }
+                }
+                Answer::NetfilterHooks(hooks)
+            }
             Answer::Rss(rss) => Answer::Rss(self.rss(rss)),
             Answer::FlowRules(rules) => {
                 Answer::FlowRules(rules.into_iter().map(|rule| self.flow_rule(rule)).collect())

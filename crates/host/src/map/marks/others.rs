@@ -3,6 +3,7 @@
 use super::{Found, Link, counted};
 use crate::map::{Map, View};
 use crate::snapshot::actors::Touch;
+use crate::snapshot::netfilter::Hook;
 
 /// Share of time taken by the hypervisor from which on figures are somebody else's. Lower: every virtual machine has the
 /// mark. Higher: a starved one has not.
@@ -89,4 +90,137 @@ pub(super) fn rivals(view: View<'_>, _: &Map) -> Found {
             (vec![Link::Machine], format!("{}{pid} changes these settings too: {}", actor.name, actor.when))
         })
         .collect()
+}
+
+pub(super) fn files(view: View<'_>, map: &Map) -> Found {
+    let actors = &view.now.actors;
+    let acts = |by: &str| actors.list.iter().find(|actor| actor.name == by);
+    let files = actors.network_files.iter();
+    files
+        .filter_map(|file| {
+            let when = &acts(&file.by)?.when;
+            // Names may be patterns, or there is none: then it may be any interface.
+            let named: Vec<&str> = file
+                .matches
+                .iter()
+                .filter(|(key, _)| matches!(key.as_str(), "connection.interface-name" | "Match.Name"))
+                .flat_map(|(_, value)| value.split_ascii_whitespace())
+                .collect();
+            let links: Vec<Link> = map
+                .interfaces
+                .iter()
+                .filter(|interface| named.contains(&interface.name.as_str()))
+                .map(|interface| Link::Interface(interface.name.clone()))
+                .collect();
+            let of = if named.is_empty() { "interfaces that it matches".into() } else { named.join(", ") };
+            let sets: Vec<String> = file.sets.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let what = format!("{} sets {} of {of} by {}: {when}", file.by, sets.join(", "), file.path);
+            Some((if links.is_empty() { vec![Link::Machine] } else { links }, what))
+        })
+        .collect()
+}
+
+pub(super) fn filtered(view: View<'_>, _: &Map) -> Found {
+    let Some(hooks) = &view.now.netfilter.hooks else { return Vec::new() };
+    let received = |hook: &&Hook| matches!(hook.hook.as_str(), "ingress" | "prerouting" | "input");
+    let named: Vec<String> = hooks.value.iter().filter(received).map(function).collect();
+    if named.is_empty() {
+        return Vec::new();
+    }
+    let functions = counted(named.len(), "function");
+    let what = format!("packet filters have {functions} on the way to sockets: {}", named.join("; "));
+    vec![(vec![Link::Machine], what)]
+}
+
+/// `ip prerouting -200 ipv4_conntrack_in (nf_conntrack)`.
+fn function(hook: &Hook) -> String {
+    let device = hook.device.as_ref().map_or_else(String::new, |device| format!(" of {device}"));
+    let what = match (&hook.chain, hook.program, &hook.function) {
+        (Some(chain), ..) => format!("chain {} of table {} {}", chain.name, chain.family, chain.table),
+        (None, Some(program), _) => format!("BPF program {program}"),
+        (None, None, Some(function)) => function.clone(),
+        (None, None, None) => "a function without a name".into(),
+    };
+    let module = hook.module.as_ref().map_or_else(String::new, |module| format!(" ({module})"));
+    format!("{} {}{device} {} {what}{module}", hook.family, hook.hook, hook.priority)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::map::Selection;
+    use crate::snapshot::actors::{Actor, NetworkFile};
+    use crate::snapshot::netfilter::HookChain;
+    use crate::source::Folder;
+    use crate::{Fact, Provenance, Snapshot};
+
+    use super::*;
+
+    fn empty() -> Snapshot {
+        let folder = tempfile::tempdir().unwrap();
+        Snapshot::read(&Folder::captured(folder.path()))
+    }
+
+    fn told(snapshot: &Snapshot, rule: &str) -> Vec<String> {
+        let map = Map::new(snapshot, None, &Selection::All).unwrap();
+        map.marks.into_iter().filter(|mark| mark.rule == rule).map(|mark| mark.what).collect()
+    }
+
+    #[test]
+    fn functions_on_the_way_in_are_named() {
+        let mut snapshot = empty();
+        assert_eq!(told(&snapshot, "filtered"), Vec::<String>::new());
+        let hook = |hook: &str, priority| Hook {
+            family: "ip".into(),
+            hook: hook.into(),
+            device: None,
+            priority,
+            function: Some("f".into()),
+            module: None,
+            chain: None,
+            program: None,
+        };
+        let chain = HookChain { family: "inet".into(), table: "t".into(), name: "c".into() };
+        let hooks = vec![
+            Hook { module: Some("nf_conntrack".into()), ..hook("prerouting", -200) },
+            Hook { chain: Some(chain), ..hook("input", 0) },
+            Hook {
+                program: Some(7),
+                device: Some("eth0".into()),
+                family: "netdev".into(),
+                ..hook("ingress", 5)
+            },
+            hook("output", 0),
+        ];
+        snapshot.netfilter.hooks = Some(Fact::new(hooks, Provenance::SockDiag));
+        assert_eq!(
+            told(&snapshot, "filtered"),
+            ["packet filters have 3 functions on the way to sockets: ip prerouting -200 f (nf_conntrack); \
+              ip input 0 chain c of table inet t; netdev ingress of eth0 5 BPF program 7"]
+        );
+    }
+
+    #[test]
+    fn a_file_is_told_while_its_daemon_runs() {
+        let mut snapshot = empty();
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        snapshot.actors.network_files.push(NetworkFile {
+            by: "NetworkManager".into(),
+            path: "/etc/a".into(),
+            matches: vec![pair("connection.interface-name", "ens1")],
+            sets: vec![pair("ethtool.feature-gro", "false"), pair("ethernet.mtu", "9000")],
+        });
+        assert_eq!(told(&snapshot, "set-by-file"), Vec::<String>::new());
+        snapshot.actors.list.push(Actor {
+            name: "NetworkManager".into(),
+            pid: Some(5),
+            seen_by: String::new(),
+            files: Vec::new(),
+            touches: Vec::new(),
+            when: "then".into(),
+        });
+        assert_eq!(
+            told(&snapshot, "set-by-file"),
+            ["NetworkManager sets ethtool.feature-gro=false, ethernet.mtu=9000 of ens1 by /etc/a: then"]
+        );
+    }
 }
