@@ -22,6 +22,7 @@ pub use interfaces::{InterfaceMap, QueueMap, RssSummary};
 pub use marks::{Link, Mark, Weight};
 pub use sockets::{ProcessMap, SocketMap, UdpMap};
 
+use crate::snapshot::sockets::Socket;
 use crate::snapshot::{Interface, Relation};
 use crate::{Absence, Missing, Snapshot};
 
@@ -40,6 +41,18 @@ pub enum Selection {
     Port(u16),
     /// The sockets of one process, and the interfaces that are up.
     Process(u32),
+}
+
+impl Selection {
+    /// Is this socket of it?
+    #[must_use]
+    pub fn takes(&self, socket: &Socket) -> bool {
+        match self {
+            Self::All | Self::Interface(_) => true,
+            Self::Port(port) => socket.local.port() == *port,
+            Self::Process(pid) => socket.owners.iter().any(|owner| owner.pid == *pid),
+        }
+    }
 }
 
 /// What is not there to be shown.

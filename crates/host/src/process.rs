@@ -28,6 +28,7 @@
 mod error;
 mod find;
 mod held;
+mod options;
 mod serving;
 mod setting;
 mod sys;
@@ -36,6 +37,7 @@ mod thread;
 pub use error::Error;
 pub use find::{Group, Server, Socket, find};
 pub use held::{SocketId, identify};
+pub use options::look_closer;
 pub use serving::{Waiting, serving, waiting};
 pub(crate) use setting::MOST_BUFFER;
 pub use setting::{Changed, Selection, SocketSetting, SocketValue, group, read, write};

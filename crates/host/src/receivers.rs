@@ -127,6 +127,7 @@ mod tests {
                 drops: 0,
                 owners: Vec::new(),
                 group: None,
+                options: None,
             })
             .collect();
         snapshot

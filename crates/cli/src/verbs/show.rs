@@ -9,6 +9,8 @@ use std::time::Duration;
 use anyhow::Context;
 use udpath_host::map::{Map, Selection, SelectionError};
 use udpath_host::namespace::{self, Place};
+use udpath_host::process;
+use udpath_host::snapshot::sockets::Socket;
 use udpath_host::source::Folder;
 use udpath_host::{Snapshot, Source};
 use udpath_report::{Extent, map_text};
@@ -29,7 +31,7 @@ pub(crate) struct Args {
     /// Count for this long instead of since boot
     #[arg(short, long, value_name = "SECONDS", value_parser = interval)]
     interval: Option<Duration>,
-    /// Every queue, CPU and socket, not only those marked or busiest
+    /// Every queue, CPU and socket, not only those marked or busiest, and what is set of each socket
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -130,7 +132,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 
 /// Looks and shows.
 pub(crate) fn run(args: Args) -> Done {
-    let (earlier, now) = args.place.pictures(args.interval)?;
+    let (earlier, mut now) = args.place.pictures(args.interval)?;
     if args.place.is_captured()
         && let Some((interval, earlier)) = args.interval.zip(earlier.as_ref())
     {
@@ -141,6 +143,9 @@ pub(crate) fn run(args: Args) -> Done {
                 own.as_secs_f64()
             );
         }
+    }
+    if !args.place.is_captured() {
+        look_closer(&mut now, args.what.as_deref(), args.all)?;
     }
     if args.snapshot {
         let text = serde_json::to_string(&now).context("cannot write the snapshot as JSON")?;
@@ -163,6 +168,19 @@ fn map(now: &Snapshot, earlier: Option<&Snapshot>, what: Option<&str>) -> Result
         (Err(first), Some(other)) => Map::new(now, earlier, &other).map_err(|_| usage(first)),
         (map, _) => map.map_err(usage),
     }
+}
+
+/// What programs have set of their sockets is read through duplicates of their descriptors: of the sockets that were asked
+/// for, by port or process, or of all with `--all`.
+fn look_closer(now: &mut Snapshot, what: Option<&str>, all: bool) -> Result<(), Failure> {
+    let (selection, otherwise) = select(now, what)?;
+    let named = |selection: &Selection| matches!(selection, Selection::Port(_) | Selection::Process(_));
+    let mut wanted: Vec<Selection> = [Some(selection), otherwise].into_iter().flatten().collect();
+    wanted.retain(|selection| all || named(selection));
+    let Snapshot { sockets, missing, .. } = now;
+    let takes = |socket: &Socket| wanted.iter().any(|selection| selection.takes(socket));
+    process::look_closer(sockets, takes, missing);
+    Ok(())
 }
 
 fn select(now: &Snapshot, what: Option<&str>) -> Result<(Selection, Option<Selection>), Failure> {

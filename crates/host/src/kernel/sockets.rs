@@ -92,6 +92,7 @@ fn udp_socket(body: &[u8]) -> Option<Socket> {
         drops: entry(8).unwrap_or(0),
         owners: Vec::new(),
         group: None,
+        options: None,
     })
 }
 

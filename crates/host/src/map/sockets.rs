@@ -7,7 +7,7 @@ use udpath_steer::CpuSet;
 
 use super::{Selection, View};
 use crate::Snapshot;
-use crate::snapshot::sockets::Socket;
+use crate::snapshot::sockets::{Socket, SocketOptions};
 use crate::snapshot::udp::{UdpCounters, UdpMemory};
 
 /// UDP as a whole.
@@ -40,6 +40,9 @@ pub struct SocketMap {
     pub buffer: Option<u32>,
     /// Datagrams dropped at it.
     pub drops: u64,
+    /// What its program has set of it, if that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<SocketOptions>,
 }
 
 impl SocketMap {
@@ -87,11 +90,6 @@ pub(super) fn udp(view: View<'_>) -> UdpMap {
 }
 
 pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
-    let wanted = |socket: &&Socket| match selection {
-        Selection::All | Selection::Interface(_) => true,
-        Selection::Port(port) => socket.local.port() == *port,
-        Selection::Process(pid) => socket.owners.iter().any(|owner| owner.pid == *pid),
-    };
     // Inodes are found in order, so that ten thousand sockets take no longer than it takes to sort them.
     let mut earlier: Vec<&Socket> =
         view.earlier.map_or_else(Vec::new, |then| then.sockets.list.iter().collect());
@@ -105,7 +103,7 @@ pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
         .sockets
         .list
         .iter()
-        .filter(wanted)
+        .filter(|socket| selection.takes(socket))
         .map(|socket| {
             let mut pids: Vec<u32> = socket.owners.iter().map(|owner| owner.pid).collect();
             pids.dedup();
@@ -120,6 +118,7 @@ pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
                 queued: socket.receive_queue,
                 buffer: socket.memory.map(|memory| memory.receive_buffer),
                 drops: u64::from(drops),
+                options: socket.options.clone(),
             }
         })
         .collect();

@@ -18,24 +18,36 @@ fn check(result: libc::c_int) -> io::Result<()> {
 /// Reads an option of `SOL_SOCKET` that is one number.
 pub(super) fn option(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
-    get(socket, name, &mut value)?;
+    get(socket, libc::SOL_SOCKET, name, &mut value)?;
+    Ok(value)
+}
+
+/// Reads an option of UDP that is one number.
+pub(super) fn udp_option(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    get(socket, libc::SOL_UDP, name, &mut value)?;
     Ok(value)
 }
 
 /// `SO_MEMINFO`: the kernel's account of the socket's memory, `SK_MEMINFO_VARS` numbers of linux/sock_diag.h.
 pub(super) fn memory(socket: BorrowedFd<'_>) -> io::Result<[u32; 9]> {
     let mut entries = [0; 9];
-    get(socket, libc::SO_MEMINFO, &mut entries)?;
+    get(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut entries)?;
     Ok(entries)
 }
 
 /// Plain numbers only: any bytes are a value of `T`.
-fn get<T: Numbers>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> io::Result<()> {
+fn get<T: Numbers>(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &mut T,
+) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is `len` writable bytes, the kernel writes at most that many, and any bytes are a value of `T`.
     let result = unsafe {
         let value = std::ptr::from_mut(value).cast();
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, value, &raw mut len)
+        libc::getsockopt(socket.as_raw_fd(), level, name, value, &raw mut len)
     };
     check(result)
 }

@@ -126,6 +126,7 @@ mod tests {
             drops: 0,
             owners: Vec::new(),
             group: None,
+            options: None,
         }
     }
 

@@ -28,8 +28,8 @@ impl Sockets {
     }
 }
 
-/// A UDP socket. Its incoming CPU and its options are told neither by sock_diag nor by procfs: they are read through a
-/// duplicate of its descriptor.
+/// A UDP socket. Its options are told neither by sock_diag nor by procfs: they are read through a duplicate of its
+/// descriptor, and of those sockets alone that were asked for (see [`look_closer`](crate::process::look_closer)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Socket {
@@ -66,6 +66,62 @@ pub struct Socket {
     /// Its group, as an index into the list of groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
+    /// What its program has set of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<SocketOptions>,
+}
+
+/// What a program has set of a socket (socket(7), udp(7)).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SocketOptions {
+    /// `SO_REUSEPORT`: shares the datagrams of its port with others that have it.
+    pub reuseport: bool,
+    /// `SO_REUSEADDR`: of several on one port, the one bound last gets all.
+    pub reuseaddr: bool,
+    /// `SO_INCOMING_CPU`: of its group's datagrams those that arrive on this CPU. Of a connected socket it is the CPU of
+    /// the last datagram.
+    pub incoming_cpu: Option<u32>,
+    /// `SO_INCOMING_NAPI_ID`: the NAPI instance that its last datagram came through.
+    pub napi: Option<u32>,
+    /// `SO_BUSY_POLL`, microseconds; 0: off.
+    pub busy_poll_us: u32,
+    /// `SO_PREFER_BUSY_POLL`.
+    pub prefer_busy_poll: bool,
+    /// Times it asks for: `SO_TIMESTAMP`, `SO_TIMESTAMPNS`, `SO_TIMESTAMPING`. One socket that does has every packet of the
+    /// machine stamped.
+    pub timestamps: Vec<String>,
+    /// `UDP_GRO`: takes several datagrams as one.
+    pub gro: bool,
+    /// `UDP_SEGMENT`: bytes into which what it sends is cut.
+    pub segment: Option<u16>,
+    /// `UDP_ENCAP_*` of linux/udp.h: the kernel takes what a tunnel carries.
+    pub encapsulation: Option<u32>,
+    /// Its receive buffer's size was set by the program, and `net.core.rmem_default` does not count.
+    pub receive_buffer_set: bool,
+    /// `SO_ZEROCOPY`: sends without copying.
+    pub zero_copy: bool,
+}
+
+impl SocketOptions {
+    /// What is set, a word or a few each; nothing where nothing is.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let on = |is: bool, word: &str| is.then(|| word.to_owned());
+        let fixed = [
+            on(self.reuseport, "shares its port (SO_REUSEPORT)"),
+            on(self.reuseaddr, "SO_REUSEADDR"),
+            self.incoming_cpu.map(|cpu| format!("incoming CPU {cpu}")),
+            (self.busy_poll_us > 0).then(|| format!("busy poll {} us", self.busy_poll_us)),
+            on(self.prefer_busy_poll, "prefers busy poll"),
+            on(self.gro, "UDP_GRO"),
+            self.segment.map(|bytes| format!("UDP_SEGMENT {bytes}")),
+            self.encapsulation.map(|kind| format!("UDP_ENCAP {kind}")),
+            on(self.receive_buffer_set, "receive buffer set by its program"),
+            on(self.zero_copy, "SO_ZEROCOPY"),
+        ];
+        fixed.into_iter().flatten().chain(self.timestamps.iter().cloned()).collect()
+    }
 }
 
 /// A socket's buffers, bytes of the kernel's accounting (`linux/sock_diag.h`).

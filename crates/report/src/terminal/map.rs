@@ -1,9 +1,10 @@
 //! The way of a datagram through a machine: a line per link, and in front of a line `!` where something should be looked
 //! at; what that is stands below.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use udpath_host::map::{CpuMap, InterfaceMap, Link, Map, Mark, QueueMap, SocketMap, Weight};
+use udpath_host::snapshot::sockets::SocketOptions;
 use udpath_steer::CpuSet;
 
 use super::table::{Cell, Table};
@@ -183,7 +184,27 @@ impl Page<'_> {
             cells.push(Cell::new(self.owner(socket)));
             table.row(cells);
         }
-        table.text(self.style) + &self.rest(self.map.sockets.len() - shown.len(), "socket")
+        let rest = self.rest(self.map.sockets.len() - shown.len(), "socket");
+        table.text(self.style) + &rest + &self.options(&shown)
+    }
+
+    /// What programs have set of the sockets shown, those of the same on one line.
+    fn options(&self, shown: &[&SocketMap]) -> String {
+        let mut of: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+        for socket in shown {
+            let words = socket.options.as_ref().map(SocketOptions::words).filter(|words| !words.is_empty());
+            if let Some(words) = words {
+                *of.entry(words.join(", ")).or_default().entry(socket.local.to_string()).or_default() += 1;
+            }
+        }
+        let line = |(words, sockets): (&String, &BTreeMap<String, usize>)| {
+            let named: Vec<String> = sockets
+                .iter()
+                .map(|(local, count)| if *count > 1 { format!("{count} of {local}") } else { local.clone() })
+                .collect();
+            self.style.wrapped(Paint::Dim, &format!("   set {}: {words}", named.join(", ")), 7)
+        };
+        of.iter().map(line).collect()
     }
 
     /// `nsd 900 (nsd.service), 4 threads on CPUs 0-3`.

@@ -75,6 +75,7 @@ fn socket(line: &str) -> Option<Socket> {
         drops: drops.parse::<i64>().ok()? as u32,
         owners: Vec::new(),
         group: None,
+        options: None,
     })
 }
 
