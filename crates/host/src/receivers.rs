@@ -108,7 +108,10 @@ fn score(socket: &Socket, flow: &Flow, interface: u32, exact: bool) -> Option<u3
 mod tests {
     use super::*;
 
-    fn snapshot(sockets: &[(&str, Option<&str>, Option<u32>, Option<bool>)]) -> Snapshot {
+    /// Where it is bound, whom it is connected to, its interface, whether IPv6 alone.
+    type Bound<'a> = (&'a str, Option<&'a str>, Option<u32>, Option<bool>);
+
+    fn snapshot(sockets: &[Bound<'_>]) -> Snapshot {
         let folder = tempfile::tempdir().unwrap();
         let mut snapshot = Snapshot::read(&crate::source::Folder::captured(folder.path()));
         snapshot.sockets.list = (1..)
