@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building, testing and the demo need and that are missing, and says which.
-# Also unpacks the kernel that `udpath lab vm` boots, below /var/cache/udpath: not installed, this machine's own stays.
+# Also unpacks the kernel that `udpath lab vm` boots, and promtool, below /var/cache/udpath: neither is installed.
 # Nothing else is changed; with everything there it only looks. Needs root only if something is missing.
 # `setup.sh bench` adds what only `make bench` needs.
 set -euo pipefail
@@ -64,17 +64,31 @@ fetch_kernel() {
     chmod 755 "$cache"
 }
 
+# Checks what is for Prometheus, in tests. Its package would start a server at each boot, so that one program is taken out.
+promtool=/var/cache/udpath/promtool
+
+fetch_promtool() (
+    echo "setup: unpacking promtool into $(dirname "$promtool")" >&2
+    mkdir -p "$(dirname "$promtool")"
+    work=$(mktemp -d "$promtool.XXXXXX")
+    trap "rm -rf '$work'" EXIT
+    cd "$work"
+    apt-get download -qq -o APT::Sandbox::User=root prometheus >/dev/null
+    dpkg-deb -x prometheus_*.deb all
+    mv all/usr/bin/promtool "$promtool"
+)
+
 missing=()
 for package in "${wanted[@]}"; do
     status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$status" = installed ] || missing+=("$package")
 done
 
-if [ ${#missing[@]} -eq 0 ] && [ -d "$cache" ]; then
+if [ ${#missing[@]} -eq 0 ] && [ -d "$cache" ] && [ -x "$promtool" ]; then
     exit 0
 fi
 if [ "$(id -u)" -ne 0 ]; then
-    echo "setup: not root, and something is missing (${missing[*]:-$cache}); run: sudo scripts/setup.sh" >&2
+    echo "setup: not root, and something is missing (${missing[*]:-$cache or $promtool}); run: sudo scripts/setup.sh" >&2
     exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive
@@ -86,4 +100,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 if [ ! -d "$cache" ]; then
     fetch_kernel
+fi
+if [ ! -x "$promtool" ]; then
+    fetch_promtool
 fi

@@ -12,11 +12,16 @@ fn value(text: &str, series: &str) -> Option<u64> {
 }
 
 fn is_sound(text: &str) {
-    assert!(text.ends_with("# EOF\n"), "{text}");
+    assert!(text.ends_with('\n') && !text.contains("# EOF") && !text.contains(" info\n"), "{text}");
+    has_series(text);
+}
+
+fn has_series(text: &str) {
     for series in [
         "udpath_udp_datagrams_total{ip=\"4\",direction=\"in\"}",
         "udpath_softnet_processed_total{cpu=\"0\"}",
         "udpath_device_receive_packets_total{device=\"lo\"}",
+        "udpath_settings{state=\"drifted\"}",
     ] {
         assert!(value(text, series).is_some(), "{series}: {text}");
     }
@@ -55,9 +60,15 @@ fn a_scraper_finds_the_metrics_and_others_are_told() {
     let address = ready.strip_prefix("ready http://").and_then(|rest| rest.strip_suffix("/metrics")).unwrap();
     let answer = get(address, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("openmetrics-text"), "{head}");
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("text/plain; version=0.0.4"), "{head}");
     assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
     is_sound(body);
+    // As Prometheus asks.
+    let accept = "Accept: application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5";
+    let newer = get(address, &format!("GET /metrics HTTP/1.1\r\n{accept}\r\n\r\n"));
+    let (head, body) = newer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("application/openmetrics-text") && body.ends_with("# EOF\n"), "{newer}");
+    has_series(body);
     assert!(get(address, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(get(address, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
     // One that hangs holds nobody for ever.

@@ -105,7 +105,7 @@ fn what_is_foretold_of_a_link_is_what_packets_do() {
     let (ended, _) = verified(&lab, &["--to", &to], &[v4]);
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     let verdict = ended.out.lines().last().unwrap();
-    assert!(verdict.starts_with("verified on 200 packets of 8 flows, hash not compared ("), "{verdict}");
+    assert!(verdict.starts_with("verified on 200 packets of 8 flows: hash not compared ("), "{verdict}");
     assert!(
         verdict.ends_with("queue not compared (the driver does not tell it), CPU right in 100 %"),
         "{verdict}"

@@ -31,7 +31,7 @@ use udpath_load::result::LoadResult;
 
 pub use file::{WriteError, check_writable, write_whole};
 pub use json::{Document, ReadError, parse, read, to_json};
-pub use metrics::{MetricsOptions, map_metrics};
+pub use metrics::{MetricsFormat, MetricsOptions, map_metrics};
 pub use terminal::Style;
 pub use terminal::map::Extent;
 pub use terminal::spread::SpreadTable;

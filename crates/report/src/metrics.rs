@@ -1,5 +1,5 @@
-//! A map as metrics, in the text format of OpenMetrics, with node_exporter's naming: base units, `_total`, labels `cpu`,
-//! `device`, `queue`.
+//! A map as metrics, with node_exporter's naming: base units, `_total`, labels `cpu`, `device`, `queue`; in the text format
+//! of OpenMetrics, or in Prometheus' older one, which node_exporter's textfile collector and promtool read alone.
 //!
 //! The number of series is bounded by the machine, not by its clients: sockets are the few with the most drops, ports from
 //! [`EPHEMERAL`] on count as one, and queues are left out unless asked for.
@@ -14,9 +14,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 use udpath_host::map::{Map, SocketMap, Weight};
+use udpath_host::snapshot::cpus::CpuTicks;
 use udpath_host::snapshot::udp::UdpCounters;
+use udpath_host::status::{Hold, Status};
 
 /// The first port that Linux gives to sockets that ask for none (`net.ipv4.ip_local_port_range`). From here on a port says
 /// nothing of a service, and a client opens thousands.
@@ -31,21 +33,94 @@ pub struct MetricsOptions {
     pub queues: bool,
 }
 
-/// The map as text, `# EOF` at its end. Counts must be those since boot.
+/// How metrics are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricsFormat {
+    /// OpenMetrics 1.0: `# EOF` at its end.
+    OpenMetrics,
+    /// Prometheus' text format 0.0.4.
+    Text,
+}
+
+impl MetricsFormat {
+    /// What HTTP calls it.
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// The map as text. Counts must be those since boot. `status`: what was applied, where that is known.
 #[must_use]
-pub fn map_metrics(map: &Map, options: MetricsOptions) -> String {
+pub fn map_metrics(
+    map: &Map,
+    status: Option<&Status>,
+    options: MetricsOptions,
+    format: MetricsFormat,
+) -> String {
     let mut registry = Registry::with_prefix("udpath");
-    registry.register_collector(Box::new(Metrics { map: map.clone(), options }));
+    registry.register_collector(Box::new(Metrics { map: map.clone(), held: status.map(held), options }));
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = encode(&mut text, &registry);
-    text
+    match format {
+        MetricsFormat::OpenMetrics => text,
+        MetricsFormat::Text => older(&text),
+    }
+}
+
+/// OpenMetrics in Prometheus' older format: there a family has the name of its samples, and there is neither `info`, nor a
+/// unit, nor an end.
+fn older(text: &str) -> String {
+    let mut kinds = BTreeMap::new();
+    for line in text.lines() {
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+            kinds.insert(name, kind);
+        }
+    }
+    let renamed = |line: &str, word: &str| -> Option<String> {
+        let (name, rest) = line.strip_prefix(word)?.split_once(' ')?;
+        let (suffix, kind) = match kinds.get(name).copied() {
+            Some("counter") => ("_total", "counter"),
+            Some("info") => ("_info", "gauge"),
+            other => ("", other.unwrap_or("untyped")),
+        };
+        let rest = if word == "# TYPE " { kind } else { rest };
+        Some(format!("{word}{name}{suffix} {rest}\n"))
+    };
+    let line = |line: &str| {
+        if line.starts_with("# UNIT ") || line == "# EOF" {
+            return String::new();
+        }
+        let head = renamed(line, "# HELP ").or_else(|| renamed(line, "# TYPE "));
+        head.unwrap_or_else(|| format!("{line}\n"))
+    };
+    text.lines().map(line).collect()
 }
 
 #[derive(Debug)]
 struct Metrics {
     map: Map,
+    held: Option<[(&'static str, u64); 4]>,
     options: MetricsOptions,
+}
+
+/// How many settings that were applied are in which state, those in none as well: a series that comes only with trouble
+/// has no rate and no past.
+fn held(status: &Status) -> [(&'static str, u64); 4] {
+    let states = [
+        ("holds", Hold::Holds),
+        ("superseded", Hold::Superseded),
+        ("drifted", Hold::Drifted),
+        ("gone", Hold::Gone),
+    ];
+    states.map(|(name, state)| {
+        let settings = status.applies.iter().flat_map(|apply| &apply.settings);
+        (name, settings.filter(|held| held.state == state).count() as u64)
+    })
 }
 
 /// A series: its labels and its value.
@@ -80,6 +155,7 @@ impl Collector for Metrics {
         self.cpus(encoder)?;
         self.udp(encoder)?;
         self.sockets(encoder)?;
+        self.settings(encoder)?;
         self.marks(encoder)
     }
 }
@@ -146,7 +222,40 @@ impl Metrics {
             "Packets in the backlog now",
             MetricType::Gauge,
             &of(|s| s.backlog),
-        )
+        )?;
+        self.cpu_time(encoder)
+    }
+
+    fn cpu_time(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        if self.map.cpus.iter().all(|cpu| cpu.ticks.is_none()) {
+            return Ok(());
+        }
+        let help = "How the CPU spent its time";
+        let unit = Unit::Seconds;
+        let mut metric = encoder.encode_descriptor("cpu", help, Some(&unit), MetricType::Counter)?;
+        for (cpu, ticks) in self.map.cpus.iter().filter_map(|cpu| Some((cpu.cpu, cpu.ticks?))) {
+            let modes = [
+                ("user", ticks.user + ticks.nice),
+                ("system", ticks.system),
+                ("irq", ticks.irq),
+                ("softirq", ticks.softirq),
+                ("steal", ticks.steal),
+                ("idle", ticks.idle + ticks.iowait),
+            ];
+            for (mode, ticks) in modes {
+                let labels = [("cpu", cpu.to_string()), ("mode", mode.to_owned())];
+                let seconds = ticks as f64 / CpuTicks::PER_SECOND as f64;
+                ConstCounter::new(seconds).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn settings(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let of = |(state, count): &(&str, u64)| (vec![("state", (*state).to_owned())], *count);
+        let series: Vec<Series> = self.held.iter().flatten().map(of).collect();
+        let help = "Settings that were applied and stand, by whether they hold";
+        family(encoder, "settings", help, MetricType::Gauge, &series)
     }
 
     fn udp(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -239,5 +348,22 @@ impl Metrics {
         let info = encoder.encode_descriptor("build", "The program", None, MetricType::Info)?;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         Info::new(version).encode(info)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_older_format_names_families_as_their_samples() {
+        let text = "# HELP a_x What it is\n# TYPE a_x counter\n# UNIT a_x seconds\na_x_total{cpu=\"0\"} 1.5\n\
+                    # HELP b Now\n# TYPE b gauge\nb 2\n# HELP c The program\n# TYPE c info\nc_info{v=\"1\"} 1\n# EOF\n";
+        let older = older(text);
+        assert_eq!(
+            older,
+            "# HELP a_x_total What it is\n# TYPE a_x_total counter\na_x_total{cpu=\"0\"} 1.5\n\
+             # HELP b Now\n# TYPE b gauge\nb 2\n# HELP c_info The program\n# TYPE c_info gauge\nc_info{v=\"1\"} 1\n"
+        );
     }
 }

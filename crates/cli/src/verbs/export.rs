@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use udpath_host::Snapshot;
 use udpath_host::map::{Map, Selection};
-use udpath_report::{MetricsOptions, map_metrics, write_whole};
+use udpath_host::status::Status;
+use udpath_host::{Live, Snapshot};
+use udpath_report::{MetricsFormat, MetricsOptions, map_metrics, write_whole};
 
+use super::settings::State;
 use super::show::PlaceArgs;
 use crate::exit::{Done, Failure};
 use crate::terminal;
@@ -48,21 +50,28 @@ pub(crate) struct Args {
     sockets: u16,
     #[command(flatten)]
     place: PlaceArgs,
+    #[command(flatten)]
+    state: State,
 }
 
 impl Args {
-    fn text(&self) -> Result<String, Failure> {
-        let snapshot = self.place.look(Snapshot::read)?;
+    fn text(&self, format: MetricsFormat) -> Result<String, Failure> {
+        // The journal is of this machine, and only root may read it.
+        let status = || Status::of(&Live::new(), &self.state.journal()).ok();
+        let live = !self.place.is_captured();
+        let (snapshot, status) =
+            self.place.look(|source| (Snapshot::read(source), live.then(status).flatten()))?;
         let map =
             Map::new(&snapshot, None, &Selection::All).map_err(|error| Failure::Cannot(error.into()))?;
-        Ok(map_metrics(&map, MetricsOptions { sockets: self.sockets.into(), queues: self.queues }))
+        let options = MetricsOptions { sockets: self.sockets.into(), queues: self.queues };
+        Ok(map_metrics(&map, status.as_ref(), options, format))
     }
 }
 
 /// Exports until it is told to end.
 pub(crate) fn run(args: &Args) -> Done {
     if args.once {
-        return terminal::print(&args.text()?);
+        return terminal::print(&args.text(MetricsFormat::Text)?);
     }
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
@@ -74,7 +83,8 @@ pub(crate) fn run(args: &Args) -> Done {
 
 fn write(args: &Args, path: &std::path::Path, stop: &AtomicBool) -> Done {
     while !stop.load(Ordering::Relaxed) {
-        write_whole(path, args.text()?.as_bytes()).map_err(anyhow::Error::from)?;
+        // node_exporter reads the older format alone.
+        write_whole(path, args.text(MetricsFormat::Text)?.as_bytes()).map_err(anyhow::Error::from)?;
         let next = Instant::now() + Duration::from_secs(args.interval);
         while Instant::now() < next && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK);
@@ -105,9 +115,9 @@ fn answer(args: &Args, mut client: TcpStream) -> io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
     let request = request(&mut client)?;
-    let (status, kind, body) = match request.as_deref() {
-        Some("/metrics") => match args.text() {
-            Ok(text) => ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", text),
+    let (status, kind, body) = match request {
+        Some(Request { path, format }) if path == "/metrics" => match args.text(format) {
+            Ok(text) => ("200 OK", format.content_type(), text),
             Err(error) => ("500 Internal Server Error", "text/plain", format!("{error:?}\n")),
         },
         Some(_) => ("404 Not Found", "text/plain", "the metrics are at /metrics\n".to_owned()),
@@ -121,8 +131,15 @@ fn answer(args: &Args, mut client: TcpStream) -> io::Result<()> {
     client.write_all(body.as_bytes())
 }
 
-/// The path that is asked for; none if it is no GET. Reads to the end of the headers, within bounds of bytes and time.
-fn request(client: &mut TcpStream) -> io::Result<Option<String>> {
+/// What is asked for.
+struct Request {
+    path: String,
+    format: MetricsFormat,
+}
+
+/// The path that is asked for and the format that is understood; none if it is no GET. Reads to the end of the headers,
+/// within bounds of bytes and time.
+fn request(client: &mut TcpStream) -> io::Result<Option<Request>> {
     let (mut text, mut buffer) = (Vec::new(), [0; 1024]);
     let deadline = Instant::now() + PATIENCE;
     while text.len() < REQUEST && Instant::now() < deadline && !text.windows(4).any(|end| end == b"\r\n\r\n")
@@ -133,7 +150,12 @@ fn request(client: &mut TcpStream) -> io::Result<Option<String>> {
         }
     }
     let text = String::from_utf8_lossy(&text);
-    let mut words = text.lines().next().unwrap_or_default().split(' ');
+    let mut lines = text.lines();
+    let mut words = lines.next().unwrap_or_default().split(' ');
     let path = (words.next() == Some("GET")).then(|| words.next()).flatten();
-    Ok(path.map(|path| path.split('?').next().unwrap_or_default().to_owned()))
+    let takes_new = lines.map(str::to_ascii_lowercase).any(|line| {
+        line.strip_prefix("accept:").is_some_and(|kinds| kinds.contains("application/openmetrics-text"))
+    });
+    let format = if takes_new { MetricsFormat::OpenMetrics } else { MetricsFormat::Text };
+    Ok(path.map(|path| Request { path: path.split('?').next().unwrap_or_default().to_owned(), format }))
 }

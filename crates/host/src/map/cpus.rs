@@ -21,6 +21,8 @@ pub struct CpuMap {
     pub rps_of: Vec<String>,
     /// How it spent its time.
     pub time: Option<Shares>,
+    /// The same since boot, in ticks.
+    pub ticks: Option<CpuTicks>,
     /// What its receive path did.
     pub softnet: Option<SoftnetCpu>,
 }
@@ -81,6 +83,7 @@ pub(super) fn map(view: View<'_>, interfaces: &[InterfaceMap]) -> Vec<CpuMap> {
                 let then = view.earlier.and_then(|then| then.cpus.cpu(cpu.number)?.ticks);
                 Shares::from(then.map_or(now, |then| now.since(&then)))
             }),
+            ticks: cpu.ticks,
             softnet: softnet(view, cpu.number),
         })
         .collect();

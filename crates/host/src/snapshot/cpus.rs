@@ -94,6 +94,9 @@ pub struct CpuTicks {
 }
 
 impl CpuTicks {
+    /// Ticks in a second, whatever the kernel's own clock is (`USER_HZ`).
+    pub const PER_SECOND: u64 = 100;
+
     /// All of them.
     #[must_use]
     pub const fn total(&self) -> u64 {

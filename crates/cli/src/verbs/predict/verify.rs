@@ -1,6 +1,5 @@
 //! Predictions against what the interface really receives.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -107,20 +106,16 @@ impl Verified {
                 self.watched.as_secs_f64()
             )));
         }
-        let mut steps = String::new();
-        for (name, judged) in all.steps() {
-            // Writing to a string cannot fail.
-            let _ = write!(steps, ", {}", sentence(name, judged));
-        }
+        let steps: Vec<String> = all.steps().iter().map(|(name, judged)| sentence(name, judged)).collect();
+        let steps = steps.join(", ");
         let amount = format!("{} packets of {} flows", all.packets, all.flows);
         if !all.is_compared() {
             return Err(Failure::Cannot(anyhow!(
-                "unverified: {amount} came, and there was nothing to compare: {}",
-                steps.trim_start_matches(", ")
+                "unverified: {amount} came, and there was nothing to compare: {steps}"
             )));
         }
         if !told {
-            terminal::print(&format!("verified on {amount}{steps}"))?;
+            terminal::print(&format!("verified on {amount}: {steps}"))?;
         }
         let Some((step, judged)) = all.wrong() else { return Ok(()) };
         // There is one, as something was wrong.
