@@ -159,6 +159,7 @@ fn socket(of: &Socket) -> Value {
         drops: _,
         owners,
         group,
+        options,
     } = of;
     let memory =
         memory.map(|SocketMemory { receive_buffer, send_buffer, reserved: _, options: _, backlog: _ }| {
@@ -167,6 +168,7 @@ fn socket(of: &Socket) -> Value {
     json!({
         "local": local, "peer": peer, "interface": interface, "inode": inode, "cookie": cookie, "uid": uid,
         "v6only": v6only, "memory": memory, "owners": owners, "group": group,
+        "options": options,
     })
 }
 
