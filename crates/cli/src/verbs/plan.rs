@@ -9,6 +9,11 @@ use crate::terminal;
 
 /// Arguments of `udpath plan`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = concat!(
+    "Each setting on a page, when it helps and when it harms: ",
+    env!("CARGO_PKG_REPOSITORY"),
+    "/tree/main/docs"
+))]
 pub(crate) struct Args {
     #[command(flatten)]
     wanted: Wanted,
