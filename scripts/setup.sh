@@ -21,6 +21,8 @@ wanted=(
     nftables
     # samples the same interval, in a test of the profile
     linux-perf
+    # a terminal to draw on, in tests
+    tmux
     # opens the HTML report as a reader would
     chromium
 )

@@ -22,6 +22,8 @@ struct Cli {
 enum Verb {
     /// Show the way of a datagram through this machine, link by link, and what to look at
     Show(verbs::show::Args),
+    /// Watch the way of a datagram live: CPUs, queues, sockets, and the links to look at
+    Top(verbs::top::Args),
     /// Export the machine's path as metrics: over HTTP, into a file, or once
     Export(verbs::export::Args),
     /// Run a UDP service: echo or sink, over any Io
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.verb {
         Verb::Show(args) => verbs::show::run(args),
+        Verb::Top(args) => verbs::top::run(&args),
         Verb::Export(args) => verbs::export::run(&args),
         Verb::Serve(args) => verbs::serve::run(args),
         Verb::Load(args) => verbs::load::run(args),

@@ -17,4 +17,5 @@ pub(crate) mod settings;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod support;
+pub(crate) mod top;
 pub(crate) mod undo;

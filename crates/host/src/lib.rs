@@ -16,6 +16,7 @@
 //! - [`support`]: a capture for somebody else, without what is nobody else's business.
 //! - [`tables`], [`receivers`]: what it knows of an interface, and of the sockets that a flow may reach, for predictions.
 //! - [`map`]: the way of a datagram through it, link by link, and the links to look at.
+//! - [`watch`]: one machine looked at again and again, cheaply.
 //! - [`read`]: from a source to the picture, one reader per part.
 //! - [`drivers`]: what drivers call their interrupts and counters, as data.
 //! - [`kernel`]: netlink and ioctls of one network namespace, to read and to set.
@@ -56,6 +57,7 @@ pub mod status;
 pub mod support;
 pub mod tables;
 pub mod undo;
+pub mod watch;
 mod whereabouts;
 
 pub use apply::apply;
@@ -68,3 +70,4 @@ pub use setting::{Setting, Value};
 pub use snapshot::Snapshot;
 pub use source::Source;
 pub use undo::undo;
+pub use watch::Watch;

@@ -4,6 +4,7 @@
 //! BoostResult, LoadResult  ->  json      to and from a file; the schema is checked first
 //!                          ->  terminal  one screen: the conclusion, then aligned tables
 //!                          ->  html      one file: charts (svg), their tables, how to read them
+//! Map                      ->  terminal, metrics, and top: live, on a whole screen
 //!                                          |
 //!                              units  every figure is formatted in one place
 //!                              scale  axes and their ticks
@@ -20,6 +21,7 @@ mod metrics;
 mod scale;
 mod svg;
 mod terminal;
+pub mod top;
 mod units;
 mod words;
 

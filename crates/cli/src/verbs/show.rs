@@ -120,6 +120,7 @@ impl PlaceArgs {
     }
 }
 
+/// A length of time in seconds.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 =
         text.trim_end_matches('s').trim().parse().map_err(|_| "give seconds, such as 1 or 0.5")?;
@@ -161,7 +162,7 @@ pub(crate) fn run(args: Args) -> Done {
 }
 
 /// The map of what was asked for. A bare number is a port if somebody has it, else a process.
-fn map(now: &Snapshot, earlier: Option<&Snapshot>, what: Option<&str>) -> Result<Map, Failure> {
+pub(crate) fn map(now: &Snapshot, earlier: Option<&Snapshot>, what: Option<&str>) -> Result<Map, Failure> {
     let usage = |error: SelectionError| Failure::Usage(error.to_string());
     let (selection, otherwise) = select(now, what)?;
     match (Map::new(now, earlier, &selection), otherwise) {

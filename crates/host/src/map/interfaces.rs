@@ -34,6 +34,9 @@ pub struct InterfaceMap {
     pub xdp: bool,
     /// Packets received.
     pub packets: Option<u64>,
+    /// Bytes received.
+    #[serde(default)]
+    pub bytes: Option<u64>,
     /// Packets that the device or driver lost before the stack saw them.
     pub missed: u64,
     /// Packets the stack dropped for this interface.
@@ -64,6 +67,9 @@ pub struct QueueMap {
     pub share: Option<f64>,
     /// Packets it received.
     pub packets: Option<u64>,
+    /// Bytes it received.
+    #[serde(default)]
+    pub bytes: Option<u64>,
     /// Packets it lost.
     pub drops: Option<u64>,
     /// Its interrupt.
@@ -116,6 +122,7 @@ pub(super) fn map(view: View<'_>, interface: &Interface) -> InterfaceMap {
         rss: rss(interface),
         xdp: interface.xdp.is_some(),
         packets: counted("rx_packets"),
+        bytes: counted("rx_bytes"),
         // Drivers count one loss in several of them: the largest is the best guess.
         missed: MISSED.iter().filter_map(|name| counted(name)).max().unwrap_or(0),
         dropped: counted("rx_dropped").unwrap_or(0),
@@ -168,6 +175,7 @@ fn queue_map(view: View<'_>, interface: &Interface, queue: &RxQueue) -> QueueMap
         queue: queue.id,
         share: share(interface, queue.id),
         packets: count(&["packets"]),
+        bytes: count(&["bytes"]),
         drops: count(&QUEUE_DROPS),
         irq: irq.map(|irq| irq.value),
         irq_from: irq.map(|irq| irq.from.to_string()),

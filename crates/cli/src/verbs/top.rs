@@ -1,0 +1,143 @@
+//! `udpath top`: the way of a datagram live, on a whole screen, or one interval as text.
+//!
+//! ```text
+//!  Watch (host) ─▸ Map of two looks ─▸ Top ─▸ draw (report) ─▸ Screen: cells that changed
+//!      ▲ each interval                          ▲
+//!      └────────────── events: keys, signals, the next look
+//! ```
+//! Reads, and changes nothing but the terminal, which it puts back however it ends.
+
+mod events;
+mod input;
+mod keys;
+mod screen;
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use udpath_host::{Source, Watch};
+use udpath_report::top::{self, State, Top};
+
+use super::show::{self, PlaceArgs};
+use crate::exit::{Done, Failure};
+use crate::terminal;
+use events::{Event, Events};
+use keys::Wish;
+use screen::Screen;
+
+/// How long the first look is from the second at the most. Shorter: rates of the first picture are rough. Longer: the
+/// reader looks at nothing.
+const FIRST: Duration = Duration::from_millis(300);
+
+/// Arguments of `udpath top`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// An interface, a UDP port, or a process with UDP sockets (`pid:N` where N is a port too); default: everything
+    #[arg(value_name = "IFACE|PORT|PID")]
+    what: Option<String>,
+    /// From one look to the next
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = show::interval)]
+    interval: Duration,
+    /// Print one interval as text and end
+    #[arg(long)]
+    once: bool,
+    /// With --once: print it as one JSON document (udpath.top/1)
+    #[arg(long, requires = "once")]
+    json: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// Watches until it is told to end.
+pub(crate) fn run(args: &Args) -> Done {
+    if args.place.is_captured() {
+        let what =
+            "--sysroot: top counts on a live machine, a capture stands still; udpath show --sysroot shows it";
+        return Err(Failure::Usage(what.into()));
+    }
+    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if !args.once && !terminal {
+        let what = "top draws on a terminal, and stdin or stdout is none; --once prints one interval as text";
+        return Err(Failure::Usage(what.into()));
+    }
+    args.place.look(|source| if args.once { once(args, source) } else { live(args, source) })?
+}
+
+fn once(args: &Args, source: &dyn Source) -> Done {
+    let mut watch = Watch::default();
+    watch.look(source);
+    // What is not there is told before the interval, not after it.
+    let _ = rates(&watch, args)?;
+    std::thread::sleep(args.interval);
+    watch.look(source);
+    let Some(rates) = rates(&watch, args)? else {
+        return Err(Failure::Cannot(anyhow::anyhow!("the clock was set back meanwhile: try again")));
+    };
+    if args.json {
+        return terminal::print(&serde_json::to_string(&rates).context("cannot write JSON")?);
+    }
+    terminal::print(&top::text(&rates, &terminal::style()))
+}
+
+/// The rates of the last interval; none before there is one.
+fn rates(watch: &Watch, args: &Args) -> Result<Option<Top>, Failure> {
+    let Some(now) = watch.now() else { return Ok(None) };
+    Ok(Top::new(&show::map(now, watch.earlier(), args.what.as_deref())?))
+}
+
+fn live(args: &Args, source: &dyn Source) -> Done {
+    let mut watch = Watch::default();
+    watch.look(source);
+    let _ = rates(&watch, args)?;
+    // Before the terminal is changed: a signal must find it looked after.
+    let mut events = Events::watch().context("cannot watch for signals")?;
+    let mut screen = Screen::open(terminal::style().colour).context("cannot set up the terminal")?;
+    let mut state = State::new(args.interval);
+    let mut shown: Result<Option<Top>, Failure> = Ok(None);
+    let mut next = Instant::now() + args.interval.min(FIRST);
+    loop {
+        if !state.paused && Instant::now() >= next {
+            watch.look(source);
+            shown = rates(&watch, args);
+            next = Instant::now() + state.interval;
+        }
+        let (top, note) = match &shown {
+            Ok(top) => (top.as_ref(), None),
+            // A port may come back when its server does.
+            Err(Failure::Usage(why)) => (None, Some(why.as_str())),
+            Err(_) => return shown.map(drop),
+        };
+        screen
+            .draw(|frame, colour| {
+                let extent = top::draw(frame, top, &state, args.what.as_deref(), note, colour);
+                state.settle(extent.lines, extent.page);
+                extent
+            })
+            .context("cannot write to the terminal")?;
+        let wait = if state.paused { None } else { Some(next.saturating_duration_since(Instant::now())) };
+        for event in events.wait(wait).context("cannot wait for keys")? {
+            let wish = match event {
+                Event::Key(key) => keys::press(&mut state, key, screen.page()),
+                Event::End => Some(Wish::End),
+                Event::Stop => Some(Wish::Stop),
+                // A shell may have changed the terminal's modes meanwhile, or something else has written on it.
+                Event::Resumed => {
+                    screen.resume().context("cannot set up the terminal")?;
+                    None
+                }
+                Event::Resized => None,
+            };
+            match wish {
+                Some(Wish::End) => return Ok(()),
+                Some(Wish::Stop) => screen.suspend().context("cannot give the terminal back")?,
+                Some(Wish::Anew) => {
+                    screen.resume().context("cannot set up the terminal")?;
+                    next = Instant::now();
+                }
+                None => {}
+            }
+        }
+        next = next.min(Instant::now() + state.interval);
+    }
+}
