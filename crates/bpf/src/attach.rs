@@ -1,6 +1,7 @@
 //! Loading an object and attaching its program, with the kernel's refusals turned into sentences.
 
 use std::io;
+use std::path::Path;
 
 use aya::programs::links::FdLink;
 use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
@@ -116,13 +117,39 @@ pub(crate) fn raw_tracepoint(
     tracepoint: &str,
 ) -> Result<FdLink, Error> {
     let refused = |error: ProgramError| {
-        let reason = format!("the tracepoint {tracepoint} cannot be read: {}", chain(&error));
-        Error::Load { program, reason }
+        let cause = match chain(&error) {
+            text if text.contains(NO_FIELD) => {
+                "this kernel's structures lack a field that it reads".to_owned()
+            }
+            text => text,
+        };
+        Error::Load { program, reason: format!("the tracepoint {tracepoint} cannot be read: {cause}") }
     };
     let found: &mut RawTracePoint = find(object, program)?;
     found.load().map_err(refused)?;
     let link = found.attach(tracepoint).and_then(|id| found.take_link(id)).map_err(refused)?;
     Ok(link.into())
+}
+
+/// What the verifier says of an instruction that the loader made void, as it could not find the field it is about.
+const NO_FIELD: &str = "195896080";
+
+/// Where the kernel describes its types.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+
+/// Loads `object`, whose programs read the kernel's structures, with `loader`: its fields are found by the kernel's own
+/// description of its types.
+pub(crate) fn load_tracing(
+    program: &'static str,
+    loader: &mut EbpfLoader<'_>,
+    object: &[u8],
+) -> Result<Ebpf, Error> {
+    // Without it the loader would leave the fields where the C source has them.
+    if !Path::new(TYPES).exists() {
+        let reason = format!("there is no {TYPES}: the kernel is built without CONFIG_DEBUG_INFO_BTF");
+        return Err(Error::Load { program, reason });
+    }
+    loader.load(object).map_err(|error| load_error(program, error))
 }
 
 pub(crate) fn find<'a, T>(object: &'a mut Ebpf, program: &'static str) -> Result<&'a mut T, Error>

@@ -14,6 +14,7 @@
 //! - [`context`]: on whose behalf a CPU worked: hard IRQ, softirq, system call, other kernel, user, guest, idle.
 //! - [`classes`]: which kind of work it was, by the call chain; the rules are data.
 //! - [`folded`]: stacks as other tools write them, by the same rules.
+//! - [`trace`]: waits for locks, counted by programs on tracepoints.
 //! - [`mod@profile`]: the result, plain and serialisable.
 
 pub mod classes;
@@ -24,5 +25,6 @@ pub mod profile;
 pub mod recorder;
 pub mod samples;
 pub mod symbols;
+pub mod trace;
 
 pub use profile::Profile;

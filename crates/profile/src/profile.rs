@@ -14,6 +14,7 @@ use crate::perf::{Clock, Sight};
 use crate::recorder::{Recording, SLICE};
 use crate::samples::{ChainId, Place, Tally};
 use crate::symbols::user::UserFrame;
+use crate::trace::Traces;
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
 pub const SCHEMA: &str = "udpath.profile/1";
@@ -45,6 +46,9 @@ pub struct Profile {
     pub datagrams: Option<Datagrams>,
     /// The stacks, the largest first.
     pub stacks: Vec<Stack>,
+    /// What tracepoints counted in the same interval; whoever records puts it in.
+    #[serde(default)]
+    pub traces: Traces,
     /// What to know before these figures are believed.
     pub notes: Vec<String>,
 }
@@ -211,6 +215,7 @@ impl Profile {
             processes: processes(&sums, recording, share),
             datagrams: datagrams(before, after),
             stacks: stacks(sums.stacks),
+            traces: Traces::default(),
             notes: Vec::new(),
         };
         profile.notes = profile.notes(recording);

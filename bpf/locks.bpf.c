@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
+/*
+ * How long is waited for which lock, and from where.
+ *
+ *   lock:contention_begin ── a spinlock ──> spinning[CPU], innermost last ─┐
+ *            │              └ one to sleep for ──> sleeping[thread] ───────┤
+ *            └ stack, and the socket whose lock it is: read while waiting  ▼
+ *   lock:contention_end ─────────────────────────────────> waits[lock, stack, kind] += time
+ *
+ * The end comes with the lock held, so it does next to nothing; what takes time is done at the beginning, where the thread
+ * waits anyway.
+ */
+#include "kernel.h"
+
+/* include/trace/events/lock.h */
+#define SPIN 1
+#define MUTEX 32
+
+/* A CPU waits for at most four spinlocks at once: in a thread, a softirq, a hard interrupt, an NMI. */
+#define NESTED 4
+
+/* The order of `SocketPart` in crates/bpf/src/trace/locks.rs. */
+enum part {
+	NO_SOCKET,
+	RECEIVE_QUEUE,
+	READER_QUEUE,
+	WAIT_QUEUE,
+	OWNER,
+};
+
+/* Sizes and order of words: crates/bpf/src/trace/locks.rs. */
+#define DEEPEST 16
+#define BUCKETS 24
+#define FIRST 7 /* the first bucket ends at 2^FIRST ns */
+
+struct place {
+	__u64 lock;
+	__u32 stack;
+	__u32 flags;
+	__u32 part; /* of a socket */
+	__u32 port; /* its port */
+};
+
+struct tally {
+	__u64 waits;
+	__u64 ns;
+	__u64 longest;
+	__u64 buckets[BUCKETS];
+};
+
+struct wait {
+	struct place place;
+	__u64 since;
+};
+
+struct spins {
+	struct wait of[NESTED];
+	__u64 depth;
+};
+
+enum lost {
+	NO_STACK,  /* stacks: no room, or another one at its place: counted without */
+	NO_WAIT,   /* waits that could not be followed */
+	NO_TALLY,  /* waits without room for their place */
+	LOST,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct spins);
+} spinning SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct wait);
+} sleeping SEC(".maps");
+
+/* How many entries: the loader, by the number of CPUs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct place);
+	__type(value, struct tally);
+} waits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, 4096);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, DEEPEST * sizeof(__u64));
+} stacks SEC(".maps");
+
+/* Of the sockets whose locks were waited for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u64);
+	__type(value, struct bound);
+} sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LOST);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost SEC(".maps");
+
+static __always_inline void count_lost(__u32 what)
+{
+	__u64 *count = bpf_map_lookup_elem(&lost, &what);
+
+	if (count)
+		(*count)++;
+}
+
+/* Is there an open UDP socket at this address? Its socket points back at it: no other memory looks like that. */
+static __always_inline int is_udp(const struct sock *sk)
+{
+	__u16 protocol = 0, family = 0;
+	const struct sock *back = 0;
+	struct socket *socket = 0;
+
+	if (BPF_CORE_READ_INTO(&protocol, sk, sk_protocol) || protocol != IPPROTO_UDP)
+		return 0;
+	if (BPF_CORE_READ_INTO(&family, sk, __sk_common.skc_family) || (family != AF_INET && family != AF_INET6))
+		return 0;
+	if (BPF_CORE_READ_INTO(&socket, sk, sk_socket) || !socket)
+		return 0;
+	return !BPF_CORE_READ_INTO(&back, socket, sk) && back == sk;
+}
+
+/* The UDP socket that has `lock` as one of its own. */
+static __always_inline const struct sock *socket_of(__u64 lock, __u32 *part)
+{
+	const struct socket *socket;
+	const struct sock *sk;
+
+	sk = (void *)(lock - bpf_core_field_offset(struct sock, sk_receive_queue) -
+		      bpf_core_field_offset(struct sk_buff_head, lock));
+	*part = RECEIVE_QUEUE;
+	if (is_udp(sk))
+		return sk;
+	sk = (void *)(lock - bpf_core_field_offset(struct udp_sock, reader_queue) -
+		      bpf_core_field_offset(struct sk_buff_head, lock));
+	*part = READER_QUEUE;
+	if (is_udp(sk))
+		return sk;
+	socket = (void *)(lock - bpf_core_field_offset(struct socket, wq) -
+			  bpf_core_field_offset(struct socket_wq, wait) -
+			  bpf_core_field_offset(struct wait_queue_head, lock));
+	*part = WAIT_QUEUE;
+	sk = 0;
+	if (!BPF_CORE_READ_INTO(&sk, socket, sk) && is_udp(sk) && BPF_CORE_READ(sk, sk_socket) == socket)
+		return sk;
+	sk = (void *)(lock - bpf_core_field_offset(struct sock, sk_lock));
+	*part = OWNER;
+	if (is_udp(sk))
+		return sk;
+	*part = NO_SOCKET;
+	return 0;
+}
+
+static __always_inline void name_socket(struct place *place)
+{
+	const struct sock *sk = socket_of(place->lock, &place->part);
+	struct bound *known, bound = {};
+
+	if (!sk)
+		return;
+	place->port = BPF_CORE_READ(sk, __sk_common.skc_num);
+	known = bpf_map_lookup_elem(&sockets, &place->lock);
+	if (known && known->port == place->port)
+		return;
+	read_bound(&bound, sk);
+	bpf_map_update_elem(&sockets, &place->lock, &bound, BPF_ANY);
+}
+
+static __always_inline void locate(struct wait *wait, void *ctx, __u64 lock, __u32 flags)
+{
+	/* The kernel keeps the first of two stacks that want the same place in the map. */
+	long stack = bpf_get_stackid(ctx, &stacks, 0);
+
+	__builtin_memset(wait, 0, sizeof(*wait));
+	wait->place.lock = lock;
+	wait->place.flags = flags;
+	wait->place.stack = stack < 0 ? ~0U : stack;
+	if (stack < 0)
+		count_lost(NO_STACK);
+	wait->since = bpf_ktime_get_ns();
+}
+
+static __always_inline int is_spinning(__u32 flags)
+{
+	/* A mutex spins for a while before it sleeps, and begins twice. */
+	return (flags & (SPIN | MUTEX)) == SPIN;
+}
+
+/* lock:contention_begin(lock, flags) */
+SEC("raw_tracepoint")
+int contention_begin(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 lock = ctx->args[0];
+	__u32 flags = ctx->args[1], zero = 0, thread, at;
+	struct wait wait, *known;
+	struct spins *spins;
+	__u64 depth;
+
+	locate(&wait, ctx, lock, flags);
+	if (!is_spinning(flags)) {
+		thread = bpf_get_current_pid_tgid();
+		known = bpf_map_lookup_elem(&sleeping, &thread);
+		if (known && known->place.lock == lock)
+			return 0;
+		if (bpf_map_update_elem(&sleeping, &thread, &wait, BPF_ANY))
+			count_lost(NO_WAIT);
+		return 0;
+	}
+	name_socket(&wait.place);
+	spins = bpf_map_lookup_elem(&spinning, &zero);
+	if (!spins)
+		return 0;
+	depth = spins->depth;
+	/* Ends that were not seen, because another of these programs was interrupted, leave entries behind. */
+	if (depth >= NESTED) {
+		count_lost(NO_WAIT);
+		depth = 0;
+	}
+	at = depth;
+	asm volatile("" : "+r"(at));
+	if (at >= NESTED)
+		return 0;
+	spins->of[at] = wait;
+	spins->depth = depth + 1;
+	return 0;
+}
+
+static __always_inline void count(const struct wait *wait)
+{
+	__u64 ns = bpf_ktime_get_ns() - wait->since;
+	struct tally *tally = bpf_map_lookup_elem(&waits, &wait->place);
+	__u32 bucket;
+
+	if (!tally) {
+		struct tally none = {};
+
+		bpf_map_update_elem(&waits, &wait->place, &none, BPF_NOEXIST);
+		tally = bpf_map_lookup_elem(&waits, &wait->place);
+		if (!tally) {
+			count_lost(NO_TALLY);
+			return;
+		}
+	}
+	tally->waits++;
+	tally->ns += ns;
+	if (ns > tally->longest)
+		tally->longest = ns;
+	bucket = power(ns >> (FIRST - 1));
+	if (bucket >= BUCKETS)
+		bucket = BUCKETS - 1;
+	tally->buckets[bucket]++;
+}
+
+/* lock:contention_end(lock, ret) */
+SEC("raw_tracepoint")
+int contention_end(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 lock = ctx->args[0];
+	struct spins *spins;
+	struct wait *known;
+	__u32 zero = 0, thread;
+	int at;
+
+	spins = bpf_map_lookup_elem(&spinning, &zero);
+	if (!spins)
+		return 0;
+#pragma unroll
+	for (at = NESTED - 1; at >= 0; at--) {
+		if ((__u64)at >= spins->depth || spins->of[at].place.lock != lock)
+			continue;
+		spins->depth = at;
+		count(&spins->of[at]);
+		return 0;
+	}
+	thread = bpf_get_current_pid_tgid();
+	known = bpf_map_lookup_elem(&sleeping, &thread);
+	if (!known || known->place.lock != lock)
+		return 0;
+	count(known);
+	bpf_map_delete_elem(&sleeping, &thread);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

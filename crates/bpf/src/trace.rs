@@ -1,0 +1,190 @@
+//! Programs on tracepoints: what the kernel tells of its locks, drops, softirqs and queues, counted where it happens.
+//!
+//! | type | tracepoints | what it counts |
+//! |---|---|---|
+//! | [`LockWaits`] | lock:contention_begin, contention_end | waits by lock and stack |
+//!
+//! Each loads one object, attaches its programs by links that close with their descriptors, and reads its maps when asked:
+//! nothing runs in user space meanwhile. Tables are bounded; what found no room is counted. [`Tracepoints::detach`] comes
+//! before the last look, so that what is read stands still.
+//!
+//! Where a structure's field is says the running kernel (BTF). One that lacks it, or a tracepoint, refuses the program, and
+//! the error says which. Needs `CAP_BPF` and `CAP_PERFMON`.
+
+mod locks;
+
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use aya::maps::{HashMap, PerCpuArray, PerCpuHashMap, PerCpuValues};
+use aya::programs::links::FdLink;
+use aya::sys::{Stats, enable_stats};
+use aya::{Ebpf, EbpfLoader};
+
+pub use locks::{LOCK_BUCKETS, LockCounts, LockSocket, LockWait, LockWaits, SocketPart, lock_bucket_end};
+
+use crate::Error;
+use crate::attach;
+
+/// A loaded object and its programs' attachments.
+#[derive(Debug)]
+pub struct Tracepoints {
+    name: &'static str,
+    object: Ebpf,
+    links: Vec<FdLink>,
+    programs: Vec<&'static str>,
+}
+
+/// What a program cost while the kernel counted, see [`count_runs`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// The tracepoint it hangs at.
+    pub at: &'static str,
+    /// How often it ran.
+    pub runs: u64,
+    /// For how long altogether.
+    pub time: Duration,
+}
+
+/// While this is open the kernel counts how often programs run and for how long. It costs each run two looks at the
+/// clock, so it is for a short while. None where that is not permitted, and before Linux 5.8.
+#[must_use]
+pub fn count_runs() -> Option<OwnedFd> {
+    enable_stats(Stats::RunTime).ok()
+}
+
+/// Keys and values of a map, in words.
+type Entries<const K: usize, const V: usize> = Vec<([u64; K], [u64; V])>;
+type EntriesByCpu<const K: usize, const V: usize> = Vec<([u64; K], PerCpuValues<[u64; V]>)>;
+
+impl Tracepoints {
+    fn load(name: &'static str, loader: &mut EbpfLoader<'_>, object: &[u8]) -> Result<Self, Error> {
+        let object = attach::load_tracing(name, loader, object)?;
+        Ok(Self { name, object, links: Vec::new(), programs: Vec::new() })
+    }
+
+    /// Attaches `program` to the tracepoint of its name.
+    fn attach(&mut self, program: &'static str) -> Result<(), Error> {
+        self.links.push(attach::raw_tracepoint(program, &mut self.object, program)?);
+        self.programs.push(program);
+        Ok(())
+    }
+
+    /// Ends counting; what was counted stays.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// What each program cost while runs were counted.
+    #[must_use]
+    pub fn runs(&self) -> Vec<Run> {
+        let run = |at: &&'static str| {
+            let info = self.object.program(at)?.info().ok()?;
+            Some(Run { at, runs: info.run_count(), time: info.run_time() })
+        };
+        self.programs.iter().filter_map(run).collect()
+    }
+
+    /// Every entry of a hash map of words.
+    fn entries<const K: usize, const V: usize>(&self, map: &str) -> Result<Entries<K, V>, Error> {
+        let found = self.object.map(map).ok_or_else(|| self.no_map(map))?;
+        let found =
+            HashMap::<_, [u64; K], [u64; V]>::try_from(found).map_err(|error| self.unread(map, &error))?;
+        found.iter().collect::<Result<_, _>>().map_err(|error| self.unread(map, &error))
+    }
+
+    /// Every entry of a hash map of words with a value for each CPU.
+    fn entries_by_cpu<const K: usize, const V: usize>(&self, map: &str) -> Result<EntriesByCpu<K, V>, Error> {
+        let found = self.object.map(map).ok_or_else(|| self.no_map(map))?;
+        let found = PerCpuHashMap::<_, [u64; K], [u64; V]>::try_from(found)
+            .map_err(|error| self.unread(map, &error))?;
+        found.iter().collect::<Result<_, _>>().map_err(|error| self.unread(map, &error))
+    }
+
+    /// An element of an array of words with a value for each CPU.
+    fn element_by_cpu<const V: usize>(&self, map: &str, index: u32) -> Result<PerCpuValues<[u64; V]>, Error> {
+        let found = self.object.map(map).ok_or_else(|| self.no_map(map))?;
+        let found = PerCpuArray::<_, [u64; V]>::try_from(found).map_err(|error| self.unread(map, &error))?;
+        found.get(&index, 0).map_err(|error| self.unread(map, &error))
+    }
+
+    /// The sum over CPUs of an array's element of one word.
+    fn sum(&self, map: &str, index: u32) -> Result<u64, Error> {
+        Ok(self.element_by_cpu::<1>(map, index)?.iter().map(|[count]| count).sum())
+    }
+
+    fn no_map(&self, map: &str) -> Error {
+        Error::Load { program: self.name, reason: format!("the object has no map '{map}'") }
+    }
+
+    fn unread(&self, map: &str, cause: &dyn std::error::Error) -> Error {
+        Error::Load { program: self.name, reason: format!("its map '{map}' cannot be read: {cause}") }
+    }
+}
+
+/// Entries of a table with a value of `bytes` for each CPU, so that it stays below `memory` bytes: at least `least`, at
+/// most `most`.
+fn entries_within(memory: usize, bytes: usize, (least, most): (usize, usize)) -> u32 {
+    let cpus = aya::util::nr_cpus().unwrap_or(1).max(1);
+    u32::try_from((memory / (bytes * cpus)).clamp(least, most)).unwrap_or(u32::MAX)
+}
+
+/// A socket by what it is bound to: `struct bound` of `bpf/kernel.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Bound {
+    /// Its address; unspecified when it takes what comes for any.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// The number of its network namespace, as in /proc/PID/ns/net.
+    pub netns: u32,
+}
+
+impl Bound {
+    const WORDS: usize = 3;
+
+    fn parse(words: &[u64; Self::WORDS]) -> Self {
+        let [low, high, rest] = *words;
+        let mut address = [0; 16];
+        address[..8].copy_from_slice(&low.to_ne_bytes());
+        address[8..].copy_from_slice(&high.to_ne_bytes());
+        let [a, b, c, d, ..] = address;
+        let family = (rest >> 48) as u16;
+        Self {
+            address: if i32::from(family) == libc::AF_INET6 {
+                IpAddr::from(address)
+            } else {
+                IpAddr::from([a, b, c, d])
+            },
+            port: (rest >> 32) as u16,
+            netns: rest as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_socket_is_read_from_its_words() {
+        let v4 = [u64::from_ne_bytes([10, 0, 0, 2, 0, 0, 0, 0]), 0, 2 << 48 | 53 << 32 | 0xf000_0001];
+        let found = Bound::parse(&v4);
+        assert_eq!(
+            (found.address.to_string().as_str(), found.port, found.netns),
+            ("10.0.0.2", 53, 0xf000_0001)
+        );
+        let v6 = [0, u64::from_ne_bytes([0, 0, 0, 0, 0, 0, 0, 1]), 10 << 48 | 65_535 << 32];
+        assert_eq!(Bound::parse(&v6).address.to_string(), "::1");
+        assert_eq!(Bound::parse(&v6).port, 65_535);
+    }
+
+    #[test]
+    fn tables_keep_to_their_memory() {
+        let cpus = aya::util::nr_cpus().unwrap();
+        assert_eq!(entries_within(0, 100, (7, 9)), 7);
+        assert_eq!(entries_within(usize::MAX, 100, (7, 9)), 9);
+        assert_eq!(entries_within(800 * cpus, 100, (7, 9)), 8);
+    }
+}

@@ -1,0 +1,242 @@
+//! What the kernel's tracepoints add to samples: waits, drops and delays, counted each by each where they happen.
+//!
+//! ```text
+//! start ──▸ programs in the kernel count ──▸ finish: read, named by symbols and rules ──▸ Traces, a part of Profile
+//!               └ for a moment the kernel counts their own runs: what tracing costs
+//! ```
+//! - `locks.rs`: who waits for which lock, how long, and which socket's it is.
+//!
+//! Every [`Source`] can be left out, and one that this kernel or this user cannot have is absent with a reason; the others
+//! work without it. Nothing here needs kprobes, tracefs or a file of the kernel's build. Programs hang at descriptors of this
+//! process, so they are gone when it ends, however it ends.
+
+pub mod locks;
+mod socket;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::str::FromStr;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use udpath_bpf::Error;
+use udpath_bpf::trace::{self as bpf, LockWaits, Run};
+
+use crate::classes::Rules;
+use crate::symbols::kernel::Kernel;
+
+pub use locks::Locks;
+pub use socket::Socket;
+
+/// For so long the kernel counts what the programs cost. Longer: the counting, two looks at the clock for each run, shows
+/// itself; shorter: rare runs are not seen.
+const METERED: Duration = Duration::from_millis(250);
+
+/// What can be traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Waits for locks.
+    Locks,
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Self; 1] = [Self::Locks];
+
+    /// As arguments and JSON write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Locks => "locks",
+        }
+    }
+
+    /// What it costs the machine that is looked at, in words.
+    #[must_use]
+    pub const fn cost(self) -> &'static str {
+        match self {
+            Self::Locks => {
+                "1-2 us for each wait for a lock, most of it while waiting; nothing for a lock that is free"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|source| source.name() == name).ok_or_else(|| {
+            let known = Self::ALL.map(Self::name).join(", ");
+            format!("'{name}' is nothing that can be traced; there are {known}")
+        })
+    }
+}
+
+/// What was traced.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Traces {
+    /// Waits for locks.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub locks: Option<Locks>,
+    /// Asked for, but not to be had.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub absent: Vec<Absent>,
+    /// What tracing cost; empty where the kernel did not count it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub costs: Vec<Cost>,
+}
+
+/// A source that this kernel or this user cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    /// Which.
+    pub source: Source,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a program cost, as the kernel counted it for a moment. The way to the program, some 10 ns a run, is not in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// What it is for.
+    pub source: Source,
+    /// The tracepoint.
+    pub at: String,
+    /// How often it ran each second, on all CPUs together.
+    pub runs_per_second: f64,
+    /// For how long, nanoseconds.
+    pub ns_per_run: f64,
+    /// Of the time of all CPUs that are online, 0 to 1.
+    pub share: f64,
+}
+
+/// Tracing, until it is finished or dropped.
+#[derive(Debug)]
+pub struct Running {
+    locks: Started<LockWaits>,
+    meter: Option<Meter>,
+}
+
+/// None: left out.
+type Started<T> = Option<Result<T, Error>>;
+
+/// Starts tracing. What cannot be had is told at the end.
+#[must_use]
+pub fn start(sources: &BTreeSet<Source>) -> Running {
+    let wanted = |source| sources.contains(&source).then_some(());
+    Running { locks: wanted(Source::Locks).map(|()| LockWaits::attach()), meter: Meter::start() }
+}
+
+impl Running {
+    /// Ends tracing and tells what was counted, named by the kernel's functions and the rules.
+    #[must_use]
+    pub fn finish(self, kernel: &Kernel, rules: &Rules) -> Traces {
+        let metered = self.meter.map(Meter::finish);
+        let mut traces = Traces::default();
+        if let Some(mut waits) = traces.present(Source::Locks, self.locks) {
+            waits.detach();
+            traces.meter(Source::Locks, waits.runs(), metered);
+            let counts = traces.present(Source::Locks, Some(waits.read()));
+            traces.locks = counts.map(|counts| Locks::new(&counts, kernel, rules));
+        }
+        traces
+    }
+}
+
+impl Traces {
+    /// What there is; the reason is kept where there is not.
+    fn present<T>(&mut self, source: Source, started: Started<T>) -> Option<T> {
+        started?.map_err(|error| self.absent.push(Absent { source, reason: error.to_string() })).ok()
+    }
+
+    fn meter(&mut self, source: Source, runs: Vec<Run>, metered: Option<Duration>) {
+        let Some(metered) = metered.filter(|metered| !metered.is_zero()) else { return };
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        self.costs.extend(runs.into_iter().map(|run| cost(source, &run, metered, cpus)));
+    }
+}
+
+fn cost(source: Source, run: &Run, metered: Duration, cpus: usize) -> Cost {
+    Cost {
+        source,
+        at: run.at.to_owned(),
+        runs_per_second: run.runs as f64 / metered.as_secs_f64(),
+        ns_per_run: if run.runs == 0 { 0.0 } else { run.time.as_nanos() as f64 / run.runs as f64 },
+        share: run.time.as_secs_f64() / (metered.as_secs_f64() * cpus as f64),
+    }
+}
+
+/// Has the kernel count runs for a while.
+#[derive(Debug)]
+struct Meter {
+    thread: JoinHandle<()>,
+    started: Instant,
+    /// Somebody else has it count all the time.
+    always: bool,
+}
+
+impl Meter {
+    fn start() -> Option<Self> {
+        let always =
+            fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled").is_ok_and(|text| text.trim() == "1");
+        let counting = bpf::count_runs()?;
+        let started = Instant::now();
+        let hold = move || {
+            thread::park_timeout(METERED);
+            drop(counting);
+        };
+        let thread = thread::Builder::new().name("udpath-meter".to_owned()).spawn(hold).ok()?;
+        Some(Self { thread, started, always })
+    }
+
+    /// For how long it counted.
+    fn finish(self) -> Duration {
+        let passed = self.started.elapsed();
+        self.thread.thread().unpark();
+        // It does nothing that could fail.
+        let _ = self.thread.join();
+        if self.always { passed } else { passed.min(METERED) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_have_names() {
+        for source in Source::ALL {
+            assert_eq!(source.name().parse(), Ok(source));
+            assert_eq!(serde_json::to_value(source).unwrap(), source.name());
+        }
+        let error = "lock".parse::<Source>().unwrap_err();
+        assert!(error.starts_with("'lock' is nothing that can be traced; there are locks"), "{error}");
+    }
+
+    #[test]
+    fn a_cost_is_a_share_of_all_cpus() {
+        let run = Run { at: "here", runs: 1000, time: Duration::from_micros(500) };
+        let cost = cost(Source::Locks, &run, Duration::from_millis(250), 2);
+        assert_eq!((cost.runs_per_second, cost.ns_per_run, cost.share), (4000.0, 500.0, 0.001));
+    }
+
+    #[test]
+    fn what_cannot_be_had_says_why() {
+        let mut traces = Traces::default();
+        let reason = Error::Load { program: "locks", reason: "the kernel is too old".to_owned() };
+        assert_eq!(traces.present::<()>(Source::Locks, Some(Err(reason))), None);
+        assert_eq!(traces.present::<()>(Source::Locks, None), None);
+        assert_eq!(traces.absent.len(), 1);
+        assert!(traces.absent[0].reason.ends_with("the kernel is too old"), "{traces:?}");
+    }
+}

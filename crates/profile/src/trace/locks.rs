@@ -1,0 +1,325 @@
+//! Waits for locks: whose they are, and where is waited.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use udpath_bpf::trace::{LockCounts, LockSocket, LockWait, SocketPart, lock_bucket_end};
+
+use super::socket::Socket;
+use crate::classes::{Class, Rules, UNKNOWN_LOCK};
+use crate::symbols::kernel::Kernel;
+
+/// Most places kept, the rest is one sum. A screen shows ten; a file of thousands helps nobody.
+const MOST_PLACES: usize = 200;
+
+/// Waits for the kernel's locks.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Locks {
+    /// By lock and place, the longest waits altogether first.
+    pub places: Vec<Contention>,
+    /// The sum of those that are not in the list.
+    pub others: Waits,
+    /// Waits counted without their stack: no room for it.
+    pub no_stack: u64,
+    /// Waits that could not be followed.
+    pub not_followed: u64,
+    /// Waits not counted: no room for their place.
+    pub no_room: u64,
+}
+
+/// Waits for one lock from one place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contention {
+    /// Whose lock, as the rules call it.
+    pub owner: String,
+    /// Which one: equal numbers are one lock. Number 1 is the one that is waited for longest altogether.
+    pub lock: u32,
+    /// What kind.
+    pub kind: LockKind,
+    /// Of a UDP socket: which, and which of its locks.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub socket: Option<SocketLock>,
+    /// Functions from the one that takes the lock outwards, the innermost first.
+    pub frames: Vec<String>,
+    /// How often and for how long.
+    #[serde(flatten)]
+    pub waits: Waits,
+}
+
+/// How often and for how long was waited.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Waits {
+    /// How often.
+    pub waits: u64,
+    /// For how long altogether, nanoseconds.
+    pub ns: u64,
+    /// The longest, nanoseconds.
+    pub longest_ns: u64,
+    /// By length; empty ones are left out.
+    pub lengths: Vec<Length>,
+}
+
+/// Waits of about the same length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Length {
+    /// All were shorter than this, nanoseconds, and at least half of it. The first has all that are shorter, the last
+    /// all that are longer.
+    pub below_ns: u64,
+    /// How many.
+    pub waits: u64,
+}
+
+/// How a lock is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LockKind {
+    /// The CPU does nothing else meanwhile.
+    Spin,
+    /// As spin, with others that read at once.
+    SpinRead,
+    /// As spin, alone.
+    SpinWrite,
+    /// The thread sleeps, after spinning for a while.
+    Mutex,
+    /// The thread sleeps until no one writes.
+    SleepRead,
+    /// The thread sleeps until it is alone.
+    SleepWrite,
+    /// The thread sleeps and lends its priority.
+    RealTime,
+    /// Otherwise.
+    Other,
+}
+
+impl LockKind {
+    /// Out of the bits of `include/trace/events/lock.h`.
+    fn parse(flags: u32) -> Self {
+        const SPIN: u32 = 1;
+        const READ: u32 = 2;
+        const WRITE: u32 = 4;
+        const RT: u32 = 8;
+        const MUTEX: u32 = 32;
+        let is = |bits: u32| flags & bits == bits;
+        match () {
+            () if is(MUTEX) => Self::Mutex,
+            () if is(RT) => Self::RealTime,
+            () if is(SPIN | READ) => Self::SpinRead,
+            () if is(SPIN | WRITE) => Self::SpinWrite,
+            () if is(SPIN) => Self::Spin,
+            () if is(READ) => Self::SleepRead,
+            () if is(WRITE) => Self::SleepWrite,
+            () => Self::Other,
+        }
+    }
+}
+
+/// A lock of a socket.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SocketLock {
+    /// Which of its locks.
+    pub part: Part,
+    /// The socket.
+    #[serde(flatten)]
+    pub socket: Socket,
+}
+
+/// Which lock of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Of its queue, between those who put datagrams in, and the reader.
+    ReceiveQueue,
+    /// Of what a reader has taken over, between readers.
+    ReaderQueue,
+    /// Of those who sleep until something comes.
+    WaitQueue,
+    /// Of the socket itself.
+    Owner,
+}
+
+/// What makes a place: the lock's address, its kind, the socket, and the functions.
+type Place = (u64, LockKind, Option<SocketLock>, Vec<String>);
+
+impl Locks {
+    pub(super) fn new(counts: &LockCounts, kernel: &Kernel, rules: &Rules) -> Self {
+        let numbers = numbers(&counts.waits);
+        // Stacks that differ only behind the functions' names are one place.
+        let mut places: HashMap<Place, (String, Waits)> = HashMap::new();
+        for wait in &counts.waits {
+            let (owner, frames) = named(&wait.stack, kernel, rules);
+            let key = (wait.lock, LockKind::parse(wait.flags), wait.socket.map(SocketLock::new), frames);
+            places.entry(key).or_insert_with(|| (owner, Waits::default())).1.add(&Waits::new(wait));
+        }
+        let mut places: Vec<Contention> = places
+            .into_iter()
+            .map(|((lock, kind, socket, frames), (owner, waits))| {
+                let lock = numbers.get(&lock).copied().unwrap_or_default();
+                Contention { owner, lock, kind, socket, frames, waits }
+            })
+            .collect();
+        // By time, and by name where that is equal: the same counts give the same file.
+        places.sort_by(|a, b| {
+            let order = b.waits.ns.cmp(&a.waits.ns).then(a.lock.cmp(&b.lock));
+            order.then_with(|| a.frames.cmp(&b.frames)).then(a.kind.cmp(&b.kind))
+        });
+        let mut others = Waits::default();
+        for place in places.drain(MOST_PLACES.min(places.len())..) {
+            others.add(&place.waits);
+        }
+        let LockCounts { no_stack, not_followed, no_room, .. } = *counts;
+        Self { places, others, no_stack, not_followed, no_room }
+    }
+
+    /// Waits by owner, the longest altogether first.
+    #[must_use]
+    pub fn by_owner(&self) -> Vec<(&str, Waits)> {
+        let mut owners: HashMap<&str, Waits> = HashMap::new();
+        for place in &self.places {
+            owners.entry(&place.owner).or_default().add(&place.waits);
+        }
+        let mut owners: Vec<_> = owners.into_iter().collect();
+        owners.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then(a.0.cmp(b.0)));
+        owners
+    }
+}
+
+/// Locks in the order of the time that was waited for them, from 1: addresses of the kernel stay in the machine.
+fn numbers(waits: &[LockWait]) -> HashMap<u64, u32> {
+    let mut times: HashMap<u64, u64> = HashMap::new();
+    waits.iter().for_each(|wait| *times.entry(wait.lock).or_default() += wait.ns);
+    let mut times: Vec<_> = times.into_iter().collect();
+    times.sort_by_key(|(lock, ns)| (std::cmp::Reverse(*ns), *lock));
+    (1..).zip(times).map(|(number, (lock, _))| (lock, number)).collect()
+}
+
+/// Whose lock, and the functions from the lock's own outwards: what is inside of them is this program.
+fn named(stack: &[u64], kernel: &Kernel, rules: &Rules) -> (String, Vec<String>) {
+    let frames: Vec<_> = stack.iter().filter_map(|address| kernel.frame(*address)).collect();
+    let is_lock = |at: &usize| rules.judge(frames[*at..=*at].iter().copied()).class == Class::Lock;
+    let frames = &frames[(0..frames.len()).find(is_lock).unwrap_or(0)..];
+    let owner = rules.judge(frames.iter().copied()).lock.unwrap_or(UNKNOWN_LOCK);
+    (owner.to_owned(), frames.iter().map(|frame| frame.function.to_owned()).collect())
+}
+
+impl Waits {
+    fn new(wait: &LockWait) -> Self {
+        let lengths = wait.buckets.iter().enumerate().filter(|(_, waits)| **waits > 0);
+        let length =
+            |(bucket, waits): (usize, &u64)| Length { below_ns: lock_bucket_end(bucket), waits: *waits };
+        Self {
+            waits: wait.waits,
+            ns: wait.ns,
+            longest_ns: wait.longest,
+            lengths: lengths.map(length).collect(),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.waits += other.waits;
+        self.ns += other.ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        for length in &other.lengths {
+            match self.lengths.binary_search_by_key(&length.below_ns, |known| known.below_ns) {
+                Ok(at) => self.lengths[at].waits += length.waits,
+                Err(at) => self.lengths.insert(at, *length),
+            }
+        }
+    }
+}
+
+impl SocketLock {
+    fn new(found: LockSocket) -> Self {
+        let part = match found.part {
+            SocketPart::ReceiveQueue => Part::ReceiveQueue,
+            SocketPart::ReaderQueue => Part::ReaderQueue,
+            SocketPart::WaitQueue => Part::WaitQueue,
+            SocketPart::Owner => Part::Owner,
+        };
+        Self { part, socket: Socket::new(found.port, found.bound) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udpath_bpf::trace::LOCK_BUCKETS;
+
+    use super::*;
+
+    /// Functions at 0x1000, 0x2000 and so on.
+    fn kernel(functions: &[&str]) -> Kernel {
+        let lines =
+            functions.iter().enumerate().map(|(at, name)| format!("{:x} t {name}\n", (at + 1) * 0x1000));
+        Kernel::parse(&lines.collect::<String>())
+    }
+
+    fn wait(lock: u64, stack: &[u64], ns: u64) -> LockWait {
+        let mut buckets = [0; LOCK_BUCKETS];
+        buckets[1] = 1;
+        let (flags, socket) = (1, None);
+        LockWait { lock, flags, stack: stack.to_vec(), socket, waits: 1, ns, longest: ns, buckets }
+    }
+
+    #[test]
+    fn a_wait_is_named_from_the_lock_outwards() {
+        let kernel = kernel(&[
+            "bpf_prog_1_contention_begin",
+            "bpf_trace_run2",
+            "native_queued_spin_lock_slowpath",
+            "_raw_spin_lock",
+            "__udp_enqueue_schedule_skb",
+            "udp_queue_rcv_one_skb",
+        ]);
+        let stack = [0x1010, 0x2010, 0x3010, 0x4010, 0x5010, 0x6010];
+        let (owner, frames) = named(&stack, &kernel, Rules::built_in());
+        assert_eq!(owner, "socket-receive-queue");
+        assert_eq!(frames[..2], ["native_queued_spin_lock_slowpath", "_raw_spin_lock"]);
+        assert_eq!(named(&[], &kernel, Rules::built_in()), ("other".to_owned(), vec![]));
+        // One whose own functions the rules do not know keeps all of them.
+        assert_eq!(named(&stack[4..], &kernel, Rules::built_in()).1.len(), 2);
+    }
+
+    #[test]
+    fn places_are_joined_and_sorted() {
+        let kernel = kernel(&["_raw_spin_lock", "udp_queue_rcv_one_skb", "schedule"]);
+        let [udp, udp_too, other] = [[0x1010, 0x2010], [0x1014, 0x2018], [0x1010, 0x3010]];
+        let waits = vec![wait(7, &udp, 200), wait(7, &udp_too, 250), wait(9, &other, 300), wait(8, &udp, 10)];
+        let counts = LockCounts { waits, no_room: 3, ..LockCounts::default() };
+        let locks = Locks::new(&counts, &kernel, Rules::built_in());
+        let shown: Vec<_> =
+            locks.places.iter().map(|place| (place.lock, place.waits.waits, place.waits.ns)).collect();
+        assert_eq!(shown, [(1, 2, 450), (2, 1, 300), (3, 1, 10)]);
+        assert_eq!(locks.places[0].waits.lengths, [Length { below_ns: 256, waits: 2 }]);
+        assert_eq!((locks.places[0].waits.longest_ns, locks.no_room), (250, 3));
+        let owners: Vec<_> = locks.by_owner().into_iter().map(|(owner, waits)| (owner, waits.ns)).collect();
+        assert_eq!(owners, [("socket-receive-queue", 460), ("run-queue", 300)]);
+    }
+
+    #[test]
+    fn what_is_not_listed_is_summed() {
+        let kernel = kernel(&["_raw_spin_lock"]);
+        let waits = (0..MOST_PLACES as u64 + 2).map(|lock| wait(lock, &[0x1010], 1000 - lock)).collect();
+        let counts = LockCounts { waits, ..LockCounts::default() };
+        let locks = Locks::new(&counts, &kernel, Rules::built_in());
+        assert_eq!((locks.places.len(), locks.others.waits), (MOST_PLACES, 2));
+    }
+
+    #[test]
+    fn kinds_are_told_by_their_bits() {
+        let kinds = [1, 3, 5, 32, 33, 2, 4, 8, 18, 0].map(LockKind::parse);
+        assert_eq!(
+            kinds,
+            [
+                LockKind::Spin,
+                LockKind::SpinRead,
+                LockKind::SpinWrite,
+                LockKind::Mutex,
+                LockKind::Mutex,
+                LockKind::SleepRead,
+                LockKind::SleepWrite,
+                LockKind::RealTime,
+                LockKind::SleepRead,
+                LockKind::Other,
+            ]
+        );
+    }
+}
