@@ -20,6 +20,7 @@
 //! - [`read`]: from a source to the picture, one reader per part.
 //! - [`drivers`]: what drivers call their interrupts and counters, as data.
 //! - [`kernel`]: netlink and ioctls of one network namespace, to read and to set.
+//! - [`btf`]: what the kernel calls the members of its enumerations.
 //! - [`namespace`]: the same for other namespaces, on a thread of its own.
 //!
 //! ```text
@@ -35,6 +36,7 @@
 //!   over a boot.
 
 pub mod apply;
+pub mod btf;
 pub mod confirm;
 pub mod drivers;
 pub mod fact;

@@ -219,14 +219,11 @@ numbers! {
 }
 
 #[cfg(test)]
-#[path = "btf.rs"]
-mod btf;
-
-#[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::btf;
 
     /// The newest of them, RSS_SET and its companions, came with this kernel; an older one lacks some, and those alone
     /// are not compared.
