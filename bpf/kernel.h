@@ -86,7 +86,7 @@ struct udp_sock {
 };
 
 struct sk_buff {
-	struct sk_buff *next;
+	struct sk_buff *prev;
 	int skb_iif;
 	__be16 protocol;
 	__u16 network_header;

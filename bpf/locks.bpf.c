@@ -29,7 +29,9 @@ enum part {
 };
 
 /* Sizes and order of words: crates/bpf/src/trace/locks.rs. */
-#define DEEPEST 16
+/* Frames of a stack, this program's own two among them. Fewer: whose lock it is cannot be told; more: each takes a moment,
+ * and a lock may be free meanwhile. */
+#define DEEPEST 12
 #define BUCKETS 24
 #define FIRST 7 /* the first bucket ends at 2^FIRST ns */
 

@@ -12,7 +12,7 @@
 //! | [`LiveFrames`] | XDP | sends prepared frames in bulks, without an skb for each |
 //! | [`Take`] | XDP | hands UDP frames that the user-space datapath can answer to AF_XDP sockets |
 //! | [`Watch`] | socket filter | counts which queue, hash and CPU the datagrams of each flow came by |
-//! | those of [`trace`] | tracepoints | count what the kernel tells of locks |
+//! | those of [`trace`] | tracepoints | count what the kernel tells of locks, drops, softirqs and sockets' queues |
 //!
 //! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies in whatever
 //! way, the kernel detaches the program. (A process that is being started meanwhile has copies of all descriptors until

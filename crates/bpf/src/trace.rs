@@ -3,15 +3,21 @@
 //! | type | tracepoints | what it counts |
 //! |---|---|---|
 //! | [`LockWaits`] | lock:contention_begin, contention_end | waits by lock and stack |
+//! | [`SkbDrops`] | skb:kfree_skb | drops by reason, place and port |
+//! | [`SoftirqRuns`] | irq:softirq_*, napi:napi_poll, ipi:*, sched:sched_wakeup | softirqs, polls, IPIs, wake-ups |
+//! | [`SkbDelays`] | net:netif_receive_skb, sock:sk_data_ready, sock:sock_recv_length | time from the stack to the reader |
 //!
 //! Each loads one object, attaches its programs by links that close with their descriptors, and reads its maps when asked:
-//! nothing runs in user space meanwhile. Tables are bounded; what found no room is counted. [`Tracepoints::detach`] comes
+//! nothing runs in user space meanwhile. Tables are bounded; what found no room is counted. [`Tracer::detach`] comes
 //! before the last look, so that what is read stands still.
 //!
 //! Where a structure's field is says the running kernel (BTF). One that lacks it, or a tracepoint, refuses the program, and
 //! the error says which. Needs `CAP_BPF` and `CAP_PERFMON`.
 
+mod delays;
+mod drops;
 mod locks;
+mod softirqs;
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -22,14 +28,37 @@ use aya::programs::links::FdLink;
 use aya::sys::{Stats, enable_stats};
 use aya::{Ebpf, EbpfLoader};
 
+pub use delays::{Delay, DelayCounts, SkbDelays, SocketDelays, delay_bucket_end};
+pub use drops::{DropCounts, SkbDrop, SkbDrops, Way};
 pub use locks::{LOCK_BUCKETS, LockCounts, LockSocket, LockWait, LockWaits, SocketPart, lock_bucket_end};
+pub use softirqs::{
+    Ipis, LATE_BUCKETS, POLL_BUCKETS, Polls, SoftirqCounts, SoftirqRuns, VECTORS, VectorRuns, late_bucket_end,
+};
 
 use crate::Error;
 use crate::attach;
 
+/// What all of them can.
+pub trait Tracer: Sized {
+    /// What it counts.
+    type Counts;
+
+    /// Ends counting; what was counted stays.
+    fn detach(&mut self);
+
+    /// What each of its programs cost while [`count_runs`] was open.
+    fn runs(&self) -> Vec<Run>;
+
+    /// What was counted so far.
+    ///
+    /// # Errors
+    /// A map cannot be read.
+    fn read(&self) -> Result<Self::Counts, Error>;
+}
+
 /// A loaded object and its programs' attachments.
 #[derive(Debug)]
-pub struct Tracepoints {
+struct Tracepoints {
     name: &'static str,
     object: Ebpf,
     links: Vec<FdLink>,
@@ -71,14 +100,11 @@ impl Tracepoints {
         Ok(())
     }
 
-    /// Ends counting; what was counted stays.
-    pub fn detach(&mut self) {
+    fn detach(&mut self) {
         self.links.clear();
     }
 
-    /// What each program cost while runs were counted.
-    #[must_use]
-    pub fn runs(&self) -> Vec<Run> {
+    fn runs(&self) -> Vec<Run> {
         let run = |at: &&'static str| {
             let info = self.object.program(at)?.info().ok()?;
             Some(Run { at, runs: info.run_count(), time: info.run_time() })

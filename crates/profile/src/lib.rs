@@ -14,7 +14,7 @@
 //! - [`context`]: on whose behalf a CPU worked: hard IRQ, softirq, system call, other kernel, user, guest, idle.
 //! - [`classes`]: which kind of work it was, by the call chain; the rules are data.
 //! - [`folded`]: stacks as other tools write them, by the same rules.
-//! - [`trace`]: waits for locks, counted by programs on tracepoints.
+//! - [`trace`]: locks, drops, softirqs and delays, counted by programs on tracepoints.
 //! - [`mod@profile`]: the result, plain and serialisable.
 
 pub mod classes;

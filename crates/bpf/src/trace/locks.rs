@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use aya::EbpfLoader;
 use aya::maps::StackTraceMap;
 
-use super::{Bound, Run, Tracepoints, entries_within};
+use super::{Bound, Run, Tracepoints, Tracer, entries_within};
 use crate::Error;
 use crate::attach::object;
 
@@ -121,23 +121,20 @@ impl LockWaits {
         points.attach("contention_begin")?;
         Ok(Self(points))
     }
+}
 
-    /// Ends counting; what was counted stays.
-    pub fn detach(&mut self) {
+impl Tracer for LockWaits {
+    type Counts = LockCounts;
+
+    fn detach(&mut self) {
         self.0.detach();
     }
 
-    /// What its programs cost.
-    #[must_use]
-    pub fn runs(&self) -> Vec<Run> {
+    fn runs(&self) -> Vec<Run> {
         self.0.runs()
     }
 
-    /// What was counted so far.
-    ///
-    /// # Errors
-    /// A map cannot be read.
-    pub fn read(&self) -> Result<LockCounts, Error> {
+    fn read(&self) -> Result<LockCounts, Error> {
         let stacks = self.stacks()?;
         let sockets: HashMap<u64, Bound> = self
             .0
@@ -156,7 +153,9 @@ impl LockWaits {
             no_room: self.0.sum("lost", LOST_TALLY)?,
         })
     }
+}
 
+impl LockWaits {
     fn stacks(&self) -> Result<HashMap<u32, Vec<u64>>, Error> {
         let map = self.0.object.map("stacks").ok_or_else(|| self.0.no_map("stacks"))?;
         let map = StackTraceMap::try_from(map).map_err(|error| self.0.unread("stacks", &error))?;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use udpath_bpf::trace::{LockCounts, LockSocket, LockWait, SocketPart, lock_bucket_end};
 
 use super::socket::Socket;
+use super::times::Times;
 use crate::classes::{Class, Rules, UNKNOWN_LOCK};
 use crate::symbols::kernel::Kernel;
 
@@ -18,7 +19,7 @@ pub struct Locks {
     /// By lock and place, the longest waits altogether first.
     pub places: Vec<Contention>,
     /// The sum of those that are not in the list.
-    pub others: Waits,
+    pub others: Times,
     /// Waits counted without their stack: no room for it.
     pub no_stack: u64,
     /// Waits that could not be followed.
@@ -43,30 +44,7 @@ pub struct Contention {
     pub frames: Vec<String>,
     /// How often and for how long.
     #[serde(flatten)]
-    pub waits: Waits,
-}
-
-/// How often and for how long was waited.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Waits {
-    /// How often.
-    pub waits: u64,
-    /// For how long altogether, nanoseconds.
-    pub ns: u64,
-    /// The longest, nanoseconds.
-    pub longest_ns: u64,
-    /// By length; empty ones are left out.
-    pub lengths: Vec<Length>,
-}
-
-/// Waits of about the same length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Length {
-    /// All were shorter than this, nanoseconds, and at least half of it. The first has all that are shorter, the last
-    /// all that are longer.
-    pub below_ns: u64,
-    /// How many.
-    pub waits: u64,
+    pub waits: Times,
 }
 
 /// How a lock is waited for.
@@ -144,11 +122,11 @@ impl Locks {
     pub(super) fn new(counts: &LockCounts, kernel: &Kernel, rules: &Rules) -> Self {
         let numbers = numbers(&counts.waits);
         // Stacks that differ only behind the functions' names are one place.
-        let mut places: HashMap<Place, (String, Waits)> = HashMap::new();
+        let mut places: HashMap<Place, (String, Times)> = HashMap::new();
         for wait in &counts.waits {
             let (owner, frames) = named(&wait.stack, kernel, rules);
             let key = (wait.lock, LockKind::parse(wait.flags), wait.socket.map(SocketLock::new), frames);
-            places.entry(key).or_insert_with(|| (owner, Waits::default())).1.add(&Waits::new(wait));
+            places.entry(key).or_insert_with(|| (owner, Times::default())).1.add(&times(wait));
         }
         let mut places: Vec<Contention> = places
             .into_iter()
@@ -162,7 +140,7 @@ impl Locks {
             let order = b.waits.ns.cmp(&a.waits.ns).then(a.lock.cmp(&b.lock));
             order.then_with(|| a.frames.cmp(&b.frames)).then(a.kind.cmp(&b.kind))
         });
-        let mut others = Waits::default();
+        let mut others = Times::default();
         for place in places.drain(MOST_PLACES.min(places.len())..) {
             others.add(&place.waits);
         }
@@ -172,8 +150,8 @@ impl Locks {
 
     /// Waits by owner, the longest altogether first.
     #[must_use]
-    pub fn by_owner(&self) -> Vec<(&str, Waits)> {
-        let mut owners: HashMap<&str, Waits> = HashMap::new();
+    pub fn by_owner(&self) -> Vec<(&str, Times)> {
+        let mut owners: HashMap<&str, Times> = HashMap::new();
         for place in &self.places {
             owners.entry(&place.owner).or_default().add(&place.waits);
         }
@@ -181,6 +159,10 @@ impl Locks {
         owners.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then(a.0.cmp(b.0)));
         owners
     }
+}
+
+fn times(wait: &LockWait) -> Times {
+    Times::new(wait.waits, wait.ns, wait.longest, &wait.buckets, lock_bucket_end)
 }
 
 /// Locks in the order of the time that was waited for them, from 1: addresses of the kernel stay in the machine.
@@ -201,32 +183,6 @@ fn named(stack: &[u64], kernel: &Kernel, rules: &Rules) -> (String, Vec<String>)
     (owner.to_owned(), frames.iter().map(|frame| frame.function.to_owned()).collect())
 }
 
-impl Waits {
-    fn new(wait: &LockWait) -> Self {
-        let lengths = wait.buckets.iter().enumerate().filter(|(_, waits)| **waits > 0);
-        let length =
-            |(bucket, waits): (usize, &u64)| Length { below_ns: lock_bucket_end(bucket), waits: *waits };
-        Self {
-            waits: wait.waits,
-            ns: wait.ns,
-            longest_ns: wait.longest,
-            lengths: lengths.map(length).collect(),
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.waits += other.waits;
-        self.ns += other.ns;
-        self.longest_ns = self.longest_ns.max(other.longest_ns);
-        for length in &other.lengths {
-            match self.lengths.binary_search_by_key(&length.below_ns, |known| known.below_ns) {
-                Ok(at) => self.lengths[at].waits += length.waits,
-                Err(at) => self.lengths.insert(at, *length),
-            }
-        }
-    }
-}
-
 impl SocketLock {
     fn new(found: LockSocket) -> Self {
         let part = match found.part {
@@ -244,6 +200,7 @@ mod tests {
     use udpath_bpf::trace::LOCK_BUCKETS;
 
     use super::*;
+    use crate::trace::times::Length;
 
     /// Functions at 0x1000, 0x2000 and so on.
     fn kernel(functions: &[&str]) -> Kernel {
@@ -286,9 +243,9 @@ mod tests {
         let counts = LockCounts { waits, no_room: 3, ..LockCounts::default() };
         let locks = Locks::new(&counts, &kernel, Rules::built_in());
         let shown: Vec<_> =
-            locks.places.iter().map(|place| (place.lock, place.waits.waits, place.waits.ns)).collect();
+            locks.places.iter().map(|place| (place.lock, place.waits.count, place.waits.ns)).collect();
         assert_eq!(shown, [(1, 2, 450), (2, 1, 300), (3, 1, 10)]);
-        assert_eq!(locks.places[0].waits.lengths, [Length { below_ns: 256, waits: 2 }]);
+        assert_eq!(locks.places[0].waits.lengths, [Length { below_ns: 256, count: 2 }]);
         assert_eq!((locks.places[0].waits.longest_ns, locks.no_room), (250, 3));
         let owners: Vec<_> = locks.by_owner().into_iter().map(|(owner, waits)| (owner, waits.ns)).collect();
         assert_eq!(owners, [("socket-receive-queue", 460), ("run-queue", 300)]);
@@ -300,7 +257,7 @@ mod tests {
         let waits = (0..MOST_PLACES as u64 + 2).map(|lock| wait(lock, &[0x1010], 1000 - lock)).collect();
         let counts = LockCounts { waits, ..LockCounts::default() };
         let locks = Locks::new(&counts, &kernel, Rules::built_in());
-        assert_eq!((locks.places.len(), locks.others.waits), (MOST_PLACES, 2));
+        assert_eq!((locks.places.len(), locks.others.count), (MOST_PLACES, 2));
     }
 
     #[test]

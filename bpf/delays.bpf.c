@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
+/*
+ * How long a datagram takes inside this host, for some of them.
+ *
+ *   net:netif_receive_skb ──> sock:sk_data_ready ──> sock:sock_recv_length
+ *      │ sampled: a slot         │ at the queue's end   │ no longer in the queue: this call took it
+ *      ▼                         ▼                      ▼
+ *   slots[skb] ........... lines[socket] ........... sockets[bound] += both times; the slot is free
+ *                                    skb:kfree_skb: dropped, the slot is free
+ *
+ * A socket tells its readers of data, but not which; the datagram is the one at the end of its queue. When a call has read
+ * something, the socket's oldest sampled datagram is looked at: one that left a queue is in none. The memory of packets is
+ * used for nothing else, so looking is safe; and a packet that comes in at an address makes what was known of it void.
+ *
+ * A packet that is not sampled costs a look at its slot. A slot belongs to the one packet whose address it holds, and a packet is
+ * at one step at a time, so no two programs write the same slot. A line is written by whoever has its gate.
+ */
+#include "kernel.h"
+
+/* A power of two. Packets that are under way at once, of those sampled. */
+#define SLOTS 4096
+/* A packet this old will not come any more, ns: it was forwarded, or its socket is not read. */
+#define STALE 30000000000ULL
+/* Each CPU samples about so many packets in a window of so many ticks. Fewer: rare delays are missed; more: it shows. */
+#define WINDOW 64
+#define WANTED 128
+/* Sampled datagrams of one socket at once; a power of two. Fewer: of a long queue little is followed; more: memory. */
+#define LINE 128
+/* Datagrams looked at after a call: the one it took, and those whose calls found the gate shut. */
+#define LOOKS 4
+/* Looks at a line's gate before it is left to the next. */
+#define PATIENCE 4
+
+/* Sizes and order of words: crates/bpf/src/trace/delays.rs.
+ * 16 buckets per power of two, so a bucket is at most 1/16 of its value wide; up to 2^37 ns = 137 s. */
+#define SUB_BITS 4
+#define SUB (1 << SUB_BITS)
+#define POWERS 33
+#define BUCKETS (SUB * (POWERS + 1))
+
+struct slot {
+	__u64 skb;
+	__u64 entered;
+	__u64 enqueued;
+	struct bound bound;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS);
+	__type(key, __u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+struct spread {
+	__u64 count;
+	__u64 ns;
+	__u64 longest;
+	__u64 buckets[BUCKETS];
+};
+
+struct delays {
+	struct spread to_socket;
+	struct spread to_reader;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, struct bound);
+	__type(value, struct delays);
+} sockets SEC(".maps");
+
+/* What a socket begins with: too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct delays);
+} none SEC(".maps");
+
+/* When it entered tells a packet from one that had the same address before. */
+struct waiting {
+	__u64 skb;
+	__u64 entered;
+};
+
+/* Sampled datagrams in a socket's queue, the oldest first. */
+struct line {
+	__u64 gate; /* 1: somebody is inside */
+	__u64 head;
+	__u64 tail;
+	struct waiting of[LINE];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 512);
+	__type(key, __u64);
+	__type(value, struct line);
+} lines SEC(".maps");
+
+/* What a line begins with: too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct line);
+} no_line SEC(".maps");
+
+struct sampler {
+	__u64 seen;
+	__u64 sampled;
+	__u64 no_slot;   /* another packet had it */
+	__u64 dropped;   /* of the sampled */
+	__u64 no_room;   /* in the socket's line, or for the socket */
+	__u64 missed;    /* read, but by whom was not seen */
+	__u64 began;     /* the window, ticks */
+	__u64 in_window; /* packets */
+	__u64 every;     /* 1 of so many is sampled */
+	__u64 next;      /* after so many */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sampler);
+} sampler SEC(".maps");
+
+static __always_inline struct sampler *own_sampler(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&sampler, &zero);
+}
+
+static __always_inline struct slot *slot_of(__u64 skb)
+{
+	/* Addresses are multiples of 64, and neighbours are used together. */
+	__u32 index = (skb >> 6 ^ skb >> 18) & (SLOTS - 1);
+
+	return bpf_map_lookup_elem(&slots, &index);
+}
+
+/* Is it this packet's turn? */
+static __always_inline int is_sampled(struct sampler *sampler)
+{
+	__u64 now = bpf_jiffies64();
+
+	if (now - sampler->began >= WINDOW) {
+		sampler->began = now;
+		sampler->every = sampler->in_window / WANTED + 1;
+		sampler->in_window = 0;
+	}
+	/* More than in the window before: not so many of the rest. */
+	sampler->in_window++;
+	if (sampler->in_window / WANTED >= sampler->every)
+		sampler->every = sampler->in_window / WANTED + 1;
+	sampler->seen++;
+	if (sampler->next) {
+		sampler->next--;
+		return 0;
+	}
+	sampler->next = sampler->every - 1;
+	return 1;
+}
+
+/* net:netif_receive_skb(skb) */
+SEC("raw_tracepoint")
+int netif_receive_skb(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 address = ctx->args[0], old, now;
+	const struct sk_buff *skb = (void *)address;
+	struct sampler *sampler = own_sampler();
+	struct slot *slot = slot_of(address);
+	struct ports ports;
+
+	if (!sampler || !slot)
+		return 0;
+	old = slot->skb;
+	/* Memory of a packet whose end was not seen. */
+	if (old == address)
+		slot->skb = old = 0;
+	if (!is_sampled(sampler))
+		return 0;
+	/* The network header is not set yet: it begins with the data. */
+	if (!read_ports(&ports, BPF_CORE_READ(skb, data), BPF_CORE_READ(skb, protocol)))
+		return 0;
+	now = bpf_ktime_get_ns();
+	if ((old && now - slot->entered < STALE) || __sync_val_compare_and_swap(&slot->skb, old, 1) != old) {
+		sampler->no_slot++;
+		return 0;
+	}
+	slot->enqueued = 0;
+	slot->entered = now;
+	slot->skb = address;
+	sampler->sampled++;
+	return 0;
+}
+
+/* The packet at the end of a UDP socket's queue, also when its reader has just taken all for itself. */
+static __always_inline __u64 last_of(const struct sock *sk)
+{
+	const void *queue = (const void *)sk + bpf_core_field_offset(struct sock, sk_receive_queue);
+	const void *last = BPF_CORE_READ(sk, sk_receive_queue.prev);
+
+	if (last != queue)
+		return (__u64)last;
+	if (BPF_CORE_READ(sk, sk_protocol) != IPPROTO_UDP)
+		return 0;
+	return (__u64)BPF_CORE_READ((const struct udp_sock *)sk, reader_queue.prev);
+}
+
+static __always_inline int enter(struct line *line)
+{
+	int i;
+
+#pragma unroll
+	for (i = 0; i < PATIENCE; i++)
+		if (!__sync_val_compare_and_swap(&line->gate, 0, 1))
+			return 1;
+	return 0;
+}
+
+static __always_inline void leave(struct line *line)
+{
+	__sync_lock_test_and_set(&line->gate, 0);
+}
+
+static __always_inline int line_up(__u64 sk, const struct slot *slot)
+{
+	struct line *line = bpf_map_lookup_elem(&lines, &sk);
+	struct waiting *last;
+	__u32 zero = 0;
+	int room;
+
+	if (!line) {
+		struct line *empty = bpf_map_lookup_elem(&no_line, &zero);
+
+		if (empty)
+			bpf_map_update_elem(&lines, &sk, empty, BPF_NOEXIST);
+		line = bpf_map_lookup_elem(&lines, &sk);
+	}
+	if (!line || !enter(line))
+		return 0;
+	room = line->tail - line->head < LINE;
+	if (room) {
+		last = &line->of[line->tail++ & (LINE - 1)];
+		last->skb = slot->skb;
+		last->entered = slot->entered;
+	}
+	leave(line);
+	return room;
+}
+
+/* sock:sk_data_ready(sk) */
+SEC("raw_tracepoint")
+int sk_data_ready(struct bpf_raw_tracepoint_args *ctx)
+{
+	const struct sock *sk = (void *)ctx->args[0];
+	__u64 skb = last_of(sk);
+	struct slot *slot = slot_of(skb);
+	struct sampler *sampler;
+
+	if (!slot || !skb || slot->skb != skb || slot->enqueued)
+		return 0;
+	read_bound(&slot->bound, sk);
+	slot->enqueued = bpf_ktime_get_ns();
+	if (line_up((__u64)sk, slot))
+		return 0;
+	slot->skb = 0;
+	sampler = own_sampler();
+	if (sampler)
+		sampler->no_room++;
+	return 0;
+}
+
+static __always_inline __u32 bucket(__u64 ns)
+{
+	__u32 octave = power(ns >> SUB_BITS);
+
+	if (ns < SUB)
+		return ns;
+	if (octave >= POWERS)
+		return BUCKETS - 1;
+	/* Octave p holds [2^(p+4), 2^(p+5)) in steps of 2^p. */
+	return (octave + 1) * SUB + ((__u32)(ns >> octave) & (SUB - 1));
+}
+
+/* Readers on all CPUs: one addition at a time. */
+static __always_inline void add(struct spread *spread, __u64 ns)
+{
+	__u32 at = bucket(ns);
+
+	if (at >= BUCKETS)
+		return;
+	__sync_fetch_and_add(&spread->count, 1);
+	__sync_fetch_and_add(&spread->ns, ns);
+	__sync_fetch_and_add(&spread->buckets[at], 1);
+	if (ns > spread->longest)
+		spread->longest = ns;
+}
+
+static __always_inline void count(struct slot *slot, struct sampler *sampler)
+{
+	struct delays *delays = bpf_map_lookup_elem(&sockets, &slot->bound);
+	__u64 now = bpf_ktime_get_ns();
+	__u32 zero = 0;
+
+	if (!delays) {
+		struct delays *empty = bpf_map_lookup_elem(&none, &zero);
+
+		if (empty)
+			bpf_map_update_elem(&sockets, &slot->bound, empty, BPF_NOEXIST);
+		delays = bpf_map_lookup_elem(&sockets, &slot->bound);
+	}
+	if (!delays) {
+		sampler->no_room++;
+		return;
+	}
+	add(&delays->to_socket, slot->enqueued - slot->entered);
+	add(&delays->to_reader, now - slot->enqueued);
+}
+
+/* Is it in a queue? Packets that are on their way to be freed are in lists that link one way, by `next`. */
+static __always_inline int is_queued(const struct waiting *waiting)
+{
+	const struct sk_buff *skb = (void *)waiting->skb;
+	struct slot *slot = slot_of(waiting->skb);
+
+	if (!slot || slot->skb != waiting->skb || slot->entered != waiting->entered)
+		return 0;
+	return BPF_CORE_READ(skb, prev) != 0;
+}
+
+/* 1 if the oldest left the line, 0 if it is still in the socket's queue. */
+static __always_inline int look(struct line *line, struct sampler *sampler)
+{
+	struct waiting *oldest = &line->of[line->head & (LINE - 1)];
+	struct waiting *second = &line->of[(line->head + 1) & (LINE - 1)];
+	struct slot *slot = slot_of(oldest->skb);
+
+	if (!slot)
+		return 0;
+	if (!is_queued(oldest)) {
+		if (slot->skb == oldest->skb && slot->entered == oldest->entered) {
+			count(slot, sampler);
+			slot->skb = 0;
+		} else {
+			sampler->missed++;
+		}
+	} else if (line->tail - line->head > 1 && !is_queued(second)) {
+		/* Who came later has gone: this one is in a queue of somebody else's, as memory that was used again. */
+		sampler->missed++;
+	} else {
+		return 0;
+	}
+	line->head++;
+	return 1;
+}
+
+/* sock:sock_recv_length(sk, ret, flags) */
+SEC("raw_tracepoint")
+int sock_recv_length(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 sk = ctx->args[0];
+	struct line *line = bpf_map_lookup_elem(&lines, &sk);
+	struct sampler *sampler;
+	int i;
+
+	if (!line || line->head == line->tail)
+		return 0;
+	sampler = own_sampler();
+	if (!sampler || !enter(line))
+		return 0;
+	for (i = 0; i < LOOKS && line->head != line->tail; i++)
+		if (!look(line, sampler))
+			break;
+	leave(line);
+	return 0;
+}
+
+/* skb:kfree_skb(skb, location, reason, rx_sk) */
+SEC("raw_tracepoint")
+int kfree_skb(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 skb = ctx->args[0];
+	struct slot *slot = slot_of(skb);
+	struct sampler *sampler = own_sampler();
+
+	if (!slot || !sampler || slot->skb != skb)
+		return 0;
+	slot->skb = 0;
+	sampler->dropped++;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

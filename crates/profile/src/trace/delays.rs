@@ -1,0 +1,90 @@
+//! How long datagrams took inside this host: into their socket's queue, and out of it.
+
+use serde::{Deserialize, Serialize};
+use udpath_bpf::trace::{Delay, DelayCounts, SocketDelays, delay_bucket_end};
+
+use super::socket::Socket;
+use super::times::Times;
+
+/// Delays of datagrams that came in, of some of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Delays {
+    /// By socket, the most datagrams first.
+    pub sockets: Vec<SocketDelay>,
+    /// Packets of all kinds that came into the stack.
+    pub seen: u64,
+    /// UDP datagrams among them whose way was followed.
+    pub sampled: u64,
+    /// Not followed, as another one was at their place.
+    pub no_slot: u64,
+    /// Of the followed: dropped by the kernel.
+    pub dropped: u64,
+    /// Of the followed: there was no room for their socket, or too many of it were under way.
+    pub no_room: u64,
+    /// Of the followed: read, but when was not seen.
+    pub missed: u64,
+}
+
+/// Delays of one socket's datagrams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketDelay {
+    /// The socket.
+    #[serde(flatten)]
+    pub socket: Socket,
+    /// From the entry into the stack, behind driver and GRO, into the socket's queue.
+    pub to_socket: Times,
+    /// In the queue, and being read: to the end of the receiving call, copy included.
+    pub to_reader: Times,
+}
+
+impl Delays {
+    pub(super) fn new(counts: &DelayCounts) -> Self {
+        let mut sockets: Vec<SocketDelay> = counts.sockets.iter().map(SocketDelay::new).collect();
+        sockets.sort_by_key(|delay| (std::cmp::Reverse(delay.to_reader.count), delay.socket));
+        let DelayCounts { seen, sampled, no_slot, dropped, no_room, missed, .. } = *counts;
+        Self { sockets, seen, sampled, no_slot, dropped, no_room, missed }
+    }
+
+    /// One of so many packets was followed; none where none was.
+    #[must_use]
+    pub fn every(&self) -> Option<f64> {
+        (self.sampled > 0).then(|| self.seen as f64 / self.sampled as f64)
+    }
+}
+
+impl SocketDelay {
+    fn new(delays: &SocketDelays) -> Self {
+        let times = |delay: &Delay| {
+            Times::new(delay.count, delay.ns, delay.longest, &delay.buckets, delay_bucket_end)
+        };
+        Self {
+            socket: Socket::new(delays.bound.port, Some(delays.bound)),
+            to_socket: times(&delays.to_socket),
+            to_reader: times(&delays.to_reader),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udpath_bpf::trace::Bound;
+
+    use super::*;
+
+    #[test]
+    fn delays_are_told_by_socket() {
+        let delay = |count, ns| Delay { count, ns, longest: ns, buckets: vec![0, count] };
+        let socket = |port, count| SocketDelays {
+            bound: Bound { address: [10, 0, 0, 2].into(), port, netns: 7 },
+            to_socket: delay(count, 50),
+            to_reader: delay(count, 70),
+        };
+        let sockets = vec![socket(7, 1), socket(53, 9)];
+        let found = Delays::new(&DelayCounts { sockets, seen: 100, sampled: 10, ..DelayCounts::default() });
+        let shown: Vec<_> = found.sockets.iter().map(|delay| delay.socket.to_string()).collect();
+        assert_eq!(shown, ["10.0.0.2:53", "10.0.0.2:7"]);
+        assert_eq!((found.sockets[0].to_socket.ns, found.sockets[0].to_reader.ns), (50, 70));
+        assert_eq!(found.sockets[0].to_reader.lengths[0].below_ns, 2);
+        assert_eq!((found.every(), Delays::default().every()), (Some(10.0), None));
+    }
+}

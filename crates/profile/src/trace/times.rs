@@ -1,0 +1,97 @@
+//! How often something took how long.
+
+use serde::{Deserialize, Serialize};
+
+/// Times of one kind: how often, how long altogether, and how they are spread. Two can be added.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Times {
+    /// How often.
+    pub count: u64,
+    /// For how long altogether, nanoseconds.
+    pub ns: u64,
+    /// The longest, nanoseconds.
+    pub longest_ns: u64,
+    /// By length, the shortest first; empty ones are left out.
+    pub lengths: Vec<Length>,
+}
+
+/// Times of about the same length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Length {
+    /// All were shorter than this, nanoseconds, and no shorter than where the length before ends: half of it, or, of
+    /// delays, 15/16. The first has all that are shorter, the last all that are longer.
+    pub below_ns: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl Times {
+    /// Out of buckets, and where each ends.
+    pub(super) fn new(count: u64, ns: u64, longest_ns: u64, buckets: &[u64], end: fn(usize) -> u64) -> Self {
+        let filled = buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        let lengths = filled.map(|(at, count)| Length { below_ns: end(at), count: *count }).collect();
+        Self { count, ns, longest_ns, lengths }
+    }
+
+    /// Adds others of the same kind.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.ns += other.ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        for length in &other.lengths {
+            match self.lengths.binary_search_by_key(&length.below_ns, |known| known.below_ns) {
+                Ok(at) => self.lengths[at].count += length.count,
+                Err(at) => self.lengths.insert(at, *length),
+            }
+        }
+    }
+
+    /// The mean, nanoseconds; 0 of none.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.ns as f64 / self.count as f64 }
+    }
+
+    /// So large a share of the times (0 to 1) was no longer than this, nanoseconds, to the width of a length; none of no
+    /// times.
+    #[must_use]
+    pub fn quantile_ns(&self, share: f64) -> Option<u64> {
+        let all: u64 = self.lengths.iter().map(|length| length.count).sum();
+        let wanted = (share.clamp(0.0, 1.0) * all as f64).ceil().max(1.0) as u64;
+        let mut counted = 0;
+        let found = self.lengths.iter().find(|length| {
+            counted += length.count;
+            counted >= wanted
+        });
+        found.map(|length| length.below_ns.min(self.longest_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(buckets: &[u64], ns: u64, longest: u64) -> Times {
+        Times::new(buckets.iter().sum(), ns, longest, buckets, |at| 100 << at)
+    }
+
+    #[test]
+    fn times_are_added_by_length() {
+        let mut sum = times(&[1, 0, 2], 700, 350);
+        sum.add(&times(&[0, 3, 1], 900, 300));
+        assert_eq!((sum.count, sum.ns, sum.longest_ns), (7, 1600, 350));
+        let lengths: Vec<_> = sum.lengths.iter().map(|length| (length.below_ns, length.count)).collect();
+        assert_eq!(lengths, [(100, 1), (200, 3), (400, 3)]);
+    }
+
+    #[test]
+    fn quantiles_are_of_the_lengths() {
+        let found = times(&[5, 4, 1], 1700, 390);
+        assert_eq!(found.quantile_ns(0.5), Some(100));
+        assert_eq!(found.quantile_ns(0.51), Some(200));
+        assert_eq!(found.quantile_ns(0.0), Some(100));
+        assert_eq!(found.quantile_ns(1.0), Some(390));
+        assert!((found.mean_ns() - 170.0).abs() < 1e-9);
+        assert_eq!((Times::default().quantile_ns(0.5), Times::default().mean_ns()), (None, 0.0));
+    }
+}
