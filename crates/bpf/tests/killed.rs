@@ -1,0 +1,76 @@
+//! Tracing that is really killed (SIGKILL) leaves no program behind. Needs root.
+//!
+//! A program of its own rather than the test harness's, so that the child is nothing but the tracing.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use aya::programs::loaded_programs;
+use udpath_bpf::trace::{LockWaits, SkbDelays, SkbDrops, SoftirqRuns};
+
+/// Programs of all four.
+const PROGRAMS: usize = 2 + 1 + 7 + 4;
+/// The kernel frees programs some time after their last descriptor is closed.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What the child is told by.
+const CHILD: &str = "trace";
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some(CHILD) {
+        trace();
+        return;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .arg(CHILD)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = [0];
+    let told = child.stdout.take().unwrap().read(&mut ready);
+    let programs = programs_of(&child);
+    let loaded = loaded();
+    // SIGKILL.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(told.unwrap(), 1, "the child could not start tracing");
+    assert_eq!(programs.len(), PROGRAMS, "{programs:?}");
+    assert!(programs.is_subset(&loaded), "{programs:?}");
+    let begin = Instant::now();
+    while !programs.is_disjoint(&self::loaded()) {
+        assert!(begin.elapsed() < PATIENCE, "of {programs:?} some are left");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    println!("killed: {PROGRAMS} programs gone");
+}
+
+/// Traces all there is, and waits for the end.
+fn trace() {
+    let _all = (
+        LockWaits::attach().unwrap(),
+        SkbDrops::attach().unwrap(),
+        SoftirqRuns::attach().unwrap(),
+        SkbDelays::attach().unwrap(),
+    );
+    std::io::stdout().write_all(b"!").unwrap();
+    std::io::stdout().flush().unwrap();
+    // The parent's end closes with the parent.
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+/// Numbers of the programs that a process has descriptors of.
+fn programs_of(child: &Child) -> BTreeSet<u32> {
+    let files = fs::read_dir(format!("/proc/{}/fdinfo", child.id())).unwrap();
+    files
+        .filter_map(|file| fs::read_to_string(file.unwrap().path()).ok())
+        .filter_map(|text| text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok()))
+        .collect()
+}
+
+/// Numbers of the programs that the kernel has.
+fn loaded() -> BTreeSet<u32> {
+    loaded_programs().filter_map(|program| Some(program.ok()?.id())).collect()
+}
