@@ -87,6 +87,17 @@ pub fn of<'f>(mode: Mode, chain: impl IntoIterator<Item = Frame<'f>>) -> Context
     chain.into_iter().find_map(|frame| boundary(frame.function)).unwrap_or(Context::Kernel)
 }
 
+/// The part of a named chain, the outermost first, that is the context's own: of interrupts from the function where they
+/// begin, of everything else all of it.
+#[must_use]
+pub fn own(context: Context, chain: &[String]) -> &[String] {
+    if !matches!(context, Context::HardIrq | Context::Softirq) {
+        return chain;
+    }
+    let begins = chain.iter().rposition(|function| boundary(function) == Some(context));
+    begins.map_or(chain, |at| &chain[at..])
+}
+
 /// What begins in this function.
 fn boundary(function: &str) -> Option<Context> {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| function.starts_with(beginning));
@@ -109,6 +120,18 @@ mod tests {
 
     fn of_names(names: &str) -> Context {
         of(Mode::Kernel, names.split_whitespace().map(|function| Frame { function, module: None }))
+    }
+
+    #[test]
+    fn what_was_interrupted_is_left_out() {
+        let chain: Vec<String> =
+            "main [echo] do_syscall_64 udp_sendmsg handle_softirqs net_rx_action udp_rcv"
+                .split(' ')
+                .map(str::to_owned)
+                .collect();
+        assert_eq!(own(Context::Softirq, &chain), ["handle_softirqs", "net_rx_action", "udp_rcv"]);
+        assert_eq!(own(Context::Syscall, &chain), chain);
+        assert_eq!(own(Context::HardIrq, &chain), chain);
     }
 
     #[test]

@@ -4,11 +4,15 @@
 //! do_syscall_64;__x64_sys_recvfrom;udp_recvmsg;__skb_recv_udp;_raw_spin_lock_bh 812
 //! ```
 //! The form that flame graph tools exchange, whatever system the stacks are of. Frames may say more about themselves, as
-//! those tools write it: `name_[k]` is the kernel's, `name [module]` a module's.
+//! those tools write it: `name_[k]` is the kernel's, `name [module]` a module's. `write.rs` makes such lines of a profile.
+
+mod write;
 
 use std::collections::BTreeMap;
 
 use thiserror::Error;
+
+pub use write::{functions, roots, text};
 
 use crate::classes::{Class, Rules};
 use crate::symbols::Frame;

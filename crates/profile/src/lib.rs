@@ -13,17 +13,22 @@
 //! - [`symbols`]: addresses to names: the kernel, its modules, BPF programs, programs and their libraries.
 //! - [`context`]: on whose behalf a CPU worked: hard IRQ, softirq, system call, other kernel, user, guest, idle.
 //! - [`classes`]: which kind of work it was, by the call chain; the rules are data.
-//! - [`folded`]: stacks as other tools write them, by the same rules.
 //! - [`trace`]: locks, drops, softirqs and delays, counted by programs on tracepoints.
+//! - [`folded`]: stacks as other tools write them, by the same rules; and a profile's, for them.
 //! - [`mod@profile`]: the result, plain and serialisable.
+//! - [`facts`]: sockets and taps around the samples. [`sentence`]: what the figures come to, rule by rule.
+//! - [`difference`]: two results, per datagram.
 
 pub mod classes;
 pub mod context;
+pub mod difference;
+pub mod facts;
 pub mod folded;
 pub mod perf;
 pub mod profile;
 pub mod recorder;
 pub mod samples;
+pub mod sentence;
 pub mod symbols;
 pub mod trace;
 

@@ -2,19 +2,24 @@
 //!
 //! Weights are nanoseconds of CPU time where the clock is one, and where samples count cycles, cycles turned into time by
 //! the length of the recording: every sample of a CPU stands for the same share of it.
+//!
+//! The stacks keep every frame; [`Stack::own_frames`] are those of the work itself, without what an interrupt interrupted.
 
-use std::collections::{BTreeMap, HashMap};
+mod sums;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use udpath_host::snapshot::Snapshot;
 
-use crate::classes::{Class, Rules, Verdict};
-use crate::context::Context;
+use crate::classes::{Class, Rules};
+use crate::context::{self, Context};
+use crate::facts::{Facts, Focus};
 use crate::perf::{Clock, Sight};
-use crate::recorder::{Recording, SLICE};
-use crate::samples::{ChainId, Place, Tally};
-use crate::symbols::user::UserFrame;
+use crate::recorder::Recording;
+use crate::sentence::{self, Finding};
 use crate::trace::Traces;
+use sums::{Named, Sums, accounted, cpu_lines, datagrams, processes, sorted, stacks};
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
 pub const SCHEMA: &str = "udpath.profile/1";
@@ -24,6 +29,12 @@ pub const SCHEMA: &str = "udpath.profile/1";
 pub struct Profile {
     /// [`SCHEMA`].
     pub schema: String,
+    /// What a colleague would say: where most of the time goes, and the most remarkable of what was found.
+    #[serde(default)]
+    pub sentence: String,
+    /// What is remarkable, the largest first.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
     /// How long was sampled, seconds.
     pub seconds: f64,
     /// CPUs that were sampled.
@@ -49,6 +60,9 @@ pub struct Profile {
     /// What tracepoints counted in the same interval; whoever records puts it in.
     #[serde(default)]
     pub traces: Traces,
+    /// What stands around the samples: sockets, taps, what was asked for.
+    #[serde(default)]
+    pub facts: Facts,
     /// What to know before these figures are believed.
     pub notes: Vec<String>,
 }
@@ -135,6 +149,9 @@ pub struct ThreadShare {
     pub name: String,
     /// CPU time, nanoseconds.
     pub ns: u64,
+    /// Was it seen receiving from a UDP socket?
+    #[serde(default)]
+    pub reads: bool,
 }
 
 /// Datagrams that UDP counted in the interval.
@@ -146,6 +163,27 @@ pub struct Datagrams {
     pub sent: u64,
     /// Dropped for any reason.
     pub dropped: u64,
+}
+
+impl Datagrams {
+    /// Handled: received and sent. What costs per datagram are divided by.
+    #[must_use]
+    pub const fn handled(&self) -> u64 {
+        self.received.saturating_add(self.sent)
+    }
+
+    /// One received and one sent.
+    #[must_use]
+    pub fn transactions(&self) -> u64 {
+        self.received.min(self.sent)
+    }
+
+    /// The share that was dropped of what came, 0 to 1.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        let came = self.received.saturating_add(self.dropped);
+        if came == 0 { 0.0 } else { self.dropped as f64 / came as f64 }
+    }
 }
 
 /// A stack with its weight: equal in context, process and functions.
@@ -169,8 +207,15 @@ pub struct Stack {
     pub ns: u64,
 }
 
-/// Most stacks kept in a result; the rest are one line. A picture cannot show more, and a file of them is 10 MB.
-const MOST_STACKS: usize = 20_000;
+impl Stack {
+    /// The functions of the work itself, the outermost first: of an interrupt without what it interrupted, which has
+    /// nothing to do with it and would tear equal work apart.
+    #[must_use]
+    pub fn own_frames(&self) -> &[String] {
+        context::own(self.context, &self.frames)
+    }
+}
+
 /// Difference of busy time by samples and by /proc/stat that is worth a warning, as a share of the interval. Sampling of
 /// five seconds errs by one point; a timer that waits for interrupts by two or three.
 const DISAGREE: f64 = 0.05;
@@ -189,6 +234,8 @@ impl Profile {
         let share = |ns: u64| ns as f64 / busy;
         let mut profile = Self {
             schema: SCHEMA.to_owned(),
+            sentence: String::new(),
+            findings: Vec::new(),
             seconds: recording.seconds,
             cpus: cpu_lines(&sums, recording, &accounted),
             clock: recording.clock,
@@ -216,16 +263,59 @@ impl Profile {
             datagrams: datagrams(before, after),
             stacks: stacks(sums.stacks),
             traces: Traces::default(),
+            facts: Facts::new(before, after),
             notes: Vec::new(),
         };
         profile.notes = profile.notes(recording);
+        profile.conclude();
         profile
+    }
+
+    /// Whom it is about: their processes stand first, and the sentence is about their sockets.
+    #[must_use]
+    pub fn about(mut self, focus: Focus) -> Self {
+        // Stable: otherwise the order stays.
+        self.processes.sort_by_key(|process| !focus.pids.contains(&process.pid));
+        self.facts.focus = focus;
+        self.conclude();
+        self
+    }
+
+    /// Says what the figures come to; again after they were changed.
+    pub fn conclude(&mut self) {
+        (self.sentence, self.findings) = sentence::conclude(self);
     }
 
     /// Busy CPU time, nanoseconds: all but idle.
     #[must_use]
     pub fn busy(&self) -> u64 {
         self.contexts.iter().filter(|(context, _)| **context != Context::Idle).map(|(_, ns)| ns).sum()
+    }
+
+    /// CPU time that there was, nanoseconds: of all sampled CPUs.
+    #[must_use]
+    pub fn available(&self) -> f64 {
+        self.seconds * 1e9 * self.cpus.len() as f64
+    }
+
+    /// So many nanoseconds, of each datagram received or sent; none where none were counted.
+    #[must_use]
+    pub fn per_datagram(&self, ns: u64) -> Option<f64> {
+        let handled = self.datagrams.filter(|_| self.whole())?.handled();
+        (handled > 0).then(|| ns as f64 / handled as f64)
+    }
+
+    /// So many nanoseconds, of each pair of one received and one sent; none where none were counted.
+    #[must_use]
+    pub fn per_transaction(&self, ns: u64) -> Option<f64> {
+        let transactions = self.datagrams.filter(|_| self.whole())?.transactions();
+        (transactions > 0).then(|| ns as f64 / transactions as f64)
+    }
+
+    /// Were all CPUs that run sampled? The datagrams are those of all.
+    #[must_use]
+    pub fn whole(&self) -> bool {
+        self.sight != Sight::Machine || self.cpus.len() >= self.facts.online as usize
     }
 
     /// The share of a class of the busy time, 0 to 1.
@@ -249,6 +339,13 @@ impl Profile {
             }
         }
         notes.extend(recording.no_symbols.as_ref().map(ToString::to_string));
+        if !self.whole() {
+            notes.push(format!(
+                "{} of {} CPUs were sampled, and datagrams are counted on all: there are no figures per datagram",
+                self.cpus.len(),
+                self.facts.online
+            ));
+        }
         let counted = self.samples;
         for (count, what) in [
             (counted.lost, "samples were lost: the rings were full"),
@@ -278,224 +375,4 @@ impl Profile {
         }
         notes
     }
-}
-
-/// What chains are called and classed.
-struct Named<'a> {
-    recording: &'a Recording,
-    verdicts: HashMap<ChainId, Verdict<'a>>,
-    users: HashMap<(u32, u64), UserFrame>,
-}
-
-impl<'a> Named<'a> {
-    fn new(recording: &'a Recording, rules: &'a Rules) -> Self {
-        let samples = &recording.samples;
-        let (mut verdicts, mut addresses) = (HashMap::new(), HashMap::new());
-        for (place, _) in samples.tallies() {
-            verdicts.entry(place.kernel).or_insert_with(|| {
-                let frames = samples.chain(place.kernel).iter();
-                rules.judge(frames.filter_map(|address| samples.kernel().frame(*address)))
-            });
-            for address in samples.chain(place.user) {
-                addresses.insert((place.pid, *address), ());
-            }
-        }
-        Self { recording, verdicts, users: recording.programs.name(addresses.into_keys()) }
-    }
-
-    fn verdict(&self, place: &Place) -> Verdict<'a> {
-        match place.context {
-            Context::User | Context::Guest => Verdict { class: Class::User, lock: None },
-            Context::Idle => Verdict { class: Class::Idle, lock: None },
-            _ => self.verdicts[&place.kernel],
-        }
-    }
-
-    /// Functions, the outermost first.
-    fn frames(&self, place: &Place) -> Vec<String> {
-        let samples = &self.recording.samples;
-        let user = samples.chain(place.user).iter().rev().map(|address| {
-            let frame = self.users.get(&(place.pid, *address));
-            let (binary, function) =
-                frame.map_or((None, None), |frame| (frame.binary.as_deref(), frame.function.as_deref()));
-            match (binary, function) {
-                (Some(binary), Some(function)) => format!("{function} [{binary}]"),
-                (Some(binary), None) => format!("[{binary}]"),
-                (None, _) => "[unknown]".to_owned(),
-            }
-        });
-        let kernel = samples.chain(place.kernel).iter().rev().map(|address| {
-            samples.kernel().frame(*address).map_or("[kernel]".to_owned(), |frame| frame.function.to_owned())
-        });
-        user.chain(kernel).collect()
-    }
-
-    /// On whose behalf: interrupts are nobody's.
-    fn process(&self, place: &Place) -> Option<String> {
-        let own = !matches!(place.context, Context::HardIrq | Context::Softirq | Context::Idle);
-        own.then(|| self.recording.threads.get(&place.pid).cloned().unwrap_or_default())
-    }
-}
-
-/// Sums over all tallies.
-#[derive(Default)]
-struct Sums {
-    taken: u64,
-    busy: u64,
-    contexts: BTreeMap<Context, u64>,
-    cpus: BTreeMap<u32, BTreeMap<Context, u64>>,
-    classes: BTreeMap<Class, u64>,
-    locks: BTreeMap<String, u64>,
-    threads: BTreeMap<(u32, u32), u64>,
-    stacks: HashMap<StackKey, Tally>,
-}
-
-#[derive(PartialEq, Eq, Hash)]
-struct StackKey {
-    context: Context,
-    class: Class,
-    lock: Option<String>,
-    process: Option<String>,
-    frames: Vec<String>,
-}
-
-impl Sums {
-    fn add(&mut self, place: &Place, tally: Tally, named: &Named<'_>) {
-        self.taken += tally.samples;
-        *self.contexts.entry(place.context).or_default() += tally.weight;
-        *self.cpus.entry(place.cpu).or_default().entry(place.context).or_default() += tally.weight;
-        if place.context == Context::Idle {
-            return;
-        }
-        self.busy += tally.weight;
-        let verdict = named.verdict(place);
-        *self.classes.entry(verdict.class).or_default() += tally.weight;
-        let lock = verdict.lock.map(str::to_owned);
-        if let Some(lock) = &lock {
-            *self.locks.entry(lock.clone()).or_default() += tally.weight;
-        }
-        let process = named.process(place);
-        if process.is_some() {
-            *self.threads.entry((place.pid, place.tid)).or_default() += tally.weight;
-        }
-        let key = StackKey {
-            context: place.context,
-            class: verdict.class,
-            lock,
-            process,
-            frames: named.frames(place),
-        };
-        self.stacks.entry(key).or_default().add(tally);
-    }
-}
-
-fn sorted<T>(shares: impl Iterator<Item = Share<T>>) -> Vec<Share<T>> {
-    let mut shares: Vec<_> = shares.collect();
-    shares.sort_by_key(|share| std::cmp::Reverse(share.ns));
-    shares
-}
-
-fn processes(sums: &Sums, recording: &Recording, share: impl Fn(u64) -> f64) -> Vec<ProcessShare> {
-    let name = |tid: &u32| recording.threads.get(tid).cloned().unwrap_or_default();
-    let mut processes: BTreeMap<u32, ProcessShare> = BTreeMap::new();
-    for ((pid, tid), ns) in &sums.threads {
-        let process = processes.entry(*pid).or_insert_with(|| ProcessShare {
-            pid: *pid,
-            name: name(pid),
-            ns: 0,
-            share: 0.0,
-            threads: Vec::new(),
-        });
-        process.ns += ns;
-        process.threads.push(ThreadShare { tid: *tid, name: name(tid), ns: *ns });
-    }
-    let mut processes: Vec<_> = processes.into_values().collect();
-    for process in &mut processes {
-        process.share = share(process.ns);
-        process.threads.sort_by_key(|thread| std::cmp::Reverse(thread.ns));
-    }
-    processes.sort_by_key(|process| std::cmp::Reverse(process.ns));
-    processes
-}
-
-fn stacks(stacks: HashMap<StackKey, Tally>) -> Vec<Stack> {
-    let mut stacks: Vec<Stack> = stacks
-        .into_iter()
-        .map(|(key, tally)| {
-            let StackKey { context, class, lock, process, frames } = key;
-            Stack { context, class, lock, process, frames, samples: tally.samples, ns: tally.weight }
-        })
-        .collect();
-    // By weight, and by name where that is equal: the same recording gives the same file.
-    stacks.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.frames.cmp(&b.frames)));
-    if stacks.len() > MOST_STACKS {
-        let rest = stacks.split_off(MOST_STACKS);
-        let mut folded: BTreeMap<(Context, Class), Tally> = BTreeMap::new();
-        for stack in rest {
-            let tally = Tally { samples: stack.samples, weight: stack.ns };
-            folded.entry((stack.context, stack.class)).or_default().add(tally);
-        }
-        stacks.extend(folded.into_iter().map(|((context, class), tally)| {
-            let frames = vec!["[rare stacks]".to_owned()];
-            let Tally { samples, weight: ns } = tally;
-            Stack { context, class, lock: None, process: None, frames, samples, ns }
-        }));
-    }
-    stacks
-}
-
-fn cpu_lines(sums: &Sums, recording: &Recording, accounted: &BTreeMap<u32, Accounted>) -> Vec<CpuLine> {
-    let slices = (recording.seconds / SLICE.as_secs_f64()).ceil() as usize;
-    let mut lines: Vec<CpuLine> = sums
-        .cpus
-        .iter()
-        .map(|(cpu, sampled)| CpuLine {
-            cpu: *cpu,
-            sampled: sampled.clone(),
-            accounted: accounted.get(cpu).copied(),
-            time_line: vec![BTreeMap::new(); slices],
-        })
-        .collect();
-    for (slice, cpu, weights) in recording.samples.time_line() {
-        let line = lines.binary_search_by_key(&cpu, |line| line.cpu).ok().map(|at| &mut lines[at]);
-        let Some(place) = line.and_then(|line| line.time_line.get_mut(slice as usize)) else { continue };
-        let contexts = Context::ALL.iter().zip(weights).filter(|(_, weight)| **weight > 0);
-        place.extend(contexts.map(|(context, weight)| (*context, *weight)));
-    }
-    lines
-}
-
-/// Shares of the interval between two snapshots.
-fn accounted(before: &Snapshot, after: &Snapshot) -> BTreeMap<u32, Accounted> {
-    let share = |cpu: &udpath_host::snapshot::cpus::Cpu| {
-        let earlier = before.cpus.cpu(cpu.number)?.ticks?;
-        let ticks = cpu.ticks?;
-        let since = |now: u64, then: u64| now.saturating_sub(then) as f64;
-        let usr = since(ticks.user, earlier.user) + since(ticks.nice, earlier.nice);
-        let sys = since(ticks.system, earlier.system);
-        let (irq, soft) = (since(ticks.irq, earlier.irq), since(ticks.softirq, earlier.softirq));
-        let steal = since(ticks.steal, earlier.steal);
-        let idle = since(ticks.idle, earlier.idle) + since(ticks.iowait, earlier.iowait);
-        let all = usr + sys + irq + soft + steal + idle;
-        let of = |part: f64| part / all;
-        (all > 0.0).then(|| Accounted {
-            usr: of(usr),
-            sys: of(sys),
-            irq: of(irq),
-            soft: of(soft),
-            steal: of(steal),
-            idle: of(idle),
-        })
-    };
-    after.cpus.list.iter().filter_map(|cpu| Some((cpu.number, share(cpu)?))).collect()
-}
-
-fn datagrams(before: &Snapshot, after: &Snapshot) -> Option<Datagrams> {
-    let families = [(before.udp.v4, after.udp.v4), (before.udp.v6, after.udp.v6)];
-    let since: Vec<_> = families.into_iter().filter_map(|(then, now)| Some(now?.since(&then?))).collect();
-    (!since.is_empty()).then(|| Datagrams {
-        received: since.iter().map(|counted| counted.in_datagrams).sum(),
-        sent: since.iter().map(|counted| counted.out_datagrams).sum(),
-        dropped: since.iter().map(|counted| counted.in_errors + counted.no_ports).sum(),
-    })
 }

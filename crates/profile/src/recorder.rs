@@ -63,11 +63,33 @@ pub struct Recording {
     pub no_symbols: Option<NoSymbols>,
 }
 
+/// A moment of a recording, for what is to be counted over the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// Samples are taken from now on.
+    Begin,
+    /// None are taken any more.
+    End,
+}
+
 /// Records until the time is over or `stop` is said.
 ///
 /// # Errors
 /// Nothing can be sampled, and why.
 pub fn record(wanted: &Wanted, stop: &AtomicBool) -> Result<Recording, OpenError> {
+    record_with(wanted, stop, |_| ())
+}
+
+/// The same, and calls `at` when sampling begins and ends: counters read there are of the samples' time. Between them and
+/// whatever was read before lie the kernel's symbols, a tenth of a second or more.
+///
+/// # Errors
+/// Nothing can be sampled, and why.
+pub fn record_with(
+    wanted: &Wanted,
+    stop: &AtomicBool,
+    mut at: impl FnMut(Moment),
+) -> Result<Recording, OpenError> {
     allow_descriptors(wanted.cpus.len());
     let mut event = match (Event::cpus(&wanted.cpus, wanted.rate), wanted.pid) {
         (Err(OpenError::NotPermitted { .. }), Some(pid)) => Event::threads(&threads_of(pid), wanted.rate)?,
@@ -97,12 +119,14 @@ pub fn record(wanted: &Wanted, stop: &AtomicBool) -> Result<Recording, OpenError
     };
     let (started, own) = (Instant::now(), cpu_seconds());
     event.start()?;
+    at(Moment::Begin);
     while started.elapsed() < wanted.length && !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK.min(wanted.length.saturating_sub(started.elapsed())));
         event.drain(|record| recording.take(&record));
     }
     event.stop()?;
     recording.seconds = started.elapsed().as_secs_f64();
+    at(Moment::End);
     event.drain(|record| recording.take(&record));
     recording.malformed = event.malformed();
     recording.own_seconds = cpu_seconds() - own;

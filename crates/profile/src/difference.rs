@@ -1,0 +1,194 @@
+//! Two profiles side by side: before and after a change, or two servers. Costs are per datagram, so that a machine that
+//! does more work is not called slower; per second of the interval where no datagrams were counted.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Profile;
+use crate::classes::Class;
+
+/// What costs are divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Datagrams received and sent.
+    Datagram,
+    /// Seconds of the interval: one of the two counted no datagrams.
+    Second,
+}
+
+impl Unit {
+    /// For both profiles: datagrams only where both counted some.
+    #[must_use]
+    pub fn of(a: &Profile, b: &Profile) -> Self {
+        let counted = |profile: &Profile| profile.per_datagram(1).is_some();
+        if counted(a) && counted(b) { Self::Datagram } else { Self::Second }
+    }
+
+    /// For people.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Datagram => "per datagram",
+            Self::Second => "per second",
+        }
+    }
+
+    /// Nanoseconds of a profile, of each unit.
+    #[must_use]
+    pub fn cost(self, profile: &Profile, ns: u64) -> f64 {
+        let per_datagram = || profile.per_datagram(ns).unwrap_or(0.0);
+        match self {
+            Self::Datagram => per_datagram(),
+            Self::Second => ns as f64 / profile.seconds.max(1e-9),
+        }
+    }
+}
+
+/// The cost of one thing in both.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pair<T> {
+    /// What.
+    pub of: T,
+    /// In the first, nanoseconds of each unit.
+    pub a: f64,
+    /// In the second.
+    pub b: f64,
+}
+
+impl<T> Pair<T> {
+    /// Nanoseconds more in the second; less is negative.
+    #[must_use]
+    pub fn more(&self) -> f64 {
+        self.b - self.a
+    }
+
+    /// The second over the first; none where the first has nothing.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        (self.a > 0.0).then(|| self.b / self.a)
+    }
+}
+
+/// Two profiles compared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// What costs are divided by.
+    pub unit: Unit,
+    /// All busy time.
+    pub busy: Pair<()>,
+    /// By class, the largest difference first.
+    pub classes: Vec<Pair<Class>>,
+    /// By lock, the largest difference first.
+    pub locks: Vec<Pair<String>>,
+}
+
+impl Difference {
+    /// Of `b` from `a`.
+    #[must_use]
+    pub fn new(a: &Profile, b: &Profile) -> Self {
+        let unit = Unit::of(a, b);
+        let classes = |profile: &Profile| profile.classes.iter().map(|share| (share.of, share.ns)).collect();
+        let locks =
+            |profile: &Profile| profile.locks.iter().map(|share| (share.of.clone(), share.ns)).collect();
+        let cost = |ns: [u64; 2]| (unit.cost(a, ns[0]), unit.cost(b, ns[1]));
+        let busy = cost([a.busy(), b.busy()]);
+        Self {
+            unit,
+            busy: Pair { of: (), a: busy.0, b: busy.1 },
+            classes: pairs(classes(a), classes(b), cost),
+            locks: pairs(locks(a), locks(b), cost),
+        }
+    }
+
+    /// What it comes to.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let time = |ns: f64| match self.unit {
+            Unit::Datagram => format!("{ns:.0} ns"),
+            Unit::Second => format!("{:.3} s", ns / 1e9),
+        };
+        let whole = self.busy.more();
+        // What went the same way as the whole, and furthest.
+        let moved =
+            self.classes.iter().find(|pair| pair.more() * whole > 0.0).map_or_else(String::new, |pair| {
+                let word = if whole > 0.0 { "more" } else { "less" };
+                // More than all of it went back elsewhere: a share would only puzzle.
+                let part = Some(100.0 * pair.more() / whole).filter(|part| *part < 100.5);
+                let part = part.map_or_else(String::new, |part| format!(", {part:.0} % of the difference"));
+                format!("; {word} above all in {}{part}", pair.of.title())
+            });
+        let ratio = self.busy.ratio().map_or_else(String::new, |ratio| format!(" ({ratio:.2}×)"));
+        let (a, b, unit) = (time(self.busy.a), time(self.busy.b), self.unit.title());
+        format!("{a} of CPU time {unit} became {b}{ratio}{moved}.")
+    }
+}
+
+fn pairs<T: Ord>(
+    a: BTreeMap<T, u64>,
+    b: BTreeMap<T, u64>,
+    cost: impl Fn([u64; 2]) -> (f64, f64),
+) -> Vec<Pair<T>> {
+    let mut both: BTreeMap<T, [u64; 2]> = BTreeMap::new();
+    for (at, list) in [a, b].into_iter().enumerate() {
+        for (of, ns) in list {
+            both.entry(of).or_default()[at] += ns;
+        }
+    }
+    let pair = |(of, ns)| {
+        let (a, b) = cost(ns);
+        Pair { of, a, b }
+    };
+    let mut pairs: Vec<Pair<T>> = both.into_iter().map(pair).collect();
+    // What did not change at all, by its size.
+    pairs.sort_by(|x, y| y.more().abs().total_cmp(&x.more().abs()).then(y.b.total_cmp(&x.b)));
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Datagrams;
+    use crate::sentence::tests::built;
+
+    #[test]
+    fn twice_the_datagrams_at_twice_the_cost_is_no_difference() {
+        let a = built();
+        let mut b = built();
+        b.datagrams = Some(Datagrams { received: 2_000_000, sent: 2_000_000, dropped: 0 });
+        for share in &mut b.classes {
+            share.ns *= 2;
+        }
+        let difference = Difference::new(&a, &b);
+        assert_eq!(difference.unit, Unit::Datagram);
+        assert!(difference.classes.iter().all(|pair| pair.more().abs() < 1e-9 && pair.ratio() == Some(1.0)));
+    }
+
+    #[test]
+    fn a_lock_that_went_away_comes_first() {
+        let a = built();
+        let mut b = built();
+        b.classes.retain(|share| share.of != Class::Lock);
+        b.locks.clear();
+        b.contexts.insert(crate::context::Context::Softirq, 2_900_000_000);
+        let difference = Difference::new(&a, &b);
+        let first = &difference.classes[0];
+        assert_eq!((first.of, first.a, first.b, first.ratio()), (Class::Lock, 1550.0, 0.0, Some(0.0)));
+        assert_eq!(
+            difference.sentence(),
+            "4600 ns of CPU time per datagram became 3050 ns (0.66×); less above all in locks, 100 % of the difference."
+        );
+        assert_eq!(difference.locks[0].of, "socket-receive-queue");
+    }
+
+    #[test]
+    fn without_datagrams_it_is_per_second() {
+        let (a, mut b) = (built(), built());
+        b.datagrams = None;
+        let difference = Difference::new(&a, &b);
+        assert_eq!(difference.unit, Unit::Second);
+        assert_eq!(difference.busy.a, 9.2e9 / 5.0);
+        assert_eq!(difference.busy.more(), 0.0);
+    }
+}

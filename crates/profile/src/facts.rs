@@ -1,0 +1,114 @@
+//! What stands around the samples: whose sockets there are, who looks on, how many connections are tracked. From the
+//! snapshots at the beginning and the end; kept in the result, so that what it says can be said again from a file.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use udpath_host::read::processes;
+use udpath_host::snapshot::Snapshot;
+use udpath_host::source::Source;
+
+/// Most sockets kept. More: a resolver's thousands of open queries fill the file; fewer: servers of many ports lose some.
+const MOST_SOCKETS: usize = 256;
+
+/// Whom a profile is about. Nothing: the machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Focus {
+    /// Who serves this UDP port.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub port: Option<u16>,
+    /// These processes.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub pids: Vec<u32>,
+}
+
+/// What stands around the samples.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// What was asked for.
+    #[serde(default)]
+    pub focus: Focus,
+    /// CPUs that run; the samples may be of fewer.
+    #[serde(default)]
+    pub online: u32,
+    /// UDP sockets that anybody may send to, of the namespace that was looked at.
+    #[serde(default)]
+    pub sockets: Vec<BoundSocket>,
+    /// Packet sockets that take packets.
+    #[serde(default)]
+    pub taps: Vec<Tap>,
+    /// Connections that netfilter tracks; none where it does not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tracked: Option<u64>,
+    /// The kernel's release.
+    #[serde(default)]
+    pub kernel: String,
+}
+
+/// A UDP socket that is bound and not connected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundSocket {
+    /// Where.
+    pub local: SocketAddr,
+    /// Who has it open.
+    pub pids: Vec<u32>,
+    /// Datagrams dropped at it in the interval.
+    pub drops: u32,
+}
+
+/// A packet socket that looks on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tap {
+    /// Its inode, as /proc/PID/fd shows it.
+    pub inode: u64,
+    /// Whose; none where that cannot be seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pid: Option<u32>,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+}
+
+impl Facts {
+    /// Of an interval between two snapshots.
+    #[must_use]
+    pub fn new(before: &Snapshot, after: &Snapshot) -> Self {
+        let earlier: HashMap<u32, u32> =
+            before.sockets.list.iter().map(|socket| (socket.inode, socket.drops)).collect();
+        let open =
+            after.sockets.list.iter().filter(|socket| socket.peer.is_none() && socket.local.port() != 0);
+        let bound = |socket: &udpath_host::snapshot::sockets::Socket| {
+            let mut pids: Vec<u32> = socket.owners.iter().map(|owner| owner.pid).collect();
+            pids.dedup();
+            let then = earlier.get(&socket.inode).copied().unwrap_or(0);
+            BoundSocket { local: socket.local, pids, drops: socket.drops.wrapping_sub(then) }
+        };
+        let running = after.taps.sockets.iter().filter(|socket| socket.running && socket.protocol != 0);
+        Self {
+            focus: Focus::default(),
+            online: u32::try_from(after.cpus.online.len()).unwrap_or(u32::MAX),
+            sockets: open.take(MOST_SOCKETS).map(bound).collect(),
+            taps: running.map(|socket| Tap { inode: socket.inode, pid: None, name: String::new() }).collect(),
+            tracked: after.netfilter.conntrack.as_ref().map(|conntrack| conntrack.count),
+            kernel: after.kernel.release.clone(),
+        }
+    }
+
+    /// Finds whose the taps are; they stay without names where that cannot be seen.
+    pub fn name_taps(&mut self, source: &dyn Source) {
+        let inodes = self.taps.iter().enumerate();
+        let wanted: HashMap<u32, usize> =
+            inodes.filter_map(|(at, tap)| Some((u32::try_from(tap.inode).ok()?, at))).collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let Ok(scan) = processes::scan(source, &wanted) else { return };
+        for holder in &scan.holders {
+            let Some(tap) = wanted.get(&holder.inode).and_then(|at| self.taps.get_mut(*at)) else { continue };
+            tap.pid = Some(holder.pid);
+            let seen = scan.seen.iter().find(|seen| seen.pid == holder.pid);
+            tap.name = seen.map(|seen| seen.name.clone()).unwrap_or_default();
+        }
+    }
+}
