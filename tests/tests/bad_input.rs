@@ -176,7 +176,7 @@ fn report() {
         &[
             (&[&path("nothing.json")], 3, "No such file or directory"),
             (&["/proc"], 3, "cannot read /proc: Is a directory"),
-            (&["/dev/null"], 3, "is empty: expected a result of udpath boost or load"),
+            (&["/dev/null"], 3, "is empty: expected a result of udpath boost, load or profile"),
             (&[&path("text")], 3, "is not JSON"),
             (&[&path("cut.json")], 3, "it was cut off"),
             (&[&path("newer.json")], 3, "written by another version of udpath"),

@@ -92,7 +92,7 @@ fn what_is_no_result_gets_one_sentence() {
     let file = folder.path().join("x.json");
     let whole = fs::read(fixture("boost.json")).unwrap();
     let cases: [(&[u8], &str); 4] = [
-        (b"", "is empty: expected a result of udpath boost or load"),
+        (b"", "is empty: expected a result of udpath boost, load or profile"),
         (&whole[..whole.len() / 2], "it was cut off"),
         (b"{\"schema\":\"udpath.serve/1\"}", "this part of udpath has no report"),
         (b"\x7fELF", "is not JSON"),

@@ -1,8 +1,12 @@
-//! One self-contained page: no script, no font, no picture from elsewhere. The templates are checked at compile time
-//! and escape every text; the charts, made in [`crate::svg`], escape theirs.
+//! One self-contained page: no script, no font, no picture from elsewhere. Pages with a flame graph have one script of
+//! their own, and are whole without it. The templates are checked at compile time and escape every text; the charts,
+//! made in [`crate::svg`], escape theirs.
 
 pub(crate) mod boost;
+pub(crate) mod difference;
+mod flame;
 pub(crate) mod load;
+pub(crate) mod profile;
 
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::Latency;

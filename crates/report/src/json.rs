@@ -11,6 +11,7 @@ use serde_json::Value;
 use serde_json::error::Category;
 use udpath_advise::result::{self as boost, BoostResult};
 use udpath_load::result::{self as load, LoadResult};
+use udpath_profile::profile::{self, Profile};
 
 /// Largest document read, bytes. A result of a hundred rungs with full histograms takes 2 MiB; without a limit a
 /// device or an endless pipe named by mistake would fill the memory.
@@ -24,6 +25,8 @@ pub enum Document {
     Boost(BoostResult),
     /// What `udpath load --json` wrote.
     Load(LoadResult),
+    /// What `udpath profile --json` wrote.
+    Profile(Profile),
 }
 
 /// Why a file is no result that can be shown.
@@ -103,7 +106,8 @@ fn without_controls(cause: &serde_json::Error) -> String {
 }
 
 /// What a document may be, for the errors' sentences.
-const EXPECTED: &str = "a result of udpath boost or load (schema udpath.boost/1 or udpath.load/1)";
+const EXPECTED: &str =
+    "a result of udpath boost, load or profile (schema udpath.boost/1, udpath.load/1 or udpath.profile/1)";
 
 /// Reads the result in the file `path`; `-` is standard input.
 ///
@@ -153,8 +157,11 @@ pub fn parse(bytes: &[u8], name: &str) -> Result<Document, ReadError> {
     match found {
         boost::SCHEMA => typed(bytes, name, boost::SCHEMA).map(Document::Boost),
         load::SCHEMA => typed(bytes, name, load::SCHEMA).map(Document::Load),
+        profile::SCHEMA => typed(bytes, name, profile::SCHEMA).map(Document::Profile),
         other => {
-            let ours = ["udpath.boost/", "udpath.load/"].iter().any(|kind| other.starts_with(kind));
+            let ours = ["udpath.boost/", "udpath.load/", "udpath.profile/"]
+                .iter()
+                .any(|kind| other.starts_with(kind));
             let hint = match (ours, other.starts_with("udpath.")) {
                 (true, _) => "; it was written by another version of udpath",
                 (false, true) => "; this part of udpath has no report",
@@ -192,7 +199,7 @@ mod tests {
 
     #[test]
     fn each_wrong_file_gets_its_own_sentence() {
-        assert!(error("").starts_with("x.json is empty: expected a result of udpath boost or load"));
+        assert!(error("").starts_with("x.json is empty: expected a result of udpath boost, load or profile"));
         assert!(error(" \n").starts_with("x.json is empty"));
         assert!(
             error("{\"schema\":\"udpath.boost/1\",\"rungs\":[{")

@@ -1,13 +1,14 @@
 //! One result, three renderings: terminal, JSON, and one self-contained HTML file.
 //!
 //! ```text
-//! BoostResult, LoadResult  ->  json      to and from a file; the schema is checked first
+//! BoostResult, LoadResult, Profile  ->  json      to and from a file; the schema is checked first
 //!                          ->  terminal  one screen: the conclusion, then aligned tables
 //!                          ->  html      one file: charts (svg), their tables, how to read them
 //! Map                      ->  terminal, metrics, and top: live, on a whole screen
 //!                                          |
 //!                              units  every figure is formatted in one place
 //!                              scale  axes and their ticks
+//!                              flame  stacks that begin alike, as one tree
 //!                              words  the sentences both renderings share
 //!                              file   whole or not at all
 //! ```
@@ -15,6 +16,7 @@
 //! finite, ordered or short, and no text of theirs reaches a terminal or a page unescaped. Nothing here measures.
 
 mod file;
+mod flame;
 mod html;
 mod json;
 mod metrics;
@@ -30,6 +32,8 @@ use std::path::Path;
 use udpath_advise::result::BoostResult;
 use udpath_host::Map;
 use udpath_load::result::LoadResult;
+use udpath_profile::Profile;
+use udpath_profile::difference::Difference;
 
 pub use file::{WriteError, check_writable, write_whole};
 pub use json::{Document, ReadError, parse, read, to_json};
@@ -91,11 +95,49 @@ impl Render for LoadResult {
     }
 }
 
+impl Render for Profile {
+    fn terminal(&self, style: &Style) -> String {
+        terminal::profile::text(self, style)
+    }
+
+    fn html(&self) -> String {
+        html::profile::page(self)
+    }
+
+    fn json(&self) -> String {
+        to_json(self)
+    }
+}
+
+/// Two profiles, to be shown as their difference.
+#[derive(Debug, Clone, Copy)]
+pub struct Compared<'a> {
+    /// The first.
+    pub a: &'a Profile,
+    /// The second, which the picture shows.
+    pub b: &'a Profile,
+}
+
+impl Render for Compared<'_> {
+    fn terminal(&self, style: &Style) -> String {
+        terminal::difference::text(&Difference::new(self.a, self.b), style)
+    }
+
+    fn html(&self) -> String {
+        html::difference::page(self.a, self.b)
+    }
+
+    fn json(&self) -> String {
+        to_json(&Difference::new(self.a, self.b))
+    }
+}
+
 impl Render for Document {
     fn terminal(&self, style: &Style) -> String {
         match self {
             Self::Boost(result) => result.terminal(style),
             Self::Load(result) => result.terminal(style),
+            Self::Profile(result) => result.terminal(style),
         }
     }
 
@@ -103,6 +145,7 @@ impl Render for Document {
         match self {
             Self::Boost(result) => result.html(),
             Self::Load(result) => result.html(),
+            Self::Profile(result) => result.html(),
         }
     }
 
@@ -110,6 +153,7 @@ impl Render for Document {
         match self {
             Self::Boost(result) => result.json(),
             Self::Load(result) => result.json(),
+            Self::Profile(result) => result.json(),
         }
     }
 }

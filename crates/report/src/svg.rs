@@ -6,6 +6,7 @@
 //! escaped here and nowhere else.
 
 pub(crate) mod cpus;
+pub(crate) mod flame;
 pub(crate) mod ladder;
 pub(crate) mod latency;
 

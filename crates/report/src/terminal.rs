@@ -4,8 +4,10 @@
 //! one, how wide, and what `NO_COLOR` says.
 
 pub(crate) mod boost;
+pub(crate) mod difference;
 pub(crate) mod load;
 pub(crate) mod map;
+pub(crate) mod profile;
 pub(crate) mod spread;
 mod table;
 

@@ -3,6 +3,8 @@
 use udpath_advise::result::{BoostResult, Ratio, RungResult, Verdict};
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::LoadResult;
+use udpath_profile::Profile;
+use udpath_profile::sentence::Finding;
 
 use crate::units;
 
@@ -200,6 +202,50 @@ pub(crate) fn plan(result: &LoadResult) -> String {
         units::duration(result.seconds),
         result.seed
     )
+}
+
+/// How much a profile sampled, in words.
+pub(crate) fn sampled(profile: &Profile) -> String {
+    let cpus = u32::try_from(profile.cpus.len()).unwrap_or(u32::MAX);
+    let used = profile.busy() as f64 / profile.available().max(1.0);
+    let samples = profile.samples;
+    let lost =
+        if samples.lost == 0 { String::new() } else { format!(", {} lost", units::count(samples.lost)) };
+    format!(
+        "{} of {cpus} {}, {} used; {} samples{lost}, {} a second of each, by {}",
+        units::duration(profile.seconds),
+        plural(cpus, "CPU"),
+        units::share(used),
+        units::count(samples.taken),
+        units::count(samples.rate.into()),
+        profile.clock.name()
+    )
+}
+
+/// The datagrams of a profile and what each costs, in words: a line or two, or none.
+pub(crate) fn datagrams(profile: &Profile) -> Vec<String> {
+    let Some(counted) = profile.datagrams else { return Vec::new() };
+    let dropped = match counted.dropped {
+        0 => "none dropped".to_owned(),
+        dropped => format!("{} dropped ({})", units::count(dropped), units::loss(counted.loss())),
+    };
+    let mut lines = vec![format!(
+        "{} datagrams received, {} sent, {dropped}",
+        units::count(counted.received),
+        units::count(counted.sent)
+    )];
+    if let Some(each) = profile.per_datagram(profile.busy()) {
+        let pair = profile.per_transaction(profile.busy());
+        let pair = pair.map_or_else(String::new, |ns| format!(", {} per transaction", units::time(ns)));
+        lines.push(format!("{} of CPU time per datagram{pair}", units::time(each)));
+    }
+    lines
+}
+
+/// Does a profile's sentence tell of this finding already?
+pub(crate) fn is_said(profile: &Profile, finding: &Finding) -> bool {
+    let what = finding.text.split_once(" % ").map_or(finding.text.as_str(), |(_, what)| what);
+    profile.sentence.contains(what)
 }
 
 /// Mean over CPUs, as if they were one. None without any.

@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use udpath_report::Render;
+use udpath_report::{Compared, Render};
 
 /// An element as it opens: its name and its attributes as they stand.
 struct Element {
@@ -12,7 +12,7 @@ struct Element {
 
 /// The elements of a page in order of their opening; panics at the first that is not closed where it should be.
 fn elements(html: &str) -> Vec<Element> {
-    const VOID: [&str; 2] = ["meta", "br"];
+    const VOID: [&str; 3] = ["meta", "br", "input"];
     let body = html.strip_prefix("<!DOCTYPE html>\n").expect("a page begins with its type");
     let (mut open, mut all): (Vec<String>, Vec<Element>) = (Vec::new(), Vec::new());
     let mut rest = body;
@@ -33,9 +33,9 @@ fn elements(html: &str) -> Vec<Element> {
         assert_eq!(attributes.matches('"').count() % 2, 0, "an open quote in {attributes:?}");
         check_entities(attributes);
         all.push(Element { name: name.to_owned(), attributes: attributes.to_owned() });
-        if name == "style" {
+        if let "style" | "script" = name {
             // Raw text up to its own end.
-            rest = &rest[rest.find("</style>").expect("a style sheet ends")..];
+            rest = &rest[rest.find(&format!("</{name}>")).expect("raw text ends")..];
         }
         if !closed && !VOID.contains(&name) {
             open.push(name.to_owned());
@@ -55,12 +55,23 @@ fn check_entities(text: &str) {
 
 /// What holds of every page.
 fn check(html: &str) -> Vec<Element> {
+    assert!(!html.contains("<script"), "a script in the page");
+    check_but_scripts(html)
+}
+
+/// The same of a page that may have a script of ours.
+fn check_but_scripts(html: &str) -> Vec<Element> {
     let elements = elements(html);
-    for forbidden in ["http:", "https:", "//", "@import", "url(data", "<script", "src=", "NaN", "javascript:"]
-    {
+    for forbidden in ["http:", "https:", "@import", "url(data", "src=", "NaN", "javascript:"] {
         assert!(!html.contains(forbidden), "{forbidden} in the page");
     }
-    assert!(!elements.iter().any(|e| ["link", "script", "img", "iframe", "object", "image", "use"].contains(&e.name.as_str())));
+    // A digest may have one; an address has two.
+    assert!(!html.contains("//"), "an address in the page");
+    assert!(
+        !elements
+            .iter()
+            .any(|e| ["link", "img", "iframe", "object", "image", "use"].contains(&e.name.as_str()))
+    );
     assert!(elements.iter().any(|e| e.attributes.contains("name=\"viewport\"")));
 
     let mut ids: Vec<&str> = elements.iter().filter_map(|e| attribute(e, "id")).collect();
@@ -71,6 +82,9 @@ fn check(html: &str) -> Vec<Element> {
     for element in elements.iter().filter(|e| e.name == "svg") {
         let view: Vec<f64> =
             attribute(element, "viewBox").unwrap().split(' ').map(|n| n.parse().unwrap()).collect();
+        if attribute(element, "aria-hidden") == Some("true") {
+            continue;
+        }
         assert!(view.len() == 4 && view[3] > 20.0 && view[3] < 20_000.0, "{view:?}");
         for id in attribute(element, "aria-labelledby").expect("a chart has a name").split(' ') {
             assert!(ids.contains(&id), "{id} is nowhere");
@@ -224,4 +238,118 @@ fn a_large_machine_makes_a_page_of_bearable_size() {
     let html = fixture::large_boost().html();
     check(&html);
     assert!(html.len() < 8 << 20, "{} bytes", html.len());
+}
+
+/// Name, place and width of every frame of the flame graph, in the order of the page.
+fn frames(html: &str) -> Vec<(String, f64, f64, usize)> {
+    let elements = check_but_scripts(html);
+    let frames =
+        elements.iter().filter(|e| attribute(e, "class").is_some_and(|class| class.starts_with("f ")));
+    let number = |e: &Element, name: &str| attribute(e, name).unwrap().parse::<f64>().unwrap();
+    frames
+        .map(|e| {
+            let level = number(e, "data-l") as usize;
+            (attribute(e, "data-n").unwrap().to_owned(), number(e, "data-x"), number(e, "data-w"), level)
+        })
+        .collect()
+}
+
+#[test]
+fn a_profile_is_whole() {
+    let profile = fixture::profile();
+    let html = profile.html();
+    check_but_scripts(&html);
+    check_charts(&html, &["CPU time by CPU and kind"]);
+    assert_eq!(html.matches("<script>").count(), 1);
+    assert!(html.contains("default-src &#39;none&#39;") || html.contains("default-src 'none'"));
+    assert!(html.contains(&profile.sentence));
+    for share in &profile.classes {
+        assert!(
+            html.contains(&format!("<th scope=\"row\">{}</th>", share.of.title())),
+            "{}",
+            share.of.title()
+        );
+    }
+    for finding in &profile.findings {
+        assert!(html.contains(&finding.remedy), "{}", finding.remedy);
+    }
+    for note in &profile.notes {
+        assert!(html.contains(note), "{note}");
+    }
+}
+
+#[test]
+fn frames_are_as_wide_as_their_time_and_lie_within_their_callers() {
+    let profile = fixture::profile();
+    let frames = frames(&profile.html());
+    assert_eq!(frames[0], ("all".to_owned(), 0.0, 1e7, 0));
+    let busy = profile.busy() as f64;
+    for (context, ns) in profile.contexts.iter().filter(|(_, ns)| **ns as f64 > 0.001 * busy) {
+        if *context == udpath_profile::context::Context::Idle {
+            continue;
+        }
+        let found = frames.iter().find(|(name, _, _, level)| *level == 1 && name == context.title());
+        let (_, _, width, _) = found.unwrap_or_else(|| panic!("{} is not there", context.title()));
+        assert!((width / 1e7 - *ns as f64 / busy).abs() < 1e-5, "{}: {width}", context.title());
+    }
+    // In the order of the page every frame follows its caller.
+    let mut callers: Vec<(f64, f64)> = Vec::new();
+    for (name, x, width, level) in &frames {
+        callers.truncate(*level);
+        if let Some((from, wide)) = callers.last() {
+            assert!(*x >= from - 1.0 && x + width <= from + wide + 2.0, "{name} at {x}, {width} wide");
+        }
+        assert!(*width >= 1e4 - 1.0, "{name} is too small to be drawn");
+        callers.push((*x, *width));
+    }
+}
+
+#[test]
+fn a_difference_is_whole_and_says_what_is_gone() {
+    let a = fixture::profile();
+    let mut b = fixture::profile();
+    b.stacks.retain(|stack| !stack.frames.iter().any(|frame| frame == "udp_sendmsg"));
+    for stack in b.stacks.iter_mut().filter(|stack| stack.frames.iter().any(|frame| frame == "udp_recvmsg")) {
+        stack.ns *= 3;
+    }
+    let html = Compared { a: &a, b: &b }.html();
+    check_but_scripts(&html);
+    assert!(html.contains("<th scope=\"row\">udp_sendmsg</th>"), "what is gone is in the table");
+    // Colours of a function wherever it is drawn.
+    let looks = |name: &str| -> Vec<String> {
+        let drawn = check_but_scripts(&html).into_iter().filter(|e| attribute(e, "data-n") == Some(name));
+        drawn.map(|e| attribute(&e, "class").unwrap()[2..].to_owned()).collect()
+    };
+    let reading = looks("udp_recvmsg");
+    assert!(reading.iter().any(|look| look.starts_with('p')), "more is red: {reading:?}");
+    assert!(!reading.iter().any(|look| look.starts_with('m')), "nothing of it is less: {reading:?}");
+    assert!(!html.contains("data-n=\"udp_sendmsg\""));
+    let same = Compared { a: &a, b: &a }.html();
+    assert!(!same.contains("Only in A"));
+    assert!(
+        check_but_scripts(&same)
+            .iter()
+            .filter_map(|e| attribute(e, "class"))
+            .all(|class| { !class.starts_with("f ") || class == "f z" })
+    );
+}
+
+#[test]
+fn a_hostile_profile_is_still_a_page() {
+    let profile = fixture::hostile_profile();
+    for html in [profile.html(), Compared { a: &profile, b: &fixture::profile() }.html()] {
+        check_but_scripts(&html);
+        assert!(!html.contains("<script>alert") && !html.contains('\u{1b}') && !html.contains('\u{0}'));
+        assert!(html.len() < 8 << 20, "{} bytes", html.len());
+    }
+    let mut empty = fixture::profile();
+    empty.stacks.clear();
+    empty.classes.clear();
+    empty.locks.clear();
+    empty.cpus.clear();
+    empty.contexts.clear();
+    empty.processes.clear();
+    (empty.datagrams, empty.findings) = (None, Vec::new());
+    check_but_scripts(&empty.html());
+    check_but_scripts(&Compared { a: &empty, b: &empty }.html());
 }

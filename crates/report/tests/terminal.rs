@@ -3,7 +3,7 @@
 mod fixture;
 
 use udpath_advise::result::{Ratio, Verdict};
-use udpath_report::{Render, Style};
+use udpath_report::{Compared, Render, Style};
 
 fn width(text: &str) -> usize {
     text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
@@ -140,4 +140,49 @@ fn notes_on_every_rung_do_not_push_the_ladder_off_the_screen() {
         assert!(text.contains(shown), "{text}");
     }
     assert!(text.contains("there are notes on xps, reuseport, percpu, pin, batch-1024 too"), "{text}");
+}
+
+#[test]
+fn a_profile_on_eighty_columns() {
+    let text = fixture::profile().terminal(&Style::default());
+    insta::assert_snapshot!("profile_80", text);
+    assert!(width(&text) <= 80, "{} columns", width(&text));
+    assert!((20..=40).contains(&text.lines().count()), "{} lines", text.lines().count());
+}
+
+#[test]
+fn a_profile_on_a_narrow_terminal_has_no_bars() {
+    let text = fixture::profile().terminal(&Style { colour: false, width: 60 });
+    assert!(!text.contains('█'), "{text}");
+}
+
+#[test]
+fn a_profile_without_datagrams_has_no_figures_per_datagram() {
+    let mut profile = fixture::profile();
+    profile.datagrams = None;
+    let text = profile.terminal(&Style::default());
+    assert!(!text.contains("datagram") && text.contains("CPU time"), "{text}");
+    // Of some CPUs, while datagrams are counted on all of them.
+    let mut profile = fixture::profile();
+    profile.cpus.truncate(1);
+    let text = profile.terminal(&Style::default());
+    assert!(text.contains("datagrams received") && !text.contains("/datagram"), "{text}");
+}
+
+#[test]
+fn a_hostile_profile_cannot_drive_the_terminal() {
+    let text = fixture::hostile_profile().terminal(&Style::default());
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    assert!(!text.contains('\u{202e}') && !text.contains("NaN") && !text.contains("inf"), "{text}");
+}
+
+#[test]
+fn a_difference_on_eighty_columns() {
+    let a = fixture::profile();
+    let mut b = fixture::profile();
+    b.classes.retain(|share| share.of.name() != "udp-send");
+    *b.contexts.get_mut(&udpath_profile::context::Context::Syscall).unwrap() -= 900_000_000;
+    let text = Compared { a: &a, b: &b }.terminal(&Style::default());
+    insta::assert_snapshot!("difference_80", text);
+    assert!(width(&text) <= 80, "{} columns", width(&text));
 }

@@ -1,0 +1,146 @@
+//! The tree behind a flame graph: stacks that begin alike share their beginning.
+//!
+//! ```text
+//! stacks  context;process;f;g  30        all ─┬─ softirq ── net_rx_action ── udp_rcv
+//!         context;process;f;h  10   ──▸       └─ system call ── knotd ── f ─┬─ g
+//!                                                                          └─ h
+//! ```
+//! Every node has two costs: of a first profile and of a second, so that one tree serves the plain graph (the first is
+//! zero) and the difference. A node's class is the one that most of its time is in.
+
+use std::collections::{BTreeMap, HashMap};
+
+use udpath_profile::classes::Class;
+use udpath_profile::difference::Unit;
+use udpath_profile::folded;
+use udpath_profile::profile::{Profile, Stack};
+
+/// Deepest node. The kernel cuts chains at 127 frames of each side; a file may say anything.
+const DEEPEST: usize = 300;
+
+/// Nodes, each after its parent; the first is the whole.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// A function where it was called from.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    /// The caller, by its place; the first node is its own.
+    pub(crate) parent: usize,
+    /// Frames below it.
+    pub(crate) level: usize,
+    /// Of the first and the second profile, callees included.
+    pub(crate) costs: [f64; 2],
+    /// Callees, by name.
+    pub(crate) children: Vec<usize>,
+    classes: BTreeMap<Class, f64>,
+}
+
+impl Node {
+    /// The class that most of its time is in; none of the frames that are no functions.
+    pub(crate) fn class(&self) -> Option<Class> {
+        self.classes.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(class, _)| *class)
+    }
+
+    /// More in the second profile than in the first.
+    pub(crate) fn more(&self) -> f64 {
+        self.costs[1] - self.costs[0]
+    }
+}
+
+impl Tree {
+    /// Of one profile, in nanoseconds.
+    pub(crate) fn of(profile: &Profile) -> Self {
+        Builder::default().add(&profile.stacks, 1, |ns| ns as f64).tree()
+    }
+
+    /// Of two, in nanoseconds of each unit.
+    pub(crate) fn difference(a: &Profile, b: &Profile, unit: Unit) -> Self {
+        let first = Builder::default().add(&a.stacks, 0, |ns| unit.cost(a, ns));
+        first.add(&b.stacks, 1, |ns| unit.cost(b, ns)).tree()
+    }
+
+    /// Nodes of the first profile that the second has nothing of, without their callees; the largest first.
+    pub(crate) fn gone(&self) -> Vec<&Node> {
+        let gone = |node: &Node| node.costs[1] <= 0.0 && node.costs[0] > 0.0;
+        let mut list: Vec<&Node> =
+            self.nodes.iter().filter(|node| gone(node) && !gone(&self.nodes[node.parent])).collect();
+        list.sort_by(|a, b| b.costs[0].total_cmp(&a.costs[0]));
+        list
+    }
+
+    /// From the whole to a node, both included.
+    pub(crate) fn path<'a>(&'a self, node: &'a Node) -> Vec<&'a str> {
+        let mut path = vec![node.name.as_str()];
+        let (mut level, mut at) = (node.level, node.parent);
+        while level > 0 {
+            path.push(&self.nodes[at].name);
+            (level, at) = (self.nodes[at].level, self.nodes[at].parent);
+        }
+        path.reverse();
+        path
+    }
+}
+
+/// A tree in the making.
+#[derive(Default)]
+struct Builder {
+    nodes: Vec<Node>,
+    /// Parent and name to node.
+    known: HashMap<(usize, String), usize>,
+}
+
+impl Builder {
+    fn add(mut self, stacks: &[Stack], which: usize, cost: impl Fn(u64) -> f64) -> Self {
+        if self.nodes.is_empty() {
+            self.nodes.push(node("all", 0, 0));
+        }
+        for stack in stacks {
+            let cost = cost(stack.ns);
+            let cost = if cost.is_finite() { cost } else { 0.0 };
+            let mut at = 0;
+            self.nodes[0].costs[which] += cost;
+            // Contexts and processes hold work of every class: they have none themselves.
+            let roots = folded::roots(stack).map(|name| (name, false));
+            let functions = folded::functions(stack).map(|name| (name, true));
+            for (name, function) in roots.chain(functions).take(DEEPEST) {
+                at = self.child(at, name);
+                let node = &mut self.nodes[at];
+                node.costs[which] += cost;
+                if function {
+                    *node.classes.entry(stack.class).or_default() += cost;
+                }
+            }
+        }
+        self
+    }
+
+    fn child(&mut self, parent: usize, name: &str) -> usize {
+        let next = self.nodes.len();
+        let at = *self.known.entry((parent, name.to_owned())).or_insert(next);
+        if at == next {
+            let level = self.nodes[parent].level + 1;
+            self.nodes.push(node(name, parent, level));
+            self.nodes[parent].children.push(at);
+        }
+        at
+    }
+
+    fn tree(mut self) -> Tree {
+        // By name, so that two graphs of one program look alike.
+        for at in 0..self.nodes.len() {
+            let mut children = std::mem::take(&mut self.nodes[at].children);
+            children.sort_by(|a, b| self.nodes[*a].name.cmp(&self.nodes[*b].name));
+            self.nodes[at].children = children;
+        }
+        Tree { nodes: self.nodes }
+    }
+}
+
+fn node(name: &str, parent: usize, level: usize) -> Node {
+    let (name, costs, children, classes) = (name.to_owned(), [0.0; 2], Vec::new(), BTreeMap::new());
+    Node { name, parent, level, costs, children, classes }
+}

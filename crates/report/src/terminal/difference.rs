@@ -1,0 +1,69 @@
+//! Two profiles on one screen: what the difference comes to, then classes and locks by what changed most.
+
+use udpath_profile::difference::{Difference, Pair};
+
+use super::table::{Cell, Table};
+use super::{Paint, Style};
+use crate::units;
+
+/// Lines of classes and of locks.
+const CLASSES: usize = 16;
+const LOCKS: usize = 5;
+
+pub(crate) fn text(difference: &Difference, style: &Style) -> String {
+    let style = *style;
+    let mut out = style.wrapped(Paint::Bold, &difference.sentence(), 0);
+    let classes = difference.classes.iter().map(|pair| (pair.of.title().to_owned(), pair.into()));
+    let busy = ("all busy time".to_owned(), (&difference.busy).into());
+    out.push('\n');
+    out += &table("class", difference, std::iter::once(busy).chain(classes).take(CLASSES + 1)).text(style);
+    let locks = difference.locks.iter().map(|pair| (pair.of.replace('-', " "), pair.into()));
+    if !difference.locks.is_empty() {
+        out.push('\n');
+        out += &table("lock of", difference, locks.take(LOCKS)).text(style);
+    }
+    out
+}
+
+/// The figures of a pair, whatever it is of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Costs {
+    pub(crate) a: f64,
+    pub(crate) b: f64,
+    pub(crate) ratio: Option<f64>,
+}
+
+impl<T> From<&Pair<T>> for Costs {
+    fn from(pair: &Pair<T>) -> Self {
+        Self { a: pair.a, b: pair.b, ratio: pair.ratio() }
+    }
+}
+
+impl Costs {
+    /// A, B, difference, ratio, as they are read.
+    pub(crate) fn figures(self) -> [String; 4] {
+        let more = self.b - self.a;
+        let sign = if more > 0.0 { "+" } else { "" };
+        let ratio = self.ratio.map_or_else(|| "new".to_owned(), |ratio| format!("{}×", units::ratio(ratio)));
+        [units::time(self.a), units::time(self.b), format!("{sign}{}", units::time(more)), ratio]
+    }
+}
+
+fn table(first: &str, difference: &Difference, rows: impl Iterator<Item = (String, Costs)>) -> Table {
+    let unit = difference.unit.title();
+    let mut headings = vec![Cell::new(format!("{first}, {unit}"))];
+    headings.extend(["A", "B", "difference", "ratio"].map(Cell::right));
+    let mut table = Table::with(headings);
+    for (name, costs) in rows {
+        let more = costs.b - costs.a;
+        let paint = match more {
+            more if more > 0.0 => Paint::Bad,
+            more if more < 0.0 => Paint::Good,
+            _ => Paint::Plain,
+        };
+        let [a, b, more, ratio] = costs.figures();
+        let cells = vec![Cell::new(name), Cell::right(a), Cell::right(b), Cell::right(more).painted(paint)];
+        table.row(cells.into_iter().chain([Cell::right(ratio).painted(paint)]).collect());
+    }
+    table
+}
