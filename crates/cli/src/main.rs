@@ -34,6 +34,8 @@ enum Verb {
     Boost(verbs::boost::Args),
     /// Make, use and remove machines on this machine
     Lab(verbs::lab::Args),
+    /// Show where CPU time goes: by class of work, lock, CPU and process, with a flame graph
+    Profile(verbs::profile::Args),
     /// Foretell which queue, CPU and socket a flow reaches, or which source ports reach one
     Predict(verbs::predict::Args),
     /// Show what changes of settings would do, as a diff, as shell lines or as JSON
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Verb::Load(args) => verbs::load::run(args),
         Verb::Boost(args) => verbs::boost::run(args),
         Verb::Lab(args) => verbs::lab::run(args),
+        Verb::Profile(args) => verbs::profile::run(&args),
         Verb::Predict(args) => verbs::predict::run(args),
         Verb::Plan(args) => verbs::plan::run(&args),
         Verb::Apply(args) => verbs::apply::run(&args),

@@ -1,4 +1,4 @@
-//! `udpath report`: a JSON result of `boost` or `load`, rendered again.
+//! `udpath report`: a JSON result of `boost`, `load` or `profile`, rendered again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::terminal;
 /// Arguments of `udpath report`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The JSON that `udpath boost --json` or `udpath load --json` wrote; `-` is standard input
+    /// The JSON that `udpath boost`, `udpath load` or `udpath profile` wrote with `--json`; `-` is standard input
     file: PathBuf,
     /// Write one self-contained HTML file; `-`, or leaving it out, prints text to stdout
     #[arg(short, long, value_name = "FILE.html")]

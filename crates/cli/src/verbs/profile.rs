@@ -1,0 +1,149 @@
+//! `udpath profile`: where CPU time goes, for some seconds, in a sentence and the figures behind it.
+//!
+//! ```text
+//! snapshot ─▸ samples, UDP counters at their begin and end ─▸ snapshot ─▸ Profile ─▸ text or JSON, folded stacks, page
+//! ```
+//! stdout: the result; stderr: that it goes on, on a terminal. Nothing on the machine is changed.
+
+mod difference;
+mod options;
+
+use std::io::{self, IsTerminal, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Context;
+use udpath_host::namespace;
+use udpath_host::source::Folder;
+use udpath_host::{Snapshot, Source, read};
+use udpath_profile::classes::Rules;
+use udpath_profile::recorder::{self, Moment, RATE, Wanted};
+use udpath_profile::{Profile, folded};
+use udpath_report::{Render, WriteError};
+use udpath_steer::CpuSet;
+
+use crate::exit::{Done, Failure};
+use crate::terminal;
+
+/// Arguments of `udpath profile`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// About this process. All CPUs are sampled: what softirqs do for it is on nobody's time
+    #[arg(long, value_name = "PID", conflicts_with = "port")]
+    pid: Option<u32>,
+    /// About the processes that serve this UDP port
+    #[arg(long, value_name = "PORT")]
+    port: Option<std::num::NonZeroU16>,
+    /// Sample these CPUs only
+    #[arg(long, value_name = "LIST")]
+    cpu: Option<CpuSet>,
+    /// For so long
+    #[arg(short, long, default_value = "5s", value_parser = options::length, allow_hyphen_values = true, value_name = "TIME")]
+    duration: Duration,
+    /// Samples a second of each CPU
+    #[arg(long, default_value_t = RATE, value_parser = options::rate, allow_hyphen_values = true, value_name = "HZ")]
+    rate: u32,
+    /// Count datagrams and look for sockets in this network namespace, as `ip netns` names it
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+    /// Print one JSON document (udpath.profile/1)
+    #[arg(long)]
+    json: bool,
+    /// Write the stacks for other tools: `context;process;function;... N`, N in microseconds of CPU time
+    #[arg(long, value_name = "FILE")]
+    folded: Option<PathBuf>,
+    /// Write one self-contained HTML file with the flame graph
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Sample nothing: compare two results of --json, the second against the first
+    #[arg(long, num_args = 2, value_names = ["A.json", "B.json"],
+          conflicts_with_all = ["pid", "port", "cpu", "duration", "rate", "netns", "folded"])]
+    diff: Option<Vec<PathBuf>>,
+}
+
+/// Carries out the arguments.
+pub(crate) fn run(args: &Args) -> Done {
+    for (option, path) in [("--folded", &args.folded), ("--report", &args.report)] {
+        if let Some(path) = path {
+            writable(option, path)?;
+        }
+    }
+    if let Some([a, b]) = args.diff.as_deref() {
+        return difference::run(a, b, args.json, args.report.as_deref());
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    terminal::stop_on_signals(&stop)?;
+    let place = options::place(args)?;
+    let profile = namespace::inside(&place, || measure(args, &Folder::live(), &stop))
+        .map_err(|error| Failure::Cannot(error.into()))??;
+    if args.json {
+        terminal::print(&profile.json())?;
+    } else {
+        terminal::print(&profile.terminal(&terminal::style()))?;
+    }
+    if let Some(path) = &args.folded {
+        udpath_report::write_whole(path, folded::text(&profile).as_bytes())
+            .context("the result above is complete, its folded stacks are not")?;
+    }
+    match &args.report {
+        Some(path) => report(path, &profile),
+        None => Ok(()),
+    }
+}
+
+/// Told before anything is measured.
+fn writable(option: &str, path: &Path) -> Done {
+    udpath_report::check_writable(path).map_err(|error| match error {
+        WriteError::Folder { .. } => Failure::Usage(format!("{option}: {error}")),
+        error => Failure::Cannot(error.into()),
+    })
+}
+
+/// Writes the page, and says where.
+fn report(path: &Path, result: &impl Render) -> Done {
+    udpath_report::write_html(path, result).context("the result above is complete, its report is not")?;
+    eprintln!("report: {}", path.display());
+    Ok(())
+}
+
+/// Samples, and puts the result together.
+fn measure(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Profile, Failure> {
+    let mut before = Snapshot::read(source);
+    let focus = options::focus(args, &before)?;
+    let wanted = Wanted {
+        cpus: options::cpus(args, &before)?,
+        pid: focus.pids.first().copied(),
+        length: args.duration,
+        rate: args.rate,
+    };
+    let talk = io::stderr().is_terminal();
+    if talk {
+        // A terminal that went away is no reason not to measure.
+        let _ = write!(
+            io::stderr(),
+            "\r\x1b[Ksampling CPUs {} for {:?}; ^C ends it now",
+            wanted.cpus,
+            wanted.length
+        );
+    }
+    let mut udp = None;
+    let recorded = recorder::record_with(&wanted, stop, |moment| {
+        // What cannot be read is among what the snapshots miss.
+        let counted = read::udp::read(source, &mut Vec::new());
+        match moment {
+            Moment::Begin => before.udp = counted,
+            Moment::End => udp = Some(counted),
+        }
+    });
+    if talk {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+    let recording = recorded.map_err(|error| Failure::Cannot(error.into()))?;
+    let mut after = Snapshot::read(source);
+    after.udp = udp.unwrap_or(after.udp);
+    let mut profile = Profile::new(&recording, Rules::built_in(), &before, &after);
+    profile.facts.name_taps(source);
+    Ok(profile.about(focus))
+}

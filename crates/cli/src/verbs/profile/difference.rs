@@ -1,0 +1,31 @@
+//! `udpath profile --diff`: two results of before, compared.
+
+use std::path::Path;
+
+use udpath_profile::Profile;
+use udpath_report::{Compared, Document, Render, read};
+
+use crate::exit::{Done, Failure};
+use crate::terminal;
+
+/// Reads both, compares, renders.
+pub(super) fn run(a: &Path, b: &Path, json: bool, page: Option<&Path>) -> Done {
+    let (a, b) = (profile(a)?, profile(b)?);
+    let compared = Compared { a: &a, b: &b };
+    if json {
+        terminal::print(&compared.json())?;
+    } else {
+        terminal::print(&compared.terminal(&terminal::style()))?;
+    }
+    page.map_or(Ok(()), |path| super::report(path, &compared))
+}
+
+fn profile(path: &Path) -> Result<Profile, Failure> {
+    match read(path).map_err(anyhow::Error::from)? {
+        Document::Profile(profile) => Ok(profile),
+        Document::Boost(_) | Document::Load(_) => Err(Failure::Usage(format!(
+            "--diff {}: it is a result of another verb; give what `udpath profile --json` wrote",
+            path.display()
+        ))),
+    }
+}
