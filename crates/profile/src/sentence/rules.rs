@@ -286,8 +286,12 @@ fn others(profile: &Profile) -> Option<Finding> {
     if focus.is_empty() || share < OTHERS {
         return None;
     }
-    let mut names: Vec<&str> = others.iter().map(|process| process.name.as_str()).collect();
-    names.dedup();
+    let mut names: Vec<&str> = Vec::new();
+    for process in &others {
+        if !names.contains(&process.name.as_str()) {
+            names.push(&process.name);
+        }
+    }
     names.truncate(3);
     let text = format!("{} is other programs' ({})", percent(share), names.join(", "));
     Some(finding(Rule::Others, share, text, "other CPUs for them, or another machine"))
