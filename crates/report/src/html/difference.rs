@@ -55,7 +55,11 @@ pub(crate) fn page(a: &Profile, b: &Profile) -> String {
     let gone = all.iter().take(GONE).map(|node| {
         let path = tree.path(node);
         let callers: Vec<&str> = path[..path.len() - 1].iter().rev().take(CALLERS).copied().collect();
-        Gone { name: node.name.clone(), cost: units::time(node.costs[0]), path: callers.join(" ◂ ") }
+        Gone {
+            name: words::shortened(&node.name, 56),
+            cost: units::time(node.costs[0]),
+            path: callers.join(" ◂ "),
+        }
     });
     let classes = difference.classes.iter().map(|pair| row(pair.of.title().to_owned(), pair.into()));
     let classes = std::iter::once(row("all busy time".to_owned(), (&difference.busy).into())).chain(classes);

@@ -182,7 +182,9 @@ fn place(tree: &Tree) -> (Vec<Placed>, usize) {
 /// The class in the style sheet of a change: `m4` is the most less, `p4` the most more, `z` none. By the root, so that
 /// what is a tenth of the largest change can still be seen.
 fn change(more: f64, most: f64) -> String {
-    let step = if most > 0.0 { ((more.abs() / most).sqrt() * STEPS).round() } else { 0.0 };
+    // The whole may have changed more than any part of it.
+    let part = if most > 0.0 { (more.abs() / most).min(1.0) } else { 0.0 };
+    let step = (part.sqrt() * STEPS).round();
     match step as u8 {
         0 => "z".to_owned(),
         step if more > 0.0 => format!("p{step}"),
@@ -254,6 +256,7 @@ mod tests {
     fn changes_are_seen_by_their_size_and_direction() {
         assert_eq!((change(10.0, 10.0), change(-10.0, 10.0)), ("p4".to_owned(), "m4".to_owned()));
         assert_eq!((change(1.0, 10.0), change(0.1, 10.0)), ("p1".to_owned(), "z".to_owned()));
+        assert_eq!((change(30.0, 10.0), change(-30.0, 10.0)), ("p4".to_owned(), "m4".to_owned()));
         assert_eq!((change(0.0, 0.0), change(f64::NAN, 1.0)), ("z".to_owned(), "z".to_owned()));
     }
 
