@@ -58,7 +58,7 @@ pub(crate) struct Claim {
 
 type Bench = fn() -> Result<Vec<Claim>>;
 
-const BENCHES: [(&str, Bench); 14] = [
+const BENCHES: [(&str, Bench); 15] = [
     ("engine", engine::run),
     ("runtime", runtime::run),
     ("socket", socket::run),
