@@ -105,7 +105,7 @@ fn live(wanted: usize) -> Result<f64> {
 }
 
 /// UDP sockets on ports of the loopback.
-fn open_sockets() -> Result<Vec<UdpSocket>> {
+pub(crate) fn open_sockets() -> Result<Vec<UdpSocket>> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     rustix::process::setrlimit(Resource::Nofile, raised)?;

@@ -12,7 +12,7 @@ pub(crate) mod machine;
 pub mod netfilter;
 pub mod processes;
 mod queue_irqs;
-mod queues;
+pub(crate) mod queues;
 pub mod sockets;
 pub mod softnet;
 pub mod steering;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use udpath_host::map::{Map, Selection};
 use udpath_host::status::Status;
-use udpath_host::{Live, Snapshot};
+use udpath_host::{Live, Source, Watch};
 use udpath_report::{MetricsFormat, MetricsOptions, map_metrics, write_whole};
 
 use super::settings::State;
@@ -55,14 +55,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    fn text(&self, format: MetricsFormat) -> Result<String, Failure> {
+    /// The metrics of now. Called within the place that is looked at.
+    fn text(&self, format: MetricsFormat, watch: &mut Watch, source: &dyn Source) -> Result<String, Failure> {
         // The journal is of this machine, and only root may read it.
         let status = || Status::of(&Live::new(), &self.state.journal()).ok();
-        let live = !self.place.is_captured();
-        let (snapshot, status) =
-            self.place.look(|source| (Snapshot::read(source), live.then(status).flatten()))?;
-        let map =
-            Map::new(&snapshot, None, &Selection::All).map_err(|error| Failure::Cannot(error.into()))?;
+        let status = if self.place.is_captured() { None } else { status() };
+        let snapshot = watch.look(source);
+        let map = Map::new(snapshot, None, &Selection::All).map_err(|error| Failure::Cannot(error.into()))?;
         let options = MetricsOptions { sockets: self.sockets.into(), queues: self.queues };
         Ok(map_metrics(&map, status.as_ref(), options, format))
     }
@@ -70,21 +69,23 @@ impl Args {
 
 /// Exports until it is told to end.
 pub(crate) fn run(args: &Args) -> Done {
-    if args.once {
-        return terminal::print(&args.text(MetricsFormat::Text)?);
-    }
     let stop = Arc::new(AtomicBool::new(false));
-    terminal::stop_on_signals(&stop)?;
-    match &args.textfile {
-        Some(path) => write(args, path, &stop),
-        None => serve(args, &stop),
+    if !args.once {
+        terminal::stop_on_signals(&stop)?;
     }
+    args.place.look(|source| match &args.textfile {
+        _ if args.once => terminal::print(&args.text(MetricsFormat::Text, &mut Watch::default(), source)?),
+        Some(path) => write(args, source, path, &stop),
+        None => serve(args, source, &stop),
+    })?
 }
 
-fn write(args: &Args, path: &std::path::Path, stop: &AtomicBool) -> Done {
+fn write(args: &Args, source: &dyn Source, path: &std::path::Path, stop: &AtomicBool) -> Done {
+    let mut watch = Watch::default();
     while !stop.load(Ordering::Relaxed) {
         // node_exporter reads the older format alone.
-        write_whole(path, args.text(MetricsFormat::Text)?.as_bytes()).map_err(anyhow::Error::from)?;
+        let text = args.text(MetricsFormat::Text, &mut watch, source)?;
+        write_whole(path, text.as_bytes()).map_err(anyhow::Error::from)?;
         let next = Instant::now() + Duration::from_secs(args.interval);
         while Instant::now() < next && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK);
@@ -94,7 +95,8 @@ fn write(args: &Args, path: &std::path::Path, stop: &AtomicBool) -> Done {
 }
 
 /// One client after the other: a scraper asks once in some seconds, and an answer takes milliseconds.
-fn serve(args: &Args, stop: &AtomicBool) -> Done {
+fn serve(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Done {
+    let mut watch = Watch::default();
     let listener =
         TcpListener::bind(args.listen).with_context(|| format!("cannot listen at {}", args.listen))?;
     listener.set_nonblocking(true).context("cannot wait for clients")?;
@@ -102,7 +104,7 @@ fn serve(args: &Args, stop: &AtomicBool) -> Done {
     while !stop.load(Ordering::Relaxed) {
         match listener.accept() {
             // A client that goes away or talks nonsense is not our failure.
-            Ok((client, _)) => drop(answer(args, client)),
+            Ok((client, _)) => drop(answer(client, |format| args.text(format, &mut watch, source))),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(LOOK),
             Err(error) => eprintln!("a client could not be taken: {error}"),
         }
@@ -110,13 +112,17 @@ fn serve(args: &Args, stop: &AtomicBool) -> Done {
     Ok(())
 }
 
-fn answer(args: &Args, mut client: TcpStream) -> io::Result<()> {
+/// Answers one client; `text` makes the metrics.
+fn answer(
+    mut client: TcpStream,
+    text: impl FnOnce(MetricsFormat) -> Result<String, Failure>,
+) -> io::Result<()> {
     client.set_nonblocking(false)?;
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
     let request = request(&mut client)?;
     let (status, kind, body) = match request {
-        Some(Request { path, format }) if path == "/metrics" => match args.text(format) {
+        Some(Request { path, format }) if path == "/metrics" => match text(format) {
             Ok(text) => ("200 OK", format.content_type(), text),
             Err(error) => ("500 Internal Server Error", "text/plain", format!("{error:?}\n")),
         },

@@ -133,6 +133,7 @@ fn live(args: &Args, source: &dyn Source) -> Done {
                 Some(Wish::Stop) => screen.suspend().context("cannot give the terminal back")?,
                 Some(Wish::Anew) => {
                     screen.resume().context("cannot set up the terminal")?;
+                    watch.expire();
                     next = Instant::now();
                 }
                 None => {}

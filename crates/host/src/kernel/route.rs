@@ -5,7 +5,7 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use super::Kernel;
 use crate::netlink::numbers::*;
 use crate::netlink::{Attributes, Refused, Writer};
-use crate::snapshot::{Link, Qdisc, Xdp};
+use crate::snapshot::{Counters, Link, Qdisc, Xdp};
 
 /// Bytes of `struct ifinfomsg` and `struct tcmsg` of linux/rtnetlink.h.
 const IFINFOMSG: usize = 16;
@@ -14,17 +14,42 @@ const TCMSG: usize = 20;
 const LOOPBACK: u16 = 772;
 /// `IFF_UP` of linux/if.h.
 const UP: u32 = 1;
-/// `RTEXT_FILTER_SKIP_STATS` of linux/rtnetlink.h: neither counters nor virtual functions in the answer.
-const SKIP_STATS: u32 = 1 << 3;
+/// `struct rtnl_link_stats64` of linux/if_link.h: counters of 64 bits, by the names of their files in sysfs. Older
+/// kernels have fewer; one that has no file is not here.
+const STATISTICS: [&str; 24] = [
+    "rx_packets",
+    "tx_packets",
+    "rx_bytes",
+    "tx_bytes",
+    "rx_errors",
+    "tx_errors",
+    "rx_dropped",
+    "tx_dropped",
+    "multicast",
+    "collisions",
+    "rx_length_errors",
+    "rx_over_errors",
+    "rx_crc_errors",
+    "rx_frame_errors",
+    "rx_fifo_errors",
+    "rx_missed_errors",
+    "tx_aborted_errors",
+    "tx_carrier_errors",
+    "tx_fifo_errors",
+    "tx_heartbeat_errors",
+    "tx_window_errors",
+    "rx_compressed",
+    "tx_compressed",
+    "rx_nohandler",
+];
 /// Parents that are no class: `TC_H_ROOT`, `TC_H_INGRESS` of linux/pkt_sched.h.
 const ROOT: u32 = 0xffff_ffff;
 const INGRESS: u32 = 0xffff_fff1;
 
 impl Kernel {
     pub(super) fn links(&mut self) -> Result<Vec<Link>, Refused> {
-        let mut body = Writer::after(&[0; IFINFOMSG]);
-        body.u32(IFLA_EXT_MASK, SKIP_STATS);
-        let answers = self.route()?.dump(RTM_GETLINK, &body.finish())?;
+        // Counters are in the answer, virtual functions only where they are asked for.
+        let answers = self.route()?.dump(RTM_GETLINK, &[0; IFINFOMSG])?;
         Ok(answers.bodies().filter_map(link).collect())
     }
 
@@ -90,7 +115,13 @@ fn link(body: &[u8]) -> Option<Link> {
         link_namespace: is.u32(IFLA_LINK_NETNSID).map(u32::cast_signed),
         vlan: vlan.and_then(|id| u16::try_from(id).ok()),
         xdp: xdp(is.nested(IFLA_XDP)),
+        statistics: statistics(is.bytes(IFLA_STATS64).unwrap_or_default()),
     })
+}
+
+fn statistics(bytes: &[u8]) -> Counters {
+    let counts = bytes.as_chunks().0.iter().map(|count| u64::from_ne_bytes(*count));
+    STATISTICS.iter().map(|name| (*name).to_owned()).zip(counts).collect()
 }
 
 /// `02:00:00:00:00:01`.

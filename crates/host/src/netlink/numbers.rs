@@ -198,7 +198,7 @@ numbers! {
     IFLA_MASTER = 10;
     IFLA_TXQLEN = 13;
     IFLA_LINKINFO = 18;
-    IFLA_EXT_MASK = 29;
+    IFLA_STATS64 = 23;
     IFLA_CARRIER = 33;
     IFLA_LINK_NETNSID = 37;
     IFLA_XDP = 43;

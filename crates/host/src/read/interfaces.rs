@@ -185,7 +185,11 @@ impl Reader<'_> {
             qdiscs: None,
             xdp: link.xdp,
             xdp_features: None,
-            statistics: self.statistics(),
+            statistics: if link.statistics.is_empty() {
+                statistics(source, name)
+            } else {
+                link.statistics.clone()
+            },
             driver,
             channels,
             rss,
@@ -249,18 +253,17 @@ impl Reader<'_> {
             active: word("bonding/active_slave"),
         })
     }
+}
 
-    fn statistics(&mut self) -> Counters {
-        let directory = self.path("statistics");
-        let names = self.source.names(&directory).unwrap_or_default();
-        let mut counters = Counters::new();
-        for name in names {
-            if let Some(value) = self.file(&format!("statistics/{name}"), one) {
-                counters.insert(name, value);
-            }
-        }
-        counters
-    }
+/// The counters of an interface, file by file: where rtnetlink does not tell them.
+pub(crate) fn statistics(source: &dyn Source, name: &str) -> Counters {
+    let directory = format!("/sys/class/net/{name}/statistics");
+    let names = source.names(&directory).unwrap_or_default();
+    let count = |name: String| {
+        let value = crate::source::number(source, &format!("{directory}/{name}")).ok()?;
+        Some((name, value))
+    };
+    names.into_iter().filter_map(count).collect()
 }
 
 /// The last name of a path.

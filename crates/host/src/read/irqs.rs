@@ -25,14 +25,7 @@ pub struct Interrupts {
 
 /// Reads the interrupts, with where each may go.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Interrupts {
-    let mut found = parsed(source, INTERRUPTS, interrupts);
-    for _ in 1..TRIES {
-        if !matches!(found, Err(Absence::NotUnderstood(_))) {
-            break;
-        }
-        found = parsed(source, INTERRUPTS, interrupts);
-    }
-    let mut interrupts = noted(missing, "interrupts", INTERRUPTS, found).unwrap_or_default();
+    let mut interrupts = noted(missing, "interrupts", INTERRUPTS, listed(source)).unwrap_or_default();
     for irq in &mut interrupts.irqs {
         let number = irq.number;
         let what = format!("where IRQ {number} ({}) may go", irq.name);
@@ -49,6 +42,21 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Interrupts {
             optional(source, missing, &what, &at("node"), |text| Ok(text.trim().parse().ok())).flatten();
     }
     interrupts
+}
+
+/// The interrupts and how often they came; not where they may go.
+///
+/// # Errors
+/// Why they cannot be read.
+pub fn listed(source: &dyn Source) -> Result<Interrupts, Absence> {
+    let mut found = parsed(source, INTERRUPTS, interrupts);
+    for _ in 1..TRIES {
+        if !matches!(found, Err(Absence::NotUnderstood(_))) {
+            break;
+        }
+        found = parsed(source, INTERRUPTS, interrupts);
+    }
+    found
 }
 
 /// Reads the softirqs.

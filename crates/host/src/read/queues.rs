@@ -6,7 +6,7 @@ use super::queue_irqs::{self, Device};
 use super::text::{Malformed, cpu_mask, noted, one, optional};
 use crate::snapshot::irqs::Irq;
 use crate::snapshot::{
-    Channels, Counters, Direction, Driver, Napi, NetdevQueue, QueueCounters, RxQueue, TxQueue,
+    Channels, Counters, Direction, Driver, Interface, Napi, NetdevQueue, QueueCounters, RxQueue, TxQueue,
 };
 use crate::{Fact, Missing, Provenance, Source, drivers};
 
@@ -25,13 +25,13 @@ pub(super) struct Lists<'a> {
 
 /// A list of all interfaces' somethings, in the order of the interfaces' numbers, so that one's own are found quickly
 /// among those of thousands.
-pub(super) struct List<T> {
+pub(crate) struct List<T> {
     fact: Option<Fact<Vec<T>>>,
     interface: fn(&T) -> u32,
 }
 
 impl<T: Clone> List<T> {
-    pub(super) fn new(mut fact: Option<Fact<Vec<T>>>, interface: fn(&T) -> u32) -> Self {
+    pub(crate) fn new(mut fact: Option<Fact<Vec<T>>>, interface: fn(&T) -> u32) -> Self {
         if let Some(fact) = &mut fact {
             fact.value.sort_by_key(interface);
         }
@@ -49,7 +49,7 @@ impl<T: Clone> List<T> {
     }
 
     /// The same, and where the list came from; none when there is no list.
-    pub(super) fn fact(&self, index: u32) -> Option<Fact<Vec<T>>> {
+    pub(crate) fn fact(&self, index: u32) -> Option<Fact<Vec<T>>> {
         self.fact.as_ref().map(|fact| Fact::new(self.of(index).to_vec(), fact.from.clone()))
     }
 }
@@ -81,7 +81,7 @@ pub(super) fn read(
     let (rx_ids, tx_ids) = (ids("rx-"), ids("tx-"));
     let table = Table::new(owner, lists);
     let irqs = table.irqs(source, missing, owner, lists, rx_ids.len() + tx_ids.len());
-    let counters = table.counters(owner, lists);
+    let counters = counters(owner.index, owner.driver, owner.driver_counters, &lists.counters);
     let xsk_from = first_xsk_queue(owner, rx_ids.len());
     let irq_of = |direction, id| irqs.get(&(direction, id)).cloned();
     let counters_of = |direction, id| {
@@ -207,22 +207,52 @@ impl<'a> Table<'a> {
         });
         served.collect()
     }
+}
 
-    /// Counters of queues: from the kernel, else the driver's by their names.
-    fn counters(&self, owner: &Owner<'_>, lists: &Lists<'_>) -> Option<Fact<CountersOfQueues>> {
-        if let Some(Fact { value, from }) =
-            lists.counters.fact(owner.index).filter(|own| !own.value.is_empty())
-        {
-            let own = value.into_iter().map(|queue| ((queue.direction, queue.id), queue.counters));
-            return Some(Fact::new(own.collect(), from));
-        }
-        let (driver, counters) = (owner.driver?, owner.driver_counters?);
-        let mut found = CountersOfQueues::new();
-        for (name, value) in &counters.value {
-            if let Some((direction, id, counter)) = drivers::queue_counter(&driver.name, name) {
-                found.entry((direction, id)).or_default().insert(counter.to_owned(), *value);
-            }
-        }
-        (!found.is_empty()).then(|| Fact::new(found, counters.from.clone()))
+/// Counters of queues: from the kernel, else the driver's by their names.
+fn counters(
+    index: u32,
+    driver: Option<&Driver>,
+    driver_counters: Option<&Fact<Counters>>,
+    lists: &List<QueueCounters>,
+) -> Option<Fact<CountersOfQueues>> {
+    if let Some(Fact { value, from }) = lists.fact(index).filter(|own| !own.value.is_empty()) {
+        let own = value.into_iter().map(|queue| ((queue.direction, queue.id), queue.counters));
+        return Some(Fact::new(own.collect(), from));
     }
+    let (driver, counters) = (driver?, driver_counters?);
+    let mut found = CountersOfQueues::new();
+    for (name, value) in &counters.value {
+        if let Some((direction, id, counter)) = drivers::queue_counter(&driver.name, name) {
+            found.entry((direction, id)).or_default().insert(counter.to_owned(), *value);
+        }
+    }
+    (!found.is_empty()).then(|| Fact::new(found, counters.from.clone()))
+}
+
+/// Reads the counters of queues that are known. False if there are others than there were.
+pub(crate) fn recount(source: &dyn Source, interface: &mut Interface, lists: &List<QueueCounters>) -> bool {
+    let known = |fact: &Option<Fact<Counters>>| fact.as_ref().map(|fact| fact.from.clone());
+    let rx = interface.rx.iter().filter_map(|queue| known(&queue.counters));
+    let Some(from) = rx.chain(interface.tx.iter().filter_map(|queue| known(&queue.counters))).next() else {
+        return true;
+    };
+    // Asking the driver costs most of all: only where its counters are those of the queues.
+    if interface.driver_counters.as_ref().is_some_and(|fact| fact.from == from) {
+        interface.driver_counters = source.driver_counters(&interface.name).ok();
+    }
+    let driver = interface.driver.as_ref().map(|driver| &driver.value);
+    let Some(mut counted) = counters(interface.index, driver, interface.driver_counters.as_ref(), lists)
+    else {
+        return false;
+    };
+    let from = counted.from.clone();
+    let mut put = |direction, id, counters: &mut Option<Fact<Counters>>| {
+        let new = counted.value.remove(&(direction, id)).map(|new| Fact::new(new, from.clone()));
+        let same = new.is_some() == counters.is_some();
+        *counters = new;
+        same
+    };
+    interface.rx.iter_mut().all(|queue| put(Direction::Rx, queue.id, &mut queue.counters))
+        && interface.tx.iter_mut().all(|queue| put(Direction::Tx, queue.id, &mut queue.counters))
 }

@@ -53,6 +53,9 @@ pub struct Link {
     /// XDP programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xdp: Option<Xdp>,
+    /// The kernel's counters, by the names of their files in sysfs. Empty: not told here.
+    #[serde(default, skip_serializing_if = "Counters::is_empty")]
+    pub statistics: Counters,
 }
 
 /// XDP programs of an interface, by where they run.

@@ -85,9 +85,8 @@ impl Page<'_> {
             let marked = self.marked.contains(&Link::Queue(interface.name.clone(), queue.queue));
             (marked, queue.packets.or(queue.interrupts).unwrap_or(0))
         });
-        // A column that says nothing of any queue is left out.
         let any = |has: fn(&QueueMap) -> bool| shown.iter().any(|queue| has(queue));
-        let columns: Vec<Column> = COLUMNS.iter().filter(|column| any(column.says)).copied().collect();
+        let columns: Vec<_> = COLUMNS.iter().filter(|column| any(column.says)).collect();
         if columns.is_empty() {
             return out;
         }
@@ -114,8 +113,8 @@ impl Page<'_> {
             let marked = self.marked.contains(&Link::Cpu(cpu.cpu));
             (marked, cpu.softnet.map_or(0, |softnet| softnet.processed.into()))
         });
-        let columns: Vec<CpuColumn> =
-            CPU_COLUMNS.iter().filter(|column| shown.iter().any(|cpu| (column.says)(cpu))).copied().collect();
+        let columns: Vec<_> =
+            CPU_COLUMNS.iter().filter(|column| shown.iter().any(|cpu| (column.says)(cpu))).collect();
         let mut cells = vec![Cell::new(""), Cell::right("CPU")];
         cells.extend(columns.iter().map(|column| Cell::right(column.name)));
         cells.push(Cell::new("interrupts of"));
@@ -270,18 +269,17 @@ impl Page<'_> {
     }
 }
 
-/// A column of the table of CPUs.
-#[derive(Clone, Copy)]
-struct CpuColumn {
+/// A column of a table of `R`s. One that says nothing of any row is left out.
+struct Column<R> {
     name: &'static str,
-    says: fn(&CpuMap) -> bool,
-    text: fn(&CpuMap) -> String,
+    says: fn(&R) -> bool,
+    text: fn(&R) -> String,
 }
 
 /// A share of CPU time; left out where it is nothing on all CPUs.
 macro_rules! time {
     ($name:literal, $field:ident) => {
-        CpuColumn {
+        Column {
             name: $name,
             says: |cpu| cpu.time.is_some_and(|time| time.$field >= 0.000_5),
             text: |cpu| cpu.time.map_or_else(String::new, |time| units::share_in_column(time.$field)),
@@ -292,7 +290,7 @@ macro_rules! time {
 /// A count of the receive path; left out where it is nothing on all CPUs.
 macro_rules! softnet {
     ($name:literal, |$softnet:ident| $count:expr) => {
-        CpuColumn {
+        Column {
             name: $name,
             says: |cpu| cpu.softnet.is_some_and(|$softnet| $count > 0),
             text: |cpu| cpu.softnet.map_or_else(String::new, |$softnet| units::count($count.into())),
@@ -300,8 +298,8 @@ macro_rules! softnet {
     };
 }
 
-const CPU_COLUMNS: &[CpuColumn] = &[
-    CpuColumn {
+const CPU_COLUMNS: &[Column<CpuMap>] = &[
+    Column {
         name: "node",
         says: |cpu| cpu.node.is_some_and(|node| node > 0),
         text: |cpu| cpu.node.map_or_else(|| NONE.to_owned(), |node| node.to_string()),
@@ -318,16 +316,8 @@ const CPU_COLUMNS: &[CpuColumn] = &[
     softnet!("by RPS", |softnet| softnet.received_rps.unwrap_or(0)),
 ];
 
-/// A column of the table of queues.
-#[derive(Clone, Copy)]
-struct Column {
-    name: &'static str,
-    says: fn(&QueueMap) -> bool,
-    text: fn(&QueueMap) -> String,
-}
-
 /// The way from left to right.
-const COLUMNS: &[Column] = &[
+const COLUMNS: &[Column<QueueMap>] = &[
     Column {
         name: "RSS",
         says: |q| q.share.is_some(),

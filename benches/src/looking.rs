@@ -1,0 +1,201 @@
+//! What it costs to be looked at: CPU time of `udpath top` and `udpath export`, a look each second.
+//!
+//! `top` draws on a terminal (tmux); `export` is asked over HTTP. The baseline reads the files that a look reads, and
+//! looks at none of them. CPU time is the scheduler's own account of each thread, nanoseconds.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::time::{ClockId, clock_gettime};
+use udpath_host::source::Folder;
+use udpath_host::{Snapshot, Watch};
+
+use crate::Claim;
+use crate::bed::udpath;
+use crate::snapshot::open_sockets;
+
+/// How long each is watched: some of its looks must be whole ones. And what it may do first.
+const RUN: Duration = Duration::from_secs(15);
+const FIRST: Duration = Duration::from_secs(2);
+/// Most of one CPU that it may take, per cent; and with ten thousand sockets.
+const MOST: f64 = 1.0;
+const CROWDED: f64 = 5.0;
+/// Looks of each kind that are compared, in turn; the cheapest counts.
+const LOOKS: usize = 9;
+/// Most that a look may cost, as a part of reading everything.
+const PART: f64 = 0.5;
+/// What a look reads of files.
+const FILES: [&str; 7] = [
+    "/proc/stat",
+    "/proc/interrupts",
+    "/proc/net/softnet_stat",
+    "/proc/net/snmp",
+    "/proc/net/snmp6",
+    "/proc/net/sockstat",
+    "/proc/sys/net/ipv4/udp_mem",
+];
+
+pub(crate) fn run() -> Result<Vec<Claim>> {
+    let udpath = udpath()?;
+    let (top, export) = (top(&udpath)?, export(&udpath)?);
+    let open = open_sockets()?;
+    let crowded = self::top(&udpath)?;
+    drop(open);
+    let [files, look, whole] = looks();
+    let claim = |what: &str, measured: String, bound: String, holds: bool| Claim {
+        what: what.into(),
+        measured,
+        bound,
+        holds,
+    };
+    let of_a_cpu = |what: &str, share: f64, most: f64| {
+        claim(what, format!("{share:.2} % of a CPU"), format!("< {most} %"), share < most)
+    };
+    Ok(vec![
+        of_a_cpu("top, a look each second", top, MOST),
+        of_a_cpu("export, asked each second", export, MOST),
+        of_a_cpu("top with 10,000 sockets of one process", crowded, CROWDED),
+        claim(
+            "a look, by reading everything",
+            format!("{:.2} ({:.2} ms; its files alone {:.2} ms)", look / whole, look, files),
+            format!("< {PART}"),
+            look < PART * whole,
+        ),
+    ])
+}
+
+/// CPU time of reading the files alone, of a look, and of reading everything, milliseconds.
+fn looks() -> [f64; 3] {
+    let source = Folder::live();
+    let mut watch = Watch::default();
+    watch.look(&source);
+    let mut best = [f64::MAX; 3];
+    for _ in 0..LOOKS {
+        let times = [
+            cost(|| FILES.map(|file| fs::read(file).map(|text| text.len()).unwrap_or(0))),
+            cost(|| watch.look(&source).taken),
+            cost(|| Snapshot::read(&source)),
+        ];
+        for (best, time) in best.iter_mut().zip(times) {
+            *best = best.min(time);
+        }
+    }
+    best
+}
+
+/// CPU time of this thread that `work` takes, milliseconds.
+fn cost<T>(work: impl FnOnce() -> T) -> f64 {
+    let now = || {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        now.tv_sec as f64 * 1e3 + now.tv_nsec as f64 / 1e6
+    };
+    let begin = now();
+    std::hint::black_box(work());
+    now() - begin
+}
+
+/// `top` on a terminal of its own. Share of a CPU, per cent.
+fn top(udpath: &str) -> Result<f64> {
+    let terminal = Terminal { server: format!("udpath-bench-{}", std::process::id()) };
+    terminal.tmux(&["new-session", "-d", "-x", "120", "-y", "40", &format!("{udpath} top -i 1")])?;
+    let pid = terminal.tmux(&["display-message", "-p", "#{pane_pid}"])?.trim().parse()?;
+    let share = share(pid, || Ok(()))?;
+    let screen = terminal.tmux(&["capture-pane", "-p"])?;
+    if !screen.contains("UDP/s") {
+        bail!("top does not show anything: {screen}");
+    }
+    Ok(share)
+}
+
+/// tmux's server; it ends with this.
+struct Terminal {
+    server: String,
+}
+
+impl Terminal {
+    fn tmux(&self, arguments: &[&str]) -> Result<String> {
+        let output = Command::new("tmux")
+            .args(["-u", "-L", &self.server, "-f", "/dev/null"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot start tmux: scripts/setup.sh installs it")?;
+        if !output.status.success() {
+            bail!("tmux {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.tmux(&["kill-server"]);
+    }
+}
+
+/// `export`, asked each second. Share of a CPU, per cent.
+fn export(udpath: &str) -> Result<f64> {
+    let child = Command::new(udpath)
+        .args(["export", "--queues", "--listen", "127.0.0.1:0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start udpath export")?;
+    let mut child = Ended(child);
+    let mut said = std::io::BufReader::new(child.0.stderr.take().context("stderr is piped")?);
+    let mut ready = String::new();
+    std::io::BufRead::read_line(&mut said, &mut ready)?;
+    let address = ready.trim().strip_prefix("ready http://").and_then(|rest| rest.strip_suffix("/metrics"));
+    let address = address.with_context(|| format!("export said: {ready}"))?;
+    share(child.0.id(), || {
+        let mut client = TcpStream::connect(address)?;
+        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
+        let mut answer = String::new();
+        client.read_to_string(&mut answer)?;
+        if !answer.contains("# EOF") {
+            bail!("export answered: {answer}");
+        }
+        Ok(())
+    })
+}
+
+/// A process that ends with this.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What part of one CPU the process takes while `ask` is called each second, per cent.
+fn share(pid: u32, mut ask: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut watch = |run: Duration| -> Result<()> {
+        let begin = Instant::now();
+        while begin.elapsed() < run {
+            ask()?;
+            thread::sleep(Duration::from_secs(1));
+        }
+        Ok(())
+    };
+    watch(FIRST)?;
+    let (then, begin) = (cpu_time(pid)?, Instant::now());
+    watch(RUN)?;
+    let used = cpu_time(pid)? - then;
+    Ok(100.0 * used / begin.elapsed().as_secs_f64())
+}
+
+/// CPU time of all threads of a process, seconds (`/proc/PID/task/TID/schedstat`, its first number).
+fn cpu_time(pid: u32) -> Result<f64> {
+    let mut nanoseconds = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).context("the process has ended")? {
+        let text = fs::read_to_string(thread?.path().join("schedstat"))?;
+        nanoseconds += text.split(' ').next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Ok(nanoseconds as f64 / 1e9)
+}

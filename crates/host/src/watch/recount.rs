@@ -1,0 +1,140 @@
+//! Reads what counts, into a snapshot whose other parts are known.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{Effort, Watch};
+use crate::read::{cpus, irqs, processes, queues, sockets, softnet, text, udp};
+use crate::snapshot::Link;
+use crate::snapshot::sockets::{Owner, Sockets};
+use crate::{Missing, Snapshot, Source};
+
+/// The links as they are now.
+pub(super) fn links(source: &dyn Source) -> Option<Vec<Link>> {
+    source.links().ok().map(|fact| fact.value)
+}
+
+impl Watch {
+    /// Reads what counts into `now`, a copy of the last look. False when the machine is set up otherwise than it was
+    /// then, or a part can no longer be read: then everything is to be read.
+    pub(super) fn recount(&mut self, source: &dyn Source, now: &mut Snapshot) -> bool {
+        let Ok(time) = source.time() else { return false };
+        now.taken = time.value;
+        // What was missing is listed in the snapshot; what is missing newly shows by its absence.
+        let missing = &mut Vec::new();
+        self.interfaces(source, now)
+            && ticks(source, now)
+            && interrupts(source, now)
+            && packets(source, now, missing)
+            && self.sockets(source, &mut now.sockets, missing)
+    }
+
+    fn interfaces(&self, source: &dyn Source, now: &mut Snapshot) -> bool {
+        let Some(links) = links(source) else { return false };
+        let (set_up, counted): (Vec<Link>, Vec<_>) = links
+            .into_iter()
+            .map(|mut link| {
+                let statistics = std::mem::take(&mut link.statistics);
+                (link, statistics)
+            })
+            .unzip();
+        if set_up != self.links {
+            return false;
+        }
+        let by_number: HashMap<u32, _> = set_up.iter().map(|link| link.index).zip(counted).collect();
+        let counters = source.queue_counters().ok();
+        let counters = queues::List::new(counters, |queue| queue.interface);
+        now.interfaces.iter_mut().all(|interface| {
+            let statistics = by_number.get(&interface.index).filter(|counters| !counters.is_empty());
+            match statistics {
+                Some(statistics) => interface.statistics.clone_from(statistics),
+                // A capture, or a kernel that does not tell them here.
+                None => interface.statistics = crate::read::interfaces::statistics(source, &interface.name),
+            }
+            queues::recount(source, interface, &counters)
+        })
+    }
+
+    /// The list of sockets, with the owners that are known.
+    fn sockets(&mut self, source: &dyn Source, known: &mut Sockets, missing: &mut Vec<Missing>) -> bool {
+        if known.from.is_none() {
+            return true;
+        }
+        let Some(mut listed) = sockets::list(source, missing) else { return false };
+        let inodes = sockets::inodes(&mut listed.value);
+        let before: HashMap<(u32, Option<u64>), &Vec<Owner>> =
+            known.list.iter().map(|socket| ((socket.inode, socket.cookie), &socket.owners)).collect();
+        for socket in listed.value.iter_mut().filter(|socket| socket.inode != 0) {
+            match before.get(&(socket.inode, socket.cookie)) {
+                Some(owners) => socket.owners.clone_from(owners),
+                None => self.strangers = true,
+            }
+        }
+        if self.strangers && self.owners.is_due() {
+            for socket in &mut listed.value {
+                socket.owners.clear();
+            }
+            let (joined, effort) = Effort::of(|| {
+                let scan = processes::scan(source, &inodes).ok()?;
+                Some(sockets::join(source, listed, &inodes, &scan, missing))
+            });
+            self.owners = effort;
+            self.strangers = false;
+            let Some(joined) = joined else { return false };
+            *known = joined;
+            return true;
+        }
+        known.groups = sockets::groups(&mut listed.value);
+        known.list = listed.value;
+        known.from = Some(listed.from);
+        true
+    }
+}
+
+/// What each CPU did. Another CPU that runs, or one that stopped, is another set-up.
+fn ticks(source: &dyn Source, now: &mut Snapshot) -> bool {
+    let list = &mut now.cpus.list;
+    if list.iter().all(|cpu| cpu.ticks.is_none()) {
+        return true;
+    }
+    let Ok(mut ticks) = text::parsed(source, "/proc/stat", cpus::ticks) else { return false };
+    for cpu in list.iter_mut() {
+        let count = ticks.remove(&cpu.number);
+        if count.is_some() != cpu.ticks.is_some() {
+            return false;
+        }
+        cpu.ticks = count;
+    }
+    ticks.is_empty()
+}
+
+/// How often each interrupt came. Others than before are another set-up: queues came or went.
+fn interrupts(source: &dyn Source, now: &mut Snapshot) -> bool {
+    if now.irqs.is_empty() && now.processor_interrupts.is_empty() {
+        return true;
+    }
+    let Ok(found) = irqs::listed(source) else { return false };
+    let same = found.irqs.len() == now.irqs.len()
+        && found
+            .irqs
+            .iter()
+            .zip(&now.irqs)
+            .all(|(new, old)| new.number == old.number && new.name == old.name);
+    for (old, new) in now.irqs.iter_mut().zip(found.irqs) {
+        old.counts = new.counts;
+    }
+    now.processor_interrupts = found.processor;
+    same
+}
+
+/// The receive path of each CPU, and UDP.
+fn packets(source: &dyn Source, now: &mut Snapshot, missing: &mut Vec<Missing>) -> bool {
+    let softnet = softnet::read(source, missing);
+    let cpus = |softnet: &crate::snapshot::softnet::Softnet| -> BTreeSet<u32> {
+        softnet.cpus.keys().copied().collect()
+    };
+    let udp = udp::read(source, missing);
+    let same = cpus(&softnet) == cpus(&now.softnet)
+        && (udp.v4.is_some(), udp.v6.is_some()) == (now.udp.v4.is_some(), now.udp.v6.is_some());
+    (now.softnet, now.udp) = (softnet, udp);
+    same
+}
