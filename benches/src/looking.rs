@@ -77,7 +77,7 @@ fn looks() -> [f64; 3] {
     let mut best = [f64::MAX; 3];
     for _ in 0..LOOKS {
         let times = [
-            cost(|| FILES.map(|file| fs::read(file).map(|text| text.len()).unwrap_or(0))),
+            cost(|| FILES.map(|file| fs::read(file).map_or(0, |text| text.len()))),
             cost(|| watch.look(&source).taken),
             cost(|| Snapshot::read(&source)),
         ];

@@ -60,7 +60,7 @@ pub(crate) struct Claim {
 
 type Bench = fn() -> Result<Vec<Claim>>;
 
-const BENCHES: [(&str, Bench); 15] = [
+const BENCHES: [(&str, Bench); 16] = [
     ("engine", engine::run),
     ("runtime", runtime::run),
     ("socket", socket::run),

@@ -5,8 +5,19 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 11] =
-    ["answer", "closed_loop", "delays", "drops", "impair", "live", "locks", "pass", "softirqs", "take", "watch"];
+const PROGRAMS: [&str; 11] = [
+    "answer",
+    "closed_loop",
+    "delays",
+    "drops",
+    "impair",
+    "live",
+    "locks",
+    "pass",
+    "softirqs",
+    "take",
+    "watch",
+];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

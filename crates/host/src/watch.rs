@@ -7,7 +7,7 @@
 //!          recount: counters, backlogs, the list of sockets; all else stays as it was read
 //! ```
 //! What was set up changes seldom and is most of what there is to read: it is read again after a while, as long as the
-//! reading's own share of a CPU asks for ([`SHARE`]). So a small machine shows a changed setting within seconds, and a
+//! reading's own share of a CPU asks for (`SHARE`). So a small machine shows a changed setting within seconds, and a
 //! big one is not kept busy by being looked at. Owners of new sockets are sought on the same terms.
 
 mod recount;

@@ -100,7 +100,7 @@ struct Secrets {
 
 fn secrets() -> impl Strategy<Value = Secrets> {
     let v4 = any::<[u8; 4]>().prop_filter("one that is somebody's", |v4| {
-        !matches!(v4[0], 0 | 127 | 224..) && !(v4[0] == 169 && v4[1] == 254)
+        !(matches!(v4[0], 0 | 127 | 224..) || v4[0] == 169 && v4[1] == 254)
     });
     let v6 = any::<[u16; 8]>().prop_map(|mut v6| {
         v6[0] = 0x2000 | v6[0] & 0x1fff;

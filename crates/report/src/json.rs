@@ -19,7 +19,6 @@ const LARGEST: u64 = 256 * 1024 * 1024;
 
 /// A result read from a file, told apart by its schema.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "one of these exists per run of the program")]
 pub enum Document {
     /// What `udpath boost --json` wrote.
     Boost(BoostResult),

@@ -186,6 +186,22 @@ fn a_flow_is_foretold_from_the_machines_own_tables() {
 }
 
 #[test]
+fn top_and_export_see_every_cpu_and_queue() {
+    let metrics = MACHINE.fine("metrics");
+    let series = |name: &str| metrics.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!(series("udpath_softnet_processed_total{cpu="), 20, "{metrics}");
+    assert_eq!(series("udpath_queue_interrupts_total{device=\"eth0\","), 16, "{metrics}");
+    let top: Value = serde_json::from_str(MACHINE.fine("top-json")).unwrap();
+    assert_eq!(top["cpus"].as_array().unwrap().len(), 20, "{top}");
+    let queues = top["queues"].as_array().unwrap().iter();
+    let of_card: Vec<&Value> = queues.filter(|queue| queue["interface"] == "eth0").collect();
+    assert_eq!(of_card.len(), 16, "{top}");
+    assert!(of_card.iter().all(|queue| queue["irq"].is_u64()), "{top}");
+    let text = MACHINE.fine("top");
+    assert!(text.contains("eth0") && text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+#[test]
 fn its_proc_and_sys_are_a_source() {
     let source = Folder::captured(&MACHINE.captured);
     let queues = source.names("/sys/class/net/eth0/queues").unwrap();

@@ -137,7 +137,9 @@ step undo udpath undo
 step undone udpath show eth0 --json
 step predicted udpath predict 10.0.0.1:20000 10.0.0.2:5300 --interface eth0
 step vmxnet3 udpath show eth1 --json
-step metrics udpath export --once
+step metrics udpath export --once --queues
+step top udpath top --once -i 0.5
+step top-json udpath top --once --json -i 0.5
 
 . /files/settings.sh
 cp /tmp/seconds /out/steps/

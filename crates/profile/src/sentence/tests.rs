@@ -82,6 +82,7 @@ pub(crate) fn of(lines: &[Line<'_>]) -> Profile {
         }],
         datagrams: Some(Datagrams { received: 1_000_000, sent: 1_000_000, dropped: 0 }),
         stacks,
+        traces: crate::trace::Traces::default(),
         facts: Facts {
             online: 2,
             sockets: vec![BoundSocket { local: "0.0.0.0:53".parse().unwrap(), pids: vec![812], drops: 0 }],
