@@ -1,0 +1,338 @@
+//! `udpath profile` as its users run it: a server under load in a lab, its classes, its files, its page in a browser; what
+//! it says without rights; and that nothing stays when it is killed. Needs root.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use udpath_lab::{Lab, LabBuilder, LinkSpec};
+use udpath_tests::{Ended, PATIENCE, Run, Running, awaited, one_sentence, program};
+
+const PORT: &str = "7000";
+
+/// A server with one shared socket in one namespace, its load in another, until this is dropped.
+struct Served {
+    server: Running,
+    load: Running,
+    lab: Lab,
+}
+
+impl Served {
+    fn start(name: &str) -> Self {
+        let builder = LabBuilder::new(name).machine("client").machine("server");
+        let lab = builder.link("client", "server", &LinkSpec::with_queues(2)).up().unwrap();
+        let inside = |machine: &str, arguments: &[&str]| {
+            let mut command = lab.machine(machine).unwrap().command(program());
+            command.args(arguments);
+            let run = Run::of(command, &arguments.join(" ")).within(PATIENCE * 4);
+            run.start_with(|command| lab.spawn(command))
+        };
+        let bind = format!("0.0.0.0:{PORT}");
+        let mut server =
+            inside("server", &["serve", "echo", "--io", "shared", "--workers", "2", "--bind", &bind]);
+        server.says("ready io=shared");
+        let target = format!("{}:{PORT}", lab.address_of("server", "client").unwrap().ipv4);
+        let load =
+            inside("client", &["load", "echo", &target, "--flows", "16", "--inflight", "4", "-d", "90s"]);
+        let served = Self { server, load, lab };
+        let udp = served.lab.machine("server").unwrap();
+        awaited("the load to arrive", PATIENCE, || {
+            let said = udp.command("cat").arg("/proc/net/snmp").output().unwrap();
+            let text = String::from_utf8_lossy(&said.stdout).into_owned();
+            let counted = text.lines().filter_map(|line| line.strip_prefix("Udp:")).nth(1)?;
+            counted.split_whitespace().next()?.parse::<u64>().ok().filter(|received| *received > 1000)
+        });
+        served
+    }
+
+    fn namespace(&self) -> &str {
+        self.lab.machine("server").unwrap().namespace()
+    }
+
+    fn end(self) {
+        self.load.signal(Signal::TERM);
+        self.server.signal(Signal::TERM);
+        assert!(self.load.finish().code().is_some());
+        assert_eq!(self.server.finish().code(), Some(0));
+        self.lab.down().unwrap();
+    }
+}
+
+/// One profile of a server under load; all tests of this file look at it.
+struct Profiled {
+    json: Value,
+    folded: String,
+    page: PathBuf,
+    pid: u64,
+}
+
+fn profiled() -> &'static Profiled {
+    static ONE: OnceLock<Profiled> = OnceLock::new();
+    ONE.get_or_init(|| {
+        let served = Served::start("profile");
+        // As long as the tests: the browser reads it last.
+        let folder = tempfile::Builder::new().prefix("udpath-profile-").tempdir().unwrap().keep();
+        let (folded, page) = (folder.join("stacks.txt"), folder.join("page.html"));
+        let ended = profile(&[
+            "--netns",
+            served.namespace(),
+            "--port",
+            PORT,
+            "-d",
+            "2s",
+            "--json",
+            "--folded",
+            &folded.display().to_string(),
+            "--report",
+            &page.display().to_string(),
+        ]);
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        let pid = u64::from(served.server.pid());
+        served.end();
+        let json = serde_json::from_str(&ended.out).unwrap();
+        Profiled { json, folded: fs::read_to_string(folded).unwrap(), page, pid }
+    })
+}
+
+fn profile(arguments: &[&str]) -> Ended {
+    Run::new(&[&["profile"], arguments].concat()).within(PATIENCE * 2).finish()
+}
+
+fn share_of(json: &Value, class: &str) -> f64 {
+    let classes = json["classes"].as_array().unwrap();
+    classes.iter().find(|share| share["of"] == class).map_or(0.0, |share| share["share"].as_f64().unwrap())
+}
+
+#[test]
+fn a_server_under_load_is_seen_for_what_it_does() {
+    let Profiled { json, pid, .. } = profiled();
+    assert_eq!(json["schema"], "udpath.profile/1");
+    for class in ["udp-receive", "udp-send", "socket-read", "socket-enqueue"] {
+        assert!(share_of(json, class) > 0.0, "{class} is missing in {}", json["classes"]);
+    }
+    let all: f64 =
+        json["classes"].as_array().unwrap().iter().map(|share| share["share"].as_f64().unwrap()).sum();
+    assert!((all - 1.0).abs() < 1e-6, "all classes are {all} of the time");
+    // Of the server and of softirqs; other programs of this machine may do what no rule knows.
+    let stacks = json["stacks"].as_array().unwrap();
+    let ours = stacks.iter().filter(|stack| stack["context"] == "softirq" || stack["process"] == "udpath");
+    let (mut unknown, mut known) = (0, 0);
+    for stack in ours {
+        let ns = stack["ns"].as_u64().unwrap();
+        *(if stack["class"] == "unclassified" { &mut unknown } else { &mut known }) += ns;
+    }
+    assert!(known > 0 && (unknown as f64) < 0.02 * known as f64, "{unknown} of {known} ns are unclassified");
+    // The server stands first, and is seen reading.
+    let first = &json["processes"][0];
+    assert_eq!((&first["pid"], &json["facts"]["focus"]["port"]), (&(*pid).into(), &7000.into()));
+    let readers =
+        first["threads"].as_array().unwrap().iter().filter(|thread| thread["reads"] == true).count();
+    assert!((1..=2).contains(&readers), "{readers} threads read");
+    // Counted where the server is, not where this program is.
+    assert!(json["datagrams"]["received"].as_u64().unwrap() > 1000, "{}", json["datagrams"]);
+    let sentence = json["sentence"].as_str().unwrap();
+    assert!(sentence.contains(" % of ") && sentence.ends_with('.'), "{sentence}");
+}
+
+#[test]
+fn folded_stacks_are_as_other_tools_read_them() {
+    let Profiled { folded, json, .. } = profiled();
+    let mut sum = 0;
+    for line in folded.lines() {
+        let (frames, weight) = line.rsplit_once(' ').expect("frames and a weight");
+        sum += weight.parse::<u64>().unwrap_or_else(|_| panic!("no weight in {line}"));
+        assert!(frames.split(';').all(|frame| !frame.is_empty()), "{line}");
+    }
+    let busy: u64 =
+        json["stacks"].as_array().unwrap().iter().map(|stack| stack["ns"].as_u64().unwrap()).sum();
+    // In microseconds: every line is rounded down.
+    assert!(sum * 1000 <= busy && sum as f64 * 1000.0 > 0.99 * busy as f64, "{sum} µs of {busy} ns");
+    assert!(
+        folded.lines().any(|line| line.starts_with("softirq;") && line.contains(";net_rx_action;")),
+        "{folded}"
+    );
+    assert!(folded.lines().any(|line| line.starts_with("syscall;udpath;")));
+}
+
+/// The DOM of a page in a browser that has no network at all.
+fn dom(folder: &Path, page: &str) -> String {
+    let mut command = Command::new("unshare");
+    command.args(["--net", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
+    command.args(["--no-first-run", "--disable-background-networking", "--disable-component-update"]);
+    command.args(["--disable-sync", "--disable-dev-shm-usage", "--window-size=1400,2400"]);
+    command.arg(format!("--user-data-dir={}", folder.join("browser").display()));
+    command.arg("--dump-dom").arg(format!("file://{page}"));
+    let ended = Run::of(command, "chromium").within(PATIENCE * 3).finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    ended.out
+}
+
+/// The frames of a page: the text of each tag `<g class="f ...`, and its label.
+fn frames(dom: &str) -> Vec<(&str, &str)> {
+    let tags = dom.split("<g class=\"f ").skip(1);
+    tags.map(|tag| {
+        let frame = tag.split("</g>").next().unwrap();
+        let label = frame.rsplit("<text").next().unwrap();
+        let label = label.split_once('>').map_or("", |(_, text)| text.trim_end_matches("</text>"));
+        (frame, label)
+    })
+    .collect()
+}
+
+fn attribute<'a>(frame: &'a str, name: &str) -> &'a str {
+    frame.split(&format!("{name}=\"")).nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default()
+}
+
+#[test]
+fn the_flame_graph_zooms_and_searches_in_a_browser_without_a_network() {
+    let Profiled { page, .. } = profiled();
+    let folder = tempfile::tempdir().unwrap();
+    let whole = dom(folder.path(), &page.display().to_string());
+    let all = frames(&whole);
+    assert!(all.len() > 50, "{} frames", all.len());
+    assert!(
+        !whole.contains("id=\"flame-tools\" hidden"),
+        "the script did not run: is its digest the policy's?"
+    );
+    assert!(all.iter().any(|(_, label)| *label == "softirq"), "no label says softirq");
+    // A function that is drawn, and is not all there is.
+    let (target, _) = all.iter().find(|(frame, _)| attribute(frame, "data-n") == "net_rx_action").unwrap();
+    let id = attribute(target, "id");
+    let zoomed = dom(folder.path(), &format!("{}#z={id}&s=NAPI_POLL", page.display()));
+    let zoomed_frames = frames(&zoomed);
+    let width = |frame: &str| {
+        let rect = frame.split("<rect").nth(1).unwrap();
+        attribute(rect, " width").parse::<f64>().unwrap()
+    };
+    let (wide, _) = zoomed_frames.iter().find(|(frame, _)| attribute(frame, "id") == id).unwrap();
+    assert!(width(wide) > 1100.0 && width(target) < width(wide), "{} and {}", width(target), width(wide));
+    let hidden =
+        zoomed_frames.iter().filter(|(frame, _)| frame.split('"').next().unwrap().contains(" out")).count();
+    assert!(hidden > 0 && hidden < zoomed_frames.len(), "{hidden} of {} are hidden", zoomed_frames.len());
+    let hits: Vec<&str> = zoomed_frames
+        .iter()
+        .filter(|(frame, _)| frame.split('"').next().unwrap().contains(" hit"))
+        .map(|(frame, _)| attribute(frame, "data-n"))
+        .collect();
+    assert!(!hits.is_empty() && hits.iter().all(|name| name.contains("napi_poll")), "{hits:?}");
+    let says = zoomed.split("id=\"flame-says\"").nth(1).unwrap().split("</span>").next().unwrap();
+    assert!(says.contains(&format!("{} frame", hits.len())) && says.contains(" % of the whole"), "{says}");
+}
+
+#[test]
+fn two_results_are_compared() {
+    let Profiled { json, .. } = profiled();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (a, b, page) = (path("a.json"), path("b.json"), path("page.html"));
+    fs::write(&a, json.to_string()).unwrap();
+    let mut without = json.clone();
+    let stacks = without["stacks"].as_array_mut().unwrap();
+    stacks.retain(|stack| !stack["frames"].as_array().unwrap().iter().any(|frame| frame == "udp_sendmsg"));
+    without["classes"].as_array_mut().unwrap().retain(|share| share["of"] != "udp-send");
+    fs::write(&b, without.to_string()).unwrap();
+    let ended = profile(&["--diff", &a, &b, "--report", &page]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    let line = ended.out.lines().find(|line| line.starts_with("UDP send ")).expect("the class that is gone");
+    assert!(line.contains("0 ns") && line.trim_end().ends_with("0×"), "{line}");
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("Only in A") && html.contains("<th scope=\"row\">udp_sendmsg</th>"));
+    // The same twice: nothing changed.
+    let same = profile(&["--diff", &a, &a, "--json"]);
+    let same: Value = serde_json::from_str(&same.out).unwrap();
+    assert!(same["classes"].as_array().unwrap().iter().all(|pair| pair["a"] == pair["b"]), "{same}");
+    // `report` knows it as well.
+    let text = Run::new(&["report", &a]).finish();
+    assert_eq!(text.code(), Some(0), "{}", text.err);
+    assert!(text.out.starts_with(&json["sentence"].as_str().unwrap()[..20]), "{}", text.out);
+}
+
+#[test]
+fn what_makes_no_sense_is_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other.json").display().to_string();
+    fs::write(&other, "{\"schema\":\"udpath.map/1\"}").unwrap();
+    for (arguments, code, told) in [
+        (&["--port", "1"][..], 2, "--port 1: no UDP socket is bound to it"),
+        (&["--port", "0"], 2, "--port"),
+        (&["--pid", "4194304"], 2, "--pid 4194304: there is no such process"),
+        (&["--pid", "1", "--port", "1"], 2, "cannot be used with"),
+        (&["--cpu", "4000"], 2, "--cpu 4000: CPUs that run are 0"),
+        (&["--cpu", "x"], 2, "--cpu"),
+        (&["-d", "1ms"], 2, "give 100ms to 1h"),
+        (&["-d", "soon"], 2, "write it like"),
+        (&["--rate", "0"], 2, "give 1 to 20000 samples"),
+        (&["--rate", "1000000"], 2, "give 1 to 20000 samples"),
+        (&["--netns", "no-such-one"], 3, "there is no network namespace no-such-one"),
+        (&["--report", "/nowhere/x.html"], 3, "cannot write /nowhere/x.html"),
+        (&["--folded", "/proc"], 2, "--folded: "),
+        (&["--diff", "/dev/null", "/dev/null"], 3, "/dev/null is empty: expected"),
+        (&["--diff", &other, &other], 3, "this part of udpath has no report"),
+        (&["--diff", "x.json"], 2, "2 values required"),
+        (&["--diff", "x", "y", "-d", "1s"], 2, "cannot be used with"),
+    ] {
+        let ended = profile(arguments);
+        assert_eq!(ended.code(), Some(code), "{arguments:?}: {}", ended.err);
+        one_sentence(&format!("{arguments:?}"), &ended.err);
+        assert!(ended.err.contains(told), "{arguments:?}: {}", ended.err);
+        assert_eq!(ended.out, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn without_rights_it_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.path().join("udpath");
+    fs::copy(program(), &copy).unwrap();
+    let machine = Run::unprivileged(&copy, &["profile", "-d", "1s"]).finish();
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
+    let paranoid: i32 = paranoid.trim().parse().unwrap();
+    if paranoid <= -1 {
+        // Everybody may on this machine: then the kernel's functions have no names, and that is said.
+        assert_eq!(machine.code(), Some(0), "{}", machine.err);
+        assert!(machine.out.contains("kernel functions have no names"), "{}", machine.out);
+        return;
+    }
+    assert_eq!(machine.code(), Some(3), "{}", machine.out);
+    one_sentence("machine", &machine.err);
+    let told = format!("perf_event_paranoid is {paranoid}; run as root, or with CAP_PERFMON");
+    assert!(machine.err.contains(&told), "{}", machine.err);
+}
+
+/// Descriptors of perf events that a process has open.
+fn perf_descriptors(pid: u32) -> usize {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count()
+}
+
+/// Perf events are open descriptors and nothing else: none of a killed process is anywhere.
+#[test]
+fn killed_it_leaves_nothing_attached() {
+    let running = Run::new(&["profile", "-d", "60s"]).start();
+    let pid = running.pid();
+    awaited("its events", PATIENCE, || (perf_descriptors(pid) > 0).then_some(()));
+    running.signal(Signal::KILL);
+    let ended = running.finish();
+    assert_eq!(ended.code(), None, "{}", ended.err);
+    assert!(!Path::new(&format!("/proc/{pid}/fd")).exists() || perf_descriptors(pid) == 0);
+}
+
+#[test]
+fn an_interrupt_ends_it_with_what_there_is() {
+    let running = Run::new(&["profile", "-d", "60s", "--json"]).start();
+    let pid = running.pid();
+    awaited("its events", PATIENCE, || (perf_descriptors(pid) > 0).then_some(()));
+    std::thread::sleep(Duration::from_millis(300));
+    running.signal(Signal::INT);
+    let ended = running.finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    let json: Value = serde_json::from_str(&ended.out).unwrap();
+    assert!(json["seconds"].as_f64().unwrap() < 60.0 && json["samples"]["taken"].as_u64().unwrap() > 0);
+}
