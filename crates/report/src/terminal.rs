@@ -10,6 +10,7 @@ pub(crate) mod map;
 pub(crate) mod profile;
 pub(crate) mod spread;
 mod table;
+mod traces;
 
 use udpath_load::cpu::CpuUse;
 

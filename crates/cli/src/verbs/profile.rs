@@ -1,7 +1,7 @@
 //! `udpath profile`: where CPU time goes, for some seconds, in a sentence and the figures behind it.
 //!
 //! ```text
-//! snapshot ─▸ samples, UDP counters at their begin and end ─▸ snapshot ─▸ Profile ─▸ text or JSON, folded stacks, page
+//! snapshot ─▸ samples, tracepoints, UDP counters at begin and end ─▸ snapshot ─▸ Profile ─▸ text or JSON, folded stacks, page
 //! ```
 //! stdout: the result; stderr: that it goes on, on a terminal. Nothing on the machine is changed.
 
@@ -20,7 +20,7 @@ use udpath_host::source::Folder;
 use udpath_host::{Snapshot, Source, read};
 use udpath_profile::classes::Rules;
 use udpath_profile::recorder::{self, Moment, RATE, Wanted};
-use udpath_profile::{Profile, folded};
+use udpath_profile::{Profile, folded, trace};
 use udpath_report::{Render, WriteError};
 use udpath_steer::CpuSet;
 
@@ -45,6 +45,11 @@ pub(crate) struct Args {
     /// Samples a second of each CPU
     #[arg(long, default_value_t = RATE, value_parser = options::rate, allow_hyphen_values = true, value_name = "HZ")]
     rate: u32,
+    /// Count by tracepoints as well: locks (waits, and whose), drops (why and for which port), softirqs (with polls, IPIs
+    /// and wake-ups), delays (from the stack to the reader), between commas; all, or none. Each costs something where
+    /// it counts: the result says how much
+    #[arg(long, value_name = "LIST", default_value = "none", value_parser = options::traced)]
+    trace: options::Traced,
     /// Count datagrams and look for sockets in this network namespace, as `ip netns` names it
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
@@ -59,7 +64,7 @@ pub(crate) struct Args {
     report: Option<PathBuf>,
     /// Sample nothing: compare two results of --json, the second against the first
     #[arg(long, num_args = 2, value_names = ["A.json", "B.json"],
-          conflicts_with_all = ["pid", "port", "cpu", "duration", "rate", "netns", "folded"])]
+          conflicts_with_all = ["pid", "port", "cpu", "duration", "rate", "trace", "netns", "folded"])]
     diff: Option<Vec<PathBuf>>,
 }
 
@@ -128,6 +133,7 @@ fn measure(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Profil
             wanted.length
         );
     }
+    let tracing = trace::start(&args.trace.0);
     let mut udp = None;
     let recorded = recorder::record_with(&wanted, stop, |moment| {
         // What cannot be read is among what the snapshots miss.
@@ -144,6 +150,7 @@ fn measure(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Profil
     let mut after = Snapshot::read(source);
     after.udp = udp.unwrap_or(after.udp);
     let mut profile = Profile::new(&recording, Rules::built_in(), &before, &after);
+    profile.traces = tracing.finish(recording.samples.kernel(), Rules::built_in());
     profile.facts.name_taps(source);
     Ok(profile.about(focus))
 }

@@ -238,17 +238,19 @@ mod tests {
     #[test]
     fn places_are_joined_and_sorted() {
         let kernel = kernel(&["_raw_spin_lock", "udp_queue_rcv_one_skb", "schedule"]);
+        let rules =
+            Rules::parse("[lock]\n_raw_spin_*\n[lock socket]\nudp_*\n[lock run-queue]\nschedule").unwrap();
         let [udp, udp_too, other] = [[0x1010, 0x2010], [0x1014, 0x2018], [0x1010, 0x3010]];
         let waits = vec![wait(7, &udp, 200), wait(7, &udp_too, 250), wait(9, &other, 300), wait(8, &udp, 10)];
         let counts = LockCounts { waits, no_room: 3, ..LockCounts::default() };
-        let locks = Locks::new(&counts, &kernel, Rules::built_in());
+        let locks = Locks::new(&counts, &kernel, &rules);
         let shown: Vec<_> =
             locks.places.iter().map(|place| (place.lock, place.waits.count, place.waits.ns)).collect();
         assert_eq!(shown, [(1, 2, 450), (2, 1, 300), (3, 1, 10)]);
         assert_eq!(locks.places[0].waits.lengths, [Length { below_ns: 256, count: 2 }]);
         assert_eq!((locks.places[0].waits.longest_ns, locks.no_room), (250, 3));
         let owners: Vec<_> = locks.by_owner().into_iter().map(|(owner, waits)| (owner, waits.ns)).collect();
-        assert_eq!(owners, [("socket-receive-queue", 460), ("run-queue", 300)]);
+        assert_eq!(owners, [("socket", 460), ("run-queue", 300)]);
     }
 
     #[test]

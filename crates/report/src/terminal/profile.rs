@@ -5,6 +5,7 @@ use udpath_profile::classes::Class;
 use udpath_profile::profile::{Accounted, CpuLine, ProcessShare, Profile, Share};
 
 use super::table::{Cell, Table};
+use super::traces;
 use super::{Paint, Style, bar, cpu_headings, cpu_lines};
 use crate::{units, words};
 
@@ -36,14 +37,16 @@ pub(crate) fn text(profile: &Profile, style: &Style) -> String {
         out += &style.wrapped(Paint::Plain, &line, 2);
     }
     let tables = [classes(profile, style), locks(profile), cpus(profile), processes(profile)];
-    for table in tables.into_iter().flatten() {
+    let tables = tables.into_iter().flatten().chain(traces::tables(profile));
+    for table in tables {
         out.push('\n');
         out += &table.text(style);
     }
-    if !profile.notes.is_empty() {
+    let traced = traces::notes(&profile.traces);
+    if !profile.notes.is_empty() || !traced.is_empty() {
         out.push('\n');
     }
-    for note in &profile.notes {
+    for note in traced.iter().chain(&profile.notes) {
         out += &style.wrapped(Paint::Dim, &format!("note: {note}"), 2);
     }
     out

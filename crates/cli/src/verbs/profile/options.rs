@@ -1,11 +1,13 @@
 //! From the arguments to what is sampled, and whom it is about.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use udpath_host::Snapshot;
 use udpath_host::namespace::Place;
 use udpath_profile::facts::Focus;
+use udpath_profile::trace::Source;
 use udpath_steer::CpuSet;
 
 use super::Args;
@@ -27,6 +29,19 @@ pub(super) fn length(text: &str) -> Result<Duration, String> {
 pub(super) fn rate(text: &str) -> Result<u32, String> {
     let rate = text.parse().ok().filter(|rate| (1..=FASTEST).contains(rate));
     rate.ok_or_else(|| format!("give 1 to {FASTEST} samples a second of each CPU"))
+}
+
+/// What is traced beside the samples.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Traced(pub(super) BTreeSet<Source>);
+
+/// `all`, `none`, or names between commas.
+pub(super) fn traced(text: &str) -> Result<Traced, String> {
+    match text {
+        "all" => Ok(Traced(Source::ALL.into())),
+        "none" => Ok(Traced::default()),
+        list => list.split(',').map(|name| name.trim().parse()).collect::<Result<_, _>>().map(Traced),
+    }
 }
 
 /// The namespace whose sockets and counters are read: as told, or that of the process it is about.

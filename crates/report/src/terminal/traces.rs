@@ -1,0 +1,170 @@
+//! What tracepoints counted beside the samples of a profile, on as many lines as say something.
+
+use std::collections::BTreeMap;
+
+use udpath_profile::Profile;
+use udpath_profile::trace::{Delays, Drops, Locks, Softirqs, Times, Traces};
+
+use super::table::{Cell, Table};
+use crate::units;
+
+/// Lines of each table: what follows is rarely a tenth of the first.
+const LINES: usize = 5;
+/// What takes packets off the devices.
+const RECEIVE: &str = "NET_RX";
+
+/// The tables of those that were traced and counted something.
+pub(super) fn tables(profile: &Profile) -> Vec<Table> {
+    let traces = &profile.traces;
+    let datagrams = profile.datagrams.map_or(0, |counted| counted.received + counted.sent);
+    [
+        traces.locks.as_ref().and_then(locks),
+        traces.drops.as_ref().and_then(drops),
+        traces.delays.as_ref().and_then(delays),
+        traces.softirqs.as_ref().and_then(late),
+        traces.softirqs.as_ref().and_then(|softirqs| polls(softirqs, datagrams)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What is not in the tables: sources that could not be had, what tracing cost, what was not counted.
+pub(super) fn notes(traces: &Traces) -> Vec<String> {
+    let absent =
+        traces.absent.iter().map(|absent| format!("{} were not traced: {}", absent.source, absent.reason));
+    let mut notes: Vec<String> = absent.collect();
+    let mut costs: BTreeMap<&str, f64> = BTreeMap::new();
+    for cost in &traces.costs {
+        *costs.entry(cost.source.name()).or_default() += cost.share;
+    }
+    if !costs.is_empty() {
+        let each: Vec<String> =
+            costs.iter().map(|(name, share)| format!("{name} {}", units::share(*share))).collect();
+        notes.push(format!("tracing took of the CPUs, as the kernel counted its runs: {}", each.join(", ")));
+    }
+    if let Some(delays) = &traces.delays
+        && let Some(every) = delays.every()
+    {
+        notes.push(format!(
+            "delays are of one packet in {every:.0}: {} datagrams",
+            units::count(delays.sampled)
+        ));
+    }
+    let uncounted = [
+        ("waits for locks", traces.locks.as_ref().map_or(0, |locks| locks.no_room + locks.not_followed)),
+        ("drops", traces.drops.as_ref().map_or(0, |drops| drops.no_room)),
+    ];
+    for (what, count) in uncounted.into_iter().filter(|(_, count)| *count > 0) {
+        notes.push(format!(
+            "{} {what} are not in the table: there was no room to count them",
+            units::count(count)
+        ));
+    }
+    notes
+}
+
+fn locks(locks: &Locks) -> Option<Table> {
+    // Places that wait for one lock are one line.
+    let mut sums: BTreeMap<(u32, &str), (String, Times)> = BTreeMap::new();
+    for place in &locks.places {
+        let socket = place.socket.as_ref().map_or_else(String::new, |lock| lock.socket.to_string());
+        let line = sums.entry((place.lock, &place.owner)).or_insert_with(|| (socket, Times::default()));
+        line.1.add(&place.waits);
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, (_, waits))| std::cmp::Reverse(waits.ns));
+    let mut table = Table::with(timed("waits for lock of", "socket", "waits", "together"));
+    for ((_, owner), (socket, waits)) in sums.iter().take(LINES) {
+        let mut cells = vec![Cell::new(owner.replace('-', " ")), Cell::new(socket)];
+        cells.extend(times(waits));
+        cells.push(Cell::right(units::time(waits.ns as f64)));
+        table.row(cells);
+    }
+    (!sums.is_empty()).then_some(table)
+}
+
+fn drops(drops: &Drops) -> Option<Table> {
+    let headings = [
+        Cell::new("dropped"),
+        Cell::right("packets"),
+        Cell::new("way"),
+        Cell::right("port"),
+        Cell::new("by"),
+    ];
+    let mut table = Table::with(headings.into());
+    for line in drops.lines.iter().take(LINES) {
+        table.row(vec![
+            Cell::new(&line.reason),
+            Cell::right(units::count(line.packets)),
+            Cell::new(match line.way {
+                udpath_profile::trace::drops::Way::Received => "in",
+                udpath_profile::trace::drops::Way::Sent => "out",
+                udpath_profile::trace::drops::Way::Other => units::NONE,
+            }),
+            Cell::right(line.port.map_or(units::NONE.to_owned(), |port| port.to_string())),
+            Cell::new(line.function.as_deref().unwrap_or(units::NONE)),
+        ]);
+    }
+    (!drops.lines.is_empty()).then_some(table)
+}
+
+fn delays(delays: &Delays) -> Option<Table> {
+    let mut headings = vec![Cell::new("way inside"), Cell::new("part")];
+    headings.extend(["datagrams", "p50", "p99", "longest"].map(Cell::right));
+    let mut table = Table::with(headings);
+    for socket in delays.sockets.iter().take(LINES) {
+        for (part, delay) in [("stack → queue", &socket.to_socket), ("queue → reader", &socket.to_reader)]
+        {
+            let name = if part.starts_with("stack") { socket.socket.to_string() } else { String::new() };
+            let mut cells = vec![Cell::new(name), Cell::new(part)];
+            cells.extend(times(delay));
+            table.row(cells);
+        }
+    }
+    (!delays.sockets.is_empty()).then_some(table)
+}
+
+fn late(softirqs: &Softirqs) -> Option<Table> {
+    let found = softirqs.of(RECEIVE);
+    let mut table = Table::with(timed("softirq", "CPU", "raised", "ran"));
+    for softirq in found.iter().take(LINES) {
+        let mut cells = vec![Cell::new(format!("{RECEIVE} late by")), Cell::new(softirq.cpu.to_string())];
+        cells.extend(times(&softirq.late));
+        cells.push(Cell::right(units::time(softirq.ns as f64)));
+        table.row(cells);
+    }
+    (!found.is_empty()).then_some(table)
+}
+
+fn polls(softirqs: &Softirqs, datagrams: u64) -> Option<Table> {
+    let mut headings = vec![Cell::new("NAPI polls of")];
+    headings.extend(["polls", "packets each", "full", "wake-ups/datagram"].map(Cell::right));
+    let mut table = Table::with(headings);
+    for (at, polls) in softirqs.polls.iter().take(LINES).enumerate() {
+        let each = polls.packets_per_poll().map_or(units::NONE.to_owned(), |each| format!("{each:.1}"));
+        // Of the whole machine, so said once.
+        let wakeups = softirqs.wakeups_per(datagrams).filter(|_| at == 0);
+        table.row(vec![
+            Cell::new(&polls.interface),
+            Cell::right(units::count(polls.polls)),
+            Cell::right(each),
+            Cell::right(units::count(polls.full)),
+            Cell::right(wakeups.map_or_else(String::new, |wakeups| format!("{wakeups:.2}"))),
+        ]);
+    }
+    (!softirqs.polls.is_empty()).then_some(table)
+}
+
+/// Headings of lines that end with [`times`] and a sum.
+fn timed(first: &str, second: &str, count: &str, sum: &str) -> Vec<Cell> {
+    let mut headings = vec![Cell::new(first), Cell::new(second)];
+    headings.extend([count, "p50", "p99", "longest", sum].map(Cell::right));
+    headings
+}
+
+/// How often, and how long.
+fn times(times: &Times) -> [Cell; 4] {
+    let at = |share| times.quantile_ns(share).map_or(units::NONE.to_owned(), |ns| units::time(ns as f64));
+    [units::count(times.count), at(0.5), at(0.99), units::time(times.longest_ns as f64)].map(Cell::right)
+}
