@@ -183,7 +183,7 @@ fn place(tree: &Tree) -> (Vec<Placed>, usize) {
 /// what is a tenth of the largest change can still be seen.
 fn change(more: f64, most: f64) -> String {
     // The whole may have changed more than any part of it.
-    let part = if most > 0.0 { (more.abs() / most).min(1.0) } else { 0.0 };
+    let part = if most > 0.0 { (more.abs() / most).clamp(0.0, 1.0) } else { 0.0 };
     let step = (part.sqrt() * STEPS).round();
     match step as u8 {
         0 => "z".to_owned(),
