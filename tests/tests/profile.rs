@@ -75,8 +75,12 @@ fn profiled() -> &'static Profiled {
     static ONE: OnceLock<Profiled> = OnceLock::new();
     ONE.get_or_init(|| {
         let served = Served::start("profile");
-        // As long as the tests: the browser reads it last.
-        let folder = tempfile::Builder::new().prefix("udpath-profile-").tempdir().unwrap().keep();
+        // Below target, and made anew by the next run: the browser reads it last.
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("profile");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).unwrap();
+        }
+        fs::create_dir_all(&folder).unwrap();
         let (folded, page) = (folder.join("stacks.txt"), folder.join("page.html"));
         let ended = profile(&[
             "--netns",

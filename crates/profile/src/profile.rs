@@ -1,7 +1,7 @@
 //! What a recording tells: shares of contexts and classes, by CPU, process and thread, and the stacks behind them.
 //!
-//! Weights are nanoseconds of CPU time where the clock is one, and where samples count cycles, cycles turned into time by
-//! the length of the recording: every sample of a CPU stands for the same share of it.
+//! Weights are nanoseconds of CPU time where the clock is one. Where samples count cycles, a CPU's are as long as the time
+//! that the kernel accounts as busy.
 //!
 //! The stacks keep every frame; [`Stack::own_frames`] are those of the work itself, without what an interrupt interrupted.
 
@@ -19,7 +19,7 @@ use crate::perf::{Clock, Sight};
 use crate::recorder::Recording;
 use crate::sentence::{self, Finding};
 use crate::trace::Traces;
-use sums::{Named, Sums, accounted, cpu_lines, datagrams, processes, sorted, stacks};
+use sums::{Named, Sums, Units, accounted, cpu_lines, datagrams, processes, sorted, stacks};
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
 pub const SCHEMA: &str = "udpath.profile/1";
@@ -225,11 +225,12 @@ impl Profile {
     #[must_use]
     pub fn new(recording: &Recording, rules: &Rules, before: &Snapshot, after: &Snapshot) -> Self {
         let named = Named::new(recording, rules);
+        let accounted = accounted(before, after);
+        let units = Units::new(recording, &accounted);
         let mut sums = Sums::default();
         for (place, tally) in recording.samples.tallies() {
-            sums.add(place, *tally, &named);
+            sums.add(place, *tally, &named, &units);
         }
-        let accounted = accounted(before, after);
         let busy = sums.busy.max(1) as f64;
         let share = |ns: u64| ns as f64 / busy;
         let mut profile = Self {
@@ -237,7 +238,7 @@ impl Profile {
             sentence: String::new(),
             findings: Vec::new(),
             seconds: recording.seconds,
-            cpus: cpu_lines(&sums, recording, &accounted),
+            cpus: cpu_lines(&sums, recording, &accounted, &units),
             clock: recording.clock,
             sight: recording.sight,
             samples: Counted {

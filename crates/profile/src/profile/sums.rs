@@ -7,6 +7,7 @@ use udpath_host::snapshot::Snapshot;
 use super::{Accounted, CpuLine, Datagrams, ProcessShare, Share, Stack, ThreadShare};
 use crate::classes::{Class, Rules, Verdict};
 use crate::context::Context;
+use crate::perf::Clock;
 use crate::recorder::{Recording, SLICE};
 use crate::samples::{ChainId, Place, Tally};
 use crate::symbols::user::UserFrame;
@@ -80,6 +81,36 @@ impl<'a> Named<'a> {
     }
 }
 
+/// What a unit of weight is in nanoseconds.
+pub(super) struct Units {
+    /// By CPU, where samples count cycles; of a clock none, since its unit is one.
+    cycles: BTreeMap<u32, f64>,
+}
+
+impl Units {
+    /// A CPU's cycles are as long as the time that the kernel accounts as busy takes altogether: its clock may have had any
+    /// speed. Where that is not accounted a sample is one of so many a second.
+    pub(super) fn new(recording: &Recording, accounted: &BTreeMap<u32, Accounted>) -> Self {
+        if recording.clock == Clock::CpuClock {
+            return Self { cycles: BTreeMap::new() };
+        }
+        let mut cpus: BTreeMap<u32, Tally> = BTreeMap::new();
+        for (place, tally) in recording.samples.tallies() {
+            cpus.entry(place.cpu).or_default().add(*tally);
+        }
+        let ns = |cpu: &u32, tally: &Tally| match accounted.get(cpu) {
+            Some(times) => (1.0 - times.idle - times.steal).max(0.0) * recording.seconds * 1e9,
+            None => tally.samples as f64 * 1e9 / f64::from(recording.rate.max(1)),
+        };
+        let cycles = cpus.iter().map(|(cpu, tally)| (*cpu, ns(cpu, tally) / tally.weight.max(1) as f64));
+        Self { cycles: cycles.collect() }
+    }
+
+    fn ns(&self, cpu: u32, weight: u64) -> u64 {
+        self.cycles.get(&cpu).map_or(weight, |unit| (weight as f64 * unit).round() as u64)
+    }
+}
+
 /// Sums over all tallies.
 #[derive(Default)]
 pub(super) struct Sums {
@@ -109,7 +140,8 @@ pub(super) struct StackKey {
 }
 
 impl Sums {
-    pub(super) fn add(&mut self, place: &Place, tally: Tally, named: &Named<'_>) {
+    pub(super) fn add(&mut self, place: &Place, tally: Tally, named: &Named<'_>, units: &Units) {
+        let tally = Tally { weight: units.ns(place.cpu, tally.weight), ..tally };
         self.taken += tally.samples;
         *self.contexts.entry(place.context).or_default() += tally.weight;
         *self.cpus.entry(place.cpu).or_default().entry(place.context).or_default() += tally.weight;
@@ -199,6 +231,7 @@ pub(super) fn cpu_lines(
     sums: &Sums,
     recording: &Recording,
     accounted: &BTreeMap<u32, Accounted>,
+    units: &Units,
 ) -> Vec<CpuLine> {
     let slices = (recording.seconds / SLICE.as_secs_f64()).ceil() as usize;
     let mut lines: Vec<CpuLine> = sums
@@ -215,7 +248,7 @@ pub(super) fn cpu_lines(
         let line = lines.binary_search_by_key(&cpu, |line| line.cpu).ok().map(|at| &mut lines[at]);
         let Some(place) = line.and_then(|line| line.time_line.get_mut(slice as usize)) else { continue };
         let contexts = Context::ALL.iter().zip(weights).filter(|(_, weight)| **weight > 0);
-        place.extend(contexts.map(|(context, weight)| (*context, *weight)));
+        place.extend(contexts.map(|(context, weight)| (*context, units.ns(cpu, *weight))));
     }
     lines
 }
@@ -253,4 +286,56 @@ pub(super) fn datagrams(before: &Snapshot, after: &Snapshot) -> Option<Datagrams
         sent: since.iter().map(|counted| counted.out_datagrams).sum(),
         dropped: since.iter().map(|counted| counted.in_errors + counted.no_ports).sum(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::{Record, Sight, records};
+    use crate::samples::Samples;
+    use crate::symbols::{kernel::Kernel, user::Programs};
+
+    /// Ten samples of CPU 1, of 2 million cycles each.
+    fn recording(clock: Clock) -> Recording {
+        // ip, pid and tid, time, cpu, period, and a chain of nothing.
+        let words: [u64; 6] = [0, (8 << 32) | 8, 5, 1, 2_000_000, 0];
+        let mut record = [&9_u32.to_ne_bytes()[..], &2_u16.to_ne_bytes(), &56_u16.to_ne_bytes()].concat();
+        record.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        let mut samples = Samples::new(Kernel::default(), 0, 1_000_000_000);
+        let malformed = records(&record.repeat(10), |record| {
+            if let Record::Sample(sample) = record {
+                samples.add(&sample);
+            }
+        });
+        assert_eq!(malformed, 0);
+        Recording {
+            samples,
+            programs: Programs::default(),
+            threads: HashMap::new(),
+            clock,
+            sight: Sight::Machine,
+            rate: 1000,
+            seconds: 2.0,
+            lost: 0,
+            throttled: 0,
+            malformed: 0,
+            own_seconds: 0.0,
+            no_symbols: None,
+        }
+    }
+
+    #[test]
+    fn cycles_become_time() {
+        let ns = |clock, accounted: &BTreeMap<u32, Accounted>| {
+            let recording = recording(clock);
+            Units::new(&recording, accounted).ns(1, 20_000_000)
+        };
+        let none = BTreeMap::new();
+        let half =
+            BTreeMap::from([(1, Accounted { usr: 0.5, idle: 0.4, steal: 0.1, ..Accounted::default() })]);
+        // A clock's weight is time; half of two seconds; ten samples of a thousandth.
+        assert_eq!(ns(Clock::CpuClock, &half), 20_000_000);
+        assert_eq!(ns(Clock::Cycles, &half), 1_000_000_000);
+        assert_eq!(ns(Clock::Cycles, &none), 10_000_000);
+    }
 }
