@@ -12,7 +12,7 @@ use statrs::distribution::{ChiSquared, ContinuousCDF};
 use udpath_profile::classes::{Class, Rules};
 use udpath_profile::context::{self, Context};
 use udpath_profile::perf::Mode;
-use udpath_profile::recorder::{RATE, Recording, Wanted, record};
+use udpath_profile::recorder::{Moment, RATE, Recording, Wanted, record_with};
 use udpath_profile::symbols::kernel::Kernel;
 use udpath_steer::CpuSet;
 
@@ -46,10 +46,14 @@ fn shares_agree_with_perf() {
         perf.arg("-o").arg(&data).args(["--", "sleep"]).arg(seconds);
         let mut perf = perf.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("perf can be run");
         std::thread::sleep(AROUND);
-        let begin = now();
         let wanted = Wanted { cpus: online(), pid: None, length: LENGTH, rate: RATE };
-        let recording = record(&wanted, &AtomicBool::new(false)).unwrap();
-        let end = now();
+        // Of the samples alone: around them the kernel's functions are read, which perf sees.
+        let (mut begin, mut end) = (0.0, 0.0);
+        let recording = record_with(&wanted, &AtomicBool::new(false), |moment| match moment {
+            Moment::Begin => begin = now(),
+            Moment::End => end = now(),
+        });
+        let recording = recording.unwrap();
         assert!(perf.wait().unwrap().success(), "perf record");
         (of_ours(&recording), of_perf(&data, recording.samples.kernel(), begin..end))
     });

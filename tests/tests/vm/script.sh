@@ -26,6 +26,8 @@ awaited() {
 packets() {
     step "$1-rss" ethtool -x eth0
     until [ -e "/out/$1-moved" ]; do sleep 0.1; done
+    # Or what an earlier one said is there until this one has begun.
+    rm -f /tmp/watcher
     udpath predict --interface eth0 --to 5300 --verify=600 --json > /tmp/verified 2> /tmp/watcher &
     watcher=$!
     awaited grep -q watching /tmp/watcher
