@@ -153,7 +153,7 @@ fn export(udpath: &str) -> Result<f64> {
     let address = address.with_context(|| format!("export said: {ready}"))?;
     share(child.0.id(), || {
         let mut client = TcpStream::connect(address)?;
-        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
+        client.write_all(b"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text\r\n\r\n")?;
         let mut answer = String::new();
         client.read_to_string(&mut answer)?;
         if !answer.contains("# EOF") {
