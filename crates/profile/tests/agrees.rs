@@ -25,6 +25,8 @@ const AROUND: Duration = Duration::from_millis(700);
 const CHANCE: f64 = 1e-6;
 /// Samples a class must have in both together, or it goes with the others: below, the statistic is not chi-squared.
 const FEW: u64 = 40;
+/// Turns of an empty loop between two datagrams, at most: as long as they take themselves.
+const MOST_PAUSE: u32 = 400;
 /// Addresses from here on are the kernel's (x86-64 and arm64).
 const KERNEL: u64 = 1 << 63;
 
@@ -82,7 +84,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Datagrams over the loopback device, there and back, until `stop`.
+/// Datagrams over the loopback device, there and back, until `stop`. A pause of random length comes between: a loop that
+/// is as regular as a clock beats with the timers that sample it, and with each of the two in its own way.
 fn echo(stop: &AtomicBool) {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -91,12 +94,18 @@ fn echo(stop: &AtomicBool) {
         socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     }
     let mut room = [0; 256];
+    let mut random = 0x9e37_79b9_u32;
     while !stop.load(Ordering::Relaxed) {
         for _ in 0..100 {
             client.send(&[7; 100]).unwrap();
             let (len, from) = server.recv_from(&mut room).unwrap();
             server.send_to(&room[..len], from).unwrap();
             client.recv(&mut room).unwrap();
+            // Xorshift, by Marsaglia; the low bits are some microseconds.
+            random ^= random << 13;
+            random ^= random >> 17;
+            random ^= random << 5;
+            (0..random % MOST_PAUSE).for_each(|_| std::hint::spin_loop());
         }
     }
 }
