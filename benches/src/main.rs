@@ -35,6 +35,7 @@ mod race;
 mod runtime;
 mod snapshot;
 mod socket;
+mod steady;
 mod steering;
 mod testpmd;
 mod testpmd_null;

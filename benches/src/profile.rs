@@ -1,6 +1,5 @@
 //! What profiling costs: the server's rate while every CPU is sampled, and the time to name and class samples.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,20 +8,23 @@ use udpath_host::Snapshot;
 use udpath_host::source::Folder;
 use udpath_profile::Profile;
 use udpath_profile::classes::Rules;
-use udpath_profile::perf::{Clock, Record, Sight, records};
-use udpath_profile::recorder::{RATE, Recording, Wanted, record};
+use udpath_profile::perf::{Clock, Event, Record, Sight, records};
+use udpath_profile::recorder::{RATE, Recording};
 use udpath_profile::samples::Samples;
 use udpath_profile::symbols::kernel::Kernel;
 use udpath_profile::symbols::user::Programs;
 
 use crate::Claim;
-use crate::bed::{Bed, udpath};
 use crate::race::{race, words};
+use crate::steady::Steady;
 
 /// The server's rate with sampling over that without.
 const WITHIN: f64 = 0.99;
-/// Time that sampling has to begin before a trial, and that a trial without waits as well.
-const BEGIN: Duration = Duration::from_millis(300);
+/// How long it is sampled, and not sampled, in turn: about as long as the recorder lets records lie.
+const MOMENT: Duration = Duration::from_millis(200);
+/// Half the interval that is narrow enough, and moments of four to ask for at most.
+const WIDTH: f64 = 0.002;
+const BLOCKS: usize = 200;
 /// Samples that are classed, how many of them are different, and frames of each.
 const SAMPLES: usize = 1_000_000;
 const DIFFERENT: usize = 5_000;
@@ -35,27 +37,36 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
 }
 
 fn overhead() -> Result<Claim> {
-    let bed = Bed::new(true)?;
-    let target = bed.server(7400)?;
-    let arguments = ["serve", "echo", "--io", "shared", "--workers", "2", "--bind", &target.to_string()];
-    let _server = bed.serve(&udpath()?, &arguments)?;
+    let steady = Steady::start(7400)?;
     let cpus = Snapshot::read(&Folder::live()).cpus.online;
-    let trial = |sampled: bool| -> Result<f64> {
-        let stop = AtomicBool::new(!sampled);
-        let wanted = Wanted { cpus: cpus.clone(), pid: None, length: Duration::from_secs(60), rate: RATE };
-        thread::scope(|scope| {
-            let recording = sampled.then(|| scope.spawn(|| record(&wanted, &stop)));
-            thread::sleep(BEGIN);
-            let tps = bed.loop_tps(target).map(|result| result.tps);
-            stop.store(true, Ordering::Relaxed);
-            if let Some(recording) = recording {
-                let recording = recording.join().expect("recording does not panic")?;
-                ensure!(recording.lost == 0, "{} samples were lost", recording.lost);
-            }
-            tps
+    let mut event = Event::cpus(&cpus, RATE)?;
+    let mut samples = Samples::new(Kernel::running()?, 0, u64::MAX);
+    let mut lost = 0;
+    let mut drain = |event: &mut Event| {
+        event.drain(|record| match record {
+            Record::Sample(sample) => samples.add(&sample),
+            Record::Lost(count) | Record::LostSamples(count) => lost += count,
+            _ => (),
+        });
+    };
+    let plain = || {
+        steady.tps_while(|| {
+            thread::sleep(MOMENT);
+            Ok(())
         })
     };
-    let ratio = race(0.005, 40, || trial(false), || trial(true))?;
+    let sampled = || {
+        event.start()?;
+        let tps = steady.tps_while(|| {
+            thread::sleep(MOMENT);
+            drain(&mut event);
+            Ok(())
+        })?;
+        event.stop()?;
+        Ok(tps)
+    };
+    let ratio = race(WIDTH, BLOCKS, plain, sampled)?;
+    ensure!(lost == 0, "{lost} samples were lost");
     Ok(Claim {
         what: format!("tps while sampled at {RATE} Hz / not sampled"),
         measured: words(&ratio),

@@ -2,6 +2,7 @@
 //! without it.
 
 use std::collections::BTreeSet;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -10,12 +11,18 @@ use udpath_profile::symbols::kernel::Kernel;
 use udpath_profile::trace::{self, Source};
 
 use crate::Claim;
-use crate::bed::{Bed, udpath};
 use crate::race::{race, words};
+use crate::steady::Steady;
 
 /// At the beginning the kernel counts what tracing costs, which costs as well: 250 ms, which are over when this is.
 const METERED: Duration = Duration::from_millis(300);
-/// What is traced together, and the least share of transactions that is left.
+/// How long it is traced, and not traced, in turn.
+const MOMENT: Duration = Duration::from_millis(300);
+/// Half the interval that is narrow enough, and moments of four to ask for at most.
+const WIDTH: f64 = 0.005;
+const BLOCKS: usize = 40;
+/// What is traced together, and the least share of transactions that is left. The first is the default. Of the others each
+/// packet pays, and so many of them go round here that half of what they do is to be counted.
 const SETS: [(&[Source], f64); 4] = [
     (&[Source::Locks, Source::Drops], 0.97),
     (&[Source::Softirqs], 0.95),
@@ -24,25 +31,30 @@ const SETS: [(&[Source], f64); 4] = [
 ];
 
 pub(crate) fn run() -> Result<Vec<Claim>> {
-    const PORT: u16 = 7;
-    let bed = Bed::new(true)?;
-    let target = bed.server(PORT)?;
-    let bind = target.to_string();
-    let _serving =
-        bed.serve(&udpath()?, &["serve", "echo", "--io", "shared", "--bind", &bind, "--workers", "2"])?;
+    let steady = Steady::start(7)?;
     let kernel = Kernel::running()?;
+    let moment = || {
+        steady.tps_while(|| {
+            thread::sleep(MOMENT);
+            Ok(())
+        })
+    };
     let mut claims = Vec::new();
     for (sources, least) in SETS {
         let sources: BTreeSet<Source> = sources.iter().copied().collect();
         let traced = || {
             let running = trace::start(&sources);
-            std::thread::sleep(METERED);
-            let tps = bed.loop_tps(target)?.tps;
+            thread::sleep(METERED);
+            let tps = moment()?;
             let traces = running.finish(&kernel, Rules::built_in());
             ensure!(traces.absent.is_empty(), "not all can be traced here: {:?}", traces.absent);
             Ok(tps)
         };
-        let ratio = race(0.01, 24, || Ok(bed.loop_tps(target)?.tps), traced)?;
+        let plain = || {
+            thread::sleep(METERED);
+            moment()
+        };
+        let ratio = race(WIDTH, BLOCKS, plain, traced)?;
         let names: Vec<&str> = sources.iter().map(|source| source.name()).collect();
         claims.push(Claim {
             what: format!("transactions with tracing of {} / without", names.join(", ")),

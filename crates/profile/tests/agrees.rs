@@ -12,7 +12,7 @@ use statrs::distribution::{ChiSquared, ContinuousCDF};
 use udpath_profile::classes::{Class, Rules};
 use udpath_profile::context::{self, Context};
 use udpath_profile::perf::Mode;
-use udpath_profile::recorder::{Moment, RATE, Recording, Wanted, record_with};
+use udpath_profile::recorder::{Moment, Recording, Wanted, record_with};
 use udpath_profile::symbols::kernel::Kernel;
 use udpath_steer::CpuSet;
 
@@ -29,6 +29,9 @@ const FEW: u64 = 40;
 const MOST_PAUSE: u32 = 400;
 /// Addresses from here on are the kernel's (x86-64 and arm64).
 const KERNEL: u64 = 1 << 63;
+
+/// Samples a second of both. Fewer: less of what differs can be told from chance.
+const RATE: u32 = 997;
 
 /// A kind of work as both tell it.
 type Kind = (Context, Class);
