@@ -47,8 +47,8 @@ pub(crate) struct Args {
     rate: u32,
     /// Count by tracepoints as well: locks (waits, and whose), drops (why and for which port), softirqs (with polls, IPIs
     /// and wake-ups), delays (from the stack to the reader), between commas; all, or none. Each costs something where
-    /// it counts: the result says how much
-    #[arg(long, value_name = "LIST", default_value = "none", value_parser = options::traced)]
+    /// it counts, the latter two at every packet: the result says how much
+    #[arg(long, value_name = "LIST", default_value = "locks,drops", value_parser = options::traced)]
     trace: options::Traced,
     /// Count datagrams and look for sockets in this network namespace, as `ip netns` names it
     #[arg(long, value_name = "NAME")]

@@ -31,9 +31,15 @@ pub(super) fn tables(profile: &Profile) -> Vec<Table> {
 
 /// What is not in the tables: sources that could not be had, what tracing cost, what was not counted.
 pub(super) fn notes(traces: &Traces) -> Vec<String> {
-    let absent =
-        traces.absent.iter().map(|absent| format!("{} were not traced: {}", absent.source, absent.reason));
-    let mut notes: Vec<String> = absent.collect();
+    // Most often one reason keeps away all of them.
+    let mut absent: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for source in &traces.absent {
+        absent.entry(&source.reason).or_default().push(source.source.name());
+    }
+    let mut notes: Vec<String> = absent
+        .into_iter()
+        .map(|(reason, sources)| format!("{} were not traced: {reason}", sources.join(" and ")))
+        .collect();
     let mut costs: BTreeMap<&str, f64> = BTreeMap::new();
     for cost in &traces.costs {
         *costs.entry(cost.source.name()).or_default() += cost.share;
