@@ -1,5 +1,6 @@
 //! Two profiles side by side: before and after a change, or two servers. Costs are per datagram, so that a machine that
-//! does more work is not called slower; per second of the interval where no datagrams were counted.
+//! does more work is not called slower; per second of the interval where no datagrams were counted. Where both are about
+//! somebody, other programs' time is left out; where one is not, nothing is, for then nobody knows whose its is.
 
 use std::collections::BTreeMap;
 
@@ -76,6 +77,9 @@ impl<T> Pair<T> {
 pub struct Difference {
     /// What costs are divided by.
     pub unit: Unit,
+    /// Is other programs' time left out? See [`leaves_out`].
+    #[serde(default)]
+    pub charged: bool,
     /// All busy time.
     pub busy: Pair<()>,
     /// By class, the largest difference first.
@@ -88,14 +92,21 @@ impl Difference {
     /// Of `b` from `a`.
     #[must_use]
     pub fn new(a: &Profile, b: &Profile) -> Self {
-        let unit = Unit::of(a, b);
-        let classes = |profile: &Profile| profile.classes.iter().map(|share| (share.of, share.ns)).collect();
-        let locks =
-            |profile: &Profile| profile.locks.iter().map(|share| (share.of.clone(), share.ns)).collect();
+        let (unit, charged) = (Unit::of(a, b), leaves_out(a, b));
+        let classes = |profile: &Profile| {
+            let shares = profile.classes.iter();
+            shares.map(|share| (share.of, if charged { share.charged() } else { share.ns })).collect()
+        };
+        let locks = |profile: &Profile| {
+            let shares = profile.locks.iter();
+            shares.map(|share| (share.of.clone(), if charged { share.charged() } else { share.ns })).collect()
+        };
         let cost = |ns: [u64; 2]| (unit.cost(a, ns[0]), unit.cost(b, ns[1]));
-        let busy = cost([a.busy(), b.busy()]);
+        let busy = |profile: &Profile| if charged { profile.charged() } else { profile.busy() };
+        let busy = cost([busy(a), busy(b)]);
         Self {
             unit,
+            charged,
             busy: Pair { of: (), a: busy.0, b: busy.1 },
             classes: pairs(classes(a), classes(b), cost),
             locks: pairs(locks(a), locks(b), cost),
@@ -125,6 +136,12 @@ impl Difference {
     }
 }
 
+/// Is other programs' time left out of a comparison? Only where both profiles are about somebody.
+#[must_use]
+pub fn leaves_out(a: &Profile, b: &Profile) -> bool {
+    [a, b].iter().all(|profile| !profile.facts.focus.pids.is_empty())
+}
+
 fn pairs<T: Ord>(
     a: BTreeMap<T, u64>,
     b: BTreeMap<T, u64>,
@@ -140,7 +157,8 @@ fn pairs<T: Ord>(
         let (a, b) = cost(ns);
         Pair { of, a, b }
     };
-    let mut pairs: Vec<Pair<T>> = both.into_iter().map(pair).collect();
+    // What only other programs have is in neither.
+    let mut pairs: Vec<Pair<T>> = both.into_iter().filter(|(_, ns)| *ns != [0, 0]).map(pair).collect();
     // What did not change at all, by its size.
     pairs.sort_by(|x, y| y.more().abs().total_cmp(&x.more().abs()).then(y.b.total_cmp(&x.b)));
     pairs
@@ -180,6 +198,19 @@ mod tests {
             "4600 ns of CPU time per datagram became 3050 ns (0.66×); less above all in locks, 100 % of the difference."
         );
         assert_eq!(difference.locks[0].of, "socket-receive-queue");
+    }
+
+    #[test]
+    fn others_are_left_out_where_both_are_about_somebody() {
+        let mut a = built();
+        a.facts.focus.pids = vec![812];
+        let mut b = a.clone();
+        b.classes[0].others = 1_000_000_000;
+        let difference = Difference::new(&a, &b);
+        assert_eq!((difference.busy.a, difference.busy.b), (4600.0, 4100.0));
+        assert_eq!((difference.classes[0].of, difference.classes[0].more()), (b.classes[0].of, -500.0));
+        a.facts.focus.pids.clear();
+        assert_eq!(Difference::new(&a, &b).busy.more(), 0.0);
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! - [`classes`]: which kind of work it was, by the call chain; the rules are data.
 //! - [`trace`]: locks, drops, softirqs and delays, counted by programs on tracepoints.
 //! - [`folded`]: stacks as other tools write them, by the same rules; and a profile's, for them.
-//! - [`mod@profile`]: the result, plain and serialisable.
+//! - [`mod@profile`]: the result, plain and serialisable. [`mod@measure`]: from the machine to it.
 //! - [`facts`]: sockets and taps around the samples. [`sentence`]: what the figures come to, rule by rule.
 //! - [`difference`]: two results, per datagram.
 
@@ -24,6 +24,7 @@ pub mod context;
 pub mod difference;
 pub mod facts;
 pub mod folded;
+pub mod measure;
 pub mod perf;
 pub mod profile;
 pub mod recorder;
@@ -32,4 +33,5 @@ pub mod sentence;
 pub mod symbols;
 pub mod trace;
 
+pub use measure::measure;
 pub use profile::Profile;

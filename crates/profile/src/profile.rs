@@ -5,6 +5,7 @@
 //!
 //! The stacks keep every frame; [`Stack::own_frames`] are those of the work itself, without what an interrupt interrupted.
 
+mod charged;
 mod sums;
 
 use std::collections::BTreeMap;
@@ -76,6 +77,22 @@ pub struct Share<T> {
     pub ns: u64,
     /// Of all busy time, 0 to 1.
     pub share: f64,
+    /// Of `ns`, what programs spent that the profile is not about: user and system calls. It is charged to no datagram.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub others: u64,
+}
+
+impl<T> Share<T> {
+    /// What is charged to the datagrams, nanoseconds: see [`Profile::per_datagram`].
+    #[must_use]
+    pub const fn charged(&self) -> u64 {
+        self.ns.saturating_sub(self.others)
+    }
+}
+
+/// As serde asks.
+const fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 /// Samples and what became of them.
@@ -199,6 +216,9 @@ pub struct Stack {
     /// The process; of interrupts, none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub process: Option<String>,
+    /// Its number.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pid: Option<u32>,
     /// Functions, the outermost first.
     pub frames: Vec<String>,
     /// Samples.
@@ -254,11 +274,13 @@ impl Profile {
                 of: *of,
                 ns: *ns,
                 share: share(*ns),
+                others: 0,
             })),
             locks: sorted(sums.locks.iter().map(|(of, ns)| Share {
                 of: of.clone(),
                 ns: *ns,
                 share: share(*ns),
+                others: 0,
             })),
             processes: processes(&sums, recording, share),
             datagrams: datagrams(before, after),
@@ -272,12 +294,14 @@ impl Profile {
         profile
     }
 
-    /// Whom it is about: their processes stand first, and the sentence is about their sockets.
+    /// Whom it is about: their processes stand first, the sentence is about their sockets, and other programs' time is
+    /// charged to no datagram.
     #[must_use]
     pub fn about(mut self, focus: Focus) -> Self {
         // Stable: otherwise the order stays.
         self.processes.sort_by_key(|process| !focus.pids.contains(&process.pid));
         self.facts.focus = focus;
+        self.charge();
         self.conclude();
         self
     }
@@ -299,7 +323,21 @@ impl Profile {
         self.seconds * 1e9 * self.cpus.len() as f64
     }
 
-    /// So many nanoseconds, of each datagram received or sent; none where none were counted.
+    /// Busy CPU time that is charged to the datagrams, nanoseconds: all of it, or, of a profile about somebody, without what
+    /// other programs spent.
+    #[must_use]
+    pub fn charged(&self) -> u64 {
+        self.busy().saturating_sub(self.others())
+    }
+
+    /// Busy CPU time of programs that the profile is not about, nanoseconds.
+    #[must_use]
+    pub fn others(&self) -> u64 {
+        self.classes.iter().fold(0, |sum: u64, share| sum.saturating_add(share.others))
+    }
+
+    /// So many nanoseconds, of each datagram received or sent; none where none were counted. What belongs in it is what
+    /// [`Self::charged`], [`Share::charged`] and [`Self::charges`] say.
     #[must_use]
     pub fn per_datagram(&self, ns: u64) -> Option<f64> {
         let handled = self.datagrams.filter(|_| self.whole())?.handled();

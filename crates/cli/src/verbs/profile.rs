@@ -1,7 +1,7 @@
 //! `udpath profile`: where CPU time goes, for some seconds, in a sentence and the figures behind it.
 //!
 //! ```text
-//! snapshot ─▸ samples, tracepoints, UDP counters at begin and end ─▸ snapshot ─▸ Profile ─▸ text or JSON, folded stacks, page
+//! udpath_profile::measure ─▸ Profile ─▸ text or JSON, folded stacks, page
 //! ```
 //! stdout: the result; stderr: that it goes on, on a terminal. Nothing on the machine is changed.
 
@@ -17,10 +17,9 @@ use std::time::Duration;
 use anyhow::Context;
 use udpath_host::namespace;
 use udpath_host::source::Folder;
-use udpath_host::{Snapshot, Source, read};
-use udpath_profile::classes::Rules;
-use udpath_profile::recorder::{self, Moment, RATE, Wanted};
-use udpath_profile::{Profile, folded, trace};
+use udpath_host::{Snapshot, Source};
+use udpath_profile::recorder::{RATE, Wanted};
+use udpath_profile::{Profile, folded};
 use udpath_report::{Render, WriteError};
 use udpath_steer::CpuSet;
 
@@ -115,7 +114,7 @@ fn report(path: &Path, result: &impl Render) -> Done {
 
 /// Samples, and puts the result together.
 fn measure(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Profile, Failure> {
-    let mut before = Snapshot::read(source);
+    let before = Snapshot::read(source);
     let focus = options::focus(args, &before)?;
     let wanted = Wanted {
         cpus: options::cpus(args, &before)?,
@@ -133,24 +132,10 @@ fn measure(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Profil
             wanted.length
         );
     }
-    let tracing = trace::start(&args.trace.0);
-    let mut udp = None;
-    let recorded = recorder::record_with(&wanted, stop, |moment| {
-        // What cannot be read is among what the snapshots miss.
-        let counted = read::udp::read(source, &mut Vec::new());
-        match moment {
-            Moment::Begin => before.udp = counted,
-            Moment::End => udp = Some(counted),
-        }
-    });
+    let measured = udpath_profile::measure(&wanted, &args.trace.0, source, before, stop, |_| ());
     if talk {
         let _ = write!(io::stderr(), "\r\x1b[K");
     }
-    let recording = recorded.map_err(|error| Failure::Cannot(error.into()))?;
-    let mut after = Snapshot::read(source);
-    after.udp = udp.unwrap_or(after.udp);
-    let mut profile = Profile::new(&recording, Rules::built_in(), &before, &after);
-    profile.traces = tracing.finish(recording.samples.kernel(), Rules::built_in());
-    profile.facts.name_taps(source);
+    let profile = measured.map_err(|error| Failure::Cannot(error.into()))?;
     Ok(profile.about(focus))
 }

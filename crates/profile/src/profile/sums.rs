@@ -74,10 +74,10 @@ impl<'a> Named<'a> {
         user.chain(kernel).collect()
     }
 
-    /// On whose behalf: interrupts are nobody's.
-    fn process(&self, place: &Place) -> Option<String> {
+    /// On whose behalf, name and number: interrupts are nobody's.
+    fn process(&self, place: &Place) -> Option<(String, u32)> {
         let own = !matches!(place.context, Context::HardIrq | Context::Softirq | Context::Idle);
-        own.then(|| self.recording.threads.get(&place.pid).cloned().unwrap_or_default())
+        own.then(|| (self.recording.threads.get(&place.pid).cloned().unwrap_or_default(), place.pid))
     }
 }
 
@@ -135,7 +135,7 @@ pub(super) struct StackKey {
     context: Context,
     class: Class,
     lock: Option<String>,
-    process: Option<String>,
+    process: Option<(String, u32)>,
     frames: Vec<String>,
 }
 
@@ -206,22 +206,24 @@ pub(super) fn stacks(stacks: HashMap<StackKey, Tally>) -> Vec<Stack> {
         .into_iter()
         .map(|(key, tally)| {
             let StackKey { context, class, lock, process, frames } = key;
-            Stack { context, class, lock, process, frames, samples: tally.samples, ns: tally.weight }
+            let (process, pid) = process.unzip();
+            Stack { context, class, lock, process, pid, frames, samples: tally.samples, ns: tally.weight }
         })
         .collect();
     // By weight, and by name where that is equal: the same recording gives the same file.
-    stacks.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.frames.cmp(&b.frames)));
+    stacks.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.frames, a.pid).cmp(&(&b.frames, b.pid))));
     if stacks.len() > MOST_STACKS {
         let rest = stacks.split_off(MOST_STACKS);
-        let mut folded: BTreeMap<(Context, Class), Tally> = BTreeMap::new();
+        let mut folded: BTreeMap<(Context, Class, Option<u32>, Option<String>), Tally> = BTreeMap::new();
         for stack in rest {
             let tally = Tally { samples: stack.samples, weight: stack.ns };
-            folded.entry((stack.context, stack.class)).or_default().add(tally);
+            let key = (stack.context, stack.class, stack.pid, stack.process);
+            folded.entry(key).or_default().add(tally);
         }
-        stacks.extend(folded.into_iter().map(|((context, class), tally)| {
+        stacks.extend(folded.into_iter().map(|((context, class, pid, process), tally)| {
             let frames = vec!["[rare stacks]".to_owned()];
             let Tally { samples, weight: ns } = tally;
-            Stack { context, class, lock: None, process: None, frames, samples, ns }
+            Stack { context, class, lock: None, process, pid, frames, samples, ns }
         }));
     }
     stacks

@@ -22,6 +22,7 @@ pub(crate) fn of(lines: &[Line<'_>]) -> Profile {
             class: *class,
             lock: lock.map(str::to_owned),
             process: process.map(str::to_owned),
+            pid: None,
             frames: frames.split_whitespace().map(|frame| frame.replace('@', " [knotd]")).collect(),
             samples: *ms,
             ns: ms * 1_000_000,
@@ -41,7 +42,7 @@ pub(crate) fn of(lines: &[Line<'_>]) -> Profile {
     fn shares<T>(from: BTreeMap<T, u64>, busy: u64) -> Vec<Share<T>> {
         let mut list: Vec<Share<T>> = from
             .into_iter()
-            .map(|(of, ns)| Share { of, ns, share: ns as f64 / busy.max(1) as f64 })
+            .map(|(of, ns)| Share { of, ns, share: ns as f64 / busy.max(1) as f64, others: 0 })
             .collect();
         list.sort_by_key(|share| std::cmp::Reverse(share.ns));
         list

@@ -85,14 +85,18 @@ impl Drops {
     /// All that were counted.
     #[must_use]
     pub fn packets(&self) -> u64 {
-        self.lines.iter().map(|drop| drop.packets).sum::<u64>() + self.others + self.no_room
+        let lines = self.lines.iter().map(|drop| drop.packets);
+        lines.chain([self.others, self.no_room]).fold(0, u64::saturating_add)
     }
 
     /// Packets by reason, the most first.
     #[must_use]
     pub fn by_reason(&self) -> Vec<(&str, u64)> {
         let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
-        self.lines.iter().for_each(|drop| *sums.entry(&drop.reason).or_default() += drop.packets);
+        for drop in &self.lines {
+            let sum = sums.entry(&drop.reason).or_default();
+            *sum = sum.saturating_add(drop.packets);
+        }
         let mut sums: Vec<_> = sums.into_iter().collect();
         sums.sort_by_key(|(_, packets)| std::cmp::Reverse(*packets));
         sums

@@ -148,6 +148,24 @@ impl Locks {
         Self { places, others, no_stack, not_followed, no_room }
     }
 
+    /// Waits by lock, the longest altogether first, each with the place that waited longest for it.
+    #[must_use]
+    pub fn by_lock(&self) -> Vec<(&Contention, Times)> {
+        let mut locks: HashMap<(u32, &str), (&Contention, Times)> = HashMap::new();
+        for place in &self.places {
+            let sum = locks.entry((place.lock, &place.owner)).or_insert_with(|| (place, Times::default()));
+            sum.1.add(&place.waits);
+            if place.waits.ns > sum.0.waits.ns {
+                sum.0 = place;
+            }
+        }
+        let mut locks: Vec<_> = locks.into_values().collect();
+        locks.sort_by(|a, b| {
+            b.1.ns.cmp(&a.1.ns).then_with(|| (a.0.lock, &a.0.owner).cmp(&(b.0.lock, &b.0.owner)))
+        });
+        locks
+    }
+
     /// Waits by owner, the longest altogether first.
     #[must_use]
     pub fn by_owner(&self) -> Vec<(&str, Times)> {
@@ -251,6 +269,9 @@ mod tests {
         assert_eq!((locks.places[0].waits.longest_ns, locks.no_room), (250, 3));
         let owners: Vec<_> = locks.by_owner().into_iter().map(|(owner, waits)| (owner, waits.ns)).collect();
         assert_eq!(owners, [("socket", 460), ("run-queue", 300)]);
+        let locks: Vec<_> =
+            locks.by_lock().into_iter().map(|(place, waits)| (place.lock, waits.ns)).collect();
+        assert_eq!(locks, [(1, 450), (2, 300), (3, 10)]);
     }
 
     #[test]

@@ -104,7 +104,8 @@ impl Softirqs {
     /// Threads woken up for each of so many datagrams; none of no datagrams.
     #[must_use]
     pub fn wakeups_per(&self, datagrams: u64) -> Option<f64> {
-        (datagrams > 0).then(|| self.wakeups.iter().sum::<u64>() as f64 / datagrams as f64)
+        let all = self.wakeups.iter().copied().fold(0, u64::saturating_add);
+        (datagrams > 0).then(|| all as f64 / datagrams as f64)
     }
 }
 

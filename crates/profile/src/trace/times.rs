@@ -35,12 +35,16 @@ impl Times {
 
     /// Adds others of the same kind.
     pub fn add(&mut self, other: &Self) {
-        self.count += other.count;
-        self.ns += other.ns;
+        // A file may say anything.
+        self.count = self.count.saturating_add(other.count);
+        self.ns = self.ns.saturating_add(other.ns);
         self.longest_ns = self.longest_ns.max(other.longest_ns);
         for length in &other.lengths {
             match self.lengths.binary_search_by_key(&length.below_ns, |known| known.below_ns) {
-                Ok(at) => self.lengths[at].count += length.count,
+                Ok(at) => {
+                    let count = &mut self.lengths[at].count;
+                    *count = count.saturating_add(length.count);
+                }
                 Err(at) => self.lengths.insert(at, *length),
             }
         }
@@ -56,11 +60,11 @@ impl Times {
     /// times.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
-        let all: u64 = self.lengths.iter().map(|length| length.count).sum();
+        let all = self.lengths.iter().fold(0_u64, |sum, length| sum.saturating_add(length.count));
         let wanted = (share.clamp(0.0, 1.0) * all as f64).ceil().max(1.0) as u64;
-        let mut counted = 0;
+        let mut counted = 0_u64;
         let found = self.lengths.iter().find(|length| {
-            counted += length.count;
+            counted = counted.saturating_add(length.count);
             counted >= wanted
         });
         found.map(|length| length.below_ns.min(self.longest_ns))

@@ -1,0 +1,50 @@
+//! A profile from its beginning to its end, of this machine.
+//!
+//! ```text
+//! snapshot ─▸ samples, tracepoints, UDP counters at begin and end ─▸ snapshot ─▸ Profile
+//! ```
+//! Nothing on the machine is changed, and nothing stays.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+
+use udpath_host::{Snapshot, Source, read};
+
+use crate::Profile;
+use crate::classes::Rules;
+use crate::perf::OpenError;
+use crate::recorder::{self, Moment, Wanted};
+use crate::trace;
+
+/// Samples what is `wanted` and traces what is `traced`, until the time is over or `stop` is said. `before` is the machine
+/// just before, of the network namespace that `source` is of; `at` is called when sampling begins and ends.
+///
+/// # Errors
+/// Nothing can be sampled, and why.
+pub fn measure(
+    wanted: &Wanted,
+    traced: &BTreeSet<trace::Source>,
+    source: &dyn Source,
+    mut before: Snapshot,
+    stop: &AtomicBool,
+    mut at: impl FnMut(Moment),
+) -> Result<Profile, OpenError> {
+    let tracing = trace::start(traced);
+    let mut udp = None;
+    let recording = recorder::record_with(wanted, stop, |moment| {
+        at(moment);
+        // What cannot be read is among what the snapshots miss.
+        let counted = read::udp::read(source, &mut Vec::new());
+        match moment {
+            Moment::Begin => before.udp = counted,
+            Moment::End => udp = Some(counted),
+        }
+    })?;
+    let mut after = Snapshot::read(source);
+    after.udp = udp.unwrap_or(after.udp);
+    let rules = Rules::built_in();
+    let mut profile = Profile::new(&recording, rules, &before, &after);
+    profile.traces = tracing.finish(recording.samples.kernel(), rules);
+    profile.facts.name_taps(source);
+    Ok(profile)
+}
