@@ -63,6 +63,7 @@ fn climb(ladder: Vec<Rung>) -> Result<BoostResult> {
         bound: Bound::new(0.015, 16)?,
         engine: Engine::Kernel,
         ipv6: false,
+        profile: false,
         command: None,
     };
     let mut watch = |event: &Event<'_>| {

@@ -85,6 +85,11 @@ impl Competitor {
         Ok(Self { name: name.into(), settings, machine, address, server })
     }
 
+    /// The server's.
+    pub(crate) fn pid(&self) -> u32 {
+        self.server.id()
+    }
+
     /// Has the server ended by itself?
     pub(crate) fn ended(&mut self) -> bool {
         !matches!(self.server.try_wait(), Ok(None))

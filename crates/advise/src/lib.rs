@@ -3,10 +3,13 @@
 //! ```text
 //!  ladder.rs      the rungs, as data
 //!      |
-//!  boost.rs       for each rung: best so far and candidate in turn, A B B A A B B A ...
+//!  boost.rs       a lab, a climb in it, a result
+//!      |
+//!  climb.rs       for each rung: best so far and candidate in turn, A B B A A B B A ...
 //!      |  \
 //!      |   competitor.rs   one configuration: a running server and the link's transmit mapping
 //!      |   trial.rs        one measured run of the load against one competitor
+//!      |   profiled.rs     one further run of the first and of the best, with all CPUs sampled
 //!      v
 //!  statistics.rs  when to stop, and the verdict: better, worse, not shown
 //!      v
@@ -16,10 +19,12 @@
 //! outside the lab is changed.
 
 mod boost;
+mod climb;
 mod competitor;
 mod error;
 pub mod ladder;
 mod machine;
+mod profiled;
 pub mod result;
 pub mod statistics;
 mod trial;

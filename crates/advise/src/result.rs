@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::{Counts, Latency};
+use udpath_profile::Profile;
 
 /// Version of the JSON form of [`BoostResult`].
 pub const SCHEMA: &str = "udpath.boost/1";
@@ -33,6 +34,23 @@ pub struct BoostResult {
     /// The command line that does it again, if it came from one.
     #[serde(default)]
     pub command: Option<String>,
+    /// Where the CPU time of the first and of the best rung goes; none where that was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profiles: Option<Profiles>,
+}
+
+/// Where CPU time goes, each from a trial of its own that is not among the rung's others: sampling takes time as well.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Profiles {
+    /// Of the first rung.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<Box<Profile>>,
+    /// Of the best rung, unless that is the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<Box<Profile>>,
+    /// Why one is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<String>,
 }
 
 /// Where it was measured.

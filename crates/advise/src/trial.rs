@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use udpath_lab::Lab;
+use udpath_load::Progress;
 use udpath_load::cpu::CpuUse;
 use udpath_load::plan::{Arrivals, Plan};
 use udpath_load::result::{Counts, Latency, LoadResult};
@@ -37,18 +38,20 @@ pub(crate) fn plan(config: &Config, target: std::net::SocketAddr) -> Plan {
     }
 }
 
-/// Measures `competitor` once. A server that answers nothing is a trial with no transactions, not an error.
+/// Measures `competitor` once, by `plan`. A server that answers nothing is a trial with no transactions, not an error.
+/// `watch` is told how it goes a few times a second.
 pub(crate) fn run(
     lab: &Lab,
     config: &Config,
+    plan: &Plan,
     protocol: &dyn Protocol,
     competitor: &Competitor,
+    watch: &mut (dyn FnMut(&Progress) + Send),
     stop: &AtomicBool,
 ) -> Result<Option<LoadResult>, Error> {
     set_transmit_mapping(lab, competitor)?;
-    let plan = plan(config, competitor.address);
-    let done =
-        lab.machine(CLIENT)?.run(|| udpath_load::run(&plan, config.engine, protocol, &mut |_| (), stop))?;
+    let engine = config.engine;
+    let done = lab.machine(CLIENT)?.run(|| udpath_load::run(plan, engine, protocol, watch, stop))?;
     match done {
         Ok(result) => Ok(Some(result)),
         Err(udpath_load::Error::Cut { result, .. }) => Ok(Some(*result)),

@@ -44,6 +44,7 @@ fn equal_rungs_are_not_told_apart() {
         bound: Bound::new(0.015, BLOCKS).unwrap(),
         engine: Engine::Kernel,
         ipv6: false,
+        profile: false,
         command: None,
     };
     let result = boost(&config, &EchoLoad::new(1), &mut |_| (), &AtomicBool::new(false)).unwrap();

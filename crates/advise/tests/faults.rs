@@ -41,6 +41,7 @@ fn a_server_that_dies_fails_its_rung_alone() {
         bound: Bound::new(0.5, 3).unwrap(),
         engine: Engine::Kernel,
         ipv6: false,
+        profile: false,
         command: None,
     };
     let result = boost(&config, &EchoLoad::new(1), &mut |_| (), &AtomicBool::new(false)).unwrap();

@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// IPv6 rather than IPv4
     #[arg(short = '6', long)]
     ipv6: bool,
+    /// Leave out where the CPU time of the first and of the best rung goes: a further trial of each at the end, sampled
+    #[arg(long)]
+    no_profile: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -166,6 +169,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
         bound: Bound::new(args.bound / 100.0, args.blocks).map_err(|error| usage(error.to_string()))?,
         engine,
         ipv6: args.ipv6,
+        profile: !args.no_profile,
         command: Some(command()),
     })
 }
@@ -234,6 +238,11 @@ impl Watcher {
                 };
                 eprintln!("{:<10} {:>7.0} k/s  {verdict}", rung.name, rung.tps / 1000.0);
             }
+            Event::Profile { name } if self.live => {
+                (self.name, self.against) = ((*name).to_owned(), None);
+                self.line("sampled for where its CPU time goes");
+            }
+            Event::Profile { name } => eprintln!("{name:<10} sampled for where its CPU time goes"),
         }
     }
 

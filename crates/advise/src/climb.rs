@@ -1,0 +1,337 @@
+//! The climb: every rung against the best so far, in turn, until the interval says enough.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use udpath_lab::Lab;
+use udpath_load::Progress;
+use udpath_load::template::Protocol;
+
+use crate::boost::{Config, Event};
+use crate::competitor::{Competitor, FAST, NARROW, SERVER};
+use crate::ladder::{Io, Rung, Settings, Step};
+use crate::machine::{line_rate_10g, wire_bytes};
+use crate::result::{Profiles, Ratio, RungResult, Verdict};
+use crate::statistics::{Comparison, State};
+use crate::trial::{self, Trials};
+use crate::{Error, profiled};
+
+/// First port of the servers: above the well-known ones, below the ephemeral range, and the lab has nothing else.
+pub(crate) const FIRST_PORT: u16 = 7000;
+
+/// A climb under way.
+pub(crate) struct Climb<'a> {
+    pub(crate) lab: &'a Lab,
+    pub(crate) config: &'a Config,
+    pub(crate) protocol: &'a dyn Protocol,
+    pub(crate) stop: &'a AtomicBool,
+    pub(crate) watch: &'a mut dyn FnMut(&Event<'_>),
+}
+
+/// What a climb came to; the fields are those of the result.
+pub(crate) struct Summit {
+    pub(crate) rungs: Vec<RungResult>,
+    pub(crate) best: String,
+    pub(crate) gain: Ratio,
+    pub(crate) profiles: Option<Profiles>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// One of two competitors that are measured in turn.
+enum Side {
+    Best,
+    Candidate,
+}
+
+/// The order within a block: whatever drifts evenly over it weighs on both alike.
+const BLOCK: [Side; 4] = [Side::Best, Side::Candidate, Side::Candidate, Side::Best];
+
+/// The ratio of a thing to itself.
+const SAME: Ratio = Ratio { ratio: 1.0, low: 1.0, high: 1.0 };
+
+/// The ratio of what was not measured.
+const NOTHING: Ratio = Ratio { ratio: 0.0, low: 0.0, high: 0.0 };
+
+/// Two competitors measured in turn.
+struct Race {
+    comparison: Comparison,
+    verdict: Verdict,
+    of_best: Trials,
+    of_candidate: Trials,
+}
+
+/// Where a candidate runs: over AF_XDP on the machine of the two that the one to beat is not on.
+fn machine_for(candidate: &Settings, incumbent: &Competitor) -> &'static str {
+    let [one, other] = match candidate.io {
+        Io::Xdp if candidate.one_queue => NARROW,
+        Io::Xdp => FAST,
+        Io::Shared | Io::Reuseport | Io::Percpu => return SERVER,
+    };
+    if incumbent.machine == one { other } else { one }
+}
+
+impl Climb<'_> {
+    /// Up the ladder, to the last rung.
+    pub(crate) fn run(mut self) -> Result<Summit, Error> {
+        let rungs = &self.config.ladder;
+        let steps = rungs.len() + 1;
+        let mut port = FIRST_PORT;
+        let mut next_port = || {
+            port += 1;
+            port
+        };
+
+        // The first rung stays up to the end: the gain is measured against it.
+        let base = Settings::base(self.config.workers, self.config.flows * self.config.inflight);
+        let mut first = self.start(&rungs[0], base, SERVER, next_port())?;
+        (self.watch)(&Event::Rung { step: 1, steps, name: &first.name, against: None });
+        let (result, trials) = self.measure_first(&rungs[0], &mut first)?;
+        let mut results = vec![result];
+        // Every trial of a rung counts for its figures, also those in which it was the one to beat.
+        let mut all_trials = vec![trials];
+        let mut best: Option<(usize, Competitor)> = None;
+
+        for (index, rung) in rungs.iter().enumerate().skip(1) {
+            let (at, incumbent) = best.as_mut().map_or((0, &mut first), |(at, best)| (*at, best));
+            let against = incumbent.name.clone();
+            let settings = rung.step.apply(&incumbent.settings, self.config.workers);
+            if settings == incumbent.settings && rung.step != Step::Base {
+                // A rung that tries together what was kept one by one has nothing left to try. One that was never to
+                // change anything is a control, there to be told apart from nothing.
+                continue;
+            }
+            (self.watch)(&Event::Rung { step: index + 1, steps, name: &rung.name, against: Some(&against) });
+            let machine = machine_for(&settings, incumbent);
+            let raced = self.start(rung, settings.clone(), machine, next_port()).and_then(|mut candidate| {
+                let race = self.race(incumbent, &mut candidate)?;
+                Ok((candidate, race))
+            });
+            let (result, trials) = match raced {
+                Ok((candidate, race)) => {
+                    all_trials[at].merge(race.of_best);
+                    let ratio = race.comparison.interval().unwrap_or(NOTHING);
+                    let result = self.result(
+                        rung,
+                        &candidate,
+                        &race.of_candidate,
+                        Some(&against),
+                        ratio,
+                        race.verdict,
+                    );
+                    if result.kept {
+                        best = Some((results.len(), candidate));
+                    }
+                    (result, race.of_candidate)
+                }
+                // A candidate that cannot be measured fails its rung; anything else ends the climb.
+                Err(error) if error.blames(&rung.name) => {
+                    (failed(rung, &settings, &against, &error), Trials::default())
+                }
+                Err(error) => return Err(error),
+            };
+            (self.watch)(&Event::Done(&result));
+            results.push(result);
+            all_trials.push(trials);
+        }
+
+        let (name, gain) = match &mut best {
+            None => (first.name.clone(), SAME),
+            Some((at, best)) => {
+                let shown = &results[*at];
+                let gain = if shown.against.as_ref() == Some(&first.name) {
+                    Ratio { ratio: shown.ratio, low: shown.ratio_low, high: shown.ratio_high }
+                } else {
+                    (self.watch)(&Event::Rung {
+                        step: steps,
+                        steps,
+                        name: &best.name,
+                        against: Some(&first.name),
+                    });
+                    let race = self.race(&mut first, best)?;
+                    all_trials[0].merge(race.of_best);
+                    all_trials[*at].merge(race.of_candidate);
+                    race.comparison.interval().unwrap_or(NOTHING)
+                };
+                (best.name.clone(), gain)
+            }
+        };
+        for (result, trials) in results.iter_mut().zip(&all_trials) {
+            self.fill(result, trials);
+        }
+        let best = best.as_ref().map(|(_, best)| best);
+        let profiles = if self.config.profile { Some(self.profiles(&first, best)?) } else { None };
+        let warnings = warnings(&results);
+        Ok(Summit { rungs: results, best: name, gain, profiles, warnings })
+    }
+
+    /// Where the CPU time of the first and of the best rung goes. What keeps the one from being sampled keeps the other, too.
+    fn profiles(&mut self, first: &Competitor, best: Option<&Competitor>) -> Result<Profiles, Error> {
+        let mut profiles = Profiles::default();
+        for competitor in [Some(first), best].into_iter().flatten() {
+            (self.watch)(&Event::Profile { name: &competitor.name });
+            let taken = profiled::profile(self.lab, self.config, self.protocol, competitor, self.stop);
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            let place = if profiles.first.is_none() { &mut profiles.first } else { &mut profiles.best };
+            match taken {
+                Ok(profile) => *place = Some(Box::new(profile)),
+                Err(reason) => {
+                    profiles.absent = Some(format!("{}: {reason}", competitor.name));
+                    break;
+                }
+            }
+        }
+        Ok(profiles)
+    }
+
+    fn start(
+        &self,
+        rung: &Rung,
+        settings: Settings,
+        machine: &'static str,
+        port: u16,
+    ) -> Result<Competitor, Error> {
+        let competitor = Competitor::start(self.lab, self.config, machine, &rung.name, settings, port)?;
+        // Each trial does it again; here it is found out whether it can be done at all.
+        trial::set_transmit_mapping(self.lab, &competitor)
+            .map_err(|cause| Error::NotPossible { competitor: rung.name.to_string(), cause: cause.into() })?;
+        Ok(competitor)
+    }
+
+    /// The first rung has nothing to be compared with: as many trials as a comparison needs at least on each side.
+    fn measure_first(&mut self, rung: &Rung, first: &mut Competitor) -> Result<(RungResult, Trials), Error> {
+        const TRIALS: usize = 4;
+        let mut trials = Trials::default();
+        for done in 0..TRIALS {
+            let tps = self.trial(first, &mut trials)?;
+            let blocks = (done, TRIALS);
+            (self.watch)(&Event::Trial { name: &rung.name, tps, blocks, interval: None });
+        }
+        let result = self.result(rung, first, &trials, None, SAME, Verdict::Base);
+        (self.watch)(&Event::Done(&result));
+        Ok((result, trials))
+    }
+
+    /// Measures both in turn until the comparison is done.
+    fn race(&mut self, best: &mut Competitor, candidate: &mut Competitor) -> Result<Race, Error> {
+        let mut comparison = Comparison::new(self.config.bound);
+        let mut of_best = Trials::default();
+        let mut of_candidate = Trials::default();
+        let most = self.config.bound.most_blocks();
+        loop {
+            let mut block = [0.0; BLOCK.len()];
+            for (tps, side) in block.iter_mut().zip(BLOCK) {
+                *tps = match side {
+                    Side::Best => self.trial(best, &mut of_best)?,
+                    Side::Candidate => self.trial(candidate, &mut of_candidate)?,
+                };
+                let (blocks, interval) = ((comparison.blocks(), most), comparison.interval());
+                (self.watch)(&Event::Trial { name: &candidate.name, tps: *tps, blocks, interval });
+            }
+            if let Err(error) = comparison.push_block(block) {
+                of_candidate.warn(&error.to_string());
+            }
+            if let State::Done(verdict) = comparison.state() {
+                return Ok(Race { comparison, verdict, of_best, of_candidate });
+            }
+        }
+    }
+
+    fn trial(&self, competitor: &mut Competitor, trials: &mut Trials) -> Result<f64, Error> {
+        let plan = trial::plan(self.config, competitor.address);
+        let nobody = &mut |_: &Progress| ();
+        let trial = trial::run(self.lab, self.config, &plan, self.protocol, competitor, nobody, self.stop)?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        if competitor.ended() {
+            let reason = "it ended while it was measured".into();
+            return Err(Error::NotReady { competitor: competitor.name.clone(), reason });
+        }
+        trials.add(trial.as_ref());
+        Ok(trial.map_or(0.0, |t| t.tps))
+    }
+
+    fn result(
+        &self,
+        rung: &Rung,
+        competitor: &Competitor,
+        trials: &Trials,
+        against: Option<&str>,
+        ratio: Ratio,
+        verdict: Verdict,
+    ) -> RungResult {
+        let mut result = RungResult {
+            ratio: ratio.ratio,
+            ratio_low: ratio.low,
+            ratio_high: ratio.high,
+            verdict,
+            kept: matches!(verdict, Verdict::Base | Verdict::Better),
+            against: against.map(Into::into),
+            ..unmeasured(rung, &competitor.settings)
+        };
+        self.fill(&mut result, trials);
+        result
+    }
+
+    /// Fills in what the trials say. A rung that failed keeps its note.
+    fn fill(&self, result: &mut RungResult, trials: &Trials) {
+        let size = self.config.size as u32;
+        result.tps = trials.median_tps();
+        result.wire_mbits = result.tps * f64::from(wire_bytes(size, self.config.ipv6)) * 8.0 / 1e6;
+        result.line_share = result.tps / line_rate_10g(size, self.config.ipv6);
+        result.trials.clone_from(&trials.tps);
+        result.counts = trials.counts;
+        result.loss = trials.counts.loss();
+        result.latency.clone_from(&trials.latency);
+        result.cpu_ns_per_transaction = trials.cpu_ns_per_transaction();
+        result.cpus = trials.cpus();
+        if !trials.warnings.is_empty() {
+            result.note = Some(trials.warnings.join("; "));
+        }
+    }
+}
+
+/// A rung whose server did not come up.
+fn failed(rung: &Rung, settings: &Settings, against: &str, error: &Error) -> RungResult {
+    RungResult { against: Some(against.into()), note: Some(error.to_string()), ..unmeasured(rung, settings) }
+}
+
+/// A rung without any trial.
+fn unmeasured(rung: &Rung, settings: &Settings) -> RungResult {
+    RungResult {
+        name: rung.name.to_string(),
+        change: rung.change.to_string(),
+        settings: settings.pairs(),
+        tps: 0.0,
+        wire_mbits: 0.0,
+        line_share: 0.0,
+        ratio: NOTHING.ratio,
+        ratio_low: NOTHING.low,
+        ratio_high: NOTHING.high,
+        verdict: Verdict::Failed,
+        kept: false,
+        against: None,
+        trials: Vec::new(),
+        counts: udpath_load::result::Counts::default(),
+        loss: 0.0,
+        latency: None,
+        cpu_ns_per_transaction: 0.0,
+        cpus: Vec::new(),
+        note: None,
+    }
+}
+
+/// What a reader must know before believing the ladder.
+fn warnings(rungs: &[RungResult]) -> Vec<String> {
+    let mut warnings = vec![
+        "generator and server share this machine's CPUs: compare the rungs, not the absolute figures"
+            .to_owned(),
+    ];
+    let losing: Vec<&str> = rungs.iter().filter(|r| r.loss > 0.001).map(|r| r.name.as_str()).collect();
+    if !losing.is_empty() {
+        warnings
+            .push(format!("more than 0.1 % of the requests of {} had no reply in time", losing.join(", ")));
+    }
+    warnings
+}

@@ -1,0 +1,178 @@
+//! Where a rung's CPU time goes: one further trial of it, not scored, with every CPU sampled.
+//!
+//! ```text
+//!  load       ── warm-up ──┬──────────────── window ───────────────┬─ told to end
+//!  sampling                └─ symbols ──┬─ LENGTH at RATE ──┬──────┘
+//!  replies so far    ·     ·     ·     ·│    ·     ·     ·  │·          Tally: how many came meanwhile
+//! ```
+//! Taken when the race is decided, so no measured trial is disturbed. What costs are divided by is what the load counted:
+//! UDP's own counters know nothing of AF_XDP, and take what leaves in one piece (UDP_SEGMENT) for one datagram.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use udpath_host::Snapshot;
+use udpath_host::source::Folder;
+use udpath_lab::Lab;
+use udpath_load::Progress;
+use udpath_load::plan::Plan;
+use udpath_load::template::Protocol;
+use udpath_profile::Profile;
+use udpath_profile::facts::Focus;
+use udpath_profile::profile::Datagrams;
+use udpath_profile::recorder::{Moment, RATE, Wanted};
+
+use crate::boost::Config;
+use crate::competitor::Competitor;
+use crate::trial;
+
+/// For so long is sampled, whatever a trial's length: 997 samples a second of two CPUs are then 3,000, and a class of 10 %
+/// is known to ±1.1 points. Shorter: small classes are chance; longer: whoever waits for a demo waits for two of these.
+const LENGTH: Duration = Duration::from_millis(1500);
+/// The load goes on until sampling is over; if that never comes, for so long. Shorter: reading the kernel's symbols on a
+/// machine that the load keeps busy takes some tenths of a second, on a large one some seconds.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// The profile of a further trial of `competitor`.
+///
+/// # Errors
+/// Why there is none; a climb is none the worse for it. `stop` ends it early, and is for the caller to look at.
+pub(crate) fn profile(
+    lab: &Lab,
+    config: &Config,
+    protocol: &dyn Protocol,
+    competitor: &Competitor,
+    stop: &AtomicBool,
+) -> Result<Profile, String> {
+    let plan = Plan { duration: LONGEST, ..trial::plan(config, competitor.address) };
+    let over = &AtomicBool::new(false);
+    let (opened, window) = mpsc::channel();
+    let mut tally = Tally::default();
+    let (loaded, sampled) = thread::scope(|scope| {
+        let sampler = scope.spawn(move || {
+            let sampled = sample(lab, competitor, &window, over);
+            over.store(true, Ordering::Relaxed);
+            sampled
+        });
+        let mut watch = |progress: &Progress| {
+            tally.push(Instant::now(), progress.ok);
+            if !progress.elapsed.is_zero() {
+                // Heard once; a sampler that has given up hears nothing.
+                let _ = opened.send(());
+            }
+            if stop.load(Ordering::Relaxed) {
+                over.store(true, Ordering::Relaxed);
+            }
+        };
+        let loaded = trial::run(lab, config, &plan, protocol, competitor, &mut watch, over);
+        // A sampler that still waits for the window waits no longer.
+        drop(opened);
+        over.store(true, Ordering::Relaxed);
+        (loaded, sampler.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    // Why sampling failed is the better reason: the load ends with it.
+    let (mut profile, begin, end) = sampled?;
+    loaded.map_err(|error| error.to_string())?;
+    let replies = tally.between(begin, end).filter(|replies| *replies > 0);
+    let replies = replies.ok_or("the server answered nothing while it was sampled")?;
+    let dropped = profile.datagrams.map_or(0, |counted| counted.dropped);
+    profile.datagrams = Some(Datagrams { received: replies, sent: replies, dropped });
+    profile.notes.push(
+        "datagrams received and sent are those of the load's transactions, by whatever way they went; those dropped, \
+         what UDP counted"
+            .to_owned(),
+    );
+    let focus = Focus { port: Some(competitor.address.port()), pids: vec![competitor.pid()] };
+    Ok(profile.about(focus))
+}
+
+/// Samples once the window is open, inside the server's machine; and between which moments.
+fn sample(
+    lab: &Lab,
+    competitor: &Competitor,
+    window: &mpsc::Receiver<()>,
+    over: &AtomicBool,
+) -> Result<(Profile, Instant, Instant), String> {
+    window.recv().map_err(|_| "the load ended before it could be sampled".to_owned())?;
+    let measured = lab.machine(competitor.machine).and_then(|machine| {
+        machine.run(|| {
+            let source = Folder::live();
+            let before = Snapshot::read(&source);
+            // Only all CPUs: threads of the server alone would leave the softirqs out, most of what is to be compared.
+            let wanted = Wanted { cpus: before.cpus.online.clone(), pid: None, length: LENGTH, rate: RATE };
+            let (mut begin, mut end) = (Instant::now(), Instant::now());
+            let at = |moment| match moment {
+                Moment::Begin => begin = Instant::now(),
+                Moment::End => end = Instant::now(),
+            };
+            let measured = udpath_profile::measure(&wanted, &BTreeSet::new(), &source, before, over, at);
+            measured.map(|profile| (profile, begin, end))
+        })
+    });
+    measured.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+}
+
+/// Replies so far, a few times a second.
+#[derive(Debug, Default)]
+struct Tally(Vec<(Instant, u64)>);
+
+impl Tally {
+    fn push(&mut self, at: Instant, replies: u64) {
+        self.0.push((at, replies));
+    }
+
+    /// Replies between two moments, at the rate of the reports around each; none where there were less than two reports.
+    fn between(&self, begin: Instant, end: Instant) -> Option<u64> {
+        Some((self.at(end)? - self.at(begin)?).max(0.0).round() as u64)
+    }
+
+    /// Replies until a moment, since the first report. Before the first and behind the last: at the rate of the two next.
+    fn at(&self, moment: Instant) -> Option<f64> {
+        let behind = self.0.partition_point(|(at, _)| *at <= moment);
+        let first = behind.saturating_sub(1).min(self.0.len().checked_sub(2)?);
+        let [(from, then), (to, now)] = [self.0[first], self.0[first + 1]];
+        let seconds = to.duration_since(from).as_secs_f64();
+        let rate = if seconds > 0.0 { now.saturating_sub(then) as f64 / seconds } else { 0.0 };
+        let since = moment.saturating_duration_since(from).as_secs_f64();
+        let before = from.saturating_duration_since(moment).as_secs_f64();
+        Some(then as f64 + rate * (since - before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_counted_between_reports() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut tally = Tally::default();
+        assert_eq!(tally.between(at(0), at(100)), None);
+        tally.push(at(200), 1_000);
+        assert_eq!(tally.between(at(0), at(100)), None);
+        // 1,000 in 200 ms, then 4,000, then nothing.
+        tally.push(at(400), 2_000);
+        tally.push(at(600), 6_000);
+        tally.push(at(800), 6_000);
+        assert_eq!(tally.between(at(200), at(800)), Some(5_000));
+        assert_eq!(tally.between(at(300), at(500)), Some(2_500));
+        assert_eq!(tally.between(at(400), at(600)), Some(4_000));
+        // Before the first report as between the first two, behind the last as between the last two.
+        assert_eq!(tally.between(at(100), at(300)), Some(1_000));
+        assert_eq!(tally.between(at(700), at(900)), Some(0));
+        assert_eq!(tally.between(at(500), at(400)), Some(0));
+    }
+
+    #[test]
+    fn reports_at_one_moment_are_no_rate() {
+        let start = Instant::now();
+        let mut tally = Tally::default();
+        tally.push(start, 5);
+        tally.push(start, 9);
+        assert_eq!(tally.between(start, start + Duration::from_secs(1)), Some(0));
+    }
+}
