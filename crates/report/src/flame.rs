@@ -5,13 +5,13 @@
 //!         context;process;f;h  10   ──▸       └─ system call ── knotd ── f ─┬─ g
 //!                                                                          └─ h
 //! ```
-//! Every node has two costs: of a first profile and of a second, so that one tree serves the plain graph (the first is
-//! zero) and the difference. A node's class is the one that most of its time is in.
+//! Every node has two costs, so that one tree serves the difference (of a first profile and of a second) and the plain graph
+//! (what is charged to the datagrams, and all). A node's class is the one that most of its time is in.
 
 use std::collections::{BTreeMap, HashMap};
 
 use udpath_profile::classes::Class;
-use udpath_profile::difference::Unit;
+use udpath_profile::difference::{Unit, leaves_out};
 use udpath_profile::folded;
 use udpath_profile::profile::{Profile, Stack};
 
@@ -32,7 +32,7 @@ pub(crate) struct Node {
     pub(crate) parent: usize,
     /// Frames below it.
     pub(crate) level: usize,
-    /// Of the first and the second profile, callees included.
+    /// Of the first and the second profile, or charged and all; callees included.
     pub(crate) costs: [f64; 2],
     /// Callees, by name.
     pub(crate) children: Vec<usize>,
@@ -54,13 +54,34 @@ impl Node {
 impl Tree {
     /// Of one profile, in nanoseconds.
     pub(crate) fn of(profile: &Profile) -> Self {
-        Builder::default().add(&profile.stacks, 1, |ns| ns as f64).tree()
+        let mut builder = Builder::default();
+        for stack in &profile.stacks {
+            let ns = stack.ns as f64;
+            builder.add(stack, [if profile.charges(stack) { ns } else { 0.0 }, ns]);
+        }
+        builder.tree()
     }
 
-    /// Of two, in nanoseconds of each unit.
+    /// Of one profile, in nanoseconds, of what is charged to the datagrams alone.
+    pub(crate) fn charged(profile: &Profile) -> Self {
+        let mut builder = Builder::default();
+        for stack in profile.stacks.iter().filter(|stack| profile.charges(stack)) {
+            builder.add(stack, [stack.ns as f64; 2]);
+        }
+        builder.tree()
+    }
+
+    /// Of two, in nanoseconds of each unit; without other programs' time where both are about somebody.
     pub(crate) fn difference(a: &Profile, b: &Profile, unit: Unit) -> Self {
-        let first = Builder::default().add(&a.stacks, 0, |ns| unit.cost(a, ns));
-        first.add(&b.stacks, 1, |ns| unit.cost(b, ns)).tree()
+        let charged = leaves_out(a, b);
+        let mut builder = Builder::default();
+        for stack in a.stacks.iter().filter(|stack| !charged || a.charges(stack)) {
+            builder.add(stack, [unit.cost(a, stack.ns), 0.0]);
+        }
+        for stack in b.stacks.iter().filter(|stack| !charged || b.charges(stack)) {
+            builder.add(stack, [0.0, unit.cost(b, stack.ns)]);
+        }
+        builder.tree()
     }
 
     /// Nodes of the first profile that the second has nothing of, without their callees; the largest first.
@@ -86,36 +107,35 @@ impl Tree {
 }
 
 /// A tree in the making.
-#[derive(Default)]
 struct Builder {
     nodes: Vec<Node>,
     /// Parent and name to node.
     known: HashMap<(usize, String), usize>,
 }
 
+impl Default for Builder {
+    fn default() -> Self {
+        Self { nodes: vec![node("all", 0, 0)], known: HashMap::new() }
+    }
+}
+
 impl Builder {
-    fn add(mut self, stacks: &[Stack], which: usize, cost: impl Fn(u64) -> f64) -> Self {
-        if self.nodes.is_empty() {
-            self.nodes.push(node("all", 0, 0));
-        }
-        for stack in stacks {
-            let cost = cost(stack.ns);
-            let cost = if cost.is_finite() { cost } else { 0.0 };
-            let mut at = 0;
-            self.nodes[0].costs[which] += cost;
-            // Contexts and processes hold work of every class: they have none themselves.
-            let roots = folded::roots(stack).map(|name| (name, false));
-            let functions = folded::functions(stack).map(|name| (name, true));
-            for (name, function) in roots.chain(functions).take(DEEPEST) {
-                at = self.child(at, name);
-                let node = &mut self.nodes[at];
-                node.costs[which] += cost;
-                if function {
-                    *node.classes.entry(stack.class).or_default() += cost;
-                }
+    fn add(&mut self, stack: &Stack, costs: [f64; 2]) {
+        let costs = costs.map(|cost| if cost.is_finite() { cost } else { 0.0 });
+        let add = |node: &mut Node| node.costs.iter_mut().zip(costs).for_each(|(sum, cost)| *sum += cost);
+        let mut at = 0;
+        add(&mut self.nodes[0]);
+        // Contexts and processes hold work of every class: they have none themselves.
+        let roots = folded::roots(stack).map(|name| (name, false));
+        let functions = folded::functions(stack).map(|name| (name, true));
+        for (name, function) in roots.chain(functions).take(DEEPEST) {
+            at = self.child(at, name);
+            let node = &mut self.nodes[at];
+            add(node);
+            if function {
+                *node.classes.entry(stack.class).or_default() += costs[0].max(costs[1]);
             }
         }
-        self
     }
 
     fn child(&mut self, parent: usize, name: &str) -> usize {

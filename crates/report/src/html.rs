@@ -1,18 +1,51 @@
 //! One self-contained page: no script, no font, no picture from elsewhere. Pages with a flame graph have one script of
 //! their own, and are whole without it. The templates are checked at compile time and escape every text; the charts,
 //! made in [`crate::svg`], escape theirs.
+//!
+//! ```text
+//! page.html   head, policy, style, what it comes to, figures     filled from Head
+//!    └─ boost.html  load.html  profile.html  difference.html     a struct each, in the file of that name
+//!         parts: tables, notice, flame, change, traces           macros; what fills them stands in the file of that name
+//! ```
 
 pub(crate) mod boost;
+mod change;
 pub(crate) mod difference;
 mod flame;
 pub(crate) mod load;
 pub(crate) mod profile;
+mod profiles;
+mod traces;
 
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::Latency;
 
 use crate::svg::cpus::shares;
 use crate::{units, words};
+
+/// What every page begins with.
+struct Head<'a> {
+    /// Who made it.
+    version: &'a str,
+    title: String,
+    /// The line above the headline: the verb, of whom, when.
+    kind: String,
+    headline: String,
+    lead: String,
+    figures: Vec<Figure>,
+    /// There are flame graphs: their style and their script come along, and the policy lets that script run.
+    flames: bool,
+}
+
+impl Head<'_> {
+    const fn script(&self) -> &'static str {
+        flame::SCRIPT
+    }
+
+    const fn script_hash(&self) -> &'static str {
+        flame::SCRIPT_HASH
+    }
+}
 
 /// A figure worth its own box.
 struct Figure {

@@ -7,6 +7,7 @@
 
 pub(crate) mod cpus;
 pub(crate) mod flame;
+pub(crate) mod histogram;
 pub(crate) mod ladder;
 pub(crate) mod latency;
 

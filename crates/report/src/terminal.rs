@@ -10,7 +10,7 @@ pub(crate) mod map;
 pub(crate) mod profile;
 pub(crate) mod spread;
 mod table;
-mod traces;
+pub(crate) mod traces;
 
 use udpath_load::cpu::CpuUse;
 

@@ -1,6 +1,6 @@
 //! The sentences that the terminal and the HTML share, made from the figures.
 
-use udpath_advise::result::{BoostResult, Ratio, RungResult, Verdict};
+use udpath_advise::result::{BoostResult, Profiles, Ratio, RungResult, Verdict};
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::LoadResult;
 use udpath_profile::Profile;
@@ -234,12 +234,32 @@ pub(crate) fn datagrams(profile: &Profile) -> Vec<String> {
         units::count(counted.received),
         units::count(counted.sent)
     )];
-    if let Some(each) = profile.per_datagram(profile.busy()) {
-        let pair = profile.per_transaction(profile.busy());
+    if let Some(each) = profile.per_datagram(profile.charged()) {
+        let pair = profile.per_transaction(profile.charged());
         let pair = pair.map_or_else(String::new, |ns| format!(", {} per transaction", units::time(ns)));
-        lines.push(format!("{} of CPU time per datagram{pair}", units::time(each)));
+        let others = profile.others() as f64 / profile.busy().max(1) as f64;
+        let others = if others > 0.0 {
+            format!("; other programs' {} of the CPU time used is left out", units::share(others))
+        } else {
+            String::new()
+        };
+        lines.push(format!("{} of CPU time per datagram{pair}{others}", units::time(each)));
     }
     lines
+}
+
+/// The rungs of a climb that were profiled, the first and then the best, by name.
+pub(crate) fn profiled(result: &BoostResult) -> Vec<(&str, &Profile)> {
+    let Some(profiles) = &result.profiles else { return Vec::new() };
+    let first = result.rungs.first().map(|rung| rung.name.as_str()).zip(profiles.first.as_deref());
+    let best = best(result).map(|rung| rung.name.as_str()).zip(profiles.best.as_deref());
+    first.into_iter().chain(best).collect()
+}
+
+/// Why a profile of a climb is missing, if one is.
+pub(crate) fn not_profiled(profiles: &Profiles) -> Option<String> {
+    let reason = profiles.absent.as_ref()?;
+    Some(format!("Where its CPU time goes is not known of {reason}."))
 }
 
 /// Does a profile's sentence tell of this finding already?
@@ -273,6 +293,12 @@ fn plural(number: u32, word: &str) -> String {
 /// A rung's name as part of a sentence or a table: one line, not long.
 pub(crate) fn name(rung: &RungResult) -> String {
     shortened(&one_line(&rung.name), 24)
+}
+
+/// As the beginning of a sentence.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
 /// Text from outside made fit for one line of a terminal or a page: marks that drive it become spaces.
@@ -309,6 +335,14 @@ mod tests {
         assert_eq!(
             (say("pin", "on"), say("pin", "off")),
             ("pinned workers".into(), "unpinned workers".into())
+        );
+    }
+
+    #[test]
+    fn sentences_begin_large() {
+        assert_eq!(
+            [capital("tracing took"), capital("7 drops"), capital("")],
+            ["Tracing took", "7 drops", ""]
         );
     }
 

@@ -1,61 +1,64 @@
-/* Zoom, search and keys for the flame graph above. The picture is whole without this.
+/* Zoom, search and keys for the flame graphs above. The pictures are whole without this.
 
-   State is in the address, so that it can be mailed and "back" undoes it:  #z=ID  zooms to a frame,  #s=text  marks
-   frames whose name has the text in it (upper and lower case alike) and sums their share;  #z=f12&s=udp  does both.
+   State is in the address, so that it can be mailed and "back" undoes it:  #z=ID  zooms to a frame (of several graphs, an
+   ID each, between commas),  #s=text  marks frames whose name has the text in it (upper and lower case alike) and sums
+   their share;  #z=f12&s=udp  does both.
 
    Each frame <g class="f"> has data-x and data-w (place and width of the whole graph, in integers), data-l (level) and
    data-n (its whole name). Zooming writes x, width and label anew; nothing is added or taken away. */
 (function () {
   'use strict';
-  var svg = document.getElementById('flame'), tools = document.getElementById('flame-tools');
-  if (!svg || !tools) return;
-  var side = +svg.dataset.side, width = +svg.dataset.width, character = +svg.dataset.char;
+  var tools = document.getElementById('flame-tools'), byId = {};
+  var graphs = Array.prototype.map.call(document.querySelectorAll('svg.flame'), function (svg) {
+    var graph = { svg: svg, name: svg.dataset.name, side: +svg.dataset.side, width: +svg.dataset.width,
+      character: +svg.dataset.char };
+    graph.frames = Array.prototype.map.call(svg.querySelectorAll('g.f'), function (g) {
+      return byId[g.id] = { graph: graph, g: g, rect: g.querySelector('rect'), text: g.querySelector('text'),
+        x: +g.dataset.x, w: +g.dataset.w, level: +g.dataset.l, name: g.dataset.n, lower: g.dataset.n.toLowerCase(),
+        about: g.querySelector('title').textContent };
+    });
+    graph.here = graph.frames[0];
+    return graph;
+  }).filter(function (graph) { return graph.frames.length; });
+  if (!tools || !graphs.length) return;
   var input = document.getElementById('flame-search'), says = document.getElementById('flame-says');
   var reset = document.getElementById('flame-reset');
-  var frames = Array.prototype.map.call(svg.querySelectorAll('g.f'), function (g) {
-    return { g: g, rect: g.querySelector('rect'), text: g.querySelector('text'), x: +g.dataset.x, w: +g.dataset.w,
-      level: +g.dataset.l, name: g.dataset.n, lower: g.dataset.n.toLowerCase(), about: g.querySelector('title').textContent };
-  });
-  if (!frames.length) return;
-  var byId = {}, here = frames[0];
-  frames.forEach(function (f) { byId[f.g.id] = f; });
   tools.hidden = false;
-  svg.setAttribute('role', 'group');
 
   function label(f, room) {
-    var most = Math.floor((room - 6) / character);
+    var most = Math.floor((room - 6) / f.graph.character);
     return most < 3 ? '' : f.name.length <= most ? f.name : f.name.slice(0, most - 1) + '\u2026';
   }
 
   /* Callers of the one zoomed to span the width; what is beside it is hidden; its callees grow with it. */
   function zoom(to) {
-    var scale = width / to.w, end = to.x + to.w;
-    frames.forEach(function (f) {
+    var graph = to.graph, scale = graph.width / to.w, end = to.x + to.w;
+    graph.frames.forEach(function (f) {
       var caller = f.level < to.level && f.x <= to.x && f.x + f.w >= end;
       var inside = f.level >= to.level && f.x >= to.x && f.x + f.w <= end + 2;
       if (!caller && !inside) { f.g.setAttribute('class', f.g.getAttribute('class').replace(/ (caller|out)\b/g, '') + ' out'); return; }
-      var x = caller ? 0 : (f.x - to.x) * scale, w = caller ? width : f.w * scale;
+      var x = caller ? 0 : (f.x - to.x) * scale, w = caller ? graph.width : f.w * scale;
       f.g.setAttribute('class', f.g.getAttribute('class').replace(/ (caller|out)\b/g, '') + (caller ? ' caller' : ''));
-      f.rect.setAttribute('x', side + x);
+      f.rect.setAttribute('x', graph.side + x);
       f.rect.setAttribute('width', Math.max(w - 0.4, 0.2));
-      f.text.setAttribute('x', side + x + 3);
+      f.text.setAttribute('x', graph.side + x + 3);
       f.text.textContent = label(f, w);
     });
   }
 
   /* A frame within a marked frame is not counted twice: callers stand before their callees in the page. What was rounded
      may be off by one to either side, and no frame is that narrow. */
-  function search(wanted) {
+  function search(graph, wanted) {
     var found = 0, share = 0, ends = 0;
-    frames.forEach(function (f) {
+    graph.frames.forEach(function (f) {
       var hit = wanted !== '' && f.lower.indexOf(wanted) >= 0;
       f.g.setAttribute('class', f.g.getAttribute('class').replace(/ hit\b/g, '') + (hit ? ' hit' : ''));
       if (!hit) return;
       found += 1;
       if (f.x >= ends - 2) { share += f.w; ends = f.x + f.w; }
     });
-    says.textContent = wanted === '' ? '' : found + (found === 1 ? ' frame, ' : ' frames, ') +
-      (share / frames[0].w * 100).toFixed(1) + ' % of the whole';
+    return (graphs.length > 1 ? graph.name + ': ' : '') + found + (found === 1 ? ' frame, ' : ' frames, ') +
+      (share / graph.frames[0].w * 100).toFixed(1) + ' % of the whole';
   }
 
   function wanted() {
@@ -68,37 +71,51 @@
     return state;
   }
 
-  function show() {
-    var state = wanted(), to = byId[state.z] || frames[0];
-    zoom(to);
-    search(state.s.toLowerCase());
-    if (input.value !== state.s) input.value = state.s;
-    reset.disabled = to === frames[0] && state.s === '';
-    reach(to, false);
+  /* The frame that each graph is zoomed to. */
+  function zoomed(z) {
+    return graphs.map(function (graph) {
+      return z.split(',').reduce(function (found, id) {
+        return byId[id] && byId[id].graph === graph ? byId[id] : found;
+      }, graph.frames[0]);
+    });
   }
 
-  function go(change) {
-    var state = wanted(), parts = [];
-    for (var key in change) state[key] = change[key];
-    if (state.z && state.z !== 'f0') parts.push('z=' + state.z);
-    if (state.s) parts.push('s=' + encodeURIComponent(state.s));
+  function show() {
+    var state = wanted(), to = zoomed(state.z), text = state.s.toLowerCase();
+    to.forEach(zoom);
+    var found = graphs.map(function (graph) { return search(graph, text); });
+    says.textContent = text === '' ? '' : found.join('; ');
+    if (input.value !== state.s) input.value = state.s;
+    reset.disabled = state.s === '' && to.every(function (f) { return f === f.graph.frames[0]; });
+    to.forEach(function (f) { reach(f, false); });
+  }
+
+  function go(to, text) {
+    var away = to.filter(function (f) { return f !== f.graph.frames[0]; });
+    var parts = away.length ? ['z=' + away.map(function (f) { return f.g.id; }).join(',')] : [];
+    if (text) parts.push('s=' + encodeURIComponent(text));
     location.hash = parts.join('&');
     show();
   }
 
-  /* One frame at a time can be reached by Tab; arrows go from frame to frame. */
+  function zoomTo(f) {
+    var state = wanted();
+    go(zoomed(state.z).map(function (old) { return old.graph === f.graph ? f : old; }), state.s);
+  }
+
+  /* One frame of a graph at a time can be reached by Tab; arrows go from frame to frame. */
   function reach(f, focus) {
-    here.g.removeAttribute('tabindex');
-    here = f;
+    f.graph.here.g.removeAttribute('tabindex');
+    f.graph.here = f;
     f.g.setAttribute('tabindex', '0');
     if (focus) f.g.focus();
   }
 
   function shown(f) { return !/ out\b/.test(f.g.getAttribute('class')); }
 
-  function beside(key) {
+  function beside(here, key) {
     var level = here.level + (key === 'ArrowDown' ? 1 : key === 'ArrowUp' ? -1 : 0), best = null;
-    frames.forEach(function (f) {
+    here.graph.frames.forEach(function (f) {
       if (f.level !== level || f === here || !shown(f)) return;
       var fits = key === 'ArrowDown' ? f.x >= here.x && f.x + f.w <= here.x + here.w + 1 && (!best || f.w > best.w)
         : key === 'ArrowUp' ? f.x <= here.x && f.x + f.w >= here.x + here.w - 1
@@ -114,19 +131,23 @@
     return g ? byId[g.id] : null;
   }
 
-  svg.addEventListener('click', function (event) { var f = frameOf(event); if (f) go({ z: f.g.id }); });
-  svg.addEventListener('mouseover', function (event) { var f = frameOf(event); if (f) says.textContent = f.about; });
-  svg.addEventListener('focusin', function (event) { var f = frameOf(event); if (f) says.textContent = f.about; });
-  svg.addEventListener('keydown', function (event) {
-    if (event.key === 'Enter' || event.key === ' ') go({ z: here.g.id });
-    else if (event.key === 'Escape') go({ z: '' });
-    else if (event.key.indexOf('Arrow') === 0) { var f = beside(event.key); if (f) reach(f, true); }
-    else return;
-    event.preventDefault();
-    if (event.key === 'Enter' || event.key === ' ') here.g.focus();
+  graphs.forEach(function (graph) {
+    var svg = graph.svg;
+    svg.setAttribute('role', 'group');
+    svg.addEventListener('click', function (event) { var f = frameOf(event); if (f) zoomTo(f); });
+    svg.addEventListener('mouseover', function (event) { var f = frameOf(event); if (f) says.textContent = f.about; });
+    svg.addEventListener('focusin', function (event) { var f = frameOf(event); if (f) says.textContent = f.about; });
+    svg.addEventListener('keydown', function (event) {
+      if (event.key === 'Enter' || event.key === ' ') zoomTo(graph.here);
+      else if (event.key === 'Escape') zoomTo(graph.frames[0]);
+      else if (event.key.indexOf('Arrow') === 0) { var f = beside(graph.here, event.key); if (f) reach(f, true); }
+      else return;
+      event.preventDefault();
+      if (event.key === 'Enter' || event.key === ' ') graph.here.g.focus();
+    });
   });
-  input.addEventListener('input', function () { go({ s: input.value }); });
-  reset.addEventListener('click', function () { go({ z: '', s: '' }); });
+  input.addEventListener('input', function () { go(zoomed(wanted().z), input.value); });
+  reset.addEventListener('click', function () { go([], ''); });
   window.addEventListener('hashchange', show);
   show();
 }());

@@ -2,6 +2,7 @@
 
 mod fixture;
 
+use udpath_profile::trace::{Absent, Source};
 use udpath_report::{Compared, Render};
 
 /// An element as it opens: its name and its attributes as they stand.
@@ -139,6 +140,164 @@ fn a_climb_is_whole() {
 }
 
 #[test]
+fn a_climb_with_profiles_tells_where_the_time_went() {
+    let result = fixture::profiled_boost();
+    let html = result.html();
+    let elements = check_but_scripts(&html);
+    assert_eq!(html.matches("<script>").count(), 1);
+    assert!(html.contains("script-src 'sha256-"), "the policy names the script");
+    let profiles = result.profiles.as_ref().unwrap();
+    for (rung, profile) in [("shared", &profiles.first), ("batch", &profiles.best)] {
+        let sentence = &profile.as_ref().unwrap().sentence;
+        assert!(html.contains(&format!("<dt>{rung}</dt><dd>{sentence}</dd>")), "{rung}: {sentence}");
+    }
+    let graphs: Vec<&str> = elements
+        .iter()
+        .filter(|e| attribute(e, "class") == Some("flame"))
+        .map(|e| attribute(e, "data-name").unwrap())
+        .collect();
+    assert_eq!(graphs, ["shared", "batch", "difference"]);
+    let difference = udpath_profile::difference::Difference::new(
+        profiles.first.as_ref().unwrap(),
+        profiles.best.as_ref().unwrap(),
+    );
+    assert!(html.contains(&difference.sentence()), "{}", difference.sentence());
+    assert!(html.contains("<th scope=\"col\">shared</th><th scope=\"col\">batch</th>"));
+    assert!(html.contains("<h3>Only in shared</h3>") && html.contains("<th scope=\"row\">udp_sendmsg</th>"));
+    for note in &profiles.first.as_ref().unwrap().notes {
+        assert_eq!(html.matches(&format!("<li>{note}</li>")).count(), 1, "{note}");
+    }
+}
+
+#[test]
+fn the_graphs_of_a_climb_are_of_the_server_and_of_softirqs() {
+    let mut result = fixture::profiled_boost();
+    let first = result.profiles.as_mut().unwrap().first.as_mut().unwrap();
+    let server = first.facts.focus.pids[0];
+    // Somebody else builds a program meanwhile.
+    let user = first.stacks.iter_mut().filter(|stack| stack.process.is_some());
+    for (at, stack) in user.enumerate() {
+        stack.pid = Some(if at % 2 == 0 { server } else { 9 });
+        if at % 2 == 1 {
+            (stack.process, stack.frames) = (Some("rustc".to_owned()), vec!["typeck [rustc]".to_owned()]);
+        }
+    }
+    let html = result.html();
+    let names: Vec<String> = frames(&html).into_iter().map(|(name, ..)| name).collect();
+    assert!(names.iter().any(|name| name == "udpath") && names.iter().any(|name| name == "net_rx_action"));
+    assert!(!names.iter().any(|name| name.contains("rustc")), "{names:?}");
+    // The page of a profile shows all that ran.
+    let html = result.profiles.unwrap().first.unwrap().html();
+    assert!(frames(&html).iter().any(|(name, ..)| name == "rustc"));
+}
+
+#[test]
+fn a_climb_without_profiles_says_why() {
+    let mut result = fixture::profiled_boost();
+    let profiles = result.profiles.as_mut().unwrap();
+    (profiles.first, profiles.best) = (None, None);
+    profiles.absent = Some("shared: may not sample CPU 0".to_owned());
+    let html = result.html();
+    check(&html);
+    assert!(html.contains("Where its CPU time goes is not known of shared: may not sample CPU 0."));
+    // Only the second could not be had: the first is shown.
+    let mut result = fixture::profiled_boost();
+    let profiles = result.profiles.as_mut().unwrap();
+    (profiles.best, profiles.absent) = (None, Some("batch: the server answered nothing".to_owned()));
+    let html = result.html();
+    let graphs = check_but_scripts(&html).into_iter().filter(|e| attribute(e, "class") == Some("flame"));
+    assert_eq!(graphs.count(), 1);
+    assert!(html.contains("is not known of batch: the server answered nothing."));
+}
+
+#[test]
+fn what_was_traced_is_drawn_and_told() {
+    let mut profile = fixture::profile();
+    profile.traces = fixture::traces();
+    let reason = "the kernel has no such tracepoint".to_owned();
+    profile.traces.absent = vec![Absent { source: Source::Delays, reason }];
+    let html = profile.html();
+    let elements = check_but_scripts(&html);
+    check_charts(
+        &html,
+        &[
+            "Waits for locks by length",
+            "How late softirqs began",
+            "Packets of a NAPI poll",
+            "Delay inside this host",
+        ],
+    );
+    for part in [
+        "Waits for locks",
+        "Dropped packets",
+        "Softirqs and polls",
+        "Delay inside this host",
+        "What tracing cost",
+    ] {
+        assert!(html.contains(&format!("<h2>{part}</h2>")), "{part}");
+    }
+    // Every doubling of a wide picture that has something is a bar as high as its count.
+    let locks = profile.traces.locks.as_ref().unwrap();
+    let most = &locks.by_lock()[0].1;
+    let highest = most.lengths.iter().map(|length| length.count).max().unwrap();
+    let filled = |e: &&Element| attribute(e, "class") == Some("part histogram");
+    let first: Vec<f64> = elements
+        .iter()
+        .filter(filled)
+        .take(most.lengths.len())
+        .map(|e| attribute(e, "height").unwrap().parse().unwrap())
+        .collect();
+    for (height, length) in first.iter().zip(&most.lengths) {
+        let expected = (34.0 * length.count as f64 / highest as f64).max(1.5);
+        assert!((height - expected).abs() < 0.06, "{length:?} is {height} high");
+    }
+    for line in &profile.traces.drops.as_ref().unwrap().lines {
+        assert!(html.contains(&format!("<th scope=\"row\">{}</th>", line.reason)), "{}", line.reason);
+    }
+    assert!(html.contains("Delays were not traced: the kernel has no such tracepoint."));
+    // Without any, not a word.
+    let html = fixture::profile().html();
+    assert!(!html.contains("What tracing cost") && !html.contains("part histogram\""));
+}
+
+#[test]
+fn nothing_found_is_a_sentence() {
+    let mut profile = fixture::profile();
+    profile.traces = udpath_profile::trace::Traces {
+        locks: Some(udpath_profile::trace::Locks::default()),
+        drops: Some(udpath_profile::trace::Drops::default()),
+        softirqs: Some(udpath_profile::trace::Softirqs::default()),
+        delays: Some(udpath_profile::trace::Delays::default()),
+        ..udpath_profile::trace::Traces::default()
+    };
+    let html = profile.html();
+    check_but_scripts(&html);
+    for said in ["Nobody waited for a lock.", "Nothing was dropped.", "No datagram that was followed"] {
+        assert!(html.contains(said), "{said}");
+    }
+}
+
+#[test]
+fn other_programs_are_in_no_figure_per_datagram() {
+    let all = fixture::profile();
+    let mut about = all.clone();
+    let server = about.facts.focus.pids[0];
+    // Somebody else's half of all user time.
+    let user = about.classes.iter_mut().find(|share| share.of.name() == "user").unwrap();
+    user.others = user.ns / 2;
+    let (charged, ns) = (user.charged(), user.ns);
+    let html = about.html();
+    check_but_scripts(&html);
+    assert!(html.contains("is in the shares, and in no cost per datagram"), "of pid {server}");
+    let each = |ns: u64| {
+        let cost = all.per_datagram(ns).unwrap();
+        format!("<td>{cost:.0} ns</td>")
+    };
+    let row = html.split("<th scope=\"row\">user</th>").nth(1).unwrap().split("</tr>").next().unwrap();
+    assert!(row.contains(&each(charged)) && !row.contains(&each(ns)), "{row}");
+}
+
+#[test]
 fn bars_are_in_proportion_to_their_rates() {
     let result = fixture::boost();
     let html = result.html();
@@ -228,7 +387,8 @@ fn results_without_this_or_that_are_still_pages() {
 #[test]
 fn hostile_text_and_impossible_figures_stay_text_and_figures() {
     let html = fixture::hostile_boost().html();
-    check(&html);
+    check_but_scripts(&html);
+    assert!(!html.contains("<script>alert"));
     assert!(html.contains("&lt;script&gt;") || html.contains("&#60;script&#62;"));
     assert!(!html.contains('\u{1b}') && !html.contains('\u{0}'), "control characters in the page");
 }

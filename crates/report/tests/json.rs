@@ -9,6 +9,8 @@ fn a_result_comes_back_as_it_went() {
     let (boost, load) = (fixture::boost(), fixture::load());
     assert_eq!(parse(boost.json().as_bytes(), "x").unwrap(), Document::Boost(boost));
     assert_eq!(parse(load.json().as_bytes(), "x").unwrap(), Document::Load(load));
+    let profiled = fixture::profiled_boost();
+    assert_eq!(parse(profiled.json().as_bytes(), "x").unwrap(), Document::Boost(profiled));
     let profile = fixture::profile();
     assert_eq!(parse(profile.json().as_bytes(), "x").unwrap(), Document::Profile(profile));
 }

@@ -31,6 +31,23 @@ fn a_climb_on_a_narrow_terminal_has_no_bars() {
 }
 
 #[test]
+fn a_climb_with_profiles_on_eighty_columns() {
+    let text = fixture::profiled_boost().terminal(&Style::default());
+    insta::assert_snapshot!("boost_profiled_80", text);
+    assert!(width(&text) <= 80, "{} columns", width(&text));
+}
+
+#[test]
+fn a_climb_that_could_not_be_profiled_says_why() {
+    let mut result = fixture::profiled_boost();
+    let profiles = result.profiles.as_mut().unwrap();
+    (profiles.first, profiles.best) = (None, None);
+    profiles.absent = Some("shared: may not sample CPU 0".to_owned());
+    let text = result.terminal(&Style::default());
+    assert!(text.contains("Where its CPU time goes is not known of shared: may not sample CPU 0."), "{text}");
+}
+
+#[test]
 fn a_load_on_eighty_columns() {
     let text = fixture::load().terminal(&Style::default());
     insta::assert_snapshot!("load_80", text);

@@ -4,7 +4,8 @@ use askama::Template;
 use udpath_advise::result::{BoostResult, RungResult, Verdict};
 use udpath_load::result::Latency;
 
-use super::{CpuRow, Figure, LatencyRow, cpu_rows, latency_row, rendered};
+use super::profiles::Section;
+use super::{CpuRow, Figure, Head, LatencyRow, cpu_rows, latency_row, rendered};
 use crate::svg::cpus::Group;
 use crate::svg::latency::Curve;
 use crate::svg::{self, ladder};
@@ -13,18 +14,13 @@ use crate::{units, words};
 #[derive(Template)]
 #[template(path = "boost.html")]
 struct Page<'a> {
-    version: &'a str,
-    hostname: &'a str,
-    started: String,
-    took: String,
-    headline: String,
-    conclusion: String,
-    figures: Vec<Figure>,
+    head: Head<'a>,
     warnings: &'a [String],
     rungs: Vec<Row<'a>>,
     ladder_chart: String,
     cpu_rows: Vec<CpuRow>,
     cpu_chart: String,
+    profiles: Option<Section<'a>>,
     latency_rows: Vec<LatencyRow>,
     latency_chart: String,
     facts: Vec<(&'static str, String)>,
@@ -58,14 +54,19 @@ pub(crate) fn page<'a>(result: &'a BoostResult) -> String {
     let best = words::best(result);
     let is_best = |rung: &RungResult| best.is_some_and(|b| std::ptr::eq(b, rung));
     let setting_names = setting_names(result);
+    let hostname = &result.machine.hostname;
+    let (started, took) = (units::date(result.started), units::duration(result.seconds));
+    let profiles = Section::of(result);
     rendered(&Page {
-        version: &result.version,
-        hostname: &result.machine.hostname,
-        started: units::date(result.started),
-        took: units::duration(result.seconds),
-        headline: headline(result),
-        conclusion: words::conclusion(result),
-        figures: figures(result),
+        head: Head {
+            version: &result.version,
+            title: format!("udpath boost: {hostname}"),
+            kind: format!("udpath boost · {hostname} · {started} · took {took}"),
+            headline: headline(result),
+            lead: words::conclusion(result),
+            figures: figures(result),
+            flames: profiles.as_ref().is_some_and(Section::flames),
+        },
         warnings: &result.warnings,
         rungs: result.rungs.iter().map(|rung| row(rung, is_best(rung))).collect(),
         ladder_chart: svg::both(|paper| ladder::draw(result, paper)),
@@ -76,6 +77,7 @@ pub(crate) fn page<'a>(result: &'a BoostResult) -> String {
                 rungs.map(|r| Group { name: &r.name, strong: is_best(r), cpus: &r.cpus }).collect();
             svg::both(|paper| svg::cpus::draw(&groups, paper))
         },
+        profiles,
         latency_rows: latencies(result).map(|(rung, l)| latency_row(&rung.name, is_best(rung), l)).collect(),
         latency_chart: {
             let is_first = |rung| result.rungs.first().is_some_and(|first| std::ptr::eq(first, rung));

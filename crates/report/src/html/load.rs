@@ -3,7 +3,7 @@
 use askama::Template;
 use udpath_load::result::LoadResult;
 
-use super::{CpuRow, Figure, LatencyRow, cpu_rows, latency_row, rendered};
+use super::{CpuRow, Figure, Head, LatencyRow, cpu_rows, latency_row, rendered};
 use crate::svg::cpus::Group;
 use crate::svg::latency::Curve;
 use crate::{svg, terminal, units, words};
@@ -11,15 +11,8 @@ use crate::{svg, terminal, units, words};
 #[derive(Template)]
 #[template(path = "load.html")]
 struct Page<'a> {
-    version: &'static str,
-    targets: String,
-    took: String,
-    headline: String,
-    conclusion: String,
-    figures: Vec<Figure>,
-    limited: bool,
-    reasons: &'a [String],
-    warnings: &'a [String],
+    head: Head<'a>,
+    warnings: Vec<&'a str>,
     latency_rows: Vec<LatencyRow>,
     latency_chart: String,
     counts: Vec<CountRow>,
@@ -38,6 +31,7 @@ struct CountRow {
 }
 
 pub(crate) fn page(result: &LoadResult) -> String {
+    let targets = result.targets.join(", ");
     let latencies = terminal::load::latencies(result);
     let curves: Vec<Curve<'_>> = latencies
         .iter()
@@ -45,16 +39,17 @@ pub(crate) fn page(result: &LoadResult) -> String {
         .map(|(i, (name, latency))| Curve { name, latency, strong: i == 0, look: (i + 1) % 3 })
         .collect();
     rendered(&Page {
-        // The result does not say who wrote it; the page says who rendered it.
-        version: env!("CARGO_PKG_VERSION"),
-        targets: result.targets.join(", "),
-        took: units::duration(result.seconds),
-        headline: headline(result),
-        conclusion: words::load_conclusion(result),
-        figures: figures(result),
-        limited: result.generator.limited,
-        reasons: &result.generator.reasons,
-        warnings: &result.warnings,
+        head: Head {
+            // The result does not say who wrote it; the page says who rendered it.
+            version: env!("CARGO_PKG_VERSION"),
+            title: format!("udpath load: {targets}"),
+            kind: format!("udpath load · {targets} · {} measured", units::duration(result.seconds)),
+            headline: headline(result),
+            lead: words::load_conclusion(result),
+            figures: figures(result),
+            flames: false,
+        },
+        warnings: result.generator.reasons.iter().chain(&result.warnings).map(String::as_str).collect(),
         latency_rows: latencies.iter().map(|(name, latency)| latency_row(name, false, latency)).collect(),
         latency_chart: svg::both(|paper| svg::latency::draw(&curves, paper)),
         counts: counts(result),

@@ -3,28 +3,25 @@
 use askama::Template;
 use udpath_profile::Profile;
 use udpath_profile::context::Context;
+use udpath_profile::profile::Share;
 
-use super::flame::{SCRIPT, SCRIPT_HASH};
-use super::{CpuRow, Figure, cpu_rows, rendered};
+use super::traces::TracePart;
+use super::{CpuRow, Figure, Head, cpu_rows, rendered};
 use crate::flame::Tree;
 use crate::svg::cpus::Group;
-use crate::svg::flame::{self, Kind};
+use crate::svg::flame::{self, Graph, Kind};
 use crate::terminal::profile::{accounted, chosen, name, sampled};
 use crate::{svg, units, words};
 
 #[derive(Template)]
 #[template(path = "profile.html")]
 struct Page<'a> {
-    version: &'static str,
-    script: &'static str,
-    script_hash: &'static str,
-    about: String,
-    headline: String,
-    sentence: &'a str,
-    figures: Vec<Figure>,
+    head: Head<'a>,
     findings: Vec<(&'a str, &'a str)>,
     notes: &'a [String],
     graph: String,
+    /// The share of other programs, which are in no figure per datagram; none where they are.
+    others: Option<String>,
     /// There are figures per datagram, and per transaction.
     counted: bool,
     paired: bool,
@@ -33,6 +30,7 @@ struct Page<'a> {
     cpu_rows: Vec<CpuRow>,
     cpu_chart: String,
     processes: Vec<ProcessRow>,
+    traces: Vec<TracePart>,
     facts: Vec<(&'static str, String)>,
 }
 
@@ -64,15 +62,23 @@ pub(crate) fn page(profile: &Profile) -> String {
     let (by_samples, by_stat) = (sampled(profile), accounted(profile));
     let groups = [("samples", by_samples.as_slice()), ("/proc/stat", by_stat.as_slice())];
     let each = |ns: f64| profile.per_datagram(ns as u64);
-    let graph = flame::draw(&Tree::of(profile), &Kind::Classes { each: &each }, &words::sampled(profile));
+    let graph = flame::draw(
+        &Tree::of(profile),
+        &Kind::Classes { each: &each },
+        &words::sampled(profile),
+        &Graph::ONLY,
+    );
+    let about = about(profile);
     rendered(&Page {
-        version: env!("CARGO_PKG_VERSION"),
-        script: SCRIPT,
-        script_hash: SCRIPT_HASH,
-        about: about(profile),
-        headline: headline(profile),
-        sentence: &profile.sentence,
-        figures: figures(profile),
+        head: Head {
+            version: env!("CARGO_PKG_VERSION"),
+            title: format!("udpath profile: {about}"),
+            kind: format!("udpath profile · {about}"),
+            headline: headline(profile),
+            lead: profile.sentence.clone(),
+            figures: figures(profile),
+            flames: true,
+        },
         findings: profile
             .findings
             .iter()
@@ -80,24 +86,23 @@ pub(crate) fn page(profile: &Profile) -> String {
             .collect(),
         notes: &profile.notes,
         graph,
+        others: (profile.others() > 0)
+            .then(|| units::share(profile.others() as f64 / profile.busy().max(1) as f64)),
         counted: profile.per_datagram(1).is_some(),
         paired: profile.per_transaction(1).is_some(),
         classes: profile
             .classes
             .iter()
-            .map(|share| cost(profile, share.of.title().to_owned(), share.share, share.ns))
+            .map(|share| cost(profile, share.of.title().to_owned(), share))
             .collect(),
-        locks: profile
-            .locks
-            .iter()
-            .map(|share| cost(profile, share.of.replace('-', " "), share.share, share.ns))
-            .collect(),
+        locks: profile.locks.iter().map(|share| cost(profile, share.of.replace('-', " "), share)).collect(),
         cpu_rows: cpu_rows(groups.into_iter()),
         cpu_chart: {
             let groups = groups.map(|(name, cpus)| Group { name, strong: name == "samples", cpus });
             svg::both(|paper| svg::cpus::draw(&groups, paper))
         },
         processes: processes(profile),
+        traces: super::traces::parts(profile),
         facts: facts(profile),
     })
 }
@@ -145,8 +150,8 @@ fn figures(profile: &Profile) -> Vec<Figure> {
             note: format!("{} sent, {} dropped", units::count(counted.sent), units::count(counted.dropped)),
         });
     }
-    if let Some(ns) = profile.per_datagram(profile.busy()) {
-        let pair = profile.per_transaction(profile.busy());
+    if let Some(ns) = profile.per_datagram(profile.charged()) {
+        let pair = profile.per_transaction(profile.charged());
         figures.push(Figure {
             what: "CPU time per datagram",
             value: units::time(ns),
@@ -163,16 +168,16 @@ fn figures(profile: &Profile) -> Vec<Figure> {
     figures
 }
 
-fn cost(profile: &Profile, name: String, share: f64, ns: u64) -> CostRow {
+fn cost<T>(profile: &Profile, name: String, of: &Share<T>) -> CostRow {
     let time = |cost: Option<f64>| cost.map_or_else(|| units::NONE.to_owned(), units::time);
-    let part = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+    let part = if of.share.is_finite() { of.share.clamp(0.0, 1.0) } else { 0.0 };
     CostRow {
         name,
         bar: format!("{:.1}", part * 140.0),
-        share: units::share_in_column(share),
-        datagram: time(profile.per_datagram(ns)),
-        transaction: time(profile.per_transaction(ns)),
-        time: units::time(ns as f64),
+        share: units::share_in_column(of.share),
+        datagram: time(profile.per_datagram(of.charged())),
+        transaction: time(profile.per_transaction(of.charged())),
+        time: units::time(of.ns as f64),
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) const fn family(class: Class) -> usize {
 
 /// How the frames are painted and described.
 pub(crate) enum Kind<'a> {
-    /// By class; costs are nanoseconds, and these are those of one datagram.
+    /// By class; costs are nanoseconds: what is charged to the datagrams, and all.
     Classes {
         /// Nanoseconds to nanoseconds of each datagram.
         each: &'a dyn Fn(f64) -> Option<f64>,
@@ -90,6 +90,22 @@ pub(crate) enum Kind<'a> {
         /// `per datagram`.
         unit: &'a str,
     },
+}
+
+/// Which graph of a page it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Graph<'a> {
+    /// What the identifiers of the picture and of its frames begin with: letters, of one graph of a page only.
+    pub(crate) id: &'a str,
+    /// Its title.
+    pub(crate) title: &'a str,
+    /// What a search calls it beside others.
+    pub(crate) name: &'a str,
+}
+
+impl Graph<'_> {
+    /// The only one of its page.
+    pub(crate) const ONLY: Graph<'static> = Graph { id: "f", title: "Flame graph", name: "" };
 }
 
 /// Steps of colour to either side of no change.
@@ -103,7 +119,8 @@ struct Placed {
 }
 
 /// Draws the tree; `about` says what it shows (time, samples, what was lost).
-pub(crate) fn draw(tree: &Tree, kind: &Kind<'_>, about: &str) -> String {
+pub(crate) fn draw(tree: &Tree, kind: &Kind<'_>, about: &str, graph: &Graph<'_>) -> String {
+    let (id, graph_name, graph_title) = (graph.id, escaped(graph.name), escaped(graph.title));
     let (placed, hidden) = place(tree);
     let levels = placed.iter().map(|frame| tree.nodes[frame.node].level + 1).max().unwrap_or(1);
     let height = HEAD + levels as f64 * ROW + SIDE;
@@ -130,7 +147,7 @@ pub(crate) fn draw(tree: &Tree, kind: &Kind<'_>, about: &str) -> String {
         let (name, label) = (escaped(&node.name), escaped(&label(&node.name, width)));
         let _ = writeln!(
             body,
-            "<g class=\"f {look}\" id=\"f{number}\" data-x=\"{data_x}\" data-w=\"{data_w}\" data-l=\"{}\" \
+            "<g class=\"f {look}\" id=\"{id}{number}\" data-x=\"{data_x}\" data-w=\"{data_w}\" data-l=\"{}\" \
              data-n=\"{name}\"><title>{title}</title><rect x=\"{x:.2}\" y=\"{y}\" width=\"{:.2}\" height=\"{}\"/>\
              <text x=\"{:.2}\" y=\"{}\">{label}</text></g>",
             node.level,
@@ -143,9 +160,9 @@ pub(crate) fn draw(tree: &Tree, kind: &Kind<'_>, about: &str) -> String {
     let description =
         "Frames lie below their callers; each is as wide as its CPU time. The tables have the figures.";
     format!(
-        "<svg class=\"flame\" id=\"flame\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"flame-t flame-d\" \
-         data-side=\"{SIDE}\" data-width=\"{}\" data-char=\"{CHARACTER}\">\n<title id=\"flame-t\">Flame graph</title>\n\
-         <desc id=\"flame-d\">{description}</desc>\n{body}</svg>\n",
+        "<svg class=\"flame\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\" \
+         data-name=\"{graph_name}\" data-side=\"{SIDE}\" data-width=\"{}\" data-char=\"{CHARACTER}\">\n\
+         <title id=\"{id}-t\">{graph_title}</title>\n<desc id=\"{id}-d\">{description}</desc>\n{body}</svg>\n",
         WIDTH - 2.0 * SIDE,
     )
 }
@@ -196,7 +213,7 @@ fn title(node: &crate::flame::Node, share: f64, kind: &Kind<'_>) -> String {
     let name = words::one_line(&node.name);
     match kind {
         Kind::Classes { each } => {
-            let each = each(node.costs[1])
+            let each = each(node.costs[0])
                 .map_or_else(String::new, |ns| format!(", {} per datagram", units::time(ns)));
             let class = node.class().map_or_else(String::new, |class| format!("; mostly {}", class.title()));
             format!("{name}: {}, {}{each}{class}", units::share(share), units::time(node.costs[1]))

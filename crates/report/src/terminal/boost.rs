@@ -1,14 +1,17 @@
 //! The climb on one screen: the conclusion, the ladder twice (rates and verdicts; latency and cost), where the CPUs
-//! of the first and the best rung spent their time, and what to know before believing it.
+//! of the first and the best rung spent their time, what each datagram costs with both, and what to know before believing it.
 
 use udpath_advise::result::{BoostResult, RungResult, Verdict};
+use udpath_profile::difference::Difference;
 
 use super::table::{Cell, Table};
-use super::{Paint, Style, bar, cpu_headings, cpu_lines};
+use super::{Paint, Style, bar, cpu_headings, cpu_lines, difference};
 use crate::{units, words};
 
 /// Widest bar, columns: beyond this it says nothing more.
 const WIDEST_BAR: usize = 24;
+/// Classes of CPU time that changed most. More: the screen is full of what matters least.
+const CLASSES: usize = 6;
 /// Narrowest bar worth its place, columns.
 const NARROWEST_BAR: usize = 5;
 
@@ -37,7 +40,30 @@ pub(crate) fn text(result: &BoostResult, style: &Style) -> String {
     }
     out.push('\n');
     out += &cpus.text(style);
+    out += &profiles(result, style);
     out + &closing(result, style)
+}
+
+/// Where the CPU time of the first and of the best rung goes: a sentence each, what the difference comes to, and the classes
+/// that changed most.
+fn profiles(result: &BoostResult, style: Style) -> String {
+    let Some(profiles) = &result.profiles else { return String::new() };
+    let taken = words::profiled(result);
+    let mut out = String::from("\n");
+    for (name, profile) in &taken {
+        let text = format!("{}: {}", words::shortened(&words::one_line(name), 24), profile.sentence);
+        out += &style.wrapped(Paint::Plain, &text, 2);
+    }
+    if let Some(absent) = words::not_profiled(profiles) {
+        out += &style.wrapped(Paint::Dim, &absent, 2);
+    }
+    if let [(first, a), (best, b)] = taken.as_slice() {
+        let difference = Difference::new(a, b);
+        out += &style.wrapped(Paint::Bold, &difference.sentence(), 2);
+        out.push('\n');
+        out += &difference::classes(&difference, [first, best], CLASSES).text(style);
+    }
+    out
 }
 
 /// Why rungs failed, and what was noted of the first and of the best one: those the conclusion rests on. The notes of

@@ -9,20 +9,32 @@ use crate::units;
 /// Lines of classes and of locks.
 const CLASSES: usize = 16;
 const LOCKS: usize = 5;
+/// What the two are called that have no names of their own.
+const NAMES: [&str; 2] = ["A", "B"];
 
 pub(crate) fn text(difference: &Difference, style: &Style) -> String {
     let style = *style;
     let mut out = style.wrapped(Paint::Bold, &difference.sentence(), 0);
-    let classes = difference.classes.iter().map(|pair| (pair.of.title().to_owned(), pair.into()));
-    let busy = ("all busy time".to_owned(), (&difference.busy).into());
     out.push('\n');
-    out += &table("class", difference, std::iter::once(busy).chain(classes).take(CLASSES + 1)).text(style);
+    out += &classes(difference, NAMES, CLASSES).text(style);
     let locks = difference.locks.iter().map(|pair| (pair.of.replace('-', " "), pair.into()));
     if !difference.locks.is_empty() {
         out.push('\n');
-        out += &table("lock of", difference, locks.take(LOCKS)).text(style);
+        out += &table("lock of", difference, NAMES, locks.take(LOCKS)).text(style);
     }
     out
+}
+
+/// What changed most, of two profiles by these names: so many classes behind the whole.
+pub(super) fn classes(difference: &Difference, names: [&str; 2], most: usize) -> Table {
+    let busy = (whole(difference).to_owned(), (&difference.busy).into());
+    let classes = difference.classes.iter().map(|pair| (pair.of.title().to_owned(), pair.into()));
+    table("class", difference, names, std::iter::once(busy).chain(classes).take(most + 1))
+}
+
+/// What all classes together are.
+pub(crate) const fn whole(difference: &Difference) -> &'static str {
+    if difference.charged { "all but other programs" } else { "all busy time" }
 }
 
 /// The figures of a pair, whatever it is of.
@@ -43,16 +55,26 @@ impl Costs {
     /// A, B, difference, ratio, as they are read.
     pub(crate) fn figures(self) -> [String; 4] {
         let more = self.b - self.a;
-        let sign = if more > 0.0 { "+" } else { "" };
+        let size = units::time(more.abs());
+        let sign = match size.as_str() {
+            "0 ns" | units::NONE => "",
+            _ if more > 0.0 => "+",
+            _ => "-",
+        };
         let ratio = self.ratio.map_or_else(|| "new".to_owned(), |ratio| format!("{}×", units::ratio(ratio)));
-        [units::time(self.a), units::time(self.b), format!("{sign}{}", units::time(more)), ratio]
+        [units::time(self.a), units::time(self.b), format!("{sign}{size}"), ratio]
     }
 }
 
-fn table(first: &str, difference: &Difference, rows: impl Iterator<Item = (String, Costs)>) -> Table {
+fn table(
+    first: &str,
+    difference: &Difference,
+    names: [&str; 2],
+    rows: impl Iterator<Item = (String, Costs)>,
+) -> Table {
     let unit = difference.unit.title();
     let mut headings = vec![Cell::new(format!("{first}, {unit}"))];
-    headings.extend(["A", "B", "difference", "ratio"].map(Cell::right));
+    headings.extend([names[0], names[1], "difference", "ratio"].map(Cell::right));
     let mut table = Table::with(headings);
     for (name, costs) in rows {
         let more = costs.b - costs.a;

@@ -72,7 +72,7 @@ fn class_table(profile: &Profile, bar_width: usize) -> Table {
     headings.extend(paired.then(|| Cell::right("/transaction")));
     let mut table = Table::with(headings);
     let most = profile.classes.first().map_or(0.0, |share| share.share);
-    let mut row = |name: &str, share: f64, ns: u64, paint: Paint| {
+    let mut row = |name: &str, share: f64, charged: u64, paint: Paint| {
         let mut cells = vec![Cell::new(name).painted(paint)];
         // Padded, so that the bars' column is as wide as was planned whatever is in it.
         cells.extend((bar_width > 0).then(|| {
@@ -81,20 +81,20 @@ fn class_table(profile: &Profile, bar_width: usize) -> Table {
         }));
         let cost = |cost: Option<f64>| cost.map(|ns| Cell::right(units::time(ns)).painted(paint));
         cells.push(Cell::right(units::share_in_column(share)).painted(paint));
-        cells.extend(cost(profile.per_datagram(ns)));
-        cells.extend(cost(profile.per_transaction(ns)));
+        cells.extend(cost(profile.per_datagram(charged)));
+        cells.extend(cost(profile.per_transaction(charged)));
         table.row(cells);
     };
     let shown = profile.classes.len().min(CLASSES);
     for share in &profile.classes[..shown] {
         let paint = if share.of == Class::Unclassified { Paint::Warn } else { Paint::Plain };
-        row(share.of.title(), share.share, share.ns, paint);
+        row(share.of.title(), share.share, share.charged(), paint);
     }
     let rest = &profile.classes[shown..];
     if !rest.is_empty() {
-        let (share, ns) =
-            (rest.iter().map(|share| share.share).sum(), rest.iter().map(|share| share.ns).sum());
-        row(&format!("{} others", rest.len()), share, ns, Paint::Dim);
+        let (share, charged) =
+            (rest.iter().map(|share| share.share).sum(), rest.iter().map(Share::charged).sum());
+        row(&format!("{} others", rest.len()), share, charged, Paint::Dim);
     }
     table
 }
@@ -112,7 +112,7 @@ fn locks(profile: &Profile) -> Option<Table> {
     for lock in large {
         let mut cells =
             vec![Cell::new(lock.of.replace('-', " ")), Cell::right(units::share_in_column(lock.share))];
-        cells.extend(profile.per_datagram(lock.ns).map(|ns| Cell::right(units::time(ns))));
+        cells.extend(profile.per_datagram(lock.charged()).map(|ns| Cell::right(units::time(ns))));
         table.row(cells);
     }
     Some(table)

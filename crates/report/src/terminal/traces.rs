@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use udpath_profile::Profile;
+use udpath_profile::trace::drops::Way;
 use udpath_profile::trace::{Delays, Drops, Locks, Softirqs, Times, Traces};
 
 use super::table::{Cell, Table};
@@ -11,12 +12,12 @@ use crate::units;
 /// Lines of each table: what follows is rarely a tenth of the first.
 const LINES: usize = 5;
 /// What takes packets off the devices.
-const RECEIVE: &str = "NET_RX";
+pub(crate) const RECEIVE: &str = "NET_RX";
 
 /// The tables of those that were traced and counted something.
 pub(super) fn tables(profile: &Profile) -> Vec<Table> {
     let traces = &profile.traces;
-    let datagrams = profile.datagrams.map_or(0, |counted| counted.received + counted.sent);
+    let datagrams = profile.datagrams.map_or(0, |counted| counted.handled());
     [
         traces.locks.as_ref().and_then(locks),
         traces.drops.as_ref().and_then(drops),
@@ -30,7 +31,7 @@ pub(super) fn tables(profile: &Profile) -> Vec<Table> {
 }
 
 /// What is not in the tables: sources that could not be had, what tracing cost, what was not counted.
-pub(super) fn notes(traces: &Traces) -> Vec<String> {
+pub(crate) fn notes(traces: &Traces) -> Vec<String> {
     // Most often one reason keeps away all of them.
     let mut absent: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for source in &traces.absent {
@@ -58,7 +59,10 @@ pub(super) fn notes(traces: &Traces) -> Vec<String> {
         ));
     }
     let uncounted = [
-        ("waits for locks", traces.locks.as_ref().map_or(0, |locks| locks.no_room + locks.not_followed)),
+        (
+            "waits for locks",
+            traces.locks.as_ref().map_or(0, |locks| locks.no_room.saturating_add(locks.not_followed)),
+        ),
         ("drops", traces.drops.as_ref().map_or(0, |drops| drops.no_room)),
     ];
     for (what, count) in uncounted.into_iter().filter(|(_, count)| *count > 0) {
@@ -71,23 +75,16 @@ pub(super) fn notes(traces: &Traces) -> Vec<String> {
 }
 
 fn locks(locks: &Locks) -> Option<Table> {
-    // Places that wait for one lock are one line.
-    let mut sums: BTreeMap<(u32, &str), (String, Times)> = BTreeMap::new();
-    for place in &locks.places {
-        let socket = place.socket.as_ref().map_or_else(String::new, |lock| lock.socket.to_string());
-        let line = sums.entry((place.lock, &place.owner)).or_insert_with(|| (socket, Times::default()));
-        line.1.add(&place.waits);
-    }
-    let mut sums: Vec<_> = sums.into_iter().collect();
-    sums.sort_by_key(|(_, (_, waits))| std::cmp::Reverse(waits.ns));
+    let lines = locks.by_lock();
     let mut table = Table::with(timed("waits for lock of", "socket", "waits", "together"));
-    for ((_, owner), (socket, waits)) in sums.iter().take(LINES) {
-        let mut cells = vec![Cell::new(owner.replace('-', " ")), Cell::new(socket)];
+    for (place, waits) in lines.iter().take(LINES) {
+        let socket = place.socket.as_ref().map_or_else(String::new, |lock| lock.socket.to_string());
+        let mut cells = vec![Cell::new(place.owner.replace('-', " ")), Cell::new(socket)];
         cells.extend(times(waits));
         cells.push(Cell::right(units::time(waits.ns as f64)));
         table.row(cells);
     }
-    (!sums.is_empty()).then_some(table)
+    (!lines.is_empty()).then_some(table)
 }
 
 fn drops(drops: &Drops) -> Option<Table> {
@@ -103,16 +100,21 @@ fn drops(drops: &Drops) -> Option<Table> {
         table.row(vec![
             Cell::new(&line.reason),
             Cell::right(units::count(line.packets)),
-            Cell::new(match line.way {
-                udpath_profile::trace::drops::Way::Received => "in",
-                udpath_profile::trace::drops::Way::Sent => "out",
-                udpath_profile::trace::drops::Way::Other => units::NONE,
-            }),
+            Cell::new(way(line.way)),
             Cell::right(line.port.map_or(units::NONE.to_owned(), |port| port.to_string())),
             Cell::new(line.function.as_deref().unwrap_or(units::NONE)),
         ]);
     }
     (!drops.lines.is_empty()).then_some(table)
+}
+
+/// Which way packets went, in a word.
+pub(crate) const fn way(way: Way) -> &'static str {
+    match way {
+        Way::Received => "in",
+        Way::Sent => "out",
+        Way::Other => units::NONE,
+    }
 }
 
 fn delays(delays: &Delays) -> Option<Table> {
