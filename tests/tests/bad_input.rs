@@ -315,6 +315,15 @@ fn without_permission_the_climb_goes_as_far_as_it_can() {
                 assert!(rung["verdict"] != "failed" && rung["tps"].as_f64().unwrap() > 0.0, "{rung}");
             }
         }
+        let profiles = &result["profiles"];
+        let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
+        if paranoid.trim().parse::<i32>().unwrap() > 0 {
+            let absent = profiles["absent"].as_str().unwrap();
+            assert!(absent.starts_with("shared: may not sample CPU"), "{absent}");
+            assert!(profiles["first"].is_null() && profiles["best"].is_null(), "{absent}");
+        } else {
+            assert!(profiles["first"]["samples"]["taken"].as_u64().unwrap() > 0);
+        }
     }
     host.is_as_before(&[ended.pid]);
 }

@@ -98,12 +98,53 @@ fn a_climb_tells_every_rung_and_leaves_nothing() {
     }
 }
 
+/// After the race the first and the best rung are sampled, each in a trial that is not among its others.
+#[test]
+fn the_first_and_the_best_rung_are_profiled() {
+    let Climb { result, page, .. } = climb();
+    let profiles = &result["profiles"];
+    assert!(profiles["absent"].is_null(), "{}", profiles["absent"]);
+    let best = result["best"].as_str().unwrap();
+    let mut taken = vec![(RUNGS[0], &profiles["first"])];
+    if best == RUNGS[0] {
+        assert!(profiles["best"].is_null());
+    } else {
+        taken.push((best, &profiles["best"]));
+    }
+    for (name, profile) in &taken {
+        assert_eq!(profile["schema"], "udpath.profile/1");
+        let seconds = profile["seconds"].as_f64().unwrap();
+        assert!((1.5..5.0).contains(&seconds), "{name} was sampled for {seconds} s");
+        // Two CPUs that the load keeps busy give 997 samples a second each; a machine that others use gives fewer.
+        assert!(profile["samples"]["taken"].as_u64().unwrap() > 500, "{}", profile["samples"]);
+        // About the server, and about it alone; its replies are counted by the load, also past the kernel's UDP.
+        let focus = &profile["facts"]["focus"];
+        let pid = focus["pids"][0].as_u64().unwrap();
+        assert_eq!(focus["pids"].as_array().unwrap().len(), 1);
+        assert!(focus["port"].as_u64().is_some_and(|port| port > 7000), "{focus}");
+        assert_eq!(profile["processes"][0]["pid"], pid, "{}", profile["processes"]);
+        let (received, sent) = (&profile["datagrams"]["received"], &profile["datagrams"]["sent"]);
+        assert_eq!(received, sent);
+        let rung = result["rungs"].as_array().unwrap().iter().find(|rung| rung["name"] == *name).unwrap();
+        let rate = received.as_f64().unwrap() / seconds / rung["tps"].as_f64().unwrap();
+        // Sampling costs little; what else this machine does may cost either of the two.
+        assert!((0.2..5.0).contains(&rate), "{name}: {rate} times the rate of its trials");
+        let sentence = profile["sentence"].as_str().unwrap();
+        assert!(sentence.contains(" % of ") && sentence.ends_with('.'), "{sentence}");
+        assert!(page.contains(&format!("<dt>{name}</dt><dd>")), "no sentence of {name}");
+        assert!(page.contains(&format!(">Flame graph of {name}</title>")), "no flame graph of {name}");
+    }
+    assert_eq!(page.contains(">Flame graph of the difference</title>"), taken.len() == 2);
+    assert_eq!(page.matches("class=\"flame\"").count(), if taken.len() == 2 { 3 } else { 1 });
+}
+
 /// The smallest machine there is makes a link with one queue, and then there is no transmit mapping to try.
 #[test]
 fn a_link_with_one_queue_is_climbed_too() {
     let _alone = alone();
     let host = Host::now();
-    let arguments = [&SHORT[..], &["--queues", "1", "--workers", "2", "--io", "reuseport"]].concat();
+    let arguments =
+        [&SHORT[..], &["--queues", "1", "--workers", "2", "--io", "reuseport", "--no-profile"]].concat();
     let ended = Run::new(&arguments).within(CLIMB).finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     let result: Value = serde_json::from_str(&ended.out).unwrap();
@@ -111,6 +152,7 @@ fn a_link_with_one_queue_is_climbed_too() {
     let names: Vec<_> = rungs.iter().map(|rung| rung["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["shared", "reuseport", "pinned", "batched", "gso"]);
     assert!(rungs.iter().all(|rung| rung["verdict"] != "failed"), "{result}");
+    assert!(result["profiles"].is_null(), "profiled though nobody asked for it");
     host.is_as_before(&[ended.pid]);
 }
 
@@ -119,31 +161,59 @@ fn a_link_with_one_queue_is_climbed_too() {
 fn the_page_renders_in_a_browser_without_a_network() {
     let Climb { page_file, .. } = climb();
     let folder = tempfile::tempdir().unwrap();
-    let chromium = |what: &str| {
+    let chromium = |what: &str, address: &str| {
         let mut command = Command::new("unshare");
         command.args(["--net", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
         command.args(["--no-first-run", "--disable-background-networking", "--disable-component-update"]);
         command.args(["--disable-sync", "--disable-dev-shm-usage", "--window-size=1200,2400"]);
         command.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
-        command.arg(what).arg(format!("file://{}", page_file.display()));
+        command.arg(what).arg(format!("file://{}{address}", page_file.display()));
         let ended = Run::of(command, "chromium").within(PATIENCE * 3).finish();
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
         ended.out
     };
-    let dom = chromium("--dump-dom");
+    let dom = chromium("--dump-dom", "");
     for name in RUNGS {
         assert!(dom.contains(&format!(">{name}<")), "{name} is not in the DOM");
     }
-    assert!(dom.matches("<svg").count() >= 3, "ladder, CPU time and latency have a chart each");
+    assert!(
+        dom.matches("<svg").count() >= 4,
+        "ladder, CPU time and latency have a chart each, and a flame graph"
+    );
+    assert!(
+        !dom.contains("id=\"flame-tools\" hidden"),
+        "the script did not run: is its digest the policy's?"
+    );
     assert_eq!(dom.matches("<svg").count(), dom.matches("</svg>").count());
     let shot = folder.path().join("page.png");
-    let _ = chromium(&format!("--screenshot={}", shot.display()));
+    let _ = chromium(&format!("--screenshot={}", shot.display()), "");
     let png = fs::read(&shot).expect("chromium has written its screenshot");
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"));
     let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
     assert_eq!((side(16), side(20)), (1200, 2400));
     // A blank page of that size takes 14 KB.
     assert!(png.len() > 60_000, "{} bytes are an empty page", png.len());
+
+    // Several graphs on a page: one is zoomed, the others stay, and a search is of all.
+    let widths = |dom: &str, id: &str| -> Vec<String> {
+        let frames = dom.split("<g class=\"f ").skip(1).filter(|frame| frame.contains(&format!("id=\"{id}")));
+        frames
+            .map(|frame| frame.split(" width=\"").nth(1).unwrap().split('"').next().unwrap().to_owned())
+            .collect()
+    };
+    let searched = chromium("--dump-dom", "#z=first1&s=UDPATH");
+    let says = searched.split("id=\"flame-says\"").nth(1).unwrap().split("</span>").next().unwrap();
+    assert!(says.contains("shared: ") && says.contains(" % of the whole"), "{says}");
+    assert!(searched.contains(" hit\""), "nothing is marked");
+    assert_ne!(widths(&dom, "first"), widths(&searched, "first"), "nothing is zoomed");
+    let best = climb().result["best"].as_str().unwrap();
+    if best != RUNGS[0] {
+        assert!(says.contains(&format!("{best}: ")) && says.contains("difference: "), "{says}");
+        let rounded = |widths: Vec<String>| -> Vec<i64> {
+            widths.iter().map(|width| width.parse::<f64>().unwrap().round() as i64).collect()
+        };
+        assert_eq!(rounded(widths(&dom, "best")), rounded(widths(&searched, "best")));
+    }
 }
 
 /// Numbers that are spread evenly and the same each time: SplitMix64 (Steele, Lea, Flood 2014).
@@ -222,6 +292,16 @@ fn signals_end_a_climb_cleanly_with_one_sentence() {
         pids.push(ended.pid);
         // Nobody has to sweep: it has cleaned up itself.
         host.is_as_before(&pids);
+
+        // While it samples, when the race is decided.
+        let mut running =
+            Run::new(&[&SHORT[..], &["--queues", "2", "--io", "shared"]].concat()).within(CLIMB).start();
+        running.says("sampled for where its CPU time goes");
+        running.signal(signal);
+        let ended = running.finish();
+        assert_eq!(ended.code(), Some(3), "{}", ended.err);
+        assert_eq!((ended.err.lines().last(), ended.out.as_str()), (Some(interrupted), ""));
+        host.is_as_before(&[ended.pid]);
 
         // While its lab is being made.
         let running = long_climb();

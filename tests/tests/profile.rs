@@ -143,6 +143,26 @@ fn a_server_under_load_is_seen_for_what_it_does() {
     assert!(sentence.contains(" % of ") && sentence.ends_with('.'), "{sentence}");
 }
 
+/// The load beside the server is another program: its system calls are not what the server's datagrams cost.
+#[test]
+fn the_load_is_charged_to_no_datagram() {
+    let Profiled { json, pid, .. } = profiled();
+    let others: u64 =
+        json["classes"].as_array().unwrap().iter().map(|share| share["others"].as_u64().unwrap_or(0)).sum();
+    let (mut own, mut theirs, mut shared) = (0, 0, 0);
+    for stack in json["stacks"].as_array().unwrap() {
+        let ns = stack["ns"].as_u64().unwrap();
+        match (stack["context"].as_str().unwrap(), stack["pid"].as_u64()) {
+            ("softirq" | "hard-irq", None) => shared += ns,
+            (_, Some(whose)) if whose == *pid => own += ns,
+            (_, Some(_)) => theirs += ns,
+            (context, None) => panic!("a stack in {context} of nobody"),
+        }
+    }
+    assert!(own > 0 && shared > 0 && theirs > 0, "{own} {shared} {theirs}");
+    assert_eq!(others, theirs);
+}
+
 #[test]
 fn folded_stacks_are_as_other_tools_read_them() {
     let Profiled { folded, json, .. } = profiled();
