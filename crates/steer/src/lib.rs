@@ -9,7 +9,8 @@
 //!
 //! - [`CpuSet`]: a set of CPU numbers, in the kernel's list form (`0-3,8`) and mask form (`ff,00000001`).
 //! - [`Flow`]: the 5-tuple that all of it begins with.
-//! - [`toeplitz`], [`rss`]: a network card's hash and indirection table. [`drivers`]: what drivers set by default.
+//! - [`toeplitz`], [`rss`]: a network card's hash and indirection table. [`rules`]: flows that it sends elsewhere.
+//!   [`drivers`]: what drivers set by default.
 //! - [`rps`], [`rfs`], [`flow_limit`]: the CPU that processes a packet, by the kernel's rules.
 //! - [`reuseport`]: the socket of a group. [`xps`]: which CPUs transmit on which queue.
 //! - [`predict`]: all of it for a given flow and given tables, each step with its reason; and the other way, source
@@ -28,6 +29,7 @@ pub mod reuseport;
 pub mod rfs;
 pub mod rps;
 pub mod rss;
+pub mod rules;
 pub mod toeplitz;
 pub mod xps;
 

@@ -21,9 +21,18 @@ pub enum By {
     /// By the CPU that received the packet: the sockets' SO_INCOMING_CPU. Groups lost it with Linux 4.5 and have it back
     /// since 6.2.
     Cpu,
+    /// By a program that gives the number of the CPU that received the packet, modulo that of the sockets: what
+    /// `udpath apply --set port:53:selection=by-cpu` attaches (`SO_ATTACH_REUSEPORT_CBPF`). It goes before SO_INCOMING_CPU.
+    CpuModulo,
     /// By the hash that came with the packet, which a network card or RPS gave it: udpath's own datapath, and a
     /// program that reads SKF_AD_RXHASH.
     Rxhash,
+    /// They are no group, for they share their address by SO_REUSEADDR alone: the one bound last gets everything, unless
+    /// others name the receiving CPU; then the last of those (`udp4_lib_lookup2` of `net/ipv4/udp.c`).
+    Last,
+    /// Not to be told: the options of the sockets could not be read, or the group is not the one that a program was made
+    /// for.
+    Unknown,
 }
 
 /// A group in its order of binding. `T` is whatever names a socket.
@@ -110,6 +119,12 @@ impl<T: PartialEq> Group<T> {
             Ok(index) if index < self.sockets.len() => Some(index),
             _ => self.by_hash(hash),
         }
+    }
+
+    /// Does any socket name a CPU?
+    #[must_use]
+    pub fn has_cpus(&self) -> bool {
+        self.sockets.iter().any(|member| member.cpu.is_some())
     }
 
     /// Indices of the sockets that name `cpu`.

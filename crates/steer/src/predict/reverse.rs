@@ -70,7 +70,7 @@ impl Predictor {
         ports: RangeInclusive<u16>,
         count: usize,
     ) -> Result<Ports, ReverseError> {
-        if let (Some(queue), Some(queues)) = (wanted.queue, self.queues)
+        if let (Some(queue), Some(queues)) = (wanted.queue, self.queues())
             && queue >= queues
         {
             return Err(ReverseError::NoSuchQueue { queue, queues });

@@ -36,7 +36,7 @@ impl Spread {
             None => match self.unknown.iter().position(|(why, _)| *why == step.why) {
                 Some(at) => &mut self.unknown[at].1,
                 None => {
-                    // There are a few dozen reasons at most.
+                    // A few dozen reasons, and one for each flow rule.
                     self.unknown.push((step.why, more));
                     return;
                 }

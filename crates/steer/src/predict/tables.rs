@@ -9,6 +9,9 @@
 //!   "function": "toeplitz", "key": "6d:5a:56:...", "transform": "none", "udp4": "sdfn", "udp6": "sd",
 //!   "passed_on": true,
 //!   "queues": 2, "table": [0, 1, 0, 1],
+//!   "contexts": {"1": {"table": [1, 1], "key": "6d:5a:..."}},
+//!   "rules": [{"location": 3, "flow": "udp4", "destination_port": {"value": 53, "mask": 65535},
+//!              "action": {"context": {"context": 1, "queue": 0}}}],
 //!   "receive": [{"queue": 0, "irq": 45, "irq_cpus": "0", "rps_cpus": "0,2", "rfs_entries": 2048}],
 //!   "sock_flow_entries": 32768,
 //!   "threaded": false, "senders_queue": false, "online": "0-3",
@@ -16,7 +19,7 @@
 //! }
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +29,7 @@ use crate::CpuSet;
 use crate::drivers;
 use crate::reuseport::By;
 use crate::rss::{IndirectionTable, TableError};
+use crate::rules::FlowRule;
 use crate::toeplitz::{Fields, Key, Transform};
 
 /// The version of the form.
@@ -92,6 +96,13 @@ pub struct Tables {
     /// The indirection table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<IndirectionTable>,
+    /// Further RSS contexts, which rules name, by their numbers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub contexts: BTreeMap<u32, Context>,
+    /// Flow rules, which come before the indirection table. What goes to a queue beyond `queues` is lost to the stack: some
+    /// drivers number those of AF_XDP after the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<FlowRule>,
     /// Receive queues of which something is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receive: Vec<Queue>,
@@ -110,6 +121,30 @@ pub struct Tables {
     /// The reuseport group, or the one socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sockets: Option<Sockets>,
+}
+
+/// What is known of a further RSS context. Left out but for the table: as in the main one.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Context {
+    /// The hash function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<HashFunction>,
+    /// The hash key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Key>,
+    /// What is done to the fields before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transform: Option<Transform>,
+    /// Fields of UDP over IPv4 that are hashed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp4: Option<Fields>,
+    /// Fields of UDP over IPv6 that are hashed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp6: Option<Fields>,
+    /// The indirection table; not known if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<IndirectionTable>,
 }
 
 /// What is known of a receive queue.
@@ -175,6 +210,20 @@ pub enum TablesError {
     /// The indirection table does not fit the queues.
     #[error(transparent)]
     Table(#[from] TableError),
+    /// The indirection table of a further RSS context does not fit the queues.
+    #[error("RSS context {context}: {error}")]
+    Context {
+        /// Its number.
+        context: u32,
+        /// What does not fit.
+        error: TableError,
+    },
+    /// Two rules in one place.
+    #[error("there are two flow rules at location {location}; a location has one")]
+    Location {
+        /// The location.
+        location: u32,
+    },
     /// No socket, or more than a group takes.
     #[error("{sockets} sockets are not possible in a reuseport group; give 1 to {max}", max = Tables::MAX_SOCKETS)]
     Sockets {
@@ -202,6 +251,10 @@ impl Tables {
                 return Err(TablesError::Queues { queues });
             }
             self.table.as_ref().map_or(Ok(()), |table| table.check(queues))?;
+            for (&context, Context { table, .. }) in &self.contexts {
+                let fits = table.as_ref().map_or(Ok(()), |table| table.check(queues));
+                fits.map_err(|error| TablesError::Context { context, error })?;
+            }
             if let Some(&Queue { queue, .. }) = self.receive.iter().find(|known| known.queue >= queues) {
                 return Err(TablesError::NoSuchQueue { queue, queues });
             }
@@ -209,6 +262,11 @@ impl Tables {
         let mut seen = BTreeSet::new();
         if let Some(&Queue { queue, .. }) = self.receive.iter().find(|known| !seen.insert(known.queue)) {
             return Err(TablesError::Twice { queue });
+        }
+        let mut places = BTreeSet::new();
+        if let Some(&FlowRule { location, .. }) = self.rules.iter().find(|rule| !places.insert(rule.location))
+        {
+            return Err(TablesError::Location { location });
         }
         match self.sockets.as_ref().map(|sockets| sockets.cpus.len()) {
             Some(sockets) if sockets == 0 || sockets > Self::MAX_SOCKETS => {

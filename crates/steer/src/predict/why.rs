@@ -52,6 +52,56 @@ pub enum Why {
         /// Of how many.
         of: usize,
     },
+    /// A flow rule names the queue.
+    Rule {
+        /// Its location.
+        location: u32,
+    },
+    /// A flow rule names an RSS context, and this entry of the context's table names the queue.
+    RuleContext {
+        /// Its location.
+        location: u32,
+        /// The context.
+        context: u32,
+        /// The entry's number, and how many there are; none: every entry is this queue.
+        entry: Option<(usize, usize)>,
+    },
+    /// A flow rule discards it.
+    RuleDrops {
+        /// Its location.
+        location: u32,
+    },
+    /// A flow rule gives it to a virtual function.
+    RuleElsewhere {
+        /// Its location.
+        location: u32,
+        /// The virtual function's number, from 0.
+        vf: u8,
+    },
+    /// A flow rule names a queue that the stack does not have.
+    RuleBeyond {
+        /// Its location.
+        location: u32,
+        /// The queue.
+        queue: u32,
+    },
+    /// A flow rule takes it or does not.
+    RulePerhaps {
+        /// Its location.
+        location: u32,
+    },
+    /// A flow rule names an RSS context of which nothing is known.
+    RuleNoContext {
+        /// Its location.
+        location: u32,
+        /// The context.
+        context: u32,
+    },
+    /// A flow rule took it past RSS, so that it may have no hash.
+    RuleHash {
+        /// Its location.
+        location: u32,
+    },
     /// No indirection table was given.
     NoTable,
     /// The interface has no table: the sender chooses the queue.
@@ -114,6 +164,17 @@ pub enum Why {
     OnlySocket,
     /// The group chooses by the kernel's hash.
     SocketHash,
+    /// How the group chooses is not to be told.
+    SelectionUnknown,
+    /// The CPU's number modulo that of the sockets.
+    CpuModulo {
+        /// How many sockets.
+        of: usize,
+    },
+    /// The last bound.
+    BoundLast,
+    /// The last bound of those that name the CPU.
+    BoundLastOfCpu,
     /// The hash's place in the group.
     RxhashSocket,
     /// The one socket that names the CPU.
@@ -147,6 +208,47 @@ impl fmt::Display for Why {
             }
             Self::Entry { index, of } => {
                 return write!(f, "entry {index} of the {of} in the indirection table");
+            }
+            Self::Rule { location } => return write!(f, "ntuple rule {location}"),
+            Self::RuleContext { location, context, entry: Some((index, of)) } => {
+                return write!(
+                    f,
+                    "ntuple rule {location}: entry {index} of the {of} in RSS context {context}"
+                );
+            }
+            Self::RuleContext { location, context, entry: None } => {
+                return write!(f, "ntuple rule {location}: every entry of RSS context {context}");
+            }
+            Self::RuleDrops { location } => return write!(f, "ntuple rule {location} drops it"),
+            Self::RuleElsewhere { location, vf } => {
+                return write!(f, "ntuple rule {location} gives it to virtual function {vf}");
+            }
+            Self::RuleBeyond { location, queue } => {
+                return write!(
+                    f,
+                    "ntuple rule {location} gives it to queue {queue}, which is none of the stack's"
+                );
+            }
+            Self::RulePerhaps { location } => {
+                return write!(
+                    f,
+                    "ntuple rule {location} may take it: it asks for more than addresses, ports and protocol"
+                );
+            }
+            Self::RuleNoContext { location, context } => {
+                return write!(
+                    f,
+                    "ntuple rule {location} gives it to RSS context {context}, whose table is not known"
+                );
+            }
+            Self::RuleHash { location } => {
+                return write!(
+                    f,
+                    "it came by ntuple rule {location}: whether the card's hash comes along differs between drivers"
+                );
+            }
+            Self::CpuModulo { of } => {
+                return write!(f, "the CPU's number modulo {of}, by the program attached to the group");
             }
             Self::OnlyRpsCpu { rfs } => return write!(f, "the only CPU of the RPS map{}", rfs_too(rfs)),
             Self::RpsPlace { place, of, rfs, assumed } => {
@@ -183,6 +285,13 @@ impl fmt::Display for Why {
             Self::NoListener => "no socket of this network namespace takes it",
             Self::OnlySocket => "the only socket",
             Self::SocketHash => "chosen by the kernel's own hash, with a secret drawn at boot",
+            Self::SelectionUnknown => {
+                "how the sockets share is not to be told: their options could not be read, or a program chooses"
+            }
+            Self::BoundLast => "bound last: sockets with SO_REUSEADDR alone do not share",
+            Self::BoundLastOfCpu => {
+                "bound last of those with that SO_INCOMING_CPU; without SO_REUSEPORT they do not share"
+            }
             Self::RxhashSocket => "the hash's place in the group",
             Self::IncomingCpu => "the only socket with that SO_INCOMING_CPU",
             Self::SeveralIncomingCpu => {
