@@ -34,21 +34,32 @@ const INCLUDES: usize = 8;
 /// The pid of the running irqbalance.
 #[must_use]
 pub fn irqbalance(source: &dyn Source) -> Option<u32> {
-    actors::running(source, &["irqbalance"])
+    actors::running(source, &["irqbalance"]).into_values().next()
 }
 
-/// Of the rivals of a setting, those that run now; the rest are events, and named when no program is to blame.
-#[must_use]
-pub fn suspects(source: &dyn Source, setting: &Setting) -> Vec<String> {
-    let (programs, events): (Vec<&str>, Vec<&str>) =
-        setting.rivals().iter().partition(|rival| PROGRAMS.iter().any(|(name, _)| name == *rival));
-    let runs = |rival: &&str| {
-        let names = PROGRAMS.iter().find(|(name, _)| name == rival).map_or(&[][..], |(_, names)| names);
-        actors::running(source, names).is_some()
-    };
-    let running: Vec<String> =
-        programs.into_iter().filter(runs).map(|name| format!("{name}, which runs")).collect();
-    if running.is_empty() { events.into_iter().map(str::to_owned).collect() } else { running }
+/// The programs of the table that run at one moment, for any number of settings.
+#[derive(Debug)]
+pub struct Running(BTreeSet<&'static str>);
+
+impl Running {
+    /// Looks once who runs.
+    #[must_use]
+    pub fn find(source: &dyn Source) -> Self {
+        let known: Vec<&str> = PROGRAMS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let running = actors::running(source, &known);
+        let runs = |names: &[&str]| names.iter().any(|name| running.contains_key(name));
+        Self(PROGRAMS.iter().filter(|(_, names)| runs(names)).map(|(name, _)| *name).collect())
+    }
+
+    /// Of the rivals of a setting, those that run; the rest are events, and named when no program is to blame.
+    #[must_use]
+    pub fn suspects(&self, setting: &Setting) -> Vec<String> {
+        let (programs, events): (Vec<&str>, Vec<&str>) =
+            setting.rivals().iter().partition(|rival| PROGRAMS.iter().any(|(name, _)| name == *rival));
+        let running = programs.into_iter().filter(|name| self.0.contains(name));
+        let running: Vec<String> = running.map(|name| format!("{name}, which runs")).collect();
+        if running.is_empty() { events.into_iter().map(str::to_owned).collect() } else { running }
+    }
 }
 
 /// Finds who would change the plan's settings back. Adds to the plan what settles it, or says why it cannot be.
@@ -57,12 +68,12 @@ pub(crate) fn settle(
     changes: &mut Vec<Change>,
     despite: &BTreeSet<String>,
 ) -> Result<(), PlanError> {
-    if !despite.contains("irqbalance")
-        && let Some(pid) = irqbalance(machine.source())
-    {
-        changes.extend(ban(machine, changes, pid)?);
+    let mut running = actors::running(machine.source(), &["irqbalance", "tuned"]);
+    running.retain(|name, _| !despite.contains(*name));
+    if let Some(pid) = running.get("irqbalance") {
+        changes.extend(ban(machine, changes, *pid)?);
     }
-    if !despite.contains("tuned") && actors::running(machine.source(), &["tuned"]).is_some() {
+    if running.contains_key("tuned") {
         let text = machine.source().text("/etc/tuned/active_profile").unwrap_or_default();
         let lines: Vec<Line> =
             text.split_whitespace().flat_map(|name| profile(machine.source(), name, 0)).collect();
@@ -230,7 +241,9 @@ mod tests {
         let despite = Consent { despite: ["tuned".to_owned()].into(), ..Consent::default() };
         assert_eq!(plan("sysctl:net.core.rmem_max=10", &despite).unwrap().changes.len(), 1);
         let setting = "sysctl:net.core.rmem_max".parse().unwrap();
-        assert_eq!(suspects(machine.source(), &setting), ["tuned, which runs"]);
+        assert_eq!(Running::find(machine.source()).suspects(&setting), ["tuned, which runs"]);
+        let events = Running(BTreeSet::new()).suspects(&setting);
+        assert!(!events.is_empty() && events.iter().all(|event| !event.contains("which runs")), "{events:?}");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! What was applied, and what of it still holds.
 
+use std::cell::OnceCell;
+
 use serde::Serialize;
 
 use crate::journal::{Entry, Journal, JournalError, State};
 use crate::machine::Machine;
-use crate::rivals;
+use crate::rivals::Running;
 use crate::setting::{Phase, Scope};
 use crate::whereabouts;
 
@@ -84,7 +86,9 @@ impl Status {
     /// The journal cannot be read.
     pub fn of(machine: &dyn Machine, journal: &Journal) -> Result<Self, JournalError> {
         let entries: Vec<Entry> = journal.entries()?.into_iter().filter(Entry::stands).collect();
-        let applies = entries.iter().map(|entry| standing(machine, entry, &entries)).collect();
+        // Looked for when something has drifted, and once.
+        let running = OnceCell::new();
+        let applies = entries.iter().map(|entry| standing(machine, entry, &entries, &running)).collect();
         Ok(Self { schema: SCHEMA, applies })
     }
 
@@ -95,7 +99,7 @@ impl Status {
     }
 }
 
-fn standing(machine: &dyn Machine, entry: &Entry, all: &[Entry]) -> Standing {
+fn standing(machine: &dyn Machine, entry: &Entry, all: &[Entry], running: &OnceCell<Running>) -> Standing {
     let booted = entry.begun.boot != whereabouts::boot();
     let here = whereabouts::namespace().is_ok_and(|here| here == entry.begun.namespace);
     let elsewhere = (!booted && !here).then(|| {
@@ -109,7 +113,7 @@ fn standing(machine: &dyn Machine, entry: &Entry, all: &[Entry]) -> Standing {
             .intents
             .iter()
             .enumerate()
-            .filter_map(|(at, _)| held(machine, entry, at, all, booted))
+            .filter_map(|(at, _)| held(machine, entry, at, all, booted, running))
             .collect(),
     };
     let deadline = (entry.state == State::Awaiting).then(|| entry.deadline()).flatten();
@@ -125,7 +129,14 @@ fn standing(machine: &dyn Machine, entry: &Entry, all: &[Entry]) -> Standing {
 }
 
 /// Nothing for a change that a later one of the same apply has replaced, or whose words are not understood.
-fn held(machine: &dyn Machine, entry: &Entry, at: usize, all: &[Entry], booted: bool) -> Option<Held> {
+fn held(
+    machine: &dyn Machine,
+    entry: &Entry,
+    at: usize,
+    all: &[Entry],
+    booted: bool,
+    running: &OnceCell<Running>,
+) -> Option<Held> {
     let intent = &entry.intents[at];
     if entry.intents[at + 1..].iter().any(|later| later.setting == intent.setting) {
         return None;
@@ -153,7 +164,7 @@ fn held(machine: &dyn Machine, entry: &Entry, at: usize, all: &[Entry], booted: 
         _ => Hold::Gone,
     };
     let suspects = match state {
-        Hold::Drifted => rivals::suspects(machine.source(), &setting),
+        Hold::Drifted => running.get_or_init(|| Running::find(machine.source())).suspects(&setting),
         Hold::Gone if gone_with_boot => vec!["a boot".to_owned()],
         Hold::Gone if setting.scope() == Scope::Process => {
             vec!["a restart of the server, which forgets it".to_owned()]

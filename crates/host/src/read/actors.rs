@@ -49,12 +49,15 @@ pub(crate) fn used(path: &str, text: &str) -> Option<String> {
     network::used(path, text).unwrap_or_else(|| files::used(path, text))
 }
 
-/// The process of the first of these that runs.
-pub(crate) fn running(source: &dyn Source, names: &[&str]) -> Option<u32> {
-    let scan = processes::scan(source, &HashMap::new()).ok()?;
+/// Those of these names that run, each with its first process, by one pass over `/proc`.
+pub(crate) fn running(source: &dyn Source, names: &[&str]) -> BTreeMap<&'static str, u32> {
+    let scan = processes::scan(source, &HashMap::new()).unwrap_or_default();
     let wanted = KNOWN.iter().filter(|known| names.contains(&known.name));
-    let runs = |known: &Known| scan.seen.iter().find(|seen| runs(source, known, seen).is_some());
-    wanted.filter_map(runs).map(|seen| seen.pid).next()
+    let runs = |known: &Known| {
+        let seen = scan.seen.iter().find(|seen| runs(source, known, seen).is_some())?;
+        Some((known.name, seen.pid))
+    };
+    wanted.filter_map(runs).collect()
 }
 
 /// Which files are there: by the names in their folders. They are not opened, so that no capture holds what is in them.
