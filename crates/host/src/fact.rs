@@ -33,6 +33,8 @@ pub enum Provenance {
     Ethtool(String),
     /// An ethtool ioctl, by its name in linux/ethtool.h.
     EthtoolIoctl(String),
+    /// An ioctl of a network device, by its name in linux/sockios.h.
+    DeviceIoctl(String),
     /// A message of the netdev netlink family, by its name in Documentation/netlink/specs/netdev.yaml.
     Netdev(String),
     /// A message of rtnetlink, such as `RTM_GETLINK`.
@@ -55,6 +57,7 @@ impl fmt::Display for Provenance {
             Self::File(path) => f.write_str(path),
             Self::Ethtool(message) => write!(f, "ethtool netlink {message}"),
             Self::EthtoolIoctl(command) => write!(f, "ethtool ioctl {command}"),
+            Self::DeviceIoctl(name) => write!(f, "ioctl {name}"),
             Self::Netdev(message) => write!(f, "netdev netlink {message}"),
             Self::Route(message) => write!(f, "rtnetlink {message}"),
             Self::SockDiag => f.write_str("sock_diag"),

@@ -3,7 +3,8 @@
 //! ```text
 //!  Question --> netlink: ethtool, netdev, route      first
 //!          |--> netlink: sock_diag, nftables, audit  sockets, chains of rules, whether system calls are audited
-//!          \--> ioctl: what netlink lacks            driver's name and counters, flow rules; RSS of older kernels
+//!          \--> ioctl: what netlink lacks            driver's name and counters, flow rules; RSS and time stamping of
+//!                                                   older kernels
 //! ```
 //! The sockets belong to the namespace of the thread that opened them, whatever thread uses them. Reading needs no
 //! right. Setting takes CAP_NET_ADMIN over the namespace, and reads nothing back: who sets, compares.
@@ -18,6 +19,7 @@ mod route;
 mod set;
 mod sockets;
 mod sys;
+mod time_stamping;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -154,6 +156,17 @@ impl Kernel {
             Question::FlowRules(name) => {
                 Fact::new(Answer::FlowRules(self.flow_rules(name)?), from_ioctl("ETHTOOL_GRXCLSRULE"))
             }
+            Question::TimeStampingOffer(name) => Fact::new(
+                Answer::TimeStampingOffer(self.time_stamping_offer(name)?),
+                from_ethtool("tsinfo-get"),
+            ),
+            Question::TimeStamping(name) => match self.time_stamping(name) {
+                Ok(set) => Fact::new(Answer::TimeStamping(set), from_ethtool("tsconfig-get")),
+                Err(_) => Fact::new(
+                    Answer::TimeStamping(self.time_stamping_by_ioctl(name)?),
+                    Provenance::DeviceIoctl("SIOCGHWTSTAMP".into()),
+                ),
+            },
             Question::DriverCounters(name) => {
                 Fact::new(Answer::DriverCounters(self.driver_counters(name)?), from_ioctl("ETHTOOL_GSTATS"))
             }

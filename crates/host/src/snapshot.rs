@@ -16,6 +16,7 @@ pub mod sockets;
 pub mod softnet;
 pub mod sysctls;
 mod taps;
+mod time_stamping;
 pub mod udp;
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,7 @@ pub use interface::{
 };
 pub use link::{Counters, Direction, Link, Napi, NetdevQueue, Qdisc, QueueCounters, Xdp, XdpFeatures};
 pub use taps::{PacketHandler, PacketSocket, Taps};
+pub use time_stamping::{TimeStamping, TimeStampingOffer};
 
 use crate::{Missing, Source, read};
 

@@ -5,8 +5,9 @@ mod machines;
 use std::path::Path;
 
 use machines::{Machine, list};
-use udpath_host::snapshot::Relation;
+use udpath_host::map::{Map, Selection};
 use udpath_host::snapshot::irqs::Irq;
+use udpath_host::snapshot::Relation;
 use udpath_host::source::Folder;
 use udpath_host::{Absence, Snapshot};
 use udpath_steer::CpuSet;
@@ -150,6 +151,34 @@ fn six_nodes_with_two_threads_to_a_core() {
     assert_eq!(snapshot.cpus.idle.len(), 1);
     assert_eq!(snapshot.cpus.frequencies.len(), 1);
     assert_eq!(snapshot.cpus.frequencies[0].cpus, set("0-191"));
+}
+
+/// A time daemon runs, and the driver knows no filter but all.
+#[test]
+fn a_device_that_stamps_every_packet_is_marked_with_its_clock() {
+    let snapshot = find("ice-six-nodes");
+    let map = Map::new(&snapshot, None, &Selection::All).unwrap();
+    let marked = |map: &Map| -> Vec<String> {
+        let marks = map.marks.iter().filter(|mark| mark.rule == "every-packet-stamped");
+        marks.map(|mark| mark.what.clone()).collect()
+    };
+    let [what] = &marked(&map)[..] else { panic!("{:?}", map.marks) };
+    assert!(
+        what.starts_with("ens801f0 puts the time on every packet that it receives, by the clock /dev/ptp0")
+    );
+    let interface = map.interfaces.iter().find(|one| one.name == "ens801f0").unwrap();
+    let set = interface.time_stamping.as_ref().unwrap();
+    assert_eq!((set.tx.as_str(), set.rx.as_str(), set.clock), ("on", "all", Some(0)));
+    let fact = &snapshot.interfaces.iter().find(|one| one.name == "ens801f0").unwrap().time_stamping;
+    assert_eq!(fact.as_ref().unwrap().from.to_string(), "ioctl SIOCGHWTSTAMP");
+    // Those of PTP alone are no matter, and what does not tell has nothing to be told of.
+    let mut fewer = snapshot;
+    let set = fewer.interfaces.iter_mut().find_map(|one| one.time_stamping.as_mut()).unwrap();
+    set.value.rx = "ptpv2-event".to_owned();
+    assert_eq!(marked(&Map::new(&fewer, None, &Selection::All).unwrap()), Vec::<String>::new());
+    let plain = find("i40e");
+    assert!(plain.interfaces.iter().all(|one| one.time_stamping.is_none()));
+    assert!(!plain.missing.iter().any(|missing| missing.what.contains("time stamp")), "{:?}", plain.missing);
 }
 
 #[test]

@@ -74,6 +74,12 @@ fn a_veth_is_read_as_it_was_set() {
     );
     // Software devices have no interrupts, no rings and no RSS, and that is said.
     assert!(read.rx.iter().all(|queue| queue.irq.is_none()) && read.rings.is_none() && read.rss.is_none());
+    // The kernel stamps its packets, and the device has no clock.
+    let offer = read.time_stamping_offer.as_ref().unwrap();
+    assert_eq!(offer.from.to_string(), "ethtool netlink tsinfo-get");
+    assert!(offer.value.kinds.contains("software-receive"), "{offer:?}");
+    assert!(!offer.value.kinds.iter().any(|kind| kind.starts_with("hardware")), "{offer:?}");
+    assert_eq!((offer.value.clock, &read.time_stamping), (None, &None));
     let lacks =
         |what: &str| snapshot.missing.iter().any(|m| m.what == what && m.why == Absence::NotSupported);
     assert!(lacks("rings of eth0") && lacks("RSS of eth0"), "{:#?}", snapshot.missing);

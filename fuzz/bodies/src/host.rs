@@ -34,6 +34,8 @@ pub fn host_answers(data: &[u8]) {
         Question::NftChains,
         Question::AuditStatus,
         Question::NetfilterHooks,
+        Question::TimeStampingOffer(name()),
+        Question::TimeStamping(name()),
     ];
     let question = &questions[usize::from(*which) % questions.len()];
     let answer = question.decode(text, "input");

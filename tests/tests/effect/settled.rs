@@ -70,6 +70,8 @@ fn interface(of: &Interface) -> Value {
         rss,
         hash_fields,
         flow_rules,
+        time_stamping_offer,
+        time_stamping,
         rx,
         tx,
         napis,
@@ -88,6 +90,7 @@ fn interface(of: &Interface) -> Value {
         "mtu": mtu, "relations": relations, "vlan": vlan, "bond": bond, "driver": driver, "node": node,
         "local_cpus": local_cpus, "channels": channels, "rings": rings, "coalescing": coalescing,
         "features": features, "rss": rss, "hash_fields": hash_fields, "flow_rules": flow_rules,
+        "time_stamping_offer": time_stamping_offer, "time_stamping": time_stamping,
         "rx": rx.iter().map(rx_queue).collect::<Vec<_>>(), "tx": tx.iter().map(tx_queue).collect::<Vec<_>>(),
         "napis": napis, "napi_defaults": napi_defaults, "qdiscs": qdiscs, "xdp": xdp, "xdp_features": xdp_features,
     })

@@ -60,12 +60,13 @@ pub(super) fn header(body: &mut Writer, interface: &str) {
 }
 
 /// The single answer to a request, or what it means that there is none.
-fn single(answers: &Answers) -> Result<Attributes<'_>, Refused> {
+pub(super) fn single(answers: &Answers) -> Result<Attributes<'_>, Refused> {
     attributes(answers).next().ok_or_else(|| Refused::other("the kernel gave no answer"))
 }
 
 impl Kernel {
-    fn get(&mut self, command: u16, interface: &str) -> Result<Answers, Refused> {
+    /// Asks for what one message tells of an interface.
+    pub(super) fn get(&mut self, command: u16, interface: &str) -> Result<Answers, Refused> {
         self.generic(ETHTOOL, command, false, |body| header(body, interface))
     }
 
@@ -171,12 +172,17 @@ impl Kernel {
 
     /// The names of the bits that stand for hash functions, from the first on.
     pub(super) fn hash_functions(&mut self) -> Result<Vec<String>, Refused> {
+        self.strings(ETH_SS_RSS_HASH_FUNCS)
+    }
+
+    /// The kernel's own names for the bits of a set, from the first on.
+    pub(super) fn strings(&mut self, names: u16) -> Result<Vec<String>, Refused> {
         let answers = self.generic(ETHTOOL, ETHTOOL_MSG_STRSET_GET, false, |body| {
             // Of no device; the header must be there all the same.
             body.nest(HEADER, |_| {});
             body.nest(ETHTOOL_A_STRSET_STRINGSETS, |sets| {
                 sets.nest(ETHTOOL_A_STRINGSETS_STRINGSET, |set| {
-                    set.u32(ETHTOOL_A_STRINGSET_ID, ETH_SS_RSS_HASH_FUNCS.into());
+                    set.u32(ETHTOOL_A_STRINGSET_ID, names.into());
                 });
             });
         })?;

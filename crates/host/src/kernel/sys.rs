@@ -1,4 +1,5 @@
-//! The ethtool ioctl: one call that reads and writes a structure of the caller's, in a buffer that is always big enough.
+//! Ioctls of a network device: one call that reads and writes a structure of the caller's, in a buffer that is always big
+//! enough. Ethtool's has many commands, each with its own structure.
 #![allow(unsafe_code, reason = "ioctl has no safe form; this module is its only place")]
 
 use std::io;
@@ -70,6 +71,9 @@ pub(super) const RSS: Command = list(0x46, 24, &[(8, 4), (12, 1)]);
 pub(super) const SET_RSS: Command = list(SET_RSS_NUMBER, 24, &[(8, 4), (12, 1)]);
 const SET_RSS_NUMBER: u32 = 0x47;
 
+/// Bytes of `struct hwtstamp_config` of linux/net_tstamp.h: flags, type, filter, each a number of 32 bits.
+const TIME_STAMPING: usize = 12;
+
 /// `ETH_RXFH_INDIR_NO_CHANGE`: in the place of a count, and stands for none.
 pub(super) const UNCHANGED: u32 = u32::MAX;
 
@@ -95,6 +99,29 @@ pub(super) fn ethtool(
         return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
     }
     structure.resize(command.fixed + asked + command.spare, 0);
+    // The structure has room for the command's own and for the list behind it: as long as the request says, or, for names
+    // and counters, as the driver's list can have become since (see SPARE).
+    call(socket, interface, libc::SIOCETHTOOL, &mut structure)?;
+    Ok(structure)
+}
+
+/// `SIOCGHWTSTAMP`: flags, type and filter, as numbers of linux/net_tstamp.h.
+pub(super) fn time_stamping(socket: BorrowedFd<'_>, interface: &str) -> io::Result<[u32; 3]> {
+    let mut structure = [0; TIME_STAMPING];
+    call(socket, interface, libc::SIOCGHWTSTAMP, &mut structure)?;
+    let (words, _) = structure.as_chunks::<4>();
+    let word = |at: usize| u32::from_ne_bytes(words[at]);
+    Ok([word(0), word(1), word(2)])
+}
+
+/// Makes a request on an interface of the socket's network namespace. `structure`: what the request reads and writes, with
+/// room for all that it may write.
+fn call(
+    socket: BorrowedFd<'_>,
+    interface: &str,
+    request: libc::c_ulong,
+    structure: &mut [u8],
+) -> io::Result<()> {
     // SAFETY: an ifreq of zeros is a valid one: numbers and a null pointer.
     let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
     // The last byte stays zero.
@@ -105,9 +132,8 @@ pub(super) fn ethtool(
         *to = from.cast_signed();
     }
     ifreq.ifr_ifru.ifru_data = structure.as_mut_ptr().cast();
-    // SAFETY: the request points to a live buffer with room for the command's structure and for the list behind it: as
-    // long as the request says, or, for names and counters, as the driver's list can have become since (see SPARE).
-    // Buffer and request outlive the call.
-    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut ifreq) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(structure) }
+    // SAFETY: the request points to a live buffer with room for all that the kernel may write, which the two callers see
+    // to. Buffer and request outlive the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &raw mut ifreq) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

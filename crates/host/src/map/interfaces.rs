@@ -5,7 +5,7 @@ use udpath_steer::CpuSet;
 
 use super::{View, since};
 use crate::snapshot::irqs::Irq;
-use crate::snapshot::{Counters, Interface, Relation, RxQueue};
+use crate::snapshot::{Counters, Interface, Relation, RxQueue, TimeStamping};
 
 /// An interface of the way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +32,9 @@ pub struct InterfaceMap {
     pub rss: Option<RssSummary>,
     /// An XDP program is attached.
     pub xdp: bool,
+    /// Which packets the device itself stamps with the time; none where it does not tell, or has no clock.
+    #[serde(default)]
+    pub time_stamping: Option<TimeStamping>,
     /// Packets received.
     pub packets: Option<u64>,
     /// Bytes received.
@@ -121,6 +124,7 @@ pub(super) fn map(view: View<'_>, interface: &Interface) -> InterfaceMap {
         tx_queues: interface.tx.len(),
         rss: rss(interface),
         xdp: interface.xdp.is_some(),
+        time_stamping: time_stamping(interface),
         packets: counted("rx_packets"),
         bytes: counted("rx_bytes"),
         // Drivers count one loss in several of them: the largest is the best guess.
@@ -128,6 +132,13 @@ pub(super) fn map(view: View<'_>, interface: &Interface) -> InterfaceMap {
         dropped: counted("rx_dropped").unwrap_or(0),
         queues: interface.rx.iter().map(|queue| queue_map(view, interface, queue)).collect(),
     }
+}
+
+/// What is set, with the device's clock where it has but one.
+fn time_stamping(interface: &Interface) -> Option<TimeStamping> {
+    let set = interface.time_stamping.as_ref()?.value.clone();
+    let only = interface.time_stamping_offer.as_ref().and_then(|offer| offer.value.clock);
+    Some(TimeStamping { clock: set.clock.or(only), ..set })
 }
 
 fn rss(interface: &Interface) -> Option<RssSummary> {

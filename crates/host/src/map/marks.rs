@@ -83,6 +83,7 @@ const RULES: &[Rule] = &[
     Rule { name: "rps-on-irq-cpu", weight: Weight::Limit, find: spread::rps_on_irq_cpu },
     Rule { name: "rps-crosses-nodes", weight: Weight::Limit, find: spread::rps_crosses_nodes },
     Rule { name: "rps-redundant", weight: Weight::Limit, find: spread::rps_redundant },
+    Rule { name: "every-packet-stamped", weight: Weight::Limit, find: others::stamped },
     Rule { name: "one-qdisc", weight: Weight::Limit, find: others::one_qdisc },
     Rule { name: "tap", weight: Weight::Limit, find: others::tap },
     Rule { name: "one-socket", weight: Weight::Note, find: others::one_socket },

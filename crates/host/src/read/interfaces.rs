@@ -133,6 +133,15 @@ impl Reader<'_> {
         answered(self.missing, &format!("{what} of {}", self.name), from, answer)
     }
 
+    fn if_any<T>(
+        &mut self,
+        what: &str,
+        from: Provenance,
+        answer: Result<Fact<T>, Absence>,
+    ) -> Option<Fact<T>> {
+        if_any(self.missing, &format!("{what} of {}", self.name), from, answer)
+    }
+
     fn interface(mut self, link: &Link, lists: &Lists<'_>) -> Interface {
         let (source, name) = (self.source, self.name);
         let ethtool = |message: &str| Provenance::Ethtool(message.into());
@@ -176,6 +185,12 @@ impl Reader<'_> {
             features: self.answered("offloads", ethtool("features-get"), source.features(name)),
             hash_fields: self.answered("hash fields", ethtool("rss-get"), source.hash_fields(name)),
             flow_rules: self.answered("flow rules", ioctl("ETHTOOL_GRXCLSRLALL"), source.flow_rules(name)),
+            time_stamping_offer: self.if_any(
+                "time stamps offered",
+                ethtool("tsinfo-get"),
+                source.time_stamping_offer(name),
+            ),
+            time_stamping: self.if_any("time stamping", ethtool("tsconfig-get"), source.time_stamping(name)),
             napis: lists.napis.fact(link.index).filter(|napis| !napis.value.is_empty()),
             napi_defaults: NapiDefaults {
                 defer_hard_irqs: self.file("napi_defer_hard_irqs", one),

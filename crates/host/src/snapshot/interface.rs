@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use udpath_steer::CpuSet;
 
 use super::{
-    Channels, Coalescing, Counters, Driver, Features, FlowRule, HashFields, Napi, Qdisc, Rings, Rss, Xdp,
-    XdpFeatures,
+    Channels, Coalescing, Counters, Driver, Features, FlowRule, HashFields, Napi, Qdisc, Rings, Rss,
+    TimeStamping, TimeStampingOffer, Xdp, XdpFeatures,
 };
 use crate::Fact;
 
@@ -54,6 +54,10 @@ pub struct Interface {
     pub hash_fields: Option<Fact<HashFields>>,
     /// Flow rules.
     pub flow_rules: Option<Fact<Vec<FlowRule>>>,
+    /// Which time stamps the device offers.
+    pub time_stamping_offer: Option<Fact<TimeStampingOffer>>,
+    /// Which packets it is told to stamp.
+    pub time_stamping: Option<Fact<TimeStamping>>,
     /// Receive queues.
     pub rx: Vec<RxQueue>,
     /// Transmit queues.

@@ -21,7 +21,7 @@ use crate::snapshot::netfilter::{Hook, NftChain};
 use crate::snapshot::sockets::Socket;
 use crate::snapshot::{
     Channels, Coalescing, Counters, Driver, Features, FlowRule, HashFields, Link, Napi, NetdevQueue, Qdisc,
-    QueueCounters, Rings, Rss, XdpFeatures,
+    QueueCounters, Rings, Rss, TimeStamping, TimeStampingOffer, XdpFeatures,
 };
 use crate::{Absence, Fact, Source};
 
@@ -194,6 +194,10 @@ questions! {
         HashFields, "hash-fields", hash_fields => HashFields;
         /// Flow rules (ntuple).
         FlowRules, "flow-rules", flow_rules => Vec<FlowRule>;
+        /// Time stamps that the device offers.
+        TimeStampingOffer, "time-stamping-offer", time_stamping_offer => TimeStampingOffer;
+        /// Which packets the device is told to stamp.
+        TimeStamping, "time-stamping", time_stamping => TimeStamping;
         /// The driver's own counters, in its order of names.
         DriverCounters, "driver-counters", driver_counters => Counters;
     }

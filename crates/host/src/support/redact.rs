@@ -440,6 +440,8 @@ impl Redactor {
             | Answer::Coalescing(_)
             | Answer::Features(_)
             | Answer::HashFields(_)
+            | Answer::TimeStampingOffer(_)
+            | Answer::TimeStamping(_)
             | Answer::DriverCounters(_)) => told,
         }
     }

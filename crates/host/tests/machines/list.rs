@@ -172,8 +172,17 @@ fn ice_six_nodes() -> Machine {
     let label = |queue| format!("ice-ens801f0-TxRx-{queue}");
     let nodes =
         ["0-15,96-111", "16-31,112-127", "32-47,128-143", "48-63,144-159", "64-79,160-175", "80-95,176-191"];
+    let mut ens801f0 = device("ens801f0", 4, on, 64, 200, label, |queue| 3 * queue);
+    let kinds = ["hardware-raw-clock", "hardware-receive", "hardware-transmit", "software-receive"];
+    ens801f0.answers.extend([
+        (
+            "time-stamping-offer",
+            json!({"kinds": kinds, "tx": ["off", "on"], "rx": ["none", "all"], "clock": 0}),
+        ),
+        ("time-stamping", json!({"tx": "on", "rx": "all"})),
+    ]);
     Machine {
-        interfaces: vec![device("ens801f0", 4, on, 64, 200, label, |queue| 3 * queue)],
+        interfaces: vec![ens801f0],
         threads: 2,
         model: "Intel(R) Xeon(R) 6985P-C",
         ..machine("ice-six-nodes", "6.12.0-55.el10.x86_64", 192, &nodes)

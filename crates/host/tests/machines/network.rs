@@ -20,6 +20,9 @@ pub(super) fn write(machine: &Machine, tree: &Tree) {
                 "driver-counters" => json!({"ethtool-ioctl": "ETHTOOL_GSTATS"}),
                 "rss" => json!({"ethtool-ioctl": "ETHTOOL_GRSSH"}),
                 "hash-fields" => json!({"ethtool-ioctl": "ETHTOOL_GRXFH"}),
+                "time-stamping-offer" => json!({"ethtool": "tsinfo-get"}),
+                "flow-rules" => json!({"ethtool-ioctl": "ETHTOOL_GRXCLSRULE"}),
+                "time-stamping" => json!({"device-ioctl": "SIOCGHWTSTAMP"}),
                 question => json!({"ethtool": format!("{question}-get")}),
             };
             tree.answer(&format!("{question}/{}", interface.name), value, &from);

@@ -35,6 +35,22 @@ pub(super) fn one_qdisc(view: View<'_>, map: &Map) -> Found {
         .collect()
 }
 
+/// A driver turns each stamp into the kernel's time: igb and its like under a lock that all queues share
+/// (`igb_ptp_systim_to_hwtstamp`), and mlx5 gives up compressed completions for it (`mlx5e_hwstamp_set`).
+pub(super) fn stamped(_: View<'_>, map: &Map) -> Found {
+    let every = map.interfaces.iter().filter_map(|interface| {
+        let set = interface.time_stamping.as_ref().filter(|set| set.of_every_packet())?;
+        let clock = set.clock.map_or_else(String::new, |clock| format!(", by the clock /dev/ptp{clock}"));
+        let what = format!(
+            "{} puts the time on every packet that it receives{clock}: its driver converts each stamp; a time daemon that \
+             can do with those of PTP or NTP asks for fewer",
+            interface.name
+        );
+        Some((vec![Link::Interface(interface.name.clone())], what))
+    });
+    every.collect()
+}
+
 pub(super) fn tap(view: View<'_>, map: &Map) -> Found {
     let taps = view.now.taps.sockets.iter().filter(|tap| tap.running && tap.protocol == ALL);
     taps.filter_map(|tap| {

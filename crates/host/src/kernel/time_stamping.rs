@@ -1,0 +1,163 @@
+//! Time stamping of a device: by the ethtool family, and by the ioctl that was there before.
+
+use super::bitset;
+use super::ethtool::single;
+use super::{Kernel, sys};
+use crate::netlink::numbers::*;
+use crate::netlink::{Attributes, Refused};
+use crate::snapshot::{TimeStamping, TimeStampingOffer};
+
+/// Ethtool's words for `enum hwtstamp_tx_types` of linux/net_tstamp.h, in its order (`ts_tx_type_names` of
+/// net/ethtool/common.c).
+const TX: [&str; 4] = ["off", "on", "onestep-sync", "onestep-p2p"];
+/// And for `enum hwtstamp_rx_filters` (`ts_rx_filter_names`).
+const RX: [&str; 16] = [
+    "none",
+    "all",
+    "some",
+    "ptpv1-l4-event",
+    "ptpv1-l4-sync",
+    "ptpv1-l4-delay-req",
+    "ptpv2-l4-event",
+    "ptpv2-l4-sync",
+    "ptpv2-l4-delay-req",
+    "ptpv2-l2-event",
+    "ptpv2-l2-sync",
+    "ptpv2-l2-delay-req",
+    "ptpv2-event",
+    "ptpv2-sync",
+    "ptpv2-delay-req",
+    "ntp-all",
+];
+
+impl Kernel {
+    /// Since Linux 5.8.
+    pub(super) fn time_stamping_offer(&mut self, interface: &str) -> Result<TimeStampingOffer, Refused> {
+        let answers = self.get(ETHTOOL_MSG_TSINFO_GET, interface)?;
+        Ok(offer(single(&answers)?))
+    }
+
+    /// Since Linux 6.14.
+    pub(super) fn time_stamping(&mut self, interface: &str) -> Result<TimeStamping, Refused> {
+        let answers = self.get(ETHTOOL_MSG_TSCONFIG_GET, interface)?;
+        config(single(&answers)?).ok_or_else(|| Refused::other("the kernel named no type or no filter"))
+    }
+
+    pub(super) fn time_stamping_by_ioctl(&self, interface: &str) -> Result<TimeStamping, Refused> {
+        let [_flags, tx, rx] = sys::time_stamping(self.control()?, interface).map_err(|error| {
+            match error.raw_os_error() {
+                // Drivers answer EINVAL for ioctls that they do not have.
+                Some(libc::EINVAL | libc::ENOTTY) => Refused::errno(libc::EOPNOTSUPP),
+                _ => error.into(),
+            }
+        })?;
+        let word = |words: &[&str], number: u32| {
+            let known = usize::try_from(number).ok().and_then(|at| words.get(at));
+            known.map_or_else(|| number.to_string(), |word| (*word).to_owned())
+        };
+        Ok(TimeStamping { tx: word(&TX, tx), rx: word(&RX, rx), clock: None })
+    }
+}
+
+/// The bits of a set that are set.
+fn set(is: Attributes<'_>, kind: u16) -> impl Iterator<Item = String> {
+    bitset::read(is.nested(kind)).into_iter().filter(|(_, set)| *set).map(|(name, _)| name)
+}
+
+fn offer(is: Attributes<'_>) -> TimeStampingOffer {
+    TimeStampingOffer {
+        kinds: set(is, ETHTOOL_A_TSINFO_TIMESTAMPING).collect(),
+        tx: set(is, ETHTOOL_A_TSINFO_TX_TYPES).collect(),
+        rx: set(is, ETHTOOL_A_TSINFO_RX_FILTERS).collect(),
+        clock: is.u32(ETHTOOL_A_TSINFO_PHC_INDEX),
+    }
+}
+
+/// A type and a filter, each as a set of one.
+fn config(is: Attributes<'_>) -> Option<TimeStamping> {
+    let provider = is.nested(ETHTOOL_A_TSCONFIG_HWTSTAMP_PROVIDER);
+    Some(TimeStamping {
+        tx: set(is, ETHTOOL_A_TSCONFIG_TX_TYPES).next()?,
+        rx: set(is, ETHTOOL_A_TSCONFIG_RX_FILTERS).next()?,
+        clock: provider.u32(ETHTOOL_A_TS_HWTSTAMP_PROVIDER_INDEX),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::netlink::Writer;
+
+    fn bits(writer: &mut Writer, kind: u16, names: &[&str]) {
+        let listed: Vec<(&str, bool)> = names.iter().map(|name| (*name, false)).collect();
+        writer.nest(kind, |set| {
+            set.flag(ETHTOOL_A_BITSET_NOMASK);
+            bitset::write(set, &listed);
+        });
+    }
+
+    #[test]
+    fn a_configuration_has_a_type_a_filter_and_perhaps_a_clock() {
+        let mut writer = Writer::default();
+        bits(&mut writer, ETHTOOL_A_TSCONFIG_TX_TYPES, &["on"]);
+        bits(&mut writer, ETHTOOL_A_TSCONFIG_RX_FILTERS, &["all"]);
+        let bytes = writer.finish();
+        let wanted = TimeStamping { tx: "on".into(), rx: "all".into(), clock: None };
+        assert_eq!(config(Attributes::new(&bytes)), Some(wanted.clone()));
+        assert!(wanted.of_every_packet());
+        let mut writer = Writer::after(&bytes);
+        writer.nest(ETHTOOL_A_TSCONFIG_HWTSTAMP_PROVIDER, |provider| {
+            provider.u32(ETHTOOL_A_TS_HWTSTAMP_PROVIDER_INDEX, 3);
+        });
+        let bytes = writer.finish();
+        assert_eq!(config(Attributes::new(&bytes)), Some(TimeStamping { clock: Some(3), ..wanted }));
+        assert_eq!(config(Attributes::new(&[])), None);
+    }
+
+    #[test]
+    fn an_offer_of_hardware_names_its_clock() {
+        let mut writer = Writer::default();
+        bits(&mut writer, ETHTOOL_A_TSINFO_TIMESTAMPING, &["hardware-receive", "software-receive"]);
+        bits(&mut writer, ETHTOOL_A_TSINFO_RX_FILTERS, &["none", "all"]);
+        writer.u32(ETHTOOL_A_TSINFO_PHC_INDEX, 1);
+        let bytes = writer.finish();
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let wanted = TimeStampingOffer {
+            kinds: names(&["hardware-receive", "software-receive"]),
+            rx: names(&["none", "all"]),
+            clock: Some(1),
+            ..TimeStampingOffer::default()
+        };
+        assert_eq!(offer(Attributes::new(&bytes)), wanted);
+    }
+
+    /// The words of an older kernel's numbers are those that this one names its bits by.
+    #[test]
+    fn the_words_are_the_running_kernels() {
+        let mut kernel = Kernel::open();
+        // ETH_SS_TS_TX_TYPES and ETH_SS_TS_RX_FILTERS of linux/ethtool.h.
+        assert_eq!(kernel.strings(13).unwrap()[..TX.len()], TX);
+        assert_eq!(kernel.strings(14).unwrap()[..RX.len()], RX);
+    }
+
+    #[test]
+    fn the_loopback_is_stamped_by_software_alone() {
+        let mut kernel = Kernel::open();
+        let offer = kernel.time_stamping_offer("lo").unwrap();
+        assert!(offer.kinds.contains("software-receive"), "{offer:?}");
+        assert!(!offer.kinds.iter().any(|kind| kind.starts_with("hardware")), "{offer:?}");
+        assert_eq!((offer.clock, offer.rx.len()), (None, 0));
+        assert_eq!(kernel.time_stamping("lo").unwrap_err().errno, Some(libc::EOPNOTSUPP));
+        assert_eq!(kernel.time_stamping_by_ioctl("lo").unwrap_err().errno, Some(libc::EOPNOTSUPP));
+        assert_eq!(kernel.time_stamping_by_ioctl("nope0").unwrap_err().errno, Some(libc::ENODEV));
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (offer(Attributes::new(&bytes)), config(Attributes::new(&bytes)));
+        }
+    }
+}
