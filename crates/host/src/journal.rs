@@ -133,6 +133,8 @@ pub struct Entry {
     pub intents: Vec<Intent>,
     /// When every change was verified, milliseconds since 1970.
     pub applied: Option<u64>,
+    /// When it was last begun to be undone, milliseconds since 1970.
+    pub undoing: Option<u64>,
 }
 
 impl Entry {
@@ -284,7 +286,9 @@ impl Journal {
                 }
                 (None, Line::Begun(begun)) => {
                     let (kept, intents) = (Vec::new(), Vec::new());
-                    entry = Some(Entry { id, begun, state: State::Unfinished, kept, intents, applied: None });
+                    let (applied, undoing) = (None, None);
+                    entry =
+                        Some(Entry { id, begun, state: State::Unfinished, kept, intents, applied, undoing });
                 }
                 (Some(entry), line) => entry.take(line).map_err(|why| damaged(number, why))?,
                 (None, _) => return Err(damaged(number, "is no beginning".into())),
@@ -437,7 +441,10 @@ impl Entry {
                 self.state = if self.begun.confirm.is_some() { State::Awaiting } else { State::Applied };
             }
             Line::Confirmed { .. } => self.state = State::Applied,
-            Line::Undoing { .. } => self.state = State::HalfUndone,
+            Line::Undoing { time, .. } => {
+                self.undoing = Some(time);
+                self.state = State::HalfUndone;
+            }
             Line::Restored { at } => self.intents.get_mut(at).ok_or_else(|| none(at))?.restored = true,
             Line::Undone { .. } => self.state = State::Undone,
         }

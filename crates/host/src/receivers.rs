@@ -5,7 +5,12 @@
 //! bound to the port ─▸ of the exact address, if there is one; else of any
 //!                        └▸ those with the most that fits: own family, connected to the sender, bound to the interface
 //! ```
-//! Several that fit equally are a reuseport group, of which one is chosen; see [`udpath_steer::reuseport`].
+//! Several that fit equally are a reuseport group, of which one is chosen ([`udpath_steer::reuseport`]); or they have
+//! SO_REUSEADDR alone, and do not share. Their options say which, if they were read
+//! ([`look_closer`](crate::process::look_closer)). A BPF program that somebody attached to a group shows nowhere: of
+//! udpath's own the journal tells ([`recall`]).
+
+mod recall;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,7 +21,12 @@ use udpath_steer::reuseport::By;
 
 use crate::Snapshot;
 use crate::snapshot::processes::Process;
-use crate::snapshot::sockets::Socket;
+use crate::snapshot::sockets::{Socket, SocketOptions};
+
+pub use recall::recall;
+
+/// The kernel that asks for SO_INCOMING_CPU in groups, as those before 4.5 did.
+const BY_INCOMING_CPU: (u32, u32) = (6, 2);
 
 /// The sockets of a snapshot by port, for many flows.
 #[derive(Debug)]
@@ -66,13 +76,39 @@ impl<'a> Receivers<'a> {
         pids.dedup();
         pids.into_iter().filter_map(|pid| self.snapshot.sockets.process(pid))
     }
-}
 
-/// As the input of a prediction. How a group of several chooses is not told by the lists of sockets: by the kernel's hash,
-/// unless somebody changed it.
-#[must_use]
-pub fn sockets(receivers: &[usize]) -> Sockets {
-    Sockets { by: By::Hash, cpus: vec![None; receivers.len()] }
+    /// Those that fit equally, as the input of a prediction.
+    #[must_use]
+    pub fn sockets(&self, found: &[usize]) -> Sockets {
+        let cpu = |at: &usize| self.socket(*at).options.as_ref()?.incoming_cpu;
+        Sockets { by: self.by(found), cpus: found.iter().map(cpu).collect() }
+    }
+
+    /// How one of them is chosen.
+    fn by(&self, found: &[usize]) -> By {
+        let sockets = found.iter().map(|&at| self.socket(at));
+        let options: Option<Vec<&SocketOptions>> =
+            sockets.clone().map(|socket| socket.options.as_ref()).collect();
+        let first = found.first().and_then(|&at| self.socket(at).group);
+        let group = first.filter(|_| sockets.clone().all(|socket| socket.group == first));
+        let group = group.and_then(|group| self.snapshot.sockets.groups.get(group));
+        let set = group.and_then(|group| Some(group.selection.as_ref()?.value));
+        match (set, options) {
+            (Some(by @ (By::CpuModulo | By::Unknown)), _) => by,
+            (_, None) => By::Unknown,
+            // The kernel writes SO_INCOMING_CPU of connected sockets itself, with each datagram.
+            _ if sockets.clone().any(|socket| socket.peer.is_some()) => By::Unknown,
+            (_, Some(options)) if options.iter().all(|options| !options.reuseport) => By::Last,
+            (_, Some(options)) if group.is_none() || options.iter().any(|options| !options.reuseport) => {
+                By::Unknown
+            }
+            (_, Some(options)) if options.iter().any(|options| options.incoming_cpu.is_some()) => {
+                let asked = self.snapshot.kernel.version().is_some_and(|version| version >= BY_INCOMING_CPU);
+                if asked { By::Cpu } else { By::Hash }
+            }
+            _ => By::Hash,
+        }
+    }
 }
 
 /// How well a socket fits; none if it does not. `exact`: by its own address, else by any.
@@ -171,6 +207,40 @@ mod tests {
         assert_eq!(of(&beside, "192.0.2.7:1", "192.0.2.1:53"), [1]);
         let mapped = snapshot(&[("[::ffff:192.0.2.1]:53", None, None, None)]);
         assert_eq!(of(&mapped, "192.0.2.7:1", "192.0.2.1:53"), [0]);
-        assert_eq!(sockets(&[4, 5]).cpus, [None, None]);
+    }
+
+    #[test]
+    fn their_options_say_how_one_is_chosen() {
+        let two = ("192.0.2.1:53", None, None, None);
+        let mut snapshot = snapshot(&[two, two]);
+        snapshot.sockets.groups = crate::read::sockets::groups(&mut snapshot.sockets.list);
+        let chosen = |snapshot: &Snapshot| Receivers::new(snapshot).sockets(&[0, 1]);
+        assert_eq!(chosen(&snapshot).by, By::Unknown, "nobody has read them");
+        let set = |snapshot: &mut Snapshot, reuseport: [bool; 2], cpus: [Option<u32>; 2]| {
+            for ((socket, reuseport), incoming_cpu) in
+                snapshot.sockets.list.iter_mut().zip(reuseport).zip(cpus)
+            {
+                socket.options = Some(SocketOptions { reuseport, incoming_cpu, ..SocketOptions::default() });
+            }
+        };
+        set(&mut snapshot, [true; 2], [None; 2]);
+        assert_eq!(chosen(&snapshot), Sockets { by: By::Hash, cpus: vec![None; 2] });
+        set(&mut snapshot, [true; 2], [Some(3), None]);
+        snapshot.kernel.release = "6.2.0".to_owned();
+        assert_eq!(chosen(&snapshot), Sockets { by: By::Cpu, cpus: vec![Some(3), None] });
+        snapshot.kernel.release = "6.1.9".to_owned();
+        assert_eq!(chosen(&snapshot).by, By::Hash);
+        set(&mut snapshot, [false; 2], [None; 2]);
+        assert_eq!(chosen(&snapshot).by, By::Last);
+        set(&mut snapshot, [true, false], [None; 2]);
+        assert_eq!(chosen(&snapshot).by, By::Unknown);
+        // What was set of the group goes before all of this.
+        let from = crate::Provenance::Derived("a test".to_owned());
+        snapshot.sockets.groups[0].selection = Some(crate::Fact::new(By::CpuModulo, from));
+        assert_eq!(chosen(&snapshot).by, By::CpuModulo);
+        snapshot.sockets.list[1].peer = Some("192.0.2.7:9".parse().unwrap());
+        snapshot.sockets.groups[0].selection = None;
+        set(&mut snapshot, [true; 2], [Some(3), None]);
+        assert_eq!(chosen(&snapshot).by, By::Unknown);
     }
 }

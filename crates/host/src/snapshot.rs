@@ -21,9 +21,11 @@ pub mod udp;
 
 use serde::{Deserialize, Serialize};
 
+pub use udpath_steer::rules::{FlowAction, FlowRule, Masked};
+
 pub use device::{
-    ChannelCounts, Channels, Coalescing, Driver, Feature, Features, Fields, FlowAction, FlowRule, HashFields,
-    Masked, Rings, Rss, RssContext,
+    ChannelCounts, Channels, Coalescing, Driver, Feature, Features, Fields, HashFields, Rings, Rss,
+    RssContext,
 };
 pub use interface::{
     Bond, FlowLimit, Interface, LinkState, NapiDefaults, Relation, RxQueue, Steering, TxQueue,

@@ -1,12 +1,12 @@
 //! What a snapshot knows of one interface, as the tables that predictions are made from.
 
 use udpath_steer::drivers;
-use udpath_steer::predict::{HashFunction, Queue, Tables};
+use udpath_steer::predict::{Context, HashFunction, Queue, Tables};
 use udpath_steer::rss::IndirectionTable;
 use udpath_steer::toeplitz::{self, Key, Transform};
 
 use crate::Snapshot;
-use crate::snapshot::{Fields, Interface, RssContext};
+use crate::snapshot::{Fields, HashFields, Interface, RssContext};
 
 /// The feature that hands the card's hash on to the stack (`ethtool -k`: receive-hashing).
 const RECEIVE_HASHING: &str = "rx-hashing";
@@ -21,33 +21,56 @@ const SENDERS_QUEUE: [&str; 2] = ["veth", "loopback"];
 pub fn tables(snapshot: &Snapshot, interface: &Interface) -> Tables {
     let rss = interface.rss.as_ref().map(|fact| &fact.value.main);
     let fields = interface.hash_fields.as_ref().map(|fact| fact.value).unwrap_or_default();
-    let hashed = |fields: Option<Fields>| {
-        fields.map(|fields| match fields.ports() {
-            true => toeplitz::Fields::AddressesPorts,
-            false => toeplitz::Fields::Addresses,
-        })
-    };
     let driver = interface.driver.as_ref().map(|fact| fact.value.name.clone());
     let features = interface.features.as_ref().map(|fact| &fact.value);
-    let queues = interface.rx.iter().filter(|queue| !queue.xsk).count() as u32;
+    let contexts = interface.rss.iter().flat_map(|fact| &fact.value.contexts);
+    let queues = queues(interface);
     Tables {
         // Of others nothing is known that the machine does not say itself.
         driver: driver.filter(|name| drivers::find(name).is_some()),
         function: rss.and_then(function),
         key: rss.and_then(|rss| Key::new(&rss.key).ok()),
         transform: rss.and_then(|rss| rss.transform).and_then(transform),
-        udp4: hashed(fields.udp4),
-        udp6: hashed(fields.udp6),
+        udp4: fields.udp4.map(hashed),
+        udp6: fields.udp6.map(hashed),
         passed_on: features.and_then(|features| features.get(RECEIVE_HASHING)).map(|feature| feature.active),
         queues: (queues > 0).then_some(queues),
         table: rss.and_then(|rss| IndirectionTable::new(rss.table.clone()).ok()),
-        receive: interface.rx.iter().map(|queue| receive(snapshot, queue)).collect(),
+        contexts: contexts.map(|(&number, rss)| (number, context(rss))).collect(),
+        rules: interface.flow_rules.as_ref().map(|fact| fact.value.clone()).unwrap_or_default(),
+        receive: interface.rx.iter().take(queues as usize).map(|queue| receive(snapshot, queue)).collect(),
         sock_flow_entries: snapshot.steering.rps_sock_flow_entries,
         online: Some(snapshot.cpus.online.clone()).filter(|online| !online.is_empty()),
         threaded: interface.napi_defaults.threaded.map(|threaded| threaded != 0),
         senders_queue: Some(SENDERS_QUEUE.contains(&interface.kind.as_str())),
         ..Tables::default()
     }
+}
+
+/// Receive queues that packets may come by. A second half that is there for AF_XDP alone is none of them; a queue that an
+/// AF_XDP socket is bound to is.
+fn queues(interface: &Interface) -> u32 {
+    let all = interface.rx.len();
+    let channels = interface.channels.as_ref().map_or(0, |fact| fact.value.rx_queues() as usize);
+    let doubled =
+        channels > 0 && all == 2 * channels && interface.rx[channels..].iter().all(|queue| queue.xsk);
+    (if doubled { channels } else { all }) as u32
+}
+
+fn context(rss: &RssContext) -> Context {
+    let HashFields { udp4, udp6 } = rss.fields.unwrap_or_default();
+    Context {
+        function: function(rss),
+        key: Key::new(&rss.key).ok(),
+        transform: rss.transform.and_then(transform),
+        udp4: udp4.map(hashed),
+        udp6: udp6.map(hashed),
+        table: IndirectionTable::new(rss.table.clone()).ok(),
+    }
+}
+
+fn hashed(fields: Fields) -> toeplitz::Fields {
+    if fields.ports() { toeplitz::Fields::AddressesPorts } else { toeplitz::Fields::Addresses }
 }
 
 fn function(rss: &RssContext) -> Option<HashFunction> {

@@ -7,10 +7,12 @@ use std::path::Path;
 use machines::{Machine, list};
 use udpath_host::map::{Map, Selection};
 use udpath_host::snapshot::irqs::Irq;
-use udpath_host::snapshot::Relation;
+use udpath_host::snapshot::{FlowAction, Relation, RssContext};
 use udpath_host::source::Folder;
+use udpath_host::tables::tables;
 use udpath_host::{Absence, Snapshot};
-use udpath_steer::CpuSet;
+use udpath_steer::predict::{Predictor, Why};
+use udpath_steer::{CpuSet, Flow};
 
 fn read(machine: &Machine) -> Snapshot {
     let folder = machines::folder();
@@ -151,6 +153,47 @@ fn six_nodes_with_two_threads_to_a_core() {
     assert_eq!(snapshot.cpus.idle.len(), 1);
     assert_eq!(snapshot.cpus.frequencies.len(), 1);
     assert_eq!(snapshot.cpus.frequencies[0].cpus, set("0-191"));
+}
+
+#[test]
+fn flow_rules_come_before_the_hash() {
+    let mut snapshot = find("i40e");
+    let decide = |snapshot: &Snapshot, from: &str, to: &str| {
+        let eth2 = snapshot.interfaces.iter().find(|one| one.name == "eth2").unwrap();
+        let flow = Flow::udp(from.parse().unwrap(), to.parse().unwrap()).unwrap();
+        Predictor::new(&tables(snapshot, eth2)).unwrap().decide(&flow)
+    };
+    let path = decide(&snapshot, "192.0.2.7:4000", "192.0.2.1:53");
+    assert_eq!((path.queue.value, path.queue.why), (Some(7), Why::Rule { location: 1023 }));
+    assert_eq!((path.irq.value, path.cpu.value), (Some(147), Some(7)));
+    let path = decide(&snapshot, "192.0.2.7:4000", "192.0.2.1:54");
+    assert!(matches!(path.queue.why, Why::Entry { of: 512, .. }), "{}", path.queue.why);
+    // The lower location goes before the other.
+    let path = decide(&snapshot, "198.51.100.9:4000", "192.0.2.1:53");
+    assert_eq!((path.queue.value, path.queue.why), (None, Why::RuleDrops { location: 12 }));
+    // The same rule for a further context, as kernels since 6.12 tell of one.
+    let eth2 = snapshot.interfaces.iter_mut().find(|one| one.name == "eth2").unwrap();
+    let rules = &mut eth2.flow_rules.as_mut().unwrap().value;
+    rules[0].action = FlowAction::Context { context: 1, queue: 0 };
+    let context = RssContext { table: vec![30, 31, 30, 31], ..RssContext::default() };
+    eth2.rss.as_mut().unwrap().value.contexts.insert(1, context);
+    let path = decide(&snapshot, "192.0.2.7:4000", "192.0.2.1:53");
+    assert!(matches!(path.queue.value, Some(30 | 31)), "{path:?}");
+    assert!(path.queue.why.to_string().starts_with("ntuple rule 1023: entry "), "{}", path.queue.why);
+}
+
+/// With a socket of AF_XDP on each queue there are as many queues as before; a half of its own is no part of them.
+#[test]
+fn queues_of_af_xdp_do_not_keep_a_machine_from_being_foretold() {
+    let mut snapshot = find("i40e");
+    snapshot.interfaces.iter_mut().flat_map(|one| &mut one.rx).for_each(|queue| queue.xsk = true);
+    let doubled = find("mlx5-doubled");
+    for (snapshot, name, queues) in [(&snapshot, "eth2", 32), (&doubled, "eth0", 12)] {
+        let interface = snapshot.interfaces.iter().find(|one| one.name == name).unwrap();
+        let tables = tables(snapshot, interface);
+        assert_eq!((tables.queues, tables.receive.len()), (Some(queues), queues as usize));
+        tables.check().unwrap();
+    }
 }
 
 /// A time daemon runs, and the driver knows no filter but all.

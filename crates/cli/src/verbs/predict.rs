@@ -10,18 +10,20 @@ mod input;
 mod output;
 mod verify;
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use udpath_steer::predict::{Predictor, ReverseError, Sockets, Tables, TablesError, Wanted};
+use udpath_steer::predict::{Predictor, ReverseError, Sockets, Tables, TablesError, Wanted, Why};
 use udpath_steer::reuseport::By;
 use udpath_steer::toeplitz::{Fields, Key};
 use udpath_steer::{CpuSet, Flow};
 
 use crate::exit::{Done, Failure};
 use crate::terminal;
+use crate::verbs::settings::State;
 use crate::verbs::show::PlaceArgs;
 use ends::Ends;
 use flows::{Flows, To};
@@ -60,6 +62,9 @@ pub(crate) struct Args {
     interface: Option<String>,
     #[command(flatten)]
     place: PlaceArgs,
+    // What udpath has set of reuseport groups the kernel does not tell.
+    #[command(flatten)]
+    state: State,
     /// What is known, as JSON udpath.tables/1, `-` for standard input; options come on top of it
     #[arg(long, value_name = "FILE.json|-")]
     tables: Option<PathBuf>,
@@ -90,8 +95,9 @@ pub(crate) struct Args {
     /// Sockets of the reuseport group
     #[arg(long, value_name = "N")]
     sockets: Option<usize>,
-    /// How the group chooses: the kernel's hash, SO_INCOMING_CPU (socket n has CPU n), or the hash of the packet
-    #[arg(long, value_name = "hash|cpu|rxhash", requires = "sockets", value_parser = input::by)]
+    /// How the group chooses: the kernel's hash, SO_INCOMING_CPU (socket n has CPU n), a program that takes the CPU modulo
+    /// the sockets (selection=by-cpu), or the hash of the packet
+    #[arg(long, value_name = "hash|cpu|cpu-modulo|rxhash", requires = "sockets", value_parser = input::by)]
     by: Option<By>,
     /// In reverse: source ports that reach this queue
     #[arg(long, value_name = "QUEUE", requires = "source", conflicts_with = "verify")]
@@ -119,7 +125,7 @@ pub(crate) fn run(args: Args) -> Done {
     // What is asked comes first: a mistake in it is told before the machine is read.
     let flow = flow(&args, wanted.is_some()).map_err(Failure::Usage)?;
     let flows = Flows::read(&args)?;
-    let known = input::known(&args)?;
+    let known = input::known(&args, ports(&args, flow.as_ref(), flows.as_ref()).as_ref())?;
     let predictor = predictor(&known.tables)?;
     let ends = Ends::new(&known);
     match (flow, wanted) {
@@ -147,7 +153,17 @@ fn one(args: &Args, known: &Known, predictor: &Predictor, ends: &Ends<'_>, flow:
         output::text(flow, &path, &receivers)
     };
     terminal::print(&text)?;
+    tell_assumed(known, path.socket.why == Why::IncomingCpu);
     verified.map_or(Ok(()), |verified| verified.end(args.json))
+}
+
+/// A program that a server has attached to its group goes before SO_INCOMING_CPU, and shows nowhere.
+fn tell_assumed(known: &Known, by_incoming_cpu: bool) {
+    if by_incoming_cpu && known.machine.is_some() {
+        eprintln!(
+            "SO_INCOMING_CPU counts unless a BPF program chooses in the group, which the kernel does not tell"
+        );
+    }
 }
 
 fn many(args: &Args, known: &Known, predictor: &Predictor, ends: &Ends<'_>, flows: Option<Flows>) -> Done {
@@ -169,6 +185,7 @@ fn many(args: &Args, known: &Known, predictor: &Predictor, ends: &Ends<'_>, flow
         output::spread(&spreads)
     };
     terminal::print(&text)?;
+    tell_assumed(known, spreads.by_incoming_cpu);
     verified.map_or(Ok(()), |verified| verified.end(args.json))
 }
 
@@ -194,6 +211,15 @@ fn reverse(args: &Args, mut tables: Tables, sockets: Option<Sockets>, flow: &Flo
     match found.matching {
         0 => Err(Failure::Findings(format!("none of the source ports {first}-{last} gets there"))),
         _ => Ok(()),
+    }
+}
+
+/// The ports whose sockets are asked for; none: all of them.
+fn ports(args: &Args, flow: Option<&Flow>, flows: Option<&Flows>) -> Option<BTreeSet<u16>> {
+    match (flow, flows) {
+        (Some(flow), _) => Some([flow.destination_port].into()),
+        (None, Some(flows)) => Some(flows.iter().map(|(flow, _)| flow.destination_port).collect()),
+        (None, None) => args.to.as_ref().and_then(To::port).map(|port| [port].into()),
     }
 }
 

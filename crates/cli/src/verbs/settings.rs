@@ -36,7 +36,7 @@ pub(crate) struct Wanted {
 }
 
 /// Where the journal is.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct State {
     /// Folder of the journal
     #[arg(long, value_name = "DIR", default_value = DIRECTORY)]

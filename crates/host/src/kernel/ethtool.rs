@@ -152,7 +152,10 @@ impl Kernel {
         });
         let contexts = match &others {
             Ok(answers) => attributes(answers)
-                .filter_map(|is| Some((is.u32(ETHTOOL_A_RSS_CONTEXT)?, context(is, &functions))))
+                .filter_map(|is| {
+                    let own = RssContext { fields: hash_fields(is), ..context(is, &functions) };
+                    Some((is.u32(ETHTOOL_A_RSS_CONTEXT)?, own))
+                })
                 .collect(),
             // An older kernel knows no dump of them.
             Err(_) => BTreeMap::new(),
@@ -164,10 +167,7 @@ impl Kernel {
     pub(super) fn hash_fields(&mut self, interface: &str) -> Result<Option<HashFields>, Refused> {
         let answers = self.get(ETHTOOL_MSG_RSS_GET, interface)?;
         let is = single(&answers)?;
-        let flows = is.nested(ETHTOOL_A_RSS_FLOW_HASH);
-        let fields = |kind| flows.u32(kind).map(Fields);
-        let there = is.has(ETHTOOL_A_RSS_FLOW_HASH);
-        Ok(there.then(|| HashFields { udp4: fields(ETHTOOL_A_FLOW_UDP4), udp6: fields(ETHTOOL_A_FLOW_UDP6) }))
+        Ok(hash_fields(is))
     }
 
     /// The names of the bits that stand for hash functions, from the first on.
@@ -197,6 +197,14 @@ impl Kernel {
     }
 }
 
+/// None where the kernel does not tell them of this context.
+fn hash_fields(is: Attributes<'_>) -> Option<HashFields> {
+    let flows = is.nested(ETHTOOL_A_RSS_FLOW_HASH);
+    let fields = |kind| flows.u32(kind).map(Fields);
+    let there = is.has(ETHTOOL_A_RSS_FLOW_HASH);
+    there.then(|| HashFields { udp4: fields(ETHTOOL_A_FLOW_UDP4), udp6: fields(ETHTOOL_A_FLOW_UDP6) })
+}
+
 fn context(is: Attributes<'_>, functions: &[String]) -> RssContext {
     let table = is.bytes(ETHTOOL_A_RSS_INDIR).unwrap_or_default();
     let (table, _) = table.as_chunks::<4>();
@@ -205,6 +213,7 @@ fn context(is: Attributes<'_>, functions: &[String]) -> RssContext {
         key: is.bytes(ETHTOOL_A_RSS_HKEY).unwrap_or_default().to_vec(),
         function: is.u32(ETHTOOL_A_RSS_HFUNC).and_then(|bits| function(bits, functions)),
         transform: is.u32(ETHTOOL_A_RSS_INPUT_XFRM).filter(|bits| *bits != 0),
+        fields: None,
     }
 }
 
@@ -231,7 +240,7 @@ mod tests {
             table: vec![0, 1, 0, 1],
             key: vec![0x6d, 0x5a],
             function: Some("toeplitz".into()),
-            transform: None,
+            ..RssContext::default()
         };
         assert_eq!(context(Attributes::new(&bytes), &functions), wanted);
         assert_eq!(context(Attributes::new(&[]), &functions), RssContext::default());

@@ -20,6 +20,8 @@ pub(super) const UDP4: u32 = 2;
 pub(super) const UDP6: u32 = 6;
 /// Flags in a flow type: it counts in another RSS context; it has further fields.
 const FLOW_RSS: u32 = 0x2000_0000;
+const FLOW_MAC_EXT: u32 = 0x4000_0000;
+const FLOW_EXT: u32 = 0x8000_0000;
 const FLOW_FLAGS: u32 = 0xe000_0000;
 
 /// Offsets in `struct ethtool_rxnfc`.
@@ -30,7 +32,17 @@ const NFC_PLACES: usize = 188;
 /// Offsets in `struct ethtool_rx_flow_spec`.
 const SPEC_VALUE: usize = 4;
 const SPEC_MASK: usize = 76;
+/// Bytes of the union of the flow types' fields; `struct ethtool_flow_ext` follows each.
+const UNION: usize = 52;
+/// In `struct ethtool_flow_ext`, link-layer address; VLAN and the user's own data.
+const EXT_ADDRESS: std::ops::Range<usize> = 2..8;
+const EXT_OTHERS: std::ops::Range<usize> = 8..20;
 const SPEC_COOKIE: usize = 152;
+/// Offsets in the fields of flow types: `struct ethtool_usrip4_spec`, `ethtool_usrip6_spec`, `ethhdr`.
+const IP4_VERSION: usize = 13;
+const IP4_PROTOCOL: usize = 14;
+const IP6_PROTOCOL: usize = 37;
+const ETHER_TYPE: usize = 12;
 const SPEC_LOCATION: usize = 160;
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -174,7 +186,7 @@ fn rss(found: &[u8], functions: &[String]) -> RssContext {
         table: (0..entries).map(|entry| word(found, 24 + 4 * entry)).collect(),
         key: found.get(begin..begin + key).unwrap_or_default().to_vec(),
         function: ethtool::function(found.get(16).copied().unwrap_or(0).into(), functions),
-        transform: None,
+        ..RssContext::default()
     }
 }
 
@@ -185,9 +197,16 @@ fn flow_rule(found: &[u8]) -> FlowRule {
     let (value, mask) = (&spec[SPEC_VALUE.min(spec.len())..], &spec[SPEC_MASK.min(spec.len())..]);
     let (name, length) = flow_name(flow & !FLOW_FLAGS);
     let [source, destination] = [0, length].map(|at| address(value, mask, at, length));
-    let ports = name.starts_with("udp") || name.starts_with("tcp") || name.starts_with("sctp");
+    // Of `ip4` and `ip6` the first four bytes above IP, which are the ports of all that has ports.
+    let ports = ["udp", "tcp", "sctp", "ip"].iter().any(|kind| name.starts_with(kind));
     let [source_port, destination_port] =
         [2 * length, 2 * length + 2].map(|at| if ports { port(value, mask, at) } else { None });
+    let ether_type = if name == "ether" { port(value, mask, ETHER_TYPE) } else { None };
+    let protocol = match name {
+        "ip4" => byte(value, mask, IP4_PROTOCOL),
+        "ip6" => byte(value, mask, IP6_PROTOCOL),
+        _ => None,
+    };
     let cookie = long(spec, SPEC_COOKIE);
     // The lower half of the cookie is the queue, the next byte a virtual function.
     let (low, vf) = ((cookie & 0xffff_ffff) as u32, (cookie >> 32 & 0xff) as u8);
@@ -204,8 +223,34 @@ fn flow_rule(found: &[u8]) -> FlowRule {
         destination,
         source_port,
         destination_port,
+        protocol,
+        ether_type,
+        further: further(flow, name, mask, length, ports),
         action,
     }
+}
+
+/// Does a mask count more than what a [`FlowRule`] tells? `length`: of an address.
+fn further(flow: u32, name: &str, mask: &[u8], length: usize, ports: bool) -> bool {
+    let told = |at: usize| {
+        let port = ports && (2 * length..2 * length + 4).contains(&at);
+        let of_kind = match name {
+            // The version is what the kind of rule says already.
+            "ip4" => at == IP4_PROTOCOL || at == IP4_VERSION,
+            "ip6" => at == IP6_PROTOCOL,
+            "ether" => (ETHER_TYPE..ETHER_TYPE + 2).contains(&at),
+            _ => false,
+        };
+        at < 2 * length || port || of_kind
+    };
+    let fields = mask.iter().take(UNION).enumerate();
+    let counts = |range: std::ops::Range<usize>| {
+        let bytes = mask.get(UNION + range.start..UNION + range.end).unwrap_or_default();
+        bytes.iter().any(|byte| *byte != 0)
+    };
+    fields.into_iter().any(|(at, byte)| *byte != 0 && !told(at))
+        || flow & FLOW_MAC_EXT != 0 && counts(EXT_ADDRESS)
+        || flow & FLOW_EXT != 0 && counts(EXT_OTHERS)
 }
 
 /// A flow type's name, and how long its addresses are.
@@ -239,6 +284,11 @@ fn address(value: &[u8], mask: &[u8], at: usize, length: usize) -> Option<Masked
     };
     let (value, mask) = (ip(value)?, ip(mask)?);
     (!mask.is_unspecified()).then_some(Masked { value, mask })
+}
+
+fn byte(value: &[u8], mask: &[u8], at: usize) -> Option<Masked<u8>> {
+    let (value, mask) = (*value.get(at)?, *mask.get(at)?);
+    (mask != 0).then_some(Masked { value, mask })
 }
 
 fn port(value: &[u8], mask: &[u8], at: usize) -> Option<Masked<u16>> {
@@ -278,6 +328,9 @@ mod tests {
             destination: None,
             source_port: None,
             destination_port: Some(Masked { value: 53, mask: u16::MAX }),
+            protocol: None,
+            ether_type: None,
+            further: false,
             action: FlowAction::Queue { queue: 7, vf: 0 },
         };
         assert_eq!(flow_rule(&rule()), wanted);
@@ -294,6 +347,35 @@ mod tests {
         assert_eq!(flow_rule(&context).action, FlowAction::Context { context: 9, queue: 7 });
         // Whatever the kernel left out, there is no panic.
         assert_eq!(flow_rule(&[]).flow, "other");
+    }
+
+    #[test]
+    fn what_a_rule_asks_beyond_addresses_and_ports_is_told() {
+        let with = |kind: u32, at: usize, bytes: &[u8]| {
+            let mut rule = rule();
+            rule[NFC_SPEC..NFC_SPEC + 4].copy_from_slice(&kind.to_ne_bytes());
+            rule[NFC_SPEC + SPEC_VALUE + at..][..bytes.len()].copy_from_slice(bytes);
+            rule[NFC_SPEC + SPEC_MASK + at..][..bytes.len()].fill(0xff);
+            flow_rule(&rule)
+        };
+        // Type of service.
+        assert!(with(UDP4, 12, &[8]).further);
+        // A VLAN counts with its flag alone; so does a link-layer address.
+        let vlan = UNION + 10;
+        assert!(with(UDP4 | FLOW_EXT, vlan, &[0, 7]).further && !with(UDP4, vlan, &[0, 7]).further);
+        assert!(with(UDP4 | FLOW_MAC_EXT, UNION + 2, &[2]).further && !with(UDP4, UNION + 2, &[2]).further);
+        let ip4 = with(0x0d, IP4_PROTOCOL, &[17]);
+        assert_eq!((ip4.protocol, ip4.further), (Some(Masked { value: 17, mask: 0xff }), false));
+        assert_eq!(ip4.destination_port.map(|port| port.value), Some(53));
+        assert_eq!(with(0x0e, IP6_PROTOCOL, &[17]).protocol.map(|wanted| wanted.value), Some(17));
+        // `ethtool -N eth0 flow-type ether proto 0x88f7`: of the addresses before it nothing counts.
+        let mut ptp = vec![0; 192];
+        ptp[NFC_SPEC] = 0x12;
+        ptp[NFC_SPEC + SPEC_VALUE + ETHER_TYPE..][..2].copy_from_slice(&[0x88, 0xf7]);
+        ptp[NFC_SPEC + SPEC_MASK + ETHER_TYPE..][..2].fill(0xff);
+        let ptp = flow_rule(&ptp);
+        assert_eq!((ptp.ether_type.map(|kind| kind.value), ptp.further), (Some(0x88f7), false));
+        assert!(with(0x12, 0, &[2, 0, 0, 0, 0, 1]).further);
     }
 
     fn counted(rows: &[(&str, u64)]) -> Counters {

@@ -102,7 +102,7 @@ pub fn groups(list: &mut [Socket]) -> Vec<ReuseportGroup> {
             list[at].group = Some(number);
         }
         let (address, port, interface, uid, _) = shared;
-        ReuseportGroup { address, port, interface, uid, members }
+        ReuseportGroup { address, port, interface, uid, members, selection: None }
     });
     numbered.collect()
 }

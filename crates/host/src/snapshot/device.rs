@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -139,6 +138,9 @@ pub struct RssContext {
     /// What is done to the fields before they are hashed: bits of `RXH_XFRM_*`; 1 is symmetric-xor, 2 symmetric-or-xor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transform: Option<u32>,
+    /// What UDP is hashed by in a further context, where the device has that for each, and the kernel tells (6.17).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<HashFields>,
 }
 
 /// Which fields of UDP packets are hashed: `ethtool -n DEV rx-flow-hash udp4`.
@@ -213,64 +215,6 @@ impl<'de> Deserialize<'de> for Fields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
-}
-
-/// A rule that sends some flows to a queue of their own: `ethtool -n`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FlowRule {
-    /// Its place in the device's table; lower ones count first on most devices.
-    pub location: u32,
-    /// Which packets: `udp4`, `udp6`, `tcp4`, `ip4`, `ether`, ...
-    pub flow: String,
-    /// Source address, where it matters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<Masked<IpAddr>>,
-    /// Destination address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub destination: Option<Masked<IpAddr>>,
-    /// Source port.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_port: Option<Masked<u16>>,
-    /// Destination port.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub destination_port: Option<Masked<u16>>,
-    /// What becomes of them.
-    pub action: FlowAction,
-}
-
-/// A value of which only the bits of the mask count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Masked<T> {
-    /// The value.
-    pub value: T,
-    /// Bits that count.
-    pub mask: T,
-}
-
-/// What a flow rule does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum FlowAction {
-    /// Discards.
-    Drop,
-    /// Wakes the machine.
-    Wake,
-    /// To a queue; of a virtual function if that is not 0 (its number plus one).
-    Queue {
-        /// The receive queue.
-        queue: u32,
-        /// Virtual function plus one.
-        vf: u8,
-    },
-    /// To a queue that another RSS context chooses, counted on from `queue`.
-    Context {
-        /// The context.
-        context: u32,
-        /// What is added to the context's choice.
-        queue: u32,
-    },
 }
 
 /// Bytes as hexadecimal text, as ethtool prints keys: `6d:5a:56`.

@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use udpath_steer::reuseport::By;
+
 use super::processes::Process;
-use crate::Provenance;
+use crate::{Fact, Provenance};
 
 /// The UDP sockets of one network namespace. Sockets that are not bound do not show, as they receive nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,7 +155,7 @@ pub struct Owner {
 /// Sockets that share an address and port.
 ///
 /// They were opened with `SO_REUSEPORT`, and share the datagrams; or with `SO_REUSEADDR` alone, and the last one bound
-/// gets all of them. Which it is, and how a datagram finds its socket, is not told by the lists of sockets.
+/// gets all of them. Which it is, is told by their options alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReuseportGroup {
     /// The address they share.
@@ -167,4 +169,8 @@ pub struct ReuseportGroup {
     /// The sockets as indices into the list, in the order in which they were made. That is the order in which they were
     /// bound, unless a program made several before it bound them.
     pub members: Vec<usize>,
+    /// How a datagram finds its socket, of what udpath itself has set ([`crate::receivers::recall`]); the kernel tells
+    /// nobody. `Hash`: no program chooses, so that SO_INCOMING_CPU does where sockets have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Fact<By>>,
 }

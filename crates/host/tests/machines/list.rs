@@ -159,8 +159,29 @@ fn ixgbe_steered() -> Machine {
 fn i40e() -> Machine {
     let on = Device { driver: "i40e", bus: "0000:3b:00.1", node: 1 };
     let label = |queue| format!("i40e-eth2-TxRx-{queue}");
+    let mut eth2 = device("eth2", 3, on, 32, 140, label, |queue| queue);
+    // `ethtool -N eth2 flow-type udp4 dst-ip 192.0.2.1 dst-port 53 action 7 loc 1023`, and one that drops a network.
+    let exact = json!({"value": "192.0.2.1", "mask": "255.255.255.255"});
+    let port = json!({"value": 53, "mask": 65535});
+    let network = json!({"value": "198.51.100.0", "mask": "255.255.255.0"});
+    let table: Vec<u32> = (0..512).map(|entry| entry % 32).collect();
+    eth2.answers.extend([
+        (
+            "rss",
+            json!({"main": {"table": table, "key": vec!["6d:5a"; 26].join(":"), "function": "toeplitz"}}),
+        ),
+        ("hash-fields", json!({"udp4": "sdfn", "udp6": "sdfn"})),
+        (
+            "flow-rules",
+            json!([
+                {"location": 1023, "flow": "udp4", "destination": exact, "destination_port": port,
+                 "action": {"queue": {"queue": 7, "vf": 0}}},
+                {"location": 12, "flow": "udp4", "source": network, "action": "drop"},
+            ]),
+        ),
+    ]);
     Machine {
-        interfaces: vec![device("eth2", 3, on, 32, 140, label, |queue| queue)],
+        interfaces: vec![eth2],
         threads: 2,
         model: "Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz",
         ..machine("i40e", "6.1.0-18-amd64", 32, &["0-7,16-23", "8-15,24-31"])

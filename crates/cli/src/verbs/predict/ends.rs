@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use udpath_host::receivers::{Receivers, sockets};
+use udpath_host::receivers::Receivers;
 use udpath_host::snapshot::processes::Thread;
 use udpath_steer::Flow;
-use udpath_steer::predict::{self, Predictor, Spread, Step};
+use udpath_steer::predict::{self, Predictor, Spread, Step, Why};
 
 use super::flows::Flows;
 use super::input::Known;
@@ -63,7 +63,7 @@ impl<'a> Ends<'a> {
     /// The machine's sockets that the flow may reach, as a prediction's input; none where none are known.
     pub(super) fn sockets(&self, flow: &Flow) -> Option<predict::Sockets> {
         let (receivers, index) = self.machine.as_ref()?;
-        Some(sockets(&receivers.of(flow, *index))).filter(|sockets| !sockets.cpus.is_empty())
+        Some(receivers.sockets(&receivers.of(flow, *index))).filter(|sockets| !sockets.cpus.is_empty())
     }
 
     /// Those that the flow may reach.
@@ -73,7 +73,7 @@ impl<'a> Ends<'a> {
         };
         let found = receivers.of(flow, *index);
         let list = (0..).zip(&found).map(|(socket, at)| end(receivers, socket, *at)).collect();
-        Reached { prepared: Prepared::Found(predict::Receivers::new(&sockets(&found))), list }
+        Reached { prepared: Prepared::Found(predict::Receivers::new(&receivers.sockets(&found))), list }
     }
 }
 
@@ -104,6 +104,8 @@ pub(super) struct Spreads<'a> {
     pub(super) socket: Spread,
     /// Places of `socket`, where they are sockets of the machine.
     pub(super) ends: Vec<End<'a>>,
+    /// Some socket was named by SO_INCOMING_CPU.
+    pub(super) by_incoming_cpu: bool,
     /// How many queues and CPUs there are.
     pub(super) queues: Option<u32>,
     pub(super) cpus: Option<u32>,
@@ -114,6 +116,7 @@ impl<'a> Spreads<'a> {
         let (mut queue, mut cpu, mut socket) = (Spread::default(), Spread::default(), Spread::default());
         // Flows of one destination mostly have the same sockets: these are prepared once, and named once.
         let mut prepared = BTreeMap::<Vec<usize>, predict::Receivers>::new();
+        let mut by_incoming_cpu = false;
         let (mut list, mut places) = (Vec::new(), BTreeMap::<usize, u32>::new());
         for (flow, packets) in flows.iter() {
             let (path, place) = match &ends.machine {
@@ -125,7 +128,7 @@ impl<'a> Spreads<'a> {
                     let found = receivers.of(flow, *index);
                     let group = prepared
                         .entry(found.clone())
-                        .or_insert_with(|| predict::Receivers::new(&sockets(&found)));
+                        .or_insert_with(|| predict::Receivers::new(&receivers.sockets(&found)));
                     let path = predictor.decide_among(flow, Some(group));
                     let place = path.socket.value.map(|socket| {
                         let at = found[socket as usize];
@@ -137,10 +140,12 @@ impl<'a> Spreads<'a> {
                     (path, place)
                 }
             };
+            by_incoming_cpu |= path.socket.why == Why::IncomingCpu;
             queue.add(path.queue, *packets);
             cpu.add(path.rps, *packets);
             socket.add(Step { value: place, ..path.socket }, *packets);
         }
-        Self { queue, cpu, socket, ends: list, queues: predictor.queues(), cpus: ends.online }
+        let (queues, cpus) = (predictor.queues(), ends.online);
+        Self { queue, cpu, socket, ends: list, by_incoming_cpu, queues, cpus }
     }
 }

@@ -1,6 +1,6 @@
 //! From arguments and files to tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use serde::de::DeserializeOwned;
-use udpath_host::{Snapshot, tables};
+use udpath_host::{Snapshot, Source, process, receivers, tables};
 use udpath_steer::CpuSet;
 use udpath_steer::drivers;
 use udpath_steer::predict::{Queue, Sockets, Tables};
@@ -33,8 +33,8 @@ pub(super) struct Known {
     pub(super) machine: Option<(Snapshot, u32)>,
 }
 
-/// The machine or the file, and the options on top.
-pub(super) fn known(args: &Args) -> Result<Known, Failure> {
+/// The machine or the file, and the options on top. `ports`: those that are asked for; none: all.
+pub(super) fn known(args: &Args, ports: Option<&BTreeSet<u16>>) -> Result<Known, Failure> {
     let stdin = Path::new("-");
     if args.tables.as_deref() == Some(stdin) && args.table.as_deref() == Some("-") {
         return Err(Failure::Usage(
@@ -44,7 +44,7 @@ pub(super) fn known(args: &Args) -> Result<Known, Failure> {
     let mut from = None;
     let mut tables = match (&args.interface, &args.tables) {
         (Some(name), _) => {
-            let (tables, snapshot, index) = machine(args, name)?;
+            let (tables, snapshot, index) = machine(args, name, ports)?;
             from = Some((snapshot, index));
             tables
         }
@@ -80,8 +80,12 @@ pub(super) fn known(args: &Args) -> Result<Known, Failure> {
 }
 
 /// What the machine says of an interface.
-fn machine(args: &Args, name: &str) -> Result<(Tables, Snapshot, u32), Failure> {
-    let snapshot = args.place.look(Snapshot::read)?;
+fn machine(
+    args: &Args,
+    name: &str,
+    ports: Option<&BTreeSet<u16>>,
+) -> Result<(Tables, Snapshot, u32), Failure> {
+    let snapshot = args.place.look(|source| look(args, source, ports))?;
     let Some(interface) = snapshot.interfaces.iter().find(|interface| interface.name == name) else {
         let known: Vec<&str> = snapshot.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         return Err(Failure::Usage(format!(
@@ -96,6 +100,22 @@ fn machine(args: &Args, name: &str) -> Result<(Tables, Snapshot, u32), Failure> 
     }
     let index = interface.index;
     Ok((tables, snapshot, index))
+}
+
+/// The machine, with what is set of the sockets on those ports. That is read through the sockets themselves, and out of
+/// the journal, which a captured machine has not.
+fn look(args: &Args, source: &dyn Source, ports: Option<&BTreeSet<u16>>) -> Snapshot {
+    let mut snapshot = Snapshot::read(source);
+    if args.place.is_captured() {
+        return snapshot;
+    }
+    let Snapshot { sockets, missing, .. } = &mut snapshot;
+    let asked = |port: u16| ports.is_none_or(|ports| ports.contains(&port));
+    process::look_closer(sockets, |socket| asked(socket.local.port()), missing);
+    if let Err(error) = receivers::recall(&args.state.journal(), sockets) {
+        eprintln!("what udpath has set of reuseport groups is not known: {error}");
+    }
+    snapshot
 }
 
 /// The indirection table of `--table`, or the queues in turn when there is none.
@@ -199,8 +219,9 @@ pub(super) fn by(text: &str) -> Result<By, String> {
     match text {
         "hash" => Ok(By::Hash),
         "cpu" => Ok(By::Cpu),
+        "cpu-modulo" => Ok(By::CpuModulo),
         "rxhash" => Ok(By::Rxhash),
-        other => Err(format!("{other:?} is not known; write hash, cpu or rxhash")),
+        other => Err(format!("{other:?} is not known; write hash, cpu, cpu-modulo or rxhash")),
     }
 }
 
