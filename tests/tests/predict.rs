@@ -94,6 +94,34 @@ fn tables_come_from_a_file_or_standard_input_and_options_on_top() {
 }
 
 #[test]
+fn a_rule_is_named_by_its_location() {
+    let tables = |action: &str| {
+        format!(
+            r#"{{"schema": "udpath.tables/1", "key": "microsoft", "udp4": "sdfn", "queues": 8, "table": [0, 1],
+                "contexts": {{"1": {{"table": [6, 4]}}}},
+                "rules": [{{"location": 1023, "flow": "udp4", "destination_port": {{"value": 1766, "mask": 65535}},
+                           "action": {action}}}]}}"#
+        )
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables.json");
+    let line = |action: &str| {
+        fs::write(&path, tables(action)).unwrap();
+        let text = fine(&[FROM, TO, "--tables", path.to_str().unwrap()]);
+        text.lines().nth(2).unwrap().to_owned()
+    };
+    assert_eq!(line(r#"{"queue": {"queue": 7, "vf": 0}}"#), "queue    7           ntuple rule 1023");
+    assert_eq!(line(r#""drop""#), "queue    unknown     ntuple rule 1023 drops it");
+    assert_eq!(
+        line(r#"{"context": {"context": 1, "queue": 0}}"#),
+        "queue    6           ntuple rule 1023: entry 0 of the 2 in RSS context 1"
+    );
+    // Another port goes by the table.
+    let text = fine(&[FROM, "161.142.100.80:53", "--tables", path.to_str().unwrap()]);
+    assert!(text.contains("of the 2 in the indirection table"), "{text}");
+}
+
+#[test]
 fn ports_found_in_reverse_lead_there() {
     let known = ["--key", "symmetric", "--table", "weight:5,2,1", "--queues", "3"];
     let cpus = ["--irq-cpus", "0-2", "--sockets", "3", "--by", "cpu"];
@@ -127,6 +155,8 @@ fn bad_input_is_told_in_one_sentence() {
     file("field", "{\"schema\": \"udpath.tables/1\", \"\\u001b[31m\": 1}");
     file("misfit", r#"{"schema": "udpath.tables/1", "queues": 1, "table": [0, 1]}"#);
     file("three", "[0, 1, 2]");
+    let rule = r#"{"location": 7, "flow": "udp4", "action": "drop"}"#;
+    file("twice", &format!(r#"{{"schema": "udpath.tables/1", "rules": [{rule}, {rule}]}}"#));
     let cases: &[(&[&str], i32, &str)] = &[
         (&["192.0.2.7", TO], 2, "write ADDR:PORT"),
         (&["host:7", TO], 2, "write ADDR:PORT"),
@@ -152,7 +182,7 @@ fn bad_input_is_told_in_one_sentence() {
         (&[FROM, TO, "--by", "cpu"], 2, "--sockets"),
         (&[FROM, TO, "--sockets", "0"], 2, "0 sockets are not possible"),
         (&[FROM, TO, "--sockets", "99999999999"], 2, "sockets are not possible"),
-        (&[FROM, TO, "--sockets", "2", "--by", "magic"], 2, "write hash, cpu or rxhash"),
+        (&[FROM, TO, "--sockets", "2", "--by", "magic"], 2, "write hash, cpu, cpu-modulo or rxhash"),
         (&[FROM, TO, "--ports", "1-2"], 2, "add --reverse QUEUE"),
         (&[FROM, TO, "--reverse", "0", "--ports", "2-1"], 2, "the lower first"),
         (&[FROM, TO, "--reverse", "0", "--count", "0"], 2, "--count 1 or more"),
@@ -170,6 +200,7 @@ fn bad_input_is_told_in_one_sentence() {
         (&[FROM, TO, "--tables", &path("newer")], 3, "udpath.tables/1"),
         (&[FROM, TO, "--tables", &path("field")], 3, "unknown field `?[31m`"),
         (&[FROM, TO, "--tables", &path("misfit")], 3, "entry 1 of the indirection table is queue 1"),
+        (&[FROM, TO, "--tables", &path("twice")], 3, "there are two flow rules at location 7"),
         (&[FROM, TO, "--table", &path("three")], 3, "a power of two"),
         (&[FROM], 2, "<DST:PORT>"),
     ];

@@ -100,7 +100,7 @@ impl Place {
     pub(crate) fn udpath(&self, machine: &str, arguments: &[&str]) -> Said {
         let state = self.folder.path().join("journal").join(machine);
         let state: &[&str] = match arguments[0] {
-            "apply" | "undo" | "status" => &["--state", state.to_str().unwrap()],
+            "apply" | "undo" | "status" | "predict" => &["--state", state.to_str().unwrap()],
             _ => &[],
         };
         Said::from(self.command(machine, program()).args(arguments).args(state).output().unwrap())

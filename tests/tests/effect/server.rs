@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use serde_json::Value;
 use udpath_host::process::{SocketValue, waiting};
 use udpath_tests::{PATIENCE, Said, awaited, program};
 
@@ -37,6 +38,54 @@ fn sockets_take_the_datagrams_of_their_cpu() {
         let buffer = format!("port:{PORT}:receive-buffer=4000000");
         let [before, during, after] = place.proven("server", &[&wish, &buffer], queued);
         assert!(by_flow(&before) && by_cpu(&during) && by_flow(&after), "{before:?} {during:?} {after:?}");
+    }
+}
+
+/// A group is foretold as it was set, and counted at its sockets. Nothing but the journal tells a selection.
+#[test]
+fn what_was_set_of_a_group_is_foretold_and_comes_true() {
+    for kind in [Kind::Nsd, Kind::Knot] {
+        let place = Place::new("foretold", kind);
+        // One queue, so that it is known: where its packets are taken is then RPS's one CPU.
+        place.apply("server", &["eth0:channels/rx=1"]).fine();
+        let to = format!("10.0.0.2:{PORT}");
+        let foretold = || -> (Option<u64>, String) {
+            let from = ["predict", "10.0.0.1:4000", &to, "--interface", "eth0", "--json"];
+            let said: Value = serde_json::from_str(&place.udpath("server", &from).fine().out).unwrap();
+            let inodes: Vec<u64> = said["receivers"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|end| end["inode"].as_u64().unwrap())
+                .collect();
+            let all: Vec<u64> = place.sockets().iter().map(|socket| socket.id.inode.into()).collect();
+            assert_eq!(inodes, all, "{said}");
+            let step = &said["path"]["socket"];
+            (step["value"].as_u64(), step["why"].as_str().unwrap().to_owned())
+        };
+        let hash = "chosen by the kernel's own hash, with a secret drawn at boot";
+        assert_eq!(foretold(), (None, hash.to_owned()), "{kind:?}");
+        for (wish, why) in [
+            ("selection=by-cpu", "the CPU's number modulo 2, by the program attached to the group"),
+            ("incoming-cpu=one-per-cpu", "the only socket with that SO_INCOMING_CPU"),
+        ] {
+            for cpu in [0, 1] {
+                let wishes = [format!("eth0:rps/rx-0={cpu}"), format!("port:{PORT}:{wish}")];
+                place.apply("server", &[&wishes[0], &wishes[1]]).fine();
+                assert_eq!(foretold(), (Some(cpu), why.to_owned()), "{kind:?} {wish}");
+                for sender in [0, 1] {
+                    let queued = place.burst(sender, 40, 1).queued;
+                    let at = cpu as usize;
+                    assert!(
+                        queued[at] > 0 && queued[1 - at] == 0,
+                        "{kind:?} {wishes:?} {sender}: {queued:?}"
+                    );
+                }
+                place.udpath("server", &["undo"]).fine();
+                assert_eq!(foretold().0, None, "{kind:?} {wish}");
+            }
+        }
+        place.udpath("server", &["undo"]).fine();
     }
 }
 
