@@ -11,6 +11,7 @@
 
 mod bitset;
 mod ethtool;
+mod flow_rules;
 mod hooks;
 mod ioctl;
 mod netdev;
