@@ -1,8 +1,9 @@
 //! From addresses to names.
 //!
 //! - `kernel.rs`: the kernel's functions, its modules' and those of BPF programs, from /proc/kallsyms.
-//! - `user.rs`: programs: which file is mapped where, and the function, where the file has symbols.
+//! - `user.rs`: programs: which file is mapped where, and the function, where the file has symbols. `file.rs`: those files.
 
+mod file;
 pub mod kernel;
 pub mod user;
 

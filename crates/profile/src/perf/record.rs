@@ -123,6 +123,8 @@ pub struct Mapped<'a> {
     pub len: u64,
     /// Where in the file that is.
     pub offset: u64,
+    /// The file's inode; 0 of what is no file.
+    pub inode: u64,
     /// The file, as that process sees it.
     pub path: &'a str,
 }
@@ -210,9 +212,11 @@ fn read(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
             let mut fields = own()?;
             let (pid, _tid) = (fields.u32()?, fields.u32()?);
             let (start, len, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
-            // Device, inode or build id, protection, flags.
-            fields.skip(32)?;
-            Record::Mapped(Mapped { pid, start, len, offset, path: fields.text() })
+            // Device, inode (no build id was asked for) and its generation, protection, flags.
+            fields.skip(8)?;
+            let inode = fields.u64()?;
+            fields.skip(16)?;
+            Record::Mapped(Mapped { pid, start, len, offset, inode, path: fields.text() })
         }
         uapi::PERF_RECORD_FORK | uapi::PERF_RECORD_EXIT => {
             let mut fields = own()?;
@@ -366,9 +370,9 @@ mod tests {
         let mapped = record(
             uapi::PERF_RECORD_MMAP2,
             0,
-            &[&pair(8, 9), &words(&[16, 32, 4096]), &[0; 32], b"/bin/x\0\0", &id],
+            &[&pair(8, 9), &words(&[16, 32, 4096, 1, 77, 0, 5]), b"/bin/x\0\0", &id],
         );
-        let expected = Mapped { pid: 8, start: 16, len: 32, offset: 4096, path: "/bin/x" };
+        let expected = Mapped { pid: 8, start: 16, len: 32, offset: 4096, inode: 77, path: "/bin/x" };
         assert_eq!(Record::parse(&mapped), Ok(Record::Mapped(expected)));
         let newer = record(4242, 0, &[]);
         assert_eq!(Record::parse(&newer), Ok(Record::Other(4242)));

@@ -4,16 +4,17 @@
 //! /proc/PID/maps when a process is first seen ┐
 //! mmap records while it runs                  ├─▸ mapping: file, offset ──▸ at the end: the file's symbol tables
 //! ```
-//! Files are looked for as the process sees them (`/proc/PID/root`), so a container's are found, and by their path when it
-//! has ended. DWARF is not read: a symbol table names a function in microseconds, debug information in seconds.
+//! Files are found as the process sees them, so a container's are, too: `file.rs`. DWARF is not read: a symbol table names a function in microseconds, debug information in seconds.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolizer};
 
+use super::file::{Files, Place};
 use crate::perf::Mapped;
+
+pub use super::file::MOST_HELD;
 
 /// A part of a process's memory that holds a file's code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,24 +22,15 @@ struct Mapping {
     start: u64,
     end: u64,
     offset: u64,
-    /// In `Programs::files`.
+    /// A number of [`Files`].
     file: usize,
-}
-
-/// A file as the process that mapped it saw it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct File {
-    path: String,
-    /// Who mapped it.
-    pid: u32,
 }
 
 /// The code of every process seen.
 #[derive(Debug, Default)]
 pub struct Programs {
     mappings: HashMap<u32, Vec<Mapping>>,
-    files: Vec<File>,
-    known: HashMap<File, usize>,
+    files: Files,
 }
 
 /// A frame of a program.
@@ -66,21 +58,17 @@ impl Programs {
         // A process that ended, or is not ours to look at, has none: its addresses stay without names.
         let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         self.mappings.insert(pid, Vec::new());
-        for (start, end, offset, path) in text.lines().filter_map(executable) {
-            self.insert(pid, start, end, offset, path);
+        for (offset, place) in text.lines().filter_map(executable) {
+            self.insert(pid, offset, place);
         }
     }
 
     /// A process maps a file.
     pub fn mapped(&mut self, mapped: &Mapped<'_>) {
         self.meet(mapped.pid);
-        self.insert(
-            mapped.pid,
-            mapped.start,
-            mapped.start.saturating_add(mapped.len),
-            mapped.offset,
-            mapped.path,
-        );
+        let end = mapped.start.saturating_add(mapped.len);
+        let place = Place { start: mapped.start, end, inode: mapped.inode, path: mapped.path };
+        self.insert(mapped.pid, mapped.offset, place);
     }
 
     /// A process runs another program: what it had mapped is gone.
@@ -98,17 +86,13 @@ impl Programs {
         self.mappings.insert(pid, copy);
     }
 
-    fn insert(&mut self, pid: u32, start: u64, end: u64, offset: u64, path: &str) {
-        let file = File { path: path.to_owned(), pid };
-        let at = *self.known.entry(file).or_insert_with_key(|file| {
-            self.files.push(file.clone());
-            self.files.len() - 1
-        });
+    fn insert(&mut self, pid: u32, offset: u64, place: Place<'_>) {
+        let (start, end, file) = (place.start, place.end, self.files.number(pid, place));
         let list = self.mappings.entry(pid).or_default();
         // A new mapping takes the place of what was there.
         list.retain(|old| old.end <= start || old.start >= end);
         let place = list.partition_point(|old| old.start < start);
-        list.insert(place, Mapping { start, end, offset, file: at });
+        list.insert(place, Mapping { start, end, offset, file });
     }
 
     fn at(&self, pid: u32, address: u64) -> Option<At> {
@@ -131,7 +115,7 @@ impl Programs {
             .collect();
         self.functions(&mut places);
         let frame = |at: Option<At>| UserFrame {
-            binary: at.map(|at| self.binary(at.file)),
+            binary: at.map(|at| self.files.name(at.file)),
             function: at.and_then(|at| places.get(&at).cloned().flatten()),
         };
         found.into_iter().map(|(key, at)| (key, frame(at))).collect()
@@ -144,7 +128,7 @@ impl Programs {
             by_file.entry(at.file).or_default().push(at.offset);
         }
         for (file, offsets) in by_file {
-            let Some(path) = self.readable(file) else { continue };
+            let Some(path) = self.files.readable(file) else { continue };
             let mut elf = Elf::new(path);
             elf.debug_syms = false;
             // A file without symbols, or none that is understood: functions stay without names.
@@ -157,34 +141,20 @@ impl Programs {
             }
         }
     }
-
-    /// Where the file can be read: through its process, or by its path once that has ended. Not what only looks like a
-    /// path: `[vdso]`, `anon_inode:`, `//anon`.
-    fn readable(&self, file: usize) -> Option<PathBuf> {
-        let File { path, pid } = &self.files[file];
-        if !path.starts_with('/') || path.starts_with("//") {
-            return None;
-        }
-        let inside = PathBuf::from(format!("/proc/{pid}/root{path}"));
-        [inside, PathBuf::from(path)].into_iter().find(|path| path.is_file())
-    }
-
-    fn binary(&self, file: usize) -> String {
-        let path = self.files[file].path.trim_end_matches(" (deleted)");
-        Path::new(path).file_name().map_or(path.to_owned(), |name| name.to_string_lossy().into_owned())
-    }
 }
 
-/// A line of /proc/PID/maps that holds code: start, end, offset, file.
-fn executable(line: &str) -> Option<(u64, u64, u64, &str)> {
+/// A line of /proc/PID/maps that holds code: where in the file that is, and the file.
+fn executable(line: &str) -> Option<(u64, Place<'_>)> {
     // address-address perms offset device inode path
     let mut words = line.splitn(6, ' ');
     let (start, end) = words.next()?.split_once('-')?;
     let executable = words.next()?.as_bytes().get(2) == Some(&b'x');
-    let offset = u64::from_str_radix(words.next()?, 16).ok()?;
-    let path = words.nth(2)?.trim_start();
     let hex = |text| u64::from_str_radix(text, 16).ok();
-    (executable && !path.is_empty()).then_some((hex(start)?, hex(end)?, offset, path))
+    let offset = hex(words.next()?)?;
+    let inode = words.nth(1)?.parse().ok()?;
+    let path = words.next()?.trim_start();
+    let place = Place { start: hex(start)?, end: hex(end)?, inode, path };
+    (executable && !path.is_empty()).then_some((offset, place))
 }
 
 #[cfg(test)]
@@ -202,8 +172,8 @@ mod tests {
     fn code_is_found_by_its_address() {
         let mut programs = Programs::default();
         programs.mappings.insert(8, Vec::new());
-        for (start, end, offset, path) in MAPS.lines().filter_map(executable) {
-            programs.insert(8, start, end, offset, path);
+        for (offset, place) in MAPS.lines().filter_map(executable) {
+            programs.insert(8, offset, place);
         }
         let named =
             programs.name([(8, 0x55d0_c001_0010), (8, 0x55d0_c000_0010), (8, 0x7ffc_0000_0001), (9, 1)]);
@@ -218,6 +188,7 @@ mod tests {
             start: 0x55d0_c001_0000,
             len: 0x1000,
             offset: 0,
+            inode: 43,
             path: "/lib/libx.so",
         });
         let named = programs.name([(8, 0x55d0_c001_0010)]);
