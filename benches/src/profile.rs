@@ -8,11 +8,10 @@ use udpath_host::Snapshot;
 use udpath_host::source::Folder;
 use udpath_profile::Profile;
 use udpath_profile::classes::Rules;
-use udpath_profile::perf::{Clock, Event, Record, Sight, records};
+use udpath_profile::perf::{Clock, Event, Record, records};
 use udpath_profile::recorder::{RATE, Recording};
 use udpath_profile::samples::Samples;
 use udpath_profile::symbols::kernel::Kernel;
-use udpath_profile::symbols::user::Programs;
 
 use crate::Claim;
 use crate::race::{race, words};
@@ -43,7 +42,7 @@ fn overhead() -> Result<Claim> {
     let mut samples = Samples::new(Kernel::running()?, 0, u64::MAX);
     let mut lost = 0;
     let mut drain = |event: &mut Event| {
-        event.drain(|record| match record {
+        event.drain(|_, record| match record {
             Record::Sample(sample) => samples.add(&sample),
             Record::Lost(count) | Record::LostSamples(count) => lost += count,
             _ => (),
@@ -88,20 +87,7 @@ fn classing() -> Result<Claim> {
         });
         ensure!(malformed == 0, "{malformed} records are malformed");
     }
-    let recording = Recording {
-        samples,
-        programs: Programs::default(),
-        threads: std::collections::HashMap::new(),
-        clock: Clock::CpuClock,
-        sight: Sight::Machine,
-        rate: RATE,
-        seconds: 1.0,
-        lost: 0,
-        throttled: 0,
-        malformed: 0,
-        own_seconds: 0.0,
-        no_symbols: None,
-    };
+    let recording = Recording { seconds: 1.0, ..Recording::new(samples, Clock::CpuClock, RATE) };
     let profile = Profile::new(&recording, Rules::built_in(), &now, &now);
     let seconds = begin.elapsed().as_secs_f64();
     ensure!(profile.samples.taken == SAMPLES as u64, "{} samples were counted", profile.samples.taken);

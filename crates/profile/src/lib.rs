@@ -10,6 +10,7 @@
 //! - [`perf`]: the kernel's sampling; no program is started and no file of the kernel's build is needed.
 //! - [`recorder`]: an interval of it, with what is needed to name addresses later.
 //! - [`samples`]: counted as they come; memory is bounded.
+//! - [`counts`]: what hardware counters counted between samples, where there are any.
 //! - [`symbols`]: addresses to names: the kernel, its modules, BPF programs, programs and their libraries.
 //! - [`context`]: on whose behalf a CPU worked: hard IRQ, softirq, system call, other kernel, user, guest, idle.
 //! - [`classes`]: which kind of work it was, by the call chain; the rules are data.
@@ -21,6 +22,7 @@
 
 pub mod classes;
 pub mod context;
+pub mod counts;
 pub mod difference;
 pub mod facts;
 pub mod folded;

@@ -1,20 +1,26 @@
-//! The kernel's sampling: `perf_event_open`(2), one event and one ring for each CPU.
+//! The kernel's sampling: `perf_event_open`(2), one ring for each CPU, and one event; or one for each thread.
 //!
 //! ```text
-//! Event::open ──▸ one descriptor per CPU ──▸ one ring each, written by the kernel, drained here every 100 ms
+//! Event::cpus, threads ──▸ descriptors ──▸ a ring for each CPU, written by the kernel, drained here every 100 ms
 //!                                                  │ record.rs: bytes to records; what is damaged is counted, not trusted
 //!                                                  ▼
 //!                                            Record::{Sample, Mapped, Comm, Lost, ...}
 //! ```
-//! - `event.rs`: which event there is on this machine, and who may use it. `ring.rs`: records in their order.
-//!   `record.rs`: their layout. `sys.rs`: the system call and the memory shared with the kernel.
+//! - `event.rs`: which event there is on this machine, and who may use it; `open.rs`: opened. `counters.rs`: hardware counters
+//!   that run with it. `ring.rs`: records in their order. `record.rs`, `reading.rs`: their layout. `sys.rs`: the system call and the memory shared with the kernel.
 //! - Nothing stays attached: an event is its descriptor, and the kernel closes that when the process ends, however it ends.
 
+pub mod counters;
 mod event;
+mod open;
+mod reading;
 pub mod record;
 mod ring;
 mod sys;
 
+pub use counters::{Absent, Counter, Counts};
 pub use event::{Clock, Event, OpenError, Sight};
-pub use record::{Chain, Mapped, Mode, Record, Sample, WrongRecord};
-pub use ring::records;
+pub(crate) use open::running_cpus;
+pub use reading::Reading;
+pub use record::{Chain, Layout, Mapped, Mode, Record, Sample, WrongRecord};
+pub use ring::{records, records_as};

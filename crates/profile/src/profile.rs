@@ -6,6 +6,7 @@
 //! The stacks keep every frame; [`Stack::own_frames`] are those of the work itself, without what an interrupt interrupted.
 
 mod charged;
+mod hardware;
 mod sums;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use crate::perf::{Clock, Sight};
 use crate::recorder::Recording;
 use crate::sentence::{self, Finding};
 use crate::trace::Traces;
+pub use hardware::{ClassCounts, Hardware, HardwareCounts};
 use sums::{Named, Sums, Units, accounted, cpu_lines, datagrams, processes, sorted, stacks};
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
@@ -54,6 +56,9 @@ pub struct Profile {
     pub locks: Vec<Share<String>>,
     /// CPU time by process, the largest first; 0 is the kernel's idle task.
     pub processes: Vec<ProcessShare>,
+    /// What hardware counters counted meanwhile; none where there are none, or where only threads were sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<Hardware>,
     /// Datagrams of the interval, of the namespace that was looked at.
     pub datagrams: Option<Datagrams>,
     /// The stacks, the largest first.
@@ -117,6 +122,9 @@ pub struct Counted {
 pub struct CpuLine {
     /// The CPU.
     pub cpu: u32,
+    /// It went away so many seconds after the beginning, and was not sampled from then on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<f64>,
     /// By the samples, nanoseconds of each context.
     pub sampled: BTreeMap<Context, u64>,
     /// By the kernel's own accounting in /proc/stat, shares of the interval; none where it cannot be read.
@@ -283,6 +291,7 @@ impl Profile {
                 others: 0,
             })),
             processes: processes(&sums, recording, share),
+            hardware: recording.counted.as_ref().map(|counted| Hardware::new(counted, &named)),
             datagrams: datagrams(before, after),
             stacks: stacks(sums.stacks),
             traces: Traces::default(),
@@ -317,10 +326,16 @@ impl Profile {
         self.contexts.iter().filter(|(context, _)| **context != Context::Idle).map(|(_, ns)| ns).sum()
     }
 
-    /// CPU time that there was, nanoseconds: of all sampled CPUs.
+    /// CPU time that there was, nanoseconds: of all sampled CPUs, of those that went away until then.
     #[must_use]
     pub fn available(&self) -> f64 {
-        self.seconds * 1e9 * self.cpus.len() as f64
+        self.cpus.iter().map(|line| self.sampled_seconds(line) * 1e9).sum()
+    }
+
+    /// How long a CPU was sampled, seconds.
+    #[must_use]
+    pub fn sampled_seconds(&self, line: &CpuLine) -> f64 {
+        line.until.map_or(self.seconds, |until| until.min(self.seconds))
     }
 
     /// Busy CPU time that is charged to the datagrams, nanoseconds: all of it, or, of a profile about somebody, without what
@@ -377,7 +392,22 @@ impl Profile {
                 notes.push("only the program itself was sampled: this user may not see the kernel".to_owned());
             }
         }
+        notes.extend(self.hardware.iter().flat_map(Hardware::notes));
         notes.extend(recording.no_symbols.as_ref().map(ToString::to_string));
+        if recording.left_out > 0 {
+            notes.push(format!(
+                "{} threads were not sampled: each takes a descriptor for every CPU; raise `ulimit -n`, sample fewer CPUs \
+                 (--cpu), or run as root",
+                recording.left_out
+            ));
+        }
+        notes.extend(recording.gone.iter().map(|(cpu, until)| {
+            format!("CPU {cpu} went away after {until:.1} s: the figures have what it did until then")
+        }));
+        if !recording.came.is_empty() {
+            let cpus = &recording.came;
+            notes.push(format!("CPUs that came up meanwhile were not sampled: {cpus}"));
+        }
         if !self.whole() {
             notes.push(format!(
                 "{} of {} CPUs were sampled, and datagrams are counted on all: there are no figures per datagram",
@@ -397,7 +427,8 @@ impl Profile {
             }
         }
         for line in &self.cpus {
-            let Some(accounted) = line.accounted else { continue };
+            // Of a CPU that went away and came back /proc/stat counts a part of the interval.
+            let Some(accounted) = line.accounted.filter(|_| line.until.is_none()) else { continue };
             let of = |contexts: &[Context]| {
                 let ns: u64 = contexts.iter().filter_map(|context| line.sampled.get(context)).sum();
                 ns as f64 / 1e9 / self.seconds

@@ -1,6 +1,6 @@
 //! A recording: samples of an interval, with everything that is needed to name them later.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,11 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use udpath_steer::CpuSet;
 
-use crate::perf::{Clock, Event, OpenError, Record, Sight};
+use crate::counts::Counted;
+use crate::perf::{Clock, Counter, Event, OpenError, Record, Sight, running_cpus};
 use crate::samples::Samples;
 use crate::symbols::kernel::{Kernel, NoSymbols};
-use crate::symbols::user::Programs;
+use crate::symbols::user::{MOST_HELD, Programs};
 
 /// Samples a second of each CPU, unless told otherwise. A prime, so that it does not beat with the kernel's 100, 250, 300 or
 /// 1,000 ticks. Fewer: rare work is missed. More: sampling shows in what it measures; on a virtual machine, whose timer is the
@@ -19,6 +20,12 @@ use crate::symbols::user::Programs;
 pub const RATE: u32 = 293;
 /// Pause between two looks at the rings. Longer: rings overflow; shorter: this program wakes up more than it has to.
 const LOOK: Duration = Duration::from_millis(100);
+/// Events of one process at most: a descriptor each, for every thread on every CPU. The kernel keeps 1.3 KB of each, which
+/// makes 20 MiB, and a thread that the process starts copies those of its maker. More: starting threads becomes slow in
+/// what is measured; fewer: 128 threads on 128 CPUs are not sampled whole.
+const MOST_EVENTS: usize = 16_384;
+/// Descriptors that everything else needs at most: the files of programs that are kept open, /proc, tracing.
+const SPARE: usize = MOST_HELD + 64;
 /// Length of a slice of the time line.
 pub const SLICE: Duration = Duration::from_secs(1);
 
@@ -44,6 +51,14 @@ pub struct Recording {
     pub programs: Programs,
     /// Names of threads, by thread.
     pub threads: HashMap<u32, String>,
+    /// What hardware counters counted; none where there are none.
+    pub counted: Option<Counted>,
+    /// CPUs that went away, and how long after the beginning, seconds: from then on they were not sampled.
+    pub gone: BTreeMap<u32, f64>,
+    /// CPUs that came up, and were not sampled.
+    pub came: CpuSet,
+    /// Threads that were not sampled: there were not enough descriptors.
+    pub left_out: usize,
     /// What made the samples.
     pub clock: Clock,
     /// What they show.
@@ -91,9 +106,8 @@ pub fn record_with(
     stop: &AtomicBool,
     mut at: impl FnMut(Moment),
 ) -> Result<Recording, OpenError> {
-    allow_descriptors(wanted.cpus.len());
-    let mut event = match (Event::cpus(&wanted.cpus, wanted.rate), wanted.pid) {
-        (Err(OpenError::NotPermitted { .. }), Some(pid)) => Event::threads(&threads_of(pid), wanted.rate)?,
+    let mut event = match (cpus(wanted), wanted.pid) {
+        (Err(OpenError::NotPermitted { .. }), Some(pid)) => threads(wanted, pid)?,
         (opened, _) => opened?,
     };
     let (kernel, no_symbols) = match Kernel::running() {
@@ -104,31 +118,27 @@ pub fn record_with(
     let begin =
         u64::try_from(begin.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(begin.tv_nsec).unwrap_or(0);
     let slice = u64::try_from(SLICE.as_nanos()).unwrap_or(u64::MAX);
-    let mut recording = Recording {
-        samples: Samples::new(kernel, begin, slice),
-        programs: Programs::default(),
-        threads: HashMap::new(),
-        clock: event.clock(),
-        sight: event.sight(),
-        rate: event.rate(),
-        seconds: 0.0,
-        lost: 0,
-        throttled: 0,
-        malformed: 0,
-        own_seconds: 0.0,
-        no_symbols,
-    };
+    let samples = Samples::new(kernel, begin, slice);
+    let mut recording = Recording::new(samples, event.clock(), event.rate());
+    (recording.sight, recording.no_symbols) = (event.sight(), no_symbols);
+    let counters: Vec<_> = event.counters().collect();
+    if !counters.is_empty() {
+        recording.counted = Some(Counted::new(counters, event.absent()));
+    }
+    recording.left_out = event.left_out();
+    let before = running_cpus().unwrap_or_default();
     let (started, own) = (Instant::now(), cpu_seconds());
     event.start()?;
     at(Moment::Begin);
     while started.elapsed() < wanted.length && !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK.min(wanted.length.saturating_sub(started.elapsed())));
-        event.drain(|record| recording.take(&record));
+        event.drain(|cpu, record| recording.take(cpu, &record));
+        recording.look_for_cpus(&wanted.cpus, &before, started.elapsed());
     }
     event.stop()?;
     recording.seconds = started.elapsed().as_secs_f64();
     at(Moment::End);
-    event.drain(|record| recording.take(&record));
+    event.drain(|cpu, record| recording.take(cpu, &record));
     recording.malformed = event.malformed();
     recording.own_seconds = cpu_seconds() - own;
     // BPF programs may have come since.
@@ -141,17 +151,59 @@ pub fn record_with(
 }
 
 impl Recording {
-    fn take(&mut self, record: &Record<'_>) {
+    /// Of these samples of CPUs, and nothing else yet.
+    #[must_use]
+    pub fn new(samples: Samples, clock: Clock, rate: u32) -> Self {
+        Self {
+            samples,
+            programs: Programs::default(),
+            threads: HashMap::new(),
+            counted: None,
+            gone: BTreeMap::new(),
+            came: CpuSet::new(),
+            left_out: 0,
+            clock,
+            sight: Sight::Machine,
+            rate,
+            seconds: 0.0,
+            lost: 0,
+            throttled: 0,
+            malformed: 0,
+            own_seconds: 0.0,
+            no_symbols: None,
+        }
+    }
+
+    /// Events of a CPU that goes away end with it, also when it comes back.
+    fn look_for_cpus(&mut self, sampled: &CpuSet, before: &CpuSet, now: Duration) {
+        // Threads are sampled wherever they are.
+        let Some(online) = running_cpus().filter(|_| self.sight == Sight::Machine) else { return };
+        for cpu in sampled.difference(&online).iter() {
+            self.gone.entry(cpu).or_insert(now.as_secs_f64());
+        }
+        self.came = self.came.union(&online.difference(before));
+    }
+
+    /// A record of a CPU's ring.
+    fn take(&mut self, cpu: u32, record: &Record<'_>) {
         match record {
             Record::Sample(sample) => {
-                self.samples.add(sample);
+                let place = self.samples.add(sample);
+                if let (Some(counted), Some(reading)) = (&mut self.counted, sample.reading) {
+                    counted.add(&place, reading);
+                }
                 self.programs.meet(sample.pid);
                 // The first thread names the process, and may sleep all the time.
                 for tid in [sample.pid, sample.tid] {
                     self.threads.entry(tid).or_insert_with(|| name(sample.pid, tid));
                 }
             }
-            Record::Lost(count) | Record::LostSamples(count) => self.lost += count,
+            Record::Lost(count) | Record::LostSamples(count) => {
+                self.lost += count;
+                if let Some(counted) = &mut self.counted {
+                    counted.lost(cpu);
+                }
+            }
             Record::Throttled => self.throttled += 1,
             Record::Comm { pid, tid, name, exec } => {
                 self.threads.insert(*tid, (*name).to_owned());
@@ -172,9 +224,28 @@ fn name(pid: u32, tid: u32) -> String {
     text.map(|text| text.trim_end().to_owned()).unwrap_or_default()
 }
 
-fn threads_of(pid: u32) -> Vec<u32> {
+/// Everything on the CPUs.
+fn cpus(wanted: &Wanted) -> Result<Event, OpenError> {
+    allow_descriptors(wanted.cpus.len() * Counter::ALL.len());
+    Event::cpus(&wanted.cpus, wanted.rate)
+}
+
+/// The threads of a process, those that have used most CPU time first.
+fn threads(wanted: &Wanted, pid: u32) -> Result<Event, OpenError> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    let used = |tid: u32| {
+        // Nanoseconds on a CPU, then others; nothing of a thread that has ended, or by a kernel without them.
+        let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    let mut threads: Vec<(Option<u64>, u32)> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .map(|tid| (used(tid), tid))
+        .collect();
+    threads.sort_unstable_by_key(|(used, _)| std::cmp::Reverse(*used));
+    let tids: Vec<u32> = threads.into_iter().map(|(_, tid)| tid).collect();
+    let most = allow_descriptors((tids.len() * wanted.cpus.len()).min(MOST_EVENTS)).min(MOST_EVENTS);
+    Event::threads(&tids, &wanted.cpus, wanted.rate, most)
 }
 
 /// CPU time of this process so far.
@@ -183,13 +254,18 @@ fn cpu_seconds() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
-/// A descriptor for each CPU, and some more; many machines allow 1,024 to begin with.
-fn allow_descriptors(cpus: usize) {
+/// Raises the limit of descriptors for so many more, as far as that goes; many machines allow 1,024 to begin with. How
+/// many more there are then.
+fn allow_descriptors(wanted: usize) -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let all = u64::try_from(open + SPARE + wanted).unwrap_or(u64::MAX);
     let mut limit = getrlimit(Resource::Nofile);
-    let wanted = u64::try_from(cpus).unwrap_or(u64::MAX).saturating_add(64);
-    if limit.current.is_some_and(|current| current < wanted) {
-        limit.current = limit.maximum.map_or(Some(wanted), |most| Some(most.min(wanted)));
-        // Too few are told by the event that cannot be opened.
+    if limit.current.is_some_and(|current| current < all) {
+        limit.current = limit.maximum.map_or(Some(all), |most| Some(most.min(all)));
+        // Too few are told by what cannot be opened, or is left out.
         let _ = setrlimit(Resource::Nofile, limit);
     }
+    let current = getrlimit(Resource::Nofile).current;
+    let current = current.map_or(usize::MAX, |current| usize::try_from(current).unwrap_or(usize::MAX));
+    current.saturating_sub(open + SPARE)
 }

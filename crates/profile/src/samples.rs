@@ -106,8 +106,8 @@ impl Samples {
         }
     }
 
-    /// Counts a sample.
-    pub fn add(&mut self, sample: &Sample<'_>) {
+    /// Counts a sample; where that was.
+    pub fn add(&mut self, sample: &Sample<'_>) -> Place {
         let (kernel, user) = &mut self.scratch;
         kernel.clear();
         user.clear();
@@ -119,6 +119,7 @@ impl Samples {
         self.tallies.entry(place).or_default().add(Tally { samples: 1, weight });
         let slice = u32::try_from(sample.time.saturating_sub(self.begin) / self.slice).unwrap_or(u32::MAX);
         self.time_line.entry((slice, sample.cpu)).or_default()[context as usize] += weight;
+        place
     }
 
     fn context(&mut self, sample: &Sample<'_>, chain: ChainId) -> Context {

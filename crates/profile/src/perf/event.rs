@@ -1,25 +1,16 @@
 //! Which event samples this machine, and what whoever asks may see.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
-use perf_event_open_sys::bindings as uapi;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use udpath_steer::CpuSet;
 
-use super::record::{Record, SAMPLE_FIELDS};
-use super::ring;
-use super::sys::{self, Ring, Target};
-
-/// Bytes that all rings together may have, in bytes. Less: samples of a machine with many CPUs are lost when this program
-/// waits for a CPU. More: a profile of 128 CPUs leaves its bound of memory.
-const RINGS: usize = 16 << 20;
-/// Bytes of one ring, least and most, in bytes. At 293 samples a second of 400 bytes the least is full after 0.5 s, the
-/// most after 4 s; at 2,000 after 80 ms and 0.6 s.
-const RING: (usize, usize) = (64 << 10, 512 << 10);
-/// Frames of a chain at most. The kernel's own limit is 127; deeper user stacks are cut at their root.
-const DEEPEST: u16 = 127;
+use super::counters::{Absent, Counter};
+use super::open::{Source, cpu_sources, thread_sources};
+use super::record::{Layout, Record};
+use super::{ring, sys};
 
 /// What makes the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +38,7 @@ impl Clock {
         match self {
             Self::Cycles => None,
             Self::CpuClock => Some(
-                "no hardware counters: samples are of a timer, which waits while interrupts are off; hard interrupts and \
+                "no hardware counters: no cycles, instructions and cache misses; samples are of a timer, which waits while interrupts are off; hard interrupts and \
                  spinlocks held with interrupts off show where they end",
             ),
         }
@@ -60,9 +51,9 @@ impl Clock {
 pub enum Sight {
     /// Every CPU, kernel and programs.
     Machine,
-    /// Threads of one process, kernel included.
+    /// Threads of one process and what they start, kernel included.
     Process,
-    /// Threads of one process, without the kernel.
+    /// Threads of one process and what they start, without the kernel.
     ProcessUser,
 }
 
@@ -75,12 +66,31 @@ pub enum OpenError {
          kernel.perf_event_paranoid to {enough} or less"
     )]
     NotPermitted {
-        /// CPUs, or a process.
+        /// CPUs, or a thread.
         what: String,
         /// As /proc/sys/kernel/perf_event_paranoid says.
         paranoid: String,
         /// What would do.
         enough: i32,
+    },
+    /// What may be sampled of one's own, of somebody else's.
+    #[error("may not sample {what}: it is not this user's; run as its user, as root, or with CAP_PERFMON")]
+    NotOurs {
+        /// A thread.
+        what: String,
+    },
+    /// The samples have nowhere to go.
+    #[error(
+        "cannot map {kib} KiB for the samples of CPU {cpu}: {cause}; raise kernel.perf_event_mlock_kb or `ulimit -l`, or \
+         end other profilers of this user"
+    )]
+    NoRing {
+        /// Where.
+        cpu: u32,
+        /// What was asked for last.
+        kib: usize,
+        /// Why.
+        cause: io::Error,
     },
     /// The kernel has no such thing, or no memory for it.
     #[error("cannot sample {what}: {cause}")]
@@ -93,78 +103,81 @@ pub enum OpenError {
     /// There is nothing to sample.
     #[error("none of the CPUs {0} runs")]
     NoCpu(CpuSet),
+    /// Nor any thread.
+    #[error("there is no thread to be sampled: the process has ended")]
+    NoThread,
 }
 
-/// One event and its ring.
-#[derive(Debug)]
-struct Source {
-    event: OwnedFd,
-    ring: Ring,
-    /// The CPU or the thread, for errors.
-    target: Target,
+/// How samples are taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct How {
+    pub(super) clock: Clock,
+    pub(super) sight: Sight,
+    pub(super) rate: u32,
+}
+
+impl How {
+    /// Counters are read with the samples where there are any. Of threads they are not: a group that new threads inherit
+    /// cannot be read so before Linux 6.12.
+    pub(super) const fn layout(self) -> Layout {
+        match (self.clock, self.sight) {
+            (Clock::Cycles, Sight::Machine) => Layout::Counted,
+            _ => Layout::Plain,
+        }
+    }
 }
 
 /// Samples of some CPUs, or of some threads, while this value lives.
 #[derive(Debug)]
 pub struct Event {
+    how: How,
     sources: Vec<Source>,
-    clock: Clock,
-    sight: Sight,
-    rate: u32,
+    absent: Vec<Absent>,
+    /// Threads for which there was no descriptor.
+    left_out: usize,
     /// Bytes of the rings drained last.
     bytes: Vec<u8>,
     malformed: u64,
 }
 
 impl Event {
-    /// Opens an event on each of the CPUs, `rate` samples a second of each. Not started.
+    /// Opens an event on each of the CPUs, `rate` samples a second of each, with the counters that they have. Not started.
     ///
     /// # Errors
     /// Not permitted, or the kernel refuses. A CPU that went away meanwhile is passed over.
     pub fn cpus(cpus: &CpuSet, rate: u32) -> Result<Self, OpenError> {
-        let targets: Vec<Target> = cpus.iter().map(Target::Cpu).collect();
-        let event = Self::open(&targets, Sight::Machine, rate)?;
-        if event.sources.is_empty() { Err(OpenError::NoCpu(cpus.clone())) } else { Ok(event) }
+        let (how, (sources, absent)) = by_any_clock(Sight::Machine, rate, |how| cpu_sources(how, cpus))?;
+        if sources.is_empty() {
+            return Err(OpenError::NoCpu(cpus.clone()));
+        }
+        Ok(Self { absent, ..Self::of(how, sources) })
     }
 
-    /// Opens an event for each of the threads, without the kernel where that is not permitted. Not started.
+    /// Opens an event for each of the threads on each of the CPUs, without the kernel where that is not permitted. Not
+    /// started. Threads and processes that these make afterwards are sampled as well.
+    ///
+    /// `most` descriptors are opened; threads for which they do not suffice are left out, the last ones first.
     ///
     /// # Errors
     /// Not permitted, or the kernel refuses. A thread that ended meanwhile is passed over.
-    pub fn threads(tids: &[u32], rate: u32) -> Result<Self, OpenError> {
-        let targets: Vec<Target> = tids.iter().copied().map(Target::Thread).collect();
-        match Self::open(&targets, Sight::Process, rate) {
-            Err(OpenError::NotPermitted { .. }) => Self::open(&targets, Sight::ProcessUser, rate),
+    pub fn threads(tids: &[u32], cpus: &CpuSet, rate: u32, most: usize) -> Result<Self, OpenError> {
+        let enough = (most / cpus.len().max(1)).clamp(1, tids.len().max(1));
+        let (tids, left_out) = tids.split_at(enough.min(tids.len()));
+        let open = |sight| by_any_clock(sight, rate, |how| thread_sources(how, tids, cpus));
+        let (how, sources) = match open(Sight::Process) {
+            Err(OpenError::NotPermitted { .. }) => open(Sight::ProcessUser),
             opened => opened,
+        }?;
+        if sources.is_empty() {
+            return Err(OpenError::NoThread);
         }
+        Ok(Self { left_out: left_out.len(), ..Self::of(how, sources) })
     }
 
-    fn open(targets: &[Target], sight: Sight, rate: u32) -> Result<Self, OpenError> {
-        match Self::open_by(Clock::Cycles, targets, sight, rate) {
-            // No such counter: not there, or not for a virtual machine.
-            Err(OpenError::Refused { cause, .. }) if is_absent(&cause) => {
-                Self::open_by(Clock::CpuClock, targets, sight, rate)
-            }
-            opened => opened,
-        }
-    }
-
-    fn open_by(clock: Clock, targets: &[Target], sight: Sight, rate: u32) -> Result<Self, OpenError> {
-        let size = (RINGS / targets.len().max(1)).clamp(RING.0, RING.1);
-        // The largest power of two that is no more.
-        let size = 1 << size.ilog2();
-        let mut sources = Vec::with_capacity(targets.len());
-        for &target in targets {
-            let refused = |cause| refused(target, cause);
-            let event = match sys::open(&mut attributes(clock, sight, rate), target) {
-                Err(cause) if is_gone(&cause) => continue,
-                opened => opened.map_err(refused)?,
-            };
-            let ring = Ring::map(event.as_fd(), size).map_err(refused)?;
-            sources.push(Source { event, ring, target });
-        }
-        let bytes = Vec::with_capacity(size);
-        Ok(Self { sources, clock, sight, rate, bytes, malformed: 0 })
+    fn of(how: How, sources: Vec<Source>) -> Self {
+        let largest = sources.iter().map(|source| source.ring.size()).max().unwrap_or(0);
+        let bytes = Vec::with_capacity(largest);
+        Self { how, sources, absent: Vec::new(), left_out: 0, bytes, malformed: 0 }
     }
 
     /// Starts sampling.
@@ -172,9 +185,8 @@ impl Event {
     /// # Errors
     /// The kernel refuses.
     pub fn start(&self) -> Result<(), OpenError> {
-        self.sources.iter().try_for_each(|source| {
-            sys::enable(source.event.as_fd()).map_err(|cause| refused(source.target, cause))
-        })
+        let mut events = self.sources.iter().flat_map(|source| &source.events);
+        events.try_for_each(|event| sys::enable(event.as_fd())).map_err(|cause| Self::refused("start", cause))
     }
 
     /// Stops sampling; what was sampled can still be read.
@@ -182,36 +194,60 @@ impl Event {
     /// # Errors
     /// The kernel refuses.
     pub fn stop(&self) -> Result<(), OpenError> {
-        self.sources.iter().try_for_each(|source| {
-            sys::disable(source.event.as_fd()).map_err(|cause| refused(source.target, cause))
-        })
+        let mut events = self.sources.iter().flat_map(|source| &source.events);
+        events.try_for_each(|event| sys::disable(event.as_fd())).map_err(|cause| Self::refused("stop", cause))
     }
 
-    /// Calls `take` with every record written since the last time: of each CPU in its order, one CPU after the other.
-    pub fn drain(&mut self, mut take: impl FnMut(Record<'_>)) {
+    fn refused(verb: &str, cause: io::Error) -> OpenError {
+        OpenError::Refused { what: format!("any more: the events do not {verb}"), cause }
+    }
+
+    /// Calls `take` with every record written since the last time, and the CPU that wrote it: of each CPU in its order, one
+    /// CPU after the other.
+    pub fn drain(&mut self, mut take: impl FnMut(u32, Record<'_>)) {
         for source in &mut self.sources {
             self.bytes.clear();
             source.ring.drain(&mut self.bytes);
-            self.malformed += ring::records(&self.bytes, &mut take);
+            let layout = self.how.layout();
+            self.malformed += ring::records_as(layout, &self.bytes, |record| take(source.cpu, record));
         }
     }
 
     /// What makes the samples.
     #[must_use]
     pub const fn clock(&self) -> Clock {
-        self.clock
+        self.how.clock
     }
 
     /// What they show.
     #[must_use]
     pub const fn sight(&self) -> Sight {
-        self.sight
+        self.how.sight
     }
 
     /// Samples asked for, each second of each CPU.
     #[must_use]
     pub const fn rate(&self) -> u32 {
-        self.rate
+        self.how.rate
+    }
+
+    /// The counters beside the samples: the number that readings call each by.
+    pub fn counters(&self) -> impl Iterator<Item = (u64, Counter)> + '_ {
+        self.sources
+            .iter()
+            .flat_map(|source| source.counters.iter().map(|running| (running.id, running.counter)))
+    }
+
+    /// Counters that are not there, where others are.
+    #[must_use]
+    pub fn absent(&self) -> &[Absent] {
+        &self.absent
+    }
+
+    /// Threads that are not sampled: there were too many.
+    #[must_use]
+    pub const fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// Records that made no sense.
@@ -227,32 +263,20 @@ impl Event {
     }
 }
 
-fn attributes(clock: Clock, sight: Sight, rate: u32) -> uapi::perf_event_attr {
-    let mut attributes = uapi::perf_event_attr::default();
-    (attributes.type_, attributes.config) = match clock {
-        Clock::Cycles => (uapi::PERF_TYPE_HARDWARE, uapi::PERF_COUNT_HW_CPU_CYCLES.into()),
-        Clock::CpuClock => (uapi::PERF_TYPE_SOFTWARE, uapi::PERF_COUNT_SW_CPU_CLOCK.into()),
+/// By the processor's cycles, or by a timer where there is no such counter: not there, or not for a virtual machine.
+fn by_any_clock<T>(
+    sight: Sight,
+    rate: u32,
+    open: impl Fn(How) -> Result<T, OpenError>,
+) -> Result<(How, T), OpenError> {
+    let by = |clock| {
+        let how = How { clock, sight, rate };
+        open(how).map(|opened| (how, opened))
     };
-    attributes.set_freq(1);
-    attributes.sample_freq = rate.into();
-    attributes.sample_type = SAMPLE_FIELDS.into();
-    attributes.sample_max_stack = DEEPEST;
-    attributes.set_disabled(1);
-    attributes.set_sample_id_all(1);
-    // The clock of softirq and socket times, so that samples and tracepoints share a time line.
-    attributes.set_use_clockid(1);
-    attributes.clockid = libc::CLOCK_MONOTONIC;
-    // Programs and their files as they come, so that addresses can still be named when they are gone.
-    attributes.set_mmap(1);
-    attributes.set_mmap2(1);
-    attributes.set_comm(1);
-    attributes.set_comm_exec(1);
-    attributes.set_task(1);
-    attributes.set_exclude_hv(1);
-    attributes.set_exclude_guest(1);
-    attributes.set_exclude_kernel((sight == Sight::ProcessUser).into());
-    attributes.set_exclude_callchain_kernel((sight == Sight::ProcessUser).into());
-    attributes
+    match by(Clock::Cycles) {
+        Err(OpenError::Refused { cause, .. }) if is_absent(&cause) => by(Clock::CpuClock),
+        opened => opened,
+    }
 }
 
 /// The machine has no such counter.
@@ -260,24 +284,108 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::EINVAL))
 }
 
-/// The CPU was taken away, or the thread ended.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ESRCH))
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::{Duration, Instant};
 
-fn refused(target: Target, cause: io::Error) -> OpenError {
-    let what = match target {
-        Target::Cpu(cpu) => format!("CPU {cpu}"),
-        Target::Thread(tid) => format!("thread {tid}"),
-    };
-    if !matches!(cause.raw_os_error(), Some(libc::EACCES | libc::EPERM)) {
-        return OpenError::Refused { what, cause };
+    use super::super::open::running_cpus;
+    use super::*;
+
+    fn own_tid() -> u32 {
+        rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
     }
-    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-    let paranoid = paranoid.map_or_else(|_| "not readable".to_owned(), |text| text.trim_end().to_owned());
-    let enough = match target {
-        Target::Cpu(_) => -1,
-        Target::Thread(_) => 2,
-    };
-    OpenError::NotPermitted { what, paranoid, enough }
+
+    fn spin(length: Duration) -> u32 {
+        let begin = Instant::now();
+        while begin.elapsed() < length {
+            std::hint::spin_loop();
+        }
+        own_tid()
+    }
+
+    /// Threads of which samples were taken.
+    fn sampled(event: &mut Event) -> BTreeSet<u32> {
+        let mut tids = BTreeSet::new();
+        event.drain(|_, record| {
+            if let Record::Sample(sample) = record {
+                tids.insert(sample.tid);
+            }
+        });
+        assert_eq!(event.malformed(), 0);
+        tids
+    }
+
+    #[test]
+    fn threads_that_come_later_are_sampled_and_those_of_others_are_not() {
+        let cpus = running_cpus().unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (says, hears) = mpsc::channel();
+            // Of this process, and not among those asked for.
+            let done = &done;
+            scope.spawn(move || {
+                let _ = says.send(own_tid());
+                while !done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let other = hears.recv().unwrap();
+            let mut event = Event::threads(&[own_tid()], &cpus, 2000, 1000).unwrap();
+            assert_eq!(event.left_out(), 0);
+            event.start().unwrap();
+            let child = || thread::spawn(|| spin(Duration::from_millis(100))).join().unwrap();
+            // A thread's own threads, too; one after the other, each short.
+            let late = [child(), child(), thread::spawn(child).join().unwrap()];
+            spin(Duration::from_millis(50));
+            event.stop().unwrap();
+            done.store(true, Ordering::Relaxed);
+            let tids = sampled(&mut event);
+            assert!(
+                tids.contains(&own_tid()) && late.iter().all(|tid| tids.contains(tid)),
+                "{late:?} in {tids:?}"
+            );
+            assert!(!tids.contains(&other), "{other} in {tids:?}");
+        });
+    }
+
+    #[test]
+    fn threads_without_a_descriptor_are_left_out_from_the_end() {
+        let cpus = running_cpus().unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (says, hears) = mpsc::channel();
+            for _ in 0..3 {
+                let (says, done) = (says.clone(), &done);
+                scope.spawn(move || {
+                    let _ = says.send(own_tid());
+                    while !done.load(Ordering::Relaxed) {
+                        spin(Duration::from_millis(5));
+                    }
+                });
+            }
+            let tids: Vec<u32> = hears.iter().take(3).collect();
+            let mut event = Event::threads(&tids, &cpus, 2000, 2 * cpus.len()).unwrap();
+            assert_eq!(event.left_out(), 1);
+            event.start().unwrap();
+            let deadline = Instant::now() + Duration::from_secs(30);
+            let mut seen = BTreeSet::new();
+            while seen.len() < 2 && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(20));
+                seen.extend(sampled(&mut event));
+            }
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(seen, tids[..2].iter().copied().collect());
+        });
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_is_told() {
+        let ended = thread::spawn(own_tid).join().unwrap();
+        let error = Event::threads(&[ended], &running_cpus().unwrap(), 100, 100).unwrap_err();
+        assert!(matches!(error, OpenError::NoThread), "{error}");
+    }
 }

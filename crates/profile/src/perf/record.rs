@@ -3,6 +3,7 @@
 //! ```text
 //! header: type u32, misc u16, size u16      size counts the header too
 //! sample: ip u64, pid u32, tid u32, time u64, cpu u32, 0 u32, period u64, n u64, n x ip u64       (SAMPLE_FIELDS)
+//!         with counters (Layout::Counted) a Reading stands between period and n
 //! others: their own fields, then              pid u32, tid u32, time u64, cpu u32, 0 u32          (sample_id_all)
 //! ```
 //! Bytes come from the kernel, but a ring can be read late and a file can be anything: whatever is too short or counts
@@ -13,6 +14,8 @@ use std::str;
 use perf_event_open_sys::bindings as uapi;
 use thiserror::Error;
 
+use super::reading::Reading;
+
 /// What each sample holds, in the order the kernel writes it.
 pub const SAMPLE_FIELDS: u32 = uapi::PERF_SAMPLE_IP
     | uapi::PERF_SAMPLE_TID
@@ -20,6 +23,26 @@ pub const SAMPLE_FIELDS: u32 = uapi::PERF_SAMPLE_IP
     | uapi::PERF_SAMPLE_CPU
     | uapi::PERF_SAMPLE_PERIOD
     | uapi::PERF_SAMPLE_CALLCHAIN;
+
+/// What the samples of a ring hold, as their event was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Layout {
+    /// [`SAMPLE_FIELDS`].
+    #[default]
+    Plain,
+    /// And the values of the counters that the event leads.
+    Counted,
+}
+
+impl Layout {
+    /// `perf_event_attr.sample_type`.
+    pub(super) const fn fields(self) -> u32 {
+        match self {
+            Self::Plain => SAMPLE_FIELDS,
+            Self::Counted => SAMPLE_FIELDS | uapi::PERF_SAMPLE_READ,
+        }
+    }
+}
 
 /// Bytes of a header.
 pub const HEADER: usize = 8;
@@ -93,6 +116,8 @@ pub struct Sample<'a> {
     pub cpu: u32,
     /// What the sample stands for: nanoseconds of a clock, or cycles.
     pub period: u64,
+    /// What the counters beside it say; none where there are none.
+    pub reading: Option<Reading<'a>>,
     /// How it came there.
     pub chain: Chain<'a>,
 }
@@ -161,11 +186,19 @@ impl<'a> Record<'a> {
         Ok((Self::parse(record)?, rest))
     }
 
-    /// Exactly one record.
+    /// Exactly one record, of a ring without counters.
     ///
     /// # Errors
     /// What is no record.
     pub fn parse(record: &'a [u8]) -> Result<Self, WrongRecord> {
+        Self::parse_as(Layout::Plain, record)
+    }
+
+    /// Exactly one record.
+    ///
+    /// # Errors
+    /// What is no record.
+    pub fn parse_as(layout: Layout, record: &'a [u8]) -> Result<Self, WrongRecord> {
         let there = record.len();
         if size(record)? != there {
             return Err(WrongRecord::Size { said: size(record)?, there });
@@ -173,7 +206,7 @@ impl<'a> Record<'a> {
         let mut fields = Fields(record);
         let (kind, misc) = (fields.u32().unwrap_or(0), fields.u16().unwrap_or(0));
         let body = &record[HEADER..];
-        read(kind, misc, body).ok_or(WrongRecord::Short { kind, bytes: there })
+        read(layout, kind, misc, body).ok_or(WrongRecord::Short { kind, bytes: there })
     }
 }
 
@@ -189,11 +222,11 @@ pub fn size(bytes: &[u8]) -> Result<usize, WrongRecord> {
     }
 }
 
-fn read(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
+fn read(layout: Layout, kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
     // What ends all records but samples is not theirs.
     let own = || body.len().checked_sub(SAMPLE_ID).map(|own| Fields(&body[..own]));
     Some(match kind {
-        uapi::PERF_RECORD_SAMPLE => Record::Sample(sample(misc, Fields(body))?),
+        uapi::PERF_RECORD_SAMPLE => Record::Sample(sample(layout, misc, Fields(body))?),
         uapi::PERF_RECORD_LOST => {
             let mut fields = own()?;
             fields.u64()?;
@@ -231,7 +264,7 @@ fn read(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
     })
 }
 
-fn sample(misc: u16, mut fields: Fields<'_>) -> Option<Sample<'_>> {
+fn sample(layout: Layout, misc: u16, mut fields: Fields<'_>) -> Option<Sample<'_>> {
     let mode = match u32::from(misc) & uapi::PERF_RECORD_MISC_CPUMODE_MASK {
         uapi::PERF_RECORD_MISC_KERNEL => Mode::Kernel,
         uapi::PERF_RECORD_MISC_USER => Mode::User,
@@ -242,9 +275,13 @@ fn sample(misc: u16, mut fields: Fields<'_>) -> Option<Sample<'_>> {
     let time = fields.u64()?;
     let (cpu, _) = (fields.u32()?, fields.u32()?);
     let period = fields.u64()?;
+    let reading = match layout {
+        Layout::Plain => None,
+        Layout::Counted => Some(Reading::read(&mut fields)?),
+    };
     let count = usize::try_from(fields.u64()?).ok()?;
     let chain = fields.bytes(count.checked_mul(8)?)?;
-    Some(Sample { mode, ip, pid, tid, time, cpu, period, chain: Chain(chain) })
+    Some(Sample { mode, ip, pid, tid, time, cpu, period, reading, chain: Chain(chain) })
 }
 
 impl<'a> Chain<'a> {
@@ -270,10 +307,10 @@ impl<'a> Chain<'a> {
 }
 
 /// Reads fields one after the other.
-struct Fields<'a>(&'a [u8]);
+pub(super) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
@@ -295,7 +332,7 @@ impl<'a> Fields<'a> {
         self.array().map(u32::from_ne_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_ne_bytes)
     }
 

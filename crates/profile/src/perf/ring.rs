@@ -1,15 +1,20 @@
 //! The bytes of a drained ring as records.
 
-use super::record::{self, Record};
+use super::record::{self, Layout, Record};
+
+/// Calls `take` with each record of `bytes`, of a ring without counters; see [`records_as`].
+pub fn records(bytes: &[u8], take: impl FnMut(Record<'_>)) -> u64 {
+    records_as(Layout::Plain, bytes, take)
+}
 
 /// Calls `take` with each record of `bytes`; how many made no sense. After one whose length makes none, the rest cannot
 /// be told apart and counts as one.
-pub fn records(mut bytes: &[u8], mut take: impl FnMut(Record<'_>)) -> u64 {
+pub fn records_as(layout: Layout, mut bytes: &[u8], mut take: impl FnMut(Record<'_>)) -> u64 {
     let mut malformed = 0;
     while !bytes.is_empty() {
         let Ok(size) = record::size(bytes) else { return malformed + 1 };
         let (record, rest) = bytes.split_at(size);
-        match Record::parse(record) {
+        match Record::parse_as(layout, record) {
             Ok(record) => take(record),
             Err(_) => malformed += 1,
         }

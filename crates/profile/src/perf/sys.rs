@@ -10,15 +10,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, perf_event_attr, perf_event_mmap_page};
 use perf_event_open_sys::{ioctls, perf_event_open};
 
-/// Opens an event for a thread on any CPU, or for everything on a CPU.
-pub(super) fn open(attributes: &mut perf_event_attr, target: Target) -> io::Result<OwnedFd> {
-    let (pid, cpu) = match target {
-        Target::Cpu(cpu) => (-1, i32::try_from(cpu).unwrap_or(i32::MAX)),
-        Target::Thread(tid) => (i32::try_from(tid).unwrap_or(i32::MAX), -1),
-    };
+/// Opens an event, as a member of a group where there is one.
+pub(super) fn open(
+    attributes: &mut perf_event_attr,
+    target: Target,
+    group: Option<BorrowedFd<'_>>,
+) -> io::Result<OwnedFd> {
+    let pid = target.tid.map_or(-1, |tid| i32::try_from(tid).unwrap_or(i32::MAX));
+    let cpu = i32::try_from(target.cpu).unwrap_or(i32::MAX);
+    let group = group.map_or(-1, |leader| leader.as_raw_fd());
     attributes.size = size_of::<perf_event_attr>() as u32;
     // SAFETY: a whole attribute structure with its size, which the kernel reads, and into which it may write a size.
-    let fd = unsafe { perf_event_open(attributes, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC.into()) };
+    let fd = unsafe { perf_event_open(attributes, pid, cpu, group, PERF_FLAG_FD_CLOEXEC.into()) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -28,11 +31,25 @@ pub(super) fn open(attributes: &mut perf_event_attr, target: Target) -> io::Resu
 
 /// What an event watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
-    /// Everything on a CPU.
-    Cpu(u32),
-    /// One thread wherever it is.
-    Thread(u32),
+pub(super) struct Target {
+    /// On this CPU.
+    pub(super) cpu: u32,
+    /// A thread while it is there; without one everything.
+    pub(super) tid: Option<u32>,
+}
+
+/// The number by which a group's values name an event.
+pub(super) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut id = 0;
+    // SAFETY: an event's descriptor, and a number that the kernel writes.
+    check(unsafe { ioctls::ID(event.as_raw_fd(), &raw mut id) })?;
+    Ok(id)
+}
+
+/// Lets an event write to the ring of another one of the same CPU.
+pub(super) fn share_ring(event: BorrowedFd<'_>, owner: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: two events' descriptors, and no memory.
+    check(unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), owner.as_raw_fd()) })
 }
 
 /// Starts counting.

@@ -7,7 +7,7 @@ use udpath_host::snapshot::Snapshot;
 use super::{Accounted, CpuLine, Datagrams, ProcessShare, Share, Stack, ThreadShare};
 use crate::classes::{Class, Rules, Verdict};
 use crate::context::Context;
-use crate::perf::Clock;
+use crate::perf::{Clock, Sight};
 use crate::recorder::{Recording, SLICE};
 use crate::samples::{ChainId, Place, Tally};
 use crate::symbols::user::UserFrame;
@@ -47,12 +47,17 @@ impl<'a> Named<'a> {
         Self { recording, verdicts, users: recording.programs.name(addresses.into_keys()), reading }
     }
 
-    fn verdict(&self, place: &Place) -> Verdict<'a> {
-        match place.context {
+    fn verdict(&self, context: Context, kernel: ChainId) -> Verdict<'a> {
+        match context {
             Context::User | Context::Guest => Verdict { class: Class::User, lock: None },
             Context::Idle => Verdict { class: Class::Idle, lock: None },
-            _ => self.verdicts[&place.kernel],
+            _ => self.verdicts[&kernel],
         }
+    }
+
+    /// The kind of work of a context and the kernel's part of a chain, of a sample that was taken.
+    pub(super) fn class(&self, context: Context, kernel: ChainId) -> Class {
+        self.verdict(context, kernel).class
     }
 
     /// Functions, the outermost first.
@@ -98,7 +103,9 @@ impl Units {
         for (place, tally) in recording.samples.tallies() {
             cpus.entry(place.cpu).or_default().add(*tally);
         }
-        let ns = |cpu: &u32, tally: &Tally| match accounted.get(cpu) {
+        // Of a CPU that went away, and where only some threads were sampled, that is of other work, too.
+        let whole = |cpu: &u32| recording.sight == Sight::Machine && !recording.gone.contains_key(cpu);
+        let ns = |cpu: &u32, tally: &Tally| match accounted.get(cpu).filter(|_| whole(cpu)) {
             Some(times) => (1.0 - times.idle - times.steal).max(0.0) * recording.seconds * 1e9,
             None => tally.samples as f64 * 1e9 / f64::from(recording.rate.max(1)),
         };
@@ -149,7 +156,7 @@ impl Sums {
             return;
         }
         self.busy += tally.weight;
-        let verdict = named.verdict(place);
+        let verdict = named.verdict(place.context, place.kernel);
         *self.classes.entry(verdict.class).or_default() += tally.weight;
         let lock = verdict.lock.map(str::to_owned);
         if let Some(lock) = &lock {
@@ -241,6 +248,7 @@ pub(super) fn cpu_lines(
         .iter()
         .map(|(cpu, sampled)| CpuLine {
             cpu: *cpu,
+            until: recording.gone.get(cpu).copied(),
             sampled: sampled.clone(),
             accounted: accounted.get(cpu).copied(),
             time_line: vec![BTreeMap::new(); slices],
@@ -293,9 +301,9 @@ pub(super) fn datagrams(before: &Snapshot, after: &Snapshot) -> Option<Datagrams
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::{Record, Sight, records};
+    use crate::perf::{Record, records};
     use crate::samples::Samples;
-    use crate::symbols::{kernel::Kernel, user::Programs};
+    use crate::symbols::kernel::Kernel;
 
     /// Ten samples of CPU 1, of 2 million cycles each.
     fn recording(clock: Clock) -> Recording {
@@ -310,20 +318,7 @@ mod tests {
             }
         });
         assert_eq!(malformed, 0);
-        Recording {
-            samples,
-            programs: Programs::default(),
-            threads: HashMap::new(),
-            clock,
-            sight: Sight::Machine,
-            rate: 1000,
-            seconds: 2.0,
-            lost: 0,
-            throttled: 0,
-            malformed: 0,
-            own_seconds: 0.0,
-            no_symbols: None,
-        }
+        Recording { seconds: 2.0, ..Recording::new(samples, clock, 1000) }
     }
 
     #[test]
@@ -339,5 +334,10 @@ mod tests {
         assert_eq!(ns(Clock::CpuClock, &half), 20_000_000);
         assert_eq!(ns(Clock::Cycles, &half), 1_000_000_000);
         assert_eq!(ns(Clock::Cycles, &none), 10_000_000);
+        let threads = Recording { sight: Sight::Process, ..recording(Clock::Cycles) };
+        assert_eq!(Units::new(&threads, &half).ns(1, 20_000_000), 10_000_000);
+        let mut left = recording(Clock::Cycles);
+        left.gone.insert(1, 0.5);
+        assert_eq!(Units::new(&left, &half).ns(1, 20_000_000), 10_000_000);
     }
 }

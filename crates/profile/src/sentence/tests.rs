@@ -57,6 +57,7 @@ pub(crate) fn of(lines: &[Line<'_>]) -> Profile {
         cpus: (0..2)
             .map(|cpu| CpuLine {
                 cpu,
+                until: None,
                 sampled: contexts.iter().map(|(context, ns)| (*context, ns / 2)).collect(),
                 accounted: Some(Accounted {
                     usr: 0.1,
@@ -81,6 +82,7 @@ pub(crate) fn of(lines: &[Line<'_>]) -> Profile {
             share: own as f64 / busy.max(1) as f64,
             threads: (812..832).map(thread).collect(),
         }],
+        hardware: None,
         datagrams: Some(Datagrams { received: 1_000_000, sent: 1_000_000, dropped: 0 }),
         stacks,
         traces: crate::trace::Traces::default(),
