@@ -17,6 +17,7 @@
 
 mod file;
 mod flame;
+mod hardware;
 mod html;
 mod json;
 mod metrics;

@@ -415,6 +415,17 @@ fn frames(html: &str) -> Vec<(String, f64, f64, usize)> {
 }
 
 #[test]
+fn a_profile_with_hardware_counters_has_all_of_them() {
+    let profile = fixture::counted_profile();
+    let html = profile.html();
+    check_but_scripts(&html);
+    let table = html.split("<h2>Hardware counters</h2>").nth(1).unwrap().split("</table>").next().unwrap();
+    assert_eq!(table.matches("<tr>").count(), 2 + profile.classes.len());
+    assert!(table.contains("remote loads</th>") && table.contains("<td>1.40</td>"), "{table}");
+    assert!(!fixture::profile().html().contains("Hardware counters"));
+}
+
+#[test]
 fn a_profile_is_whole() {
     let profile = fixture::profile();
     let html = profile.html();

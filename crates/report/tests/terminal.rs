@@ -3,6 +3,7 @@
 mod fixture;
 
 use udpath_advise::result::{Ratio, Verdict};
+use udpath_profile::perf::Counter;
 use udpath_report::{Compared, Render, Style};
 
 fn width(text: &str) -> usize {
@@ -165,6 +166,23 @@ fn a_profile_on_eighty_columns() {
     insta::assert_snapshot!("profile_80", text);
     assert!(width(&text) <= 80, "{} columns", width(&text));
     assert!((20..=40).contains(&text.lines().count()), "{} lines", text.lines().count());
+}
+
+#[test]
+fn hardware_counters_are_a_table_where_there_are_any() {
+    let text = fixture::counted_profile().terminal(&Style::default());
+    insta::assert_snapshot!("profile_counted_80", text);
+    assert!(width(&text) <= 80, "{} columns", width(&text));
+    // What the machine does not have has no column; without datagrams it is by the second.
+    let mut profile = fixture::counted_profile();
+    let hardware = profile.hardware.as_mut().unwrap();
+    let counts = hardware.classes.iter_mut().map(|class| &mut class.counts).chain([&mut hardware.all]);
+    counts.for_each(|counts| counts.0.retain(|counter, _| *counter <= Counter::Instructions));
+    profile.datagrams = None;
+    let text = profile.terminal(&Style::default());
+    let heading = text.lines().find(|line| line.starts_with("per second ")).expect("the table");
+    assert!(heading.trim_end().ends_with("IPC") && heading.contains("instructions"), "{heading}");
+    assert!(!text.contains("cache misses") && !text.contains("remote loads"), "{text}");
 }
 
 #[test]

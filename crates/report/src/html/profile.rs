@@ -8,6 +8,7 @@ use udpath_profile::profile::Share;
 use super::traces::TracePart;
 use super::{CpuRow, Figure, Head, cpu_rows, rendered};
 use crate::flame::Tree;
+use crate::hardware::{Counters, counters};
 use crate::svg::cpus::Group;
 use crate::svg::flame::{self, Graph, Kind};
 use crate::terminal::profile::{accounted, chosen, name, sampled};
@@ -27,6 +28,7 @@ struct Page<'a> {
     paired: bool,
     classes: Vec<CostRow>,
     locks: Vec<CostRow>,
+    counters: Option<Counters>,
     cpu_rows: Vec<CpuRow>,
     cpu_chart: String,
     processes: Vec<ProcessRow>,
@@ -96,6 +98,7 @@ pub(crate) fn page(profile: &Profile) -> String {
             .map(|share| cost(profile, share.of.title().to_owned(), share))
             .collect(),
         locks: profile.locks.iter().map(|share| cost(profile, share.of.replace('-', " "), share)).collect(),
+        counters: counters(profile),
         cpu_rows: cpu_rows(groups.into_iter()),
         cpu_chart: {
             let groups = groups.map(|(name, cpus)| Group { name, strong: name == "samples", cpus });

@@ -7,10 +7,13 @@ use udpath_profile::profile::{Accounted, CpuLine, ProcessShare, Profile, Share};
 use super::table::{Cell, Table};
 use super::traces;
 use super::{Paint, Style, bar, cpu_headings, cpu_lines};
+use crate::hardware::counters;
 use crate::{units, words};
 
 /// Classes that get a line each. A screen of 40 lines has room for no more; what follows is below a point or two.
 const CLASSES: usize = 12;
+/// Lines of hardware counters, the first of all classes.
+const COUNTED: usize = 6;
 /// The same for locks, for processes, and for findings after the one in the sentence.
 const LOCKS: usize = 4;
 const PROCESSES: usize = 4;
@@ -36,7 +39,8 @@ pub(crate) fn text(profile: &Profile, style: &Style) -> String {
     for line in words::datagrams(profile) {
         out += &style.wrapped(Paint::Plain, &line, 2);
     }
-    let tables = [classes(profile, style), locks(profile), cpus(profile), processes(profile)];
+    let tables =
+        [classes(profile, style), hardware(profile), locks(profile), cpus(profile), processes(profile)];
     let tables = tables.into_iter().flatten().chain(traces::tables(profile));
     for table in tables {
         out.push('\n');
@@ -99,6 +103,18 @@ fn class_table(profile: &Profile, bar_width: usize) -> Table {
     table
 }
 
+/// What the processor counted, where it does.
+fn hardware(profile: &Profile) -> Option<Table> {
+    let counters = counters(profile)?;
+    let headings = std::iter::once(Cell::new(counters.unit));
+    let headings = headings.chain(counters.headings.into_iter().map(Cell::right));
+    let mut table = Table::with(headings.collect());
+    for (name, figures) in counters.rows.into_iter().take(COUNTED) {
+        table.row(std::iter::once(Cell::new(name)).chain(figures.into_iter().map(Cell::right)).collect());
+    }
+    Some(table)
+}
+
 fn locks(profile: &Profile) -> Option<Table> {
     let large: Vec<&Share<String>> =
         profile.locks.iter().filter(|lock| lock.share >= LEAST).take(LOCKS).collect();
@@ -134,14 +150,23 @@ pub(crate) fn sampled(profile: &Profile) -> Vec<CpuUse> {
     let of = |line: &CpuLine| {
         let share = |contexts: &[Context]| {
             let ns: u64 = contexts.iter().filter_map(|context| line.sampled.get(context)).sum();
-            ns as f64 / 1e9 / profile.seconds.max(1e-9)
+            ns as f64 / 1e9 / profile.sampled_seconds(line).max(1e-9)
         };
         let (usr, sys) =
             (share(&[Context::User, Context::Guest]), share(&[Context::Syscall, Context::Kernel]));
         let (soft, irq) = (share(&[Context::Softirq]), share(&[Context::HardIrq]));
         // A halted CPU counts no cycles: idle is what is left.
         let idle = (1.0 - usr - sys - soft - irq).max(0.0);
-        CpuUse { cpu: line.cpu, usr, sys, soft, irq, steal: 0.0, idle, seconds: profile.seconds }
+        CpuUse {
+            cpu: line.cpu,
+            usr,
+            sys,
+            soft,
+            irq,
+            steal: 0.0,
+            idle,
+            seconds: profile.sampled_seconds(line),
+        }
     };
     profile.cpus.iter().map(of).collect()
 }

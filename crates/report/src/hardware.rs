@@ -1,0 +1,79 @@
+//! Hardware counters as a table, for the terminal and the page.
+
+use udpath_profile::Profile;
+use udpath_profile::perf::Counter;
+use udpath_profile::profile::{Hardware, HardwareCounts};
+
+use crate::units;
+
+/// A table of words.
+pub(crate) struct Counters {
+    /// What counts are divided by.
+    pub(crate) unit: &'static str,
+    /// Of the columns of figures.
+    pub(crate) headings: Vec<&'static str>,
+    /// A name and its figures; the first are all classes together.
+    pub(crate) rows: Vec<(&'static str, Vec<String>)>,
+}
+
+/// The counters of a profile; none where the machine has none.
+pub(crate) fn counters(profile: &Profile) -> Option<Counters> {
+    let hardware = profile.hardware.as_ref().filter(|hardware| !hardware.all.0.is_empty())?;
+    let per_datagram = profile.per_datagram(1);
+    let unit = if per_datagram.is_some() { "per datagram" } else { "per second" };
+    let scale = per_datagram.unwrap_or_else(|| 1.0 / profile.seconds.max(1e-9));
+    let columns: Vec<Column> = COLUMNS.into_iter().filter(|column| (column.there)(hardware)).collect();
+    let figures = |counts: &HardwareCounts| -> Vec<String> {
+        let figure =
+            |column: &Column| (column.figure)(counts, scale).unwrap_or_else(|| units::NONE.to_owned());
+        columns.iter().map(figure).collect()
+    };
+    let mut rows = vec![("all", figures(&hardware.all))];
+    rows.extend(hardware.classes.iter().map(|class| (class.of.title(), figures(&class.counts))));
+    Some(Counters { unit, headings: columns.iter().map(|column| column.heading).collect(), rows })
+}
+
+struct Column {
+    heading: &'static str,
+    /// Does the machine have what it takes?
+    there: fn(&Hardware) -> bool,
+    /// Of some counts, each times the scale.
+    figure: fn(&HardwareCounts, f64) -> Option<String>,
+}
+
+const COLUMNS: [Column; 5] = [
+    Column {
+        heading: "cycles",
+        there: |hardware| has(hardware, Counter::Cycles),
+        figure: |counts, scale| each(counts, Counter::Cycles, scale),
+    },
+    Column {
+        heading: "instructions",
+        there: |hardware| has(hardware, Counter::Instructions),
+        figure: |counts, scale| each(counts, Counter::Instructions, scale),
+    },
+    Column {
+        heading: "IPC",
+        there: |hardware| has(hardware, Counter::Instructions) && has(hardware, Counter::Cycles),
+        figure: |counts, _| counts.ipc().map(|ipc| format!("{ipc:.2}")),
+    },
+    Column {
+        heading: "cache misses",
+        there: |hardware| has(hardware, Counter::CacheMisses),
+        figure: |counts, scale| each(counts, Counter::CacheMisses, scale),
+    },
+    Column {
+        heading: "remote loads",
+        there: |hardware| has(hardware, Counter::RemoteLoads) && has(hardware, Counter::LoadMisses),
+        figure: |counts, _| counts.remote().map(units::share_in_column),
+    },
+];
+
+fn has(hardware: &Hardware, counter: Counter) -> bool {
+    hardware.all.of(counter).is_some()
+}
+
+fn each(counts: &HardwareCounts, counter: Counter, scale: f64) -> Option<String> {
+    // With three digits, as rates are: a datagram costs thousands of cycles, and tenths of a cache miss.
+    Some(units::tps(counts.of(counter)? as f64 * scale))
+}
