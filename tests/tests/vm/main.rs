@@ -202,6 +202,34 @@ fn top_and_export_see_every_cpu_and_queue() {
 }
 
 #[test]
+fn a_cpu_that_goes_away_is_in_the_profile_until_then() {
+    let profile: Value = serde_json::from_str(MACHINE.fine("left")).unwrap();
+    let lines = profile["cpus"].as_array().unwrap();
+    assert_eq!(lines.len(), 20, "{profile}");
+    let gone: Vec<&Value> = lines.iter().filter(|line| line["until"].is_number()).collect();
+    assert!(gone.len() == 1 && gone[0]["cpu"] == 19, "{gone:?}");
+    let until = gone[0]["until"].as_f64().unwrap();
+    assert!(until > 0.5 && until < profile["seconds"].as_f64().unwrap(), "{until}");
+    let ns =
+        |line: &Value| line["sampled"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();
+    // A look at which CPUs there are comes every 0.1 s, and later on an emulated machine.
+    assert!(ns(gone[0]) > 0 && ns(gone[0]) as f64 <= 1e9 * (until + 0.1), "{}", gone[0]);
+    // Slices of a second: the others go on after it.
+    let slices = |line: &Value| -> Vec<usize> {
+        let slices = line["time_line"].as_array().unwrap().iter().enumerate();
+        slices
+            .filter(|(_, slice)| slice.as_object().is_some_and(|slice| !slice.is_empty()))
+            .map(|(at, _)| at)
+            .collect()
+    };
+    assert!(slices(gone[0]).iter().all(|at| *at as f64 <= until), "{}", gone[0]);
+    assert!(lines.iter().any(|line| slices(line).iter().any(|at| *at as f64 > until)), "{lines:?}");
+    let notes = profile["notes"].as_array().unwrap();
+    let told = format!("CPU 19 went away after {until:.1} s: ");
+    assert!(notes.iter().any(|note| note.as_str().unwrap().starts_with(&told)), "{notes:?}");
+}
+
+#[test]
 fn its_proc_and_sys_are_a_source() {
     let source = Folder::captured(&MACHINE.captured);
     let queues = source.names("/sys/class/net/eth0/queues").unwrap();

@@ -144,4 +144,19 @@ step top udpath top --once -i 0.5
 step top-json udpath top --once --json -i 0.5
 
 . /files/settings.sh
+
+# A CPU goes away in the middle of a profile. Last, since drivers arrange their queues anew when CPUs come and go.
+leave() {
+    udpath profile -d 3s --rate 100 --json &
+    profile=$!
+    # It sleeps between looks at its rings once it samples: clock_nanosleep.
+    awaited grep -q '^230 ' /proc/$profile/syscall
+    sleep 1
+    echo 0 > /sys/devices/system/cpu/cpu19/online
+    wait $profile
+    ended=$?
+    echo 1 > /sys/devices/system/cpu/cpu19/online
+    return $ended
+}
+step left leave
 cp /tmp/seconds /out/steps/
