@@ -43,7 +43,9 @@ fn overhead() -> Result<Claim> {
     let mut lost = 0;
     let mut drain = |event: &mut Event| {
         event.drain(|_, record| match record {
-            Record::Sample(sample) => samples.add(&sample),
+            Record::Sample(sample) => {
+                samples.add(&sample);
+            }
             Record::Lost(count) | Record::LostSamples(count) => lost += count,
             _ => (),
         });
