@@ -44,7 +44,7 @@ const LOWEST: f64 = 1.5;
 
 pub(crate) fn draw(chart: &Chart<'_>, rows: &[Row], paper: Paper) -> String {
     let wide = paper.is_wide();
-    let (left, right) = if wide { (196.0, 700.0) } else { (14.0, 346.0) };
+    let (left, right) = if wide { (262.0, 700.0) } else { (14.0, 346.0) };
     // On a phone a row's name stands above it.
     let above = if wide { 4.0 } else { 20.0 };
     let step = ROW + if wide { 0.0 } else { 16.0 };
