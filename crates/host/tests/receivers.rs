@@ -1,7 +1,6 @@
 //! Who gets a datagram of several sockets on one port: foretold from a snapshot, and sent. Needs root and two CPUs.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
@@ -30,7 +29,7 @@ fn bound(port: u16, share: bool, cpus: &[Option<u32>]) -> Vec<UdpSocket> {
             sockopt::set_socket_incoming_cpu(&socket, *cpu).unwrap();
         }
         bind(&socket, &SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
-        let socket = UdpSocket::from(OwnedFd::from(socket));
+        let socket = UdpSocket::from(socket);
         socket.set_nonblocking(true).unwrap();
         socket
     };
