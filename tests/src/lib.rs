@@ -5,6 +5,7 @@
 //!     .start() -> Running            killed when dropped
 //!     .finish() -> Ended             code, stdout, stderr; panics when the deadline passes
 //! Said::from(output)                      for one that is waited for without a deadline
+//! client_and_server(name, queues)         a lab of two machines and one link
 //! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and what names of ours carry these pids
 //! ```
 //! Other users of the machine may make labs at the same time. So nothing here asks whether the machine has no lab, but
@@ -19,6 +20,8 @@ pub use run::{Ended, Run, Running, one_sentence, program};
 pub use said::Said;
 
 use std::time::{Duration, Instant};
+
+use udpath_lab::{Lab, LabBuilder, LinkSpec};
 
 /// Longest wait for anything that must come. Generous: the machine may be busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,4 +39,17 @@ pub fn awaited<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option
         assert!(Instant::now() < deadline, "waited {within:?} in vain for {what}");
         std::thread::sleep(LOOK);
     }
+}
+
+/// A lab of the machines `client` and `server`, and a link between them whose ends have so many queues.
+///
+/// # Panics
+/// It cannot be made: root is needed.
+#[must_use]
+pub fn client_and_server(name: &str, queues: u32) -> Lab {
+    let builder = LabBuilder::new(name).machine("client").machine("server");
+    builder
+        .link("client", "server", &LinkSpec::with_queues(queues))
+        .up()
+        .unwrap_or_else(|error| panic!("{error}"))
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use udpath_lab::{Lab, LabBuilder, LinkSpec};
-use udpath_tests::{Host, PATIENCE, Run, Running, awaited, one_sentence, program};
+use udpath_lab::Lab;
+use udpath_tests::{Host, PATIENCE, Run, Running, awaited, client_and_server, one_sentence, program};
 
 /// Length of a load nobody waits for.
 const LONG: &str = "600s";
@@ -20,11 +20,6 @@ const LOAD: &str = "3s";
 
 /// What happens to the client's end of the link, as arguments of `ip link`.
 const FAULTS: [&[&str]; 2] = [&["set", "eth0", "down"], &["delete", "eth0"]];
-
-fn lab(name: &str) -> Lab {
-    let builder = LabBuilder::new(name).machine("client").machine("server");
-    builder.link("client", "server", &LinkSpec::with_queues(2)).up().unwrap()
-}
 
 fn start(lab: &Lab, machine: &str, arguments: &[&str]) -> Running {
     let mut inside = lab.machine(machine).unwrap().command(program());
@@ -49,7 +44,7 @@ fn a_link_that_goes_under_load_ends_it_in_time() {
         for fault in FAULTS {
             let case = format!("{engine}, link {fault:?}");
             let host = Host::now();
-            let lab = lab("cut");
+            let lab = client_and_server("cut", 2);
             let napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
             let mut server =
                 start(&lab, "server", &["serve", "echo", "--io", "reuseport", "--bind", "10.0.0.2:7"]);
@@ -94,7 +89,7 @@ fn a_link_that_goes_under_load_ends_it_in_time() {
 #[test]
 fn a_signal_ends_a_load_whose_server_is_gone() {
     for engine in ["socket", "kernel", "xdp"] {
-        let lab = lab("told");
+        let lab = client_and_server("told", 2);
         let _napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
         let mut server = start(&lab, "server", &["serve", "echo", "--bind", "10.0.0.2:7"]);
         server.says("ready");
@@ -116,7 +111,7 @@ fn a_signal_ends_a_load_whose_server_is_gone() {
 #[test]
 fn a_killed_load_leaves_nothing_attached() {
     let host = Host::now();
-    let lab = lab("killed");
+    let lab = client_and_server("killed", 2);
     let mut server = start(&lab, "server", &["serve", "echo", "--bind", "10.0.0.2:7"]);
     server.says("ready");
     let ports = ["--source-ports", "5000-5003", "--flows", "4"];

@@ -4,8 +4,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use udpath_lab::{LabBuilder, LinkSpec};
-use udpath_tests::{Run, program};
+use udpath_tests::{Run, client_and_server, program};
 
 /// Runs of equal lengths: more than fit one message, a shorter end, a full frame, one byte more than that, fragments of
 /// two frames, nothing at all.
@@ -14,12 +13,7 @@ const RUNS: [(usize, usize); 8] =
 
 #[test]
 fn runs_of_equal_replies_arrive_in_order_whatever_their_length() {
-    let lab = LabBuilder::new("segments")
-        .machine("client")
-        .machine("server")
-        .link("client", "server", &LinkSpec::with_queues(1))
-        .up()
-        .unwrap();
+    let lab = client_and_server("segments", 1);
     let addresses = lab.address_of("server", "client").unwrap();
     let lengths: Vec<usize> = RUNS.iter().flat_map(|(count, len)| vec![*len; *count]).collect();
     // The wildcards answer with packet info, the others without.

@@ -1,8 +1,7 @@
 //! `udpath show` as its users run it. Needs root for the lab.
 
 use serde_json::Value;
-use udpath_lab::{LabBuilder, LinkSpec};
-use udpath_tests::Run;
+use udpath_tests::{Run, client_and_server};
 
 fn json(args: &[&str]) -> Value {
     let ended = Run::new(args).finish();
@@ -12,12 +11,7 @@ fn json(args: &[&str]) -> Value {
 
 #[test]
 fn the_way_of_another_namespace_is_shown() {
-    let lab = LabBuilder::new("show")
-        .machine("client")
-        .machine("server")
-        .link("client", "server", &LinkSpec::with_queues(3))
-        .up()
-        .unwrap();
+    let lab = client_and_server("show", 3);
     let server = lab.machine("server").unwrap();
     let towards = server.towards("client").unwrap();
     let socket = server.run(|| std::net::UdpSocket::bind("0.0.0.0:5353")).unwrap().unwrap();

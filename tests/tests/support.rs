@@ -4,8 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use udpath_lab::{LabBuilder, LinkSpec};
-use udpath_tests::{Run, program};
+use udpath_tests::{Run, client_and_server, program};
 
 fn json(args: &[&str]) -> Value {
     let ended = Run::new(args).finish();
@@ -22,12 +21,7 @@ fn contents(archive: &Path) -> String {
 
 #[test]
 fn a_lab_is_captured_and_shown_elsewhere_without_its_addresses() {
-    let lab = LabBuilder::new("support")
-        .machine("client")
-        .machine("server")
-        .link("client", "server", &LinkSpec::with_queues(2))
-        .up()
-        .unwrap();
+    let lab = client_and_server("support", 2);
     let server = lab.machine("server").unwrap();
     let own = lab.address_of("server", "client").unwrap().ipv4;
     let eth0 = server.towards("client").unwrap();

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use udpath_lab::{LabBuilder, LinkSpec};
-use udpath_tests::{PATIENCE, Run, awaited, one_sentence, program};
+use udpath_tests::{PATIENCE, Run, awaited, client_and_server, one_sentence, program};
 
 /// A terminal of 80 x 24 with a shell in it. Its server ends with it.
 struct Pane {
@@ -167,12 +166,7 @@ fn stopped_it_gives_the_terminal_back_and_takes_it_again() {
 /// A socket that nobody reads, and one who sends to it until told to stop.
 #[test]
 fn once_shows_the_drops_of_a_socket_that_a_flood_overflows() {
-    let lab = LabBuilder::new("top")
-        .machine("client")
-        .machine("server")
-        .link("client", "server", &LinkSpec::with_queues(2))
-        .up()
-        .unwrap();
+    let lab = client_and_server("top", 2);
     let server = lab.machine("server").unwrap();
     let address = server.towards("client").unwrap().ipv4();
     let full = server.run(|| UdpSocket::bind("0.0.0.0:5353")).unwrap().unwrap();

@@ -5,18 +5,13 @@ use std::net::{SocketAddr, UdpSocket};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use udpath_lab::{Lab, LabBuilder, LinkSpec};
-use udpath_tests::{Ended, PATIENCE, Run, Running, one_sentence, program};
+use udpath_lab::Lab;
+use udpath_tests::{Ended, PATIENCE, Run, Running, client_and_server, one_sentence, program};
 
 const PORT: u16 = 7053;
 /// Packets of each flow, and flows.
 const PACKETS: usize = 25;
 const FLOWS: usize = 8;
-
-fn lab(name: &str, queues: u32) -> Lab {
-    let builder = LabBuilder::new(name).machine("client").machine("server");
-    builder.link("client", "server", &LinkSpec::with_queues(queues)).up().unwrap()
-}
 
 fn start(lab: &Lab, machine: &str, arguments: &[&str]) -> Running {
     let mut inside = lab.machine(machine).unwrap().command(program());
@@ -66,7 +61,7 @@ fn serve(lab: &Lab) -> Running {
 
 #[test]
 fn what_is_foretold_of_a_link_is_what_packets_do() {
-    let lab = lab("verify", 1);
+    let lab = client_and_server("verify", 1);
     let server = serve(&lab);
     let to = format!(":{PORT}");
     // RPS leads everything to CPU 1, wherever it was sent.
@@ -127,7 +122,7 @@ fn what_is_foretold_of_a_link_is_what_packets_do() {
 
 #[test]
 fn what_is_not_known_is_not_verified() {
-    let lab = lab("verify2", 2);
+    let lab = client_and_server("verify2", 2);
     let server = serve(&lab);
     let (ended, _) = verified(&lab, &["--to", &PORT.to_string(), "--json"], &targets(&lab)[..1]);
     assert_eq!(ended.code(), Some(3), "{}", ended.out);

@@ -10,15 +10,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use udpath_lab::{Lab, LabBuilder, LinkSpec};
-use udpath_tests::{PATIENCE, Run, Running, awaited, one_sentence, program};
+use udpath_lab::Lab;
+use udpath_tests::{PATIENCE, Run, Running, awaited, client_and_server, one_sentence, program};
 
 const PORT: u16 = 7000;
-
-fn lab(name: &str) -> Lab {
-    let builder = LabBuilder::new(name).machine("client").machine("server");
-    builder.link("client", "server", &LinkSpec::with_queues(2)).up().unwrap()
-}
 
 fn start(lab: &Lab, machine: &str, arguments: &[&str]) -> Running {
     let mut inside = lab.machine(machine).unwrap().command(program());
@@ -76,7 +71,7 @@ fn program_counts(end: &Value, outcome: &str) -> u64 {
 
 #[test]
 fn every_kind_of_datagram_is_answered() {
-    let lab = lab("xdp-kinds");
+    let lab = client_and_server("xdp-kinds", 2);
     let server = serve(&lab, &[]);
     let [v4, v6] = targets(&lab);
     for target in [v4, v6] {
@@ -116,7 +111,7 @@ fn piped(mut command: Command, input: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_load_is_answered_without_loss_steered_or_not() {
-    let lab = lab("xdp-load");
+    let lab = client_and_server("xdp-load", 2);
     let [v4, v6] = targets(&lab).map(|target| target.to_string());
     for more in [&[][..], &["--steer"], &["--steer", "--flow-limit"], &["--steer=1"]] {
         let server = serve(&lab, more);
@@ -162,7 +157,7 @@ fn a_load_is_answered_without_loss_steered_or_not() {
 
 #[test]
 fn a_killed_server_leaves_the_kernel_as_it_was() {
-    let lab = lab("xdp-kill");
+    let lab = client_and_server("xdp-kill", 2);
     let [v4, _] = targets(&lab);
     let server = serve(&lab, &[]);
     asks(&client(&lab, v4), 100);
@@ -179,7 +174,7 @@ fn a_killed_server_leaves_the_kernel_as_it_was() {
 
 #[test]
 fn a_link_that_goes_down_and_up_goes_on() {
-    let lab = lab("xdp-down");
+    let lab = client_and_server("xdp-down", 2);
     let [v4, _] = targets(&lab);
     let server = serve(&lab, &[]);
     asks(&client(&lab, v4), 100);
@@ -216,7 +211,7 @@ fn a_link_that_goes_down_and_up_goes_on() {
 
 #[test]
 fn what_cannot_be_is_said_in_one_sentence() {
-    let lab = lab("xdp-refused");
+    let lab = client_and_server("xdp-refused", 2);
     let [v4, _] = targets(&lab);
     let refused = |arguments: &[&str], words: &str| {
         let ended = start(&lab, "server", arguments).finish();

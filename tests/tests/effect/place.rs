@@ -12,8 +12,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use udpath_host::Snapshot;
 use udpath_host::process::{Server, Socket, find, waiting};
-use udpath_lab::{Lab, LabBuilder, LinkSpec};
-use udpath_tests::{PATIENCE, Said, awaited, program};
+use udpath_lab::Lab;
+use udpath_tests::{PATIENCE, Said, awaited, client_and_server, program};
 
 use crate::settled::settled;
 
@@ -49,8 +49,7 @@ impl Place {
     pub(crate) fn new(name: &str, kind: Kind) -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let builder = LabBuilder::new(name).machine("client").machine("server");
-        let lab = builder.link("client", "server", &LinkSpec::with_queues(2)).up().unwrap();
+        let lab = client_and_server(name, 2);
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("zone"), ZONE).unwrap();
         fs::write(folder.path().join("conf"), configuration(kind, folder.path())).unwrap();

@@ -6,9 +6,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_tests::{PATIENCE, awaited};
+use udpath_tests::{PATIENCE, awaited, client_and_server};
 
-use super::{PORT, asks, client, end, lab, piped, program_counts, serve, start, targets};
+use super::{PORT, asks, client, end, piped, program_counts, serve, start, targets};
 
 /// Requests in flight of the load: what a change may lose.
 const IN_FLIGHT: u64 = 64;
@@ -35,7 +35,7 @@ fn queues(lab: &Lab, count: &str) -> bool {
 
 #[test]
 fn queues_that_come_and_go_lose_only_what_is_in_flight() {
-    let lab = lab("xdp-queues");
+    let lab = client_and_server("xdp-queues", 2);
     assert!(queues(&lab, "1"));
     let mut server = serve(&lab, &[]);
     let [v4, _] = targets(&lab).map(|target| target.to_string());
@@ -72,7 +72,7 @@ fn queues_that_come_and_go_lose_only_what_is_in_flight() {
 
 #[test]
 fn a_queue_with_a_socket_does_not_go_unnoticed() {
-    let lab = lab("xdp-fewer");
+    let lab = client_and_server("xdp-fewer", 2);
     let mut server = serve(&lab, &[]);
     let [v4, v6] = targets(&lab);
     // Kernels keep a queue that has an AF_XDP socket; one that does not must be told of.
@@ -91,7 +91,7 @@ fn a_queue_with_a_socket_does_not_go_unnoticed() {
 
 #[test]
 fn what_is_not_for_the_service_is_the_kernels() {
-    let lab = lab("xdp-kernel");
+    let lab = client_and_server("xdp-kernel", 2);
     let server = serve(&lab, &[]);
     let [v4, v6] = targets(&lab);
     for target in [v4, v6] {
@@ -135,7 +135,7 @@ fn ping(lab: &Lab, target: SocketAddr) {
 
 #[test]
 fn mtu_stations_and_addresses_change_under_it() {
-    let lab = lab("xdp-changes");
+    let lab = client_and_server("xdp-changes", 2);
     let mut server = serve(&lab, &[]);
     let [v4, _] = targets(&lab);
     let socket = client(&lab, v4);
