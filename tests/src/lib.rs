@@ -7,14 +7,20 @@
 //! Said::from(output)                      for one that is waited for without a deadline
 //! client_and_server(name, queues)         a lab of two machines and one link
 //! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and what names of ours carry these pids
+//! Bed::new(name, &link)              a server and its load in a lab, and `udpath profile` of them
+//! dom(..), Tab::open(page)           a page in a browser without a network: rendered, or open to be worked with
 //! ```
 //! Other users of the machine may make labs at the same time. So nothing here asks whether the machine has no lab, but
 //! whether it has none *of these processes*: names carry their owner's pid, and processes carry the run's mark.
 
+mod bed;
+mod browser;
 mod host;
 mod run;
 mod said;
 
+pub use bed::Bed;
+pub use browser::{Tab, dom};
 pub use host::{Host, named};
 pub use run::{Ended, Run, Running, one_sentence, program};
 pub use said::Said;

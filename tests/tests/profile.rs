@@ -4,54 +4,30 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use udpath_lab::{Lab, LabBuilder, LinkSpec};
-use udpath_tests::{Ended, PATIENCE, Run, Running, awaited, one_sentence, program};
+use udpath_lab::LinkSpec;
+use udpath_tests::{Bed, Ended, PATIENCE, Run, Running, Tab, awaited, dom, one_sentence, program};
 
-const PORT: &str = "7000";
+const PORT: u16 = 7000;
 
-/// A server with one shared socket in one namespace, its load in another, until this is dropped.
+/// A server with one shared socket under load, until this is dropped.
 struct Served {
-    server: Running,
     load: Running,
-    lab: Lab,
+    server: Running,
+    bed: Bed,
 }
 
 impl Served {
     fn start(name: &str) -> Self {
-        let builder = LabBuilder::new(name).machine("client").machine("server");
-        let lab = builder.link("client", "server", &LinkSpec::with_queues(2)).up().unwrap();
-        let inside = |machine: &str, arguments: &[&str]| {
-            let mut command = lab.machine(machine).unwrap().command(program());
-            command.args(arguments);
-            let run = Run::of(command, &arguments.join(" ")).within(PATIENCE * 4);
-            run.start_with(|command| lab.spawn(command))
-        };
+        let bed = Bed::new(name, &LinkSpec::with_queues(2));
         let bind = format!("0.0.0.0:{PORT}");
-        let mut server =
-            inside("server", &["serve", "echo", "--io", "shared", "--workers", "2", "--bind", &bind]);
-        server.says("ready io=shared");
-        let target = format!("{}:{PORT}", lab.address_of("server", "client").unwrap().ipv4);
-        let load =
-            inside("client", &["load", "echo", &target, "--flows", "16", "--inflight", "4", "-d", "90s"]);
-        let served = Self { server, load, lab };
-        let udp = served.lab.machine("server").unwrap();
-        awaited("the load to arrive", PATIENCE, || {
-            let said = udp.command("cat").arg("/proc/net/snmp").output().unwrap();
-            let text = String::from_utf8_lossy(&said.stdout).into_owned();
-            let counted = text.lines().filter_map(|line| line.strip_prefix("Udp:")).nth(1)?;
-            counted.split_whitespace().next()?.parse::<u64>().ok().filter(|received| *received > 1000)
-        });
-        served
-    }
-
-    fn namespace(&self) -> &str {
-        self.lab.machine("server").unwrap().namespace()
+        let server = bed.serve(&["echo", "--io", "shared", "--workers", "2", "--bind", &bind]);
+        let load = bed.load(&["echo", &bed.target(PORT), "--flows", "16", "--inflight", "4", "-d", "90s"]);
+        Self { load, server, bed }
     }
 
     fn end(self) {
@@ -59,13 +35,17 @@ impl Served {
         self.server.signal(Signal::TERM);
         assert!(self.load.finish().code().is_some());
         assert_eq!(self.server.finish().code(), Some(0));
-        self.lab.down().unwrap();
+        self.bed.down();
     }
 }
 
-/// One profile of a server under load; all tests of this file look at it.
+/// One server under load, seen in three ways; all tests of this file look at that.
 struct Profiled {
     json: Value,
+    /// About its process, from another namespace than its own.
+    by_pid: Value,
+    /// The same, of CPU 1 alone.
+    one_cpu: Value,
     folded: String,
     page: PathBuf,
     pid: u64,
@@ -82,29 +62,27 @@ fn profiled() -> &'static Profiled {
         }
         fs::create_dir_all(&folder).unwrap();
         let (folded, page) = (folder.join("stacks.txt"), folder.join("page.html"));
-        let ended = profile(&[
-            "--netns",
-            served.namespace(),
-            "--port",
-            PORT,
-            "-d",
-            "2s",
-            "--json",
-            "--folded",
-            &folded.display().to_string(),
-            "--report",
-            &page.display().to_string(),
-        ]);
-        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        let files = [&folded, &page].map(|path| path.display().to_string());
+        let port = PORT.to_string();
+        let json = served
+            .bed
+            .profile_json(&["--port", &port, "-d", "2s", "--folded", &files[0], "--report", &files[1]]);
+        let pid = served.server.pid().to_string();
+        let by_pid = parsed(&profile(&["--pid", &pid, "-d", "500ms", "--json"]));
+        let one_cpu = parsed(&profile(&["--pid", &pid, "--cpu", "1", "-d", "500ms", "--json"]));
         let pid = u64::from(served.server.pid());
         served.end();
-        let json = serde_json::from_str(&ended.out).unwrap();
-        Profiled { json, folded: fs::read_to_string(folded).unwrap(), page, pid }
+        Profiled { json, by_pid, one_cpu, folded: fs::read_to_string(folded).unwrap(), page, pid }
     })
 }
 
 fn profile(arguments: &[&str]) -> Ended {
     Run::new(&[&["profile"], arguments].concat()).within(PATIENCE * 2).finish()
+}
+
+fn parsed(ended: &Ended) -> Value {
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    serde_json::from_str(&ended.out).unwrap()
 }
 
 fn share_of(json: &Value, class: &str) -> f64 {
@@ -164,6 +142,49 @@ fn the_load_is_charged_to_no_datagram() {
 }
 
 #[test]
+fn a_process_is_looked_at_where_it_is() {
+    let Profiled { by_pid, pid, .. } = profiled();
+    assert_eq!(by_pid["facts"]["focus"], serde_json::json!({ "pids": [pid] }));
+    // The sockets and datagrams are those of the server's namespace, which this program was not in.
+    let local = format!("0.0.0.0:{PORT}");
+    let sockets = by_pid["facts"]["sockets"].as_array().unwrap();
+    let its: Vec<_> = sockets.iter().filter(|socket| socket["local"] == local.as_str()).collect();
+    assert!(its.len() == 1 && its[0]["pids"] == serde_json::json!([pid]), "{sockets:?}");
+    assert!(by_pid["datagrams"]["received"].as_u64().unwrap() > 100, "{}", by_pid["datagrams"]);
+    // First, though its load is busier; and all that softirqs do is there, whoever is interrupted.
+    assert_eq!(by_pid["processes"][0]["pid"], *pid);
+    assert!(by_pid["cpus"].as_array().unwrap().len() > 1);
+    assert!(by_pid["contexts"]["softirq"].as_u64().unwrap() > 0, "{}", by_pid["contexts"]);
+}
+
+#[test]
+fn one_cpu_is_sampled_and_no_other() {
+    let Profiled { one_cpu, by_pid, .. } = profiled();
+    let cpus = |of: &Value| -> Vec<u64> {
+        of["cpus"].as_array().unwrap().iter().map(|line| line["cpu"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(cpus(one_cpu), [1]);
+    // A CPU has only so much time.
+    let sampled = |of: &Value| {
+        let contexts = of["contexts"].as_object().unwrap();
+        contexts.values().map(|ns| ns.as_u64().unwrap()).sum::<u64>() as f64
+    };
+    let seconds = one_cpu["seconds"].as_f64().unwrap();
+    assert!(sampled(one_cpu) > 0.0 && sampled(one_cpu) < 1.1e9 * seconds, "{}", one_cpu["contexts"]);
+    // Datagrams are counted on all of them, so nothing is told of each.
+    let folder = tempfile::tempdir().unwrap();
+    let text = |of: &Value| {
+        let path = folder.path().join("one.json");
+        fs::write(&path, of.to_string()).unwrap();
+        Run::new(&["report", &path.display().to_string()]).finish().out
+    };
+    let said = text(one_cpu);
+    let note = format!("1 of {} CPUs were sampled", by_pid["facts"]["online"]);
+    assert!(said.contains(&note), "{said}");
+    assert!(!said.contains("/datagram") && text(by_pid).contains("/datagram"), "{said}");
+}
+
+#[test]
 fn folded_stacks_are_as_other_tools_read_them() {
     let Profiled { folded, json, .. } = profiled();
     let mut sum = 0;
@@ -181,19 +202,6 @@ fn folded_stacks_are_as_other_tools_read_them() {
         "{folded}"
     );
     assert!(folded.lines().any(|line| line.starts_with("syscall;udpath;")));
-}
-
-/// The DOM of a page in a browser that has no network at all.
-fn dom(folder: &Path, page: &str) -> String {
-    let mut command = Command::new("unshare");
-    command.args(["--net", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
-    command.args(["--no-first-run", "--disable-background-networking", "--disable-component-update"]);
-    command.args(["--disable-sync", "--disable-dev-shm-usage", "--window-size=1400,2400"]);
-    command.arg(format!("--user-data-dir={}", folder.join("browser").display()));
-    command.arg("--dump-dom").arg(format!("file://{page}"));
-    let ended = Run::of(command, "chromium").within(PATIENCE * 3).finish();
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    ended.out
 }
 
 /// The frames of a page: the text of each tag `<g class="f ...`, and its label.
@@ -216,7 +224,7 @@ fn attribute<'a>(frame: &'a str, name: &str) -> &'a str {
 fn the_flame_graph_zooms_and_searches_in_a_browser_without_a_network() {
     let Profiled { page, .. } = profiled();
     let folder = tempfile::tempdir().unwrap();
-    let whole = dom(folder.path(), &page.display().to_string());
+    let whole = dom(&folder.path().join("browser"), &page.display().to_string());
     let all = frames(&whole);
     assert!(all.len() > 50, "{} frames", all.len());
     assert!(
@@ -227,7 +235,7 @@ fn the_flame_graph_zooms_and_searches_in_a_browser_without_a_network() {
     // A function that is drawn, and is not all there is.
     let (target, _) = all.iter().find(|(frame, _)| attribute(frame, "data-n") == "net_rx_action").unwrap();
     let id = attribute(target, "id");
-    let zoomed = dom(folder.path(), &format!("{}#z={id}&s=NAPI_POLL", page.display()));
+    let zoomed = dom(&folder.path().join("browser"), &format!("{}#z={id}&s=NAPI_POLL", page.display()));
     let zoomed_frames = frames(&zoomed);
     let width = |frame: &str| {
         let rect = frame.split("<rect").nth(1).unwrap();
@@ -246,6 +254,68 @@ fn the_flame_graph_zooms_and_searches_in_a_browser_without_a_network() {
     assert!(!hits.is_empty() && hits.iter().all(|name| name.contains("napi_poll")), "{hits:?}");
     let says = zoomed.split("id=\"flame-says\"").nth(1).unwrap().split("</span>").next().unwrap();
     assert!(says.contains(&format!("{} frame", hits.len())) && says.contains(" % of the whole"), "{says}");
+}
+
+#[test]
+fn the_flame_graph_is_worked_by_the_keyboard() {
+    let mut tab = Tab::open(&profiled().page);
+    let in_graph = "document.activeElement.matches('g.f')";
+    let name = "document.activeElement.dataset.n";
+    let width = "+document.activeElement.querySelector('rect').getAttribute('width')";
+    let whole = tab.look("+document.querySelector('svg.flame').dataset.width").as_f64().unwrap();
+    // Whatever comes before it on the page.
+    let tabs = (0..50).find(|_| {
+        tab.look(in_graph) == true || {
+            tab.press("Tab");
+            false
+        }
+    });
+    assert!(tabs.is_some(), "Tab never comes to the graph");
+    assert_eq!(tab.look(name), "all");
+    // To the widest callee, and back to where it was called.
+    tab.press("ArrowDown");
+    let (callee, narrow) = (tab.look(name), tab.look(width).as_f64().unwrap());
+    assert!(callee != "all" && narrow < whole - 1.0, "{callee}: {narrow} of {whole}");
+    tab.press("ArrowUp");
+    assert_eq!(tab.look(name), "all");
+    tab.press("ArrowDown");
+    assert_eq!(tab.look(name), callee);
+    // Zoom: the box grows and keeps the focus; and back.
+    let id = tab.look("document.activeElement.id");
+    tab.press("Enter");
+    tab.shows("location.hash", &format!("#z={}", id.as_str().unwrap()));
+    let wide = tab.look(width).as_f64().unwrap();
+    assert!((wide - whole).abs() < 1.0 && tab.look(name) == callee, "{wide} of {whole}");
+    tab.press("Escape");
+    tab.shows("location.hash", "");
+    assert_eq!((tab.look(width).as_f64().unwrap(), tab.look(name)), (narrow, callee.clone()));
+    // What is typed in the graph is searched, from the first letter on.
+    tab.types("NAPI_poll");
+    tab.shows("location.hash", "#s=NAPI_poll");
+    tab.shows("document.activeElement.value", "NAPI_poll");
+    let marked = "Array.from(document.querySelectorAll('g.f.hit'), g => g.dataset.n)";
+    let hits = tab.look(marked);
+    let hits = hits.as_array().unwrap();
+    assert!(
+        !hits.is_empty() && hits.iter().all(|hit| hit.as_str().unwrap().contains("napi_poll")),
+        "{hits:?}"
+    );
+    let says = tab.look("document.getElementById('flame-says').textContent");
+    assert!(says.as_str().unwrap().starts_with(&format!("{} frame", hits.len())), "{says}");
+    // On to the widest that is marked, and into it; the search stays.
+    tab.press("Enter");
+    assert!(tab.look(name).as_str().unwrap().contains("napi_poll"));
+    let id = tab.look("document.activeElement.id");
+    tab.press("Enter");
+    tab.shows("location.hash", &format!("#z={}&s=NAPI_poll", id.as_str().unwrap()));
+    // Another search replaces it; Escape leaves it, and is back in the graph.
+    tab.types("x");
+    tab.shows("document.activeElement.value", "x");
+    tab.press("Escape");
+    tab.shows("location.hash", &format!("#z={}", id.as_str().unwrap()));
+    assert_eq!((tab.look(in_graph), tab.look(marked)), (true.into(), serde_json::json!([])));
+    tab.press("Escape");
+    tab.shows("location.hash", "");
 }
 
 #[test]
@@ -352,7 +422,9 @@ fn killed_it_leaves_nothing_attached() {
 fn an_interrupt_ends_it_with_what_there_is() {
     let running = Run::new(&["profile", "-d", "60s", "--json"]).start();
     let pid = running.pid();
-    awaited("its events", PATIENCE, || (perf_descriptors(pid) > 0).then_some(()));
+    // It sleeps between two looks at the samples, and nowhere before.
+    let sleeps = || fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("nanosleep"));
+    awaited("its sampling", PATIENCE, || sleeps().then_some(()));
     std::thread::sleep(Duration::from_millis(300));
     running.signal(Signal::INT);
     let ended = running.finish();

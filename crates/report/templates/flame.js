@@ -1,5 +1,8 @@
 /* Zoom, search and keys for the flame graphs above. The pictures are whole without this.
 
+   Keys in a graph: arrows, Enter to zoom, Escape to see all; a letter goes to the search. There: Enter goes to the widest
+   frame that is marked, Escape clears and goes back.
+
    State is in the address, so that it can be mailed and "back" undoes it:  #z=ID  zooms to a frame (of several graphs, an
    ID each, between commas),  #s=text  marks frames whose name has the text in it (upper and lower case alike) and sums
    their share;  #z=f12&s=udp  does both.
@@ -21,6 +24,8 @@
     return graph;
   }).filter(function (graph) { return graph.frames.length; });
   if (!tools || !graphs.length) return;
+  /* The graph that had the focus last, and the address that was drawn last. */
+  var last = graphs[0], drawn = null;
   var input = document.getElementById('flame-search'), says = document.getElementById('flame-says');
   var reset = document.getElementById('flame-reset');
   tools.hidden = false;
@@ -82,6 +87,7 @@
 
   function show() {
     var state = wanted(), to = zoomed(state.z), text = state.s.toLowerCase();
+    drawn = location.hash;
     to.forEach(zoom);
     var found = graphs.map(function (graph) { return search(graph, text); });
     says.textContent = text === '' ? '' : found.join('; ');
@@ -111,6 +117,13 @@
     if (focus) f.g.focus();
   }
 
+  function widest(frames) {
+    return frames.reduce(function (best, f) {
+      var hit = shown(f) && / hit\b/.test(f.g.getAttribute('class'));
+      return hit && (!best || f.w > best.w) ? f : best;
+    }, null);
+  }
+
   function shown(f) { return !/ out\b/.test(f.g.getAttribute('class')); }
 
   function beside(here, key) {
@@ -136,18 +149,38 @@
     svg.setAttribute('role', 'group');
     svg.addEventListener('click', function (event) { var f = frameOf(event); if (f) zoomTo(f); });
     svg.addEventListener('mouseover', function (event) { var f = frameOf(event); if (f) says.textContent = f.about; });
-    svg.addEventListener('focusin', function (event) { var f = frameOf(event); if (f) says.textContent = f.about; });
+    svg.addEventListener('focusin', function (event) {
+      var f = frameOf(event);
+      if (!f) return;
+      says.textContent = f.about;
+      last = graph;
+    });
     svg.addEventListener('keydown', function (event) {
-      if (event.key === 'Enter' || event.key === ' ') zoomTo(graph.here);
+      var f = graph.here;
+      if (event.key === 'Enter' || event.key === ' ') zoomTo(f);
       else if (event.key === 'Escape') zoomTo(graph.frames[0]);
-      else if (event.key.indexOf('Arrow') === 0) { var f = beside(graph.here, event.key); if (f) reach(f, true); }
-      else return;
+      else if (event.key.indexOf('Arrow') === 0) f = beside(f, event.key) || f;
+      else if (event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) {
+        /* What is typed is searched: the search has the focus before the character comes. */
+        input.focus();
+        input.select();
+        return;
+      } else return;
+      reach(f, true);
       event.preventDefault();
-      if (event.key === 'Enter' || event.key === ' ') graph.here.g.focus();
     });
   });
   input.addEventListener('input', function () { go(zoomed(wanted().z), input.value); });
+  input.addEventListener('keydown', function (event) {
+    var all = graphs.reduce(function (frames, graph) { return frames.concat(graph.frames); }, []);
+    var f = event.key === 'Enter' ? widest(last.frames) || widest(all) : last.here;
+    if (event.key === 'Escape') go(zoomed(wanted().z), '');
+    else if (event.key !== 'Enter') return;
+    if (f) reach(f, true);
+    event.preventDefault();
+  });
   reset.addEventListener('click', function () { go([], ''); });
-  window.addEventListener('hashchange', show);
+  /* What go() has drawn is not drawn again, and whatever has the focus since keeps it. */
+  window.addEventListener('hashchange', function () { if (location.hash !== drawn) show(); });
   show();
 }());

@@ -5,7 +5,7 @@ pub(super) const SCRIPT: &str = include_str!("../../templates/flame.js");
 
 /// The script's digest for the page's Content-Security-Policy. A test compares it; a browser that finds another one runs
 /// nothing, and shows the picture all the same.
-pub(super) const SCRIPT_HASH: &str = "sha256-I6ETXvB66VQoIlnfpK+AzcCEXLThsIAxZ3TdKDp2xJs=";
+pub(super) const SCRIPT_HASH: &str = "sha256-LIjqCT6NizQs103Zs8gq5FhyYL0T4kRGYGBMMppcbfw=";
 
 #[cfg(test)]
 mod tests {

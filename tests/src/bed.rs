@@ -1,0 +1,177 @@
+//! A server and its load in a lab, for a profile to look at.
+//!
+//! ```text
+//! client ── eth0 ═══ a link ═══ eth0 ── server ── profile
+//! load                                  whatever a test runs there
+//! ```
+
+use std::ffi::OsStr;
+use std::process::Command;
+
+use serde_json::Value;
+use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
+
+use crate::{Ended, PATIENCE, Run, Running, awaited, program};
+
+/// Datagrams after which a load has come to its rate: of the slowest, 10,000 a second, a tenth.
+const ARRIVED: u64 = 1000;
+
+/// Runs what follows with this priority over all programs that share time, where that may be. It stays the process that was
+/// started. The kernel leaves others a twentieth of the time.
+const FIRST: [&str; 3] = ["sh", "-c", "chrt -r $0 true 2> /dev/null && exec chrt -r $0 \"$@\"; exec \"$@\""];
+/// Priority of a profile: before everything that it looks at.
+const PROFILE: &str = "3";
+
+/// Two machines, `client` and `server`, until this is dropped.
+#[derive(Debug)]
+pub struct Bed {
+    // Fields drop in this order.
+    _napi: Option<NapiGuard>,
+    lab: Lab,
+    first: Option<&'static str>,
+}
+
+impl Bed {
+    /// With a link like this between them.
+    ///
+    /// # Panics
+    /// It cannot be made.
+    #[must_use]
+    pub fn new(name: &str, link: &LinkSpec) -> Self {
+        let builder = LabBuilder::new(name).machine("client").machine("server");
+        let lab = builder.link("client", "server", link).up().expect("a lab: run as root");
+        Self { _napi: None, lab, first: None }
+    }
+
+    /// The server's interface is polled in bursts (NAPI), as a card is: what the load engine `kernel` needs.
+    ///
+    /// # Panics
+    /// It cannot be.
+    #[must_use]
+    pub fn polled(mut self) -> Self {
+        let server = self.lab.machine("server").and_then(|machine| machine.interface("eth0")?.ensure_napi());
+        self._napi = Some(server.expect("NAPI on the server's interface"));
+        self
+    }
+
+    /// What is started here, and what looks at it, comes before other programs of the machine, whatever they do: shares of
+    /// the CPUs' time are then of this bed. What is in `machine` comes before what is in the other one, which gets the time
+    /// that is left: it has to be the one that sleeps, or the other can neither work nor end.
+    #[must_use]
+    pub const fn first(mut self, machine: &'static str) -> Self {
+        self.first = Some(machine);
+        self
+    }
+
+    /// The network namespace of machine `server`.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.lab.machine("server").expect("it was made").namespace()
+    }
+
+    /// The server's address, with a port.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn target(&self, port: u16) -> String {
+        let address = self.lab.address_of("server", "client").expect("both were made");
+        format!("{}:{port}", address.ipv4)
+    }
+
+    /// A program in a machine.
+    ///
+    /// # Panics
+    /// There is no such machine.
+    pub fn command(&self, machine: &str, program: impl AsRef<OsStr>) -> Command {
+        self.lab.machine(machine).expect("client or server").command(program)
+    }
+
+    /// Starts a program in a machine.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    #[must_use]
+    pub fn start(&self, machine: &str, program: impl AsRef<OsStr>, arguments: &[&str]) -> Running {
+        let mut command = match self.first {
+            None => self.command(machine, program),
+            Some(first) => {
+                let mut command = self.command(machine, FIRST[0]);
+                command.args(&FIRST[1..]).arg(if machine == first { "2" } else { "1" }).arg(program);
+                command
+            }
+        };
+        command.args(arguments);
+        let run = Run::of(command, &arguments.join(" ")).within(PATIENCE * 4);
+        run.start_with(|command| self.lab.spawn(command))
+    }
+
+    /// Starts `udpath serve` with these arguments, and waits until it is ready.
+    ///
+    /// # Panics
+    /// It never is.
+    #[must_use]
+    pub fn serve(&self, arguments: &[&str]) -> Running {
+        let mut server = self.start("server", program(), &[&["serve"], arguments].concat());
+        server.says("ready io=");
+        server
+    }
+
+    /// Starts `udpath load` with these arguments, and waits until its datagrams arrive.
+    ///
+    /// # Panics
+    /// They never do.
+    #[must_use]
+    pub fn load(&self, arguments: &[&str]) -> Running {
+        let before = self.received();
+        let load = self.start("client", program(), &[&["load"], arguments].concat());
+        awaited("the load to arrive", PATIENCE, || (self.received() > before + ARRIVED).then_some(()));
+        load
+    }
+
+    /// Takes the lab down, as dropping does, and says what went wrong.
+    ///
+    /// # Panics
+    /// Something did.
+    pub fn down(self) {
+        let Self { _napi: napi, lab, .. } = self;
+        drop(napi);
+        lab.down().expect("a lab that goes");
+    }
+
+    /// Datagrams that machine `server` has delivered so far.
+    fn received(&self) -> u64 {
+        let read = || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
+        let text = self.lab.machine("server").and_then(|machine| machine.run(read)).unwrap_or_default();
+        let counted = text.lines().filter_map(|line| line.strip_prefix("Udp:")).nth(1);
+        counted.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    }
+
+    /// What `udpath profile` says about machine `server`.
+    ///
+    /// # Panics
+    /// It does not end in time.
+    #[must_use]
+    pub fn profile(&self, arguments: &[&str]) -> Ended {
+        let arguments = [&["profile", "--netns", self.namespace()], arguments].concat();
+        let mut command = Command::new(FIRST[0]);
+        command.args(&FIRST[1..]).arg(PROFILE).arg(program()).args(&arguments);
+        let run =
+            if self.first.is_some() { Run::of(command, &arguments.join(" ")) } else { Run::new(&arguments) };
+        run.within(PATIENCE * 2).finish()
+    }
+
+    /// The same as JSON.
+    ///
+    /// # Panics
+    /// It fails.
+    #[must_use]
+    pub fn profile_json(&self, arguments: &[&str]) -> Value {
+        let ended = self.profile(&[&["--json"], arguments].concat());
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        serde_json::from_str(&ended.out).expect("one JSON document")
+    }
+}
