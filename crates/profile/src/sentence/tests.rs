@@ -7,6 +7,8 @@ use crate::perf::{Clock, Sight};
 use crate::profile::{
     Accounted, Counted, CpuLine, Datagrams, ProcessShare, SCHEMA, Share, Stack, ThreadShare,
 };
+use crate::trace::locks::{Contention, LockKind};
+use crate::trace::{Locks, Times, Traces};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -85,7 +87,7 @@ pub(crate) fn of(lines: &[Line<'_>]) -> Profile {
         hardware: None,
         datagrams: Some(Datagrams { received: 1_000_000, sent: 1_000_000, dropped: 0 }),
         stacks,
-        traces: crate::trace::Traces::default(),
+        traces: Traces::default(),
         facts: Facts {
             online: 2,
             sockets: vec![BoundSocket { local: "0.0.0.0:53".parse().unwrap(), pids: vec![812], drops: 0 }],
@@ -157,14 +159,88 @@ fn a_shared_socket_is_named_with_its_readers() {
     assert!(profile.sentence.contains("one socket, [::]:853, read by"), "{}", profile.sentence);
 }
 
+/// A receive queue's lock: milliseconds in functions of the lock, beside as much of other work.
+fn locked(functions: &[(&str, u64)]) -> Profile {
+    let frames: Vec<String> =
+        functions.iter().map(|(function, _)| format!("worker@ udp_recvmsg {function}")).collect();
+    let mut lines = vec![(Context::Softirq, Class::Ip, None, None, "ip_rcv", 1_000)];
+    lines.extend(frames.iter().zip(functions).map(|(frames, (_, ms))| {
+        (Context::Syscall, Class::Lock, Some("socket-receive-queue"), Some("knotd"), frames.as_str(), *ms)
+    }));
+    of(&lines)
+}
+
 #[test]
-fn a_lock_that_is_only_taken_is_not_waited_for() {
-    let mut profile = built();
-    for stack in profile.stacks.iter_mut().filter(|stack| stack.lock.is_some()) {
-        stack.frames.pop();
+fn waiting_for_a_lock_is_told_from_taking_it() {
+    for (functions, waits) in [
+        // Taken and given back, at one cost.
+        (&[("_raw_spin_lock_bh", 400), ("_raw_spin_unlock_bh", 400)][..], false),
+        (&[("_raw_spin_lock_bh", 400), ("_raw_spin_unlock_bh", 250)], false),
+        // The lock's memory is fetched from another CPU each time.
+        (&[("_raw_spin_lock_bh", 400), ("_raw_spin_unlock_bh", 30)], true),
+        (&[("native_queued_spin_lock_slowpath", 300), ("_raw_spin_unlock_bh", 200)], true),
+        (&[("native_queued_spin_lock_slowpath", 200), ("_raw_spin_unlock_bh", 300)], false),
+        // To wake the next one is no waiting.
+        (&[("__pv_queued_spin_unlock_slowpath", 500)], false),
+        // Interrupts were off: a timer comes at the end.
+        (&[("_raw_spin_unlock_irqrestore", 500)], false),
+    ] {
+        let profile = locked(functions);
+        let says = if waits { " waits for the receive" } else { " goes into the receive" };
+        assert!(profile.sentence.contains(says), "{functions:?}: {}", profile.sentence);
     }
+}
+
+fn traced(owner: &str, kind: LockKind, ms: u64) -> Traces {
+    let waits = Times { count: 1, ns: ms * 1_000_000, ..Times::default() };
+    let place = Contention { owner: owner.into(), lock: 1, kind, socket: None, frames: Vec::new(), waits };
+    Traces { locks: Some(Locks { places: vec![place], ..Locks::default() }), ..Traces::default() }
+}
+
+#[test]
+fn what_was_traced_of_a_lock_is_believed() {
+    let mut profile = locked(&[("_raw_spin_unlock_irqrestore", 100)]);
+    let finding = |profile: &Profile| profile.findings[0].text.split(" the ").next().unwrap().to_owned();
+    assert_eq!(finding(&profile), "9.1 % goes into");
+    profile.traces = traced("socket-receive-queue", LockKind::Spin, 60);
     profile.conclude();
-    assert!(profile.sentence.contains("goes into the receive-queue lock"), "{}", profile.sentence);
+    assert_eq!(finding(&profile), "9.1 % waits for");
+    // Waiters that were halted are in no sample.
+    profile.traces = traced("socket-receive-queue", LockKind::Spin, 220);
+    profile.conclude();
+    assert_eq!(finding(&profile), "20 % waits for");
+    // That is of all CPUs, also where only some were sampled.
+    profile.facts.online = 4;
+    profile.conclude();
+    assert_eq!(finding(&profile), "9.1 % goes into");
+    profile.facts.online = 2;
+    // Who sleeps takes no CPU time; and another lock is another lock.
+    for (owner, kind) in [("socket-receive-queue", LockKind::Mutex), ("qdisc", LockKind::Spin)] {
+        profile.traces = traced(owner, kind, 220);
+        profile.conclude();
+        assert_eq!(finding(&profile), "9.1 % goes into");
+    }
+}
+
+#[test]
+fn waking_a_sockets_readers_is_told_with_the_socket() {
+    let line = (
+        Context::Softirq,
+        Class::Lock,
+        Some("socket-wait-queue"),
+        None,
+        "sock_def_readable _raw_spin_unlock_irqrestore",
+        900,
+    );
+    let recv = (Context::Syscall, Class::SocketRead, None, Some("knotd"), "worker@ udp_recvmsg", 1_000);
+    let mut profile = of(&[line, recv]);
+    // Cycles are counted with interrupts off as well: then it is the lock.
+    let socket = "one socket, 0.0.0.0:53, read by 20 threads of knotd (pid 812)";
+    assert_eq!(profile.findings[0].text, format!("47 % goes into the lock for those who wait for {socket}"));
+    profile.clock = Clock::CpuClock;
+    profile.conclude();
+    let told = format!("47 % goes into waking whoever waits for {socket}, and into the lock for that");
+    assert_eq!(profile.findings[0].text, told);
 }
 
 #[test]
@@ -192,10 +268,10 @@ fn each_rule_speaks_from_its_threshold_on_and_not_before() {
         (Rule::Security, (Call, Security, None, None, "audit_filter", 60), 30, "5.7 % is security modules"),
         (Rule::Tracing, (Call, Tracing, None, None, "ftrace_x", 60), 20, "5.7 % is tracing"),
         (Rule::WakeUps, (Call, Scheduling, None, None, "schedule", 300), 200, "23 % is sleeping and waking"),
-        (Rule::Gro, (Softirq, NapiGro, None, None, gro, 60), 20, "5.7 % looks for packets to merge"),
+        (Rule::Gro, (Softirq, NapiGro, None, None, gro, 60), 10, "5.7 % looks for packets to merge"),
         (
             Rule::Lock,
-            (Softirq, Lock, Some("qdisc"), None, "x _raw_spin_lock", 100),
+            (Softirq, Lock, Some("qdisc"), None, "x _raw_spin_unlock", 100),
             40,
             "9.1 % goes into the lock of a queueing discipline",
         ),
