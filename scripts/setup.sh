@@ -19,8 +19,8 @@ wanted=(
     systemd udev
     # makes the rules that a snapshot must show
     nftables
-    # samples the same interval, in a test of the profile
-    linux-perf
+    # samples the same interval, and looks on, in tests of the profile
+    linux-perf tcpdump
     # a terminal to draw on, in tests
     tmux
     # opens the HTML report as a reader would

@@ -1,0 +1,42 @@
+//! One socket, and many who want it.
+
+use udpath_lab::LinkSpec;
+use udpath_tests::Bed;
+
+use crate::{PORT, alone, bind, misarranged, said};
+
+/// Since Linux 6.18 whoever brings datagrams queues up without the lock, so it is its readers who wait for each other:
+/// most where they do not sleep.
+#[test]
+fn the_receive_queue_lock_is_named_with_the_socket_and_its_readers() {
+    let _alone = alone();
+    let bed = Bed::new("busy", &LinkSpec::with_queues(2)).first("client");
+    let server = misarranged(&bed, &["busy", "20"]);
+    let _load = bed.load(&["echo", &bed.target(PORT), "--flows", "16", "--rate", "10k", "-d", "90s"]);
+    let (_, text) = said(&bed, "receive-queue-lock", "");
+    assert!(
+        text.contains(" % waits for the receive-queue lock of one socket, 0.0.0.0:53, read by "),
+        "{text}"
+    );
+    assert!(text.ends_with(&format!(" threads of misarranged (pid {})", server.pid())), "{text}");
+}
+
+/// Those who sleep are woken one by one, and each takes the lock of their queue twice.
+#[test]
+fn waking_many_readers_is_told_with_the_socket() {
+    let _alone = alone();
+    let bed = Bed::new("woken", &LinkSpec::with_queues(2)).first("server");
+    let server = bed.serve(&["sink", "--io", "shared", "--workers", "20", "--no-pin", "--bind", &bind()]);
+    let target = bed.target(PORT);
+    let _load =
+        bed.load(&["sink", &target, "--mode", "flood", "--flows", "16", "--threads", "2", "-d", "90s"]);
+    let (_, text) = said(&bed, "lock", "who");
+    // Waking them, or waiting for the lock for that: whichever is more.
+    let socket = format!("one socket, 0.0.0.0:53, read by 20 threads of udpath (pid {})", server.pid());
+    let woken = text
+        .ends_with(&format!(" % goes into waking whoever waits for {socket}, and into the lock for that"));
+    assert!(
+        woken || text.ends_with(&format!(" % waits for the lock for those who wait for {socket}")),
+        "{text}"
+    );
+}

@@ -1,0 +1,66 @@
+//! What is in a datagram's way: connection tracking, a tap, GRO.
+
+use udpath_lab::LinkSpec;
+use udpath_tests::{Bed, Said};
+
+use crate::{PORT, alone, bind, found, in_the_kernel, said};
+
+#[test]
+fn tracked_connections_are_named_and_counted() {
+    let _alone = alone();
+    let bed = Bed::new("tracked", &LinkSpec::with_queues(2)).polled().first("client");
+    // A rule that asks for a connection's state is what makes the kernel track in this namespace.
+    let rules = "table inet filter { chain input { type filter hook input priority 0; ct state established,new accept; }; }";
+    Said::from(bed.command("server", "nft").arg(rules).output().unwrap()).fine();
+    let _server = bed.serve(&["echo", "--io", "shared", "--workers", "2", "--bind", &bind()]);
+    let _load = in_the_kernel(&bed);
+    let (profile, text) = said(&bed, "netfilter", "connection tracking");
+    // As many as there are flows, and whatever else there was.
+    let tracked = profile["facts"]["tracked"].as_u64().unwrap();
+    assert!((64..200).contains(&tracked), "{tracked}");
+    assert!(
+        text.ends_with(&format!(
+            "is packet filters and connection tracking ({tracked} connections are tracked)"
+        )),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_tcpdump_that_was_left_running_is_named() {
+    let _alone = alone();
+    let bed = Bed::new("tapped", &LinkSpec::with_queues(2)).polled().first("client");
+    let _server = bed.serve(&["echo", "--io", "shared", "--workers", "2", "--bind", &bind()]);
+    let mut tcpdump = bed.start("server", "tcpdump", &["-i", "eth0", "-w", "/dev/null", "udp"]);
+    tcpdump.says("listening on eth0");
+    let _load = in_the_kernel(&bed);
+    let (profile, text) = said(&bed, "taps", "tcpdump");
+    assert!(text.ends_with(&format!("copies packets for tcpdump (pid {})", tcpdump.pid())), "{text}");
+    let taps = profile["facts"]["taps"].as_array().unwrap();
+    assert_eq!(
+        (taps.len(), &taps[0]["pid"], &taps[0]["name"]),
+        (1, &tcpdump.pid().into(), &"tcpdump".into())
+    );
+    // It ends, and is named no more.
+    tcpdump.signal(rustix::process::Signal::TERM);
+    let _ = tcpdump.finish();
+    let after = bed.profile_json(&["--port", &PORT.to_string(), "-d", "500ms"]);
+    assert_eq!(
+        (found(&after, "taps", ""), &after["facts"]["taps"]),
+        (None, &serde_json::json!([])),
+        "{}",
+        after["sentence"]
+    );
+}
+
+#[test]
+fn gro_that_merges_nothing_is_told() {
+    let _alone = alone();
+    let bed = Bed::new("merging", &LinkSpec::with_queues(2)).polled().first("client");
+    let merge = ["-K", "eth0", "gro", "on", "rx-udp-gro-forwarding", "on"];
+    Said::from(bed.command("server", "ethtool").args(merge).output().unwrap()).fine();
+    let _server = bed.serve(&["echo", "--io", "shared", "--workers", "2", "--bind", &bind()]);
+    let _load = in_the_kernel(&bed);
+    let (_, text) = said(&bed, "gro", "GRO");
+    assert!(text.ends_with("looks for packets to merge (GRO), and hardly any are merged"), "{text}");
+}
