@@ -72,6 +72,23 @@ fn flood(client: &Machine, from: IpAddr, to: SocketAddr, each: usize) {
     });
 }
 
+/// Two threads read a socket as fast as they can while two others send to it.
+fn read_under_flood(socket: &UdpSocket, client: &Machine, from: IpAddr) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut bytes = [0; 64];
+                while !done.load(Ordering::Relaxed) {
+                    let _ = socket.recv(&mut bytes);
+                }
+            });
+        }
+        flood(client, from, socket.local_addr().unwrap(), 50_000);
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
 #[test]
 fn a_contended_socket_is_named_with_its_locks() {
     let lab = pair("t-trace-locks");
@@ -96,19 +113,7 @@ fn a_contended_socket_is_named_with_its_locks() {
     };
     for round in 0.. {
         let running = start(Source::Locks);
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    let mut bytes = [0; 64];
-                    while !done.load(Ordering::Relaxed) {
-                        let _ = socket.recv(&mut bytes);
-                    }
-                });
-            }
-            flood(client, here, to, 50_000);
-            done.store(true, Ordering::Relaxed);
-        });
+        read_under_flood(&socket, client, here);
         let traces = finish(running);
         if is_ours(&traces) {
             let locks = traces.locks.unwrap();
@@ -211,20 +216,8 @@ fn delays_of_a_crowded_queue_are_believable() {
     let to = socket.local_addr().unwrap();
     let begin = Instant::now();
     let running = start(Source::Delays);
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        // Memory of what one reads is used again while the other still reads.
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let mut bytes = [0; 64];
-                while !done.load(Ordering::Relaxed) {
-                    let _ = socket.recv(&mut bytes);
-                }
-            });
-        }
-        flood(client, here, to, 50_000);
-        done.store(true, Ordering::Relaxed);
-    });
+    // Memory of what one reads is used again while the other still reads.
+    read_under_flood(&socket, client, here);
     let delays = finish(running).delays.unwrap();
     let whole = u64::try_from(begin.elapsed().as_nanos()).unwrap();
     let followed: u64 = delays.sockets.iter().map(|delay| delay.to_reader.count).sum();
