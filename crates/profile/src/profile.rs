@@ -3,10 +3,13 @@
 //! Weights are nanoseconds of CPU time where the clock is one. Where samples count cycles, a CPU's are as long as the time
 //! that the kernel accounts as busy.
 //!
-//! The stacks keep every frame; [`Stack::own_frames`] are those of the work itself, without what an interrupt interrupted.
+//! The stacks keep every frame, of interrupts those of the kernel; [`Stack::own_frames`] are those of the work itself, without
+//! what an interrupt interrupted.
 
 mod charged;
 mod hardware;
+mod named;
+mod notes;
 mod sums;
 
 use std::collections::BTreeMap;
@@ -22,7 +25,8 @@ use crate::recorder::Recording;
 use crate::sentence::{self, Finding};
 use crate::trace::Traces;
 pub use hardware::{ClassCounts, Hardware, HardwareCounts};
-use sums::{Named, Sums, Units, accounted, cpu_lines, datagrams, processes, sorted, stacks};
+use named::Named;
+use sums::{Sums, Units, accounted, cpu_lines, datagrams, processes, sorted, stacks};
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
 pub const SCHEMA: &str = "udpath.profile/1";
@@ -113,7 +117,7 @@ pub struct Counted {
     pub throttled: u64,
     /// Records that made no sense.
     pub malformed: u64,
-    /// Whose chain found no room: counted, but without names.
+    /// Whose chain or place found no room: counted, but without all their names.
     pub nameless: u64,
 }
 
@@ -244,10 +248,6 @@ impl Stack {
     }
 }
 
-/// Difference of busy time by samples and by /proc/stat that is worth a warning, as a share of the interval. Sampling of
-/// five seconds errs by one point; a timer that waits for interrupts by two or three.
-const DISAGREE: f64 = 0.05;
-
 impl Profile {
     /// Puts a recording together. `before` and `after` are the machine at its beginning and end.
     #[must_use]
@@ -285,7 +285,7 @@ impl Profile {
                 others: 0,
             })),
             locks: sorted(sums.locks.iter().map(|(of, ns)| Share {
-                of: of.clone(),
+                of: (*of).to_owned(),
                 ns: *ns,
                 share: share(*ns),
                 others: 0,
@@ -293,12 +293,12 @@ impl Profile {
             processes: processes(&sums, recording, share),
             hardware: recording.counted.as_ref().map(|counted| Hardware::new(counted, &named)),
             datagrams: datagrams(before, after),
-            stacks: stacks(sums.stacks),
+            stacks: stacks(sums.stacks, &named),
             traces: Traces::default(),
             facts: Facts::new(before, after),
             notes: Vec::new(),
         };
-        profile.notes = profile.notes(recording);
+        profile.notes = notes::all(&profile, recording);
         profile.conclude();
         profile
     }
@@ -376,73 +376,5 @@ impl Profile {
     #[must_use]
     pub fn share(&self, class: Class) -> f64 {
         self.classes.iter().find(|share| share.of == class).map_or(0.0, |share| share.share)
-    }
-
-    fn notes(&self, recording: &Recording) -> Vec<String> {
-        let mut notes = Vec::new();
-        notes.extend(self.clock.blind().map(str::to_owned));
-        match self.sight {
-            Sight::Machine => (),
-            Sight::Process => notes.push(
-                "only the threads of one process were sampled: its interrupts and softirqs on other threads' time are not \
-                 in the figures"
-                    .to_owned(),
-            ),
-            Sight::ProcessUser => {
-                notes.push("only the program itself was sampled: this user may not see the kernel".to_owned());
-            }
-        }
-        notes.extend(self.hardware.iter().flat_map(Hardware::notes));
-        notes.extend(recording.no_symbols.as_ref().map(ToString::to_string));
-        if recording.left_out > 0 {
-            notes.push(format!(
-                "{} threads were not sampled: each takes a descriptor for every CPU; raise `ulimit -n`, sample fewer CPUs \
-                 (--cpu), or run as root",
-                recording.left_out
-            ));
-        }
-        notes.extend(recording.gone.iter().map(|(cpu, until)| {
-            format!("CPU {cpu} went away after {until:.1} s: the figures have what it did until then")
-        }));
-        if !recording.came.is_empty() {
-            let cpus = &recording.came;
-            notes.push(format!("CPUs that came up meanwhile were not sampled: {cpus}"));
-        }
-        if !self.whole() {
-            notes.push(format!(
-                "{} of {} CPUs were sampled, and datagrams are counted on all: there are no figures per datagram",
-                self.cpus.len(),
-                self.facts.online
-            ));
-        }
-        let counted = self.samples;
-        for (count, what) in [
-            (counted.lost, "samples were lost: the rings were full"),
-            (counted.throttled, "times the kernel took fewer samples than asked for"),
-            (counted.malformed, "records made no sense"),
-            (counted.nameless, "samples have no names: there were too many different stacks"),
-        ] {
-            if count > 0 {
-                notes.push(format!("{count} {what}"));
-            }
-        }
-        for line in &self.cpus {
-            // Of a CPU that went away and came back /proc/stat counts a part of the interval.
-            let Some(accounted) = line.accounted.filter(|_| line.until.is_none()) else { continue };
-            let of = |contexts: &[Context]| {
-                let ns: u64 = contexts.iter().filter_map(|context| line.sampled.get(context)).sum();
-                ns as f64 / 1e9 / self.seconds
-            };
-            let interrupts = of(&[Context::Softirq, Context::HardIrq]) - (accounted.soft + accounted.irq);
-            if interrupts.abs() > DISAGREE {
-                notes.push(format!(
-                    "CPU {}: {:.0} % of the time in interrupts by samples, {:.0} % by /proc/stat",
-                    line.cpu,
-                    100.0 * of(&[Context::Softirq, Context::HardIrq]),
-                    100.0 * (accounted.soft + accounted.irq)
-                ));
-            }
-        }
-        notes
     }
 }

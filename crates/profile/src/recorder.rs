@@ -1,6 +1,6 @@
 //! A recording: samples of an interval, with everything that is needed to name them later.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use crate::counts::Counted;
 use crate::perf::{Clock, Counter, Event, OpenError, Record, Sight, running_cpus};
 use crate::samples::Samples;
 use crate::symbols::kernel::{Kernel, NoSymbols};
+use crate::symbols::threads::Threads;
 use crate::symbols::user::{MOST_HELD, Programs};
 
 /// Samples a second of each CPU, unless told otherwise. A prime, so that it does not beat with the kernel's 100, 250, 300 or
@@ -49,8 +50,8 @@ pub struct Recording {
     pub samples: Samples,
     /// What programs had mapped.
     pub programs: Programs,
-    /// Names of threads, by thread.
-    pub threads: HashMap<u32, String>,
+    /// Names of threads.
+    pub threads: Threads,
     /// What hardware counters counted; none where there are none.
     pub counted: Option<Counted>,
     /// CPUs that went away, and how long after the beginning, seconds: from then on they were not sampled.
@@ -119,13 +120,18 @@ pub fn record_with(
         u64::try_from(begin.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(begin.tv_nsec).unwrap_or(0);
     let slice = u64::try_from(SLICE.as_nanos()).unwrap_or(u64::MAX);
     let samples = Samples::new(kernel, begin, slice);
-    let mut recording = Recording::new(samples, event.clock(), event.rate());
-    (recording.sight, recording.no_symbols) = (event.sight(), no_symbols);
+    let mut recording = Recording {
+        programs: Programs::live(),
+        threads: Threads::live(),
+        sight: event.sight(),
+        no_symbols,
+        left_out: event.left_out(),
+        ..Recording::new(samples, event.clock(), event.rate())
+    };
     let counters: Vec<_> = event.counters().collect();
     if !counters.is_empty() {
         recording.counted = Some(Counted::new(counters, event.absent()));
     }
-    recording.left_out = event.left_out();
     let before = running_cpus().unwrap_or_default();
     let (started, own) = (Instant::now(), cpu_seconds());
     event.start()?;
@@ -140,6 +146,8 @@ pub fn record_with(
     at(Moment::End);
     event.drain(|cpu, record| recording.take(cpu, &record));
     recording.malformed = event.malformed();
+    // Its rings are a quarter of this program's memory, and what comes now needs some.
+    drop(event);
     recording.own_seconds = cpu_seconds() - own;
     // BPF programs may have come since.
     if recording.no_symbols.is_none()
@@ -151,13 +159,13 @@ pub fn record_with(
 }
 
 impl Recording {
-    /// Of these samples of CPUs, and nothing else yet.
+    /// Nothing but these samples, so many asked for each second of each CPU. Records say the rest: [`Self::take`].
     #[must_use]
     pub fn new(samples: Samples, clock: Clock, rate: u32) -> Self {
         Self {
             samples,
             programs: Programs::default(),
-            threads: HashMap::new(),
+            threads: Threads::default(),
             counted: None,
             gone: BTreeMap::new(),
             came: CpuSet::new(),
@@ -184,8 +192,8 @@ impl Recording {
         self.came = self.came.union(&online.difference(before));
     }
 
-    /// A record of a CPU's ring.
-    fn take(&mut self, cpu: u32, record: &Record<'_>) {
+    /// Counts a record of a CPU's ring. Of different CPUs they may come in any order.
+    pub fn take(&mut self, cpu: u32, record: &Record<'_>) {
         match record {
             Record::Sample(sample) => {
                 let place = self.samples.add(sample);
@@ -195,33 +203,33 @@ impl Recording {
                 self.programs.meet(sample.pid);
                 // The first thread names the process, and may sleep all the time.
                 for tid in [sample.pid, sample.tid] {
-                    self.threads.entry(tid).or_insert_with(|| name(sample.pid, tid));
+                    self.threads.meet(sample.pid, tid, sample.time);
                 }
             }
             Record::Lost(count) | Record::LostSamples(count) => {
-                self.lost += count;
+                self.lost = self.lost.saturating_add(*count);
                 if let Some(counted) = &mut self.counted {
                     counted.lost(cpu);
                 }
             }
             Record::Throttled => self.throttled += 1,
-            Record::Comm { pid, tid, name, exec } => {
-                self.threads.insert(*tid, (*name).to_owned());
+            Record::Comm { pid, tid, name, exec, time } => {
+                self.threads.renamed(*tid, name, *time);
                 if *exec {
-                    self.programs.replaced(*pid);
+                    self.programs.replaced(*pid, *time);
                 }
             }
             Record::Mapped(mapped) => self.programs.mapped(mapped),
-            Record::Fork { pid, parent, .. } => self.programs.forked(*pid, *parent),
-            Record::Exit { .. } | Record::Unthrottled | Record::Other(_) => (),
+            Record::Fork { pid, parent, time, .. } => self.programs.forked(*pid, *parent, *time),
+            Record::Exit { pid, tid } => {
+                self.threads.ended(*tid);
+                if pid == tid {
+                    self.programs.ended(*pid);
+                }
+            }
+            Record::Unthrottled | Record::Other(_) => (),
         }
     }
-}
-
-/// The name of a thread; none of one that has ended.
-fn name(pid: u32, tid: u32) -> String {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
-    text.map(|text| text.trim_end().to_owned()).unwrap_or_default()
 }
 
 /// Everything on the CPUs.

@@ -5,7 +5,8 @@
 //!                                                                 └──▸ time line: (slice, CPU, context) ──▸ weight
 //! ```
 //! A context is told when a chain is first seen, so the time line needs no second pass. Memory is bounded: chains beyond
-//! [`MOST_CHAINS`] are counted without their addresses, and told.
+//! [`MOST_CHAINS`] are counted without their addresses, places beyond [`MOST_PLACES`] without what tells them apart; both are
+//! told.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,9 +15,18 @@ use crate::context::{self, Context};
 use crate::perf::{Mode, Sample};
 use crate::symbols::kernel::Kernel;
 
-/// Different chains that are kept. A busy server has some thousands; each takes about 300 bytes, so this is 20 MiB.
-/// Fewer: samples lose their names; more: a profile of many programs leaves its bound of memory.
+/// Different chains that are kept, and addresses of all of them together. A busy server has some thousands; each takes about
+/// 300 bytes, so this is 20 MiB at the most. Fewer: samples lose their names; more: a profile of many programs leaves its
+/// bound of memory.
 pub const MOST_CHAINS: usize = 65_536;
+const MOST_ADDRESSES: usize = 1_500_000;
+/// Places that are kept as they are; then those kept without the program's chain, and those without any chain. Together seven
+/// eighths of a power of two, which fill a hash table before it doubles: 11 MiB. Fewer: on a machine of many CPUs rare stacks
+/// lose their names; more: it leaves its bound of memory.
+pub const MOST_PLACES: usize = 196_608;
+const MOST_WITH_COARSE: [usize; 3] = [MOST_PLACES, 217_088, 229_376];
+/// Slices of the time line. A recording is an hour at most; what comes later has a wrong time.
+const LAST_SLICE: u32 = 4000;
 
 /// What one sample stands for at most: a thousand seconds, as nanoseconds or cycles. More is a damaged record; sums of less
 /// cannot overflow.
@@ -31,7 +41,7 @@ pub struct ChainId(u32);
 pub struct Place {
     /// The CPU.
     pub cpu: u32,
-    /// The process; 0 is idle.
+    /// The process; 0 is idle, and of interrupts, which are nobody's.
     pub pid: u32,
     /// Its thread.
     pub tid: u32,
@@ -39,7 +49,7 @@ pub struct Place {
     pub context: Context,
     /// The kernel's part of the chain.
     pub kernel: ChainId,
-    /// The program's.
+    /// The program's; none of an interrupt.
     pub user: ChainId,
 }
 
@@ -65,6 +75,8 @@ impl Tally {
 struct Chains {
     known: HashMap<Arc<[u64]>, ChainId>,
     list: Vec<Arc<[u64]>>,
+    /// Of all of them together.
+    addresses: usize,
     /// Those for which there was no room.
     refused: u64,
 }
@@ -79,6 +91,8 @@ pub struct Samples {
     chains: Chains,
     contexts: HashMap<ChainId, Context>,
     tallies: HashMap<Place, Tally>,
+    /// Samples at places that are less exact than they could be.
+    coarse: u64,
     time_line: HashMap<(u32, u32), Slice>,
     /// When the first slice began, and how long each is, nanoseconds.
     begin: u64,
@@ -99,6 +113,7 @@ impl Samples {
             chains,
             contexts: HashMap::new(),
             tallies: HashMap::new(),
+            coarse: 0,
             time_line: HashMap::new(),
             begin,
             slice: slice.max(1),
@@ -112,14 +127,36 @@ impl Samples {
         kernel.clear();
         user.clear();
         sample.chain.split(kernel, user);
-        let (kernel, user) = (self.chains.number(kernel), self.chains.number(user));
+        let kernel = self.chains.number(kernel);
         let context = self.context(sample, kernel);
+        // Whose time an interrupt came in, and where the program was, has nothing to do with it, and on many CPUs would make
+        // equal work a hundred thousand places.
+        let interrupt = matches!(context, Context::HardIrq | Context::Softirq);
+        let (pid, tid) = if interrupt { (0, 0) } else { (sample.pid, sample.tid) };
+        let user = if interrupt { ChainId(0) } else { self.chains.number(&self.scratch.1) };
         let weight = sample.period.min(HEAVIEST);
-        let place = Place { cpu: sample.cpu, pid: sample.pid, tid: sample.tid, context, kernel, user };
+        let place = Place { cpu: sample.cpu, pid, tid, context, kernel, user };
+        let place = self.room(place);
         self.tallies.entry(place).or_default().add(Tally { samples: 1, weight });
-        let slice = u32::try_from(sample.time.saturating_sub(self.begin) / self.slice).unwrap_or(u32::MAX);
+        // A time before the beginning is of the first slice: clocks of CPUs may differ by moments.
+        let slice = sample.time.saturating_sub(self.begin) / self.slice;
+        let slice = u32::try_from(slice).unwrap_or(LAST_SLICE).min(LAST_SLICE);
         self.time_line.entry((slice, sample.cpu)).or_default()[context as usize] += weight;
         place
+    }
+
+    /// The place itself, or where there is no room for it the next less exact one. CPU and context always stay.
+    fn room(&mut self, place: Place) -> Place {
+        let own = Place { user: ChainId(0), ..place };
+        let bare = Place { tid: place.pid, kernel: ChainId(0), ..own };
+        for (at, (place, most)) in [place, own, bare].into_iter().zip(MOST_WITH_COARSE).enumerate() {
+            if self.tallies.len() < most || self.tallies.contains_key(&place) {
+                self.coarse += u64::from(at > 0);
+                return place;
+            }
+        }
+        self.coarse += 1;
+        Place { pid: 0, tid: 0, ..bare }
     }
 
     fn context(&mut self, sample: &Sample<'_>, chain: ChainId) -> Context {
@@ -163,10 +200,10 @@ impl Samples {
         self.kernel = kernel;
     }
 
-    /// Samples whose chain found no room.
+    /// Samples whose chain or place found no room.
     #[must_use]
     pub const fn nameless(&self) -> u64 {
-        self.chains.refused
+        self.chains.refused + self.coarse
     }
 
     /// Different chains.
@@ -181,11 +218,12 @@ impl Chains {
         if let Some(known) = self.known.get(addresses) {
             return *known;
         }
-        if self.list.len() >= MOST_CHAINS {
+        if self.list.len() >= MOST_CHAINS || self.addresses + addresses.len() > MOST_ADDRESSES {
             self.refused += 1;
             return ChainId(0);
         }
         let id = ChainId(u32::try_from(self.list.len()).unwrap_or(0));
+        self.addresses += addresses.len();
         let addresses: Arc<[u64]> = addresses.into();
         self.list.push(Arc::clone(&addresses));
         self.known.insert(addresses, id);

@@ -1,10 +1,13 @@
 //! From addresses to names.
 //!
 //! - `kernel.rs`: the kernel's functions, its modules' and those of BPF programs, from /proc/kallsyms.
-//! - `user.rs`: programs: which file is mapped where, and the function, where the file has symbols. `file.rs`: those files.
+//! - `user.rs`: programs: the function, where the file mapped at an address has symbols. `code.rs`: which file that is.
+//!   `file.rs`: those files. `threads.rs`: what threads are called.
 
+mod code;
 mod file;
 pub mod kernel;
+pub mod threads;
 pub mod user;
 
 /// A function that a chain goes through.

@@ -1,14 +1,21 @@
+use std::path::Path;
+use std::sync::OnceLock;
+
+use udpath_host::Snapshot;
+use udpath_host::source::Folder;
+use udpath_profile::Profile;
 use udpath_profile::classes::Rules;
 use udpath_profile::counts::Counted;
 use udpath_profile::folded::{self, Weights};
-use udpath_profile::perf::{Counter, Layout, Record, records_as};
+use udpath_profile::perf::{Clock, Counter, Layout, Record, records_as};
+use udpath_profile::recorder::Recording;
 use udpath_profile::samples::Samples;
 use udpath_profile::symbols::kernel::Kernel;
-use udpath_profile::symbols::user::Programs;
 
 use crate::presentable;
 
-/// Bytes of a perf ring, whole, cut or damaged: every sample is counted once, whatever it says. With counters and without.
+/// Bytes of perf rings, whole, cut or damaged: every sample is counted once, whatever it says, and what comes of them is
+/// sound to the last sum. With counters and without.
 pub fn perf_records(data: &[u8]) {
     ring(Layout::Plain, data);
     ring(Layout::Counted, data);
@@ -17,34 +24,48 @@ pub fn perf_records(data: &[u8]) {
 fn ring(layout: Layout, data: &[u8]) {
     // By small numbers, which bytes that are made up hit as well.
     let counters = (1..).zip(Counter::ALL);
-    let (mut counted, mut readings) = (Counted::new(counters, &[]), 0);
-    let mut samples = Samples::new(Kernel::default(), 0, 1_000_000_000);
-    let mut programs = Programs::default();
-    let mut taken = 0;
-    let malformed = records_as(layout, data, |record| match record {
-        Record::Sample(sample) => {
+    let samples = Samples::new(Kernel::default(), 0, 1_000_000_000);
+    let mut recording = Recording { seconds: 1.0, ..Recording::new(samples, Clock::CpuClock, 997) };
+    recording.counted = Some(Counted::new(counters, &[]));
+    let (mut taken, mut readings) = (0, 0);
+    recording.malformed = records_as(layout, data, |record| {
+        if let Record::Sample(sample) = &record {
             taken += 1;
-            let place = samples.add(&sample);
             assert_eq!(sample.reading.is_some(), layout == Layout::Counted);
             if let Some(reading) = sample.reading {
                 readings += 1;
                 assert!(reading.values().count() <= data.len() / 16);
-                counted.add(&place, reading);
             }
         }
-        Record::Lost(_) => counted.lost(0),
-        Record::Mapped(mapped) => programs.mapped(&mapped),
-        Record::Comm { pid, exec: true, .. } => programs.replaced(pid),
-        _ => (),
+        recording.take(0, &record);
     });
     // A record is 8 bytes at least.
-    assert!(taken + malformed <= data.len() as u64 / 8 + 1);
+    assert!(taken + recording.malformed <= data.len() as u64 / 8 + 1);
+    let samples = &recording.samples;
     assert_eq!(samples.tallies().map(|(_, tally)| tally.samples).sum::<u64>(), taken);
+    let counted = recording.counted.as_ref().expect("there are counters");
     assert!(counted.places().count() <= readings);
     assert!((0.0..=1.0).contains(&counted.running()), "{}", counted.running());
     for (place, _) in samples.tallies() {
         assert!(samples.chain(place.kernel).len() + samples.chain(place.user).len() <= data.len() / 8);
     }
+    let profile = Profile::new(&recording, Rules::built_in(), nothing(), nothing());
+    assert_eq!(profile.samples.taken, taken);
+    assert_eq!(profile.stacks.iter().map(|stack| stack.ns).sum::<u64>(), profile.busy());
+    let classes: f64 = profile.classes.iter().map(|share| share.share).sum();
+    assert!(profile.busy() == 0 || (classes - 1.0).abs() < 1e-6, "all classes are {classes}");
+    for line in &profile.cpus {
+        let slices = line.time_line.iter().flat_map(|slice| slice.values()).sum::<u64>();
+        assert_eq!(slices, line.sampled.values().sum::<u64>());
+    }
+    let whole = |line: &str| line.rsplit_once(' ').is_some_and(|(_, weight)| weight.parse::<u64>().is_ok());
+    assert!(folded::text(&profile).lines().all(whole));
+}
+
+/// A machine of which nothing is known: a capture that is not there.
+fn nothing() -> &'static Snapshot {
+    static NOTHING: OnceLock<Snapshot> = OnceLock::new();
+    NOTHING.get_or_init(|| Snapshot::read(&Folder::captured(Path::new("/nowhere"))))
 }
 
 /// Folded stacks, the rules, and a list of the kernel's functions, parted by zero bytes: what is classed is no more than

@@ -205,11 +205,20 @@ impl Event {
     /// Calls `take` with every record written since the last time, and the CPU that wrote it: of each CPU in its order, one
     /// CPU after the other.
     pub fn drain(&mut self, mut take: impl FnMut(u32, Record<'_>)) {
+        let (layout, mut malformed) = (self.how.layout(), 0);
+        self.drain_bytes(|cpu, bytes| {
+            malformed += ring::records_as(layout, bytes, |record| take(cpu, record));
+        });
+        self.malformed += malformed;
+    }
+
+    /// The same as the kernel wrote it, one ring after the other: for [`records`](super::records) where there are no
+    /// counters, or to be kept.
+    pub fn drain_bytes(&mut self, mut take: impl FnMut(u32, &[u8])) {
         for source in &mut self.sources {
             self.bytes.clear();
             source.ring.drain(&mut self.bytes);
-            let layout = self.how.layout();
-            self.malformed += ring::records_as(layout, &self.bytes, |record| take(source.cpu, record));
+            take(source.cpu, &self.bytes);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::sums::Named;
+use super::named::Named;
 use crate::classes::Class;
 use crate::context::Context;
 use crate::counts::Counted;

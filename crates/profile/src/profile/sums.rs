@@ -1,90 +1,19 @@
-//! From tallies to sums: every chain named and judged once, every place counted.
+//! From tallies to sums: every place counted, by what its chain is called and classed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use udpath_host::snapshot::Snapshot;
 
+use super::named::{ListId, Named};
 use super::{Accounted, CpuLine, Datagrams, ProcessShare, Share, Stack, ThreadShare};
-use crate::classes::{Class, Rules, Verdict};
+use crate::classes::Class;
 use crate::context::Context;
 use crate::perf::{Clock, Sight};
 use crate::recorder::{Recording, SLICE};
-use crate::samples::{ChainId, Place, Tally};
-use crate::symbols::user::UserFrame;
+use crate::samples::{Place, Tally};
 
 /// Most stacks kept in a result; the rest are one line. A picture cannot show more, and a file of them is 10 MB.
 const MOST_STACKS: usize = 20_000;
-
-/// What chains are called and classed.
-pub(super) struct Named<'a> {
-    recording: &'a Recording,
-    verdicts: HashMap<ChainId, Verdict<'a>>,
-    users: HashMap<(u32, u64), UserFrame>,
-    /// Chains that receive from a UDP socket.
-    reading: BTreeSet<ChainId>,
-}
-
-/// Functions that a thread which receives from a UDP socket is in.
-const READING: [&str; 4] = ["udp_recvmsg", "udpv6_recvmsg", "__skb_recv_udp", "udp_poll"];
-
-impl<'a> Named<'a> {
-    pub(super) fn new(recording: &'a Recording, rules: &'a Rules) -> Self {
-        let samples = &recording.samples;
-        let (mut verdicts, mut addresses, mut reading) = (HashMap::new(), HashMap::new(), BTreeSet::new());
-        for (place, _) in samples.tallies() {
-            verdicts.entry(place.kernel).or_insert_with(|| {
-                let frames = samples.chain(place.kernel).iter();
-                let frames = frames.filter_map(|address| samples.kernel().frame(*address));
-                if frames.clone().any(|frame| READING.contains(&frame.function)) {
-                    reading.insert(place.kernel);
-                }
-                rules.judge(frames)
-            });
-            for address in samples.chain(place.user) {
-                addresses.insert((place.pid, *address), ());
-            }
-        }
-        Self { recording, verdicts, users: recording.programs.name(addresses.into_keys()), reading }
-    }
-
-    fn verdict(&self, context: Context, kernel: ChainId) -> Verdict<'a> {
-        match context {
-            Context::User | Context::Guest => Verdict { class: Class::User, lock: None },
-            Context::Idle => Verdict { class: Class::Idle, lock: None },
-            _ => self.verdicts[&kernel],
-        }
-    }
-
-    /// The kind of work of a context and the kernel's part of a chain, of a sample that was taken.
-    pub(super) fn class(&self, context: Context, kernel: ChainId) -> Class {
-        self.verdict(context, kernel).class
-    }
-
-    /// Functions, the outermost first.
-    fn frames(&self, place: &Place) -> Vec<String> {
-        let samples = &self.recording.samples;
-        let user = samples.chain(place.user).iter().rev().map(|address| {
-            let frame = self.users.get(&(place.pid, *address));
-            let (binary, function) =
-                frame.map_or((None, None), |frame| (frame.binary.as_deref(), frame.function.as_deref()));
-            match (binary, function) {
-                (Some(binary), Some(function)) => format!("{function} [{binary}]"),
-                (Some(binary), None) => format!("[{binary}]"),
-                (None, _) => "[unknown]".to_owned(),
-            }
-        });
-        let kernel = samples.chain(place.kernel).iter().rev().map(|address| {
-            samples.kernel().frame(*address).map_or("[kernel]".to_owned(), |frame| frame.function.to_owned())
-        });
-        user.chain(kernel).collect()
-    }
-
-    /// On whose behalf, name and number: interrupts are nobody's.
-    fn process(&self, place: &Place) -> Option<(String, u32)> {
-        let own = !matches!(place.context, Context::HardIrq | Context::Softirq | Context::Idle);
-        own.then(|| (self.recording.threads.get(&place.pid).cloned().unwrap_or_default(), place.pid))
-    }
-}
 
 /// What a unit of weight is in nanoseconds.
 pub(super) struct Units {
@@ -120,15 +49,15 @@ impl Units {
 
 /// Sums over all tallies.
 #[derive(Default)]
-pub(super) struct Sums {
+pub(super) struct Sums<'a> {
     pub(super) taken: u64,
     pub(super) busy: u64,
     pub(super) contexts: BTreeMap<Context, u64>,
     cpus: BTreeMap<u32, BTreeMap<Context, u64>>,
     pub(super) classes: BTreeMap<Class, u64>,
-    pub(super) locks: BTreeMap<String, u64>,
+    pub(super) locks: BTreeMap<&'a str, u64>,
     threads: BTreeMap<(u32, u32), Thread>,
-    pub(super) stacks: HashMap<StackKey, Tally>,
+    pub(super) stacks: HashMap<StackKey<'a>, Tally>,
 }
 
 #[derive(Default)]
@@ -137,17 +66,17 @@ struct Thread {
     reads: bool,
 }
 
-#[derive(PartialEq, Eq, Hash)]
-pub(super) struct StackKey {
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct StackKey<'a> {
     context: Context,
     class: Class,
-    lock: Option<String>,
-    process: Option<(String, u32)>,
-    frames: Vec<String>,
+    lock: Option<&'a str>,
+    process: Option<(&'a str, u32)>,
+    lists: [ListId; 2],
 }
 
-impl Sums {
-    pub(super) fn add(&mut self, place: &Place, tally: Tally, named: &Named<'_>, units: &Units) {
+impl<'a> Sums<'a> {
+    pub(super) fn add(&mut self, place: &Place, tally: Tally, named: &Named<'a>, units: &Units) {
         let tally = Tally { weight: units.ns(place.cpu, tally.weight), ..tally };
         self.taken += tally.samples;
         *self.contexts.entry(place.context).or_default() += tally.weight;
@@ -158,22 +87,21 @@ impl Sums {
         self.busy += tally.weight;
         let verdict = named.verdict(place.context, place.kernel);
         *self.classes.entry(verdict.class).or_default() += tally.weight;
-        let lock = verdict.lock.map(str::to_owned);
-        if let Some(lock) = &lock {
-            *self.locks.entry(lock.clone()).or_default() += tally.weight;
+        if let Some(lock) = verdict.lock {
+            *self.locks.entry(lock).or_default() += tally.weight;
         }
         let process = named.process(place);
         if process.is_some() {
             let thread = self.threads.entry((place.pid, place.tid)).or_default();
             thread.ns += tally.weight;
-            thread.reads |= named.reading.contains(&place.kernel);
+            thread.reads |= named.reads(place);
         }
         let key = StackKey {
             context: place.context,
             class: verdict.class,
-            lock,
+            lock: verdict.lock,
             process,
-            frames: named.frames(place),
+            lists: named.lists(place),
         };
         self.stacks.entry(key).or_default().add(tally);
     }
@@ -185,8 +113,12 @@ pub(super) fn sorted<T>(shares: impl Iterator<Item = Share<T>>) -> Vec<Share<T>>
     shares
 }
 
-pub(super) fn processes(sums: &Sums, recording: &Recording, share: impl Fn(u64) -> f64) -> Vec<ProcessShare> {
-    let name = |tid: &u32| recording.threads.get(tid).cloned().unwrap_or_default();
+pub(super) fn processes(
+    sums: &Sums<'_>,
+    recording: &Recording,
+    share: impl Fn(u64) -> f64,
+) -> Vec<ProcessShare> {
+    let name = |tid: &u32| recording.threads.name(*tid).to_owned();
     let mut processes: BTreeMap<u32, ProcessShare> = BTreeMap::new();
     for ((pid, tid), thread) in &sums.threads {
         let process = processes.entry(*pid).or_insert_with(|| ProcessShare {
@@ -208,41 +140,49 @@ pub(super) fn processes(sums: &Sums, recording: &Recording, share: impl Fn(u64) 
     processes
 }
 
-pub(super) fn stacks(stacks: HashMap<StackKey, Tally>) -> Vec<Stack> {
-    let mut stacks: Vec<Stack> = stacks
-        .into_iter()
-        .map(|(key, tally)| {
-            let StackKey { context, class, lock, process, frames } = key;
-            let (process, pid) = process.unzip();
-            Stack { context, class, lock, process, pid, frames, samples: tally.samples, ns: tally.weight }
-        })
-        .collect();
+/// The stacks, the largest first; beyond [`MOST_STACKS`] one of each kind of work of each process.
+pub(super) fn stacks(stacks: HashMap<StackKey<'_>, Tally>, named: &Named<'_>) -> Vec<Stack> {
+    let mut all: Vec<(StackKey<'_>, Tally)> = stacks.into_iter().collect();
     // By weight, and by name where that is equal: the same recording gives the same file.
-    stacks.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.frames, a.pid).cmp(&(&b.frames, b.pid))));
-    if stacks.len() > MOST_STACKS {
-        let rest = stacks.split_off(MOST_STACKS);
-        let mut folded: BTreeMap<(Context, Class, Option<u32>, Option<String>), Tally> = BTreeMap::new();
-        for stack in rest {
-            let tally = Tally { samples: stack.samples, weight: stack.ns };
-            let key = (stack.context, stack.class, stack.pid, stack.process);
-            folded.entry(key).or_default().add(tally);
-        }
-        stacks.extend(folded.into_iter().map(|((context, class, pid, process), tally)| {
-            let frames = vec!["[rare stacks]".to_owned()];
-            let Tally { samples, weight: ns } = tally;
-            Stack { context, class, lock: None, process, pid, frames, samples, ns }
-        }));
+    all.sort_by(|(a, x), (b, y)| {
+        let others = |key: &StackKey<'_>| (key.context, key.class);
+        y.weight
+            .cmp(&x.weight)
+            .then_with(|| named.frames(a.lists).cmp(named.frames(b.lists)))
+            .then_with(|| (others(a), a.process).cmp(&(others(b), b.process)))
+    });
+    let rare = all.split_off(all.len().min(MOST_STACKS));
+    let mut folded: BTreeMap<(Context, Class, Option<(&str, u32)>), Tally> = BTreeMap::new();
+    for (key, tally) in rare {
+        folded.entry((key.context, key.class, key.process)).or_default().add(tally);
     }
-    stacks
+    let stack = |context, class, process: Option<(&str, u32)>, tally: Tally| Stack {
+        context,
+        class,
+        lock: None,
+        process: process.map(|(name, _)| name.to_owned()),
+        pid: process.map(|(_, pid)| pid),
+        frames: vec!["[rare stacks]".to_owned()],
+        samples: tally.samples,
+        ns: tally.weight,
+    };
+    let rare =
+        folded.into_iter().map(|((context, class, process), tally)| stack(context, class, process, tally));
+    let kept = all.into_iter().map(|(key, tally)| Stack {
+        lock: key.lock.map(str::to_owned),
+        frames: named.frames(key.lists).map(str::to_owned).collect(),
+        ..stack(key.context, key.class, key.process, tally)
+    });
+    kept.chain(rare).collect()
 }
 
 pub(super) fn cpu_lines(
-    sums: &Sums,
+    sums: &Sums<'_>,
     recording: &Recording,
     accounted: &BTreeMap<u32, Accounted>,
     units: &Units,
 ) -> Vec<CpuLine> {
-    let slices = (recording.seconds / SLICE.as_secs_f64()).ceil() as usize;
+    let slices = slices(recording.seconds);
     let mut lines: Vec<CpuLine> = sums
         .cpus
         .iter()
@@ -256,14 +196,22 @@ pub(super) fn cpu_lines(
         .collect();
     for (slice, cpu, weights) in recording.samples.time_line() {
         let line = lines.binary_search_by_key(&cpu, |line| line.cpu).ok().map(|at| &mut lines[at]);
-        let Some(place) = line.and_then(|line| line.time_line.get_mut(slice as usize)) else { continue };
-        let contexts = Context::ALL.iter().zip(weights).filter(|(_, weight)| **weight > 0);
-        place.extend(contexts.map(|(context, weight)| (*context, units.ns(cpu, *weight))));
+        // What comes after the end, by moments or by a wrong clock, is of the last slice: nothing is left out.
+        let at = (slice as usize).min(slices - 1);
+        let Some(place) = line.and_then(|line| line.time_line.get_mut(at)) else { continue };
+        for (context, weight) in Context::ALL.iter().zip(weights).filter(|(_, weight)| **weight > 0) {
+            *place.entry(*context).or_default() += units.ns(cpu, *weight);
+        }
     }
     lines
 }
 
-/// Shares of the interval between two snapshots.
+/// Slices of an interval. A recording ends some moments late: those are no slice of their own.
+fn slices(seconds: f64) -> usize {
+    ((seconds / SLICE.as_secs_f64() - 0.1).ceil() as usize).max(1)
+}
+
+/// Shares of the interval between two snapshots; none of a CPU that one of them does not count, as it was not there.
 pub(super) fn accounted(before: &Snapshot, after: &Snapshot) -> BTreeMap<u32, Accounted> {
     let share = |cpu: &udpath_host::snapshot::cpus::Cpu| {
         let earlier = before.cpus.cpu(cpu.number)?.ticks?;

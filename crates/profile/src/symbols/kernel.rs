@@ -3,7 +3,8 @@
 //! A line is `address type name [module]`. Functions are of type t, T, w or W; BPF programs stand in module `bpf`. Where
 //! addresses are hidden (kptr_restrict) all are zero: then nothing can be named, and who asks is told why.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
 
 use thiserror::Error;
 
@@ -54,7 +55,14 @@ impl Kernel {
     /// # Errors
     /// They cannot be read, or are hidden from this user.
     pub fn running() -> Result<Self, NoSymbols> {
-        let found = Self::parse(&std::fs::read_to_string(PATH)?);
+        // Line by line: the text is as large as all that is kept of it.
+        let (mut reader, mut line) = (BufReader::new(File::open(PATH)?), String::new());
+        let mut found = Self::default();
+        while reader.read_line(&mut line)? > 0 {
+            found.add(&line);
+            line.clear();
+        }
+        let found = found.in_order();
         if found.functions.is_empty() { Err(NoSymbols::Hidden) } else { Ok(found) }
     }
 
@@ -65,10 +73,16 @@ impl Kernel {
         for line in text.lines() {
             kernel.add(line);
         }
+        kernel.in_order()
+    }
+
+    fn in_order(mut self) -> Self {
         // Stable: of two names for one address the one that stands first stays.
-        kernel.functions.sort_by_key(|function| function.address);
-        kernel.functions.dedup_by_key(|function| function.address);
-        kernel
+        self.functions.sort_by_key(|function| function.address);
+        self.functions.dedup_by_key(|function| function.address);
+        self.functions.shrink_to_fit();
+        self.names.shrink_to_fit();
+        self
     }
 
     fn add(&mut self, line: &str) -> Option<()> {

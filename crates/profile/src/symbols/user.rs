@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /proc/PID/maps when a process is first seen ┐
-//! mmap records while it runs                  ├─▸ mapping: file, offset ──▸ at the end: the file's symbol tables
+//! mmap, exec and fork records while it runs   ┴─▸ code.rs: file, offset ──▸ at the end: the file's symbol tables
 //! ```
 //! Files are found as the process sees them, so a container's are, too: `file.rs`. DWARF is not read: a symbol table names a function in microseconds, debug information in seconds.
 
@@ -11,25 +11,18 @@ use std::collections::HashMap;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolizer};
 
+use super::code::{Change, Code, Mapping, find};
 use super::file::{Files, Place};
 use crate::perf::Mapped;
 
 pub use super::file::MOST_HELD;
 
-/// A part of a process's memory that holds a file's code.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Mapping {
-    start: u64,
-    end: u64,
-    offset: u64,
-    /// A number of [`Files`].
-    file: usize,
-}
-
 /// The code of every process seen.
 #[derive(Debug, Default)]
 pub struct Programs {
-    mappings: HashMap<u32, Vec<Mapping>>,
+    /// Are they of this machine, so that /proc and files can be looked at?
+    live: bool,
+    code: Code,
     files: Files,
 }
 
@@ -50,65 +43,76 @@ struct At {
 }
 
 impl Programs {
-    /// Reads what a process has mapped, unless it is known.
+    /// Of this machine. The default knows nothing but what records say, and reads no files.
+    #[must_use]
+    pub fn live() -> Self {
+        Self { live: true, ..Self::default() }
+    }
+
+    /// A sample is of this process: what it has mapped is read, unless that is known.
     pub fn meet(&mut self, pid: u32) {
-        if pid == 0 || self.mappings.contains_key(&pid) {
+        if pid != 0 {
+            self.code.meet(pid);
+            self.ask(pid);
+        }
+    }
+
+    fn ask(&mut self, pid: u32) {
+        if !self.live || !self.code.asks(pid) {
             return;
         }
         // A process that ended, or is not ours to look at, has none: its addresses stay without names.
         let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        self.mappings.insert(pid, Vec::new());
-        for (offset, place) in text.lines().filter_map(executable) {
-            self.insert(pid, offset, place);
-        }
+        self.saw(pid, &text);
+    }
+
+    fn saw(&mut self, pid: u32, maps: &str) {
+        let lines = maps.lines().filter_map(executable);
+        let mappings = lines.map(|(offset, place)| self.mapping(pid, offset, place)).collect();
+        self.code.saw(pid, mappings);
+    }
+
+    fn mapping(&mut self, pid: u32, offset: u64, place: Place<'_>) -> Mapping {
+        Mapping { start: place.start, end: place.end, offset, file: self.files.number(pid, place) }
     }
 
     /// A process maps a file.
     pub fn mapped(&mut self, mapped: &Mapped<'_>) {
-        self.meet(mapped.pid);
-        let end = mapped.start.saturating_add(mapped.len);
-        let place = Place { start: mapped.start, end, inode: mapped.inode, path: mapped.path };
-        self.insert(mapped.pid, mapped.offset, place);
+        let Mapped { pid, start, len, offset, inode, path, time } = *mapped;
+        let place = Place { start, end: start.saturating_add(len), inode, path };
+        let mapping = self.mapping(pid, offset, place);
+        self.code.change(pid, time, Change::Mapped(mapping));
     }
 
-    /// A process runs another program: what it had mapped is gone.
-    pub fn replaced(&mut self, pid: u32) {
-        self.mappings.insert(pid, Vec::new());
+    /// A process runs another program from `time` on: what it had mapped is gone.
+    pub fn replaced(&mut self, pid: u32, time: u64) {
+        self.code.change(pid, time, Change::Replaced);
     }
 
-    /// A process has begun as a copy of another.
-    pub fn forked(&mut self, pid: u32, parent: u32) {
-        if pid == parent {
-            return;
+    /// A process began at `time` as a copy of another.
+    pub fn forked(&mut self, pid: u32, parent: u32, time: u64) {
+        if pid != parent {
+            self.ask(parent);
+            self.code.change(pid, time, Change::Copied(parent));
         }
-        self.meet(parent);
-        let copy = self.mappings.get(&parent).cloned().unwrap_or_default();
-        self.mappings.insert(pid, copy);
     }
 
-    fn insert(&mut self, pid: u32, offset: u64, place: Place<'_>) {
-        let (start, end, file) = (place.start, place.end, self.files.number(pid, place));
-        let list = self.mappings.entry(pid).or_default();
-        // A new mapping takes the place of what was there.
-        list.retain(|old| old.end <= start || old.start >= end);
-        let place = list.partition_point(|old| old.start < start);
-        list.insert(place, Mapping { start, end, offset, file });
-    }
-
-    fn at(&self, pid: u32, address: u64) -> Option<At> {
-        let list = self.mappings.get(&pid)?;
-        let behind = list.partition_point(|mapping| mapping.start <= address);
-        let found = list[..behind].last().filter(|mapping| address < mapping.end)?;
-        Some(At { file: found.file, offset: address - found.start + found.offset })
+    /// A process has ended.
+    pub fn ended(&mut self, pid: u32) {
+        self.code.ended(pid);
     }
 
     /// Names addresses of processes, each once.
     #[must_use]
     pub fn name(&self, addresses: impl IntoIterator<Item = (u32, u64)>) -> HashMap<(u32, u64), UserFrame> {
         let mut places: HashMap<At, Option<String>> = HashMap::new();
+        let mut eras: HashMap<u32, Vec<Vec<Mapping>>> = HashMap::new();
         let found: Vec<((u32, u64), Option<At>)> = addresses
             .into_iter()
-            .map(|(pid, address)| ((pid, address), self.at(pid, address)))
+            .map(|(pid, address)| {
+                let eras = eras.entry(pid).or_insert_with(|| self.code.eras(pid));
+                ((pid, address), eras.iter().find_map(|era| at(era, address)))
+            })
             .inspect(|(_, at)| {
                 at.map(|at| places.entry(at).or_default());
             })
@@ -122,13 +126,17 @@ impl Programs {
     }
 
     fn functions(&self, places: &mut HashMap<At, Option<String>>) {
-        let symbolizer = Symbolizer::builder().enable_auto_reload(false).build();
+        if !self.live {
+            return;
+        }
         let mut by_file: HashMap<usize, Vec<u64>> = HashMap::new();
         for at in places.keys() {
             by_file.entry(at.file).or_default().push(at.offset);
         }
         for (file, offsets) in by_file {
             let Some(path) = self.files.readable(file) else { continue };
+            // One for each file: what it keeps of a large one is not needed for the next.
+            let symbolizer = Symbolizer::builder().enable_auto_reload(false).build();
             let mut elf = Elf::new(path);
             elf.debug_syms = false;
             // A file without symbols, or none that is understood: functions stay without names.
@@ -141,6 +149,11 @@ impl Programs {
             }
         }
     }
+}
+
+fn at(era: &[Mapping], address: u64) -> Option<At> {
+    let found = find(era, address)?;
+    Some(At { file: found.file, offset: (address - found.start).wrapping_add(found.offset) })
 }
 
 /// A line of /proc/PID/maps that holds code: where in the file that is, and the file.
@@ -171,10 +184,7 @@ mod tests {
     #[test]
     fn code_is_found_by_its_address() {
         let mut programs = Programs::default();
-        programs.mappings.insert(8, Vec::new());
-        for (offset, place) in MAPS.lines().filter_map(executable) {
-            programs.insert(8, offset, place);
-        }
+        programs.saw(8, MAPS);
         let named =
             programs.name([(8, 0x55d0_c001_0010), (8, 0x55d0_c000_0010), (8, 0x7ffc_0000_0001), (9, 1)]);
         let binary = |address| named[&(8, address)].binary.as_deref();
@@ -190,6 +200,7 @@ mod tests {
             offset: 0,
             inode: 43,
             path: "/lib/libx.so",
+            time: 1,
         });
         let named = programs.name([(8, 0x55d0_c001_0010)]);
         assert_eq!(named[&(8, 0x55d0_c001_0010)].binary.as_deref(), Some("libx.so"));
@@ -197,7 +208,7 @@ mod tests {
 
     #[test]
     fn own_functions_have_names() {
-        let mut programs = Programs::default();
+        let mut programs = Programs::live();
         let pid = std::process::id();
         programs.meet(pid);
         let address = own_functions_have_names as fn() as usize as u64;

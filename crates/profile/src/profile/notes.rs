@@ -1,0 +1,304 @@
+//! What to know before a profile's figures are believed: what could not be seen, what was lost, and where the samples and the
+//! kernel's own accounting tell two stories.
+
+use udpath_steer::CpuSet;
+
+use super::{CpuLine, Hardware, Profile};
+use crate::context::Context;
+use crate::perf::{Clock, Sight};
+use crate::recorder::Recording;
+
+/// Difference of a kind of time by samples and by /proc/stat that is worth a note, as a share of the interval. Lower: five
+/// seconds of sampling err by one point, a timer that waits for interrupts by two or three, and a tick of /proc/stat is a
+/// point of a second. Higher: a quarter of a CPU's interrupts may be missing and nobody is told.
+const DISAGREE: f64 = 0.05;
+/// Part of the interval without samples and not taken by the hypervisor that is worth a note. Lower: a recording's first and
+/// last moments show; higher: a CPU that went away near the end passes for an idle one.
+const UNSEEN: f64 = 0.1;
+
+/// All of them.
+pub(super) fn all(profile: &Profile, recording: &Recording) -> Vec<String> {
+    let mut notes = sight(profile);
+    notes.extend(profile.hardware.iter().flat_map(Hardware::notes));
+    notes.extend(recording.no_symbols.as_ref().map(ToString::to_string));
+    if recording.left_out > 0 {
+        notes.push(format!(
+            "{} threads were not sampled: each takes a descriptor for every CPU; raise `ulimit -n`, sample fewer CPUs \
+             (--cpu), or run as root",
+            recording.left_out
+        ));
+    }
+    notes.extend(recording.gone.iter().map(|(cpu, until)| {
+        format!("CPU {cpu} went away after {until:.1} s: the figures have what it did until then")
+    }));
+    if !recording.came.is_empty() {
+        let cpus = &recording.came;
+        notes.push(format!("CPUs that came up meanwhile were not sampled: {cpus}"));
+    }
+    notes.extend(counted(profile));
+    notes
+}
+
+/// What the samples can show.
+fn sight(profile: &Profile) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(profile.clock.blind().map(str::to_owned));
+    match profile.sight {
+        Sight::Machine => (),
+        Sight::Process => notes.push(
+            "only the threads of one process were sampled: its interrupts and softirqs on other threads' time are not \
+             in the figures"
+                .to_owned(),
+        ),
+        Sight::ProcessUser => {
+            notes.push("only the program itself was sampled: this user may not see the kernel".to_owned());
+        }
+    }
+    notes
+}
+
+/// What the figures themselves say against each other.
+fn counted(profile: &Profile) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !profile.whole() {
+        notes.push(format!(
+            "{} of {} CPUs were sampled, and datagrams are counted on all: there are no figures per datagram",
+            profile.cpus.len(),
+            profile.facts.online
+        ));
+    }
+    let counted = profile.samples;
+    for (count, one, many) in [
+        (counted.lost, "sample was lost: a ring was full", "samples were lost: the rings were full"),
+        (
+            counted.throttled,
+            "time the kernel took fewer samples than asked for",
+            "times the kernel took fewer samples than asked for",
+        ),
+        (counted.malformed, "record made no sense", "records made no sense"),
+        (
+            counted.nameless,
+            "sample lacks names: there were too many different stacks",
+            "samples lack names: there were too many different stacks",
+        ),
+    ] {
+        match count {
+            0 => (),
+            1 => notes.push(format!("1 {one}")),
+            count => notes.push(format!("{count} {many}")),
+        }
+    }
+    // Of some threads' samples a CPU's time is not the sum.
+    if profile.sight == Sight::Machine {
+        notes.extend(KINDS.iter().filter_map(|kind| disagreement(profile, kind)));
+        notes.extend(came_or_went(profile));
+        notes.extend(unseen(profile));
+    }
+    notes
+}
+
+/// A kind of time that both tell: in words, as contexts of samples, and as /proc/stat counts it.
+struct Kind {
+    words: &'static str,
+    contexts: &'static [Context],
+    accounted: fn(&super::Accounted) -> f64,
+}
+
+const KINDS: [Kind; 3] = [
+    Kind { words: "in programs", contexts: &[Context::User, Context::Guest], accounted: |times| times.usr },
+    Kind {
+        words: "in the kernel for programs",
+        contexts: &[Context::Syscall, Context::Kernel],
+        accounted: |times| times.sys,
+    },
+    Kind {
+        words: "in interrupts",
+        contexts: &[Context::Softirq, Context::HardIrq],
+        accounted: |times| times.soft + times.irq,
+    },
+];
+
+/// Time of a CPU in some contexts, as a share of the interval.
+fn sampled(profile: &Profile, line: &CpuLine, contexts: &[Context]) -> f64 {
+    let ns: u64 = contexts.iter().filter_map(|context| line.sampled.get(context)).sum();
+    ns as f64 / 1e9 / profile.seconds.max(1e-9)
+}
+
+/// The CPUs whose kind of time is not the same by samples and by /proc/stat, and the one of the largest difference.
+fn disagreement(profile: &Profile, kind: &Kind) -> Option<String> {
+    let pairs = profile.cpus.iter().filter_map(|line| {
+        // Of a CPU that went away and came back /proc/stat counts a part of the interval.
+        let accounted = line.accounted.as_ref().filter(|_| line.until.is_none())?;
+        let pair = [sampled(profile, line, kind.contexts), (kind.accounted)(accounted)];
+        Some((line.cpu, pair)).filter(|(_, [ours, theirs])| (ours - theirs).abs() > DISAGREE)
+    });
+    let pairs: Vec<(u32, [f64; 2])> = pairs.collect();
+    let apart = |pair: &[f64; 2]| (pair[0] - pair[1]).abs();
+    let (worst, [ours, theirs]) =
+        pairs.iter().max_by(|(_, a), (_, b)| apart(a).total_cmp(&apart(b))).copied()?;
+    let which = which(pairs.iter().map(|(cpu, _)| *cpu).collect(), Some(worst));
+    let guests = if profile.clock == Clock::Cycles && kind.contexts.contains(&Context::Guest) && theirs > ours
+    {
+        "; of virtual machines that run here no samples are taken"
+    } else {
+        ""
+    };
+    Some(format!(
+        "{which}: {:.0} % of the time {} by samples, {:.0} % by /proc/stat{guests}",
+        100.0 * ours,
+        kind.words,
+        100.0 * theirs
+    ))
+}
+
+/// CPUs that /proc/stat does not count at both ends, where it counts others.
+fn came_or_went(profile: &Profile) -> Option<String> {
+    // Those that went away while they were sampled are told with the moment.
+    let lines = profile.cpus.iter().filter(|line| line.until.is_none());
+    let (counted, others): (Vec<_>, Vec<_>) = lines.partition(|line| line.accounted.is_some());
+    if counted.is_empty() || others.is_empty() {
+        return None;
+    }
+    let which = which(others.iter().map(|line| line.cpu).collect(), None);
+    Some(format!("{which} came or went meanwhile: /proc/stat does not count there at both ends"))
+}
+
+/// CPUs whose samples do not cover the interval. A clock samples idle CPUs, too; cycles do not.
+fn unseen(profile: &Profile) -> Option<String> {
+    if profile.clock != Clock::CpuClock {
+        return None;
+    }
+    let missing = |line: &CpuLine| {
+        let stolen = line.accounted.map_or(0.0, |times| times.steal);
+        1.0 - stolen - sampled(profile, line, &Context::ALL)
+    };
+    let lines = profile.cpus.iter().filter(|line| line.until.is_none());
+    let found: Vec<(u32, f64)> = lines.map(|line| (line.cpu, missing(line))).collect();
+    let found: Vec<_> = found.into_iter().filter(|(_, missing)| *missing > UNSEEN).collect();
+    let (worst, most) = found.iter().max_by(|(_, a), (_, b)| a.total_cmp(b)).copied()?;
+    let which = which(found.iter().map(|(cpu, _)| *cpu).collect(), Some(worst));
+    Some(format!(
+        "{which}: no samples of {:.0} % of the time, nor was it the hypervisor's; interrupts were off, samples were lost, or \
+         the CPU was taken away",
+        100.0 * most
+    ))
+}
+
+/// CPUs, and the one that the figures are of.
+fn which(cpus: CpuSet, worst: Option<u32>) -> String {
+    match worst {
+        _ if cpus.len() == 1 => format!("CPU {cpus}"),
+        Some(worst) => format!("CPUs {cpus}, above all CPU {worst}"),
+        None => format!("CPUs {cpus}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::profile::Accounted;
+    use crate::sentence::tests::built;
+
+    /// So many CPUs, each for five seconds half in softirq and half idle, by both.
+    fn agreed(cpus: u32) -> Profile {
+        let mut profile = built();
+        (profile.clock, profile.seconds, profile.facts.online) = (Clock::CpuClock, 5.0, cpus);
+        let half = 2_500_000_000;
+        profile.cpus = (0..cpus)
+            .map(|cpu| CpuLine {
+                cpu,
+                until: None,
+                sampled: BTreeMap::from([(Context::Softirq, half), (Context::Idle, half)]),
+                accounted: Some(Accounted { soft: 0.5, idle: 0.5, ..Accounted::default() }),
+                time_line: Vec::new(),
+            })
+            .collect();
+        profile
+    }
+
+    /// What the figures say against each other.
+    fn of(profile: &Profile) -> Vec<String> {
+        counted(profile)
+    }
+
+    fn accounted(profile: &mut Profile, cpu: usize) -> &mut Accounted {
+        profile.cpus[cpu].accounted.as_mut().unwrap()
+    }
+
+    #[test]
+    fn where_both_agree_nothing_is_said() {
+        let mut profile = agreed(4);
+        assert_eq!(of(&profile), [""; 0]);
+        // A few points are the error of both.
+        *accounted(&mut profile, 1) = Accounted { soft: 0.46, idle: 0.54, ..Accounted::default() };
+        assert_eq!(of(&profile), [""; 0]);
+    }
+
+    #[test]
+    fn stolen_time_is_no_disagreement_unless_samples_say_otherwise() {
+        let mut profile = agreed(2);
+        *accounted(&mut profile, 0) = Accounted { soft: 0.5, steal: 0.4, idle: 0.1, ..Accounted::default() };
+        profile.cpus[0].sampled.insert(Context::Idle, 500_000_000);
+        assert_eq!(of(&profile), [""; 0]);
+        // The same samples, and nobody took anything.
+        *accounted(&mut profile, 0) = Accounted { soft: 0.5, idle: 0.5, ..Accounted::default() };
+        let notes = of(&profile);
+        assert!(
+            notes.len() == 1 && notes[0].starts_with("CPU 0: no samples of 40 % of the time"),
+            "{notes:?}"
+        );
+    }
+
+    #[test]
+    fn a_cpu_that_comes_or_goes_is_named() {
+        let mut profile = agreed(4);
+        profile.cpus[3].accounted = None;
+        assert_eq!(
+            of(&profile),
+            ["CPU 3 came or went meanwhile: /proc/stat does not count there at both ends"]
+        );
+        // Where /proc/stat cannot be read at all there is nothing to compare.
+        profile.cpus.iter_mut().for_each(|line| line.accounted = None);
+        assert_eq!(of(&profile), [""; 0]);
+    }
+
+    #[test]
+    fn guests_are_programs_to_both_and_told_where_they_cannot_be_sampled() {
+        let mut profile = agreed(2);
+        let sampled = &mut profile.cpus[1].sampled;
+        (*sampled) = BTreeMap::from([(Context::Guest, 4_000_000_000), (Context::Idle, 1_000_000_000)]);
+        *accounted(&mut profile, 1) = Accounted { usr: 0.8, idle: 0.2, ..Accounted::default() };
+        assert_eq!(of(&profile), [""; 0]);
+        profile.clock = Clock::Cycles;
+        profile.cpus[1].sampled = BTreeMap::from([(Context::Kernel, 200_000_000)]);
+        let told = "CPU 1: 0 % of the time in programs by samples, 80 % by /proc/stat; of virtual machines that run here no \
+                    samples are taken";
+        assert_eq!(of(&profile), [told]);
+    }
+
+    #[test]
+    fn a_hundred_cpus_are_one_note_of_each_kind() {
+        let mut profile = agreed(128);
+        for cpu in 3..100 {
+            *accounted(&mut profile, cpu) =
+                Accounted { soft: 0.2, sys: 0.3, idle: 0.5, ..Accounted::default() };
+        }
+        accounted(&mut profile, 77).soft = 0.1;
+        assert_eq!(
+            of(&profile),
+            [
+                "CPUs 3-99, above all CPU 99: 0 % of the time in the kernel for programs by samples, 30 % by /proc/stat",
+                "CPUs 3-99, above all CPU 77: 50 % of the time in interrupts by samples, 10 % by /proc/stat"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_lost_is_counted() {
+        let mut profile = agreed(2);
+        profile.samples.lost = 17;
+        assert_eq!(of(&profile), ["17 samples were lost: the rings were full"]);
+    }
+}

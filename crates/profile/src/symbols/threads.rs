@@ -1,0 +1,134 @@
+//! Names of threads, from what the kernel reports when they change, and from /proc for those that never do.
+//!
+//! Rings are read one after the other, so a name may come before an older one, and long after the samples of its thread:
+//! the youngest stays, whatever the order.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Threads whose names are kept before those that ended without a sample are forgotten. Each takes some 60 bytes. Fewer: they
+/// are looked through more often; more: an hour of a machine that starts programs all the time takes memory.
+const MANY: usize = 16_384;
+
+/// The names of threads.
+#[derive(Debug, Default)]
+pub struct Threads {
+    /// Are they of this machine, so that /proc knows them?
+    live: bool,
+    known: HashMap<u32, Thread>,
+    /// Entries from which on those without use are forgotten.
+    full: usize,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    name: String,
+    /// When it was called so.
+    since: u64,
+    sampled: bool,
+    ended: bool,
+}
+
+impl Threads {
+    /// Of this machine. The default knows nothing but what records say.
+    #[must_use]
+    pub fn live() -> Self {
+        Self { live: true, ..Self::default() }
+    }
+
+    /// A sample of a thread was taken at `time`.
+    pub fn meet(&mut self, pid: u32, tid: u32, time: u64) {
+        let live = self.live;
+        match self.known.entry(tid) {
+            Entry::Occupied(mut known) => known.get_mut().sampled = true,
+            Entry::Vacant(place) => {
+                // None of one that has ended.
+                let path = || format!("/proc/{pid}/task/{tid}/comm");
+                let name =
+                    if live { std::fs::read_to_string(path()).unwrap_or_default() } else { String::new() };
+                let name = name.trim_end().to_owned();
+                place.insert(Thread { name, since: time, sampled: true, ended: false });
+            }
+        }
+        self.forget();
+    }
+
+    /// A thread is called so from `time` on.
+    pub fn renamed(&mut self, tid: u32, name: &str, time: u64) {
+        let known = self.known.entry(tid).or_default();
+        if known.name.is_empty() || (time, name) > (known.since, known.name.as_str()) {
+            name.clone_into(&mut known.name);
+            known.since = time;
+        }
+        self.forget();
+    }
+
+    /// A thread has ended. Its name stays while samples of it may still come.
+    pub fn ended(&mut self, tid: u32) {
+        if let Some(known) = self.known.get_mut(&tid) {
+            known.ended = true;
+        }
+    }
+
+    /// The name of a thread; empty where it is not known.
+    #[must_use]
+    pub fn name(&self, tid: u32) -> &str {
+        self.known.get(&tid).map_or("", |thread| thread.name.as_str())
+    }
+
+    fn forget(&mut self) {
+        if self.known.len() > self.full.max(MANY) {
+            self.known.retain(|_, thread| thread.sampled || !thread.ended);
+            self.full = 2 * self.known.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_youngest_name_stays_in_whatever_order_they_come() {
+        let names = [(10, "sh"), (20, "worker"), (15, "knotd")];
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut threads = Threads::default();
+            threads.meet(8, 9, 12);
+            order.iter().for_each(|at| threads.renamed(9, names[*at].1, names[*at].0));
+            assert_eq!(threads.name(9), "worker", "{order:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_may_come_after_the_samples_and_after_the_end() {
+        let mut threads = Threads::default();
+        threads.meet(8, 9, 12);
+        threads.ended(9);
+        assert_eq!(threads.name(9), "");
+        threads.renamed(9, "late", 5);
+        assert_eq!((threads.name(9), threads.name(10)), ("late", ""));
+    }
+
+    #[test]
+    fn threads_that_came_and_went_do_not_fill_memory() {
+        let mut threads = Threads::default();
+        threads.meet(1, 1, 0);
+        threads.renamed(1, "kept", 0);
+        for tid in 2..400_000 {
+            threads.renamed(tid, "short", 1);
+            threads.ended(tid);
+        }
+        assert!(threads.known.len() <= 2 * MANY, "{}", threads.known.len());
+        assert_eq!(threads.name(1), "kept");
+    }
+
+    #[test]
+    fn own_threads_have_names() {
+        let (pid, tid) =
+            (std::process::id(), rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
+        let mut threads = Threads::live();
+        threads.meet(pid, tid, 0);
+        let own = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
+        assert_eq!(threads.name(tid), own.trim_end());
+    }
+}

@@ -1,0 +1,396 @@
+//! Rings from their bytes to a profile: of a made machine of many CPUs, whole, cut, damaged, in any order; and of a real one.
+
+mod rings;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::UdpSocket;
+use std::ops::Range;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use udpath_host::Snapshot;
+use udpath_host::source::Folder;
+use udpath_profile::Profile;
+use udpath_profile::classes::Rules;
+use udpath_profile::context::Context;
+use udpath_profile::perf::record::size;
+use udpath_profile::perf::{Clock, Event, Mapped, Record, records};
+use udpath_profile::profile::Accounted;
+use udpath_profile::recorder::{Recording, Wanted, record_with};
+use udpath_profile::samples::Samples;
+use udpath_profile::symbols::kernel::Kernel;
+
+use rings::write::{Ring, Stamp, USER};
+use rings::{BEGIN, LOST, Machine, SERVER, around};
+
+/// Samples a second of each CPU of a real machine: few, as they are kept.
+const RATE: u32 = 97;
+/// Few enough to be taken hundreds of times.
+const FEW: Machine = Machine { cpus: 6, seconds: 1, rate: 30, calls: 20, variety: 1 };
+
+/// What is recorded of these bytes.
+fn recording<'b>(parts: impl IntoIterator<Item = &'b [u8]>, machine: &Machine) -> Recording {
+    let samples = Samples::new(Kernel::parse(&Machine::kallsyms()), BEGIN, 1_000_000_000);
+    let mut recording = Recording {
+        seconds: machine.seconds.into(),
+        ..Recording::new(samples, Clock::CpuClock, machine.rate)
+    };
+    for bytes in parts {
+        let malformed = records(bytes, |record| recording.take(0, &record));
+        recording.malformed += malformed;
+    }
+    recording
+}
+
+fn profile<'b>(parts: impl IntoIterator<Item = &'b [u8]>, machine: &Machine) -> Profile {
+    thread_local!(static NOTHING: Snapshot = around::nothing());
+    NOTHING.with(|nothing| Profile::new(&recording(parts, machine), Rules::built_in(), nothing, nothing))
+}
+
+fn rings(machine: &Machine) -> Vec<Vec<u8>> {
+    (0..machine.cpus).map(|cpu| machine.ring(cpu).0).collect()
+}
+
+/// The places of the records of a ring.
+fn places(ring: &[u8]) -> Vec<Range<usize>> {
+    let (mut places, mut at) = (Vec::new(), 0);
+    while at < ring.len() {
+        let end = at + size(&ring[at..]).unwrap();
+        places.push(at..end);
+        at = end;
+    }
+    places
+}
+
+/// What must hold of any profile.
+fn sound(profile: &Profile) {
+    let sum = |shares: Vec<f64>| shares.iter().sum::<f64>();
+    if profile.busy() > 0 {
+        let classes = sum(profile.classes.iter().map(|share| share.share).collect());
+        assert!((classes - 1.0).abs() < 1e-9, "all classes are {classes}");
+    }
+    assert!(profile.locks.iter().map(|lock| lock.ns).sum::<u64>() <= profile.busy());
+    assert!(profile.processes.iter().map(|process| process.ns).sum::<u64>() <= profile.busy());
+    assert_eq!(profile.stacks.iter().map(|stack| stack.ns).sum::<u64>(), profile.busy());
+    let mut contexts = BTreeMap::new();
+    for line in &profile.cpus {
+        let mut slices = BTreeMap::new();
+        for (context, ns) in line.time_line.iter().flatten() {
+            *slices.entry(*context).or_insert(0) += ns;
+        }
+        assert_eq!(slices, line.sampled, "the time line of CPU {} is all of its time", line.cpu);
+        line.sampled.iter().for_each(|(context, ns)| *contexts.entry(*context).or_insert(0) += ns);
+    }
+    assert_eq!(contexts, profile.contexts);
+}
+
+#[test]
+fn a_machine_of_many_cpus_is_told_whole() {
+    let machine = Machine::SMALL;
+    let rings = rings(&machine);
+    let profile = profile(rings.iter().map(Vec::as_slice), &machine);
+    sound(&profile);
+    let short = u64::from(40 * machine.seconds);
+    let samples = u64::from(machine.cpus * machine.seconds * machine.rate) + short;
+    assert_eq!((profile.samples.taken, profile.samples.lost), (samples, LOST));
+    assert_eq!((profile.samples.throttled, profile.samples.malformed, profile.samples.nameless), (1, 0, 0));
+    assert_eq!(profile.cpus.len(), 128);
+    assert!(
+        profile.notes.contains(&format!("{LOST} samples were lost: the rings were full")),
+        "{:?}",
+        profile.notes
+    );
+    // The card's queues are on the first eight; everything has a class but leaves of its own.
+    assert!(profile.sentence.contains("on CPUs 0-7"), "{}", profile.sentence);
+    assert!(profile.share(udpath_profile::classes::Class::Unclassified) == 0.0, "{:?}", profile.classes);
+    let server = profile.processes.iter().find(|process| process.pid == SERVER).unwrap();
+    // At four samples of a hundred one of 128 workers may have none.
+    assert!(server.name == "knotd" && server.threads.len() > 120, "{} threads", server.threads.len());
+    assert!(server.threads.iter().all(|thread| thread.name == format!("udp-{}", thread.tid - SERVER - 1)));
+    // Short processes went through three CPUs, and the one that was read first had the last records.
+    let logger: u64 = profile
+        .stacks
+        .iter()
+        .filter(|stack| stack.process.as_deref() == Some("logger") && stack.frames == ["[logger]"])
+        .map(|stack| stack.samples)
+        .sum();
+    assert_eq!(logger, short);
+}
+
+#[test]
+fn memory_is_bounded_where_every_stack_is_another() {
+    let mut samples = Samples::new(Kernel::default(), BEGIN, 1_000_000_000);
+    let mut ring = Ring::default();
+    for number in 0..600_000_u32 {
+        let at = Stamp { pid: 1 + number % 5000, tid: number, time: BEGIN, cpu: number % 128 };
+        ring.0.clear();
+        ring.sample(USER, at, 10, &[], &[u64::from(number), 7]);
+        records(&ring.0, |record| {
+            let Record::Sample(sample) = record else { panic!("{record:?}") };
+            samples.add(&sample);
+        });
+    }
+    let (mut places, mut taken) = (0, 0);
+    samples.tallies().for_each(|(_, tally)| (places, taken) = (places + 1, taken + tally.samples));
+    assert_eq!(taken, 600_000);
+    assert!(places < 250_000 && samples.chains() < 70_000, "{places} places, {} chains", samples.chains());
+    assert!(samples.nameless() > 300_000, "{}", samples.nameless());
+}
+
+#[test]
+fn a_name_and_a_file_may_come_after_the_samples() {
+    let at = |tid, time| Stamp { pid: 8, tid, time: BEGIN + time, cpu: 0 };
+    let (mut early, mut late) = (Ring::default(), Ring::default());
+    early.sample(USER, at(9, 500), 1000, &[], &[0x5000_0010]);
+    late.mapped(at(8, 100), 0x5000_0000, 0x1000, 0, "/usr/sbin/nsd");
+    late.comm(at(8, 50), "nsd", true);
+    late.comm(at(9, 200), "worker", false);
+    let told = profile([early.0.as_slice(), &late.0], &FEW);
+    assert_eq!(told.stacks[0].frames, ["[nsd]"]);
+    let process = &told.processes[0];
+    assert_eq!((process.name.as_str(), process.threads[0].name.as_str()), ("nsd", "worker"));
+    // And where it never comes that is said.
+    let told = profile([early.0.as_slice()], &FEW);
+    assert_eq!(
+        (told.stacks[0].frames.as_slice(), told.processes[0].name.as_str()),
+        (&["[unknown]".to_owned()][..], "")
+    );
+}
+
+/// A profile of bytes and of the functions that they need.
+fn real(bytes: &[u8], kallsyms: &str) -> Profile {
+    let time =
+        |record: Record<'_>| if let Record::Sample(sample) = record { Some(sample.time) } else { None };
+    let mut times = Vec::new();
+    records(bytes, |record| times.extend(time(record)));
+    let (begin, end) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+    let samples = Samples::new(Kernel::parse(kallsyms), *begin, 1_000_000_000);
+    let seconds = (end - begin) as f64 / 1e9;
+    let mut recording = Recording { seconds, ..Recording::new(samples, Clock::CpuClock, RATE) };
+    let malformed = records(bytes, |record| recording.take(0, &record));
+    recording.malformed += malformed;
+    let nothing = around::nothing();
+    Profile::new(&recording, Rules::built_in(), &nothing, &nothing)
+}
+
+/// Of a list of the kernel's functions those that are in the samples' chains.
+fn needed(bytes: &[u8], kallsyms: &str) -> String {
+    let address = |line: &str| u64::from_str_radix(line.split(' ').next()?, 16).ok();
+    let kinds = |line: &&str| matches!(line.split_whitespace().nth(1), Some("t" | "T" | "w" | "W"));
+    let mut all: Vec<(u64, &str)> =
+        kallsyms.lines().filter(kinds).filter_map(|line| Some((address(line)?, line))).collect();
+    // Stable, as the names of one address are to stay in their order.
+    all.sort_by_key(|(address, _)| *address);
+    let mut lines = BTreeMap::new();
+    records(bytes, |record| {
+        let Record::Sample(sample) = record else { return };
+        let (mut kernel, mut user) = (Vec::new(), Vec::new());
+        sample.chain.split(&mut kernel, &mut user);
+        for address in kernel {
+            let at = all.partition_point(|(begin, _)| *begin <= address);
+            if let Some((begin, _)) = at.checked_sub(1).map(|at| all[at]) {
+                let first = all.partition_point(|(address, _)| *address < begin);
+                lines.insert(begin, all[first].1);
+            }
+        }
+    });
+    lines.into_values().map(|line| format!("{line}\n")).collect()
+}
+
+/// What becomes of it, in a few lines.
+fn summary(profile: &Profile) -> String {
+    let mut text = format!("{} samples, {:?}\n", profile.samples.taken, profile.contexts);
+    for share in &profile.classes {
+        text += &format!("{} {}\n", share.of.name(), share.ns);
+    }
+    for stack in profile.stacks.iter().take(5) {
+        text += &format!("{} {:?}: {}\n", stack.samples, stack.context, stack.frames.join(";"));
+    }
+    text
+}
+
+/// A moment of this machine as its kernel writes it. What is kept below target is where `tests/rings/real` is from. Needs root.
+#[test]
+fn what_this_kernel_writes_is_understood() {
+    let cpus = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    let mut event = Event::cpus(&cpus.trim().parse().unwrap(), RATE).unwrap();
+    event.start().unwrap();
+    let mut program = Command::new("true").spawn().unwrap();
+    let (began, socket) = (Instant::now(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let to = socket.local_addr().unwrap();
+    while began.elapsed() < Duration::from_millis(700) {
+        socket.send_to(&[7; 100], to).unwrap();
+        socket.recv(&mut [0; 100]).unwrap();
+    }
+    assert!(program.wait().unwrap().success());
+    event.stop().unwrap();
+    let mut bytes = Vec::new();
+    event.drain_bytes(|_, ring| bytes.extend_from_slice(ring));
+    // Whole records; of what others started meanwhile nothing.
+    let mut kept = Vec::new();
+    let mut execs = 0;
+    for place in places(&bytes) {
+        let record = &bytes[place];
+        let whose = match Record::parse(record).unwrap() {
+            Record::Comm { pid, exec, .. } => {
+                execs += u32::from(exec && pid == program.id());
+                Some(pid)
+            }
+            Record::Mapped(Mapped { pid, .. }) | Record::Fork { pid, .. } | Record::Exit { pid, .. } => {
+                Some(pid)
+            }
+            _ => None,
+        };
+        if whose.is_none_or(|pid| pid == program.id()) {
+            kept.extend_from_slice(record);
+        }
+    }
+    assert_eq!(execs, 1, "the program that was started");
+    let functions = fs::read_to_string("/proc/kallsyms").unwrap();
+    let few = needed(&kept, &functions);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rings");
+    fs::create_dir_all(&folder).unwrap();
+    let profile = real(&kept, &few);
+    for (name, content) in
+        [("ring", kept.as_slice()), ("kallsyms", few.as_bytes()), ("expected", summary(&profile).as_bytes())]
+    {
+        fs::write(folder.join(name), content).unwrap();
+    }
+    sound(&profile);
+    assert_eq!((profile.samples.malformed, profile.samples.nameless), (0, 0));
+    assert!(profile.samples.taken > 30, "{} samples", profile.samples.taken);
+    let own = profile.processes.iter().find(|process| process.pid == std::process::id());
+    assert!(own.is_some_and(|own| own.ns > 0), "{:?}", profile.processes);
+    let sends = profile.stacks.iter().any(|stack| stack.frames.iter().any(|frame| frame == "udp_sendmsg"));
+    assert!(sends, "{:?}", profile.stacks);
+    // And the few functions say what all say.
+    assert_eq!(real(&kept, &functions), profile);
+}
+
+/// This machine's samples and its own accounting, and that a difference of the two is told whatever the machine does now.
+#[test]
+fn samples_are_held_against_proc_stat() {
+    let cpus = fs::read_to_string("/sys/devices/system/cpu/online").unwrap().trim().parse().unwrap();
+    let wanted = Wanted { cpus, pid: None, length: Duration::from_millis(1500), rate: 997 };
+    let (source, mut around) = (Folder::live(), Vec::new());
+    let never = AtomicBool::new(false);
+    let recording = record_with(&wanted, &never, |_| around.push(Snapshot::read(&source))).unwrap();
+    let profile = Profile::new(&recording, Rules::built_in(), &around[0], &around[1]);
+    sound(&profile);
+    let mut differ = false;
+    for line in &profile.cpus {
+        let Accounted { usr, sys, irq, soft, steal, idle } =
+            line.accounted.expect("it is there at both ends");
+        assert!((usr + sys + irq + soft + steal + idle - 1.0).abs() < 1e-9, "{line:?}");
+        let part = |contexts: &[Context]| {
+            contexts.iter().filter_map(|context| line.sampled.get(context)).sum::<u64>() as f64
+                / 1e9
+                / profile.seconds
+        };
+        assert!(part(&Context::ALL) < 1.1, "{line:?}");
+        differ |= (part(&[Context::Softirq, Context::HardIrq]) - soft - irq).abs() > 0.05;
+    }
+    let told = profile.notes.iter().any(|note| note.contains(" in interrupts by samples, "));
+    assert_eq!(told, differ, "{:?}", profile.notes);
+}
+
+/// Of a virtual machine of two CPUs: see `tests/rings/real/README.md`.
+#[test]
+fn a_recording_of_a_real_machine_reads_as_ever() {
+    let profile = real(include_bytes!("rings/real/ring"), include_str!("rings/real/kallsyms"));
+    sound(&profile);
+    assert_eq!(summary(&profile), include_str!("rings/real/expected"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rings_may_be_read_in_any_order(turns in proptest::collection::vec((0..6_usize, 1..9_usize), 0..200)) {
+        let rings = rings(&FEW);
+        let whole = profile(rings.iter().map(Vec::as_slice), &FEW);
+        sound(&whole);
+        // In turns, some records of one CPU each time; what is left at the end, the last CPU first.
+        let places: Vec<_> = rings.iter().map(|ring| places(ring)).collect();
+        let (mut next, mut parts) = (vec![0_usize; rings.len()], Vec::new());
+        let rest = (0..rings.len()).rev().map(|cpu| (cpu, usize::MAX));
+        for (cpu, count) in turns.into_iter().chain(rest) {
+            let end = next[cpu].saturating_add(count).min(places[cpu].len());
+            parts.extend(places[cpu][next[cpu]..end].iter().map(|place| &rings[cpu][place.clone()]));
+            next[cpu] = end;
+        }
+        prop_assert_eq!(profile(parts, &FEW), whole);
+    }
+
+    #[test]
+    fn a_ring_may_be_cut_anywhere(cpu in 0..6_u32, at in any::<prop::sample::Index>()) {
+        let ring = FEW.ring(cpu).0;
+        let cut = at.index(ring.len());
+        let whole = places(&ring).into_iter().take_while(|place| place.end <= cut).last().map_or(0, |place| place.end);
+        let mut expected = profile([&ring[..whole]], &FEW);
+        let mut found = profile([&ring[..cut]], &FEW);
+        sound(&found);
+        prop_assert_eq!(found.samples.malformed, u64::from(cut > whole));
+        found.samples.malformed = 0;
+        (found.notes, expected.notes) = (Vec::new(), Vec::new());
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn damaged_bytes_are_counted_and_the_rest_is_sound(
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+    ) {
+        let mut ring = FEW.ring(5).0;
+        for (at, byte) in damage {
+            let at = at.index(ring.len());
+            ring[at] = byte;
+        }
+        sound(&profile([ring.as_slice()], &FEW));
+    }
+
+    #[test]
+    fn what_the_kernel_lost_is_counted(lost in proptest::collection::vec((0..30_usize, 1..6_usize), 0..8)) {
+        // As the kernel does: in the place of the records that found no room, one that says how many.
+        let ring = FEW.ring(1).0;
+        let (places, mut bytes, mut at) = (places(&ring), Ring::default(), 0);
+        let all = profile([ring.as_slice()], &FEW).samples;
+        let is_sample = |place: &Range<usize>| matches!(Record::parse(&ring[place.clone()]), Ok(Record::Sample(_)));
+        for (from, count) in lost {
+            let from = from.max(at).min(places.len());
+            places[at..from].iter().for_each(|place| bytes.0.extend_from_slice(&ring[place.clone()]));
+            let gone = &places[from..(from + count).min(places.len())];
+            at = from + gone.len();
+            bytes.lost(Stamp { cpu: 1, ..Stamp::default() }, gone.iter().filter(|place| is_sample(place)).count() as u64);
+        }
+        places[at..].iter().for_each(|place| bytes.0.extend_from_slice(&ring[place.clone()]));
+        let found = profile([bytes.0.as_slice()], &FEW);
+        sound(&found);
+        prop_assert_eq!(found.samples.taken + found.samples.lost, all.taken);
+        let said = match found.samples.lost {
+            1 => "1 sample was lost: a ring was full".to_owned(),
+            lost => format!("{lost} samples were lost: the rings were full"),
+        };
+        prop_assert_eq!(found.notes.contains(&said), found.samples.lost > 0);
+    }
+
+    #[test]
+    fn time_may_go_backwards(times in proptest::collection::vec(any::<u64>(), 200)) {
+        let ring = FEW.ring(1).0;
+        let (mut turned, mut times) = (ring.clone(), times.into_iter().cycle());
+        for place in places(&ring) {
+            if let Ok(Record::Sample(_)) = Record::parse(&ring[place.clone()]) {
+                // Behind the header, the address and the thread; every third near the interval.
+                let time = times.next().unwrap();
+                let time = if time.is_multiple_of(3) { BEGIN - 10_000 + time % 2_000_000_000 } else { time };
+                turned[place.start + 24..place.start + 32].copy_from_slice(&time.to_ne_bytes());
+            }
+        }
+        let (found, expected) = (profile([turned.as_slice()], &FEW), profile([ring.as_slice()], &FEW));
+        sound(&found);
+        prop_assert_eq!((found.classes, found.contexts, found.stacks), (expected.classes, expected.contexts, expected.stacks));
+    }
+}
