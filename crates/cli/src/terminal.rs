@@ -37,3 +37,10 @@ pub(crate) fn style() -> Style {
         width: if width == 0 { 100 } else { width },
     }
 }
+
+/// Lines of the terminal that a result may have, so that the next prompt does not push its first one off; none where stdout
+/// is no terminal, or one that does not say.
+pub(crate) fn lines() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    usize::from(size.ws_row).checked_sub(1).filter(|lines| *lines > 0)
+}

@@ -9,6 +9,7 @@
 //!                              units  every figure is formatted in one place
 //!                              scale  axes and their ticks
 //!                              flame  stacks that begin alike, as one tree
+//!                              time_line  CPUs slice by slice
 //!                              words  the sentences both renderings share
 //!                              file   whole or not at all
 //! ```
@@ -24,6 +25,7 @@ mod metrics;
 mod scale;
 mod svg;
 mod terminal;
+mod time_line;
 pub mod top;
 mod units;
 mod words;
@@ -54,6 +56,12 @@ pub fn map_text(map: &Map, extent: Extent, style: &Style) -> String {
 #[must_use]
 pub fn spread_text(table: &SpreadTable<'_>, style: &Style) -> String {
     terminal::spread::text(table, *style)
+}
+
+/// A profile as text on so many lines at the most, as far as what it has to say allows: a screen. None: all of it.
+#[must_use]
+pub fn profile_text(profile: &Profile, style: &Style, lines: Option<usize>) -> String {
+    terminal::profile::within(profile, style, lines)
 }
 
 /// A result that can be shown.

@@ -10,6 +10,7 @@ pub(crate) mod flame;
 pub(crate) mod histogram;
 pub(crate) mod ladder;
 pub(crate) mod latency;
+pub(crate) mod time_line;
 
 use std::fmt::{Display, Write};
 

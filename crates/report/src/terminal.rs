@@ -14,6 +14,7 @@ pub(crate) mod traces;
 
 use udpath_load::cpu::CpuUse;
 
+use crate::time_line::{Lane, mark};
 use crate::{units, words};
 use table::{Cell, Table};
 
@@ -111,23 +112,36 @@ const CPU_LINES: usize = 4;
 
 /// Adds lines of CPU time by kind to a table that begins with a title column.
 pub(crate) fn cpu_lines(table: &mut Table, title: &str, cpus: &[CpuUse]) {
-    let mut line = |title: &str, name: String, used: &CpuUse| {
+    cpu_lines_over_time(table, title, cpus, &[]);
+}
+
+/// The same, and how busy each was from slice to slice, where `lanes` has lanes of the same CPUs.
+pub(crate) fn cpu_lines_over_time(table: &mut Table, title: &str, cpus: &[CpuUse], lanes: &[Lane]) {
+    let mut line = |title: &str, name: String, used: &CpuUse, marks: String| {
         let mut cells = vec![Cell::new(title), Cell::right(name)];
         let kinds = [used.usr, used.sys, used.soft, used.irq, used.steal, used.idle];
         cells.extend(kinds.map(|share| Cell::right(units::share_in_column(share))));
+        cells.extend((!marks.is_empty()).then(|| Cell::new(marks)));
         table.row(cells);
     };
+    let of =
+        |at: usize| lanes.get(at).map_or_else(String::new, |lane| lane.slices.iter().map(mark).collect());
     if cpus.len() <= CPU_LINES {
         for (i, used) in cpus.iter().enumerate() {
-            line(if i == 0 { title } else { "" }, used.cpu.to_string(), used);
+            line(if i == 0 { title } else { "" }, used.cpu.to_string(), used, of(i));
         }
         return;
     }
     if let Some(mean) = words::mean_cpu(cpus) {
-        line(title, format!("mean of {}", cpus.len()), &mean);
+        let slices = lanes.iter().map(|lane| lane.slices.len()).max().unwrap_or(0);
+        let mean_of = |at: usize| {
+            let slice: Vec<CpuUse> = lanes.iter().filter_map(|lane| lane.slices.get(at)).copied().collect();
+            words::mean_cpu(&slice).as_ref().map(mark)
+        };
+        line(title, format!("mean of {}", cpus.len()), &mean, (0..slices).filter_map(mean_of).collect());
     }
-    if let Some(busiest) = cpus.iter().min_by(|a, b| a.idle.total_cmp(&b.idle)) {
-        line("", format!("busiest: {}", busiest.cpu), busiest);
+    if let Some((at, busiest)) = cpus.iter().enumerate().min_by(|(_, a), (_, b)| a.idle.total_cmp(&b.idle)) {
+        line("", format!("busiest: {}", busiest.cpu), busiest, of(at));
     }
 }
 

@@ -264,8 +264,9 @@ pub(crate) fn not_profiled(profiles: &Profiles) -> Option<String> {
 
 /// Does a profile's sentence tell of this finding already?
 pub(crate) fn is_said(profile: &Profile, finding: &Finding) -> bool {
-    let what = finding.text.split_once(" % ").map_or(finding.text.as_str(), |(_, what)| what);
-    profile.sentence.contains(what)
+    // Without the share that it begins with, if it does: the sentence may have rounded it otherwise.
+    let share = finding.text.split_once(" % ").filter(|(share, _)| share.parse::<f64>().is_ok());
+    profile.sentence.contains(share.map_or(finding.text.as_str(), |(_, what)| what))
 }
 
 /// Mean over CPUs, as if they were one. None without any.

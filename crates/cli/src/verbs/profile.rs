@@ -20,7 +20,7 @@ use udpath_host::source::Folder;
 use udpath_host::{Snapshot, Source};
 use udpath_profile::recorder::{RATE, Wanted};
 use udpath_profile::{Profile, folded};
-use udpath_report::{Render, WriteError};
+use udpath_report::{Render, WriteError, profile_text};
 use udpath_steer::CpuSet;
 
 use crate::exit::{Done, Failure};
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Done {
     if args.json {
         terminal::print(&profile.json())?;
     } else {
-        terminal::print(&profile.terminal(&terminal::style()))?;
+        terminal::print(&profile_text(&profile, &terminal::style(), terminal::lines()))?;
     }
     if let Some(path) = &args.folded {
         udpath_report::write_whole(path, folded::text(&profile).as_bytes())

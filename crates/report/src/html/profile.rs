@@ -12,7 +12,7 @@ use crate::hardware::{Counters, counters};
 use crate::svg::cpus::Group;
 use crate::svg::flame::{self, Graph, Kind};
 use crate::terminal::profile::{accounted, chosen, name, sampled};
-use crate::{svg, units, words};
+use crate::{svg, time_line, units, words};
 
 #[derive(Template)]
 #[template(path = "profile.html")]
@@ -31,6 +31,7 @@ struct Page<'a> {
     counters: Option<Counters>,
     cpu_rows: Vec<CpuRow>,
     cpu_chart: String,
+    time_line: String,
     processes: Vec<ProcessRow>,
     traces: Vec<TracePart>,
     facts: Vec<(&'static str, String)>,
@@ -57,6 +58,8 @@ struct ProcessRow {
     busiest: String,
 }
 
+/// Slices of the time line at the most; of more seconds several share one. More: columns are narrower than can be seen.
+const SLICES: usize = 120;
 /// Threads told of each process.
 const THREADS: usize = 4;
 
@@ -103,6 +106,10 @@ pub(crate) fn page(profile: &Profile) -> String {
         cpu_chart: {
             let groups = groups.map(|(name, cpus)| Group { name, strong: name == "samples", cpus });
             svg::both(|paper| svg::cpus::draw(&groups, paper))
+        },
+        time_line: {
+            let lanes = time_line::lanes(profile, SLICES);
+            svg::both(|paper| svg::time_line::draw(&lanes, profile.seconds, paper))
         },
         processes: processes(profile),
         traces: super::traces::parts(profile),

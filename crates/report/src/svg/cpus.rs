@@ -46,8 +46,8 @@ pub(crate) fn draw(groups: &[Group<'_>], paper: Paper) -> String {
     };
 
     let mut drawing = Drawing::on(paper);
-    drawing.raw(&patterns(paper));
-    let mut y = legend(&mut drawing, paper) + 8.0;
+    drawing.raw(&patterns(paper, ""));
+    let mut y = legend(&mut drawing, paper, "") + 8.0;
     let top = y;
     let x = |share: f64| left + share.clamp(0.0, 1.0) * (right - left);
     let mut bars = Drawing::on(paper);
@@ -119,23 +119,24 @@ fn stack(drawing: &mut Drawing, used: &CpuUse, y: f64, height: f64, x: impl Fn(f
     }
 }
 
-/// The legend, wrapped to the paper; returns where it ends.
-fn legend(drawing: &mut Drawing, paper: Paper) -> f64 {
+/// The legend, wrapped to the paper; returns where it ends. `chart`: in front of the fills' names, of another chart than this.
+pub(super) fn legend(drawing: &mut Drawing, paper: Paper, chart: &str) -> f64 {
     let (mut x, mut y) = (4.0, 4.0);
     for (kind, words) in KINDS {
         let width = 20.0 + text_width(words, 12.5) + 14.0;
         if x + width > paper.width() && x > 4.0 {
             (x, y) = (4.0, y + 20.0);
         }
-        drawing.filled(kind, x, y, 14.0, 12.0);
+        drawing.filled(&format!("{chart}{kind}"), x, y, 14.0, 12.0);
         drawing.text("legend", Anchor::Start, x + 20.0, y + 10.5, words);
         x += width;
     }
     y + 16.0
 }
 
-/// A fill per kind: colour, and a pattern that tells it apart without colour.
-fn patterns(paper: Paper) -> String {
+/// A fill per kind: colour, and a pattern that tells it apart without colour. Names are of the whole page, so each chart has
+/// its own: what stands in a chart that the style sheet hides paints nothing.
+pub(super) fn patterns(paper: Paper, chart: &str) -> String {
     let size = paper.class();
     let marks = [
         ("usr", ""),
@@ -148,7 +149,7 @@ fn patterns(paper: Paper) -> String {
     let mut out = String::from("<defs>\n");
     for (kind, mark) in marks {
         out += &format!(
-            "<pattern id=\"{kind}-{size}\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">\
+            "<pattern id=\"{chart}{kind}-{size}\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">\
              <rect class=\"fill-{kind}\" width=\"6\" height=\"6\"/><g class=\"marks\">{mark}</g></pattern>\n"
         );
     }

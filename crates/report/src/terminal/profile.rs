@@ -6,27 +6,83 @@ use udpath_profile::profile::{Accounted, CpuLine, ProcessShare, Profile, Share};
 
 use super::table::{Cell, Table};
 use super::traces;
-use super::{Paint, Style, bar, cpu_headings, cpu_lines};
+use super::{Paint, Style, bar, cpu_headings, cpu_lines, cpu_lines_over_time};
 use crate::hardware::counters;
+use crate::time_line::{self, Lane, folded, mark};
 use crate::{units, words};
 
-/// Classes that get a line each. A screen of 40 lines has room for no more; what follows is below a point or two.
-const CLASSES: usize = 12;
-/// Lines of hardware counters, the first of all classes.
-const COUNTED: usize = 6;
-/// The same for locks, for processes, and for findings after the one in the sentence.
-const LOCKS: usize = 4;
+/// What gets a line each, at the most.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    /// Classes; what follows is below a point or two.
+    classes: usize,
+    locks: usize,
+    processes: usize,
+    /// Findings after the one in the sentence.
+    findings: usize,
+    /// Lines of each table of what was traced.
+    traced: usize,
+    notes: usize,
+    /// The CPUs by /proc/stat as well; where the two disagree a note says so.
+    stat: bool,
+    /// Empty lines between the tables.
+    airy: bool,
+}
+
+/// From all there is, which is a screen of 40 lines, to what must be on any.
+const EXTENTS: [Extent; 9] = [
+    Extent {
+        classes: 12,
+        locks: 4,
+        processes: 4,
+        findings: 4,
+        traced: 5,
+        notes: usize::MAX,
+        stat: true,
+        airy: true,
+    },
+    Extent { classes: 12, locks: 3, processes: 3, findings: 3, traced: 3, notes: 3, stat: true, airy: true },
+    Extent { classes: 10, locks: 2, processes: 3, findings: 2, traced: 2, notes: 2, stat: false, airy: true },
+    Extent { classes: 8, locks: 2, processes: 2, findings: 2, traced: 2, notes: 1, stat: false, airy: true },
+    Extent { classes: 6, locks: 1, processes: 2, findings: 1, traced: 1, notes: 0, stat: false, airy: true },
+    Extent { classes: 6, locks: 1, processes: 1, findings: 1, traced: 1, notes: 0, stat: false, airy: false },
+    Extent { classes: 4, locks: 1, processes: 1, findings: 1, traced: 1, notes: 0, stat: false, airy: false },
+    Extent { classes: 4, locks: 0, processes: 1, findings: 1, traced: 1, notes: 0, stat: false, airy: false },
+    Extent { classes: 3, locks: 0, processes: 1, findings: 1, traced: 0, notes: 0, stat: false, airy: false },
+];
+/// Columns of the time line at the most; more seconds share them.
+const SECONDS: usize = 16;
+/// CPUs from which on there is a line of all of them: fewer have lines of their own.
+const MANY_CPUS: usize = 5;
+/// Processes that get a line each, unless more are asked for.
 const PROCESSES: usize = 4;
-const FINDINGS: usize = 4;
 /// Smallest share of a lock or process that is worth a line.
 const LEAST: f64 = 0.005;
 /// Widest and narrowest bar, columns.
 const BAR: (usize, usize) = (30, 5);
 
+/// All of it.
 pub(crate) fn text(profile: &Profile, style: &Style) -> String {
-    let style = *style;
+    drawn(profile, *style, &EXTENTS[0])
+}
+
+/// As much of it as fits on so many lines; the sentence and the largest of each kind always.
+pub(crate) fn within(profile: &Profile, style: &Style, lines: Option<usize>) -> String {
+    let texts = EXTENTS.iter().map(|extent| drawn(profile, *style, extent));
+    let Some(most) = lines else { return text(profile, style) };
+    let mut last = String::new();
+    for text in texts {
+        last = text;
+        if last.lines().count() <= most {
+            break;
+        }
+    }
+    last
+}
+
+fn drawn(profile: &Profile, style: Style, extent: &Extent) -> String {
     let mut out = style.wrapped(Paint::Bold, &profile.sentence, 0);
-    for finding in profile.findings.iter().take(FINDINGS) {
+    for finding in profile.findings.iter().take(extent.findings) {
         let also = if words::is_said(profile, finding) {
             String::new()
         } else {
@@ -34,39 +90,59 @@ pub(crate) fn text(profile: &Profile, style: &Style) -> String {
         };
         out += &style.wrapped(Paint::Plain, &format!("{also}helps: {}", finding.remedy), 2);
     }
-    out.push('\n');
+    let gap = |out: &mut String| {
+        if extent.airy {
+            out.push('\n');
+        }
+    };
+    gap(&mut out);
     out += &style.wrapped(Paint::Plain, &words::sampled(profile), 2);
     for line in words::datagrams(profile) {
         out += &style.wrapped(Paint::Plain, &line, 2);
     }
-    let tables =
-        [classes(profile, style), hardware(profile), locks(profile), cpus(profile), processes(profile)];
-    let tables = tables.into_iter().flatten().chain(traces::tables(profile));
-    for table in tables {
-        out.push('\n');
+    let tables = [classes(profile, style, extent), hardware(profile, extent), locks(profile, extent)];
+    for table in tables.into_iter().flatten() {
+        gap(&mut out);
+        out += &table.text(style);
+    }
+    if let Some(table) = cpus(profile, style, extent) {
+        gap(&mut out);
+        out += &table.text(style);
+        out += &every_cpu(profile, style);
+    }
+    for table in processes(profile, extent).into_iter().chain(traces::tables(profile, extent.traced)) {
+        gap(&mut out);
         out += &table.text(style);
     }
     let traced = traces::notes(&profile.traces);
-    if !profile.notes.is_empty() || !traced.is_empty() {
-        out.push('\n');
+    let notes: Vec<&String> = traced.iter().chain(&profile.notes).collect();
+    if !notes.is_empty() {
+        gap(&mut out);
     }
-    for note in traced.iter().chain(&profile.notes) {
+    let shown = notes.len().min(extent.notes);
+    for note in &notes[..shown] {
         out += &style.wrapped(Paint::Dim, &format!("note: {note}"), 2);
+    }
+    let left = notes.len() - shown;
+    if left > 0 {
+        let (more, notes) = (if shown > 0 { " more" } else { "" }, if left == 1 { "note" } else { "notes" });
+        let said = format!("{left}{more} {notes}: in a higher window, --json and --report");
+        out += &style.wrapped(Paint::Dim, &said, 2);
     }
     out
 }
 
-fn classes(profile: &Profile, style: Style) -> Option<Table> {
+fn classes(profile: &Profile, style: Style, extent: &Extent) -> Option<Table> {
     if profile.classes.is_empty() {
         return None;
     }
-    let bare = class_table(profile, 0).width();
+    let bare = class_table(profile, 0, extent).width();
     let room = style.width.saturating_sub(bare + 2).min(BAR.0);
-    Some(class_table(profile, if room < BAR.1 { 0 } else { room }))
+    Some(class_table(profile, if room < BAR.1 { 0 } else { room }, extent))
 }
 
 /// `bar_width` 0 leaves the bars out.
-fn class_table(profile: &Profile, bar_width: usize) -> Table {
+fn class_table(profile: &Profile, bar_width: usize, extent: &Extent) -> Table {
     let counted = profile.per_datagram(1).is_some();
     let paired = profile.per_transaction(1).is_some();
     let mut headings = vec![Cell::new("class")];
@@ -89,7 +165,7 @@ fn class_table(profile: &Profile, bar_width: usize) -> Table {
         cells.extend(cost(profile.per_transaction(charged)));
         table.row(cells);
     };
-    let shown = profile.classes.len().min(CLASSES);
+    let shown = profile.classes.len().min(extent.classes);
     for share in &profile.classes[..shown] {
         let paint = if share.of == Class::Unclassified { Paint::Warn } else { Paint::Plain };
         row(share.of.title(), share.share, share.charged(), paint);
@@ -103,21 +179,21 @@ fn class_table(profile: &Profile, bar_width: usize) -> Table {
     table
 }
 
-/// What the processor counted, where it does.
-fn hardware(profile: &Profile) -> Option<Table> {
+/// What the processor counted, where it does: of all classes, and of half as many as there are lines for.
+fn hardware(profile: &Profile, extent: &Extent) -> Option<Table> {
     let counters = counters(profile)?;
     let headings = std::iter::once(Cell::new(counters.unit));
     let headings = headings.chain(counters.headings.into_iter().map(Cell::right));
     let mut table = Table::with(headings.collect());
-    for (name, figures) in counters.rows.into_iter().take(COUNTED) {
+    for (name, figures) in counters.rows.into_iter().take(extent.classes / 2) {
         table.row(std::iter::once(Cell::new(name)).chain(figures.into_iter().map(Cell::right)).collect());
     }
     Some(table)
 }
 
-fn locks(profile: &Profile) -> Option<Table> {
+fn locks(profile: &Profile, extent: &Extent) -> Option<Table> {
     let large: Vec<&Share<String>> =
-        profile.locks.iter().filter(|lock| lock.share >= LEAST).take(LOCKS).collect();
+        profile.locks.iter().filter(|lock| lock.share >= LEAST).take(extent.locks).collect();
     if large.is_empty() {
         return None;
     }
@@ -134,39 +210,51 @@ fn locks(profile: &Profile) -> Option<Table> {
     Some(table)
 }
 
-fn cpus(profile: &Profile) -> Option<Table> {
+fn cpus(profile: &Profile, style: Style, extent: &Extent) -> Option<Table> {
     if profile.cpus.is_empty() {
         return None;
     }
-    let mut table = Table::with(cpu_headings("CPU time by"));
-    cpu_lines(&mut table, "samples", &sampled(profile));
-    cpu_lines(&mut table, "/proc/stat", &accounted(profile));
-    Some(table)
+    let used = sampled(profile);
+    let lanes = time_line::lanes(profile, SECONDS);
+    let drawn = |timed: bool| {
+        let mut headings = cpu_headings("CPU time by");
+        headings.extend(timed.then(|| Cell::new("over time")));
+        let mut table = Table::with(headings);
+        cpu_lines_over_time(&mut table, "samples", &used, if timed { &lanes } else { &[] });
+        if extent.stat {
+            cpu_lines(&mut table, "/proc/stat", &accounted(profile));
+        }
+        table
+    };
+    let timed = drawn(!lanes.is_empty());
+    Some(if timed.width() <= style.width { timed } else { drawn(false) })
 }
 
-/// The CPUs by the samples, as /proc/stat divides their time. What the hypervisor took no sample shows.
+/// Many CPUs on one line, from the first to the last, each as high as it was busy; neighbours share a character, which is the
+/// busiest one's.
+fn every_cpu(profile: &Profile, style: Style) -> String {
+    let used = sampled(profile);
+    let (Some(first), Some(last)) = (used.first(), used.last()) else { return String::new() };
+    if used.len() < MANY_CPUS {
+        return String::new();
+    }
+    let ends = [format!("CPU {} ", first.cpu), format!(" {}", last.cpu)];
+    let room = style.width.saturating_sub(ends[0].len() + ends[1].len()).max(20);
+    let lanes = used.iter().map(|used| Lane { cpus: (used.cpu, used.cpu), slices: vec![*used] }).collect();
+    let marks =
+        folded(lanes, room).iter().filter_map(|lane| lane.slices.first().map(mark)).collect::<String>();
+    format!("{}{marks}{}\n", ends[0], ends[1])
+}
+
+/// The CPUs by the samples, as /proc/stat divides their time.
 pub(crate) fn sampled(profile: &Profile) -> Vec<CpuUse> {
-    use udpath_profile::context::Context;
     let of = |line: &CpuLine| {
-        let share = |contexts: &[Context]| {
-            let ns: u64 = contexts.iter().filter_map(|context| line.sampled.get(context)).sum();
-            ns as f64 / 1e9 / profile.sampled_seconds(line).max(1e-9)
-        };
-        let (usr, sys) =
-            (share(&[Context::User, Context::Guest]), share(&[Context::Syscall, Context::Kernel]));
-        let (soft, irq) = (share(&[Context::Softirq]), share(&[Context::HardIrq]));
-        // A halted CPU counts no cycles: idle is what is left.
-        let idle = (1.0 - usr - sys - soft - irq).max(0.0);
-        CpuUse {
-            cpu: line.cpu,
-            usr,
-            sys,
-            soft,
-            irq,
-            steal: 0.0,
-            idle,
-            seconds: profile.sampled_seconds(line),
-        }
+        let seconds = profile.sampled_seconds(line);
+        time_line::shares(line.cpu, seconds, |contexts| {
+            let ns = contexts.iter().filter_map(|context| line.sampled.get(context));
+            let ns = ns.fold(0_u64, |sum, ns| sum.saturating_add(*ns));
+            ns as f64 / 1e9 / seconds.max(1e-9)
+        })
     };
     profile.cpus.iter().map(of).collect()
 }
@@ -180,8 +268,11 @@ pub(crate) fn accounted(profile: &Profile) -> Vec<CpuUse> {
     profile.cpus.iter().filter_map(of).collect()
 }
 
-fn processes(profile: &Profile) -> Option<Table> {
-    let chosen = chosen(profile);
+fn processes(profile: &Profile, extent: &Extent) -> Option<Table> {
+    let mut chosen = chosen(profile);
+    if extent.processes < PROCESSES {
+        chosen.truncate(extent.processes);
+    }
     if chosen.is_empty() {
         return None;
     }

@@ -9,21 +9,23 @@ use udpath_profile::trace::{Delays, Drops, Locks, Softirqs, Times, Traces};
 use super::table::{Cell, Table};
 use crate::units;
 
-/// Lines of each table: what follows is rarely a tenth of the first.
-const LINES: usize = 5;
 /// What takes packets off the devices.
 pub(crate) const RECEIVE: &str = "NET_RX";
 
-/// The tables of those that were traced and counted something.
-pub(super) fn tables(profile: &Profile) -> Vec<Table> {
+/// The tables of those that were traced and counted something, each of so many lines at the most (none: no tables): after five,
+/// what follows is rarely a tenth of the first.
+pub(super) fn tables(profile: &Profile, lines: usize) -> Vec<Table> {
+    if lines == 0 {
+        return Vec::new();
+    }
     let traces = &profile.traces;
     let datagrams = profile.datagrams.map_or(0, |counted| counted.handled());
     [
-        traces.locks.as_ref().and_then(locks),
-        traces.drops.as_ref().and_then(drops),
-        traces.delays.as_ref().and_then(delays),
-        traces.softirqs.as_ref().and_then(late),
-        traces.softirqs.as_ref().and_then(|softirqs| polls(softirqs, datagrams)),
+        traces.locks.as_ref().and_then(|counted| locks(counted, lines)),
+        traces.drops.as_ref().and_then(|counted| drops(counted, lines)),
+        traces.delays.as_ref().and_then(|counted| delays(counted, lines)),
+        traces.softirqs.as_ref().and_then(|counted| late(counted, lines)),
+        traces.softirqs.as_ref().and_then(|softirqs| polls(softirqs, datagrams, lines)),
     ]
     .into_iter()
     .flatten()
@@ -74,10 +76,10 @@ pub(crate) fn notes(traces: &Traces) -> Vec<String> {
     notes
 }
 
-fn locks(locks: &Locks) -> Option<Table> {
+fn locks(locks: &Locks, most: usize) -> Option<Table> {
     let lines = locks.by_lock();
     let mut table = Table::with(timed("waits for lock of", "socket", "waits", "together"));
-    for (place, waits) in lines.iter().take(LINES) {
+    for (place, waits) in lines.iter().take(most) {
         let socket = place.socket.as_ref().map_or_else(String::new, |lock| lock.socket.to_string());
         let mut cells = vec![Cell::new(place.owner.replace('-', " ")), Cell::new(socket)];
         cells.extend(times(waits));
@@ -87,7 +89,7 @@ fn locks(locks: &Locks) -> Option<Table> {
     (!lines.is_empty()).then_some(table)
 }
 
-fn drops(drops: &Drops) -> Option<Table> {
+fn drops(drops: &Drops, lines: usize) -> Option<Table> {
     let headings = [
         Cell::new("dropped"),
         Cell::right("packets"),
@@ -96,7 +98,7 @@ fn drops(drops: &Drops) -> Option<Table> {
         Cell::new("by"),
     ];
     let mut table = Table::with(headings.into());
-    for line in drops.lines.iter().take(LINES) {
+    for line in drops.lines.iter().take(lines) {
         table.row(vec![
             Cell::new(&line.reason),
             Cell::right(units::count(line.packets)),
@@ -117,11 +119,11 @@ pub(crate) const fn way(way: Way) -> &'static str {
     }
 }
 
-fn delays(delays: &Delays) -> Option<Table> {
+fn delays(delays: &Delays, lines: usize) -> Option<Table> {
     let mut headings = vec![Cell::new("way inside"), Cell::new("part")];
     headings.extend(["datagrams", "p50", "p99", "longest"].map(Cell::right));
     let mut table = Table::with(headings);
-    for socket in delays.sockets.iter().take(LINES) {
+    for socket in delays.sockets.iter().take(lines) {
         for (part, delay) in [("stack → queue", &socket.to_socket), ("queue → reader", &socket.to_reader)]
         {
             let name = if part.starts_with("stack") { socket.socket.to_string() } else { String::new() };
@@ -133,10 +135,10 @@ fn delays(delays: &Delays) -> Option<Table> {
     (!delays.sockets.is_empty()).then_some(table)
 }
 
-fn late(softirqs: &Softirqs) -> Option<Table> {
+fn late(softirqs: &Softirqs, lines: usize) -> Option<Table> {
     let found = softirqs.of(RECEIVE);
     let mut table = Table::with(timed("softirq", "CPU", "raised", "ran"));
-    for softirq in found.iter().take(LINES) {
+    for softirq in found.iter().take(lines) {
         let mut cells = vec![Cell::new(format!("{RECEIVE} late by")), Cell::new(softirq.cpu.to_string())];
         cells.extend(times(&softirq.late));
         cells.push(Cell::right(units::time(softirq.ns as f64)));
@@ -145,11 +147,11 @@ fn late(softirqs: &Softirqs) -> Option<Table> {
     (!found.is_empty()).then_some(table)
 }
 
-fn polls(softirqs: &Softirqs, datagrams: u64) -> Option<Table> {
+fn polls(softirqs: &Softirqs, datagrams: u64, lines: usize) -> Option<Table> {
     let mut headings = vec![Cell::new("NAPI polls of")];
     headings.extend(["polls", "packets each", "full", "wake-ups/datagram"].map(Cell::right));
     let mut table = Table::with(headings);
-    for (at, polls) in softirqs.polls.iter().take(LINES).enumerate() {
+    for (at, polls) in softirqs.polls.iter().take(lines).enumerate() {
         let each = polls.packets_per_poll().map_or(units::NONE.to_owned(), |each| format!("{each:.1}"));
         // Of the whole machine, so said once.
         let wakeups = softirqs.wakeups_per(datagrams).filter(|_| at == 0);

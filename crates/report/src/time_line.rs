@@ -1,0 +1,139 @@
+//! How CPUs spent their time, slice by slice: what the terminal and the page both draw.
+//!
+//! ```text
+//! profile.cpus[n].time_line ──▸ lanes: a CPU each ──▸ few enough slices ──▸ few enough lanes
+//! ```
+//! Slices become fewer by their mean, CPUs by the busiest of neighbours: one that is full among many that are not is what a
+//! time line is looked at for.
+
+use udpath_load::cpu::CpuUse;
+use udpath_profile::context::Context;
+use udpath_profile::profile::{CpuLine, Profile};
+
+/// One CPU from slice to slice, or of some the busiest in each.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Lane {
+    /// The first CPU and the last.
+    pub(crate) cpus: (u32, u32),
+    pub(crate) slices: Vec<CpuUse>,
+}
+
+impl Lane {
+    /// `CPU 3`, `CPUs 4-7`.
+    pub(crate) fn name(&self) -> String {
+        match self.cpus {
+            (first, last) if first == last => format!("CPU {first}"),
+            (first, last) => format!("CPUs {first}-{last}"),
+        }
+    }
+}
+
+/// A lane for each CPU, by the samples; of `most` slices at most. None where a profile has no time line.
+pub(crate) fn lanes(profile: &Profile, most: usize) -> Vec<Lane> {
+    let count = profile.cpus.iter().map(|line| line.time_line.len()).max().unwrap_or(0);
+    if count == 0 || most == 0 {
+        return Vec::new();
+    }
+    // What a recording is late by is no slice of its own.
+    let count = count.min((profile.seconds - 0.1).ceil().max(1.0) as usize);
+    let each = count.div_ceil(most);
+    profile.cpus.iter().map(|line| lane(line, count, each, profile.seconds)).collect()
+}
+
+fn lane(line: &CpuLine, count: usize, each: usize, seconds: f64) -> Lane {
+    let slices = (0..count).step_by(each).map(|first| {
+        let end = (first + each).min(count);
+        // Slices are a second each, but the last ends with the recording.
+        let length = if end == count { seconds - first as f64 } else { each as f64 };
+        let length = if length.is_finite() { length.max(1e-3) } else { 1.0 };
+        let share = |contexts: &[Context]| {
+            let parts = line.time_line.iter().skip(first).take(if end == count { usize::MAX } else { each });
+            let ns: u64 = parts
+                .flat_map(|slice| contexts.iter().filter_map(|context| slice.get(context)))
+                .fold(0, |sum, ns| sum.saturating_add(*ns));
+            (ns as f64 / 1e9 / length).clamp(0.0, 1.0)
+        };
+        shares(line.cpu, length, share)
+    });
+    Lane { cpus: (line.cpu, line.cpu), slices: slices.collect() }
+}
+
+/// Contexts as /proc/stat divides a CPU's time. What the hypervisor took no sample shows, and a halted CPU counts no cycles:
+/// idle is what is left.
+pub(crate) fn shares(cpu: u32, seconds: f64, share: impl Fn(&[Context]) -> f64) -> CpuUse {
+    let (usr, sys) = (share(&[Context::User, Context::Guest]), share(&[Context::Syscall, Context::Kernel]));
+    let (soft, irq) = (share(&[Context::Softirq]), share(&[Context::HardIrq]));
+    let idle = (1.0 - usr - sys - soft - irq).max(0.0);
+    CpuUse { cpu, usr, sys, soft, irq, steal: 0.0, idle, seconds }
+}
+
+/// At most so many lanes: of neighbours the busiest, in each slice.
+pub(crate) fn folded(lanes: Vec<Lane>, most: usize) -> Vec<Lane> {
+    let each = lanes.len().div_ceil(most.max(1));
+    if each <= 1 {
+        return lanes;
+    }
+    let fold = |group: &[Lane]| {
+        let busiest = |at: usize| {
+            let slices = group.iter().filter_map(|lane| lane.slices.get(at));
+            slices.min_by(|a, b| a.idle.total_cmp(&b.idle)).copied().unwrap_or_default()
+        };
+        let length = group.iter().map(|lane| lane.slices.len()).max().unwrap_or(0);
+        let (first, last) = (group.first(), group.last());
+        Lane {
+            cpus: (first.map_or(0, |lane| lane.cpus.0), last.map_or(0, |lane| lane.cpus.1)),
+            slices: (0..length).map(busiest).collect(),
+        }
+    };
+    lanes.chunks(each).map(fold).collect()
+}
+
+/// A share of time that was not idle, as one character; nothing at all is a dot.
+pub(crate) fn mark(used: &CpuUse) -> char {
+    const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let busy = 1.0 - used.idle;
+    if busy > 0.0 { EIGHTHS[((busy * 8.0) as usize).min(7)] } else { '·' }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn line(cpu: u32, busy: &[u64]) -> CpuLine {
+        let time_line = busy.iter().map(|ms| BTreeMap::from([(Context::Softirq, ms * 1_000_000)])).collect();
+        CpuLine { cpu, sampled: BTreeMap::new(), accounted: None, time_line }
+    }
+
+    fn soft(lane: &Lane) -> Vec<f64> {
+        lane.slices.iter().map(|used| used.soft).collect()
+    }
+
+    #[test]
+    fn slices_are_shares_of_their_own_length() {
+        // Two seconds and a half.
+        assert_eq!(soft(&lane(&line(1, &[500, 1000, 500]), 3, 1, 2.5)), [0.5, 1.0, 1.0]);
+        // Two and two; the last is alone.
+        assert_eq!(soft(&lane(&line(1, &[500, 1000, 500]), 3, 2, 2.5)), [0.75, 1.0]);
+        // Less than there are, and no length at all.
+        assert_eq!(soft(&lane(&line(1, &[500]), 2, 1, 2.0)), [0.5, 0.0]);
+        assert!(soft(&lane(&line(1, &[500]), 1, 1, f64::NAN))[0] <= 1.0);
+    }
+
+    #[test]
+    fn of_neighbours_the_busiest_is_shown() {
+        let lanes = (0..5)
+            .map(|cpu| lane(&line(cpu, &[u64::from(cpu) * 100, 900 - u64::from(cpu) * 200]), 2, 1, 2.0));
+        let lanes = folded(lanes.collect(), 2);
+        let names: Vec<String> = lanes.iter().map(Lane::name).collect();
+        assert_eq!(names, ["CPUs 0-2", "CPUs 3-4"]);
+        assert_eq!((soft(&lanes[0]), soft(&lanes[1])), (vec![0.2, 0.9], vec![0.4, 0.3]));
+    }
+
+    #[test]
+    fn something_is_never_shown_as_nothing() {
+        let used = |idle| CpuUse { idle, ..CpuUse::default() };
+        assert_eq!([1.0, 0.999, 0.5, 0.0, f64::NAN].map(|idle| mark(&used(idle))), ['·', '▁', '▅', '█', '·']);
+    }
+}
