@@ -79,6 +79,11 @@ pub(crate) fn peak() -> Result<f64> {
     status("self", "VmHWM:")
 }
 
+/// The same of another process.
+pub(crate) fn peak_of(pid: u32) -> Result<f64> {
+    status(&pid.to_string(), "VmHWM:")
+}
+
 fn status(pid: &str, key: &str) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}: did it end?"))?;

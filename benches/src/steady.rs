@@ -39,6 +39,11 @@ impl Steady {
         Ok(steady)
     }
 
+    /// The server's process.
+    pub(crate) fn server(&self) -> u32 {
+        self.server.pid()
+    }
+
     /// Transactions a second while `work` goes on, as the server's namespace counts what it receives.
     pub(crate) fn tps_while(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
         let (begin, before) = (Instant::now(), self.received()?);

@@ -1,0 +1,144 @@
+//! What a profile takes: time from its start to its first screen, and memory; of this machine, and of one of 128 CPUs.
+//!
+//! The program itself profiles a loaded server. Its memory is the most that was ever resident, read while it waits for whoever
+//! reads its JSON: all of that is made by then, and a pipe holds 64 KiB of it. What 128 CPUs write in five seconds is made
+//! here, byte for byte, in a process of its own that takes it as the program does; rings as large as the program's, and this
+//! kernel's functions, lie beside it.
+
+use std::env;
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use udpath_profile::classes::Rules;
+use udpath_profile::perf::{Clock, records};
+use udpath_profile::recorder::Recording;
+use udpath_profile::samples::Samples;
+use udpath_profile::symbols::kernel::Kernel;
+use udpath_profile::{Profile, folded};
+use udpath_report::{Render, Style};
+
+use crate::Claim;
+use crate::bed::udpath;
+use crate::memory::{peak, peak_of};
+use crate::steady::Steady;
+
+#[path = "../../crates/profile/tests/rings/mod.rs"]
+mod rings;
+
+use rings::{BEGIN, Machine, around};
+
+/// Most seconds to the first screen of a profile of five; most memory, MiB.
+const SCREEN: f64 = 6.0;
+const MEMORY: f64 = 64.0;
+/// Runs whose slowest counts.
+const RUNS: usize = 3;
+/// Bytes of the rings of 128 CPUs, as the program has them.
+const RINGS: usize = 16 << 20;
+/// What the process of 128 CPUs is told by.
+const VOLUME: &str = "UDPATH_BENCH_RINGS";
+/// JSON that a pipe does not hold, bytes: with less the program may have ended before it was looked at.
+const LONG: usize = 65_536 + 4096;
+
+pub(crate) fn run() -> Result<Vec<Claim>> {
+    if env::var_os(VOLUME).is_some() {
+        volume()?;
+        std::process::exit(0);
+    }
+    let steady = Steady::start(7400)?;
+    let (udpath, pid) = (udpath()?, steady.server().to_string());
+    let profile = |more: &[&str]| {
+        let mut command = Command::new(&udpath);
+        command.args(["profile", "--pid", &pid, "-d", "5s"]).args(more);
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let (seconds, memory) = (screen(&profile)?, resident(profile(&["--json"]))?);
+    drop(steady);
+    let [large, taken] = child()?;
+    let claim =
+        |what: String, measured: String, bound: String, holds: bool| Claim { what, measured, bound, holds };
+    let of_memory = |what: String, mib: f64| {
+        claim(what, format!("{mib:.1} MiB"), format!("< {MEMORY} MiB"), mib < MEMORY)
+    };
+    Ok(vec![
+        claim(
+            "a profile of 5 s, from its start to its first screen".to_owned(),
+            format!("{seconds:.2} s"),
+            format!("< {SCREEN} s"),
+            seconds < SCREEN,
+        ),
+        of_memory("memory of it".to_owned(), memory),
+        of_memory(format!("memory of what 128 CPUs write in 5 s, {taken} samples"), large),
+    ])
+}
+
+/// Seconds of the slowest run.
+fn screen(profile: &impl Fn(&[&str]) -> Command) -> Result<f64> {
+    let mut slowest = 0.0_f64;
+    for _ in 0..RUNS {
+        let begin = Instant::now();
+        let output = profile(&[]).output().context("cannot start udpath profile")?;
+        slowest = slowest.max(begin.elapsed().as_secs_f64());
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success() && text.contains("CPU time by"), "profile said: {text}");
+    }
+    Ok(slowest)
+}
+
+/// The most memory that a profile had, MiB.
+fn resident(mut command: Command) -> Result<f64> {
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start udpath profile")?;
+    let mut stdout = child.stdout.take().context("stdout is piped")?;
+    let mut json = vec![0];
+    stdout.read_exact(&mut json).context("profile said nothing")?;
+    let most = peak_of(child.id());
+    stdout.read_to_end(&mut json)?;
+    let ended = child.wait()?;
+    ensure!(
+        ended.success() && json.len() > LONG,
+        "{ended}, {} bytes are no whole profile of a loaded server",
+        json.len()
+    );
+    most
+}
+
+/// The process of 128 CPUs: MiB at the most, and samples taken.
+fn child() -> Result<[f64; 2]> {
+    let output = Command::new(env::current_exe()?).arg("profile_size").env(VOLUME, "1").output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let told = || format!("it said: {text}{}", String::from_utf8_lossy(&output.stderr));
+    numbers.try_into().ok().with_context(told)
+}
+
+fn volume() -> Result<()> {
+    let machine = Machine::FULL;
+    let (functions, rings) = (Kernel::running()?, vec![1_u8; RINGS]);
+    let samples = Samples::new(Kernel::parse(&Machine::kallsyms()), BEGIN, 1_000_000_000);
+    let mut recording = Recording {
+        seconds: machine.seconds.into(),
+        ..Recording::new(samples, Clock::CpuClock, machine.rate)
+    };
+    for cpu in 0..machine.cpus {
+        let malformed = records(&machine.ring(cpu).0, |record| recording.take(&record));
+        ensure!(malformed == 0, "{malformed} records are malformed");
+    }
+    // The program lets its rings go as soon as the last sample is read.
+    drop(std::hint::black_box(rings));
+    let nothing = around::nothing();
+    let profile = Profile::new(&recording, Rules::built_in(), &nothing, &nothing);
+    std::hint::black_box(functions);
+    drop(recording);
+    let sizes = [
+        profile.json().len(),
+        profile.terminal(&Style::default()).len(),
+        folded::text(&profile).len(),
+        profile.html().len(),
+    ];
+    ensure!(!sizes.contains(&0), "a rendering is empty: {sizes:?}");
+    eprintln!("{} stacks, {sizes:?} bytes, {} nameless", profile.stacks.len(), profile.samples.nameless);
+    println!("{} {}", peak()?, profile.samples.taken);
+    Ok(())
+}
