@@ -122,7 +122,7 @@ fn volume() -> Result<()> {
         ..Recording::new(samples, Clock::CpuClock, machine.rate)
     };
     for cpu in 0..machine.cpus {
-        let malformed = records(&machine.ring(cpu).0, |record| recording.take(&record));
+        let malformed = records(&machine.ring(cpu).0, |record| recording.take(0, &record));
         ensure!(malformed == 0, "{malformed} records are malformed");
     }
     // The program lets its rings go as soon as the last sample is read.

@@ -103,7 +103,7 @@ mod tests {
 
     fn line(cpu: u32, busy: &[u64]) -> CpuLine {
         let time_line = busy.iter().map(|ms| BTreeMap::from([(Context::Softirq, ms * 1_000_000)])).collect();
-        CpuLine { cpu, sampled: BTreeMap::new(), accounted: None, time_line }
+        CpuLine { cpu, until: None, sampled: BTreeMap::new(), accounted: None, time_line }
     }
 
     fn soft(lane: &Lane) -> Vec<f64> {

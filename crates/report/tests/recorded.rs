@@ -24,7 +24,7 @@ fn profile() -> Profile {
         ..Recording::new(samples, Clock::CpuClock, machine.rate)
     };
     for cpu in 0..machine.cpus {
-        assert_eq!(records(&machine.ring(cpu).0, |record| recording.take(&record)), 0);
+        assert_eq!(records(&machine.ring(cpu).0, |record| recording.take(0, &record)), 0);
     }
     // Of two seconds, ticks of a hundredth: as the samples are meant to fall.
     let ticks = |cpu| Some(if cpu < 8 { [4, 0, 8, 18, 0, 0, 170, 0] } else { [4, 0, 8, 186, 0, 0, 2, 0] });

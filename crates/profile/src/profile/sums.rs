@@ -140,6 +140,9 @@ pub(super) fn processes(
     processes
 }
 
+/// What rare stacks are told apart by: context, class, and the process's name and id.
+type RareKey<'a> = (Context, Class, Option<(&'a str, u32)>);
+
 /// The stacks, the largest first; beyond [`MOST_STACKS`] one of each kind of work of each process.
 pub(super) fn stacks(stacks: HashMap<StackKey<'_>, Tally>, named: &Named<'_>) -> Vec<Stack> {
     let mut all: Vec<(StackKey<'_>, Tally)> = stacks.into_iter().collect();
@@ -152,7 +155,7 @@ pub(super) fn stacks(stacks: HashMap<StackKey<'_>, Tally>, named: &Named<'_>) ->
             .then_with(|| (others(a), a.process).cmp(&(others(b), b.process)))
     });
     let rare = all.split_off(all.len().min(MOST_STACKS));
-    let mut folded: BTreeMap<(Context, Class, Option<(&str, u32)>), Tally> = BTreeMap::new();
+    let mut folded: BTreeMap<RareKey<'_>, Tally> = BTreeMap::new();
     for (key, tally) in rare {
         folded.entry((key.context, key.class, key.process)).or_default().add(tally);
     }
