@@ -25,9 +25,9 @@ const BLOCKS: usize = 40;
 /// packet pays, and so many of them go round here that half of what they do is to be counted.
 const SETS: [(&[Source], f64); 4] = [
     (&[Source::Locks, Source::Drops], 0.97),
-    (&[Source::Softirqs], 0.95),
-    (&[Source::Delays], 0.93),
-    (&Source::ALL, 0.88),
+    (&[Source::Softirqs], 0.87),
+    (&[Source::Delays], 0.91),
+    (&Source::ALL, 0.8),
 ];
 
 pub(crate) fn run() -> Result<Vec<Claim>> {

@@ -29,8 +29,8 @@ use crate::boost::Config;
 use crate::competitor::Competitor;
 use crate::trial;
 
-/// For so long is sampled, whatever a trial's length: 293 samples a second of two CPUs are then 1,460, and a class of 10 %
-/// is known to ±1.6 points. Shorter: small classes are chance; longer: whoever waits for a demo waits for two of these.
+/// For so long is sampled, whatever a trial's length: 199 samples a second of two CPUs are then 995, and a class of 10 %
+/// is known to ±1.9 points. Shorter: small classes are chance; longer: whoever waits for a demo waits for two of these.
 const LENGTH: Duration = Duration::from_millis(2500);
 /// The load goes on until sampling is over; if that never comes, for so long. Shorter: reading the kernel's symbols on a
 /// machine that the load keeps busy takes some tenths of a second, on a large one some seconds.

@@ -18,7 +18,7 @@ use crate::symbols::user::{MOST_HELD, Programs};
 /// Samples a second of each CPU, unless told otherwise. A prime, so that it does not beat with the kernel's 100, 250, 300 or
 /// 1,000 ticks. Fewer: rare work is missed. More: sampling shows in what it measures; on a virtual machine, whose timer is the
 /// hypervisor's, a sample takes 10 to 30 us, and of those most is the interrupt, not the chain.
-pub const RATE: u32 = 293;
+pub const RATE: u32 = 199;
 /// Pause between two looks at the rings. Longer: rings overflow; shorter: this program wakes up more than it has to.
 const LOOK: Duration = Duration::from_millis(100);
 /// Events of one process at most: a descriptor each, for every thread on every CPU. The kernel keeps 1.3 KB of each, which

@@ -25,7 +25,7 @@ use udpath_tests::{Bed, Running};
 
 /// Where servers listen.
 const PORT: u16 = 53;
-/// Length of a profile: 1,500 samples of two busy CPUs.
+/// Length of a profile: 1,000 samples of two busy CPUs.
 const SECONDS: &str = "2500ms";
 /// Profiles of one arrangement. More: a sentence that is said by chance passes; fewer: other programs spoil all of them.
 const TRIES: usize = 4;
