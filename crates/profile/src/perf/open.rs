@@ -26,7 +26,7 @@ use super::sys::{self, Ring, Target};
 /// waits for a CPU. More: a profile of 128 CPUs leaves its bound of memory.
 const RINGS: usize = 16 << 20;
 /// Bytes of one ring, least and most, in bytes. At 199 samples a second of 400 bytes the least is full after 0.8 s, the
-/// most after 4 s; at 2,000 after 80 ms and 0.6 s. The most is what a user without rights may have of each CPU
+/// most after 6 s; at 2,000 after 80 ms and 0.6 s. The most is what a user without rights may have of each CPU
 /// (`kernel.perf_event_mlock_kb`).
 const RING: (usize, usize) = (64 << 10, 512 << 10);
 /// Frames of a chain at most. The kernel's own limit is 127; deeper user stacks are cut at their root.
