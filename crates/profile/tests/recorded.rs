@@ -2,6 +2,7 @@
 
 mod rings;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::UdpSocket;
@@ -207,8 +208,15 @@ fn summary(profile: &Profile) -> String {
     for share in &profile.classes {
         text += &format!("{} {}\n", share.of.name(), share.ns);
     }
-    for stack in profile.stacks.iter().take(5) {
-        text += &format!("{} {:?}: {}\n", stack.samples, stack.context, stack.frames.join(";"));
+    // Of all processes together: programs without names would fill the lines, each for itself.
+    let mut stacks = BTreeMap::new();
+    for stack in &profile.stacks {
+        *stacks.entry((stack.context, stack.frames.join(";"))).or_insert(0) += stack.samples;
+    }
+    let mut stacks: Vec<_> = stacks.into_iter().collect();
+    stacks.sort_by_key(|(_, samples)| Reverse(*samples));
+    for ((context, frames), samples) in stacks.iter().take(5) {
+        text += &format!("{samples} {context:?}: {frames}\n");
     }
     text
 }
