@@ -3,12 +3,15 @@
 # make check   format, clippy, docs, unit tests: before each commit
 # make loom    the concurrent parts of the datapath under the model checker, a few seconds
 # make bench   every performance claim, measured again here
+# make soak    every test with its campaigns whole; writes benches/results/soak.txt; an hour and more
 # make fuzz    every parser under the fuzzer, for FUZZ_SECONDS each
 
 SHELL := /bin/bash
 FUZZ_SECONDS ?= 60
+# Each test binary runs in a root as new as that of a fresh machine.
+FRESH_ROOT := $(CURDIR)/scripts/fresh-root.sh
 
-.PHONY: demo test check loom bench fuzz setup build lint docs unit
+.PHONY: demo test check loom bench soak fuzz setup build lint docs unit
 
 demo: build
 	@mkdir -p out
@@ -16,7 +19,8 @@ demo: build
 
 test: setup lint docs loom
 	cargo build --workspace --locked
-	cargo test --workspace --locked --no-fail-fast
+	cargo test --workspace --locked --no-fail-fast --config "target.'cfg(all())'.runner = '$(FRESH_ROOT)'"
+	$(FRESH_ROOT) scripts/check-setup.sh
 	bash scripts/check-habits.sh
 
 check: setup lint docs unit
@@ -27,6 +31,9 @@ loom:
 bench: build
 	@scripts/setup.sh bench
 	@cargo run --release --locked -q -p udpath-bench -- $(BENCH)
+
+soak: setup
+	bash scripts/soak.sh
 
 fuzz: setup
 	bash fuzz/run.sh $(FUZZ_SECONDS)

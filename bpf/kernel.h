@@ -38,12 +38,17 @@ struct in6_addr {
 	} in6_u;
 };
 
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
 struct sock_common {
 	__be32 skc_rcv_saddr;
 	__u16 skc_num;
 	unsigned short skc_family;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
 };
 
 typedef struct {
@@ -79,6 +84,7 @@ struct sock {
 	struct sk_buff_head sk_receive_queue;
 	__u16 sk_protocol;
 	struct socket *sk_socket;
+	struct sock_reuseport *sk_reuseport_cb;
 };
 
 struct udp_sock {

@@ -3,9 +3,16 @@
  * Takes from an interface what the user-space datapath can answer, and hands it to the AF_XDP socket of the queue it
  * came in on. Everything else goes to the kernel untouched.
  *
- *   frame --> for our MAC, at most two VLAN tags, plain IPv4 or IPv6, whole UDP, one of our ports --> sockets[queue]
- *               |                                                                                       |
- *               +-- anything else: XDP_PASS, counted by reason                   no socket there: XDP_PASS, counted
+ *   frame --> for our MAC, no tag or one of ours, plain IPv4 or IPv6, whole UDP, our port, plain source --> sockets[queue]
+ *               |                                                                                            |
+ *               +-- anything else: XDP_PASS, counted by reason                        no socket there: XDP_PASS, counted
+ *
+ * A source that the kernel's own validation may refuse is never taken: an address of this host, a broadcast or network
+ * address, whatever rp_filter refuses. A reply to it would go out on the link, and a neighbour that forwards would bring
+ * it back: for ever, since every reply starts with a fresh TTL. The kernel decides about those.
+ *
+ * A tag of VLAN 0 carries a priority alone; it is removed, as the kernel does. A tag of a VLAN that is served gets the
+ * priority of its replies. Any other tag, and a second one, is the kernel's: it knows which VLANs exist here.
  *
  * It must never take what wire::Packet::parse (crates/stack) refuses: such a frame could neither be answered nor be
  * given back. So the checks here are the same or stricter; a test compares the two.
@@ -14,13 +21,12 @@
  * where AF_XDP leaves it; it is bound to one device, whose driver answers the kfunc. `take` runs everywhere.
  *
  * A NIC that takes VLAN tags out of frames (ethtool: rx-vlan-offload) does so before this program sees them, and keeps
- * them where only a kfunc reads them: with tagged traffic that offload must be off.
+ * them where only a kfunc reads them: frames of every VLAN then look untagged here, so that offload must be off.
  */
 #include "frame.h"
 
 #include <linux/in6.h>
 
-#define MAX_TAGS 2
 #define MAC_MASK 0xffffffffffffULL
 
 /* What is bound of a port: one byte for each. */
@@ -37,7 +43,7 @@ enum outcome {
 	TAKEN,
 	OTHER_HOST,
 	GROUP,
-	VLAN_DEPTH,
+	VLAN,
 	NOT_IP,
 	MALFORMED,
 	OPTIONS,
@@ -46,6 +52,7 @@ enum outcome {
 	NOT_UDP,
 	OTHER_PORT,
 	SPECIAL,
+	SOURCE,
 	TOO_LONG,
 	NO_SOCKET,
 	NO_ROOM,
@@ -103,6 +110,68 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } sockets SEC(".maps");
+
+/*
+ * Whether a source may be among those left to the kernel. A bit of `maybe` for each value of `spot`: where it is off, no
+ * address of `sources` has that value, and one load has settled it. `networks`: `prefixes` must be asked as well.
+ */
+#define SPOTS 4096
+struct checks {
+	__u64 maybe[SPOTS / 64];
+	__u64 networks;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct checks);
+} checks SEC(".maps");
+
+/* An address as it lies in the frame, IPv4 in the first word, and the IP version. */
+struct source {
+	__u32 words[4];
+	__u32 version;
+};
+
+/* Addresses that are left to the kernel. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, struct source);
+	__type(value, __u8);
+} sources SEC(".maps");
+
+/* VLAN (0: untagged) and IP version come first, so that one trie serves all: a prefix has 32 bits more than its address's. */
+struct prefix {
+	__u32 bits;
+	__u16 vlan;
+	__u16 version;
+	__u32 words[4];
+};
+
+/* Networks that are left to the kernel. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, struct prefix);
+	__type(value, __u8);
+} prefixes SEC(".maps");
+
+/* What is done with a frame of a VLAN, eight VLANs in each element, the lowest in the lowest byte. */
+#define TAG_KEPT 0x80 /* taken; its priority becomes the lower three bits */
+#define TAG_REMOVED 0x40 /* taken without its tag: VLAN 0 */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 4096 / 8);
+	__type(key, __u32);
+	__type(value, __u64);
+} vlans SEC(".maps");
 
 struct tag {
 	__be16 control;
@@ -170,7 +239,56 @@ static __always_inline int is_intact(const struct iphdr *ip)
 	return fold((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
 }
 
-static __always_inline enum outcome judge_ipv4(struct iphdr *ip, void *data_end)
+/* Which bit of `maybe` an address has: its words' sum modulo 2, in host order. */
+static __always_inline __u32 spot(__u32 bits)
+{
+	return (bits ^ bits >> 12 ^ bits >> 24) % SPOTS;
+}
+
+/* Must the kernel judge this source? */
+static __always_inline int is_left(const __u32 *address, int ipv6, __u16 vlan)
+{
+	__u32 zero = 0;
+	struct checks *all = bpf_map_lookup_elem(&checks, &zero);
+	__u32 bits = address[0];
+	__u32 at;
+
+	if (!all)
+		return 1;
+	if (ipv6)
+		bits ^= address[1] ^ address[2] ^ address[3];
+	at = spot(bpf_ntohl(bits));
+	if (all->maybe[at / 64 % (SPOTS / 64)] >> at % 64 & 1) {
+		struct source source = { .version = ipv6 ? 6 : 4 };
+
+		__builtin_memcpy(source.words, address, ipv6 ? 16 : 4);
+		if (bpf_map_lookup_elem(&sources, &source))
+			return 1;
+	}
+	if (all->networks) {
+		struct prefix prefix = {
+			.bits = ipv6 ? 32 + 128 : 32 + 32,
+			.vlan = vlan,
+			.version = ipv6 ? 6 : 4,
+		};
+
+		__builtin_memcpy(prefix.words, address, ipv6 ? 16 : 4);
+		return bpf_map_lookup_elem(&prefixes, &prefix) != 0;
+	}
+	return 0;
+}
+
+/* What is done with a tag: TAG_KEPT and a priority, TAG_REMOVED, or 0: the frame is the kernel's. */
+static __always_inline __u32 tag_use(__be16 control)
+{
+	__u32 vlan = bpf_ntohs(control) & 0xfff;
+	__u32 index = vlan / 8;
+	__u64 *word = bpf_map_lookup_elem(&vlans, &index);
+
+	return word ? *word >> (vlan % 8 * 8) & 0xff : 0;
+}
+
+static __always_inline enum outcome judge_ipv4(struct iphdr *ip, void *data_end, __u16 vlan)
 {
 	__u32 total, source, destination;
 	enum outcome udp;
@@ -197,7 +315,7 @@ static __always_inline enum outcome judge_ipv4(struct iphdr *ip, void *data_end)
 		return SPECIAL;
 	if (!is_intact(ip))
 		return MALFORMED;
-	return TAKEN;
+	return is_left(&ip->saddr, 0, vlan) ? SOURCE : TAKEN;
 }
 
 /* Unicast, and not in ::/64, where all special addresses are: unspecified, loopback, IPv4-mapped. */
@@ -206,7 +324,7 @@ static __always_inline int is_plain_v6(const __u32 *words)
 	return (words[0] | words[1]) && *(const __u8 *)words != 0xff;
 }
 
-static __always_inline enum outcome judge_ipv6(struct ipv6hdr *ip, void *data_end)
+static __always_inline enum outcome judge_ipv6(struct ipv6hdr *ip, void *data_end, __u16 vlan)
 {
 	const __u32 *source, *destination;
 	enum outcome udp;
@@ -248,19 +366,21 @@ static __always_inline enum outcome judge_ipv6(struct ipv6hdr *ip, void *data_en
 	if (source[0] == destination[0] && source[1] == destination[1] && source[2] == destination[2] &&
 	    source[3] == destination[3])
 		return SPECIAL;
-	return TAKEN;
+	return is_left(source, 1, vlan) ? SOURCE : TAKEN;
 }
 
-static __always_inline enum outcome judge(void *data, void *data_end)
+/* `use`: what is to be done with the tag of a frame that is taken; 0 if it has none. */
+static __always_inline enum outcome judge(void *data, void *data_end, __u32 *use)
 {
 	struct ethhdr *eth = data;
 	void *at = eth + 1;
 	enum outcome ip;
 	__be16 proto;
 	__u32 zero = 0;
+	__u16 vlan = 0;
 	__u64 *own;
-	int i;
 
+	*use = 0;
 	if (at > data_end)
 		return MALFORMED;
 	if (eth->h_dest[0] & 1)
@@ -272,24 +392,25 @@ static __always_inline enum outcome judge(void *data, void *data_end)
 		return MALFORMED;
 
 	proto = eth->h_proto;
-#pragma unroll
-	for (i = 0; i < MAX_TAGS; i++) {
+	if (proto == bpf_htons(ETH_P_8021Q)) {
 		struct tag *tag = at;
 
-		if (!is_tag(proto))
-			break;
 		if ((void *)(tag + 1) > data_end)
 			return MALFORMED;
+		*use = tag_use(tag->control);
+		if (!*use)
+			return VLAN;
+		vlan = bpf_ntohs(tag->control) & 0xfff;
 		proto = tag->proto;
 		at = tag + 1;
 	}
 	if (is_tag(proto))
-		return VLAN_DEPTH;
+		return VLAN;
 
 	if (proto == bpf_htons(ETH_P_IP))
-		ip = judge_ipv4(at, data_end);
+		ip = judge_ipv4(at, data_end, vlan);
 	else if (proto == bpf_htons(ETH_P_IPV6))
-		ip = judge_ipv6(at, data_end);
+		ip = judge_ipv6(at, data_end, vlan);
 	else
 		return NOT_IP;
 	if (ip == TAKEN && data_end - data > longest)
@@ -331,6 +452,29 @@ static __always_inline int put_hash(struct xdp_md *ctx)
 	return 1;
 }
 
+/* Removes the tag, or writes the priority of replies into it. 0 if it cannot; then nothing has changed. */
+static __always_inline int settle_tag(struct xdp_md *ctx, __u32 use)
+{
+	struct ethhdr *eth = (void *)(long)ctx->data;
+	struct tag *tag = (void *)(eth + 1);
+	__u8 addresses[2 * ETH_ALEN];
+
+	if ((void *)(tag + 1) > (void *)(long)ctx->data_end)
+		return 0;
+	if (use & TAG_KEPT) {
+		tag->control = bpf_htons((bpf_ntohs(tag->control) & 0xfff) | (use & 7) << 13);
+		return 1;
+	}
+	__builtin_memcpy(addresses, eth, sizeof(addresses));
+	if (bpf_xdp_adjust_head(ctx, sizeof(*tag)))
+		return 0;
+	eth = (void *)(long)ctx->data;
+	if ((void *)(eth + 1) > (void *)(long)ctx->data_end)
+		return 0;
+	__builtin_memcpy(eth, addresses, sizeof(addresses));
+	return 1;
+}
+
 static __always_inline int judge_and_take(struct xdp_md *ctx, int hashed)
 {
 	void *data = (void *)(long)ctx->data;
@@ -339,15 +483,16 @@ static __always_inline int judge_and_take(struct xdp_md *ctx, int hashed)
 	struct counts *count = bpf_map_lookup_elem(&counts, &cpu);
 	enum outcome outcome;
 	int action = XDP_PASS;
+	__u32 use;
 
 	if (!count)
 		return XDP_PASS;
-	outcome = judge(data, data_end);
+	outcome = judge(data, data_end, &use);
 	if (outcome == TAKEN) {
 		action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
 		if (action != XDP_REDIRECT) {
 			outcome = NO_SOCKET;
-		} else if (hashed && !put_hash(ctx)) {
+		} else if ((hashed && !put_hash(ctx)) || (use && !settle_tag(ctx, use))) {
 			action = XDP_PASS;
 			outcome = NO_ROOM;
 		}

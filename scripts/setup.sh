@@ -17,8 +17,8 @@ wanted=(
     qemu-system-x86 busybox-static xz-utils
     # read the files that keep settings over a boot, in tests
     systemd udev
-    # makes the rules that a snapshot must show
-    nftables
+    # make the rules that a snapshot must show, and that `serve --io xdp` must name
+    nftables iptables
     # samples the same interval, and looks on, in tests of the profile
     linux-perf tcpdump
     # a terminal to draw on, in tests

@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 12] = [
     "answer",
     "closed_loop",
     "delays",
@@ -14,6 +14,7 @@ const PROGRAMS: [&str; 11] = [
     "live",
     "locks",
     "pass",
+    "reuseport",
     "softirqs",
     "take",
     "watch",

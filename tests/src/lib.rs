@@ -8,6 +8,7 @@
 //! client_and_server(name, queues)         a lab of two machines and one link
 //! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and what names of ours carry these pids
 //! Bed::new(name, &link)              a server and its load in a lab, and `udpath profile` of them
+//! campaign::rounds(few, all)         a test that `make soak` repeats; campaign::record(..) keeps its figure
 //! dom(..), Tab::open(page)           a page in a browser without a network: rendered, or open to be worked with
 //! ```
 //! Other users of the machine may make labs at the same time. So nothing here asks whether the machine has no lab, but
@@ -15,6 +16,7 @@
 
 mod bed;
 mod browser;
+pub mod campaign;
 mod host;
 mod run;
 mod said;

@@ -2,9 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use udpath_tests::{Run, awaited, program};
+use udpath_tests::{PATIENCE, Run, awaited, program};
 
 /// The value of a series in the text.
 fn value(text: &str, series: &str) -> Option<u64> {
@@ -48,16 +48,44 @@ fn get(address: &str, request: &str) -> String {
     answer
 }
 
+/// The program, serving. Killed when dropped.
+struct Exporter {
+    child: std::process::Child,
+    address: String,
+}
+
+impl Exporter {
+    fn start() -> Self {
+        let mut child = std::process::Command::new(program())
+            .args(["export", "--listen", "127.0.0.1:0"])
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+        let ready = lines.next().unwrap().unwrap();
+        let address = ready.strip_prefix("ready http://").and_then(|rest| rest.strip_suffix("/metrics"));
+        Self { child, address: address.unwrap().to_owned() }
+    }
+
+    fn end(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn a_scraper_finds_the_metrics_and_others_are_told() {
-    let mut server = std::process::Command::new(program())
-        .args(["export", "--listen", "127.0.0.1:0"])
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(server.stderr.take().unwrap()));
-    let ready = lines.next().unwrap().unwrap();
-    let address = ready.strip_prefix("ready http://").and_then(|rest| rest.strip_suffix("/metrics")).unwrap();
+    let server = Exporter::start();
+    let address = server.address.as_str();
     let answer = get(address, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("text/plain; version=0.0.4"), "{head}");
@@ -71,13 +99,31 @@ fn a_scraper_finds_the_metrics_and_others_are_told() {
     has_series(body);
     assert!(get(address, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(get(address, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
-    // One that hangs holds nobody for ever.
-    let silent = TcpStream::connect(address).unwrap();
-    is_sound(get(address, "GET /metrics?x=1 HTTP/1.1\r\n\r\n").split_once("\r\n\r\n").unwrap().1);
-    drop(silent);
-    let pid = rustix::process::Pid::from_child(&server);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert!(server.wait().unwrap().success());
+    server.end();
+}
+
+/// Clients that never ask, or ask a byte at a time, delay no scrape: one after the other each would take its whole time.
+#[test]
+fn idle_and_slow_clients_do_not_delay_a_scrape_nor_the_end() {
+    let server = Exporter::start();
+    let address = server.address.as_str();
+    let connect = || TcpStream::connect(address).unwrap();
+    let began = Instant::now();
+    let idle: Vec<TcpStream> = (0..200).map(|_| connect()).collect();
+    let mut slow = connect();
+    slow.write_all(b"GET /metr").unwrap();
+    let scrapes: Vec<_> = std::thread::scope(|scope| {
+        let scrape = || scope.spawn(|| get(address, "GET /metrics?x=1 HTTP/1.1\r\n\r\n"));
+        (0..8).map(|_| scrape()).collect::<Vec<_>>().into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    for answer in scrapes {
+        is_sound(answer.split_once("\r\n\r\n").unwrap().1);
+    }
+    // One after the other they would take minutes.
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    // All of them are still here.
+    server.end();
+    drop((idle, slow));
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! `udpath support` as its users run it. Needs root for the lab and for mounts of its own.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::Command;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::Value;
 use udpath_tests::{Run, client_and_server, program};
 
@@ -113,6 +117,77 @@ fn archives_that_no_capture_is_are_one_sentence() {
         assert_eq!(ended.code(), Some(2), "{name}: {}", ended.err);
         assert!(ended.err.contains(told), "{name}: {}", ended.err);
         assert_eq!((ended.err.trim_end().lines().count(), ended.out.as_str()), (1, ""), "{}", ended.err);
+    }
+}
+
+#[test]
+fn a_captured_folder_shows_nothing_outside_and_does_not_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().to_str().unwrap().to_owned();
+    let secret = "secret-of-the-reader";
+    let script = format!(
+        "echo {secret} >secret; mkdir -p capture/proc/net capture/proc/irq capture/sys/class; cd capture; \
+         echo 'cpu  1 2 3' >proc/real; ln -s real proc/stat; \
+         ln -s {at}/secret proc/softirqs; ln -s ../../secret proc/interrupts; ln -s {at} sys/class/net; \
+         mkfifo proc/modules proc/net/softnet_stat"
+    );
+    let done = Command::new("sh").args(["-ec", &script]).current_dir(folder.path()).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let capture = folder.path().join("capture");
+    let shown = Run::new(&["show", "--json", "--sysroot", capture.to_str().unwrap()]).finish();
+    assert_eq!(shown.code(), Some(0), "{}", shown.err);
+    assert!(!shown.out.contains(secret) && !shown.err.contains(secret), "{}", shown.out);
+    for (name, why) in [
+        ("/proc/softirqs", "leads out of the captured folder"),
+        ("/proc/interrupts", "leads out of the captured folder"),
+        ("/proc/net/softnet_stat", "is a FIFO"),
+    ] {
+        let told = format!("{name} is ");
+        let line = shown.out.lines().find(|line| line.contains(&told) && line.contains(why));
+        assert!(line.is_some(), "{name}: {}", shown.out);
+    }
+    // Nor is a picture of it behind a link.
+    let script = format!("rm -r capture/*; mkdir -p other/proc; ln -s {at}/other capture/now");
+    assert!(Command::new("sh").args(["-ec", &script]).current_dir(folder.path()).status().unwrap().success());
+    let shown = Run::new(&["show", "--sysroot", capture.to_str().unwrap()]).finish();
+    assert_eq!(shown.code(), Some(2), "{}", shown.out);
+    assert!(shown.err.contains("there is neither proc nor sys in it"), "{}", shown.err);
+}
+
+#[test]
+fn an_archive_of_too_much_is_refused_in_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, write: &dyn Fn(&mut tar::Builder<GzEncoder<File>>)| {
+        let path = folder.path().join(name);
+        let mut builder =
+            tar::Builder::new(GzEncoder::new(File::create(&path).unwrap(), Compression::fast()));
+        write(&mut builder);
+        builder.into_inner().unwrap().finish().unwrap();
+        path
+    };
+    let entry = |builder: &mut tar::Builder<GzEncoder<File>>, name: &str, bytes: u64| {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes);
+        header.set_mode(0o600);
+        builder.append_data(&mut header, name, std::io::repeat(b'0').take(bytes)).unwrap();
+    };
+    let many = write("many.tar.gz", &|builder| {
+        (0..400_000).for_each(|number| entry(builder, &format!("now/proc/{number}/comm"), 0));
+    });
+    let large = write("large.tar.gz", &|builder| {
+        (0..40).for_each(|number| entry(builder, &format!("now/proc/{number}/comm"), 10 << 20));
+    });
+    let one = write("one.tar.gz", &|builder| entry(builder, "now/proc/stat", 200 << 20));
+    for (path, told) in [(many, "files and directories"), (large, "MiB"), (one, "more bytes than any file")] {
+        // 192 MiB of addresses for the whole program, of which its own text and stacks are some 30.
+        let script =
+            format!("ulimit -v 196608; exec {} show --sysroot {}", program().display(), path.display());
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        let ended = Run::of(command, "show of an archive of too much").finish();
+        assert_eq!(ended.code(), Some(2), "{}: {}", path.display(), ended.err);
+        assert!(ended.err.contains(told), "{}: {}", path.display(), ended.err);
+        assert_eq!(ended.err.trim_end().lines().count(), 1, "{}", ended.err);
     }
 }
 

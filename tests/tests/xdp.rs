@@ -3,6 +3,8 @@
 
 #[path = "xdp/changes.rs"]
 mod changes;
+#[path = "xdp/peers.rs"]
+mod peers;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Command;

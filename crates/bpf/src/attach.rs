@@ -163,7 +163,7 @@ where
         .map_err(|error: ProgramError| Error::Load { program, reason: error.to_string() })
 }
 
-fn load_error(program: &'static str, error: EbpfError) -> Error {
+pub(crate) fn load_error(program: &'static str, error: EbpfError) -> Error {
     match errno(&error) {
         Some(libc::EPERM | libc::EACCES) if !is_verifier(&error) => {
             Error::NotPermitted { program, cause: io::Error::from_raw_os_error(libc::EPERM) }

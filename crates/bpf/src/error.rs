@@ -68,6 +68,12 @@ pub enum Error {
         /// The kernel's answer.
         reason: String,
     },
+    /// The senders that are left to the kernel could not be entered.
+    #[error("cannot have BPF program 'take' leave these senders to the kernel: {reason}")]
+    Sources {
+        /// The kernel's answer.
+        reason: String,
+    },
     /// A map could not be mapped into memory.
     #[error("cannot map BPF map '{map}' of program '{program}': {cause}")]
     Map {

@@ -12,6 +12,7 @@
 //! | [`LiveFrames`] | XDP | sends prepared frames in bulks, without an skb for each |
 //! | [`Take`] | XDP | hands UDP frames that the user-space datapath can answer to AF_XDP sockets |
 //! | [`Watch`] | socket filter | counts which queue, hash and CPU the datagrams of each flow came by |
+//! | [`reuseport_choosers`] | iterator over UDP sockets | says which program chooses in each reuseport group |
 //! | those of [`trace`] | tracepoints | count what the kernel tells of locks, drops, softirqs and sockets' queues |
 //!
 //! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies in whatever
@@ -28,6 +29,7 @@ mod impair;
 mod live;
 mod netdev;
 mod pass;
+mod reuseport;
 mod rx_hash;
 mod shared_array;
 mod sys;
@@ -43,6 +45,7 @@ pub use error::Error;
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
 pub use live::{LiveFrames, Offered};
 pub use pass::{Pass, PassProgram};
+pub use reuseport::{Chooser, reuseport_choosers};
 pub use rx_hash::{NOTE, RxHash, read_note};
-pub use take::{AttachMode, Outcome, Outcomes, Take, TakeLayout};
+pub use take::{AttachMode, Network, Outcome, Outcomes, Sources, Take, TakeLayout};
 pub use watch::{PassedOver, Watch, Way};

@@ -75,7 +75,9 @@ pub fn read_note(note: [u8; NOTE]) -> Option<u32> {
 /// The maps of a loaded object, by name. Descriptors of them are good as long as the object and what was taken out of it.
 pub(crate) fn maps(object: &Ebpf) -> Vec<(String, RawFd)> {
     let fd = |map: &Map| match map {
-        Map::Array(data) | Map::HashMap(data) | Map::XskMap(data) => Some(data.fd().as_fd().as_raw_fd()),
+        Map::Array(data) | Map::HashMap(data) | Map::LpmTrie(data) | Map::XskMap(data) => {
+            Some(data.fd().as_fd().as_raw_fd())
+        }
         _ => None,
     };
     object.maps().filter_map(|(name, map)| Some((name.to_owned(), fd(map)?))).collect()
@@ -148,7 +150,18 @@ mod tests {
 
     #[test]
     fn the_call_becomes_the_kfuncs_and_maps_get_their_descriptors() {
-        let names = [".rodata", "counts", "ports", "mac", "addresses", "sockets"];
+        let names = [
+            ".rodata",
+            "counts",
+            "ports",
+            "mac",
+            "addresses",
+            "sockets",
+            "checks",
+            "sources",
+            "prefixes",
+            "vlans",
+        ];
         let maps: Vec<_> = names.iter().zip(1001..).map(|(name, fd)| ((*name).to_owned(), fd)).collect();
         let (program, license) = instructions(object!("take"), &maps, 77).unwrap();
         assert_eq!(license.to_str(), Ok("Dual MIT/GPL"));

@@ -6,6 +6,8 @@
 //!                    │          └ sockets[queue]   closing a socket empties its place: its queue's frames pass
 //!                    └ ports, addresses
 //!
+//!   set_sources   senders that are left to the kernel         set_vlans   VLANs whose tagged frames are taken
+//!
 //!   judge    what it makes of a frame: not attached, nothing handed on
 //!   takes    would it hand on a frame of this queue? attached as well
 //!   inject   the kernel hands a frame on as if the interface's queue 0 had received it: not attached
@@ -13,19 +15,24 @@
 //! Where the hash of frames is wanted and the driver tells it, a second program of the same source is attached in this
 //! one's place, with the same maps, and puts the hash in front of each frame: see [`RxHash`].
 
+mod ingress;
+mod maps;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use aya::maps::{HashMap, Map, MapData, MapError, XskMap};
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, TestRun, TestRunAttrs, TestRunOptions, TestRunResult, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 
+pub use ingress::{Network, Sources};
+
 use crate::attach::{self, object};
-use crate::shared_array::SharedArray;
 use crate::{Error, RxHash, rx_hash};
+use ingress::SOURCES;
+use maps::{Maps, because, key};
 
 const NAME: &str = "take";
 static OBJECT: &[u8] = object!("take");
@@ -79,8 +86,8 @@ outcomes! {
     OtherHost, "other_host";
     /// Broadcast or multicast, of the link or of IP.
     Group, "group";
-    /// More than two VLAN tags.
-    VlanDepth, "vlan_depth";
+    /// A tag of a VLAN that is not served here, or more than one tag.
+    Vlan, "vlan";
     /// Neither IPv4 nor IPv6: ARP, LLDP.
     NotIp, "not_ip";
     /// Cut short, or with lengths or a version that contradict each other.
@@ -98,6 +105,9 @@ outcomes! {
     /// What only the kernel has rules for: loopback, unspecified, reserved and IPv4-mapped addresses, a sender that is
     /// the receiver, port 0, no checksum over IPv6.
     Special, "special";
+    /// From an address that the kernel's source validation may refuse: one of this host, a broadcast or network address,
+    /// one that rp_filter refuses.
+    Source, "source";
     /// Longer than the sockets' frames.
     TooLong, "too_long";
     /// Would have been taken, but its queue has no socket.
@@ -170,6 +180,8 @@ pub struct Take {
     by_name: Option<Vec<(String, RawFd)>>,
     rx_hash: RxHash,
     bound: BTreeSet<SocketAddr>,
+    /// As the program has them.
+    sources: Sources,
     cpus: usize,
     /// Frames of `Take::takes` among those counted as taken.
     tried: u64,
@@ -181,20 +193,6 @@ pub struct Take {
 enum Link {
     Plain { _link: FdLink },
     Hashed { _link: OwnedFd },
-}
-
-struct Maps {
-    counts: SharedArray,
-    ports: SharedArray,
-    mac: SharedArray,
-    addresses: HashMap<MapData, [u8; 20], u8>,
-    sockets: XskMap<MapData>,
-}
-
-impl std::fmt::Debug for Maps {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Maps").finish_non_exhaustive()
-    }
 }
 
 impl Take {
@@ -209,12 +207,17 @@ impl Take {
             .override_global("longest", &layout.longest, true)
             .map_max_entries("counts", cpus as u32)
             .map_max_entries("addresses", layout.addresses.max(1))
+            .map_max_entries("sources", SOURCES)
+            .map_max_entries("prefixes", SOURCES)
             .map_max_entries("sockets", layout.queues.max(1));
         let mut object = attach::load_xdp(NAME, &mut loader, OBJECT)?;
         let by_name = layout.rx_hash.then(|| rx_hash::maps(&object));
         let maps = Maps::of(&mut object, cpus)?;
         let rx_hash = RxHash::Computed(UNATTACHED.into());
-        Ok(Self { link: None, maps, by_name, rx_hash, bound: BTreeSet::new(), cpus, tried: 0, object })
+        let (bound, sources) = (BTreeSet::new(), Sources::default());
+        let take = Self { link: None, maps, by_name, rx_hash, bound, sources, cpus, tried: 0, object };
+        take.set_vlans([]);
+        Ok(take)
     }
 
     /// Attaches it to `interface` in the calling thread's network namespace, until it is dropped. Attached already, it
@@ -438,26 +441,6 @@ impl Take {
     }
 }
 
-impl Maps {
-    fn of(object: &mut Ebpf, cpus: usize) -> Result<Self, Error> {
-        let counts = SharedArray::map(object, NAME, "counts", cpus, WORDS)?;
-        let ports = SharedArray::map(object, NAME, "ports", 65_536 / PORTS, 1)?;
-        let mac = SharedArray::map(object, NAME, "mac", 1, 1)?;
-        let addresses = HashMap::try_from(take_map(object, "addresses")?).map_err(|error| unfit(&error))?;
-        let sockets = XskMap::try_from(take_map(object, "sockets")?).map_err(|error| unfit(&error))?;
-        Ok(Self { counts, ports, mac, addresses, sockets })
-    }
-}
-
-fn take_map(object: &mut Ebpf, map: &'static str) -> Result<Map, Error> {
-    let missing = || Error::Load { program: NAME, reason: format!("the object has no map '{map}'") };
-    object.take_map(map).ok_or_else(missing)
-}
-
-fn unfit(error: &MapError) -> Error {
-    Error::Load { program: NAME, reason: because(error) }
-}
-
 fn refused(frame: &[u8], reason: String) -> Error {
     Error::Trial { program: NAME, len: frame.len(), reason }
 }
@@ -469,35 +452,8 @@ fn context(frame: &[u8], interface: u32, queue: u32) -> Vec<u8> {
     [0, end, 0, interface, queue, 0].iter().flat_map(|word: &u32| word.to_ne_bytes()).collect()
 }
 
-/// The system's own words where there are any.
-fn because(error: &(dyn std::error::Error + 'static)) -> String {
-    match attach::errno(error) {
-        Some(libc::E2BIG) => "no more addresses fit; bind the wildcard, or load with room for more".into(),
-        Some(code) => std::io::Error::from_raw_os_error(code).to_string(),
-        None => error.to_string(),
-    }
-}
-
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-/// `struct bound` of the program.
-fn key(address: SocketAddr) -> [u8; 20] {
-    let mut key = [0; 20];
-    let version: u16 = match address.ip() {
-        IpAddr::V4(ip) => {
-            key[..4].copy_from_slice(&ip.octets());
-            4
-        }
-        IpAddr::V6(ip) => {
-            key[..16].copy_from_slice(&ip.octets());
-            6
-        }
-    };
-    key[16..18].copy_from_slice(&address.port().to_be_bytes());
-    key[18..].copy_from_slice(&version.to_ne_bytes());
-    key
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod verbs;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use udpath_host::namespace::{self, Place};
 
 /// Finds why a UDP service is slow on this machine, fixes it, and proves the gain.
 #[derive(Debug, Parser)]
@@ -50,7 +51,7 @@ enum Verb {
     Status(verbs::status::Args),
     /// What `apply --confirm` starts: waits, and reverts what is not confirmed
     #[command(hide = true)]
-    Revert(verbs::confirm::RevertArgs),
+    Revert(verbs::revert::Args),
     /// Capture this machine for somebody else to read with --sysroot; addresses and names are replaced
     Support(verbs::support::Args),
     /// Render a JSON result again, as HTML or text
@@ -70,8 +71,8 @@ fn main() -> ExitCode {
         Verb::Show(args) => verbs::show::run(args),
         Verb::Top(args) => verbs::top::run(&args),
         Verb::Export(args) => verbs::export::run(&args),
-        Verb::Serve(args) => verbs::serve::run(args),
-        Verb::Load(args) => verbs::load::run(args),
+        Verb::Serve(args) => here(|| verbs::serve::run(args)),
+        Verb::Load(args) => here(|| verbs::load::run(args)),
         Verb::Boost(args) => verbs::boost::run(args),
         Verb::Lab(args) => verbs::lab::run(args),
         Verb::Profile(args) => verbs::profile::run(&args),
@@ -81,11 +82,16 @@ fn main() -> ExitCode {
         Verb::Confirm(args) => verbs::confirm::run(&args),
         Verb::Undo(args) => verbs::undo::run(&args),
         Verb::Status(args) => verbs::status::run(&args),
-        Verb::Revert(args) => verbs::confirm::revert(&args),
+        Verb::Revert(args) => verbs::revert::run(&args),
         Verb::Support(args) => verbs::support::run(&args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Completions(args) => verbs::completions::run(&args, &mut Cli::command()),
         Verb::Man(args) => verbs::man::run(&args, Cli::command()),
     };
     exit::code(done)
+}
+
+/// In the caller's network namespace, with a /sys that is of it too.
+fn here(work: impl FnOnce() -> exit::Done + Send) -> exit::Done {
+    namespace::inside(&Place::Here, work).unwrap_or_else(|error| Err(exit::Failure::Cannot(error.into())))
 }

@@ -2,10 +2,10 @@
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use udpath_report::Style;
 
 use crate::exit::Failure;
@@ -26,6 +26,35 @@ pub(crate) fn stop_on_signals(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             .context("cannot watch for signals")?;
     }
     Ok(())
+}
+
+/// SIGINT, SIGTERM and SIGHUP, which do not end the program while this exists: work that must not end halfway asks for
+/// them. What was ignored from the start (`nohup`) stays so.
+pub(crate) struct Held {
+    caught: Vec<(&'static str, Arc<AtomicBool>)>,
+}
+
+/// Holds them for the rest of the program.
+pub(crate) fn hold_signals() -> Result<Held, Failure> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let mut caught = Vec::new();
+    for (signal, name) in [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")] {
+        if ignored & (1 << (signal - 1)) == 0 {
+            let flag = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot watch for signals")?;
+            caught.push((name, flag));
+        }
+    }
+    Ok(Held { caught })
+}
+
+impl Held {
+    /// Which of them has come.
+    pub(crate) fn came(&self) -> Option<&'static str> {
+        self.caught.iter().find(|(_, flag)| flag.load(Ordering::Relaxed)).map(|(name, _)| *name)
+    }
 }
 
 /// How a result is shown on stdout.

@@ -2,28 +2,29 @@
 //! takes back all before it.
 //!
 //! ```text
-//! lock ─▸ is an earlier apply unfinished? ─▸ begun, kept ─▸ each change: read ─▸ intent ─▸ write ─▸ read back ─▸ done
-//!                                                              │ fails
+//! lock ─▸ is an earlier apply unfinished, or awaits a confirmation of the same settings?
+//!        ─▸ begun, kept ─▸ each change: read ─▸ intent ─▸ write ─▸ read back ─▸ done
+//!                                                              │ fails, or a signal asks to stop
 //!                                                              └─▸ restore everything, undone: exit 4
 //!                                                           ─▸ put back what a reset of the link has lost ─▸ applied
 //! ```
 //! What a change of channels makes the driver spread anew (IRQs, XPS, RSS table) is left as it chose, and noted, so that
 //! undo tells it from what somebody else has set since.
 
+mod keep;
+mod overlap;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thiserror::Error;
 
-use crate::journal::{Begun, Entry, Intent, JournalError, Kept, Line, Lock, SCHEMA, State, Writing};
+use crate::journal::{Begun, Entry, Intent, JournalError, Line, Lock, SCHEMA, State, Writing};
 use crate::machine::{Identity, Machine, Refusal};
 use crate::plan::{Change, Plan};
-use crate::setting::{COALESCE_SWITCHES, Cost, Item, Setting, Value};
+use crate::setting::{COALESCE_SWITCHES, Item, Setting, Value};
 use crate::undo::{self, Left, Restored};
 use crate::whereabouts;
-
-/// Numbers of interrupt moderation that drivers forget with a reset.
-const COALESCE_KEPT: [&str; 6] =
-    ["rx-usecs", "tx-usecs", "rx-frames", "tx-frames", "adaptive-rx", "adaptive-tx"];
+pub(crate) use keep::{keep, kept_of};
 
 /// A plan that was applied.
 #[derive(Debug)]
@@ -60,6 +61,17 @@ pub enum ApplyError {
     Unfinished {
         /// Its number.
         id: u64,
+    },
+    /// An earlier apply has changed the same setting, and is reverted unless it is confirmed; nothing was changed.
+    #[error(
+        "apply {id} has changed {setting} too and awaits a confirmation; run `udpath confirm {id}` or `udpath undo {id}` \
+         first; nothing was changed"
+    )]
+    Awaiting {
+        /// Its number.
+        id: u64,
+        /// What both change.
+        setting: String,
     },
     /// The first change was refused; nothing was changed.
     #[error("{0}; nothing was changed")]
@@ -105,15 +117,38 @@ pub fn apply(
     confirm: Option<Duration>,
     armed: impl FnOnce(u64) -> Result<(), String>,
 ) -> Result<Applied, ApplyError> {
+    apply_until(machine, lock, plan, confirm, armed, &|| None)
+}
+
+/// As [`apply`], unless `interrupted` gives a reason to stop: it is asked before each change, and all that was changed is
+/// taken back then.
+///
+/// # Errors
+/// What failed, and what became of the changes before it.
+pub fn apply_until(
+    machine: &dyn Machine,
+    lock: &Lock,
+    plan: &Plan,
+    confirm: Option<Duration>,
+    armed: impl FnOnce(u64) -> Result<(), String>,
+    interrupted: &dyn Fn() -> Option<String>,
+) -> Result<Applied, ApplyError> {
     let boot = whereabouts::boot();
+    // One that cannot be read blocks itself alone.
     let entries = lock.journal().entries()?;
     for entry in &entries {
         let torn = matches!(entry.state, State::Unfinished | State::HalfUndone);
-        if torn && entry.begun.boot == boot {
+        if torn && entry.stands() && entry.begun.boot == boot {
             return Err(ApplyError::Unfinished { id: entry.id });
         }
     }
     let namespace = whereabouts::namespace().map_err(|error| ApplyError::Nothing(error.to_string()))?;
+    let awaiting = entries.iter().filter(|entry| entry.state == State::Awaiting && entry.begun.boot == boot);
+    for entry in awaiting {
+        if let Some(setting) = overlap::first(machine, plan, entry, entry.begun.namespace.is(&namespace)) {
+            return Err(ApplyError::Awaiting { id: entry.id, setting: setting.to_string() });
+        }
+    }
     let (id, mut writing) = lock.begin(|id| Begun {
         schema: SCHEMA.to_owned(),
         id,
@@ -126,12 +161,12 @@ pub fn apply(
     })?;
     let prepared = keep(machine, &mut writing, plan).map_err(|error| error.to_string());
     if let Err(why) = prepared.and_then(|()| armed(id)) {
-        lock.forget(id);
+        lock.remove(id);
         return Err(ApplyError::Nothing(why));
     }
     let mut made = Vec::new();
-    let earlier = Earlier { entries: &entries, boot: &boot };
-    let done = change_all(machine, &mut writing, plan, &earlier, &mut made);
+    let around = Around { entries: &entries, boot: &boot, interrupted };
+    let done = change_all(machine, &mut writing, plan, &around, 0, &mut made).and_then(|()| around.go_on());
     let done = done
         .and_then(|()| Ok(writing.append(&Line::Applied { time: now() }).and_then(|()| writing.sync())?));
     match done {
@@ -146,8 +181,8 @@ pub fn apply(
 }
 
 /// Why the work stops here.
-struct Stop {
-    cause: String,
+pub(crate) struct Stop {
+    pub(crate) cause: String,
     /// The change that failed was written: the kernel took it, and made something else of it.
     written: bool,
 }
@@ -164,17 +199,18 @@ impl From<Refusal> for Stop {
     }
 }
 
-fn change_all(
+/// Makes the changes; `at` is how many intents the entry has already.
+pub(crate) fn change_all(
     machine: &dyn Machine,
     writing: &mut Writing,
     plan: &Plan,
-    earlier: &Earlier<'_>,
+    around: &Around<'_>,
+    mut at: usize,
     made: &mut Vec<Made>,
 ) -> Result<(), Stop> {
-    let mut at = 0;
     for (place, change) in plan.changes.iter().enumerate() {
         let before = kept_of(machine, change);
-        made.extend(one(machine, writing, change, earlier, &mut at)?);
+        made.extend(one(machine, writing, change, around, &mut at)?);
         for (setting, old) in before {
             if plan.changes[place + 1..].iter().any(|later| later.setting == setting) {
                 continue;
@@ -190,7 +226,7 @@ fn change_all(
             } else if !found.is(&old) {
                 let reason = format!("lost by the change of {}", change.setting);
                 let again = Change { setting, from: Some(found), to: old, irq: None, reason };
-                made.extend(one(machine, writing, &again, earlier, &mut at)?);
+                made.extend(one(machine, writing, &again, around, &mut at)?);
             }
         }
     }
@@ -199,7 +235,7 @@ fn change_all(
 
 /// Is it right that the change makes the driver choose this anew? With another number of channels, what spreads CPUs
 /// and hashes over them must be another one; the rest was set by somebody.
-fn chosen_by_driver(change: &Setting, lost: &Setting) -> bool {
+pub(crate) fn chosen_by_driver(change: &Setting, lost: &Setting) -> bool {
     let channels = matches!(change, Setting::Interface(_, Item::Channels(_)));
     let spread = matches!(
         lost,
@@ -213,9 +249,10 @@ fn one(
     machine: &dyn Machine,
     writing: &mut Writing,
     change: &Change,
-    earlier: &Earlier<'_>,
+    around: &Around<'_>,
     at: &mut usize,
 ) -> Result<Option<Made>, Stop> {
+    around.go_on()?;
     let Change { setting, to, reason, .. } = change;
     let identity = machine.identity(setting)?;
     let from = machine.read(setting)?;
@@ -223,7 +260,17 @@ fn one(
         return Ok(None);
     }
     // What the kernel does not tell is put back as far as it is known.
-    let known = || earlier.applied(setting, identity.as_ref()).or_else(|| setting.assumed());
+    let known = (!from.is_told()).then(|| around.applied(setting, identity.as_ref())).flatten();
+    let lost = known.is_none().then(|| machine.lost(setting)).flatten().map(|lost| lost.words);
+    if let Some(lost) = lost.as_ref().filter(|_| change.from.as_ref().is_some_and(Value::is_told)) {
+        return Err(Refusal::because(
+            "set",
+            setting,
+            format!("it {lost}, and had none when the plan was made"),
+        )
+        .into());
+    }
+    let known = || known.or_else(|| setting.assumed());
     let old = if from.is_told() { from.clone() } else { known().unwrap_or_else(|| from.clone()) };
     writing.append(&Line::Intent(Intent {
         setting: setting.to_string(),
@@ -231,8 +278,10 @@ fn one(
         old: Setting::encode(&old),
         new: Setting::encode(to),
         reason: reason.clone(),
+        lost,
         done: None,
         restored: false,
+        replaced: false,
     }))?;
     writing.sync()?;
     let this = *at;
@@ -252,13 +301,20 @@ fn one(
     Ok(Some(Made { setting: setting.clone(), from, to, note }))
 }
 
-/// The applies that stand.
-struct Earlier<'a> {
-    entries: &'a [Entry],
-    boot: &'a str,
+/// What an apply has to look at beside its plan.
+pub(crate) struct Around<'a> {
+    /// Of earlier applies.
+    pub(crate) entries: &'a [Entry],
+    pub(crate) boot: &'a str,
+    pub(crate) interrupted: &'a dyn Fn() -> Option<String>,
 }
 
-impl Earlier<'_> {
+impl Around<'_> {
+    /// Nothing asks to stop.
+    fn go_on(&self) -> Result<(), Stop> {
+        (self.interrupted)().map_or(Ok(()), |cause| Err(Stop { cause, written: false }))
+    }
+
     /// What the last of them has set: all that is known of what the kernel does not tell.
     fn applied(&self, setting: &Setting, identity: Option<&Identity>) -> Option<Value> {
         let Setting::Socket { setting: wanted, .. } = setting else { return None };
@@ -309,58 +365,10 @@ fn take_back(machine: &dyn Machine, lock: &Lock, id: u64, stop: Stop) -> ApplyEr
     }
     if changes == 0 || noted.is_err() {
         // An entry that says nothing, or cannot be made to say that all is as before, is only in the way.
-        lock.forget(id);
+        lock.remove(id);
     }
     match changes {
         0 => ApplyError::Nothing(cause),
         _ => ApplyError::Reverted { cause, changes },
     }
-}
-
-/// Writes down what resets of links may lose, before the first of them.
-fn keep(machine: &dyn Machine, writing: &mut Writing, plan: &Plan) -> Result<(), JournalError> {
-    let mut seen = std::collections::BTreeSet::new();
-    for change in &plan.changes {
-        for (setting, old) in kept_of(machine, change) {
-            if seen.insert(setting.clone()) {
-                let identity = machine.identity(&setting).ok().flatten();
-                writing.append(&Line::Kept(Kept {
-                    setting: setting.to_string(),
-                    identity,
-                    old: Setting::encode(&old),
-                    moved: None,
-                }))?;
-            }
-        }
-    }
-    writing.sync()
-}
-
-/// What the change may lose beside what it sets: whatever the driver and the queues of the interface hold.
-fn kept_of(machine: &dyn Machine, change: &Change) -> Vec<(Setting, Value)> {
-    let (Some(interface), Cost::ResetsLink) = (change.setting.interface(), change.setting.cost()) else {
-        return Vec::new();
-    };
-    let folder = format!("/sys/class/net/{interface}/queues");
-    let names = machine.source().names(&folder).unwrap_or_default();
-    let queues = |prefix: &'static str| {
-        names
-            .iter()
-            .filter_map(move |name| name.strip_prefix(prefix)?.parse::<u32>().ok())
-            .collect::<Vec<_>>()
-    };
-    let mut items: Vec<Item> = Vec::new();
-    for queue in queues("rx-") {
-        items.extend([Item::QueueIrq(queue), Item::Rps(queue), Item::Rfs(queue)]);
-    }
-    for queue in queues("tx-") {
-        items.extend([Item::Xps(queue), Item::XpsRxqs(queue)]);
-    }
-    items.extend([Item::Threaded, Item::DeferHardIrqs, Item::GroFlushTimeout]);
-    items.extend([Item::RssKey, Item::RssFunction, Item::Hash("udp4"), Item::Hash("udp6"), Item::RssTable]);
-    items.extend(COALESCE_KEPT.map(Item::Coalesce));
-    let settings = items.into_iter().map(|item| Setting::Interface(interface.to_owned(), item));
-    let others = settings.filter(|setting| *setting != change.setting);
-    // What cannot be read cannot be lost.
-    others.filter_map(|setting| machine.read(&setting).ok().map(|value| (setting, value))).collect()
 }

@@ -1,13 +1,14 @@
 //! An apply that reverts by itself unless somebody says that it stays: for changes that may cut off whoever makes them.
 //!
 //! ```text
-//!  apply --confirm 60s ── starts ──▸ revert: another process, another session, no terminal
+//!  apply --confirm 60s ── starts ──▸ revert: a unit of systemd's; without systemd another process in another session
 //!    lock, begun ... applied            waits for the lock, then for a line in the entry, at most 60 s
-//!    unlock                             confirmed, undone: it ends.   60 s, or a dead apply: it undoes
+//!    unlock                             confirmed, undone: it ends.   60 s, or a dead apply: it undoes what can be undone
 //! ```
-//! It is started before the first change. Its end by SIGKILL, or that of the machine, leaves the entry awaiting:
-//! `status` shows it as overdue.
+//! It is started before the first change, and holds a lock on the entry's file for as long as it lives: so `status` shows
+//! at once when it is gone. Killed, systemd starts it again; without systemd the entry stays awaiting, and overdue.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,9 +16,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use crate::journal::{Entry, Journal, JournalError, Line, Lock, State};
+use crate::journal::{DIED, Entry, Journal, JournalError, Line, Lock, State, UNCONFIRMED, attend};
 use crate::machine::Machine;
-use crate::undo::{UndoError, Undone, undo};
+use crate::namespace::Place;
+use crate::undo::{UndoError, Undone, undo_what_can_be};
 use crate::whereabouts;
 
 /// Longest sleep between two looks, for a journal on a file system that reports no changes. Shorter: a process that
@@ -58,9 +60,13 @@ pub fn confirm(lock: &Lock, id: Option<u64>) -> Result<Entry, ConfirmError> {
     };
     let (entry, mut writing) = lock.resume(id)?;
     let why = match entry.state {
+        State::Awaiting if entry.begun.boot != whereabouts::boot() => {
+            Some("was before a boot, which has taken it back")
+        }
         State::Awaiting => None,
         State::Applied => Some("stays already"),
         State::Undone => Some("has been undone"),
+        State::Closed => Some("has been closed"),
         State::Unfinished | State::HalfUndone => Some("stands between old and new; undo it"),
     };
     if let Some(why) = why {
@@ -71,8 +77,30 @@ pub fn confirm(lock: &Lock, id: Option<u64>) -> Result<Entry, ConfirmError> {
     Ok(lock.journal().entry(id)?)
 }
 
-/// Waits for what becomes of an apply that is being made, and undoes it when it is not confirmed in time. Nothing when
-/// there was nothing to undo.
+/// What is there to revert an apply.
+#[derive(Debug)]
+#[must_use = "status shows that nobody reverts when this is dropped"]
+pub struct Attending {
+    /// Where the settings are.
+    pub place: Place,
+    _file: File,
+}
+
+/// Says that this process will revert an apply.
+///
+/// # Errors
+/// There is no such entry, it cannot be read, or its network namespace is not found.
+pub fn attended_by_this(journal: &Journal, id: u64) -> Result<Attending, UndoError> {
+    let entry = journal.entry(id)?;
+    let file = attend(journal, id)?;
+    let inode = entry.begun.namespace.inode;
+    let place =
+        whereabouts::find(&entry.begun.namespace).ok_or(UndoError::Elsewhere { id, inode, place: None })?;
+    Ok(Attending { place, _file: file })
+}
+
+/// Waits for what becomes of an apply that is being made, and undoes what can be undone when it is not confirmed in time.
+/// Nothing when there was nothing to undo.
 ///
 /// # Errors
 /// The journal or the undo.
@@ -84,28 +112,49 @@ pub fn revert(machine: &dyn Machine, journal: &Journal, id: u64) -> Result<Optio
         Err(JournalError::Unknown { .. }) => return Ok(None),
         entry => entry?,
     };
-    if entry.state == State::Unfinished {
-        return undo(machine, &lock, Some(id), "the apply died", false).map(Some);
+    match entry.state {
+        State::Unfinished => return undo_what_can_be(machine, &lock, id, DIED).map(Some),
+        // One that was killed while it reverted, of which this is the next.
+        State::HalfUndone => return undo_what_can_be(machine, &lock, id, UNCONFIRMED).map(Some),
+        _ => drop(lock),
     }
-    drop(lock);
-    let deadline = Instant::now() + Duration::from_secs(entry.begun.confirm.unwrap_or(0));
+    let deadline = Instant::now() + left(&entry);
     let watch = Watch::on(&journal.path(id));
     while entry.state == State::Awaiting {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let lock = journal.lock_whenever()?;
-            return match journal.entry(id)?.state {
-                State::Awaiting => undo(machine, &lock, Some(id), "not confirmed in time", false).map(Some),
-                _ => Ok(None),
-            };
+            return unconfirmed(machine, journal, &entry);
         }
         watch.sleep(left.min(LOOK));
-        entry = match journal.entry(id) {
+        match journal.entry(id) {
             Err(JournalError::Unknown { .. }) => return Ok(None),
-            entry => entry?,
-        };
+            // What cannot be read does not say that it is confirmed.
+            Err(_) => {}
+            Ok(now) => entry = now,
+        }
     }
     Ok(None)
+}
+
+/// Time to the deadline. By the clock that the journal has, since this process may have been started again; never more than
+/// was asked for, whatever that clock has done since.
+fn left(entry: &Entry) -> Duration {
+    let longest = Duration::from_secs(entry.begun.confirm.unwrap_or(0));
+    let left = entry.deadline().unwrap_or(0).saturating_sub(crate::apply::now());
+    Duration::from_millis(left).min(longest)
+}
+
+/// Undoes an apply at its deadline, unless it was confirmed or undone in the last moment.
+fn unconfirmed(machine: &dyn Machine, journal: &Journal, entry: &Entry) -> Result<Option<Undone>, UndoError> {
+    let lock = journal.lock_whenever()?;
+    match journal.entry(entry.id) {
+        Ok(now) if now.state != State::Awaiting => return Ok(None),
+        Err(JournalError::Unknown { .. }) => return Ok(None),
+        Ok(_) => {}
+        // Damaged since: what it said is known here.
+        Err(_) => lock.rewrite(entry)?,
+    }
+    undo_what_can_be(machine, &lock, entry.id, UNCONFIRMED).map(Some)
 }
 
 /// Wakes when a file is written to.

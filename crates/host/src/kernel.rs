@@ -15,7 +15,7 @@ mod flow_rules;
 mod hooks;
 mod ioctl;
 mod netdev;
-mod netfilter;
+pub(crate) mod netfilter;
 mod route;
 mod set;
 mod sockets;

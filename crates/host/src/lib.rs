@@ -20,6 +20,7 @@
 //! - [`read`]: from a source to the picture, one reader per part.
 //! - [`drivers`]: what drivers call their interrupts and counters, as data.
 //! - [`kernel`]: netlink and ioctls of one network namespace, to read and to set.
+//! - [`filters`]: rules of packet filters that would apply to datagrams which never come to them.
 //! - [`btf`]: what the kernel calls the members of its enumerations.
 //! - [`namespace`]: the same for other namespaces, on a thread of its own.
 //!
@@ -33,13 +34,15 @@
 //! - [`rivals`]: who else writes the same settings, and what is done about it first.
 //! - [`mod@apply`], [`mod@undo`], [`journal`]: making a plan true, taking it back, and the record that outlives a crash.
 //! - [`confirm`]: an apply that reverts by itself. [`status`]: what of it still holds. [`persist`]: files that keep it
-//!   over a boot.
+//!   over a boot. [`mod@adopt`]: the same apply, after one.
 
+pub mod adopt;
 pub mod apply;
 pub mod btf;
 pub mod confirm;
 pub mod drivers;
 pub mod fact;
+pub mod filters;
 pub mod journal;
 pub mod kernel;
 pub mod machine;
@@ -62,6 +65,7 @@ pub mod undo;
 pub mod watch;
 mod whereabouts;
 
+pub use adopt::adopt;
 pub use apply::apply;
 pub use fact::{Absence, Fact, Missing, Provenance};
 pub use journal::Journal;

@@ -5,6 +5,7 @@
 mod card;
 mod file;
 mod irqbalance;
+mod irqs;
 mod live;
 mod process;
 
@@ -60,8 +61,23 @@ pub trait Machine: fmt::Debug {
         Err(Error::NobodyServes { port })
     }
 
+    /// What a change of the setting would destroy and undo could not bring back, in words; nothing where undo can.
+    fn lost(&self, setting: &Setting) -> Option<Lost> {
+        let _ = setting;
+        None
+    }
+
     /// What is true of a value that was set and read back and takes effect only later; nothing when it has.
     fn pending(&self, setting: &Setting, value: &Value) -> Option<String>;
+}
+
+/// What a change would destroy and undo could not bring back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// It was seen; otherwise it may be there, and cannot be seen.
+    pub seen: bool,
+    /// What the change does to it: `replaces ...`.
+    pub words: String,
 }
 
 /// What tells an object from a later one of the same name.
@@ -75,6 +91,13 @@ pub enum Identity {
     Started(u64),
     /// The pid of the process that is talked to.
     Pid(u32),
+    /// What an IRQ's driver calls it, and the device it is of. Numbers are given out again when a driver is loaded anew.
+    Irq {
+        /// The name of its action, as `/proc/interrupts` shows it: `eth0-TxRx-3`.
+        action: String,
+        /// The address of its PCI device; of others its controller and the number there.
+        device: String,
+    },
     /// Cookies of a socket, or of the members of its group: no other socket of this boot has them. Process and inode
     /// are given out again, and a socket may pass from one process to another.
     Sockets(Vec<u64>),
@@ -87,6 +110,21 @@ impl Identity {
         match (self, other) {
             (Self::Sockets(now), Self::Sockets(then)) => now.iter().any(|cookie| then.contains(cookie)),
             _ => self == other,
+        }
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(number) => write!(f, "the interface with number {number} in sysfs"),
+            Self::Started(ticks) => write!(f, "the thread that began {ticks} ticks after boot"),
+            Self::Pid(pid) => write!(f, "process {pid}"),
+            Self::Irq { action, device } if action.is_empty() => {
+                write!(f, "an IRQ of {device} without a handler")
+            }
+            Self::Irq { action, device } => write!(f, "{action} of {device}"),
+            Self::Sockets(_) => f.write_str("another socket"),
         }
     }
 }

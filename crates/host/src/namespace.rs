@@ -2,6 +2,10 @@
 //!
 //! A thread of its own moves into the namespace, with a mount of /sys that shows that namespace's devices and that no
 //! other thread sees; what it does ends with it. `/proc/sys/net` and `/proc/thread-self/net` follow the thread.
+//!
+//! /sys does not follow: it shows the namespace it was mounted in. After `nsenter --net` a program that writes below
+//! /sys/class/net/eth0 changes the host's eth0, while netlink and sysctls are the container's. So the caller's own
+//! namespace gets a mount of /sys of its own too, wherever the one that is there shows another's devices ([`inside`]).
 
 mod sys;
 
@@ -10,8 +14,14 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
+use crate::Source;
+use crate::source::{Folder, value};
+
 /// Where iproute2 keeps named network namespaces.
-const NAMED: &str = "/run/netns";
+pub(crate) const NAMED: &str = "/run/netns";
+/// How often interfaces are compared before /sys is taken for another namespace's. One comparison errs when an interface
+/// comes or goes in between; more than a few only delay the refusal.
+const COMPARISONS: usize = 3;
 
 /// Which network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,56 +71,116 @@ pub enum NamespaceError {
         /// Which.
         place: Place,
     },
+    /// /sys is of another network namespace, and no other can be mounted.
+    #[error(
+        "/sys shows the devices of another network namespace, as after `nsenter --net`, and cannot be mounted anew \
+         ({cause}); run as root (CAP_SYS_ADMIN), enter with `ip netns exec`, or use --netns from outside"
+    )]
+    ForeignSys {
+        /// Why it cannot be mounted.
+        cause: io::Error,
+    },
     /// Anything else.
-    #[error("cannot enter {place}: {source}")]
+    #[error("cannot enter {place}: {cause}")]
     Failed {
         /// Which.
         place: Place,
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
 impl NamespaceError {
-    fn new(place: &Place, source: io::Error) -> Self {
+    fn new(place: &Place, cause: io::Error) -> Self {
         let place = place.clone();
         let hint = match &place {
             Place::Named(_) => "'ip netns' lists those that have a name",
             _ => "the process has ended, or never was",
         };
-        match source.kind() {
+        match cause.kind() {
             io::ErrorKind::NotFound => Self::NotThere { place, hint },
             io::ErrorKind::PermissionDenied => Self::NotPermitted { place },
-            _ if source.raw_os_error() == Some(libc::ESRCH) => Self::NotThere { place, hint },
-            _ => Self::Failed { place, source },
+            _ if cause.raw_os_error() == Some(libc::ESRCH) => Self::NotThere { place, hint },
+            _ => Self::Failed { place, cause },
         }
     }
 }
 
-/// Runs `work` inside a namespace and gives its result. What it opens there, such as a live
-/// [`Folder`](crate::source::Folder), it must not carry out: its sockets would stay, its files would not.
+/// Runs `work` inside a namespace and gives its result. In there /sys shows that namespace's devices, also when it is the
+/// caller's own. What `work` opens, such as a live [`Folder`], it must not carry out: its sockets would stay, its files
+/// would not.
 ///
 /// # Errors
 /// The namespace is not there or cannot be entered; `work` has not run then.
 pub fn inside<T: Send>(place: &Place, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
     let Some(path) = place.file() else {
-        return Ok(work());
+        if sys_is_own() {
+            return Ok(work());
+        }
+        return on_a_thread(
+            || sys::mount_own_sys().map_err(|cause| NamespaceError::ForeignSys { cause }),
+            work,
+        );
     };
-    let failed = |source: io::Error| NamespaceError::new(place, source);
+    let failed = |cause: io::Error| NamespaceError::new(place, cause);
     // A name with a slash in it would be a file elsewhere.
     if matches!(place, Place::Named(name) if name.is_empty() || name.contains('/') || name == "." || name == "..")
     {
         return Err(failed(io::ErrorKind::NotFound.into()));
     }
     let namespace = File::open(path).map_err(failed)?;
+    on_a_thread(|| sys::enter(&namespace).map_err(failed), work)
+}
+
+/// Runs `work` on a thread of its own, after `enter` has moved that thread.
+fn on_a_thread<T: Send>(
+    enter: impl FnOnce() -> Result<(), NamespaceError> + Send,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, NamespaceError> {
     std::thread::scope(|scope| {
         let inside = || {
-            sys::enter(&namespace).map_err(failed)?;
+            enter()?;
             Ok(work())
         };
         let thread = std::thread::Builder::new().name("namespace".into()).spawn_scoped(scope, inside);
-        thread.map_err(failed)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let thread = thread.map_err(|cause| NamespaceError::Failed { place: Place::Here, cause })?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Does /sys show the devices of the caller's network namespace? The kernel has one sysfs per namespace, each with a
+/// device number of its own; to see the caller's takes the right to mount it. Without that right interfaces are
+/// compared: numbers and addresses as netlink and as /sys say them.
+fn sys_is_own() -> bool {
+    match (sys::mounted_sysfs(), sys::own_sysfs()) {
+        // No sysfs, such as in a bare chroot: it shows nobody's devices.
+        (None, _) => true,
+        (Some(mounted), Ok(own)) => mounted == own,
+        // An interface may come or go between the two answers.
+        (Some(_), Err(_)) => (0..COMPARISONS).any(|_| same_links(&Folder::live())),
+    }
+}
+
+/// Is it the initial network namespace, the only one that the files in /etc speak of? The kernel shows this sysctl there and
+/// nowhere else (net/core/sysctl_net_core.c), whatever processes and files the caller sees.
+#[must_use]
+pub fn is_initial(source: &dyn Source) -> bool {
+    source.text("/proc/sys/net/core/netdev_max_backlog").is_ok()
+}
+
+/// Are the interfaces that /sys shows those of netlink's answers? True where netlink says nothing.
+fn same_links(source: &dyn Source) -> bool {
+    let Ok(links) = source.links() else { return true };
+    // The bonding driver puts a file there.
+    let shown = source.names("/sys/class/net").unwrap_or_default();
+    let shown: Vec<String> = shown.into_iter().filter(|name| name != "bonding_masters").collect();
+    let of = |name: &str, file: &str| value(source, &format!("/sys/class/net/{name}/{file}")).ok();
+    shown.len() == links.value.len()
+        && links.value.iter().all(|link| {
+            let same_index = of(&link.name, "ifindex") == Some(link.index.to_string());
+            same_index
+                && link.address.as_deref().is_none_or(|own| of(&link.name, "address").as_deref() == Some(own))
+        })
 }
 
 #[cfg(test)]
@@ -129,6 +199,35 @@ mod tests {
         );
         assert!(told(Place::Process(u32::MAX)).contains("of process 4294967295: the process has ended"));
         assert_eq!(inside(&Place::Here, || 7).unwrap(), 7);
+    }
+
+    #[test]
+    fn interfaces_of_another_namespace_are_told_from_ones_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write(
+            "udpath/links.json",
+            r#"{"value": [{"index": 2, "name": "eth0", "address": "02:00:00:00:00:01"}], "from": {"route": "RTM_GETLINK"}}"#,
+        );
+        write("sys/class/net/bonding_masters", "");
+        for (index, address, same) in [
+            ("2", "02:00:00:00:00:01", true),
+            ("3", "02:00:00:00:00:01", false),
+            ("2", "02:00:00:00:00:02", false),
+        ] {
+            write("sys/class/net/eth0/ifindex", &format!("{index}\n"));
+            write("sys/class/net/eth0/address", &format!("{address}\n"));
+            let captured = Folder::captured(folder.path());
+            assert_eq!(same_links(&captured), same, "{index} {address}");
+        }
+        write("sys/class/net/eth0/ifindex", "2\n");
+        write("sys/class/net/eth0/address", "02:00:00:00:00:01\n");
+        write("sys/class/net/eth1/ifindex", "3\n");
+        assert!(!same_links(&Folder::captured(folder.path())));
     }
 
     #[test]

@@ -127,6 +127,16 @@ pub enum PlanError {
         /// What it costs.
         why: &'static str,
     },
+    /// It destroys what undo cannot bring back, and nobody has allowed it.
+    #[error("{setting}={value} {why}; allow it by --allow {setting}")]
+    Destroys {
+        /// The setting.
+        setting: String,
+        /// What was asked for.
+        value: String,
+        /// What is lost.
+        why: String,
+    },
     /// Somebody else would change it back.
     #[error("{setting}: {why}")]
     Rival {
@@ -157,6 +167,7 @@ impl PlanError {
                 | Self::Nothing { .. }
                 | Self::Port { .. }
                 | Self::Insecure { .. }
+                | Self::Destroys { .. }
                 | Self::Json(_)
         )
     }

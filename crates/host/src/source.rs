@@ -19,6 +19,7 @@
 //! another one.
 
 mod archive;
+mod beneath;
 mod folder;
 mod question;
 mod recorder;

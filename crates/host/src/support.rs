@@ -14,6 +14,7 @@
 //! Nothing leaves the machine but by the hand of who made it.
 
 mod identity;
+mod kept;
 mod manifest;
 mod package;
 mod redact;
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use identity::Identity;
+pub use kept::{KEPT, Kept};
 pub use manifest::{Manifest, SCHEMA};
 pub use package::{PackageError, Target};
 pub use redact::{Kind, Redacted, Redactor};
@@ -123,11 +125,11 @@ impl Support {
             files.extend(recording.files()?.into_iter().map(|(path, text)| (format!("{name}/{path}"), text)));
         }
         let status = status.map(|mut status| {
-            redactor.iter_mut().for_each(|redactor| redactor.json(&mut status));
+            redactor.iter_mut().for_each(|redactor| redactor.status(&mut status));
             status
         });
         let status =
-            status.map_err(|why| redactor.as_mut().map_or(why.clone(), |redactor| redactor.text(&why)));
+            status.map_err(|why| redactor.as_mut().map_or(why.clone(), |redactor| redactor.sentence(&why)));
         // What is missing is what a reader of the capture will find missing: in its words, not in the machine's.
         let archive = Archive::of(&files)?;
         let read = Snapshot::read(&archive.machine(NOW));

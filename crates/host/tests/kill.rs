@@ -1,8 +1,9 @@
 //! An apply that is really killed (SIGKILL) at every write of a plan of forty changes, on a veth of a lab and on a running
-//! knotd; then undone. The same with every write refused in turn.
+//! knotd, and at the journal's own writes, syncs and renames between them; then undone. The same with every write refused
+//! in turn.
 //!
 //! ```text
-//! kill                    the test: for each write, before and after it
+//! kill                    the test: for each write, before and after it; for each moment of a step of the journal
 //!   └─ kill child AT WHEN STATE      in the lab's machine: applies, and kills itself there
 //! ```
 //! A program of its own rather than the test harness's, so that the child is nothing but the apply.
@@ -10,15 +11,19 @@
 mod door;
 mod lab;
 
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, getpid, kill_process};
 use udpath_host::apply::ApplyError;
 use udpath_host::journal::State;
 use udpath_host::plan::Consent;
+use udpath_host::undo::UndoError;
 use udpath_host::{Journal, Live, Machine, Plan, Wish, apply, process, undo};
 use udpath_lab::Lab;
 
@@ -30,6 +35,13 @@ const QUEUES: u32 = 10;
 const PORT: u16 = 5300;
 /// What the kernel may say to a write.
 const REFUSALS: [i32; 5] = [libc::EIO, libc::EPERM, libc::ENOSPC, libc::EBUSY, libc::EOPNOTSUPP];
+/// The kills that are not at a write of a setting.
+const JOURNAL: &str = "journal";
+/// Names the file that `make soak` collects results in; campaigns are whole then.
+const RESULTS: &str = "UDPATH_SOAK";
+/// Every how many moments of the journal's steps the short campaign kills. A step has two or three moments, so an odd
+/// number meets all kinds.
+const STRIDE: usize = 23;
 /// Longest wait for knotd.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Receive queues that the plan leaves; the steering of the others is lost with them.
@@ -79,14 +91,25 @@ fn die() -> ! {
 }
 
 fn child(at: &str, when: &str, state: &str) {
-    let (at, after) = (at.parse::<usize>().unwrap(), when == "after");
+    let (at, after, own) = (at.parse::<usize>().unwrap(), when == "after", when == JOURNAL);
     let live = Live::new();
     let machine = Door::new(&live, move |call| {
-        let done = if call.at == at && !after { die() } else { call.pass() };
-        if call.at == at { die() } else { done }
+        let struck = call.at == at && !own;
+        let done = if struck && !after { die() } else { call.pass() };
+        if struck { die() } else { done }
     });
-    let lock = Journal::at(Path::new(state)).lock().unwrap();
+    let moments = AtomicUsize::new(0);
+    let watcher = move |_| if own && moments.fetch_add(1, Ordering::Relaxed) == at { die() } else { Ok(()) };
+    let lock = Journal::watched(Path::new(state), Arc::new(watcher)).lock().unwrap();
     apply(&machine, &lock, &plan(&machine), None, |_| Ok(())).unwrap();
+}
+
+/// Reports a figure, as the campaigns of the whole program's tests do.
+fn record(line: &str) {
+    println!("{line}");
+    let Some(path) = std::env::var_os(RESULTS) else { return };
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+    file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
 /// An apply of which one write is refused.
@@ -198,7 +221,36 @@ fn main() {
         }
     }
     assert!(killed >= 2 * writes, "{killed} of {writes}");
-    println!("killed {killed} times, undone to equality each time");
+    let stride = if std::env::var_os(RESULTS).is_some() { 1 } else { STRIDE };
+    let mut own = 0;
+    for at in (0..).step_by(stride) {
+        let state = folder.path().join(format!("{JOURNAL}-{at}"));
+        let mut command = machine.command(std::env::current_exe().unwrap());
+        command.args(["child", &at.to_string(), JOURNAL, state.to_str().unwrap()]);
+        let ended = command.output().unwrap();
+        let was_killed = ended.status.signal() == Some(9);
+        assert!(was_killed || ended.status.success(), "{at}: {}", String::from_utf8_lossy(&ended.stderr));
+        let journal = Journal::at(&state);
+        let contents = journal.contents().unwrap();
+        assert!(contents.unreadable.is_empty(), "{at}: {:?}", contents.unreadable);
+        let undo = || undo(&Live::new(), &journal.lock().unwrap(), None, "test", false);
+        match machine.run(undo).unwrap() {
+            Ok(undone) => assert_eq!(undone.left, [], "{at}"),
+            // It had not changed anything yet.
+            Err(UndoError::Nothing(_)) => {}
+            Err(error) => panic!("{at}: {error}"),
+        }
+        assert_eq!(look(), before, "{at}");
+        own += usize::from(was_killed);
+        if !was_killed {
+            break;
+        }
+    }
+    assert!(own > 10, "{own}");
+    let sum = killed + own;
+    record(&format!(
+        "kills during apply: {sum} ({killed} at writes of settings, {own} at steps of the journal), undone to equality: {sum}"
+    ));
     // Each point with the next of the refusals; the machine in memory (apply/) is refused with each at each point.
     for at in 0..writes {
         let errno = REFUSALS[at % REFUSALS.len()];

@@ -6,6 +6,7 @@ mod lab;
 use std::path::Path;
 
 use udpath_host::apply::ApplyError;
+use udpath_host::namespace::Place;
 use udpath_host::plan::{Consent, PlanError};
 use udpath_host::status::{Hold, Status};
 use udpath_host::undo::UndoError;
@@ -166,7 +167,7 @@ fn an_apply_of_another_namespace_is_not_undone_here() {
         .run(|| undo(&Live::new(), &journal.lock().unwrap(), Some(1), "test", false).unwrap_err())
         .unwrap();
     assert!(
-        matches!(&error, UndoError::Elsewhere { name: Some(name), .. } if name.ends_with("-here")),
+        matches!(&error, UndoError::Elsewhere { place: Some(Place::Named(name)), .. } if name.ends_with("-here")),
         "{error}"
     );
     let none =

@@ -32,4 +32,4 @@ mod xdp;
 
 pub use error::Error;
 pub use progress::Progress;
-pub use run::{Engine, run};
+pub use run::{Engine, run, settle, unreported};

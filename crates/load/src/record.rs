@@ -14,6 +14,6 @@ mod pending;
 mod tally;
 
 pub use evidence::{Evidence, ThreadTime};
-pub use outcome::{Outcome, Stopwatch};
+pub use outcome::{Arrived, Outcome, Stopwatch};
 pub(crate) use pending::{Answer, Pending, Seen};
 pub(crate) use tally::Tally;

@@ -61,6 +61,9 @@ pub struct LoadResult {
     pub generator: Generator,
     /// CPU time of the whole machine in the window, by CPU. Generator and server share it in a lab.
     pub cpus: Vec<CpuUse>,
+    /// Throughput of one core at each end.
+    #[serde(default)]
+    pub per_core: PerCore,
     /// Things the reader must know before believing the figures (all traffic on one CPU, ...).
     pub warnings: Vec<String>,
 }
@@ -144,13 +147,64 @@ impl Counts {
 /// What the receiver of a one-way mode reports.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Delivered {
-    /// Datagrams (UDP) or reads (TCP) the receiver counted during the run.
+    /// Datagrams the receiver counted during the run; over TCP whole messages, by their bytes.
     pub datagrams: u64,
     /// Payload bytes the receiver counted during the run.
     pub bytes: u64,
-    /// Datagrams per second over the measured window.
+    /// Datagrams or messages per second over the measured window.
     pub per_second: f64,
+    /// Payload bits per second over the measured window, in Mbit/s. TCP: those that had arrived when it ended, without what
+    /// was in socket buffers then.
+    #[serde(default)]
+    pub mbits: f64,
 }
+
+/// Throughput of one core at each end of a run. None where the end's CPU time is not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerCore {
+    /// What was sent (one way), or answered, per core of the generator's sending threads.
+    pub sender: Option<Core>,
+    /// What was received (one way), or answered, per core of the receiver's process.
+    pub receiver: Option<Core>,
+}
+
+/// Throughput of one core that does nothing else.
+///
+/// CPU time is what the kernel charges to the threads, user and system. Interrupts and softirqs are charged to whoever runs
+/// when they come: over the loopback and a veth, the receive path is the sender's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Core {
+    /// CPU time used, seconds.
+    pub cpu_seconds: f64,
+    /// Datagrams, messages or transactions per second of CPU time.
+    pub per_second: f64,
+    /// Payload bits per second of CPU time, in Mbit/s.
+    pub mbits: f64,
+}
+
+impl Core {
+    /// From `count` datagrams, messages or transactions of `bytes` payload bytes in all, in so much CPU time. None if that
+    /// is too short for the kernel to have counted it.
+    #[must_use]
+    pub fn new(cpu_seconds: f64, count: f64, bytes: f64) -> Option<Self> {
+        (cpu_seconds >= SHORTEST).then(|| Self {
+            cpu_seconds,
+            per_second: count / cpu_seconds,
+            mbits: bytes * 8.0 / 1e6 / cpu_seconds,
+        })
+    }
+
+    /// Both ends' work as one's.
+    fn merged(self, other: Self) -> Option<Self> {
+        let of = |core: Self| (core.per_second * core.cpu_seconds, core.mbits * 1e6 / 8.0 * core.cpu_seconds);
+        let ((count, bytes), (more, more_bytes)) = (of(self), of(other));
+        Self::new(self.cpu_seconds + other.cpu_seconds, count + more, bytes + more_bytes)
+    }
+}
+
+/// Shortest CPU time that a throughput is taken from, seconds. Lower: starting and ending a thread is most of the figure.
+/// Higher: short runs have none.
+const SHORTEST: f64 = 0.001;
 
 /// One latency distribution. All times in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

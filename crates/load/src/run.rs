@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::plan::{Mode, Plan, PlanError, Transport};
-use crate::record::Outcome;
-use crate::result::{Delivered, LoadResult};
+use crate::record::{Arrived, Outcome};
+use crate::result::LoadResult;
 use crate::template::{Protocol, Received};
 use crate::{Error, Progress, kernel, socket, xdp};
 
@@ -93,32 +93,44 @@ fn one_way(
         plan.warmup = Duration::ZERO;
         settled(&plan, protocol);
     }
+    if protocol.asked_by_caller() {
+        return finish(&plan, socket::run(&plan, protocol, progress, stop)?);
+    }
     let before = ask(&plan, protocol);
     let (mut outcome, cut) = socket::run(&plan, protocol, progress, stop)?;
-    let after = if before.is_some() && cut.is_none() { settled(&plan, protocol) } else { None };
-    outcome.delivered = match (before, after) {
-        (Some(before), Some(after)) => {
-            let datagrams = after.datagrams.saturating_sub(before.datagrams);
-            let bytes = after.bytes.saturating_sub(before.bytes);
-            let per_second = datagrams as f64 / outcome.seconds.max(f64::MIN_POSITIVE);
-            Some(Delivered { datagrams, bytes, per_second })
+    let asked = before.filter(|_| cut.is_none());
+    let at_the_end = asked.and_then(|_| ask(&plan, protocol));
+    let after = at_the_end.and_then(|_| settled(&plan, protocol));
+    outcome.delivered = match (asked, at_the_end, after) {
+        (Some(before), Some(at_the_end), Some(after)) => {
+            let all = after.since(before);
+            let in_window = match plan.transport {
+                Transport::Udp => all.bytes,
+                Transport::Tcp => at_the_end.since(before).bytes,
+            };
+            Some(Arrived { all, in_window })
         }
         _ => {
-            outcome.warnings.push(match plan.transport {
-                Transport::Udp => format!(
-                    "what arrived is unknown: {} did not report it (a sink of this program would)",
-                    plan.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-                ),
-                Transport::Tcp => {
-                    "what arrived is unknown: counted is what the kernel took, and the last of it may \
-                                   still be in socket buffers"
-                        .into()
-                }
-            });
+            let targets = plan.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            outcome.warnings.push(unreported(plan.transport, &targets));
             None
         }
     };
     finish(&plan, (outcome, cut))
+}
+
+/// The warning of a one-way run whose receivers do not say what they got.
+#[must_use]
+pub fn unreported(transport: Transport, targets: &str) -> String {
+    match transport {
+        Transport::Udp => {
+            format!("what arrived is unknown: {targets} did not report it (`udpath serve sink` does)")
+        }
+        Transport::Tcp => format!(
+            "what arrived is unknown: {targets} did not report it (`udpath serve sink --tcp` does, over UDP); counted is what \
+             the kernel took, and the last of it may still be in socket buffers"
+        ),
+    }
 }
 
 /// What all targets have received so far; none unless all answer.
@@ -127,22 +139,46 @@ fn ask(plan: &Plan, protocol: &dyn Protocol) -> Option<Received> {
     targets.sort_unstable();
     targets.dedup();
     let transport = plan.transport;
-    targets.into_iter().try_fold(Received::default(), |sum, target| {
+    let none = Received { cpu: Some(Duration::ZERO), ..Received::default() };
+    targets.into_iter().try_fold(none, |sum, target| {
         let one = protocol.received(target, transport, ASK)?;
-        Some(Received { datagrams: sum.datagrams + one.datagrams, bytes: sum.bytes + one.bytes })
+        Some(sum.plus(one))
     })
 }
 
 /// What all targets have received once that stands still.
 fn settled(plan: &Plan, protocol: &dyn Protocol) -> Option<Received> {
-    let mut last = ask(plan, protocol)?;
+    settle(plan.transport, || Ok::<_, std::convert::Infallible>(ask(plan, protocol)))
+        .unwrap_or_else(|never| match never {})
+}
+
+/// Asks until the bytes received stand still, within bounds; none once the receiver does not answer.
+///
+/// # Errors
+/// Those of `ask`.
+pub fn settle<E>(
+    transport: Transport,
+    mut ask: impl FnMut() -> Result<Option<Received>, E>,
+) -> Result<Option<Received>, E> {
+    let mut last = ask()?;
+    let mut still = 0;
     for _ in 0..QUESTIONS {
+        let Some(before) = last else { break };
         std::thread::sleep(ASK_AGAIN);
-        let now = ask(plan, protocol)?;
-        if now.bytes == last.bytes {
-            return Some(now);
+        last = ask()?;
+        still = if last.is_some_and(|now| now.bytes == before.bytes) { still + 1 } else { 0 };
+        if still >= still_for(transport) {
+            break;
         }
-        last = now;
     }
-    Some(last)
+    Ok(last)
+}
+
+/// How often in a row a receiver must report the same bytes. What TCP lost is sent again after 200 ms or more (RFC 6298
+/// asks for a second, Linux's TCP_RTO_MIN is less), and then goes on.
+fn still_for(transport: Transport) -> usize {
+    match transport {
+        Transport::Udp => 1,
+        Transport::Tcp => 10,
+    }
 }

@@ -5,7 +5,8 @@
 //!   [`Limits`]  held, exceeded, or the generator's own limit: the verdict on one run
 //!   [`find_max`] runs the one with the other, and lists every rate tried
 //! ```
-//! A rate counts as held, or as exceeded, when two of at most three runs say so. A run in which the generator was the
+//! A rate is held if replies also keep up with requests: else the rate found would be one that only fills a queue more slowly
+//! than a run lasts. A rate counts as held, or as exceeded, when two of at most three runs say so. A run in which the generator was the
 //! limit says nothing about the server, so its rate bounds the search but is never called the server's limit.
 
 mod bracket;
@@ -25,6 +26,12 @@ pub const SCHEMA: &str = "udpath.find-max/1";
 
 /// Share of the requests due that must have been sent, for a run to say anything about the server.
 const REACHED: f64 = 0.99;
+
+/// Share of the requests sent that may still wait for their replies at the end of a run, beyond those that are on the
+/// way because of the path's own delay. More wait in queues that grow: no run is long enough to fill a large socket
+/// buffer at a rate just above the server's capacity, so that nothing is lost in it. Higher: the rate found is that
+/// much above the capacity. Lower: a thread that waits for a CPU at the end of a run is taken for a growing queue.
+const KEPT_UP: f64 = 0.01;
 
 /// What a rate must hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,12 +71,24 @@ impl Limits {
         if loss > self.loss {
             return exceeded(format!("{:.3} % lost or late", loss * 100.0));
         }
+        if let Some(waiting) = fell_behind(rate, result, self.loss) {
+            return exceeded(format!("{waiting:.1} % still waited at the end: replies did not keep up"));
+        }
         let p99 = result.intended_latency.as_ref().map_or(Duration::MAX, |l| Duration::from_nanos(l.p99));
         match self.p99 {
             Some(limit) if p99 > limit => exceeded(format!("p99 {p99:.1?}")),
             _ => (Verdict::Held, format!("{:.3} % lost or late, p99 {p99:.1?}", loss * 100.0)),
         }
     }
+}
+
+/// The percentage of requests that waited in growing queues at the end of a run, if that is more than may be.
+fn fell_behind(rate: f64, result: &LoadResult, loss: f64) -> Option<f64> {
+    let sent = result.counts.sent as f64;
+    // The quickest reply met no queue: so many are on the way at any time.
+    let on_the_way = result.intended_latency.as_ref().map_or(0.0, |l| rate * l.min as f64 / 1e9);
+    let waiting = sent - result.tps * result.seconds - on_the_way;
+    (sent > 0.0 && waiting > (KEPT_UP + loss) * sent).then(|| waiting / sent * 100.0)
 }
 
 /// One run of the search.
@@ -186,4 +205,50 @@ fn highest(plan: &Plan, process: Process) -> f64 {
         rate /= 2.0;
     }
     rate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Evidence, Outcome};
+    use crate::result::{Counts, Latency};
+
+    /// A run of a second at 2000 per second in which nothing was lost and so many replies came before its end.
+    fn run(completed: u64, quickest: Duration) -> LoadResult {
+        let quickest = quickest.as_nanos() as u64;
+        let counts = Counts { sent: 2000, ok: 2000, received: 2000, ..Counts::default() };
+        let outcome = Outcome {
+            engine: "socket",
+            protocol: "echo",
+            seconds: 1.0,
+            counts,
+            completed,
+            intended_latency: Latency::from_buckets(vec![(quickest, 2000)], quickest, quickest, 1.0),
+            sent_latency: None,
+            lateness: None,
+            delivered: None,
+            evidence: Evidence::default(),
+            cpus: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let arrivals = Arrivals::Open { rate: 2000.0, process: Process::Constant };
+        outcome.into_result(&Plan { arrivals, ..Plan::new(([127, 0, 0, 1], 7).into()) })
+    }
+
+    /// What waits in a queue counts, and what is on its way does not.
+    #[test]
+    fn a_rate_is_held_if_replies_keep_up() {
+        let (soon, far) = (Duration::from_micros(100), Duration::from_millis(100));
+        let (strict, lenient) = (0.001, 0.1);
+        for (completed, quickest, loss, verdict) in [
+            (1990, soon, strict, Verdict::Held),
+            (1950, soon, strict, Verdict::Exceeded),
+            (1800, far, strict, Verdict::Held),
+            (1700, far, strict, Verdict::Exceeded),
+            (1850, soon, lenient, Verdict::Held),
+        ] {
+            let (judged, reason) = Limits { loss, p99: None }.judge(2000.0, &run(completed, quickest));
+            assert_eq!(judged, verdict, "{completed} with {quickest:?}: {reason}");
+        }
+    }
 }

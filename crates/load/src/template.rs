@@ -21,15 +21,46 @@ pub trait Protocol: Sync {
     fn received(&self, _target: SocketAddr, _transport: Transport, _timeout: Duration) -> Option<Received> {
         None
     }
+
+    /// Does the caller ask the receivers, because several loads share them? Then a run neither asks them nor warns that
+    /// what arrived is unknown, and the caller completes the merged result
+    /// ([`LoadResult::deliver`](crate::result::LoadResult::deliver)).
+    fn asked_by_caller(&self) -> bool {
+        false
+    }
 }
 
 /// What a receiver has counted since it was started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Datagrams (UDP) or reads (TCP).
+    /// Datagrams; 0 over TCP.
     pub datagrams: u64,
     /// Payload bytes.
     pub bytes: u64,
+    /// CPU time of the receiver's process, user and system; none if it does not report it.
+    pub cpu: Option<Duration>,
+}
+
+impl Received {
+    /// What two receivers counted together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            datagrams: self.datagrams + other.datagrams,
+            bytes: self.bytes + other.bytes,
+            cpu: self.cpu.zip(other.cpu).map(|(one, other)| one + other),
+        }
+    }
+
+    /// What was received after `before`. A receiver that was restarted counts from 0: then nothing.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            datagrams: self.datagrams.saturating_sub(before.datagrams),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            cpu: self.cpu.zip(before.cpu).map(|(now, before)| now.saturating_sub(before)),
+        }
+    }
 }
 
 /// Writes requests and judges replies of one protocol. Each sending thread owns its own instance.

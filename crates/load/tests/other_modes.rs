@@ -11,19 +11,19 @@ use std::time::Duration;
 
 use known::{Faults, Server, run};
 use udpath_load::plan::{Arrivals, Mode, Plan, Process, Transport};
-use udpath_load::result::LoadResult;
+use udpath_load::result::{Counts, LoadResult};
 use udpath_load::{Engine, Error};
 use udpath_protocols::echo::EchoLoad;
-use udpath_protocols::sink::{QUESTION, Report, SinkLoad};
+use udpath_protocols::sink::{QUESTION, Report, Sink, SinkLoad, Totals};
 
 /// A sink that counts what it reads. Its totals are only what it really received.
-struct Sink {
+struct CountingSink {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<(Report, bool)>,
 }
 
-impl Sink {
+impl CountingSink {
     fn start(bind: &str) -> Self {
         let socket = UdpSocket::bind(bind).unwrap();
         let address = socket.local_addr().unwrap();
@@ -69,7 +69,7 @@ fn a_rate_arrives_and_is_reported() {
     for (bind, mode) in
         [("127.0.0.1:0", Mode::Stream), ("[::1]:0", Mode::Stream), ("127.0.0.1:0", Mode::Flood)]
     {
-        let sink = Sink::start(bind);
+        let sink = CountingSink::start(bind);
         let arrivals = Arrivals::Open { rate: 2000.0, process: Process::Constant };
         let plan =
             Plan { mode, arrivals, flows: 2, warmup: Duration::from_millis(300), ..second(sink.address) };
@@ -90,7 +90,7 @@ fn a_rate_arrives_and_is_reported() {
 fn a_flood_is_counted_at_both_ends() {
     for (mode, size) in [(Mode::Flood, 18), (Mode::Stream, 100), (Mode::Stream, 1400), (Mode::Stream, 65_507)]
     {
-        let sink = Sink::start("127.0.0.1:0");
+        let sink = CountingSink::start("127.0.0.1:0");
         let plan = Plan { mode, size, flows: 4, threads: 2, ..second(sink.address) };
         let result = one_way(&plan);
         let (total, equal) = sink.stop();
@@ -223,4 +223,81 @@ fn a_tcp_stream_arrives_whole() {
     assert!(result.counts.sent > 1000, "{:?}", result.counts);
     // A message counts when its last byte is taken; part of one more may be on the way.
     assert_eq!(total / 1400, result.counts.sent);
+    // It does not say what it got.
+    assert_eq!((result.delivered, result.loss()), (None, None));
+    assert!(result.warnings[0].contains("what arrived is unknown"), "{:?}", result.warnings);
+    assert!(result.per_core.sender.is_some() && result.per_core.receiver.is_none());
+}
+
+/// The program's own sink, over TCP beside UDP.
+fn serve_sink() -> udpath_serve::Server {
+    let totals = Totals::new(2);
+    let config = udpath_serve::Config {
+        workers: Some(2),
+        ..udpath_serve::Config::new(["127.0.0.1:0".parse().unwrap()])
+    };
+    let datagrams = Arc::clone(&totals);
+    udpath_serve::Server::start_with_tcp(
+        &config,
+        move |worker| Sink::new(&datagrams, worker),
+        move |worker| Sink::new(&totals, worker),
+    )
+    .unwrap()
+}
+
+/// Every byte that TCP took arrives, and the sink says so; slowly or as fast as it goes.
+#[test]
+fn a_sink_reports_the_bytes_of_a_tcp_stream() {
+    for arrivals in
+        [Arrivals::Closed { inflight: 1 }, Arrivals::Open { rate: 2000.0, process: Process::Constant }]
+    {
+        let server = serve_sink();
+        let address = server.binds()[0];
+        let plan = Plan {
+            transport: Transport::Tcp,
+            mode: Mode::Stream,
+            size: 1400,
+            flows: 3,
+            threads: 2,
+            arrivals,
+            warmup: Duration::from_millis(200),
+            ..second(address)
+        };
+        let result = one_way(&plan);
+        let delivered = result.delivered.expect("the sink answers");
+        let Counts { sent, ok, lost, .. } = result.counts;
+        assert!(sent >= 1990 && (ok, lost) == (sent, 0), "{arrivals}: {:?}", result.counts);
+        assert_eq!(delivered.datagrams, sent, "{arrivals}");
+        // Of each connection a part of one more message may have been taken.
+        let bytes = delivered.bytes - sent * 1400;
+        assert!(bytes < 3 * 1400, "{arrivals}: {bytes} more than the messages");
+        assert!(
+            delivered.mbits > 0.0 && delivered.mbits <= delivered.bytes as f64 * 8.0 / 1e6 / result.seconds
+        );
+        assert!((delivered.per_second - delivered.mbits * 1e6 / 8.0 / 1400.0).abs() < 1.0);
+        assert!(result.warnings.is_empty(), "{:?}", result.warnings);
+        server.stop().unwrap();
+    }
+}
+
+/// Both ends' CPU time is known of a sink of this program; together it cannot be more than the CPUs had.
+#[test]
+fn throughput_per_core_is_of_each_end_apart() {
+    let server = serve_sink();
+    let address = server.binds()[0];
+    for (transport, mode) in
+        [(Transport::Udp, Mode::Flood), (Transport::Udp, Mode::Stream), (Transport::Tcp, Mode::Stream)]
+    {
+        let result = one_way(&Plan { transport, mode, flows: 2, size: 1000, ..second(address) });
+        let (sender, receiver) = (result.per_core.sender.unwrap(), result.per_core.receiver.unwrap());
+        let delivered = result.delivered.unwrap();
+        // The sender has one thread; the sink is in this process, and its CPU time has the sender's in it.
+        assert!(sender.cpu_seconds <= result.seconds * 1.05, "{mode}: {sender:?}");
+        assert!(receiver.cpu_seconds >= sender.cpu_seconds * 0.9, "{mode}: {sender:?} {receiver:?}");
+        let sent = sender.per_second * sender.cpu_seconds;
+        assert!((sent - result.counts.sent as f64).abs() < 1.0, "{mode}: {sender:?}");
+        let got = receiver.mbits * receiver.cpu_seconds * 1e6 / 8.0;
+        assert!((got - delivered.bytes as f64).abs() < 1.0, "{mode}: {receiver:?}");
+    }
+    server.stop().unwrap();
 }

@@ -1,13 +1,14 @@
 //! Sink: datagrams are counted and not answered (RFC 863), except one: the question how many there were.
 //!
 //! ```text
-//! question  "udpath.sink/1 ??"                                                    16 bytes, exactly
-//! report    "udpath.sink/1 ==" | datagrams u64 little endian | bytes u64 little endian    32 bytes
+//! question  "udpath.sink/2 ??" | 32 bytes 0                                            48 bytes, exactly
+//! report    "udpath.sink/2 ==" | datagrams | bytes | stream bytes | CPU time in ns     48 bytes, u64 little endian
 //! ```
 //!
-//! The totals are those of all workers since the start, of payload bytes, without the questions. Datagrams that
-//! still wait in a socket are not in them: ask again until two reports agree. A question or its report may be lost
-//! like any datagram.
+//! The totals are those of all workers since the start, of payload bytes, without the questions: of datagrams, and of
+//! TCP connections to the same address. What still waits in a socket is not in them: ask again until two reports
+//! agree. The CPU time is that of the sink's process, user and system. A question or its report may be lost like any
+//! datagram. A question is as long as its report, so that a forged source address gains nothing by it.
 
 mod service;
 mod template;
@@ -16,10 +17,18 @@ pub use service::{Sink, Totals};
 pub use template::{SinkLoad, SinkTemplate};
 
 /// The question, as a whole datagram.
-pub const QUESTION: [u8; 16] = *b"udpath.sink/1 ??";
+pub const QUESTION: [u8; Report::LEN] = {
+    let (mut question, text) = ([0; Report::LEN], *b"udpath.sink/2 ??");
+    let mut place = 0;
+    while place < text.len() {
+        question[place] = text[place];
+        place += 1;
+    }
+    question
+};
 
 /// How a report begins.
-const REPORT_MAGIC: [u8; 16] = *b"udpath.sink/1 ==";
+const REPORT_MAGIC: [u8; 16] = *b"udpath.sink/2 ==";
 
 /// What a sink took so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,31 +37,42 @@ pub struct Report {
     pub datagrams: u64,
     /// Their payload bytes.
     pub bytes: u64,
+    /// Bytes of TCP connections consumed.
+    pub stream_bytes: u64,
+    /// CPU time of the sink's process so far, user and system, nanoseconds.
+    pub cpu_ns: u64,
 }
 
 impl Report {
     /// Bytes of a report on the wire.
-    pub const LEN: usize = 32;
+    pub const LEN: usize = 48;
 
     /// The report as it goes over the wire.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut wire = [0; Self::LEN];
         wire[..16].copy_from_slice(&REPORT_MAGIC);
-        wire[16..24].copy_from_slice(&self.datagrams.to_le_bytes());
-        wire[24..].copy_from_slice(&self.bytes.to_le_bytes());
+        let numbers = [self.datagrams, self.bytes, self.stream_bytes, self.cpu_ns];
+        for (place, number) in wire[16..].chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
         wire
     }
 
     /// Reads a report; `None` if the datagram is not one.
     #[must_use]
     pub fn decode(wire: &[u8]) -> Option<Self> {
-        let numbers = wire.strip_prefix(&REPORT_MAGIC)?;
-        let (datagrams, bytes) = numbers.split_first_chunk()?;
-        Some(Self {
-            datagrams: u64::from_le_bytes(*datagrams),
-            bytes: u64::from_le_bytes(bytes.try_into().ok()?),
-        })
+        let (magic, numbers) = wire.split_first_chunk::<16>()?;
+        let numbers: &[u8; Self::LEN - 16] = numbers.try_into().ok()?;
+        if *magic != REPORT_MAGIC {
+            return None;
+        }
+        let number = |index: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&numbers[index * 8..][..8]);
+            u64::from_le_bytes(bytes)
+        };
+        Some(Self { datagrams: number(0), bytes: number(1), stream_bytes: number(2), cpu_ns: number(3) })
     }
 }
 
@@ -62,7 +82,7 @@ mod tests {
 
     #[test]
     fn reports_survive_the_wire() {
-        let report = Report { datagrams: 0x0102_0304_0506_0708, bytes: u64::MAX };
+        let report = Report { datagrams: 0x0102_0304_0506_0708, bytes: u64::MAX, stream_bytes: 1, cpu_ns: 2 };
         let wire = report.encode();
         assert_eq!(Report::decode(&wire), Some(report));
         assert_eq!(wire[16], 8, "little endian");
@@ -71,7 +91,7 @@ mod tests {
     #[test]
     fn other_datagrams_are_no_reports() {
         let wire = Report::default().encode();
-        assert_eq!(Report::decode(&wire[..31]), None);
+        assert_eq!(Report::decode(&wire[..47]), None);
         assert_eq!(Report::decode(&[&wire[..], &[0]].concat()), None);
         assert_eq!(Report::decode(&QUESTION), None);
         assert_eq!(Report::decode(b""), None);

@@ -40,7 +40,7 @@ use udpath_profile::difference::Difference;
 
 pub use file::{WriteError, check_writable, write_whole};
 pub use json::{Document, ReadError, parse, read, to_json};
-pub use metrics::{MetricsFormat, MetricsOptions, map_metrics};
+pub use metrics::{Applied, MetricsFormat, MetricsOptions, map_metrics};
 pub use terminal::Style;
 pub use terminal::map::Extent;
 pub use terminal::spread::SpreadTable;

@@ -4,6 +4,8 @@
 //! The number of series is bounded by the machine, not by its clients: sockets are the few with the most drops, ports from
 //! [`EPHEMERAL`] on count as one, and queues are left out unless asked for.
 
+mod applied;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -18,7 +20,9 @@ use prometheus_client::registry::{Registry, Unit};
 use udpath_host::map::{Map, SocketMap, Weight};
 use udpath_host::snapshot::cpus::CpuTicks;
 use udpath_host::snapshot::udp::UdpCounters;
-use udpath_host::status::{Hold, Status};
+
+pub use applied::Applied;
+use applied::Counted;
 
 /// The first port that Linux gives to sockets that ask for none (`net.ipv4.ip_local_port_range`). From here on a port says
 /// nothing of a service, and a client opens thousands.
@@ -53,16 +57,20 @@ impl MetricsFormat {
     }
 }
 
-/// The map as text. Counts must be those since boot. `status`: what was applied, where that is known.
+/// The map as text. Counts must be those since boot. `applied`: what was applied.
 #[must_use]
 pub fn map_metrics(
     map: &Map,
-    status: Option<&Status>,
+    applied: Applied<'_>,
     options: MetricsOptions,
     format: MetricsFormat,
 ) -> String {
     let mut registry = Registry::with_prefix("udpath");
-    registry.register_collector(Box::new(Metrics { map: map.clone(), held: status.map(held), options }));
+    registry.register_collector(Box::new(Metrics {
+        map: map.clone(),
+        applied: Counted::of(applied),
+        options,
+    }));
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = encode(&mut text, &registry);
@@ -104,23 +112,8 @@ fn older(text: &str) -> String {
 #[derive(Debug)]
 struct Metrics {
     map: Map,
-    held: Option<[(&'static str, u64); 4]>,
+    applied: Counted,
     options: MetricsOptions,
-}
-
-/// How many settings that were applied are in which state, those in none as well: a series that comes only with trouble
-/// has no rate and no past.
-fn held(status: &Status) -> [(&'static str, u64); 4] {
-    let states = [
-        ("holds", Hold::Holds),
-        ("superseded", Hold::Superseded),
-        ("drifted", Hold::Drifted),
-        ("gone", Hold::Gone),
-    ];
-    states.map(|(name, state)| {
-        let settings = status.applies.iter().flat_map(|apply| &apply.settings);
-        (name, settings.filter(|held| held.state == state).count() as u64)
-    })
 }
 
 /// A series: its labels and its value.
@@ -155,7 +148,7 @@ impl Collector for Metrics {
         self.cpus(encoder)?;
         self.udp(encoder)?;
         self.sockets(encoder)?;
-        self.settings(encoder)?;
+        self.applied.encode(encoder)?;
         self.marks(encoder)
     }
 }
@@ -249,13 +242,6 @@ impl Metrics {
             }
         }
         Ok(())
-    }
-
-    fn settings(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let of = |(state, count): &(&str, u64)| (vec![("state", (*state).to_owned())], *count);
-        let series: Vec<Series> = self.held.iter().flatten().map(of).collect();
-        let help = "Settings that were applied and stand, by whether they hold";
-        family(encoder, "settings", help, MetricType::Gauge, &series)
     }
 
     fn udp(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -2,7 +2,7 @@
 
 use udpath_advise::result::{BoostResult, Profiles, Ratio, RungResult, Verdict};
 use udpath_load::cpu::CpuUse;
-use udpath_load::result::LoadResult;
+use udpath_load::result::{Core, LoadResult};
 use udpath_profile::Profile;
 use udpath_profile::sentence::Finding;
 
@@ -168,7 +168,12 @@ pub(crate) fn load_conclusion(result: &LoadResult) -> String {
         _ => format!("{rate} datagrams/s sent"),
     };
     if let Some(delivered) = result.delivered {
-        sentence += &format!(", {}/s received", units::tps(delivered.per_second));
+        sentence += &format!(", {}/s", units::tps(delivered.per_second));
+        // Results of versions that did not count them have none.
+        if delivered.mbits > 0.0 {
+            sentence += &format!(" ({} Mbit/s)", units::mbits(delivered.mbits));
+        }
+        sentence += " received";
     } else if result.mode == "rr" {
         sentence += &match result.counts.loss() {
             lost if lost > 0.0 => format!(", {} not answered in time", units::loss(lost)),
@@ -184,6 +189,29 @@ pub(crate) fn load_conclusion(result: &LoadResult) -> String {
         sentence.insert_str(0, "The generator was the limit, so this says nothing of the server's: ");
     }
     sentence
+}
+
+/// Throughput of one core of the sender, and of the receiver.
+pub(crate) fn per_core(result: &LoadResult) -> Vec<String> {
+    let what = match (result.mode.as_str(), result.transport.as_str()) {
+        ("rr", _) => "transactions/s",
+        (_, "tcp") => "messages/s",
+        _ => "datagrams/s",
+    };
+    let ends = [("sender", result.per_core.sender), ("receiver", result.per_core.receiver)];
+    if ends.iter().all(|(_, core)| core.is_none()) {
+        return Vec::new();
+    }
+    let line = |(end, core): (&str, Option<Core>)| match core {
+        Some(Core { cpu_seconds, per_second, mbits }) => format!(
+            "{end}: {} {what} and {} Mbit/s per core ({} of CPU time)",
+            units::tps(per_second),
+            units::mbits(mbits),
+            units::duration(cpu_seconds),
+        ),
+        None => format!("{end}: CPU time not known"),
+    };
+    ends.map(line).into()
 }
 
 /// What was sent where, in words.

@@ -132,9 +132,18 @@ fn one_way_traffic_says_what_arrived() {
         datagrams: 1_500_000,
         bytes: 150_000_000,
         per_second: 150_000.0,
+        mbits: 120.0,
     });
     let text = result.terminal(&Style::default());
-    assert!(text.starts_with("200 k datagrams/s sent, 150 k/s received."), "{text}");
+    result.per_core = udpath_load::result::PerCore {
+        sender: udpath_load::result::Core::new(8.0, 2_000_000.0, 200e6),
+        receiver: udpath_load::result::Core::new(4.0, 1_500_000.0, 150e6),
+    };
+    assert!(!text.contains("per core"), "{text}");
+    let text = result.terminal(&Style::default());
+    assert!(text.starts_with("200 k datagrams/s sent, 150 k/s (120 Mbit/s) received."), "{text}");
+    assert!(text.contains("sender: 250 k datagrams/s and 200 Mbit/s per core (8 s of CPU time)"), "{text}");
+    assert!(text.contains("receiver: 375 k datagrams/s and 300 Mbit/s per core (4 s of CPU time)"), "{text}");
     assert!(!text.contains("latency"));
 }
 

@@ -42,6 +42,13 @@ pub struct Config {
     /// Bytes to ask for each socket's receive buffer; `None` leaves the system's default
     /// (`net.core.rmem_default`). What was obtained is in [`crate::SocketStatus`].
     pub receive_buffer: Option<usize>,
+    /// Whether requests to a broadcast or multicast address are answered. The kernel hands a copy to every socket of the
+    /// port; one worker answers, so one request brings one answer. By default none: whoever forges the source address of
+    /// such a request makes every server of a network answer a victim (the kernel does the same by default for ICMP,
+    /// `net.ipv4.icmp_echo_ignore_broadcasts`). Copies without an answer are counted as [`DropReason::Broadcast`].
+    ///
+    /// [`DropReason::Broadcast`]: crate::DropReason::Broadcast
+    pub answer_broadcast: bool,
     /// What the Io `xdp` needs beside; other Io do not look at it.
     pub xdp: XdpConfig,
 }
@@ -50,7 +57,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct XdpConfig {
     /// The interfaces. Empty: those that have the addresses served; a wildcard's are all that are up, the loopback
-    /// excepted.
+    /// excepted. For a VLAN device the interface below it is used, with the VLAN's tag.
     pub interfaces: Vec<String>,
     /// Whether frames are spread over workers by flow hash, or served by the worker whose queue they came on. For
     /// devices with fewer queues than there are CPUs, and services that take longer than the hand-over (some 60 ns).
@@ -91,6 +98,7 @@ impl Config {
             pin: true,
             cpus: None,
             receive_buffer: None,
+            answer_broadcast: false,
             xdp: XdpConfig::default(),
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! worker thread: relaxed load + store, a few per burst ---> Published (own cache lines, hot ones on the first)
-//! other threads: fetch_add, only for deferred answers  ---> Late      (own cache lines)
+//! other threads: fetch_add, for deferred answers, and
+//!                for replies that a device did not send  ---> Late      (own cache lines)
 //! anyone:        Lane::counts() adds both up
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! sees numbers that each were true, not necessarily at the same moment. At rest (worker joined) they agree exactly.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -154,9 +156,19 @@ pub(crate) struct Late {
     answered_bytes: AtomicU64,
     dropped: [AtomicU64; DropReason::ALL.len()],
     failed: [AtomicU64; SendError::ALL.len()],
+    /// Replies that the worker has published as answered and that did not leave after all.
+    unsent: [AtomicU64; SendError::ALL.len()],
+    unsent_bytes: AtomicU64,
 }
 
 impl Late {
+    /// A reply of so many bytes that the worker gave was not sent.
+    #[cold]
+    pub(crate) fn unsent(&self, cause: SendError, bytes: usize) {
+        self.unsent_bytes.fetch_add(bytes as u64, Relaxed);
+        self.unsent[cause as usize].fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn sent(&self, bytes: usize) {
         self.answered_bytes.fetch_add(bytes as u64, Relaxed);
         self.answered.fetch_add(1, Relaxed);
@@ -171,6 +183,9 @@ impl Late {
     }
 }
 
+/// All workers' lanes: by worker, then by address.
+pub(crate) type Lanes = Arc<[Vec<Arc<Lane>>]>;
+
 /// One worker on one socket.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -184,14 +199,24 @@ impl Lane {
         Self { socket, published: CachePadded::default(), late: CachePadded::default() }
     }
 
+    /// Is a reply from `address` one of this lane?
+    pub(crate) fn answers_from(&self, address: SocketAddr) -> bool {
+        let bind = self.socket.bind;
+        bind.port() == address.port()
+            && bind.is_ipv4() == address.is_ipv4()
+            && (bind.ip() == address.ip() || bind.ip().is_unspecified())
+    }
+
     /// The sums so far.
     pub(crate) fn counts(&self) -> Counts {
         let (now, late) = (&self.published, &self.late);
+        let unsent: u64 = late.unsent.iter().map(|count| count.load(Relaxed)).sum();
         let mut counts = Counts {
             received: now.received.load(Relaxed),
             received_bytes: now.received_bytes.load(Relaxed),
-            answered: now.answered.load(Relaxed) + late.answered.load(Relaxed),
-            answered_bytes: now.answered_bytes.load(Relaxed) + late.answered_bytes.load(Relaxed),
+            answered: (now.answered.load(Relaxed) + late.answered.load(Relaxed)).saturating_sub(unsent),
+            answered_bytes: (now.answered_bytes.load(Relaxed) + late.answered_bytes.load(Relaxed))
+                .saturating_sub(late.unsent_bytes.load(Relaxed)),
             bursts: now.bursts.load(Relaxed),
             receive_errors: now.receive_errors.load(Relaxed),
             ..Counts::default()
@@ -199,15 +224,15 @@ impl Lane {
         let mut settled = late.answered.load(Relaxed);
         for (i, count) in counts.send_errors.0.iter_mut().enumerate() {
             let late = late.failed[i].load(Relaxed);
-            *count = now.failed[i].load(Relaxed) + late;
+            *count = now.failed[i].load(Relaxed) + late + self.late.unsent[i].load(Relaxed);
             settled += late;
         }
-        for (i, count) in counts.dropped.0.iter_mut().enumerate() {
+        for (i, count) in counts.dropped.requests.iter_mut().enumerate() {
             let late = late.dropped[i].load(Relaxed);
             *count = now.dropped[i].load(Relaxed) + late;
             settled += late;
         }
-        counts.dropped.0[DropReason::SendFailed as usize] += counts.send_errors.0.iter().sum::<u64>();
+        counts.dropped.requests[DropReason::SendFailed as usize] += counts.send_errors.0.iter().sum::<u64>();
         // The handle can be answered before the worker has published that it was taken.
         counts.deferred = now.deferred.load(Relaxed).saturating_sub(settled);
         counts
@@ -223,6 +248,20 @@ mod tests {
         for (index, cause) in SendError::ALL.into_iter().enumerate() {
             assert_eq!(cause as usize, index, "{}", cause.name());
         }
+    }
+
+    #[test]
+    fn a_reply_that_was_not_sent_is_dropped_and_not_answered() {
+        let socket = Socket::open("127.0.0.1:0".parse().unwrap(), crate::io::Sharing::Alone, None, None);
+        let lane = Lane::new(Arc::new(socket.unwrap()));
+        lane.published.received(3, 30);
+        lane.published.sent(3, 30);
+        lane.late.unsent(SendError::NoBuffers, 10);
+        let counts = lane.counts();
+        assert_eq!((counts.answered, counts.answered_bytes, counts.deferred), (2, 20, 0));
+        assert_eq!(counts.dropped.by(DropReason::SendFailed), 1);
+        assert_eq!(counts.send_errors.by(SendError::NoBuffers), 1);
+        counts.balance().unwrap();
     }
 
     #[test]

@@ -57,8 +57,9 @@
 //!
 //! # The identity
 //!
-//! For every worker, at rest: `received = answered + dropped (by reason) + deferred`. What the kernel threw away
-//! before that is read from each socket (`kernel_drops`). [`Counts::balance`] checks it.
+//! For every worker: `received = answered + dropped (by reason) + deferred + in_flight`, and at rest nothing is in flight.
+//! What the kernel dropped before that is read from each socket (`kernel_drops`); of `xdp`, from its rings' counters.
+//! [`Counts::balance`] checks it.
 
 mod config;
 mod counters;
@@ -86,4 +87,5 @@ pub use server::Server;
 pub use service::{DropReason, Outcome, Reply, Request, Service, StreamService, WorkerId, serve_once};
 pub use status::{
     Counts, Dropped, Rejected, SendErrors, SocketStatus, Status, TcpCounts, Unbalanced, WorkerStatus,
+    XdpPortStatus, XdpStatus,
 };

@@ -4,6 +4,7 @@
 //! start:  check -> open sockets (io) -> threads: pin, make the service, serve -> probe -> up
 //!         with `auto`, the next Io is tried when the sockets cannot be prepared or the probe fails
 //! stop:   note the kernel's drops, close the doors, wake -> workers answer what is queued and end -> last status
+//!         nothing comes to a socket or a ring before the first worker is told to end
 //! ```
 
 mod open;
@@ -21,7 +22,7 @@ use crossbeam_utils::CachePadded;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::config::Config;
-use crate::counters::Lane;
+use crate::counters::{Lane, Lanes};
 use crate::cpus;
 use crate::error::Error;
 use crate::io::{Devices, Fast, Frames, Io, IoChoice, KernelPort, Plan};
@@ -29,7 +30,7 @@ use crate::probe::{Prober, Probing, target_of};
 use crate::service::{Service, StreamService, WorkerId};
 use crate::status::{Rejected, Status, Watch};
 use crate::tcp::{Meter, TcpWorker};
-use crate::worker::{LaneSide, Shared, Worker};
+use crate::worker::{GroupAnswers, LaneSide, Shared, Worker};
 
 /// How long a stopping server waits for deferred answers. Shorter would abandon answers that wait for a slow
 /// back end, longer keeps a service manager waiting for requests that nobody will answer.
@@ -46,7 +47,7 @@ pub struct Server {
     cpus: Vec<u32>,
     pinned: bool,
     /// By worker, then by address.
-    lanes: Vec<Vec<Arc<Lane>>>,
+    lanes: Lanes,
     shared: Arc<Shared>,
     /// The interfaces of `xdp`.
     fast: Option<Arc<Fast>>,
@@ -97,6 +98,7 @@ impl Server {
         F: Fn(WorkerId) -> S + Send + Sync + 'static,
     {
         config.check()?;
+        open::check_addresses(&config.binds)?;
         let cpus = open::worker_cpus(config)?;
         let candidates: &[Io] = match &config.io {
             IoChoice::Auto => &Io::ALL,
@@ -154,6 +156,11 @@ impl Server {
             .map_err(io::Error::from)
             .map_err(resources("make a descriptor to stop the workers"))?;
         let probing = Probing::new().map_err(resources("read random bytes for the probe"))?;
+        let group_answers = match io {
+            _ if !config.answer_broadcast => GroupAnswers::Off,
+            Io::Shared => GroupAnswers::Any,
+            Io::Reuseport | Io::Percpu | Io::Xdp => GroupAnswers::First,
+        };
         let mut server = Self {
             io,
             rejected: Vec::new(),
@@ -162,8 +169,8 @@ impl Server {
             binds: group.binds(),
             cpus: cpus.to_vec(),
             pinned: config.pin,
-            lanes: Vec::new(),
-            shared: Arc::new(Shared { probing, stopping: AtomicBool::new(false) }),
+            lanes: Lanes::default(),
+            shared: Arc::new(Shared { probing, stopping: AtomicBool::new(false), group_answers }),
             meters: Vec::new(),
             threads: Vec::new(),
             stop: Arc::new(stop),
@@ -184,17 +191,16 @@ impl Server {
         };
         // From here on dropping `server` stops whatever runs already.
         let (ready, readiness) = mpsc::channel();
-        for (worker, sockets) in group.by_worker.into_iter().enumerate() {
-            let mut sides = Vec::with_capacity(sockets.len());
-            let mut lanes = Vec::with_capacity(sockets.len());
-            for socket in sockets {
-                let port = KernelPort::new(Arc::clone(&socket), config.batch, config.gso)
+        let lane = |socket| Arc::new(Lane::new(socket));
+        let of_worker = |sockets: Vec<_>| sockets.into_iter().map(lane).collect();
+        server.lanes = group.by_worker.into_iter().map(of_worker).collect();
+        for (worker, lanes) in Arc::clone(&server.lanes).iter().enumerate() {
+            let mut sides = Vec::with_capacity(lanes.len());
+            for lane in lanes {
+                let port = KernelPort::new(Arc::clone(&lane.socket), config.batch, config.gso)
                     .map_err(resources("map the buffers of a worker"))?;
-                let lane = Arc::new(Lane::new(socket));
-                lanes.push(Arc::clone(&lane));
-                sides.push(LaneSide { port, lane });
+                sides.push(LaneSide { port, lane: Arc::clone(lane) });
             }
-            server.lanes.push(lanes);
             let frames = frames.get_mut(worker).and_then(Option::take);
             server.spawn_worker(worker, sides, frames, factory, &ready)?;
         }
@@ -236,20 +242,21 @@ impl Server {
         S: Service + 'static,
         F: Fn(WorkerId) -> S + Send + Sync + 'static,
     {
-        let fast = self.fast.clone();
+        let (fast, lanes) = (self.fast.clone(), Arc::clone(&self.lanes));
         let (factory, shared, stop) = (Arc::clone(factory), Arc::clone(&self.shared), Arc::clone(&self.stop));
+        let number = worker;
         self.spawn(worker, "udp", ready, move |ready| {
-            let worker = Worker::new(WorkerId(worker), factory, shared, sides);
+            let worker = Worker::new(WorkerId(number), factory, shared, sides);
             let Some(frames) = frames else {
                 ready.say();
                 return worker.run(stop.as_fd());
             };
-            let worker = worker.with_frames(frames);
+            let fast_worker = worker.with_frames(lanes, frames);
             if let Some(fast) = fast {
-                fast.add(worker.counters());
+                fast.add(number, fast_worker.counters());
             }
             ready.say();
-            worker.run(stop.as_fd())
+            fast_worker.run(stop.as_fd())
         })
     }
 
@@ -325,6 +332,12 @@ impl Server {
         self.pinned.then_some(self.cpus.as_slice())
     }
 
+    /// The interfaces from which frames are taken, past the kernel's packet filters; none but with [`Io::Xdp`].
+    #[must_use]
+    pub fn interfaces(&self) -> Vec<String> {
+        self.fast.as_deref().map(Fast::interfaces).unwrap_or_default()
+    }
+
     /// Whether a thread has ended by itself, which only a defect can cause.
     #[must_use]
     pub fn is_impaired(&self) -> bool {
@@ -351,15 +364,14 @@ impl Server {
         if self.final_drops.is_some() {
             return None;
         }
-        // Before the workers are told: they go on until nothing is left.
+        // Nothing more comes before the workers are told: what they find from then on is all there will be.
         if let Some(fast) = &self.fast {
             fast.close_door();
         }
-        self.shared.stopping.store(true, Relaxed);
         // A shared socket is shut once for each worker; the first time tells its drops.
         let mut seen: Vec<(*const crate::io::Socket, u64)> = Vec::new();
         let mut drops = Vec::with_capacity(self.lanes.len());
-        for lanes in &self.lanes {
+        for lanes in self.lanes.iter() {
             let of_worker = lanes.iter().map(|lane| {
                 let socket = Arc::as_ptr(&lane.socket);
                 match seen.iter().find(|(known, _)| *known == socket) {
@@ -374,6 +386,7 @@ impl Server {
             drops.push(of_worker.collect());
         }
         self.final_drops = Some(drops);
+        self.shared.stopping.store(true, Relaxed);
         // An event counter at 0 takes a 1 without fail.
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
         self.join()

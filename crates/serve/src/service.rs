@@ -99,11 +99,15 @@ pub enum DropReason {
     Panicked,
     /// A deferred request whose handle was dropped without an answer.
     Abandoned,
+    /// The request was sent to a broadcast or multicast address. None is answered unless
+    /// [`Config::answer_broadcast`](crate::Config::answer_broadcast) is set; with it, one worker answers and the others
+    /// count their copies here.
+    Broadcast,
 }
 
 impl DropReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Consumed,
         Self::Malformed,
         Self::Refused,
@@ -112,6 +116,7 @@ impl DropReason {
         Self::SendFailed,
         Self::Panicked,
         Self::Abandoned,
+        Self::Broadcast,
     ];
 
     /// The name used in counters and JSON.
@@ -126,6 +131,7 @@ impl DropReason {
             Self::SendFailed => "send_failed",
             Self::Panicked => "panicked",
             Self::Abandoned => "abandoned",
+            Self::Broadcast => "broadcast",
         }
     }
 }

@@ -5,12 +5,15 @@ use std::net::SocketAddr;
 
 use serde::{Serialize, Serializer};
 use udpath_stack::counters::{Drop, Snapshot};
-use udpath_stack::port::Port;
-use udpath_stack::port::xdp::XdpPort;
 
 use crate::counters::SendError;
 use crate::io::Io;
 use crate::service::DropReason;
+
+mod xdp;
+
+pub(crate) use xdp::Arrivals;
+pub use xdp::{XdpPortStatus, XdpStatus};
 
 /// What a server did so far.
 #[derive(Debug, Clone, Serialize)]
@@ -27,7 +30,8 @@ pub struct Status {
     pub seconds: f64,
     /// Everything, added up.
     pub total: Counts,
-    /// Datagrams that the kernel dropped at our sockets: arrived, never received.
+    /// Datagrams that the kernel dropped at our sockets, AF_XDP's among them: arrived, never received. For AF_XDP
+    /// `xdp.dropped` has the reasons.
     pub kernel_drops: u64,
     /// One entry per worker, in order.
     pub workers: Vec<WorkerStatus>,
@@ -50,78 +54,6 @@ pub struct Rejected {
     pub reason: String,
 }
 
-/// What became of frames that were taken off the devices' queues.
-#[derive(Debug, Clone, Serialize)]
-pub struct XdpStatus {
-    /// One per queue.
-    pub ports: Vec<XdpPortStatus>,
-    /// Frames that came from the queues. At rest `received = answered + declined + dropped`.
-    pub received: u64,
-    /// Replies that the device took.
-    pub answered: u64,
-    /// Datagrams the service did not answer, or not from here.
-    pub declined: u64,
-    /// Frames that another worker served than the one whose queue they came on.
-    pub steered: u64,
-    /// Frames that went no further, by reason.
-    pub dropped: BTreeMap<&'static str, u64>,
-    /// What the program made of everything that came to the interfaces.
-    pub program: BTreeMap<&'static str, u64>,
-    /// Replies that were counted as answered and that the device did not take.
-    #[serde(skip)]
-    pub(crate) refused: u64,
-}
-
-/// One queue.
-#[derive(Debug, Clone, Serialize)]
-pub struct XdpPortStatus {
-    /// Interface and queue.
-    pub name: String,
-    /// Who copies: `zero-copy` is nobody, `copy` is the kernel.
-    pub mode: String,
-    /// What the start-up probe showed: `answered`, a frame put into the queue was answered by its worker; or `taken`, the
-    /// attached program would hand what comes there to the queue's socket. The kernel puts frames into queue 0 alone, and
-    /// into none that is zero-copy.
-    pub probe: &'static str,
-    /// Whether many replies at once are sent as live frames, in bulks: `yes`, or why not.
-    pub live_frames: String,
-    /// Where the hash comes from that frames are steered by: `from the device` for those of which it has one, or
-    /// `computed` and why; `None` without steering.
-    pub rx_hash: Option<String>,
-}
-
-impl XdpPortStatus {
-    pub(crate) fn of(port: &XdpPort, answered: bool, rx_hash: Option<String>) -> Self {
-        let properties = port.properties();
-        Self {
-            name: properties.name.clone(),
-            mode: properties.mode.to_string(),
-            probe: if answered { "answered" } else { "taken" },
-            live_frames: port.live_frames().err().unwrap_or("yes").to_owned(),
-            rx_hash,
-        }
-    }
-}
-
-impl XdpStatus {
-    pub(crate) fn new(
-        ports: Vec<XdpPortStatus>,
-        frames: &Snapshot,
-        program: impl IntoIterator<Item = (&'static str, u64)>,
-    ) -> Self {
-        Self {
-            ports,
-            received: frames.received,
-            answered: frames.answered,
-            declined: frames.declined,
-            steered: frames.steered,
-            dropped: frames.drops().map(|(reason, count)| (reason.name(), count)).collect(),
-            program: program.into_iter().filter(|(_, count)| *count > 0).collect(),
-            refused: frames.dropped(Drop::TransmitFull) + frames.dropped(Drop::ReplyTooLong),
-        }
-    }
-}
-
 /// One worker's share.
 #[derive(Debug, Clone, Serialize)]
 pub struct WorkerStatus {
@@ -129,7 +61,11 @@ pub struct WorkerStatus {
     pub worker: usize,
     /// The CPU it is bound to; `None` without pinning.
     pub cpu: Option<u32>,
-    /// What it counted, over all its sockets.
+    /// Datagrams that the kernel dropped at the sockets that this worker alone reads: its AF_XDP rings were full, or its
+    /// receive buffers.
+    pub kernel_drops: u64,
+    /// What it counted, over all its sockets. Of `xdp` also frames that went no further than their headers or another
+    /// worker's backlog: those are in no socket's counts.
     #[serde(flatten)]
     pub counts: Counts,
 }
@@ -150,21 +86,23 @@ pub struct SocketStatus {
     pub counts: Counts,
 }
 
-/// Datagram counters. At rest `received = answered + dropped + deferred`.
+/// Datagram counters: `received = answered + dropped + deferred + in_flight`, and at rest nothing is in flight.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Datagrams received.
     pub received: u64,
     /// Their payload bytes.
     pub received_bytes: u64,
-    /// Replies the kernel took.
+    /// Replies the kernel took; of `xdp`, that left the port. A socket's are counted when the port gets them.
     pub answered: u64,
-    /// Their payload bytes.
+    /// Their payload bytes, those in flight counted.
     pub answered_bytes: u64,
     /// Requests without an answer, by reason.
     pub dropped: Dropped,
     /// Requests whose handles are still out.
     pub deferred: u64,
+    /// Replies on their way to the port of `xdp` that sends them, or waiting there for the device.
+    pub in_flight: u64,
     /// The causes of `dropped.send_failed`.
     pub send_errors: SendErrors,
     /// Receive calls that brought at least one datagram. `received / bursts` is the mean burst.
@@ -173,32 +111,59 @@ pub struct Counts {
     pub receive_errors: u64,
 }
 
-/// Counters by [`DropReason`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Dropped(pub(crate) [u64; DropReason::ALL.len()]);
+/// Counters by [`DropReason`], and by the names of frames' own reasons ([`Drop`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dropped {
+    pub(crate) requests: [u64; DropReason::ALL.len()],
+    frames: [u64; Drop::COUNT],
+}
+
+impl Default for Dropped {
+    fn default() -> Self {
+        Self { requests: Default::default(), frames: [0; Drop::COUNT] }
+    }
+}
 
 impl Dropped {
     /// How many for this reason.
     #[must_use]
     pub fn by(&self, reason: DropReason) -> u64 {
-        self.0[reason as usize]
+        self.requests[reason as usize]
+    }
+
+    /// How many frames of `xdp` for this reason, before they came to the service.
+    #[must_use]
+    pub fn frames(&self, reason: Drop) -> u64 {
+        self.frames[reason.index()]
     }
 
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.0.iter().sum()
+        self.requests.iter().chain(&self.frames).sum()
     }
 
-    /// Reasons that occurred, with their counts.
-    pub fn occurred(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
-        DropReason::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
+    /// Reasons that occurred, by name, with their counts.
+    pub fn occurred(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let requests = DropReason::ALL.into_iter().map(DropReason::name).zip(self.requests);
+        requests.chain(self.of_frames()).filter(|(_, count)| *count > 0)
+    }
+
+    fn of_frames(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        Drop::all().map(Drop::name).zip(self.frames)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.requests.iter_mut().zip(other.requests).for_each(|(sum, more)| *sum += more);
+        self.frames.iter_mut().zip(other.frames).for_each(|(sum, more)| *sum += more);
     }
 }
 
 impl Serialize for Dropped {
+    /// All reasons of requests, and of frames those that occurred.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(DropReason::ALL.into_iter().map(DropReason::name).zip(self.0))
+        let requests = DropReason::ALL.into_iter().map(DropReason::name).zip(self.requests);
+        serializer.collect_map(requests.chain(self.of_frames().filter(|(_, count)| *count > 0)))
     }
 }
 
@@ -240,25 +205,27 @@ pub struct TcpCounts {
 /// The identity does not hold: a defect, or a look at a server that is not at rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "counters do not add up: received {received}, but answered {answered} + dropped {dropped} + deferred {deferred}"
+    "counters do not add up: received {received}, but answered {answered} + dropped {dropped} + deferred {deferred} + \
+     in flight {in_flight}"
 )]
 pub struct Unbalanced {
     received: u64,
     answered: u64,
     dropped: u64,
     deferred: u64,
+    in_flight: u64,
 }
 
 impl Counts {
-    /// Checks `received = answered + dropped + deferred`. Exact only at rest: after
+    /// Checks `received = answered + dropped + deferred + in_flight`. Exact only at rest: after
     /// [`crate::Server::stop`], or once traffic has ceased.
     pub fn balance(&self) -> Result<(), Unbalanced> {
         let dropped = self.dropped.total();
-        if self.received == self.answered + dropped + self.deferred {
+        if self.received == self.answered + dropped + self.deferred + self.in_flight {
             return Ok(());
         }
-        let (received, answered, deferred) = (self.received, self.answered, self.deferred);
-        Err(Unbalanced { received, answered, dropped, deferred })
+        let Self { received, answered, deferred, in_flight, .. } = *self;
+        Err(Unbalanced { received, answered, dropped, deferred, in_flight })
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -267,16 +234,42 @@ impl Counts {
         self.answered += other.answered;
         self.answered_bytes += other.answered_bytes;
         self.deferred += other.deferred;
+        self.in_flight += other.in_flight;
         self.bursts += other.bursts;
         self.receive_errors += other.receive_errors;
-        self.dropped.0.iter_mut().zip(other.dropped.0).for_each(|(sum, more)| *sum += more);
+        self.dropped.add(&other.dropped);
         self.send_errors.0.iter_mut().zip(other.send_errors.0).for_each(|(sum, more)| *sum += more);
     }
 }
 
+impl Counts {
+    /// Adds what a worker counted of frames: those that did not come to its service, and of its replies those that have not
+    /// left yet. `settled`: its replies that all ports together are done with. `invalid`: frames its port was given that the
+    /// kernel found unfit to be sent.
+    pub(crate) fn add_frames(&mut self, frames: &Snapshot, settled: u64, invalid: u64) {
+        let in_flight = frames.replied.saturating_sub(settled).min(self.answered);
+        self.answered -= in_flight;
+        self.in_flight += in_flight;
+        for (reason, count) in frames.drops() {
+            // Of replies, which the service's counts have.
+            if !matches!(reason, Drop::TransmitFull | Drop::ReplyTooLong) {
+                self.received += count;
+                self.dropped.frames[reason.index()] += count;
+            }
+        }
+        let invalid = invalid.min(self.answered);
+        self.answered -= invalid;
+        self.send_errors.0[SendError::Other as usize] += invalid;
+        self.dropped.requests[DropReason::SendFailed as usize] += invalid;
+    }
+}
+
 impl Status {
-    /// Checks the identity for every worker, every socket and the total.
+    /// Checks the identity for every worker, every socket, the total, and frames.
     pub fn balance(&self) -> Result<(), Unbalanced> {
+        if let Some(xdp) = &self.xdp {
+            xdp.balance()?;
+        }
         self.workers.iter().try_for_each(|worker| worker.counts.balance())?;
         self.sockets.iter().try_for_each(|socket| socket.counts.balance())?;
         self.total.balance()
@@ -338,11 +331,22 @@ mod tests {
     fn the_identity_is_checked() {
         let mut counts = Counts { received: 10, answered: 6, deferred: 1, ..Counts::default() };
         assert!(counts.balance().is_err());
-        counts.dropped.0[DropReason::Refused as usize] = 3;
+        counts.dropped.requests[DropReason::Refused as usize] = 3;
         assert_eq!(counts.balance(), Ok(()));
         let mut twice = counts.clone();
         twice.add(&counts);
         assert_eq!((twice.received, twice.dropped.total(), twice.balance()), (20, 6, Ok(())));
+    }
+
+    #[test]
+    fn every_reason_has_a_name_of_its_own() {
+        let names: std::collections::BTreeSet<_> = DropReason::ALL
+            .into_iter()
+            .map(DropReason::name)
+            .chain(Drop::all().map(Drop::name))
+            .chain(xdp::KERNEL_REASONS)
+            .collect();
+        assert_eq!(names.len(), DropReason::ALL.len() + Drop::COUNT + xdp::KERNEL_REASONS.len());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod addr;
 mod arena;
+mod barrier;
 mod burst;
 mod control;
 mod outbox;
@@ -13,12 +14,13 @@ mod single;
 mod socket;
 
 pub(crate) use addr::RawAddr;
+pub(crate) use barrier::wait_for_softirqs;
 pub(crate) use burst::Burst;
 pub(crate) use control::Control;
 pub(crate) use single::{Single, send_to};
 pub(crate) use socket::{
-    Held, close_door, kernel_drops, packet_info, receive_buffer, segmentation, set_incoming_cpu,
-    set_receive_buffer, wake_receivers,
+    Held, close_door, is_broadcast, kernel_drops, packet_info, receive_buffer, segmentation,
+    set_incoming_cpu, set_receive_buffer, wake_receivers,
 };
 
 use std::io;

@@ -16,17 +16,39 @@ use std::time::Duration;
 
 use rustix::event::epoll;
 
-use crate::counters::{Lane, Published};
+use crate::counters::{Lane, Lanes, Published};
 use crate::io::{KernelPort, Port};
 use crate::probe::Probing;
 use crate::service::{DropReason, Moment, Origin, Outcome, Peer, Reply, Request, Service, WorkerId};
-use crate::sys::{Receipt, Wait};
+use crate::sys::{Control, Receipt, Wait};
 
 /// What all workers of a server share, and only read.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) probing: Probing,
     pub(crate) stopping: AtomicBool,
+    pub(crate) group_answers: GroupAnswers,
+}
+
+/// Which workers answer what was sent to a broadcast or multicast address. Of that each socket of the port gets a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GroupAnswers {
+    /// None.
+    Off,
+    /// The one that got it: all read one socket.
+    Any,
+    /// The first: each has a socket of its own.
+    First,
+}
+
+impl GroupAnswers {
+    fn by(self, id: WorkerId) -> bool {
+        match self {
+            Self::Off => false,
+            Self::Any => true,
+            Self::First => id.index() == 0,
+        }
+    }
 }
 
 /// Bursts taken from one ready socket before the others get their turn. Fewer pay for `epoll_wait` more often,
@@ -58,6 +80,8 @@ struct Hands<S, F> {
     /// `None` after a panic, until the next datagram.
     service: Option<S>,
     id: WorkerId,
+    /// Whether it is this worker that answers what was sent to a broadcast or multicast address.
+    answers_groups: bool,
     /// Whether probes have to be recognised. Once the probe has ended the worker never looks again.
     probing: bool,
     factory: Arc<F>,
@@ -79,12 +103,13 @@ impl<S: Service, F: Fn(WorkerId) -> S> Worker<S, F> {
         Self { hands: Hands::new(id, factory, shared), sides }
     }
 
-    /// The same with the frames of `parts`.
+    /// The same with the frames of `parts`; `all` are the lanes of all workers.
     pub(crate) fn with_frames<P: udpath_stack::port::Port>(
         self,
+        all: Lanes,
         parts: udpath_stack::worker::Parts<P, ()>,
     ) -> FastWorker<P, S, F> {
-        FastWorker::new(self.hands, self.sides, parts)
+        FastWorker::new(self.hands, self.sides, all, parts)
     }
 
     /// Serves until the sockets are shut and their queues are empty. `stop` becomes readable when that happens.
@@ -106,7 +131,8 @@ impl<S: Service, F: Fn(WorkerId) -> S> Worker<S, F> {
 impl<S: Service, F: Fn(WorkerId) -> S> Hands<S, F> {
     fn new(id: WorkerId, factory: Arc<F>, shared: Arc<Shared>) -> Self {
         let service = Some(factory(id));
-        Self { service, id, probing: true, factory, shared }
+        let answers_groups = shared.group_answers.by(id);
+        Self { service, id, answers_groups, probing: true, factory, shared }
     }
 
     /// Blocks in the receive call.
@@ -200,7 +226,14 @@ impl<S: Service, F: Fn(WorkerId) -> S> Hands<S, F> {
         let probing = self.still_probing();
         let moment = Moment::default();
         let taken = Cell::new(false);
-        let call = Call { lane, taken: &taken, moment: &moment, probing: probing.as_deref(), id: self.id };
+        let call = Call {
+            lane,
+            taken: &taken,
+            moment: &moment,
+            probing: probing.as_deref(),
+            id: self.id,
+            answers_groups: self.answers_groups,
+        };
         let mut sum = Sum::default();
         let mut next = 0;
         while next < count {
@@ -294,6 +327,7 @@ struct Call<'a> {
     moment: &'a Moment,
     probing: Option<&'a Shared>,
     id: WorkerId,
+    answers_groups: bool,
 }
 
 impl Call<'_> {
@@ -311,6 +345,10 @@ impl Call<'_> {
         sum.add(datagram.payload.len());
         if datagram.truncated {
             counts.dropped(DropReason::Truncated);
+            return;
+        }
+        if !self.answers_groups && datagram.control.is_some_and(Control::is_to_group) {
+            counts.dropped(DropReason::Broadcast);
             return;
         }
         self.taken.set(false);

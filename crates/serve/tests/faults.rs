@@ -1,4 +1,4 @@
-//! What goes wrong is counted by its reason, and the worker goes on.
+//! What goes wrong is counted by its reason, and the worker goes on, over every Io. Needs root.
 
 mod support;
 
@@ -7,18 +7,12 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto};
-use support::{Echo, Gate, client, config, payload, receive, stop, target, wait_until};
+use support::{
+    Echo, Gate, cases, client, config, link, one_and_all, payload, receive, stop, target, wait_until,
+};
 use udpath_serve::{
     Config, Deferred, DropReason, Io, Outcome, Reply, Request, SendError, Server, Service, WorkerId,
 };
-
-fn combinations() -> impl Iterator<Item = (Io, Config)> {
-    Io::KERNEL.into_iter().flat_map(|io| {
-        [1, 32].into_iter().flat_map(move |batch| {
-            ["127.0.0.1:0", "[::]:0"].map(|bind| (io, Config { batch, ..config(io, bind) }))
-        })
-    })
-}
 
 /// Panics on a payload of "boom"; counts in its answers how many requests this instance has seen.
 struct Fragile {
@@ -35,24 +29,24 @@ impl Service for Fragile {
 
 #[test]
 fn a_panic_costs_one_datagram_and_the_instance() {
-    for (io, mut config) in combinations() {
-        config.workers = Some(1);
+    let lab = link("serve-panic", 1);
+    for mut case in cases(&lab, one_and_all) {
+        case.config.workers = Some(1);
         let made = Arc::new(AtomicUsize::new(0));
-        let server = Server::start(&config, {
+        let server = case.start({
             let made = Arc::clone(&made);
             move |_| {
                 made.fetch_add(1, Relaxed);
                 Fragile { seen: 0 }
             }
-        })
-        .unwrap();
-        let client = client(target(&server, 0));
+        });
+        let client = case.client(&server, 0);
         for (text, answer) in
             [("a", Some(1)), ("b", Some(2)), ("boom", None), ("c", Some(1)), ("boom", None), ("d", Some(1))]
         {
             client.send(text.as_bytes()).unwrap();
             if let Some(answer) = answer {
-                assert_eq!(receive(&client), [answer], "{io} {text}");
+                assert_eq!(receive(&client), [answer], "{case} {text}");
             }
         }
         let status = stop(server);
@@ -60,6 +54,7 @@ fn a_panic_costs_one_datagram_and_the_instance() {
         assert_eq!((status.total.received, status.total.answered), (6, 4));
         assert_eq!(status.total.dropped.by(DropReason::Panicked), 2);
     }
+    lab.down().unwrap();
 }
 
 #[test]
@@ -73,21 +68,29 @@ fn a_panic_within_a_burst_spares_its_neighbours() {
             reply.write(request.payload())
         }
     }
-    let gate = Gate::default();
-    let held = gate.clone();
-    let one = Config { workers: Some(1), batch: 32, ..config(Io::Shared, "127.0.0.1:0") };
-    let server = Server::start(&one, move |_| GatedFragile(held.clone())).unwrap();
-    let client = client(target(&server, 0));
-    client.send(b"first").unwrap();
-    gate.holds(1);
-    let burst = ["a", "boom", "b", "boom", "boom", "c"];
-    burst.iter().for_each(|text| assert!(client.send(text.as_bytes()).is_ok()));
-    gate.open();
-    for expected in ["first", "a", "b", "c"] {
-        assert_eq!(receive(&client), expected.as_bytes());
+    let lab = link("serve-spared", 1);
+    for mut case in cases(&lab, one_and_all) {
+        case.config.workers = Some(1);
+        let gate = Gate::default();
+        let held = gate.clone();
+        let server = case.start(move |_| GatedFragile(held.clone()));
+        let client = case.client(&server, 0);
+        client.send(b"first").unwrap();
+        gate.holds(1);
+        let burst = ["a", "boom", "b", "boom", "boom", "c"];
+        burst.iter().for_each(|text| assert!(client.send(text.as_bytes()).is_ok()));
+        case.taken(&server, 7);
+        gate.open();
+        for expected in ["first", "a", "b", "c"] {
+            assert_eq!(receive(&client), expected.as_bytes(), "{case}");
+        }
+        let total = stop(server).total;
+        assert_eq!((total.received, total.dropped.by(DropReason::Panicked)), (7, 3), "{case}");
+        if case.config.batch > 1 && !case.takes_frames() {
+            assert_eq!(total.bursts, 2, "{case}");
+        }
     }
-    let status = stop(server);
-    assert_eq!((status.total.bursts, status.total.dropped.by(DropReason::Panicked)), (2, 3));
+    lab.down().unwrap();
 }
 
 #[test]
@@ -146,11 +149,11 @@ impl Service for Later {
 
 #[test]
 fn deferred_requests_end_in_exactly_one_way() {
-    for (io, config) in combinations() {
+    let lab = link("serve-defer", 2);
+    for case in cases(&lab, one_and_all) {
         let (out, handles) = mpsc::channel();
-        let server = Server::start(&config, move |_| Later(out.clone())).unwrap();
-        let to = target(&server, 0);
-        let client = client(to);
+        let server = case.start(move |_| Later(out.clone()));
+        let client = case.client(&server, 0);
         let answered_elsewhere = thread::spawn(move || {
             for (handle, payload) in handles.into_iter().take(5) {
                 match payload.as_slice() {
@@ -165,7 +168,7 @@ fn deferred_requests_end_in_exactly_one_way() {
         }
         let mut answers = [receive(&client), receive(&client), receive(&client)];
         answers.sort();
-        assert_eq!(answers, [&b"answer"[..], b"both", b"panic"], "{io}");
+        assert_eq!(answers, [&b"answer"[..], b"both", b"panic"], "{case}");
         wait_until("all six are received", || server.status().total.received == 6);
         answered_elsewhere.join().unwrap();
         let total = stop(server).total;
@@ -174,45 +177,70 @@ fn deferred_requests_end_in_exactly_one_way() {
         assert_eq!(total.dropped.by(DropReason::Refused), 1);
         assert_eq!(total.dropped.total(), 3);
     }
+    lab.down().unwrap();
 }
 
 #[test]
 fn stopping_waits_for_deferred_answers() {
-    let (out, handles) = mpsc::channel();
-    let server = Server::start(&config(Io::Percpu, "0.0.0.0:0"), move |_| Later(out.clone())).unwrap();
-    let client = client(target(&server, 0));
-    client.send(b"slow").unwrap();
-    let (handle, payload) = handles.recv().unwrap();
-    assert_eq!(server.status().workers.len(), server.workers());
-    let stopping = thread::spawn(move || stop(server));
-    // The workers have ended, their ends of the channel with them; the answer still goes out.
-    assert!(handles.recv().is_err());
-    assert!(!stopping.is_finished());
-    handle.answer(&payload).unwrap();
-    assert_eq!(receive(&client), b"slow");
-    assert_eq!(stopping.join().unwrap().total.answered, 1);
+    let lab = link("serve-waits", 2);
+    for case in cases(&lab, one_and_all) {
+        let (out, handles) = mpsc::channel();
+        let server = case.start(move |_| Later(out.clone()));
+        let client = case.client(&server, 0);
+        client.send(b"slow").unwrap();
+        let (handle, payload) = handles.recv().unwrap();
+        assert_eq!(server.status().workers.len(), server.workers());
+        let stopping = thread::spawn(move || stop(server));
+        // The workers have ended, their ends of the channel with them; the answer still goes out.
+        assert!(handles.recv().is_err());
+        assert!(!stopping.is_finished());
+        handle.answer(&payload).unwrap();
+        assert_eq!(receive(&client), b"slow", "{case}");
+        assert_eq!(stopping.join().unwrap().total.answered, 1, "{case}");
+    }
+    lab.down().unwrap();
 }
 
 #[test]
 fn replies_too_large_are_dropped_as_such() {
-    struct Double;
-    impl Service for Double {
+    /// Answers with the request so many times over as its first byte says.
+    struct Times;
+    impl Service for Times {
         fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
-            match reply.append(request.payload()) {
-                Outcome::Reply => reply.append(request.payload()),
-                refused => refused,
+            let mut outcome = Outcome::Reply;
+            for _ in 0..request.payload()[0] {
+                outcome = reply.append(request.payload());
             }
+            outcome
         }
     }
-    for (io, config) in combinations() {
-        let server = Server::start(&config, |_| Double).unwrap();
-        let client = client(target(&server, 0));
-        client.send(&payload(40_000)).unwrap();
-        client.send(b"ab").unwrap();
-        assert_eq!(receive(&client), b"abab", "{io}");
-        wait_until("both are counted", || server.status().total.received == 2);
-        assert_eq!(stop(server).total.dropped.by(DropReason::ReplyTooLarge), 1);
+    let lab = link("serve-large", 2);
+    for case in cases(&lab, one_and_all) {
+        let server = case.start(|_| Times);
+        let client = case.client(&server, 0);
+        // Requests in one frame and in fragments; replies in one frame, in fragments, too long, and longer than any by one.
+        let longest = if case.target(&server, 0).is_ipv4() { 65_507 } else { 65_527 };
+        let (mut received, mut refused) = (0, 0);
+        for (times, len) in
+            [(2, 2), (2, 1_400), (40, 1_400), (47, 1_400), (2, 32_000), (2, 40_000), (1, longest)]
+        {
+            let request = [&[times], &payload(len - 1)[..]].concat();
+            client.send(&request).unwrap();
+            received += 1;
+            if usize::from(times) * len > longest {
+                refused += 1;
+                // Together with the next its fragments would not fit the socket's buffer.
+                wait_until("it is counted", || server.status().total.received == received);
+                continue;
+            }
+            assert!(receive(&client) == request.repeat(times.into()), "{case}: {times} times {len}");
+        }
+        wait_until("all are counted", || server.status().total.received == 7);
+        let total = stop(server).total;
+        assert_eq!((total.answered, refused), (5, 2), "{case}");
+        assert_eq!(total.dropped.by(DropReason::ReplyTooLarge), 2, "{case}");
     }
+    lab.down().unwrap();
 }
 
 /// Sends a datagram whose source port is 0: nothing can be sent back to it.
@@ -227,32 +255,32 @@ fn send_from_port_0(to: std::net::SocketAddr, text: &[u8]) {
 
 #[test]
 fn a_reply_the_kernel_refuses_is_counted_and_its_neighbours_are_sent() {
-    for io in Io::KERNEL {
-        for (batch, bind) in [(1, "127.0.0.1:0"), (1, "0.0.0.0:0"), (32, "127.0.0.1:0"), (32, "0.0.0.0:0")] {
-            let gate = Gate::default();
-            let held = gate.clone();
-            let one = Config { workers: Some(1), batch, ..config(io, bind) };
-            let server = Server::start(&one, move |_| support::GatedEcho(held.clone())).unwrap();
-            let to = target(&server, 0);
-            let client = client(to);
-            client.send(b"first").unwrap();
-            gate.holds(1);
-            // One burst: bad at the start, in the middle, twice in a row, at the end.
-            for text in ["bad", "a", "bad", "bad", "b", "c", "bad"] {
-                match text {
-                    "bad" => send_from_port_0(to, text.as_bytes()),
-                    _ => assert!(client.send(text.as_bytes()).is_ok()),
-                }
+    let lab = link("serve-refused", 1);
+    let ipv4 = |own: &str| vec![vec![format!("{own}:0")], vec!["0.0.0.0:0".into()]];
+    for mut case in cases(&lab, ipv4) {
+        case.config.workers = Some(1);
+        let gate = Gate::default();
+        let held = gate.clone();
+        let server = case.start(move |_| support::GatedEcho(held.clone()));
+        let (to, client) = (case.target(&server, 0), case.client(&server, 0));
+        client.send(b"first").unwrap();
+        gate.holds(1);
+        // One burst: bad at the start, in the middle, twice in a row, at the end.
+        for text in ["bad", "a", "bad", "bad", "b", "c", "bad"] {
+            match text {
+                "bad" => case.at_client(|| send_from_port_0(to, text.as_bytes())),
+                _ => assert!(client.send(text.as_bytes()).is_ok()),
             }
-            gate.open();
-            for expected in ["first", "a", "b", "c"] {
-                assert_eq!(receive(&client), expected.as_bytes(), "{io} {batch} {bind}");
-            }
-            wait_until("all are received", || server.status().total.received == 8);
-            let total = stop(server).total;
-            assert_eq!((total.answered, total.answered_bytes), (4, 8), "{io} {batch} {bind}");
-            assert_eq!(total.dropped.by(DropReason::SendFailed), 4);
-            assert_eq!(total.send_errors.by(SendError::Other), 4);
         }
+        gate.open();
+        for expected in ["first", "a", "b", "c"] {
+            assert_eq!(receive(&client), expected.as_bytes(), "{case}");
+        }
+        wait_until("all are received", || server.status().total.received == 8);
+        let total = stop(server).total;
+        assert_eq!((total.answered, total.answered_bytes), (4, 8), "{case}");
+        assert_eq!(total.dropped.by(DropReason::SendFailed), 4, "{case}");
+        assert_eq!(total.send_errors.by(SendError::Other), 4, "{case}");
     }
+    lab.down().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Stopping answers what is queued, and nothing is lost without being counted.
+//! Stopping answers what is queued, and nothing is lost without being counted, over every Io. Needs root.
 
 mod support;
 
@@ -8,46 +8,43 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Echo, Gate, GatedEcho, client, config, receive, stop, target, wait_until};
+use support::{Echo, Gate, GatedEcho, cases, client, config, link, receive, stop, target, wait_until};
 use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service};
 
-fn combinations() -> impl Iterator<Item = (Io, Config)> {
-    Io::KERNEL.into_iter().flat_map(|io| {
-        [1, 32].into_iter().flat_map(move |batch| {
-            [vec!["127.0.0.1:0"], vec!["[::]:0"], vec!["127.0.0.1:0", "[::1]:0"]].map(|binds| {
-                let binds = binds.into_iter().map(|bind| bind.parse().unwrap());
-                (io, Config { batch, binds: binds.collect(), ..config(io, "127.0.0.1:0") })
-            })
-        })
-    })
+/// The place's own address, all of the other family's, and two at once.
+fn binds(own: &str) -> Vec<Vec<String>> {
+    vec![vec![format!("{own}:0")], vec!["[::]:0".into()], vec![format!("{own}:0"), "[::]:0".into()]]
 }
 
 #[test]
 fn what_is_queued_is_answered_before_the_end() {
     // Fewer than the 256 small datagrams that fit the default receive buffer.
     const QUEUED: usize = 150;
-    for (io, config) in combinations() {
+    let lab = link("serve-queued", 2);
+    for case in cases(&lab, binds) {
         let gate = Gate::default();
         let held = gate.clone();
-        let server = Server::start(&config, move |_| GatedEcho(held.clone())).unwrap();
-        let clients: Vec<_> = (0..config.binds.len()).map(|index| client(target(&server, index))).collect();
+        let server = case.start(move |_| GatedEcho(held.clone()));
+        let addresses = case.config.binds.len();
+        let clients: Vec<_> = (0..addresses).map(|index| case.client(&server, index)).collect();
         for client in &clients {
             for number in 0..QUEUED {
                 client.send(&(number as u32).to_le_bytes()).unwrap();
             }
         }
         gate.holds(1);
+        case.taken(&server, (QUEUED * addresses) as u64);
         let target_port = server.binds()[0].port();
         let stopping = thread::spawn(move || stop(server));
         // Until the door is closed: then a datagram that finds room in the queue is dropped all the same.
         wait_until("the door is closed", || {
             clients[0].send(b"late").unwrap();
-            drops_at(target_port) > 0
+            case.at_server(|| drops_at(target_port)) > 0
         });
         gate.open();
         let status = stopping.join().unwrap();
-        assert_eq!(status.kernel_drops, 0, "{io} {config:?}");
-        assert_eq!(status.total.received, status.total.answered);
+        assert_eq!(status.kernel_drops, 0, "{case}");
+        assert_eq!(status.total.received, status.total.answered, "{case}");
         for client in &clients {
             let mut numbers: Vec<_> = Vec::new();
             while numbers.len() < QUEUED {
@@ -58,9 +55,10 @@ fn what_is_queued_is_answered_before_the_end() {
                 }
             }
             numbers.sort_unstable();
-            assert!(numbers.iter().copied().eq(0..QUEUED as u32), "{io} {config:?}: {numbers:?}");
+            assert!(numbers.iter().copied().eq(0..QUEUED as u32), "{case}: {numbers:?}");
         }
     }
+    lab.down().unwrap();
 }
 
 /// What the kernel says it dropped at the sockets of a port.
@@ -79,14 +77,14 @@ fn drops_at(port: u16) -> u64 {
 
 #[test]
 fn a_server_under_load_still_stops() {
-    for (io, config) in combinations() {
-        let server = Server::start(&config, |_| Echo).unwrap();
-        let to = target(&server, 0);
+    let lab = link("serve-stops", 2);
+    for case in cases(&lab, binds) {
+        let server = case.start(|_| Echo);
+        let client = case.client(&server, 0);
         let over = Arc::new(AtomicBool::new(false));
         let flood = {
             let over = Arc::clone(&over);
             thread::spawn(move || {
-                let client = client(to);
                 // Errors are expected once the socket is gone.
                 while !over.load(Relaxed) {
                     let _ = client.send(b"flood");
@@ -98,22 +96,26 @@ fn a_server_under_load_still_stops() {
         stop(server);
         over.store(true, Relaxed);
         flood.join().unwrap();
-        assert!(begun.elapsed() < support::PATIENCE, "{io}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < support::PATIENCE, "{case}: {:?}", begun.elapsed());
     }
+    lab.down().unwrap();
 }
 
 #[test]
 fn an_idle_server_stops_and_frees_its_ports() {
-    for (io, config) in combinations() {
-        let server = Server::start(&config, |_| Echo).unwrap();
-        let again = Config { binds: server.binds().to_vec(), ..config };
+    let lab = link("serve-idle", 2);
+    for mut case in cases(&lab, binds) {
+        let server = case.start(|_| Echo);
+        let io = server.io();
+        case.config.binds = server.binds().to_vec();
         assert_eq!(stop(server).total.received, 0, "the probe is no traffic");
-        let server = Server::start(&again, |_| Echo).unwrap();
+        let server = case.start(|_| Echo);
         assert_eq!(server.io(), io);
         // Dropped without a word it stops, too.
         drop(server);
-        stop(Server::start(&again, |_| Echo).unwrap());
+        stop(case.start(|_| Echo));
     }
+    lab.down().unwrap();
 }
 
 /// Takes its time for every answer.
@@ -152,6 +154,36 @@ fn under_overload_every_datagram_is_accounted_for() {
             assert_eq!(status.sockets.iter().map(|s| s.kernel_drops).sum::<u64>(), status.kernel_drops);
         }
     }
+}
+
+/// Over frames what is lost is lost before the workers see it: what they do see is answered, and the server goes on.
+#[test]
+fn under_overload_every_frame_that_came_is_answered() {
+    const SENT: u64 = 20_000;
+    let lab = link("serve-overload", 2);
+    for mut case in cases(&lab, binds).into_iter().filter(support::Case::takes_frames) {
+        // Small rings, so that they are full.
+        case.config.xdp.port.receive = 64;
+        case.config.xdp.port.fill = 64;
+        let server = case.start(|_| Slow);
+        let flows: Vec<UdpSocket> = (0..8).map(|_| case.client(&server, 0)).collect();
+        for number in 0..SENT {
+            flows[number as usize % flows.len()].send(b"overload").unwrap();
+        }
+        // Whatever it lost, it goes on.
+        let client = case.client(&server, 0);
+        client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let mut asked = 0;
+        wait_until("an answer after the overload", || {
+            asked += 1;
+            client.send(b"after").unwrap();
+            client.recv(&mut [0; 8]).is_ok()
+        });
+        let total = stop(server).total;
+        assert!(total.received < SENT + asked, "{case}: no overload");
+        assert_eq!(total.answered, total.received, "{case}");
+    }
+    lab.down().unwrap();
 }
 
 #[test]

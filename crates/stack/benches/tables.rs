@@ -248,6 +248,7 @@ fn path(criterion: &mut Criterion) {
         running: true,
         rx_queues: 1,
         tx_queues: 1,
+        vlan: None,
     };
     let own = Ipv4Addr::new(10, 0, 0, 1).into();
     let via = Route::Hop(Hop { interface: 2, gateway: None, source: Some(own), mtu: None });

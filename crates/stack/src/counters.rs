@@ -3,8 +3,11 @@
 //! ```text
 //! received = answered + declined + delivered + dropped (by reason) + under way        over all workers
 //!
+//! replied, by one worker = answered + unsent, of its replies, by all ports + under way
+//!
 //! handed over by sockets, to be sent = sent + unsent + under way
 //! ```
+//! A reply counts as answered once it has left the port: not when a handler gave it, nor when the port took it.
 //! What becomes of a delivered datagram is its socket's to count ([`crate::socket::Counts`]); a frame that a socket has
 //! sent is none of `answered`, whether it was a reply or not.
 //! A worker counts a burst in plain numbers and publishes once per turn; others read at any time.
@@ -30,7 +33,7 @@ pub enum Drop {
     FlowLimit,
     /// The reply does not fit a frame, and nobody could send it another way.
     ReplyTooLong,
-    /// The device takes no more.
+    /// The device did not send the reply: its queue was full, or its link down.
     TransmitFull,
     /// Its socket holds as much as it may.
     SocketFull,
@@ -102,6 +105,7 @@ impl Drop {
 pub(crate) struct Tally {
     pub(crate) received: u64,
     pub(crate) answered: u64,
+    pub(crate) replied: u64,
     pub(crate) declined: u64,
     pub(crate) steered: u64,
     pub(crate) delivered: u64,
@@ -131,7 +135,7 @@ impl Tally {
 }
 
 /// The published counts of one worker. Written by it alone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Counters {
     shared: Arc<Shared>,
 }
@@ -140,19 +144,43 @@ pub struct Counters {
 struct Shared {
     received: CachePadded<AtomicU64>,
     answered: AtomicU64,
+    replied: AtomicU64,
     declined: AtomicU64,
     steered: AtomicU64,
     delivered: AtomicU64,
     sent: AtomicU64,
     unsent: AtomicU64,
     dropped: [AtomicU64; Drop::COUNT],
+    /// By the worker whose handler replied.
+    replies: Box<[Departures]>,
 }
 
-impl Default for Shared {
+/// Replies of one worker, by what became of them at another one's port.
+#[derive(Debug)]
+struct Departures {
+    answered: AtomicU64,
+    unsent: AtomicU64,
+}
+
+impl Default for Departures {
     fn default() -> Self {
+        Self { answered: AtomicU64::new(0), unsent: AtomicU64::new(0) }
+    }
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self::among(0)
+    }
+}
+
+impl Shared {
+    fn among(workers: usize) -> Self {
         Self {
+            replies: (0..workers).map(|_| Departures::default()).collect(),
             received: CachePadded::new(AtomicU64::new(0)),
             answered: AtomicU64::new(0),
+            replied: AtomicU64::new(0),
             declined: AtomicU64::new(0),
             steered: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
@@ -164,12 +192,27 @@ impl Default for Shared {
 }
 
 impl Counters {
+    /// Those of one of so many workers.
+    pub(crate) fn among(workers: usize) -> Self {
+        Self { shared: Arc::new(Shared::among(workers)) }
+    }
+
+    /// Replies of `worker` left the port, and others did not. Once per burst.
+    #[inline]
+    pub(crate) fn departed(&self, worker: u16, answered: u64, unsent: u64) {
+        if let Some(replies) = self.shared.replies.get(usize::from(worker)) {
+            add(&replies.answered, answered);
+            add(&replies.unsent, unsent);
+        }
+    }
+
     /// Adds what a turn counted and empties it.
     #[inline]
     pub(crate) fn publish(&self, tally: &mut Tally) {
         let shared = &*self.shared;
         add(&shared.received, std::mem::take(&mut tally.received));
         add(&shared.answered, std::mem::take(&mut tally.answered));
+        add(&shared.replied, std::mem::take(&mut tally.replied));
         add(&shared.declined, std::mem::take(&mut tally.declined));
         add(&shared.steered, std::mem::take(&mut tally.steered));
         add(&shared.delivered, std::mem::take(&mut tally.delivered));
@@ -190,6 +233,8 @@ impl Counters {
         Snapshot {
             received: read(&self.shared.received),
             answered: read(&self.shared.answered),
+            replied: read(&self.shared.replied),
+            settled: self.shared.replies.iter().map(|of| read(&of.answered) + read(&of.unsent)).collect(),
             declined: read(&self.shared.declined),
             steered: read(&self.shared.steered),
             delivered: read(&self.shared.delivered),
@@ -213,8 +258,12 @@ fn add(counter: &AtomicU64, count: u64) {
 pub struct Snapshot {
     /// Frames that came from the worker's own port.
     pub received: u64,
-    /// Replies the worker's own port took.
+    /// Replies that left the worker's own port.
     pub answered: u64,
+    /// Replies that the worker's own handler gave, to leave by whichever port their requests came by.
+    pub replied: u64,
+    /// By worker: replies of its handler that the worker's own port is done with, whether they left or not.
+    settled: Vec<u64>,
     /// Datagrams the handler took and did not answer: it dropped or kept them, and counts them itself.
     pub declined: u64,
     /// Frames handed to another worker.
@@ -233,6 +282,8 @@ impl Default for Snapshot {
         Self {
             received: 0,
             answered: 0,
+            replied: 0,
+            settled: Vec::new(),
             declined: 0,
             steered: 0,
             delivered: 0,
@@ -267,12 +318,31 @@ impl Snapshot {
         self.received as i64 - (self.answered + self.declined + self.delivered + self.dropped_total()) as i64
     }
 
+    /// Replies of `worker`'s handler that the port is done with; of the sum over all workers: that all ports are done with.
+    #[must_use]
+    pub fn settled(&self, worker: usize) -> u64 {
+        self.settled.get(worker).copied().unwrap_or(0)
+    }
+
+    /// Of the sum over all workers: is nothing under way?
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.under_way() == 0 && self.replied == self.settled.iter().sum::<u64>()
+    }
+
     /// Takes an earlier snapshot of the same counters off.
     pub fn subtract(&mut self, earlier: &Self) {
         self.received -= earlier.received;
         self.answered -= earlier.answered;
+        self.replied -= earlier.replied;
         self.declined -= earlier.declined;
         self.steered -= earlier.steered;
+        self.delivered -= earlier.delivered;
+        self.sent -= earlier.sent;
+        self.unsent -= earlier.unsent;
+        for (count, before) in self.settled.iter_mut().zip(&earlier.settled) {
+            *count -= before;
+        }
         for (count, before) in self.dropped.iter_mut().zip(&earlier.dropped) {
             *count -= before;
         }
@@ -282,6 +352,11 @@ impl Snapshot {
     pub fn add(&mut self, other: &Self) {
         self.received += other.received;
         self.answered += other.answered;
+        self.replied += other.replied;
+        self.settled.resize(self.settled.len().max(other.settled.len()), 0);
+        for (sum, count) in self.settled.iter_mut().zip(&other.settled) {
+            *sum += count;
+        }
         self.declined += other.declined;
         self.steered += other.steered;
         self.delivered += other.delivered;

@@ -6,6 +6,9 @@
 //!            ◂── done: how many j has served ──          the no-reorder rule of RFS reads it
 //!   home     ◂── i's frames, to send or free ──          room for all of i's frames: never full
 //! ```
+//! Workers end together: none goes while another may still hand frames over to it, or serve frames of its port
+//! ([`crate::worker::Worker::finish`]).
+//!
 //! Each worker has one sleeper; all who write to its rings, sockets among them, have its waker. A burst is pushed and its worker woken once.
 
 use crossbeam_utils::CachePadded;
@@ -15,6 +18,10 @@ use crate::primitive::{Arc, AtomicU32, AtomicUsize, Ordering};
 use crate::ring::{self, Consumer, Producer};
 use crate::socket::exchange::Depot;
 use crate::wake::{self, Announced, Sleeper, Waker};
+
+mod ending;
+
+pub(crate) use ending::Ending;
 
 /// Sizes of the rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +59,8 @@ pub struct Links {
     longest: Arc<Box<[AtomicUsize]>>,
     /// Towards and from sockets, if there are any ([`crate::socket::join`]).
     pub(crate) depot: Option<Depot<Frame>>,
+    /// How far all of them are with their end.
+    pub(crate) ending: Ending,
     sleeper: Sleeper,
 }
 
@@ -81,12 +90,12 @@ pub(crate) struct Incoming {
 pub fn mesh(workers: u16, config: Config) -> Result<Vec<Links>, Error> {
     let mut all = Vec::new();
     let longest = Arc::new((0..workers).map(|_| AtomicUsize::new(0)).collect::<Box<[_]>>());
-    for index in 0..workers {
+    for (index, ending) in (0..workers).zip(Ending::of(workers.into())) {
         let (_, sleeper) = wake::pair().map_err(|cause| Error::Wake { worker: index.into(), cause })?;
         let (mut to, mut from) = (Vec::new(), Vec::new());
         to.resize_with(workers.into(), || None);
         from.resize_with(workers.into(), || None);
-        all.push(Links { index, to, from, longest: Arc::clone(&longest), depot: None, sleeper });
+        all.push(Links { index, to, from, longest: Arc::clone(&longest), depot: None, ending, sleeper });
     }
     for i in 0..usize::from(workers) {
         for j in (0..usize::from(workers)).filter(|j| *j != i) {

@@ -35,13 +35,15 @@ mod prefixes;
 #[cfg(not(loom))]
 mod resolve;
 mod routes;
+#[cfg(not(loom))]
+mod rules;
 
 use std::fmt;
 
 use crate::epoch::{Domain, Guard, Table};
 
 pub use addresses::{LocalAddress, LocalAddresses};
-pub use interfaces::{Interface, Interfaces};
+pub use interfaces::{Interface, Interfaces, Vlan};
 #[cfg(not(loom))]
 pub use mirror::{Mirror, MirrorError, State, Status};
 pub use neighbours::{Neighbour, Neighbours};
@@ -49,6 +51,8 @@ pub use path::{NoPath, Path, View};
 #[cfg(not(loom))]
 pub use resolve::Resolver;
 pub use routes::{Hop, Route, Routes};
+#[cfg(not(loom))]
+pub use rules::has_policy_rules;
 
 /// The tables as they are now. A [`Mirror`] publishes them; tests and models publish their own.
 pub struct Tables {

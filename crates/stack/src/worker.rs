@@ -17,8 +17,11 @@
 //!   backlog is reported as done: a flow that moves to another worker stays in order on its way into the socket.
 
 mod delivery;
+mod departure;
 mod desk;
+mod end;
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,12 +35,21 @@ use crate::frame::{Burst, Frame, Offloads};
 use crate::groups::Groups;
 use crate::handler::Handler;
 use crate::mesh::Links;
-use crate::port::Port;
+use crate::port::{Checksums, Departed, Mode, Port};
 use crate::steering::Steering;
 use crate::wire::Packet;
 
 use delivery::Delivery;
+use departure::Run;
 use desk::{Desk, Served};
+use end::Stage;
+
+pub use end::Progress;
+
+/// First and longest nap of a worker that would sleep while the device does not take all that is to be sent. Shorter: more
+/// calls in vain; longer: replies, and datagrams that come meanwhile, wait longer.
+const NAP: Duration = Duration::from_millis(1);
+const LONGEST_NAP: Duration = Duration::from_millis(64);
 
 /// What a worker is made of.
 pub struct Parts<P, H> {
@@ -60,6 +72,8 @@ pub struct Worker<P: Port, H> {
     reader: Reader,
     groups: Arc<Table<Groups>>,
     traffic: Traffic<P, H>,
+    stage: Stage,
+    nap: Duration,
 }
 
 /// The frames that go through a worker, and what they go through.
@@ -79,35 +93,36 @@ struct Traffic<P: Port, H> {
     rx: Burst,
     tx: Burst,
     spare: Burst,
+    /// Whose frames the port has to send, in order.
+    sending: VecDeque<Run>,
+    departed: Departed,
 }
 
 impl<P: Port, H: Handler> Worker<P, H> {
     /// Puts the parts together.
     pub fn new(parts: Parts<P, H>) -> Self {
         let Parts { port, handler, reader, groups, links, steering } = parts;
-        if let (Some(depot), Some(port)) = (&links.depot, &port) {
-            depot.set_longest(port.properties().longest);
-        }
-        let verified = port.as_ref().is_some_and(|port| port.properties().verified);
-        let longest = port.as_ref().map_or(0, |port| port.properties().longest);
-        links.set_longest(longest);
+        let checksums = port.as_ref().map_or_else(Checksums::default, |port| port.properties().checksums);
         let bursts = || (0..links.workers()).map(|_| Burst::new()).collect();
         let mut traffic = Traffic {
-            longest,
+            longest: 0,
             steering,
-            desk: Desk::new(handler, verified),
-            counters: Counters::default(),
+            desk: Desk::new(handler, links.index().into(), checksums),
+            counters: Counters::among(links.workers()),
             staged: bursts(),
             home: bursts(),
             delivery: Delivery::new(links.index()),
             rx: Burst::new(),
             tx: Burst::new(),
             spare: Burst::new(),
+            sending: VecDeque::with_capacity(links.workers() * 2),
+            departed: Departed::default(),
             port,
             links,
         };
+        traffic.follow_longest();
         traffic.stock();
-        Self { reader, groups, traffic }
+        Self { reader, groups, traffic, stage: Stage::Serving, nap: NAP }
     }
 
     /// Its counters, to be read from anywhere.
@@ -147,7 +162,16 @@ impl<P: Port, H: Handler> Worker<P, H> {
     /// # Errors
     /// The kernel refuses to wait: a descriptor is broken.
     pub fn wait(&mut self, timeout: Duration, other: Option<BorrowedFd<'_>>) -> std::io::Result<()> {
+        // Waiting on its descriptor would make the kernel send in copy mode, and lose what it says of it.
+        let holds = self
+            .traffic
+            .port
+            .as_ref()
+            .is_some_and(|port| port.properties().mode == Mode::Copy && port.is_sending());
+        let timeout = if holds { timeout.min(self.nap) } else { timeout };
+        self.nap = if holds { (self.nap * 2).min(LONGEST_NAP) } else { NAP };
         let descriptor = match &self.traffic.port {
+            Some(_) if holds => None,
             Some(port) => match port.descriptor() {
                 Some(descriptor) => Some(descriptor),
                 None => return Ok(()),
@@ -178,6 +202,9 @@ impl<P: Port, H: Handler> Traffic<P, H> {
 
         if let Some(port) = &mut self.port {
             moved += port.receive(&mut self.rx);
+            if port.properties().longest != self.longest {
+                self.follow_longest();
+            }
             self.rx.iter().for_each(Frame::prefetch);
             let longest = self.longest;
             self.desk.tally.received += self.rx.len() as u64;
@@ -228,7 +255,8 @@ impl<P: Port, H: Handler> Traffic<P, H> {
             if self.steering.is_some() {
                 self.hand_over();
             }
-            self.send();
+            self.desk.tally.replied += self.tx.len() as u64;
+            self.send(self.links.index());
         }
 
         for from in 0..self.links.from.len() {
@@ -240,9 +268,20 @@ impl<P: Port, H: Handler> Traffic<P, H> {
         moved += self.take_from_sockets();
         if let Some(port) = &mut self.port {
             port.flush();
+            self.settle();
         }
         self.counters.publish(&mut self.desk.tally);
         moved
+    }
+
+    /// Has everyone who writes replies into this port's frames go by what the port sends now.
+    #[cold]
+    fn follow_longest(&mut self) {
+        self.longest = self.port.as_ref().map_or(0, |port| port.properties().longest);
+        self.links.set_longest(self.longest);
+        if let (Some(depot), Some(_)) = (&self.links.depot, &self.port) {
+            depot.set_longest(self.longest);
+        }
     }
 
     /// Hands what is staged to the workers it is for.
@@ -283,7 +322,9 @@ impl<P: Port, H: Handler> Traffic<P, H> {
             match served {
                 Served::Socket(binding) => self.delivery.add(binding, frame),
                 _ => {
-                    frame.set_to_send(matches!(served, Served::Reply));
+                    let replied = matches!(served, Served::Reply);
+                    self.desk.tally.replied += u64::from(replied);
+                    frame.set_to_send(replied);
                     let owner = usize::from(frame.owner());
                     self.home[owner].push(frame);
                 }
@@ -309,45 +350,9 @@ impl<P: Port, H: Handler> Traffic<P, H> {
             for frame in self.rx.drain(..) {
                 if frame.to_send() { &mut self.tx } else { &mut self.spare }.push(frame);
             }
-            self.send();
+            self.send(from as u16);
         }
         count
-    }
-
-    /// Has the port send what is to be sent and takes back what is free; replies count as answered.
-    #[inline]
-    fn send(&mut self) {
-        let (sent, refused) = self.transmit();
-        self.desk.tally.answered += sent as u64;
-        if refused > 0 {
-            self.desk.tally.drop(Drop::TransmitFull, refused);
-        }
-    }
-
-    /// Gives the port what is to be sent and what is free: how many frames it took to send, and how many it had no room
-    /// for.
-    #[inline]
-    fn transmit(&mut self) -> (usize, usize) {
-        let Some(port) = &mut self.port else { return (0, 0) };
-        let (mut sent, mut refused) = (0, 0);
-        if !self.tx.is_empty() {
-            let count = self.tx.len();
-            port.transmit(&mut self.tx);
-            if !self.tx.is_empty() {
-                // Completions may have made room meanwhile.
-                port.flush();
-                port.transmit(&mut self.tx);
-            }
-            refused = self.tx.len();
-            sent = count - refused;
-            if refused > 0 {
-                port.recycle(&mut self.tx);
-            }
-        }
-        if !self.spare.is_empty() {
-            port.recycle(&mut self.spare);
-        }
-        (sent, refused)
     }
 }
 

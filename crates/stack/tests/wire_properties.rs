@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 use smoltcp::wire as other;
+use udpath_stack::port::Checksums;
 use udpath_stack::wire::checksum::{self, Sum};
 use udpath_stack::wire::{
     Addresses, EtherType, Flow, Headers, Link, Mac, Packet, Refusal, Tags, Template, UdpChecksum, Unfit,
@@ -201,6 +202,28 @@ proptest! {
         // Only an IPv4 checksum field that becomes 0 says that there is none.
         let udp_field = &frame[built.l4() + 6..built.l4() + 8];
         prop_assert!(found.is_err() || (built.is_ipv4() && udp_field == [0, 0]), "{:?}", found);
+    }
+
+    /// Of a local sender it has the sum of the pseudo header; of any other it must be right.
+    #[test]
+    fn a_checksum_that_was_left_to_a_device_is_that_of_the_pseudo_header_and_no_other(
+        flow in flow(), payload in payload(), change in 1..=u16::MAX
+    ) {
+        let mut left = vec![0; flow.payload_offset() + payload.len()];
+        let headers = build(&mut left, &flow, &payload, UdpChecksum::Offloaded).unwrap();
+        let (right, _) = frame(&flow, &payload, 0);
+        let field = headers.l4() + 6..headers.l4() + 8;
+        prop_assert_eq!(headers.verify_or_partial(&left), Ok(()));
+        prop_assert_eq!(headers.verify_or_partial(&right), Ok(()));
+        prop_assert_eq!(Checksums::Partial.check(&headers, &left), Ok(()));
+        prop_assert_eq!(Checksums::Verified.check(&headers, &left), Ok(()));
+        let mut other = right.clone();
+        let value = u16::from_be_bytes([other[field.start], other[field.start + 1]]) ^ change;
+        other[field.clone()].copy_from_slice(&value.to_be_bytes());
+        // 0 and 0xffff are one number, and 0 is none.
+        prop_assume!(value != 0 && change != u16::MAX && left[field.clone()] != other[field]);
+        prop_assert_eq!(headers.verify_or_partial(&other), Err(Refusal::UdpChecksum));
+        prop_assert_eq!(Checksums::Unverified.check(&headers, &other), Err(Refusal::UdpChecksum));
     }
 
     #[test]

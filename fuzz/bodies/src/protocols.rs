@@ -44,11 +44,12 @@ pub fn echo_reply(data: &[u8]) {
 pub fn sink_report(data: &[u8]) {
     match Report::decode(data) {
         Some(report) => assert_eq!(report.encode(), data),
-        None => assert!(data.len() != Report::LEN || !data.starts_with(b"udpath.sink/1 ==")),
+        None => assert!(data.len() != Report::LEN || !data.starts_with(b"udpath.sink/2 ==")),
     }
-    if let Some((numbers, _)) = data.split_first_chunk::<16>() {
+    if let Some((numbers, _)) = data.split_first_chunk::<32>() {
         let number = |at: usize| u64::from_be_bytes(numbers[at..at + 8].try_into().expect("eight bytes"));
-        let report = Report { datagrams: number(0), bytes: number(8) };
+        let report =
+            Report { datagrams: number(0), bytes: number(8), stream_bytes: number(16), cpu_ns: number(24) };
         assert_eq!(Report::decode(&report.encode()), Some(report));
     }
     // Whatever the load sends a sink is no question, or it would not be counted.

@@ -1,6 +1,8 @@
 //! The frames: good, odd and broken ones, from a seed. Frame `n` comes from source port `FIRST_PORT + n`, so its reply
 //! is known by the port it goes to.
 
+pub(crate) mod kinds;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Source port of the first frame.
@@ -60,11 +62,25 @@ struct Request {
     ip_length: i32,
     udp_length: i32,
     udp_length_is: Option<u16>,
-    no_checksum: bool,
-    wrong_udp_checksum: bool,
-    wrong_ip_checksum: bool,
+    udp_checksum: Checksum,
+    /// Added to the IPv4 header's checksum, bit by bit.
+    ip_checksum_change: u16,
+    /// IPv6.
+    flow_label: u32,
     /// Bytes behind the packet, or cut from its end.
     behind: i32,
+}
+
+/// What the UDP checksum's field holds.
+#[derive(Clone, Copy)]
+enum Checksum {
+    Right,
+    /// 0: none.
+    Missing,
+    /// Right, with these bits turned over.
+    Changed(u16),
+    /// The sum of the pseudo header, which a local sender leaves for a device.
+    Partial,
 }
 
 /// Every kind of frame; the test counts on names.
@@ -105,7 +121,7 @@ pub(crate) const KINDS: [&str; 33] = [
 ];
 
 /// Kind and frames of request `number`: one frame, or the fragments of one datagram.
-pub(crate) fn request(ends: &Ends, random: &mut Random, number: usize) -> (&'static str, Vec<Vec<u8>>) {
+pub(crate) fn request(ends: &Ends, random: &mut Random, number: usize) -> (String, Vec<Vec<u8>>) {
     let kind = KINDS[number % KINDS.len()];
     let ipv6 = number / KINDS.len() % 2 == 1;
     let mut request = good(ends, random, ipv6, FIRST_PORT + number as u16);
@@ -115,9 +131,9 @@ pub(crate) fn request(ends: &Ends, random: &mut Random, number: usize) -> (&'sta
         "empty" => request.payload.clear(),
         "hops" => request.hops = random.of(&[0, 1, 2, 254, 255]),
         "traffic class" => request.traffic_class = random.below(256) as u8,
-        "no checksum" => request.no_checksum = true,
-        "wrong UDP checksum" => request.wrong_udp_checksum = true,
-        "wrong IP checksum" => request.wrong_ip_checksum = true,
+        "no checksum" => request.udp_checksum = Checksum::Missing,
+        "wrong UDP checksum" => request.udp_checksum = Checksum::Changed(1 << random.below(16)),
+        "wrong IP checksum" => request.ip_checksum_change = 0x0100,
         "other port" => request.ports.1 = random.of(&[1, ends.port + 1, ends.port - 1, 65_535]),
         "port 0" if random.below(2) == 0 => request.ports.1 = 0,
         "port 0" => request.ports.0 = 0,
@@ -147,7 +163,7 @@ pub(crate) fn request(ends: &Ends, random: &mut Random, number: usize) -> (&'sta
         "UDP length 0" => request.udp_length_is = Some(random.below(9) as u16),
         "cut" => request.behind = -(1 + random.below(request.payload.len() + 40) as i32),
         "padded" => request.behind = 1 + random.below(60) as i32,
-        "fragment" => return (kind, fragments(&request, random)),
+        "fragment" => return (kind.into(), fragments(&request, random)),
         "fragment flags" if !ipv6 => {
             request.fragment = random.of(&[0x8000, 0xc000, 0x2000, 0x2001, 1, 0x1fff, 0]);
         }
@@ -190,11 +206,11 @@ pub(crate) fn request(ends: &Ends, random: &mut Random, number: usize) -> (&'sta
                 let at = 12 + random.below((frame.len() - 12).min(30));
                 frame[at] = random.below(256) as u8;
             }
-            return (kind, vec![frame]);
+            return (kind.into(), vec![frame]);
         }
         _ => {}
     }
-    (kind, vec![request.frame()])
+    (kind.into(), vec![request.frame()])
 }
 
 fn payload(random: &mut Random, below: usize) -> Vec<u8> {
@@ -225,9 +241,9 @@ fn good(ends: &Ends, random: &mut Random, ipv6: bool, port: u16) -> Request {
         ip_length: 0,
         udp_length: 0,
         udp_length_is: None,
-        no_checksum: false,
-        wrong_udp_checksum: false,
-        wrong_ip_checksum: false,
+        udp_checksum: Checksum::Right,
+        ip_checksum_change: 0,
+        flow_label: 0,
         behind: 0,
     }
 }
@@ -235,6 +251,18 @@ fn good(ends: &Ends, random: &mut Random, ipv6: bool, port: u16) -> Request {
 /// A good request of the client's, to see that all before it was taken.
 pub(crate) fn plain(ends: &Ends, port: u16) -> Vec<u8> {
     good(ends, &mut Random(u64::from(port)), false, port).frame()
+}
+
+/// A good request of these addresses, with this tag.
+pub(crate) fn tagged(ends: &Ends, (source, destination): (IpAddr, IpAddr), tag: &[u8], port: u16) -> Vec<u8> {
+    let request = good(ends, &mut Random(u64::from(port)), source.is_ipv6(), port);
+    Request { source, destination, tags: tag.to_vec(), ..request }.frame()
+}
+
+/// A good request, but from this address.
+pub(crate) fn from_address(ends: &Ends, source: IpAddr, port: u16) -> Vec<u8> {
+    let request = good(ends, &mut Random(u64::from(port)), source.is_ipv6(), port);
+    Request { source, ..request }.frame()
 }
 
 /// Addresses that no packet on a link should carry, or not there.
@@ -294,27 +322,27 @@ impl Request {
         let mut datagram: Vec<u8> =
             [source, destination, len, 0].iter().flat_map(|word| word.to_be_bytes()).collect();
         datagram.extend_from_slice(&self.payload);
-        if self.no_checksum {
-            return datagram;
-        }
         // Over what a receiver takes for the datagram, where it can.
         let taken = match usize::from(len) {
             0 => datagram.len(),
             len => len.min(datagram.len()),
         };
-        let mut sum = sum(&datagram[..taken]) + taken as u32 + u32::from(UDP);
-        sum += match (self.source, self.destination) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => self::sum(&from.octets()) + self::sum(&to.octets()),
-            (IpAddr::V6(from), IpAddr::V6(to)) => self::sum(&from.octets()) + self::sum(&to.octets()),
+        let mut pseudo = taken as u32 + u32::from(UDP);
+        pseudo += match (self.source, self.destination) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => sum(&from.octets()) + sum(&to.octets()),
+            (IpAddr::V6(from), IpAddr::V6(to)) => sum(&from.octets()) + sum(&to.octets()),
             _ => panic!("a packet has addresses of one family"),
         };
-        let mut checksum = folded(sum);
-        if checksum == 0 {
-            checksum = 0xffff;
-        }
-        if self.wrong_udp_checksum {
-            checksum = if checksum == 0x5555 { 0x5556 } else { 0x5555 };
-        }
+        let right = match folded(sum(&datagram[..taken]) + pseudo) {
+            0 => 0xffff,
+            right => right,
+        };
+        let checksum = match self.udp_checksum {
+            Checksum::Right => right,
+            Checksum::Missing => 0,
+            Checksum::Changed(bits) => right ^ bits,
+            Checksum::Partial => !folded(pseudo),
+        };
         datagram[6..8].copy_from_slice(&checksum.to_be_bytes());
         datagram
     }
@@ -331,10 +359,7 @@ impl Request {
         packet.extend(source.octets());
         packet.extend(destination.octets());
         packet.extend_from_slice(&self.options);
-        let mut checksum = folded(sum(&packet));
-        if self.wrong_ip_checksum {
-            checksum ^= 0x0100;
-        }
+        let checksum = folded(sum(&packet)) ^ self.ip_checksum_change;
         packet[10..12].copy_from_slice(&checksum.to_be_bytes());
         packet.extend_from_slice(datagram);
         packet
@@ -342,7 +367,8 @@ impl Request {
 
     fn ipv6(&self, source: Ipv6Addr, destination: Ipv6Addr, datagram: &[u8]) -> Vec<u8> {
         let len = ((self.options.len() + datagram.len()) as i32).saturating_add(self.ip_length);
-        let mut packet = vec![0x60 | self.traffic_class >> 4, self.traffic_class << 4, 0, 0];
+        let first = 6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label;
+        let mut packet = first.to_be_bytes().to_vec();
         packet.extend((len.clamp(0, 65_535) as u16).to_be_bytes());
         packet.extend([self.next_header, self.hops]);
         packet.extend(source.octets());
@@ -355,11 +381,20 @@ impl Request {
 
 /// A datagram in two fragments, in either order.
 fn fragments(request: &Request, random: &mut Random) -> Vec<Vec<u8>> {
+    let blocks = (8 + request.payload.len()).div_ceil(8);
+    let mut frames = two_fragments(request, 8 * (1 + random.below(blocks)));
+    if random.below(2) == 0 {
+        frames.reverse();
+    }
+    frames
+}
+
+/// A datagram in two fragments, the first of `cut` bytes, a multiple of 8.
+fn two_fragments(request: &Request, cut: usize) -> Vec<Vec<u8>> {
     let whole = request.frame();
     let number = request.ports.0;
     let headers = if request.source.is_ipv4() { 34 } else { 54 };
     let (header, body) = whole.split_at(headers);
-    let cut = 8 * (1 + random.below(body.len().div_ceil(8)));
     let (first, second) = body.split_at(cut.min(body.len()));
     let one = |part: &[u8], offset: usize, more: bool| {
         let mut frame = header.to_vec();
@@ -382,11 +417,7 @@ fn fragments(request: &Request, random: &mut Random) -> Vec<Vec<u8>> {
         frame.extend_from_slice(part);
         frame
     };
-    let mut frames = vec![one(first, 0, true), one(second, cut, false)];
-    if random.below(2) == 0 {
-        frames.reverse();
-    }
-    frames
+    vec![one(first, 0, true), one(second, cut, false)]
 }
 
 /// The sum of big-endian words, not yet folded.

@@ -37,6 +37,20 @@ impl PacketSocket {
         if done != 0 {
             return Err(io::Error::last_os_error());
         }
+        let yes: libc::c_int = 1;
+        // SAFETY: the option's value is an int of the length given.
+        let done = unsafe {
+            libc::setsockopt(
+                socket.0.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_AUXDATA,
+                (&raw const yes).cast(),
+                size_of::<libc::c_int>() as u32,
+            )
+        };
+        if done != 0 {
+            return Err(io::Error::last_os_error());
+        }
         // SAFETY: all zeros is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
@@ -64,10 +78,21 @@ impl PacketSocket {
             _ => {}
         }
         let mut frame = vec![0; 2048];
-        // SAFETY: the buffer is as long as said.
-        let len = unsafe { libc::recv(self.0.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
+        let mut control = [0_u64; 16];
+        let mut part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
+        // SAFETY: all zeros is a valid msghdr.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        // SAFETY: the message names buffers of the lengths said, which live as long as the call.
+        let len = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, 0) };
         let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
         frame.truncate(len);
+        if let Some(tag) = tag(&message) {
+            frame.splice(12..12, tag);
+        }
         Ok(Some(frame))
     }
 
@@ -76,4 +101,18 @@ impl PacketSocket {
         let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
+}
+
+/// The VLAN tag that the kernel took out of a frame before packet sockets saw it.
+fn tag(message: &libc::msghdr) -> Option<[u8; 4]> {
+    // SAFETY: the kernel filled the message; the header it points to lies in the control buffer, if there is one.
+    let header = unsafe { libc::CMSG_FIRSTHDR(message).as_ref()? };
+    if (header.cmsg_level, header.cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
+        return None;
+    }
+    // SAFETY: data of this type is a tpacket_auxdata, which may lie anywhere.
+    let data = unsafe { libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned() };
+    let [a, b] = data.tp_vlan_tpid.to_be_bytes();
+    let [c, d] = data.tp_vlan_tci.to_be_bytes();
+    (data.tp_status & libc::TP_STATUS_VLAN_VALID != 0).then_some([a, b, c, d])
 }

@@ -1,7 +1,7 @@
 //! What sockets and threads of a running server are set to.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 
 use serde_json::Value;
 use udpath_host::process::{SocketValue, waiting};
@@ -177,9 +177,11 @@ fn whose_server_may_not_be_touched_is_told_with_the_capability() {
     fs::copy(program(), &copy).unwrap();
     let journal = open.path().join("journal");
     fs::create_dir(&journal).unwrap();
-    for (path, mode) in [(open.path(), 0o755), (&copy, 0o755), (&journal, 0o777)] {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for path in [open.path(), &copy] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
+    // A journal is its owner's alone.
+    chown(&journal, Some(65534), Some(65534)).unwrap();
     let (before, inode) = (place.settled("server"), place.sockets()[0].id.inode);
     for wish in
         [format!("port:{PORT}:receive-buffer=8388608"), format!("socket:{}/{inode}:busy-poll=1", place.pid())]

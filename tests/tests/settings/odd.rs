@@ -117,8 +117,8 @@ fn the_root_of_a_container_is_told_what_it_may_not() {
     let pid = std::process::id();
     let thread = format!("thread:{pid}/{pid}:affinity=0");
     // The build folder may be closed to others.
-    let open = "cp $U $S.open; chmod 755 $S.open; trap 'rm -rf $S.open $S.j' EXIT; mkdir -m 777 $S.j";
-    let user = "setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Ur";
+    let open = "cp $U $S.open; chmod 755 $S.open; trap 'rm -rf $S.open $S.j' EXIT; mkdir -m 700 $S.j";
+    let user = "chown 65534 $S.j; setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Ur";
     let bare = "setpriv --bounding-set=-all --inh-caps=-all";
     for (around, wish, part) in [
         // Root of a user namespace of its own, and nobody outside.

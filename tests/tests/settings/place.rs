@@ -9,9 +9,9 @@ use udpath_tests::{Said, program};
 /// One wish that a veth can fulfil.
 pub(crate) const RPS: &str = "eth0:rps/rx-0=0-1";
 
-fn lab(name: &str) -> Lab {
+fn lab(name: &str, queues: u32) -> Lab {
     let builder = LabBuilder::new(name).machine("here").machine("there");
-    builder.link("here", "there", &LinkSpec::with_queues(4)).up().unwrap()
+    builder.link("here", "there", &LinkSpec::with_queues(queues)).up().unwrap()
 }
 
 /// A lab, a journal of its own, and the program in machine `here`.
@@ -22,7 +22,11 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new(name: &str) -> Self {
-        Self { lab: lab(name), state: tempfile::tempdir().unwrap() }
+        Self::with_queues(name, 4)
+    }
+
+    pub(crate) fn with_queues(name: &str, queues: u32) -> Self {
+        Self { lab: lab(name, queues), state: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {

@@ -297,13 +297,16 @@ fn an_apply_that_is_killed_on_the_way_is_undone_to_the_byte() {
     same(machine, "before", "killed-restored");
 }
 
-/// It is told to leave the IRQ alone, does so for some of its rounds, and is told otherwise by undo.
+/// Left to itself it moves the IRQ; told to leave it alone, it does so when it places all anew, and for some of its rounds;
+/// undo tells it otherwise.
 #[test]
 fn a_running_irqbalance_is_seen_told_and_let_go() {
     let machine = &*MACHINE;
     let before: Snapshot = serde_json::from_str(machine.fine("balanced")).unwrap();
     let actor = before.actors.list.iter().find(|actor| actor.name == "irqbalance").unwrap();
     assert!(actor.pid.is_some(), "{actor:?}");
+    let moved = machine.fine("balanced-moves").trim().split_once(" -> ").unwrap();
+    assert_ne!(moved.0, moved.1);
     let plan = machine.fine("balanced-plan");
     assert!(plan.contains("irqbalance:ban  none -> "), "{plan}");
     let applied = machine.fine("balanced-apply");

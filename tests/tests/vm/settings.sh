@@ -70,7 +70,7 @@ unconfirmed() {
 step unconfirmed unconfirmed
 step unconfirmed-is ethtool -l eth0
 reverted() {
-    [ -z "$(udpath status)" ]
+    udpath status | grep -q "reverted: "
 }
 awaited reverted
 snapshot unconfirmed-reverted
@@ -96,12 +96,32 @@ snapshot killed-restored
 balanced() {
     mkdir -p /run/irqbalance
     irqbalance --foreground --interval=1 > /tmp/irqbalance 2>&1 &
+    echo $! > /tmp/irqbalance.pid
     awaited test -S /run/irqbalance/irqbalance$!.sock
     udpath show --snapshot
 }
+# SIGHUP makes it place every IRQ anew that it is not told to leave alone. Of two CPUs it does not choose one; it looks every
+# second, so that 20 s are many of its rounds.
+moves() {
+    affinity=/proc/irq/$(irq_of input.3)/smp_affinity_list
+    for cpu in 17 16; do
+        echo $cpu > "$affinity"
+        kill -HUP "$(cat /tmp/irqbalance.pid)"
+        tries=0
+        while [ $tries -lt 100 ]; do
+            read -r now < "$affinity"
+            [ "$now" = $cpu ] || { echo "$cpu -> $now"; return; }
+            tries=$((tries + 1))
+            sleep 0.2
+        done
+    done
+    return 1
+}
 step balanced balanced
+step balanced-moves moves
 step balanced-plan udpath plan --set eth0:irq/rx-3=17
 step balanced-apply udpath apply --set eth0:irq/rx-3=17
+kill -HUP "$(cat /tmp/irqbalance.pid)"
 sleep 3
 step balanced-stays cat "/proc/irq/$(irq_of input.3)/smp_affinity_list"
 step balanced-undo udpath undo

@@ -59,13 +59,15 @@ fn queues_that_come_and_go_lose_only_what_is_in_flight() {
     let missing = of("lost") + of("late");
     assert_eq!(of("sent"), of("ok") + missing);
     assert!(missing <= 4 * IN_FLIGHT, "{}", result["counts"]);
-    // Whatever came was answered, on one way or the other.
+    // Whatever came was answered, on one way or the other, but for replies that the device dropped while its queues changed.
     let total = |name: &str| counts["total"][name].as_u64().unwrap();
     assert!(of("sent") - total("received") <= missing, "{} {}", result["counts"], counts["total"]);
-    assert_eq!(total("received"), total("answered"), "{}", counts["total"]);
+    let unsent = counts["total"]["dropped"]["send_failed"].as_u64().unwrap();
+    assert!(unsent <= missing, "{} {}", result["counts"], counts["total"]);
+    assert_eq!(total("received"), total("answered") + unsent, "{}", counts["total"]);
     let frames = counts["xdp"]["received"].as_u64().unwrap();
     assert_eq!(frames, program_counts(&counts, "taken"));
-    assert_eq!(counts["xdp"]["answered"], frames, "{}", counts["xdp"]);
+    assert_eq!(counts["xdp"]["answered"].as_u64().unwrap() + unsent, frames, "{}", counts["xdp"]);
     assert!(frames > 0 && total("received") > frames, "both ways were gone: {}", counts["xdp"]);
     lab.down().unwrap();
 }
@@ -186,7 +188,10 @@ fn mtu_stations_and_addresses_change_under_it() {
     assert!(program_counts(&counts, "other_port") >= 1, "{xdp}");
     // The program follows the new station: more frames were taken than came before it.
     assert!(program_counts(&counts, "taken") >= 10, "{xdp}");
-    let sum = xdp["answered"].as_u64().unwrap() + xdp["dropped"]["not_local"].as_u64().unwrap_or(0);
-    assert_eq!(xdp["received"], sum, "{xdp}");
+    // A reply that was longer than the MTU was until then left by the kernel's socket.
+    let of = |name: &str| xdp[name].as_u64().unwrap();
+    let sum = of("answered") + of("declined") + xdp["dropped"]["not_local"].as_u64().unwrap_or(0);
+    assert_eq!(of("received"), sum, "{xdp}");
+    assert!(of("declined") <= 1, "{xdp}");
     lab.down().unwrap();
 }

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 
+use super::ingress::spot;
 use super::*;
 
 const PORT: u16 = 5300;
@@ -55,11 +56,12 @@ fn intact(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-fn tagged(frame: &[u8], tags: &[u16]) -> Vec<u8> {
+/// With these tags, each its type and its control word.
+fn tagged(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     let mut with = frame[..12].to_vec();
-    for tag in tags {
-        with.extend(tag.to_be_bytes());
-        with.extend([0, 5]);
+    for (kind, control) in tags {
+        with.extend(kind.to_be_bytes());
+        with.extend(control.to_be_bytes());
     }
     with.extend(&frame[12..]);
     with
@@ -82,18 +84,11 @@ fn whole_datagrams_for_the_port_are_taken() {
     for ipv6 in [false, true] {
         let plain = frame(ipv6);
         let padded = [plain.as_slice(), &[0; 30]].concat();
-        let frames = [
-            plain.clone(),
-            padded,
-            tagged(&plain, &[0x8100]),
-            tagged(&plain, &[0x88a8, 0x8100]),
-            tagged(&plain, &[0x8100, 0x8100]),
-        ];
-        for frame in frames {
+        for frame in [plain.clone(), padded] {
             assert_eq!(take.judge(&frame).unwrap(), Outcome::Taken, "{frame:02x?}");
         }
     }
-    assert_eq!((take.outcomes().of(Outcome::Taken), take.outcomes().of(Outcome::NoSocket)), (10, 2));
+    assert_eq!((take.outcomes().of(Outcome::Taken), take.outcomes().of(Outcome::NoSocket)), (4, 2));
     assert_eq!(take.outcomes().passed(), 2);
     take.clear_socket(0);
     assert_eq!(take.judge(&frame(false)).unwrap(), Outcome::NoSocket);
@@ -105,6 +100,7 @@ fn whole_datagrams_for_the_port_are_taken() {
 #[test]
 fn everything_else_passes_and_is_counted_by_reason() {
     let mut take = taking();
+    take.set_vlans([(7, 0)]);
     let socket = socket();
     take.set_socket(0, socket.as_fd()).unwrap();
     let (v4, v6) = (|| frame(false), || frame(true));
@@ -115,8 +111,14 @@ fn everything_else_passes_and_is_counted_by_reason() {
         (Outcome::Group, "link broadcast", with(v4(), 0, &[0xff; 6])),
         (Outcome::Group, "link multicast", with(v6(), 0, &[0x33, 0x33, 0, 0, 0, 1])),
         (Outcome::Malformed, "sent by a group", with(v4(), 6, &[3])),
-        (Outcome::VlanDepth, "three tags", tagged(&v4(), &[0x88a8, 0x88a8, 0x8100])),
-        (Outcome::Malformed, "cut in a tag", tagged(&v4(), &[0x8100])[..16].to_vec()),
+        (Outcome::Vlan, "another VLAN", tagged(&v4(), &[(0x8100, 5)])),
+        (Outcome::Vlan, "a provider's VLAN", tagged(&v4(), &[(0x88a8, 7)])),
+        (Outcome::Vlan, "a provider's priority tag", tagged(&v4(), &[(0x88a8, 0)])),
+        (Outcome::Vlan, "two tags", tagged(&v4(), &[(0x8100, 7), (0x8100, 7)])),
+        (Outcome::Vlan, "a VLAN in a priority tag", tagged(&v4(), &[(0x8100, 0), (0x8100, 7)])),
+        (Outcome::Vlan, "QinQ", tagged(&v4(), &[(0x88a8, 7), (0x8100, 7)])),
+        (Outcome::Vlan, "three tags", tagged(&v4(), &[(0x88a8, 7), (0x88a8, 7), (0x8100, 7)])),
+        (Outcome::Malformed, "cut in a tag", tagged(&v4(), &[(0x8100, 7)])[..16].to_vec()),
         (Outcome::NotIp, "ARP", with(v4(), 12, &[8, 6])),
         (Outcome::NotIp, "a length", with(v4(), 12, &[0, 46])),
         (Outcome::Malformed, "cut in the IPv4 header", v4()[..33].to_vec()),
@@ -224,4 +226,141 @@ fn what_cannot_be_bound_is_told() {
     let refused = take.attach("nothere0", AttachMode::Native).unwrap_err();
     assert!(matches!(refused, Error::NoInterface { .. }), "{refused}");
     assert!(take.judge(&[0; 4]).is_err(), "the kernel tries no frame without an Ethernet header");
+}
+
+/// What the program hands on of a frame that it takes.
+fn handed_on(take: &Take, frame: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; frame.len()];
+    let options = TestRunOptions { data_out: Some(&mut out), ..TestRunOptions::default() };
+    let result = take.run(frame, options).unwrap();
+    assert_eq!(result.return_value, XDP_REDIRECT);
+    out.truncate(result.data_size_out as usize);
+    out
+}
+
+#[test]
+fn tags_are_taken_of_the_vlans_that_are_served() {
+    let mut take = taking();
+    let socket = socket();
+    take.set_socket(0, socket.as_fd()).unwrap();
+    take.set_vlans([(7, 5), (8, 0), (4094, 7), (0, 3), (4095, 1)]);
+    for ipv6 in [false, true] {
+        let plain = frame(ipv6);
+        // A priority is not for the service: its tag goes, as the kernel removes it.
+        for control in [0, 0xe000, 0x1000] {
+            assert_eq!(handed_on(&take, &tagged(&plain, &[(0x8100, control)])), plain, "{control:#x}");
+        }
+        // A VLAN's tag gets the priority of replies; that of the request, and its drop eligibility, go.
+        for (control, reply) in [(0x2007, 0xa007), (0xf008, 0x0008), (0x0ffe, 0xeffe)] {
+            let handed_on = handed_on(&take, &tagged(&plain, &[(0x8100, control)]));
+            assert_eq!(handed_on, tagged(&plain, &[(0x8100, reply)]), "{control:#x}");
+        }
+        for control in [6, 9, 0x0fff, 0x0707] {
+            assert_eq!(
+                take.judge(&tagged(&plain, &[(0x8100, control)])).unwrap(),
+                Outcome::Vlan,
+                "{control:#x}"
+            );
+        }
+    }
+    // VLANs come and go.
+    take.set_vlans([(9, 1)]);
+    let judged = |control| take.judge(&tagged(&frame(false), &[(0x8100, control)])).unwrap();
+    assert_eq!([7, 8, 9, 0].map(judged), [Outcome::Vlan, Outcome::Vlan, Outcome::Taken, Outcome::Taken]);
+    // What has no socket is the kernel's, as it came.
+    take.clear_socket(0);
+    let with_priority = tagged(&frame(false), &[(0x8100, 0xe000)]);
+    let mut out = vec![0; with_priority.len()];
+    let options = TestRunOptions { data_out: Some(&mut out), ..TestRunOptions::default() };
+    take.run(&with_priority, options).unwrap();
+    assert_eq!(out, with_priority);
+}
+
+/// `frame(..)` from another address.
+fn from(source: IpAddr) -> Vec<u8> {
+    match source {
+        IpAddr::V4(v4) => with(frame(false), 26, &v4.octets()),
+        IpAddr::V6(v6) => with(frame(true), 22, &v6.octets()),
+    }
+}
+
+#[test]
+fn sources_that_the_kernel_may_refuse_are_left_to_it() {
+    let mut take = taking();
+    let socket = socket();
+    take.set_socket(0, socket.as_fd()).unwrap();
+    let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+    let addresses = ["10.0.0.9", "10.0.0.255", "10.0.0.0", "fd00::9", "fe80::9"].map(ip);
+    let sources = Sources { addresses: addresses.into(), ..Sources::default() };
+    take.set_sources(&sources).unwrap();
+    for source in addresses {
+        assert_eq!(take.judge(&from(source)).unwrap(), Outcome::Source, "{source}");
+    }
+    // Others, among them some whose bit is that of one above.
+    let others =
+        ["10.0.0.8", "10.0.1.255", "10.9.0.9", "10.9.9.0", "10.144.9.9", "fd00::a", "fd00::1:8", "a00:9::"];
+    let others = others.map(ip);
+    assert!(others.iter().any(|other| addresses.iter().any(|left| spot(*left) == spot(*other))));
+    for source in others {
+        assert_eq!(take.judge(&from(source)).unwrap(), Outcome::Taken, "{source}");
+    }
+    // One goes, one stays, one comes.
+    let later = Sources { addresses: ["10.0.0.9", "10.0.0.8"].map(ip).into(), ..Sources::default() };
+    take.set_sources(&later).unwrap();
+    let judged = |source| take.judge(&from(ip(source))).unwrap();
+    assert_eq!(
+        ["10.0.0.9", "10.0.0.8", "10.0.0.0", "fd00::9"].map(judged),
+        [Outcome::Source, Outcome::Source, Outcome::Taken, Outcome::Taken]
+    );
+}
+
+#[test]
+fn networks_are_left_to_the_kernel_by_vlan() {
+    let mut take = taking();
+    let socket = socket();
+    take.set_socket(0, socket.as_fd()).unwrap();
+    take.set_vlans([(7, 0)]);
+    let network =
+        |(vlan, address, len): (u16, &str, u8)| Network { vlan, address: address.parse().unwrap(), len };
+    let networks = [
+        (0, "10.1.0.0", 16),
+        (0, "10.1.2.0", 24),
+        (0, "192.0.2.7", 32),
+        (7, "10.2.0.0", 15),
+        (0, "fd01::", 32),
+    ];
+    let sources = Sources { networks: networks.map(network).into(), ..Sources::default() };
+    take.set_sources(&sources).unwrap();
+    let asked = [
+        ("10.1.9.9", true, false),
+        ("10.1.2.9", true, false),
+        ("10.2.0.1", false, true),
+        ("10.3.255.255", false, true),
+        ("10.4.0.0", false, false),
+        ("192.0.2.7", true, false),
+        ("192.0.2.6", false, false),
+        ("fd01:0:1::9", true, false),
+        ("fd01:1::9", false, false),
+    ];
+    for (source, untagged, tagged_) in asked {
+        let source: IpAddr = source.parse().unwrap();
+        let outcome = |left| if left { Outcome::Source } else { Outcome::Taken };
+        assert_eq!(take.judge(&from(source)).unwrap(), outcome(untagged), "{source}");
+        assert_eq!(
+            take.judge(&tagged(&from(source), &[(0x8100, 0x4000)])).unwrap(),
+            outcome(untagged),
+            "{source}"
+        );
+        assert_eq!(take.judge(&tagged(&from(source), &[(0x8100, 7)])).unwrap(), outcome(tagged_), "{source}");
+        assert_eq!(sources.leaves(source), untagged, "{source}");
+    }
+    let one = Sources { networks: [network((0, "10.1.2.0", 24))].into(), ..Sources::default() };
+    take.set_sources(&one).unwrap();
+    let judged = |source: &str| take.judge(&from(source.parse().unwrap())).unwrap();
+    assert_eq!(["10.1.2.9", "10.1.9.9"].map(judged), [Outcome::Source, Outcome::Taken]);
+    take.set_sources(&Sources::default()).unwrap();
+    assert_eq!(take.judge(&from("10.1.2.9".parse().unwrap())).unwrap(), Outcome::Taken);
+    let no_network = Sources { networks: [network((0, "10.0.0.0", 33))].into(), ..Sources::default() };
+    let refused = take.set_sources(&no_network).unwrap_err().to_string();
+    assert!(refused.ends_with("10.0.0.0/33 is not a network"), "{refused}");
 }

@@ -1,16 +1,18 @@
 //! `udpath apply`: makes a plan true, or leaves everything as it was.
 
-use std::io::Read;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
-use udpath_host::apply::Applied;
-use udpath_host::{Live, Plan, persist};
+use udpath_host::apply::{self, Applied};
+use udpath_host::journal::{JournalError, Lock};
+use udpath_host::persist::{self, Boot};
+use udpath_host::status::Status;
+use udpath_host::{Live, Plan};
 
+use super::revert::{self, Reverter};
 use super::settings::{self, Common, Wanted};
-use crate::exit::Done;
+use crate::exit::{Done, Failure};
 use crate::terminal;
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
@@ -23,26 +25,32 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 pub(crate) struct Args {
     #[command(flatten)]
     wanted: Wanted,
-    /// Revert after this time, such as 60s or 5m, unless `udpath confirm` is said; by a process of its own, which
-    /// needs no terminal
+    /// Revert after this time, such as 60s or 5m, unless `udpath confirm` is said; by a unit of systemd's, or by a
+    /// process of its own where systemd does not run
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "persist")]
     confirm: Option<Duration>,
     /// Keep it over a boot, by files that undo removes: sysctl.d, udev rules, systemd link files, and a unit for the rest
     #[arg(long)]
     persist: bool,
+    /// At boot: the plan is what is left to be set of this apply, which files keep
+    #[arg(long, value_name = "ID", hide = true, conflicts_with_all = ["persist", "confirm"])]
+    adopt: Option<u64>,
     #[command(flatten)]
     common: Common,
 }
 
 /// The JSON form of what was applied.
 #[derive(Serialize)]
-struct Document {
+struct Document<'a> {
     schema: &'static str,
     /// None when there was nothing to do.
     id: Option<u64>,
     changes: Vec<Change>,
     /// Seconds until it is reverted unless it is confirmed.
     confirm: Option<u64>,
+    /// What reverts it then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reverter: Option<&'a Reverter>,
 }
 
 #[derive(Serialize)]
@@ -71,49 +79,80 @@ fn time(text: &str) -> Result<Duration, String> {
 
 /// Plans, applies, shows.
 pub(crate) fn run(args: &Args) -> Done {
-    args.common.namespace.run(|| apply(args))
+    args.common.namespace.run(|| make(args))
 }
 
-fn apply(args: &Args) -> Done {
+fn make(args: &Args) -> Done {
     let machine = Live::new();
     let journal = args.common.state.journal();
     // Held from the first look on, so that the plan is still true when it is applied.
     let lock = journal.lock().map_err(settings::journal)?;
+    settings::warn_of_unreadable(&journal)?;
     let mut plan = args.wanted.plan(&machine)?;
+    let folder = args.common.state.absolute()?;
+    if let Some(id) = args.adopt {
+        match journal.entry(id) {
+            Err(JournalError::Unknown { .. }) => {
+                eprintln!("udpath: warning: the journal has no apply {id} any more; this is a new one");
+            }
+            _ => return adopt(args, &machine, &lock, id, &plan),
+        }
+    }
+    let mut notes = Vec::new();
     if args.persist {
-        let id = journal.ids().map_err(settings::journal)?.last().map_or(1, |last| last + 1);
+        let id = journal.next_id().map_err(settings::journal)?;
         let program = std::env::current_exe().context("cannot tell where this program is")?;
-        let files = persist::files(&machine, &plan, id, &program.to_string_lossy(), &args.wanted.consent());
-        plan.changes.extend(files.map_err(anyhow::Error::from)?);
+        let boot = Boot { program: &program, journal: &folder, consent: &args.wanted.consent() };
+        let kept = persist::files(&machine, &plan, id, &boot).map_err(anyhow::Error::from)?;
+        plan.changes.extend(kept.changes);
+        notes = kept.notes;
     }
     if plan.is_empty() {
-        return show(args, &plan, None);
+        return show(args, &plan, None, None);
     }
-    let folder = args.common.state.absolute()?;
-    let armed = |id: u64| match args.confirm {
-        None => Ok(()),
-        Some(_) => arm(&folder, id).map_err(|error| format!("cannot start what would revert it: {error:#}")),
+    let mut reverter = None;
+    let armed = |id: u64| {
+        if args.confirm.is_some() {
+            let started = revert::start(&folder, id);
+            reverter =
+                Some(started.map_err(|error| format!("cannot start what would revert it: {error:#}"))?);
+        }
+        Ok(())
     };
-    let applied = udpath_host::apply(&machine, &lock, &plan, args.confirm, armed).map_err(settings::apply)?;
+    // Until here a signal ends the program, and nothing has been changed; from here on it takes all back.
+    let signals = terminal::hold_signals()?;
+    let interrupted = || signals.came().map(|signal| format!("interrupted by {signal}"));
+    let applied = apply::apply_until(&machine, &lock, &plan, args.confirm, armed, &interrupted);
+    let applied = applied.map_err(settings::apply)?;
     drop(lock);
-    show(args, &plan, Some(&applied))
+    for note in notes {
+        eprintln!("note: {note}");
+    }
+    show(args, &plan, Some(&applied), reverter.as_ref())
 }
 
-/// Starts this program again as the one that reverts, and waits until it says that it stands by.
-fn arm(folder: &std::path::Path, id: u64) -> anyhow::Result<()> {
-    // Not the path: the file may have been replaced by a newer one meanwhile.
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("revert").arg(id.to_string()).arg("--state").arg(folder).current_dir("/");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().context("cannot run /proc/self/exe")?;
-    let mut said = String::new();
-    let out = child.stdout.take().context("it has no stdout")?;
-    out.take(64).read_to_string(&mut said).context("cannot hear it")?;
-    anyhow::ensure!(said == super::confirm::READY, "it ended before it stood by");
-    Ok(())
+/// What the unit of a kept plan does at boot: sets what no file can, and says what of the apply does not hold.
+fn adopt(args: &Args, machine: &Live, lock: &Lock, id: u64, plan: &Plan) -> Done {
+    let applied = udpath_host::adopt(machine, lock, id, plan).map_err(settings::apply)?;
+    if applied.changes.is_empty() {
+        show(args, plan, None, None)?;
+    } else {
+        show(args, plan, Some(&applied), None)?;
+    }
+    let status = Status::of(machine, lock.journal()).map_err(settings::journal)?;
+    let ours = status.applies.iter().filter(|apply| apply.id == id).flat_map(|apply| &apply.settings);
+    let names: Vec<&str> =
+        ours.filter(|held| held.state.is_lost()).map(|held| held.setting.as_str()).collect();
+    match names.as_slice() {
+        [] => Ok(()),
+        names => Err(Failure::Findings(format!(
+            "apply {id} is in effect, except for {}; see `udpath status`",
+            names.join(", ")
+        ))),
+    }
 }
 
-fn show(args: &Args, plan: &Plan, applied: Option<&Applied>) -> Done {
+fn show(args: &Args, plan: &Plan, applied: Option<&Applied>, reverter: Option<&Reverter>) -> Done {
     let seconds = applied.and(args.confirm).map(|time| time.as_secs());
     if args.common.json {
         let changes = applied.map_or(&[][..], |applied| &applied.changes);
@@ -124,7 +163,8 @@ fn show(args: &Args, plan: &Plan, applied: Option<&Applied>) -> Done {
             note: made.note.clone(),
         });
         let id = applied.map(|applied| applied.id);
-        let document = Document { schema: SCHEMA, id, changes: changes.collect(), confirm: seconds };
+        let document =
+            Document { schema: SCHEMA, id, changes: changes.collect(), confirm: seconds, reverter };
         return terminal::print(&serde_json::to_string_pretty(&document).context("cannot write JSON")?);
     }
     let Some(applied) = applied else {
@@ -149,6 +189,9 @@ fn show(args: &Args, plan: &Plan, applied: Option<&Applied>) -> Done {
         Some(seconds) => eprintln!(
             "applied and verified{untold} as {id}; reverts in {seconds} s unless you say `udpath confirm {id}`"
         ),
+    }
+    if let Some(note) = reverter.and_then(Reverter::note) {
+        eprintln!("note: {note}");
     }
     Ok(())
 }

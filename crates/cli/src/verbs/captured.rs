@@ -1,6 +1,6 @@
 //! Captured machines, as `--sysroot` names them: a folder, or an archive of `udpath support`; of one picture, or of two.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use udpath_host::Source;
 use udpath_host::source::{Archive, Folder};
@@ -11,7 +11,7 @@ use crate::exit::Failure;
 /// A captured machine.
 pub(crate) enum Captured {
     /// In a folder: below it, or below `now` in it.
-    Folder { now: PathBuf, earlier: Option<PathBuf> },
+    Folder { now: Folder, earlier: Option<Folder> },
     /// In an archive, below these names of it.
     Archive { archive: Archive, now: String, earlier: Option<String> },
 }
@@ -38,12 +38,12 @@ impl Captured {
                 Self::Archive { archive, now, earlier }
             })
         } else {
-            let is_machine = |folder: &&PathBuf| folder.join("proc").is_dir() || folder.join("sys").is_dir();
-            let now = [path.join(NOW), path.to_owned()].iter().find(is_machine).cloned();
-            now.map(|now| {
-                let earlier = Some(path.join(EARLIER)).filter(|earlier| now != path && earlier.is_dir());
-                Self::Folder { now, earlier }
-            })
+            let top = Folder::captured(path);
+            let is_machine =
+                |folder: &Folder| ["proc", "sys"].iter().any(|name| folder.within(name).is_some());
+            let now = top.within(NOW).filter(is_machine);
+            let two = now.map(|now| Self::Folder { now, earlier: top.within(EARLIER) });
+            two.or_else(|| is_machine(&top).then_some(Self::Folder { now: top, earlier: None }))
         };
         found.ok_or_else(|| {
             usage("there is neither proc nor sys in it; name a folder or an archive that `udpath support` wrote".into())
@@ -53,7 +53,7 @@ impl Captured {
     /// Its last picture.
     pub(crate) fn now(&self) -> Box<dyn Source + '_> {
         match self {
-            Self::Folder { now, .. } => Box::new(Folder::captured(now)),
+            Self::Folder { now, .. } => Box::new(now.clone()),
             Self::Archive { archive, now, .. } => Box::new(archive.machine(now)),
         }
     }
@@ -62,7 +62,7 @@ impl Captured {
     pub(crate) fn earlier(&self) -> Option<Box<dyn Source + '_>> {
         match self {
             Self::Folder { earlier, .. } => {
-                earlier.as_ref().map(|earlier| Box::new(Folder::captured(earlier)) as Box<dyn Source>)
+                earlier.as_ref().map(|earlier| Box::new(earlier.clone()) as Box<dyn Source>)
             }
             Self::Archive { archive, earlier, .. } => {
                 earlier.as_ref().map(|earlier| Box::new(archive.machine(earlier)) as Box<dyn Source + '_>)

@@ -1,7 +1,9 @@
 //! `udpath export`: the machine's path as metrics, over HTTP, into a file for node_exporter, or once to stdout.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+mod connection;
+mod server;
+
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,20 +13,16 @@ use anyhow::Context;
 use udpath_host::map::{Map, Selection};
 use udpath_host::status::Status;
 use udpath_host::{Live, Source, Watch};
-use udpath_report::{MetricsFormat, MetricsOptions, map_metrics, write_whole};
+use udpath_report::{Applied, MetricsFormat, MetricsOptions, map_metrics, write_whole};
 
 use super::settings::State;
 use super::show::PlaceArgs;
-use crate::exit::{Done, Failure};
+use crate::exit::Done;
 use crate::terminal;
 
 /// Where the metrics are, unless told otherwise. 9,4xx is where exporters live; this one was free in their list.
 const LISTEN: &str = "127.0.0.1:9453";
-/// How long a client may take to ask and to listen. Longer: one that hangs keeps the others waiting.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of a request that are looked at: more than any scraper's headers.
-const REQUEST: usize = 8192;
-/// Pause between two looks for a client or the end.
+/// Pause between two looks for the end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Arguments of `udpath export`.
@@ -54,16 +52,34 @@ pub(crate) struct Args {
     state: State,
 }
 
+/// The machine at one moment, to be written as metrics.
+struct Seen {
+    map: Map,
+    /// None of a captured machine; else what the journal says, if it can be read.
+    status: Option<Option<Status>>,
+    options: MetricsOptions,
+}
+
+impl Seen {
+    fn text(&self, format: MetricsFormat) -> String {
+        let applied = match &self.status {
+            None => Applied::Absent,
+            Some(None) => Applied::Unreadable,
+            Some(Some(status)) => Applied::Known(status),
+        };
+        map_metrics(&self.map, applied, self.options, format)
+    }
+}
+
 impl Args {
-    /// The metrics of now. Called within the place that is looked at.
-    fn text(&self, format: MetricsFormat, watch: &mut Watch, source: &dyn Source) -> Result<String, Failure> {
+    /// The machine now. Called within the place that is looked at.
+    fn look(&self, watch: &mut Watch, source: &dyn Source) -> anyhow::Result<Seen> {
         // The journal is of this machine, and only root may read it.
-        let status = || Status::of(&Live::new(), &self.state.journal()).ok();
-        let status = if self.place.is_captured() { None } else { status() };
-        let snapshot = watch.look(source);
-        let map = Map::new(snapshot, None, &Selection::All).map_err(|error| Failure::Cannot(error.into()))?;
+        let captured = self.place.is_captured();
+        let status = (!captured).then(|| Status::of(&Live::new(), &self.state.journal()).ok());
+        let map = Map::new(watch.look(source), None, &Selection::All)?;
         let options = MetricsOptions { sockets: self.sockets.into(), queues: self.queues };
-        Ok(map_metrics(&map, status.as_ref(), options, format))
+        Ok(Seen { map, status, options })
     }
 }
 
@@ -74,7 +90,9 @@ pub(crate) fn run(args: &Args) -> Done {
         terminal::stop_on_signals(&stop)?;
     }
     args.place.look(|source| match &args.textfile {
-        _ if args.once => terminal::print(&args.text(MetricsFormat::Text, &mut Watch::default(), source)?),
+        _ if args.once => {
+            terminal::print(&args.look(&mut Watch::default(), source)?.text(MetricsFormat::Text))
+        }
         Some(path) => write(args, source, path, &stop),
         None => serve(args, source, &stop),
     })?
@@ -84,7 +102,7 @@ fn write(args: &Args, source: &dyn Source, path: &std::path::Path, stop: &Atomic
     let mut watch = Watch::default();
     while !stop.load(Ordering::Relaxed) {
         // node_exporter reads the older format alone.
-        let text = args.text(MetricsFormat::Text, &mut watch, source)?;
+        let text = args.look(&mut watch, source)?.text(MetricsFormat::Text);
         write_whole(path, text.as_bytes()).map_err(anyhow::Error::from)?;
         let next = Instant::now() + Duration::from_secs(args.interval);
         while Instant::now() < next && !stop.load(Ordering::Relaxed) {
@@ -94,74 +112,16 @@ fn write(args: &Args, source: &dyn Source, path: &std::path::Path, stop: &Atomic
     Ok(())
 }
 
-/// One client after the other: a scraper asks once in some seconds, and an answer takes milliseconds.
+/// Answers scrapers until it is told to end.
 fn serve(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Done {
     let mut watch = Watch::default();
     let listener =
         TcpListener::bind(args.listen).with_context(|| format!("cannot listen at {}", args.listen))?;
-    listener.set_nonblocking(true).context("cannot wait for clients")?;
     eprintln!("ready http://{}/metrics", listener.local_addr().unwrap_or(args.listen));
-    while !stop.load(Ordering::Relaxed) {
-        match listener.accept() {
-            // A client that goes away or talks nonsense is not our failure.
-            Ok((client, _)) => drop(answer(client, |format| args.text(format, &mut watch, source))),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(LOOK),
-            Err(error) => eprintln!("a client could not be taken: {error}"),
-        }
-    }
-    Ok(())
-}
-
-/// Answers one client; `text` makes the metrics.
-fn answer(
-    mut client: TcpStream,
-    text: impl FnOnce(MetricsFormat) -> Result<String, Failure>,
-) -> io::Result<()> {
-    client.set_nonblocking(false)?;
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
-    let request = request(&mut client)?;
-    let (status, kind, body) = match request {
-        Some(Request { path, format }) if path == "/metrics" => match text(format) {
-            Ok(text) => ("200 OK", format.content_type(), text),
-            Err(error) => ("500 Internal Server Error", "text/plain", format!("{error:?}\n")),
-        },
-        Some(_) => ("404 Not Found", "text/plain", "the metrics are at /metrics\n".to_owned()),
-        None => ("400 Bad Request", "text/plain", "only GET is understood\n".to_owned()),
+    let mut look = || -> Result<Box<dyn Fn(MetricsFormat) -> String>, String> {
+        let seen = args.look(&mut watch, source).map_err(|error| format!("{error:#}"))?;
+        Ok(Box::new(move |format| seen.text(format)))
     };
-    let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
-    client.write_all(head.as_bytes())?;
-    client.write_all(body.as_bytes())
-}
-
-/// What is asked for.
-struct Request {
-    path: String,
-    format: MetricsFormat,
-}
-
-/// The path that is asked for and the format that is understood; none if it is no GET. Reads to the end of the headers,
-/// within bounds of bytes and time.
-fn request(client: &mut TcpStream) -> io::Result<Option<Request>> {
-    let (mut text, mut buffer) = (Vec::new(), [0; 1024]);
-    let deadline = Instant::now() + PATIENCE;
-    while text.len() < REQUEST && Instant::now() < deadline && !text.windows(4).any(|end| end == b"\r\n\r\n")
-    {
-        match client.read(&mut buffer)? {
-            0 => break,
-            n => text.extend_from_slice(&buffer[..n]),
-        }
-    }
-    let text = String::from_utf8_lossy(&text);
-    let mut lines = text.lines();
-    let mut words = lines.next().unwrap_or_default().split(' ');
-    let path = (words.next() == Some("GET")).then(|| words.next()).flatten();
-    let takes_new = lines.map(str::to_ascii_lowercase).any(|line| {
-        line.strip_prefix("accept:").is_some_and(|kinds| kinds.contains("application/openmetrics-text"))
-    });
-    let format = if takes_new { MetricsFormat::OpenMetrics } else { MetricsFormat::Text };
-    Ok(path.map(|path| Request { path: path.split('?').next().unwrap_or_default().to_owned(), format }))
+    server::serve(&listener, stop, server::LIMIT, &mut look).context("cannot wait for clients")?;
+    Ok(())
 }

@@ -3,6 +3,8 @@
 //! stderr: notes, the line `ready ...` once real datagrams came through, on a terminal a status line; stdout: the
 //! summary.
 
+mod bypassed;
+
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Read, Write as _};
 use std::net::SocketAddr;
@@ -15,6 +17,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use udpath_host::filters::Filters;
 use udpath_protocols::echo::Echo;
 use udpath_protocols::sink::{Sink, Totals};
 use udpath_serve::{Config, Error, IoChoice, MAX_WORKERS, Server, Status, Steer, XdpConfig, xdp};
@@ -63,7 +66,12 @@ pub(crate) struct Args {
     /// Bytes to ask for each socket's receive buffer; the kernel doubles it, within net.core.rmem_max
     #[arg(long, value_name = "BYTES")]
     rcvbuf: Option<usize>,
-    /// Interface to take frames from with xdp; repeatable. Default: those that have the addresses
+    /// Answer requests to broadcast and multicast addresses too, once each; by default they are dropped, because a forged
+    /// source address would make every server of a network answer one victim
+    #[arg(long)]
+    answer_broadcast: bool,
+    /// Interface to take frames from with xdp; repeatable. Default: those that have the addresses. For a VLAN device the
+    /// interface below it is used, with the VLAN's tag
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
     /// With xdp: spread frames by flow over all workers, or those listed, such as 1-3, not to the one whose queue they
@@ -104,6 +112,8 @@ struct Document<'a> {
     service: &'static str,
     #[serde(flatten)]
     status: &'a Status,
+    /// Rules of packet filters that do not apply to what xdp takes, as they were at the start.
+    filters: &'a Filters,
 }
 
 impl Kind {
@@ -126,6 +136,7 @@ pub(crate) fn run(args: Args) -> Done {
         pin: !args.no_pin,
         cpus: args.cpus,
         receive_buffer: args.rcvbuf,
+        answer_broadcast: args.answer_broadcast,
         xdp: XdpConfig {
             interfaces: args.interface,
             steer: match args.steer {
@@ -149,7 +160,8 @@ pub(crate) fn run(args: Args) -> Done {
         Error::Config(error) => Failure::Usage(error.to_string()),
         other => Failure::Cannot(other.into()),
     })?;
-    announce(&server, &config);
+    let filters = bypassed::read(&server);
+    announce(&server, &config, &filters);
     let mut line = StatusLine::new();
     while signals.none_within(TICK).context("cannot wait for signals")? {
         if server.is_impaired() {
@@ -160,7 +172,7 @@ pub(crate) fn run(args: Args) -> Done {
     line.end();
     let status = server.stop().context("did not end well")?;
     line.warn(&status);
-    print(&status, args.service, args.json).context("cannot write the summary")?;
+    print(&status, args.service, &filters, args.json).context("cannot write the summary")?;
     status.balance().context("a defect in the counting; please report it")?;
     Ok(())
 }
@@ -193,7 +205,7 @@ fn impaired(server: Server) -> Failure {
 }
 
 /// Says what `auto` chose and why, then the line that others wait for.
-fn announce(server: &Server, config: &Config) {
+fn announce(server: &Server, config: &Config, filters: &Filters) {
     let mut text = String::new();
     for rejected in server.rejected() {
         // Writing to a string cannot fail.
@@ -215,6 +227,7 @@ fn announce(server: &Server, config: &Config) {
         }
         let _ = writeln!(text, "{}", config.xdp.port);
     }
+    text.push_str(&bypassed::told(filters));
     let _ = writeln!(
         text,
         "ready io={} workers={} batch={} bind={} pin={pin}",
@@ -329,10 +342,10 @@ impl StatusLine {
     }
 }
 
-fn print(status: &Status, kind: Kind, json: bool) -> io::Result<()> {
+fn print(status: &Status, kind: Kind, filters: &Filters, json: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if json {
-        let document = Document { schema: "udpath.serve/1", service: kind.name(), status };
+        let document = Document { schema: "udpath.serve/1", service: kind.name(), status, filters };
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
@@ -384,9 +397,18 @@ fn table(status: &Status) -> String {
     if let Some(xdp) = &status.xdp {
         let _ = writeln!(
             text,
-            "frames: {} received, {} answered, {} served by another worker than their queue's",
-            xdp.received, xdp.answered, xdp.steered
+            "frames: {} taken, {} received, {} answered, {} served by another worker than their queue's",
+            xdp.taken, xdp.received, xdp.answered, xdp.steered
         );
+        for (worker, port) in xdp.ports.iter().enumerate() {
+            for (reason, count) in &port.dropped {
+                let _ = writeln!(
+                    text,
+                    "dropped by the kernel at {} of worker {worker}: {count} ({reason})",
+                    port.name
+                );
+            }
+        }
         for (reason, count) in &xdp.dropped {
             let _ = writeln!(text, "frames dropped as {reason}: {count}");
         }

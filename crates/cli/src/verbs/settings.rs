@@ -27,7 +27,7 @@ pub(crate) struct Wanted {
     /// Why, for the journal; a plan's own reasons stay
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
-    /// A setting that may be changed though that lowers security; may be given often
+    /// Allow changing SETTING even though it lowers security, or destroys what undo cannot bring back; repeatable
     #[arg(long, value_name = "SETTING")]
     allow: Vec<String>,
     /// Somebody else who changes settings and is to be passed over; may be given often
@@ -131,6 +131,13 @@ fn read(file: &PathBuf) -> Result<String, Failure> {
     Ok(read.with_context(|| format!("cannot read the plan {}", file.display()))?)
 }
 
+/// Names the entries of the journal that cannot be read, which is not a reason to stop.
+pub(crate) fn warn_of_unreadable(journal: &Journal) -> Result<(), Failure> {
+    let contents = journal.contents().map_err(self::journal)?;
+    contents.unreadable.iter().for_each(|bad| eprintln!("udpath: warning: {}", bad.why));
+    Ok(())
+}
+
 /// An entry that is not there was asked for by a slip of the hand; the rest the machine refuses.
 pub(crate) fn journal(error: JournalError) -> Failure {
     match error {
@@ -144,6 +151,8 @@ pub(crate) fn apply(error: ApplyError) -> Failure {
     match error {
         ApplyError::Journal(error) => journal(error),
         ApplyError::Reverted { .. } | ApplyError::HalfReverted { .. } => Failure::Reverted(error.into()),
-        ApplyError::Unfinished { .. } | ApplyError::Nothing(_) => Failure::Cannot(error.into()),
+        ApplyError::Unfinished { .. } | ApplyError::Awaiting { .. } | ApplyError::Nothing(_) => {
+            Failure::Cannot(error.into())
+        }
     }
 }

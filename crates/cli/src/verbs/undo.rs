@@ -1,7 +1,7 @@
 //! `udpath undo`: takes back what was applied, or prints how a person would.
 
 use serde::Serialize;
-use udpath_host::journal::{Line, setting};
+use udpath_host::journal::{JournalError, Line, setting};
 use udpath_host::undo::{UndoError, Undone};
 use udpath_host::{Journal, Live, Machine, Setting, Value};
 
@@ -23,6 +23,10 @@ pub(crate) struct Args {
     /// Restore also what somebody else, or a later apply, has changed since
     #[arg(long, conflicts_with = "print")]
     force: bool,
+    /// Close the entry and restore nothing: one that cannot be read, or whose network namespace is gone. One that could
+    /// still be undone: only with --force
+    #[arg(long, conflicts_with_all = ["print", "json"], requires = "id")]
+    forget: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -37,6 +41,8 @@ struct Document {
     ended: Vec<String>,
     /// What was written and could not be read back.
     untold: Vec<String>,
+    /// What a boot had ended before.
+    gone_with_boot: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -47,16 +53,19 @@ struct Left {
 
 /// Takes back, or prints.
 pub(crate) fn run(args: &Args) -> Done {
-    if args.print {
-        print(&args.common.state.journal(), args.id)
-    } else {
-        args.common.namespace.run(|| undo(args))
+    if let (true, Some(id)) = (args.forget, args.id) {
+        return forget(&args.common.state.journal(), id, args.force);
     }
+    args.common
+        .namespace
+        .run(|| if args.print { print(&args.common.state.journal(), args.id) } else { undo(args) })
 }
 
 fn undo(args: &Args) -> Done {
     let journal = args.common.state.journal();
     let lock = journal.lock().map_err(settings::journal)?;
+    // What is half restored would have to be undone again: a signal waits for the end.
+    let _signals = terminal::hold_signals()?;
     let undone = udpath_host::undo(&Live::new(), &lock, args.id, "asked for", args.force).map_err(failure)?;
     if args.common.json {
         let left =
@@ -68,14 +77,27 @@ fn undo(args: &Args) -> Done {
             left: left.collect(),
             ended: undone.ended.clone(),
             untold: undone.untold.clone(),
+            gone_with_boot: undone.gone_with_boot.clone(),
         };
         terminal::print(&serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)?)?;
     }
     ended(&undone)
 }
 
-fn ended(undone: &Undone) -> Done {
-    let Undone { id, left, ended, untold, complete } = undone;
+fn forget(journal: &Journal, id: u64, force: bool) -> Done {
+    let lock = journal.lock().map_err(settings::journal)?;
+    let given_up = udpath_host::undo::forget(&lock, id, force).map_err(failure)?;
+    let what = match given_up.as_slice() {
+        [] => String::new(),
+        all => format!("; not restored: {}", all.join(", ")),
+    };
+    eprintln!("closed apply {id}{what}");
+    Ok(())
+}
+
+/// Says how an undo ended.
+pub(super) fn ended(undone: &Undone) -> Done {
+    let Undone { id, left, ended, untold, gone_with_boot, complete } = undone;
     let list: Vec<String> = left.iter().map(ToString::to_string).collect();
     match (left.is_empty(), complete) {
         (true, true) => {
@@ -84,9 +106,10 @@ fn ended(undone: &Undone) -> Done {
                 names => format!(", but for what {why}: {}", names.join(", ")),
             };
             eprintln!(
-                "apply {id} is undone; every setting was read back and is as before{}{}",
+                "apply {id} is undone; every setting was read back and is as before{}{}{}",
                 but(untold, "was written and the kernel does not tell"),
-                but(ended, "ended with its server, of which nothing is left")
+                but(ended, "ended with its server, of which nothing is left"),
+                but(gone_with_boot, "a boot had ended before and was not looked at")
             );
             Ok(())
         }
@@ -103,20 +126,19 @@ fn print(journal: &Journal, id: Option<u64>) -> Done {
     let id = match id {
         Some(id) => id,
         None => {
+            settings::warn_of_unreadable(journal)?;
             let entries = journal.entries().map_err(settings::journal)?;
             let last = entries.iter().rev().find(|entry| entry.stands());
             let nothing = || UndoError::Nothing(journal.directory().display().to_string());
             last.ok_or_else(|| failure(nothing()))?.id
         }
     };
-    if let Err(error) = journal.entry(id) {
-        match error {
-            error @ udpath_host::journal::JournalError::Damaged { .. } => {
-                eprintln!("udpath: warning: {error}");
-            }
-            error => return Err(settings::journal(error)),
-        }
-    }
+    let damage = match journal.entry(id) {
+        // One that could not be read and was closed has lines still.
+        Ok(_) | Err(JournalError::Unknown { .. }) => None,
+        Err(error @ (JournalError::Damaged { .. } | JournalError::Version { .. })) => Some(error),
+        Err(error) => return Err(settings::journal(error)),
+    };
     let lines = journal.lines(id).map_err(settings::journal)?;
     let (mut changes, mut kept) = (Vec::new(), Vec::new());
     for line in &lines {
@@ -146,7 +168,16 @@ fn print(journal: &Journal, id: Option<u64>) -> Done {
             parsed.map_or(format!("# not understood: {name}"), |(value, setting)| shell(&setting, &value));
         text.push_str(&format!("# {name}: {}\n{line}\n", why.lines().next().unwrap_or_default()));
     }
-    if text.is_empty() { Ok(()) } else { terminal::print(&text) }
+    match (text.is_empty(), damage) {
+        (true, Some(damage)) => {
+            Err(anyhow::anyhow!("no change can be read from apply {id}: {damage}").into())
+        }
+        (true, None) => Ok(()),
+        (false, damage) => {
+            damage.iter().for_each(|damage| eprintln!("udpath: warning: {damage}"));
+            terminal::print(&text)
+        }
+    }
 }
 
 /// How an undo that did nothing ends.

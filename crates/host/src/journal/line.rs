@@ -15,6 +15,11 @@ pub(super) fn chained(before: u64, json: &str) -> u64 {
     json.bytes().fold(before, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
+/// Why an apply with `--confirm` was taken back: nobody confirmed it.
+pub const UNCONFIRMED: &str = "not confirmed in time";
+/// Why an apply with `--confirm` was taken back: the program that applied was killed.
+pub const DIED: &str = "the apply died";
+
 /// A line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -44,6 +49,15 @@ pub enum Line {
         /// When, milliseconds since 1970.
         time: u64,
     },
+    /// After a boot, files have made it true again, and what follows is set anew. Objects are known by name until then.
+    Adopted {
+        /// When, milliseconds since 1970.
+        time: u64,
+        /// Which boot of the machine.
+        boot: String,
+        /// Which network namespace.
+        namespace: Namespace,
+    },
     /// It stays.
     Confirmed {
         /// When, milliseconds since 1970.
@@ -65,12 +79,26 @@ pub enum Line {
         /// Which intent, from 0.
         at: usize,
     },
+    /// The undo has ended, and another may take back the rest.
+    Failed {
+        /// When, milliseconds since 1970.
+        time: u64,
+        /// What could not be, in words.
+        left: Vec<String>,
+    },
     /// All that could be is taken back.
     Undone {
         /// When, milliseconds since 1970.
         time: u64,
         /// What could not be, in words.
         left: Vec<String>,
+    },
+    /// It is given up: nothing of it will be taken back.
+    Closed {
+        /// When, milliseconds since 1970.
+        time: u64,
+        /// By whom.
+        user: String,
     },
 }
 
@@ -95,13 +123,26 @@ pub struct Begun {
     pub confirm: Option<u64>,
 }
 
-/// A network namespace, by its file.
+/// A network namespace, by its file and its cookie: a later one may get the inode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {
     /// Device of the file.
     pub device: u64,
     /// Inode of the file.
     pub inode: u64,
+    /// `SO_NETNS_COOKIE`: no other namespace of this boot has it. None before Linux 5.14, and in entries of earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<u64>,
+}
+
+impl Namespace {
+    /// Is it the same namespace, as far as both say?
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        let cookies = self.cookie.zip(other.cookie).is_none_or(|(this, that)| this == that);
+        (self.device, self.inode) == (other.device, other.inode) && cookies
+    }
 }
 
 /// A value as it was before something that may lose it.
@@ -131,12 +172,18 @@ pub struct Intent {
     pub new: Option<String>,
     /// Why.
     pub reason: String,
+    /// What it has destroyed and undo cannot bring back, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
     /// What was read back after the change; none while it has not been.
     #[serde(skip)]
     pub done: Option<Option<String>>,
     /// It has been taken back.
     #[serde(skip)]
     pub restored: bool,
+    /// It was made before the entry was adopted, and a later one of the same setting stands for it.
+    #[serde(skip)]
+    pub replaced: bool,
 }
 
 impl Kept {

@@ -5,19 +5,19 @@ use crate::netlink::numbers::{
     NFT_MSG_GETCHAIN, NFTA_CHAIN_HOOK, NFTA_CHAIN_NAME, NFTA_CHAIN_TABLE, NFTA_CHAIN_TYPE, NFTA_CHAIN_USE,
     NFTA_HOOK_HOOKNUM, NFTA_HOOK_PRIORITY,
 };
-use crate::netlink::{Attributes, Refused};
+use crate::netlink::{Answers, Attributes, Refused, Writer};
 use crate::snapshot::kernel::AuditStatus;
 use crate::snapshot::netfilter::NftChain;
 
 /// `NFNL_SUBSYS_NFTABLES` of linux/netfilter/nfnetlink.h: the upper byte of a message's type.
 const NFTABLES: u16 = 10;
 /// Bytes of `struct nfgenmsg`: family, version, resource.
-pub(super) const NFGENMSG: usize = 4;
+pub(crate) const NFGENMSG: usize = 4;
 /// `AUDIT_GET` of linux/audit.h.
 const AUDIT_GET: u16 = 1000;
 
 /// Families of linux/netfilter.h by their numbers, as nft(8) calls them.
-pub(super) const FAMILIES: [(u8, &str); 6] =
+pub(crate) const FAMILIES: [(u8, &str); 6] =
     [(1, "inet"), (2, "ip"), (3, "arp"), (5, "netdev"), (7, "bridge"), (10, "ip6")];
 /// Hooks by their numbers: of `netdev`, and of all others (`NF_INET_*`).
 pub(super) const DEVICE_HOOKS: [&str; 2] = ["ingress", "egress"];
@@ -28,6 +28,13 @@ impl Kernel {
         let socket = self.netfilter.as_mut().map_err(|refused| refused.clone())?;
         let answers = socket.dump(NFTABLES << 8 | NFT_MSG_GETCHAIN, &[0; NFGENMSG]).map_err(unsupported)?;
         Ok(answers.bodies().filter_map(chain).collect())
+    }
+
+    /// What nftables lists in answer to one message; `body` without its header.
+    pub(crate) fn nft_list(&mut self, message: u16, family: u8, body: &Writer) -> Result<Answers, Refused> {
+        let socket = self.netfilter.as_mut().map_err(|refused| refused.clone())?;
+        let request = [&[family, 0, 0, 0], body.written()].concat();
+        socket.dump(NFTABLES << 8 | message, &request).map_err(unsupported)
     }
 
     pub(super) fn audit_status(&mut self) -> Result<AuditStatus, Refused> {
@@ -80,7 +87,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::netlink::Writer;
 
     #[test]
     fn chains_with_and_without_a_hook() {

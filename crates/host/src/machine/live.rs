@@ -7,9 +7,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Identity, Machine, Refusal, card, file, irqbalance, process};
+use super::{Identity, Lost, Machine, Refusal, card, file, irqbalance, irqs, process};
 use crate::kernel::Kernel;
-use crate::process::{Error, Server};
+use crate::process::{Error, Server, SocketSetting};
 use crate::setting::{Cost, Item, Setting, Value};
 use crate::source::{Folder, number};
 use crate::{Source, rivals};
@@ -172,7 +172,8 @@ impl Machine for Live {
                 let found = rivals::irqbalance(&self.source).map(Identity::Pid);
                 found.map(Some).ok_or_else(|| gone(setting, "irqbalance does not run"))
             }
-            Setting::Irq(_) | Setting::Sysctl(_) | Setting::File(_) => Ok(None),
+            Setting::Irq(irq) => Ok(irqs::identity(&self.source, *irq)),
+            Setting::Sysctl(_) | Setting::File(_) => Ok(None),
         }
     }
 
@@ -181,6 +182,9 @@ impl Machine for Live {
             (Identity::Device(wanted), _) => wanted,
             (Identity::Sockets(cookies), Setting::Socket { setting: of, .. }) => {
                 return process::held(&self.source, cookies, *of);
+            }
+            (Identity::Irq { .. }, Setting::Irq(_)) => {
+                return irqs::find(&self.source, identity).map(Setting::Irq);
             }
             _ => return None,
         };
@@ -200,6 +204,15 @@ impl Machine for Live {
         match self.kernel {
             Some(_) => crate::process::serving(&self.source, port),
             None => Err(Error::NobodyServes { port }),
+        }
+    }
+
+    fn lost(&self, setting: &Setting) -> Option<Lost> {
+        match setting {
+            Setting::Socket { pid, inode, setting: SocketSetting::Selection } if self.kernel.is_some() => {
+                process::lost(*pid, *inode)
+            }
+            _ => None,
         }
     }
 

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use super::{Identity, Refusal};
-use crate::process::{self, Error, SocketSetting, Thread};
+use super::{Identity, Lost, Refusal};
+use crate::process::{self, Chosen, Error, SocketSetting, SocketValue, Thread};
 use crate::setting::{Setting, Value};
 use crate::{Source, read};
 
@@ -24,9 +24,20 @@ pub(super) fn set_affinity(setting: &Setting, pid: u32, tid: u32, value: &Value)
 
 /// What is set of a socket; unknown where the kernel does not tell.
 pub(super) fn option(setting: &Setting, pid: u32, inode: u32, of: SocketSetting) -> Result<Value, Refusal> {
-    let found = process::identify(pid, inode).and_then(|socket| process::read(pid, socket, of));
+    let found = process::identify(pid, inode).and_then(|socket| match of {
+        SocketSetting::Selection => Ok(match process::chosen(socket) {
+            Chosen::By(selection) => Some(SocketValue::Selection(selection)),
+            Chosen::Program(_) | Chosen::Unseen(_) => None,
+        }),
+        _ => process::read(pid, socket, of),
+    });
     let found = found.map_err(|error| refused("read", setting, &error))?;
     Ok(found.map_or(Value::Unknown, Value::of_socket))
+}
+
+/// What a change would destroy for good: see [`Chosen::lost`].
+pub(super) fn lost(pid: u32, inode: u32) -> Option<Lost> {
+    process::chosen(process::identify(pid, inode).ok()?).lost()
 }
 
 /// Sets it.

@@ -6,9 +6,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{CWD, StatVfsMountFlags};
-use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags,
+};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
+/// `SYSFS_MAGIC` of linux/magic.h.
+const SYSFS_MAGIC: i128 = 0x6265_6572;
 /// `CGROUP2_SUPER_MAGIC` of linux/magic.h.
 const CGROUP2_MAGIC: i128 = 0x6367_7270;
 /// `TMPFS_MAGIC`: where several cgroup hierarchies are mounted.
@@ -20,6 +25,11 @@ const CGROUPS: &CStr = c"/sys/fs/cgroup";
 /// shows that namespace's devices.
 pub(super) fn enter(net: impl AsFd) -> io::Result<()> {
     rustix::thread::move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network))?;
+    mount_own_sys()
+}
+
+/// Gives the calling thread a mount namespace of its own in which /sys shows the devices of its network namespace.
+pub(super) fn mount_own_sys() -> io::Result<()> {
     // SAFETY: the flag does not unshare the descriptor table, so no thread loses sight of a descriptor.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
     // Slave, not private: what the host unmounts goes away here as well instead of being held.
@@ -36,6 +46,26 @@ pub(super) fn enter(net: impl AsFd) -> io::Result<()> {
         let _ = rustix::mount::move_mount(&tree, c"", CWD, CGROUPS, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
     }
     Ok(())
+}
+
+/// The device number of the sysfs at /sys; none when something else is there.
+pub(super) fn mounted_sysfs() -> Option<u64> {
+    let kind = i128::from(rustix::fs::statfs(c"/sys").ok()?.f_type);
+    let device = || rustix::fs::stat(c"/sys").ok().map(|root| root.st_dev);
+    (kind == SYSFS_MAGIC).then(device).flatten()
+}
+
+/// The device number of the sysfs of the calling thread's network namespace, by a mount that is attached nowhere and ends
+/// with its descriptor.
+///
+/// # Errors
+/// It may not be mounted (CAP_SYS_ADMIN), or the kernel is older than 5.2.
+pub(super) fn own_sysfs() -> io::Result<u64> {
+    let context = rustix::mount::fsopen(c"sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_create(&context)?;
+    let mount =
+        rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+    Ok(rustix::fs::fstat(&mount)?.st_dev)
 }
 
 fn clone_cgroups() -> Option<OwnedFd> {

@@ -87,6 +87,11 @@ impl Writer {
         Self(fixed.to_vec())
     }
 
+    /// What has been written so far.
+    pub(crate) fn written(&self) -> &[u8] {
+        &self.0
+    }
+
     /// What has been written.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.0

@@ -6,6 +6,7 @@ use udpath_steer::CpuSet;
 
 use super::{Change, Plan, PlanError, Wish, limits};
 use crate::machine::{Machine, Refusal};
+use crate::process::{Chosen, SocketSetting};
 use crate::setting::{Item, Phase, Setting, Value};
 use crate::{Source, rivals};
 
@@ -25,16 +26,18 @@ impl Plan {
     /// What is wrong, of the first wish that something is wrong with.
     pub fn resolve(machine: &dyn Machine, wishes: Vec<Wish>, consent: &Consent) -> Result<Self, PlanError> {
         let mut plan = Self::default();
-        let mut wanted: Vec<(Setting, Value, Wish)> = Vec::new();
+        // With the name as it was asked for, which may stand for several.
+        let mut wanted: Vec<(Setting, Value, Wish, String)> = Vec::new();
         let asked = limits::channels(machine.source(), &wishes)?;
         for wish in wishes {
+            let asked_for = wish.name.clone();
             for wish in wish.expanded(machine, &asked)? {
                 let setting: Setting = wish.name.parse()?;
                 let value = setting.as_kept(setting.value(&wish.value)?);
                 match wanted.iter().find(|(other, ..)| *other == setting) {
-                    None => wanted.push((setting, value, wish)),
-                    Some((_, same, _)) if *same == value => {}
-                    Some((_, one, _)) => {
+                    None => wanted.push((setting, value, wish, asked_for.clone())),
+                    Some((_, same, ..)) if *same == value => {}
+                    Some((_, one, ..)) => {
                         let (one, other) = (one.to_string(), value.to_string());
                         return Err(PlanError::Twice { setting: setting.to_string(), one, other });
                     }
@@ -47,8 +50,8 @@ impl Plan {
             .filter_map(|(setting, ..)| setting.interface().map(str::to_owned))
             .collect();
         let all: Vec<(Setting, Value)> =
-            wanted.iter().map(|(setting, value, _)| (setting.clone(), value.clone())).collect();
-        for (setting, to, wish) in wanted {
+            wanted.iter().map(|(setting, value, ..)| (setting.clone(), value.clone())).collect();
+        for (setting, to, wish, asked_for) in wanted {
             within(machine.source(), &setting, &to)?;
             limits::within(machine.source(), &setting, &to, &all)?;
             let later = setting.phase() > Phase::Channels
@@ -84,14 +87,37 @@ impl Plan {
             {
                 return Err(PlanError::Insecure { setting: setting.to_string(), value: to.to_string(), why });
             }
+            let mut reason = wish.reason;
+            if let Some(lost) = lost(machine, &setting, from.as_ref()) {
+                let allowed =
+                    [&setting.to_string(), &asked_for].iter().any(|name| consent.insecure.contains(*name));
+                if !allowed {
+                    return Err(PlanError::Destroys { setting: asked_for, value: to.to_string(), why: lost });
+                }
+                // A plan's own reasons say it already.
+                if !reason.contains(&lost) {
+                    reason = if reason.is_empty() { lost } else { format!("{lost}; {reason}") };
+                }
+            }
             let queue = matches!(setting, Setting::Interface(_, Item::QueueIrq(_))) && !later;
             let irq = queue.then(|| machine.irq(&setting)).transpose()?;
-            plan.changes.push(Change { setting, from, to, irq, reason: wish.reason });
+            plan.changes.push(Change { setting, from, to, irq, reason });
         }
         rivals::settle(machine, &mut plan.changes, &consent.despite)?;
         limits::sort(machine.source(), &mut plan.changes);
         Ok(plan)
     }
+}
+
+/// What the change destroys for good. A selection that cannot be seen may be a program's.
+fn lost(machine: &dyn Machine, setting: &Setting, from: Option<&Value>) -> Option<String> {
+    let selection = matches!(setting, Setting::Socket { setting: SocketSetting::Selection, .. });
+    let unseen = || {
+        from.filter(|from| selection && !from.is_told())
+            .map(|_| Chosen::Unseen("this machine does not tell".to_owned()))
+            .and_then(|chosen| chosen.lost())
+    };
+    machine.lost(setting).or_else(unseen).map(|lost| lost.words)
 }
 
 /// Could undo make it what it is now? Of a qdisc only the kind is known here, so it must be one without settings.

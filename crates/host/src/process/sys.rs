@@ -61,15 +61,25 @@ pub(super) fn set_option(socket: BorrowedFd<'_>, name: libc::c_int, value: libc:
     set(socket, name, &value)
 }
 
+/// The program that returns `CPU mod members`: codes and operands; it does not jump.
+const fn by_cpu(members: u32) -> [(u16, u32); 3] {
+    [
+        ((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, CURRENT_CPU),
+        ((libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K) as u16, members),
+        ((libc::BPF_RET | libc::BPF_A) as u16, 0),
+    ]
+}
+
+/// Is a classic program of these instructions that of [`choose_by_cpu`], for any number of members?
+pub(super) fn chooses_by_cpu(length: u32, steps: &[(u16, u8, u8, u32)]) -> bool {
+    let [_, (_, _, _, members), _] = *steps else { return false };
+    length == 3 && by_cpu(members).map(|(code, k)| (code, 0, 0, k)) == *steps
+}
+
 /// Lets the socket's reuseport group be chosen from by the CPU a datagram arrives on: member `CPU mod members`, in the
 /// order in which they joined the group. Replaces whatever chose before.
 pub(super) fn choose_by_cpu(socket: BorrowedFd<'_>, members: u32) -> io::Result<()> {
-    let step = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let mut steps = [
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, CURRENT_CPU),
-        step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, members),
-        step(libc::BPF_RET | libc::BPF_A, 0),
-    ];
+    let mut steps = by_cpu(members).map(|(code, k)| libc::sock_filter { code, jt: 0, jf: 0, k });
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
     // The kernel copies the steps; they live until this returns.
     set(socket, libc::SO_ATTACH_REUSEPORT_CBPF, &program)

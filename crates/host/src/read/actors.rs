@@ -5,10 +5,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::limits::memberships;
 use super::processes::{self, Seen};
+use super::text::field;
 use crate::snapshot::actors::{Actor, Actors};
 use crate::{Missing, Source};
 
+pub(crate) mod config;
 mod files;
 mod known;
 mod network;
@@ -36,6 +39,14 @@ pub(crate) fn is_script(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let name = name.strip_suffix(".py").unwrap_or(name);
     KNOWN.iter().any(|known| known.programs.contains(&name))
+}
+
+/// Is it the program of a known daemon, as its process is called?
+pub(crate) fn is_known(name: &str) -> bool {
+    KNOWN
+        .iter()
+        .flat_map(|known| known.programs)
+        .any(|program| *program == name || program[..program.len().min(NAME)] == *name)
 }
 
 /// Is it looked whether this file is there?
@@ -95,8 +106,31 @@ fn actor(there: &mut There<'_>, known: &Known, seen: &[Seen]) -> Option<Actor> {
     })
 }
 
-/// Is the process this daemon? In words, by what.
+/// Is the process this daemon, and the system's own? In words, by what. Anybody may call a program irqbalance: it counts
+/// if root runs it, or the system's service manager as the daemon's unit. Where neither is known, in a capture that does
+/// not hold it, the program decides.
 fn runs(source: &dyn Source, known: &Known, seen: &Seen) -> Option<String> {
+    let found = is_called(source, known, seen)?;
+    let status = source.text(&format!("/proc/{}/status", seen.pid)).unwrap_or_default();
+    // Real, effective, saved, of files: what it may do is by the second.
+    let user =
+        field(&status, "Uid").and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u32>().ok());
+    let root = user.is_none_or(|user| user == 0);
+    (root || is_unit(source, known, seen.pid)).then_some(found)
+}
+
+/// Does the system's service manager run it as the daemon's unit? Users' own managers run below `/user.slice`.
+fn is_unit(source: &dyn Source, known: &Known, pid: u32) -> bool {
+    let text = source.text(&format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let groups = memberships(&text).unwrap_or_default();
+    let unit = groups.iter().find_map(|group| {
+        group.path.strip_prefix("/system.slice/")?.split('/').next()?.strip_suffix(".service")
+    });
+    unit.is_some_and(|unit| unit == known.name || known.programs.contains(&unit))
+}
+
+/// Is the process called as this daemon is? In words, by what.
+fn is_called(source: &dyn Source, known: &Known, seen: &Seen) -> Option<String> {
     let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let is_it = |program: &str| known.programs.contains(&program);
     let Some(path) = &seen.executable else {
@@ -159,6 +193,37 @@ mod tests {
         ]);
         let wanted = [("irqbalance", 10), ("tuned", 11), ("google-guest-agent", 13), ("walinuxagent", 12)];
         assert_eq!(actors(&folder), wanted.map(|(name, pid)| (name.into(), Some(pid))));
+    }
+
+    #[test]
+    fn whoever_calls_a_program_so_is_not_the_systems() {
+        let program = "/home/me/bin/irqbalance";
+        let system = "/usr/sbin/irqbalance";
+        let of = |program: Option<&str>, uid: u32, group: &str| {
+            let folder = machine(&[(10, "irqbalance", program, "irqbalance\0")]);
+            let file =
+                |name: &str, text: String| fs::write(folder.path().join("proc/10").join(name), text).unwrap();
+            file("status", format!("Name:\tirqbalance\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"));
+            file("cgroup", format!("0::{group}\n"));
+            fs::create_dir_all(folder.path().join("udpath")).unwrap();
+            let hidden = r#"{"absent": {"/proc/10/exe": {"not-permitted": {"needs": "root"}}}}"#;
+            fs::write(folder.path().join("udpath/files.json"), hidden).unwrap();
+            let source = Folder::captured(folder.path());
+            assert_eq!(!running(&source, &["irqbalance"]).is_empty(), !actors(&folder).is_empty());
+            !running(&source, &["irqbalance"]).is_empty()
+        };
+        let user = "/user.slice/user-1000.slice/user@1000.service/app.slice/irqbalance.service";
+        assert!(of(Some(system), 0, "/system.slice/irqbalance.service"));
+        assert!(of(Some(system), 0, "/user.slice"), "root's, by hand");
+        assert!(
+            of(Some("/opt/irqbalance"), 998, "/system.slice/irqbalance.service"),
+            "a unit with a user of its own"
+        );
+        assert!(!of(Some(program), 1000, "/user.slice"));
+        assert!(!of(Some(system), 1000, user), "a unit of a user's own manager");
+        assert!(!of(Some(system), 1000, "/system.slice/other.service"));
+        assert!(!of(None, 1000, "/user.slice"), "known by its name alone");
+        assert!(of(None, 0, "/system.slice/irqbalance.service"), "root's, seen by somebody else");
     }
 
     #[test]

@@ -119,6 +119,12 @@ fn hypervisor(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<St
     flagged.then(|| Fact::new("one that does not tell its name".into(), Provenance::File(path.into())))
 }
 
+/// The part of a vendor's or product's name that tells a known platform; nothing for any other.
+pub(crate) fn known_platform(text: &str) -> Option<&'static str> {
+    let names = PLATFORMS.iter().flat_map(|(vendor, product, _)| [*vendor, *product]);
+    names.filter(|name| !name.is_empty()).find(|name| text.contains(name))
+}
+
 /// The hypervisor of a platform; empty for one that is known to have none.
 fn platform(vendor: &str, product: &str) -> Option<&'static str> {
     let named = PLATFORMS.iter().find(|(of, part, _)| vendor.starts_with(of) && product.contains(part));

@@ -21,7 +21,8 @@ use crate::{Fact, Provenance, whereabouts};
 pub fn recall(journal: &Journal, sockets: &mut Sockets) -> Result<(), JournalError> {
     let (boot, here) = (whereabouts::boot(), whereabouts::namespace().ok());
     let mut entries = journal.entries()?;
-    entries.retain(|entry| entry.begun.boot == boot && Some(&entry.begun.namespace) == here.as_ref());
+    let same = |entry: &Entry| here.as_ref().is_some_and(|here| here.is(&entry.begun.namespace));
+    entries.retain(|entry| entry.begun.boot == boot && same(entry));
     tell(&entries, journal, sockets);
     Ok(())
 }
@@ -93,8 +94,10 @@ mod tests {
             old: Some(old.to_owned()),
             new: Some(new.to_owned()),
             reason: String::new(),
+            lost: None,
             done: Some(Some("unknown".to_owned())),
             restored: false,
+            replaced: false,
         }
     }
 
@@ -107,11 +110,23 @@ mod tests {
             user: String::new(),
             version: String::new(),
             boot: String::new(),
-            namespace: Namespace { device: 1, inode: 2 },
+            namespace: Namespace { device: 1, inode: 2, cookie: None },
             confirm: None,
         };
         let intents = vec![Intent { restored: undoing.is_some(), ..intent }];
-        Entry { id: time, begun, state: State::Applied, kept: Vec::new(), intents, applied: None, undoing }
+        Entry {
+            id: time,
+            begun,
+            state: State::Applied,
+            kept: Vec::new(),
+            intents,
+            applied: None,
+            undoing,
+            why: None,
+            left: Vec::new(),
+            carried: 0,
+            adopted_again: false,
+        }
     }
 
     fn said(entries: &[Entry], cookies: &[u64]) -> Option<By> {

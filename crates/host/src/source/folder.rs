@@ -1,4 +1,5 @@
-//! Files below a folder, and answers beside them: `/` and the kernel for this machine, or a captured tree.
+//! Files below a folder, and answers beside them: `/` and the kernel for this machine, or a captured tree, out of which
+//! nothing leads ([`Beneath`]).
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -8,6 +9,7 @@ use std::{fs, str};
 
 use serde::{Deserialize, Serialize};
 
+use super::beneath::Beneath;
 use super::{Answer, Question, Source};
 use crate::kernel::Kernel;
 use crate::{Absence, Fact};
@@ -15,17 +17,14 @@ use crate::{Absence, Fact};
 /// Files below a root, and answers: of the kernel for this machine, of files for a captured one. Read anew at each
 /// question, so that a live one shows what is true now.
 #[derive(Debug, Clone)]
-pub struct Folder {
-    root: PathBuf,
-    answers: Answers,
-}
+pub struct Folder(Kind);
 
 #[derive(Debug, Clone)]
-enum Answers {
-    /// The kernel's; its sockets are of the namespace in which the folder was made.
-    Kernel(Arc<Mutex<Kernel>>),
-    /// Files below `udpath`; or what is wrong with their index.
-    Captured(Result<Index, String>),
+enum Kind {
+    /// This machine. The kernel's sockets are of the namespace in which the folder was made.
+    Live(Arc<Mutex<Kernel>>),
+    /// A captured tree; [`None`]: there is no such folder, so nothing is in it. Its index, or what is wrong with that.
+    Captured(Option<Beneath>, Result<Index, String>),
 }
 
 /// What a capture knows of files beyond their text: `udpath/files.json`.
@@ -48,42 +47,49 @@ impl Folder {
     /// This machine, as the calling thread sees it: its network namespace, its mounts.
     #[must_use]
     pub fn live() -> Self {
-        Self { root: PathBuf::from("/"), answers: Answers::Kernel(Arc::new(Mutex::new(Kernel::open()))) }
+        Self(Kind::Live(Arc::new(Mutex::new(Kernel::open()))))
     }
 
-    /// A captured tree with `proc`, `sys` and `udpath` in it; each may be missing.
+    /// A captured tree with `proc`, `sys` and `udpath` in it; each may be missing. No link in it leads out of it.
     #[must_use]
     pub fn captured(root: &Path) -> Self {
-        let path = root.join(ANSWERS).join(INDEX);
-        let index = match fs::read_to_string(&path) {
-            Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{ANSWERS}/{INDEX}: {error}")),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Index::default()),
-            Err(error) => Err(format!("{ANSWERS}/{INDEX}: {error}")),
+        Self::of(Beneath::open(root).ok())
+    }
+
+    fn of(folder: Option<Beneath>) -> Self {
+        let file = format!("{ANSWERS}/{INDEX}");
+        let index = match folder.as_ref().map(|folder| folder.read(&file)) {
+            Some(Ok(bytes)) => serde_json::from_slice(&bytes).map_err(|error| format!("{file}: {error}")),
+            None => Ok(Index::default()),
+            Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(Index::default()),
+            Some(Err(error)) => Err(format!("{file}: {error}")),
         };
-        Self { root: root.to_owned(), answers: Answers::Captured(index) }
+        Self(Kind::Captured(folder, index))
+    }
+
+    /// The captured tree in a folder of a captured one, as `now` is in a capture; nothing if there is no such folder.
+    #[must_use]
+    pub fn within(&self, name: &str) -> Option<Self> {
+        match &self.0 {
+            Kind::Live(_) => None,
+            Kind::Captured(folder, _) => {
+                folder.as_ref()?.folder(name).ok().map(|folder| Self::of(Some(folder)))
+            }
+        }
     }
 
     /// What the capture's index says; none for a live folder.
     fn index(&self) -> Result<Option<&Index>, Absence> {
-        match &self.answers {
-            Answers::Kernel(_) => Ok(None),
-            Answers::Captured(index) => {
+        match &self.0 {
+            Kind::Live(_) => Ok(None),
+            Kind::Captured(_, index) => {
                 index.as_ref().map(Some).map_err(|wrong| Absence::NotUnderstood(wrong.clone()))
             }
         }
     }
 
-    fn below(&self, path: &str) -> PathBuf {
-        // The kernel resolves /proc/net for the process's first thread, which may be in another namespace.
-        let own = if self.is_live() { path.strip_prefix("/proc/net/") } else { None };
-        match own {
-            Some(name) => Path::new("/proc/thread-self/net").join(name),
-            None => self.root.join(path.trim_start_matches('/')),
-        }
-    }
-
     const fn is_live(&self) -> bool {
-        matches!(self.answers, Answers::Kernel(_))
+        matches!(self.0, Kind::Live(_))
     }
 
     /// Why a file or directory could not be read.
@@ -92,12 +98,12 @@ impl Folder {
             Err(wrong) => wrong,
             Ok(index) => match index.and_then(|index| index.absent.get(path)) {
                 Some(absence) => absence.clone(),
-                None => self.absence(error),
+                None => self.absence(path, error),
             },
         }
     }
 
-    fn absence(&self, error: &io::Error) -> Absence {
+    fn absence(&self, path: &str, error: &io::Error) -> Absence {
         // Files of sysfs answer EINVAL, ENODEV, EOPNOTSUPP for what a driver does not do.
         match (error.kind(), error.raw_os_error()) {
             (ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory, _)
@@ -110,22 +116,49 @@ impl Folder {
             }
             (ErrorKind::PermissionDenied, _) => Absence::NotPermitted { needs: "root".into() },
             (_, Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOENT)) => Absence::NotSupported,
+            // Errors of our own say what the path is, and have no number.
+            (_, None) => Absence::NotUnderstood(format!("{path} {error}")),
             _ => Absence::Failed(error.to_string()),
         }
     }
 }
 
+/// Where a file of this machine is.
+fn live(path: &str) -> PathBuf {
+    // The kernel resolves /proc/net for the process's first thread, which may be in another namespace.
+    match path.strip_prefix("/proc/net/") {
+        Some(name) => Path::new("/proc/thread-self/net").join(name),
+        None => Path::new("/").join(path.trim_start_matches('/')),
+    }
+}
+
+fn missing() -> io::Error {
+    ErrorKind::NotFound.into()
+}
+
 impl Source for Folder {
     fn text(&self, path: &str) -> Result<String, Absence> {
-        let bytes = fs::read(self.below(path)).map_err(|error| self.why(path, &error))?;
+        let bytes = match &self.0 {
+            Kind::Live(_) => fs::read(live(path)),
+            Kind::Captured(folder, _) => {
+                folder.as_ref().map_or_else(|| Err(missing()), |folder| folder.read(path))
+            }
+        };
+        let bytes = bytes.map_err(|error| self.why(path, &error))?;
         String::from_utf8(bytes).map_err(|_| Absence::NotUnderstood(format!("{path} is not UTF-8")))
     }
 
     fn names(&self, directory: &str) -> Result<Vec<String>, Absence> {
-        let entries = fs::read_dir(self.below(directory)).map_err(|error| self.why(directory, &error))?;
-        // A name that is not UTF-8 is none of the kernel's.
-        let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        let names = match &self.0 {
+            // A name that is not UTF-8 is none of the kernel's.
+            Kind::Live(_) => fs::read_dir(live(directory)).map(|entries| {
+                entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect::<Vec<_>>()
+            }),
+            Kind::Captured(folder, _) => {
+                folder.as_ref().map_or_else(|| Err(missing()), |folder| folder.names(directory))
+            }
+        };
+        let mut names = names.map_err(|error| self.why(directory, &error))?;
         sort(&mut names);
         Ok(names)
     }
@@ -134,23 +167,28 @@ impl Source for Folder {
         if let Some(target) = self.index()?.and_then(|index| index.links.get(link)) {
             return Ok(target.clone());
         }
-        let target = fs::read_link(self.below(link)).map_err(|error| self.why(link, &error))?;
+        let target = match &self.0 {
+            Kind::Live(_) => fs::read_link(live(link)),
+            Kind::Captured(folder, _) => {
+                folder.as_ref().map_or_else(|| Err(missing()), |folder| folder.target(link))
+            }
+        };
+        let target = target.map_err(|error| self.why(link, &error))?;
         let text = target.to_str().map(str::to_owned);
         text.ok_or_else(|| Absence::NotUnderstood(format!("the target of {link} is not UTF-8")))
     }
 
     fn ask(&self, question: &Question) -> Result<Fact<Answer>, Absence> {
-        match &self.answers {
+        match &self.0 {
             // A panic between question and answer leaves an old answer behind, and those are told by their number.
-            Answers::Kernel(kernel) => kernel.lock().unwrap_or_else(PoisonError::into_inner).ask(question),
-            Answers::Captured(_) => {
+            Kind::Live(kernel) => kernel.lock().unwrap_or_else(PoisonError::into_inner).ask(question),
+            Kind::Captured(..) => {
                 let file = format!("{ANSWERS}/{}", question.file());
-                // No interface has such a name; a capture that says so is not followed out of its folder.
+                // No interface has such a name; a capture that says so is not followed to another file of it.
                 if file.contains("..") {
                     return Err(Absence::NotUnderstood(format!("{file} is no interface's file")));
                 }
-                let text = fs::read_to_string(self.root.join(&file)).map_err(|error| self.absence(&error))?;
-                question.decode(&text, &file)
+                question.decode(&self.text(&file)?, &file)
             }
         }
     }

@@ -11,9 +11,11 @@ pub struct Identity {
     pub users: Vec<(String, String)>,
 }
 
-/// Numbers of people's accounts (`UID_MIN` and `UID_MAX` of login.defs(5)); those below are daemons', which are called
-/// like their programs.
-const PEOPLE: std::ops::RangeInclusive<u32> = 1000..=60_000;
+/// The first number of people's accounts (`UID_MIN` of login.defs(5)); those below are daemons', which are called like
+/// their programs. Those of directories and systemd-homed have numbers beyond `UID_MAX`.
+const PEOPLE: u32 = 1000;
+/// `nobody` (systemd's uid-range documentation, and Debian's `nogroup`).
+const NOBODY: [u32; 2] = [65_534, 65_535];
 
 impl Identity {
     /// Of this machine: what the kernel calls it, and `/etc/passwd`. What cannot be read is not known here either.
@@ -57,7 +59,7 @@ fn people(passwd: &str) -> Vec<(String, String)> {
         let fields: Vec<&str> = line.split(':').collect();
         let [name, _, uid, _, _, home, ..] = fields[..] else { return None };
         let uid: u32 = uid.parse().ok()?;
-        PEOPLE.contains(&uid).then(|| (name.to_owned(), home.to_owned()))
+        (uid >= PEOPLE && !NOBODY.contains(&uid)).then(|| (name.to_owned(), home.to_owned()))
     };
     passwd.lines().filter_map(line).collect()
 }

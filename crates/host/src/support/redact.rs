@@ -4,8 +4,14 @@
 //! made the capture, who alone can then say which address a reader of it speaks of.
 
 mod address;
+mod answers;
+mod config;
 mod files;
+mod names;
+mod process;
 mod scan;
+mod status;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,9 +19,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
-use crate::snapshot::{FlowRule, Masked, Rss};
 use crate::source::{Answer, Recording};
-use crate::{Absence, Fact, Provenance};
+use crate::{Fact, Provenance};
 use address::Addresses;
 
 /// What is replaced.
@@ -38,11 +43,23 @@ pub enum Kind {
     Identifier,
     /// Keys of RSS.
     RssKey,
+    /// Folders of programs.
+    Path,
+    /// Names that processes and threads have given themselves.
+    ProcessName,
+    /// Instances of units, names of containers and of other control groups.
+    Unit,
+    /// Names of configuration files.
+    FileName,
+    /// What configuration files set or ask for, where it may be anything.
+    Configuration,
+    /// Names of chains and tables of nftables.
+    ChainName,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 14] = [
         Self::Address,
         Self::LinkAddress,
         Self::HostName,
@@ -51,6 +68,12 @@ impl Kind {
         Self::HomePath,
         Self::Identifier,
         Self::RssKey,
+        Self::Path,
+        Self::ProcessName,
+        Self::Unit,
+        Self::FileName,
+        Self::Configuration,
+        Self::ChainName,
     ];
 
     /// What it is, for users.
@@ -65,6 +88,12 @@ impl Kind {
             Self::HomePath => "paths in home directories",
             Self::Identifier => "identifiers",
             Self::RssKey => "RSS keys",
+            Self::Path => "folders of programs",
+            Self::ProcessName => "process and thread names",
+            Self::Unit => "units, containers, groups",
+            Self::FileName => "configuration file names",
+            Self::Configuration => "configuration values",
+            Self::ChainName => "nftables names",
         }
     }
 
@@ -81,6 +110,12 @@ impl Kind {
             Self::CommandLine => "the program's name; of a known daemon's interpreter also its script",
             Self::HomePath => "/home/user-N and the last part",
             Self::Identifier => "as many other digits; serial numbers by 'serial'",
+            Self::Path => "/redacted and the program's name; folders of distributions stay",
+            Self::ProcessName => "the program's name, thread-N; what begins the program's name stays",
+            Self::Unit => "instance-N, container-N, group-N; names of units stay",
+            Self::FileName => "NN-file-N, in the same order",
+            Self::Configuration => "'redacted', or nothing; numbers and known words of known keys stay",
+            Self::ChainName => "table-N, chain-N; those of iptables stay",
             Self::RssKey => "nothing; keys that everybody knows stay; --keep-rss-key keeps them",
         }
     }
@@ -136,6 +171,12 @@ pub struct Redactor {
     homes: Vec<(String, Option<String>)>,
     /// Interfaces whose names tell something.
     interfaces: Vec<(String, String)>,
+    /// Names of programs by process.
+    programs: BTreeMap<String, String>,
+    /// Names of configuration files.
+    files: BTreeMap<String, String>,
+    /// Numbers of names that became `WHAT-N`.
+    numbers: BTreeMap<&'static str, BTreeMap<String, usize>>,
     found: BTreeMap<(Kind, String), (String, u64)>,
     left: BTreeSet<String>,
 }
@@ -171,6 +212,9 @@ impl Redactor {
             users: BTreeMap::new(),
             homes: vec![("/home/".into(), None), ("/root".into(), Some("root".into()))],
             interfaces: Vec::new(),
+            programs: BTreeMap::new(),
+            files: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             found: BTreeMap::new(),
             left: BTreeSet::new(),
         };
@@ -215,6 +259,11 @@ impl Redactor {
         entry.1 += 1;
     }
 
+    /// Counts what is replaced or left out without a pair that would say anything.
+    fn count(&mut self, kind: Kind) {
+        self.note(kind, "", "");
+    }
+
     fn address(&mut self, address: IpAddr) -> IpAddr {
         let other = self.addresses.ip(address);
         if other != address {
@@ -245,22 +294,6 @@ impl Redactor {
         scan::scan(self, text)
     }
 
-    /// Every text of a JSON value, keys included.
-    pub fn json(&mut self, value: &mut serde_json::Value) {
-        match value {
-            serde_json::Value::String(text) => *text = self.text(text),
-            serde_json::Value::Array(values) => values.iter_mut().for_each(|value| self.json(value)),
-            serde_json::Value::Object(fields) => {
-                let old = std::mem::take(fields);
-                for (key, mut value) in old {
-                    self.json(&mut value);
-                    fields.insert(self.text(&key), value);
-                }
-            }
-            _ => {}
-        }
-    }
-
     /// A text in which nothing but interfaces' names may tell something.
     fn names_of_interfaces(&mut self, text: &str) -> String {
         let mut text = text.to_owned();
@@ -285,7 +318,8 @@ impl Redactor {
 
     /// What was replaced by what: for the one who made the capture, not for the capture.
     pub fn pairs(&self) -> impl Iterator<Item = (Kind, &str, &str)> {
-        self.found.iter().map(|((kind, original), (other, _))| (*kind, original.as_str(), other.as_str()))
+        let told = self.found.iter().filter(|((_, original), _)| !original.is_empty());
+        told.map(|((kind, original), (other, _))| (*kind, original.as_str(), other.as_str()))
     }
 
     /// What could not be replaced, in words.
@@ -297,6 +331,8 @@ impl Redactor {
     /// A capture without what it holds of people and networks.
     pub(crate) fn recording(&mut self, recording: Recording) -> Recording {
         self.learn(&recording);
+        self.programs(&recording.index.links);
+        self.files(&recording);
         let mut redacted = Recording::default();
         for (path, text) in recording.texts {
             let text = files::text(self, &path, &text);
@@ -304,10 +340,14 @@ impl Redactor {
         }
         redacted.directories = recording.directories.iter().map(|path| self.path(path)).collect();
         for (path, target) in recording.index.links {
-            // What a program's path is, only it and those of files of ours may tell; of devices it is the bus.
-            let target = match path.starts_with("/sys/") {
-                true => self.names_of_interfaces(&target),
-                false => self.text(&target),
+            let target = match path.as_str() {
+                // The bus of a device.
+                path if path.starts_with("/sys/") => self.names_of_interfaces(&target),
+                path if path.starts_with("/proc/") && path.ends_with("/exe") => self.program(&target),
+                path if path.starts_with("/proc/") => self.text(&target),
+                // Of a configuration file that is a link it is asked where it leads, by its last part.
+                _ if target.ends_with("sysctl.conf") => "../sysctl.conf".to_owned(),
+                _ => "redacted".to_owned(),
             };
             redacted.index.links.insert(self.path(&path), target);
         }
@@ -361,115 +401,14 @@ impl Redactor {
         self.interfaces.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
     }
 
-    /// A file's path. Control groups are named after users, units and containers.
+    /// A file's path. Control groups are named after users, units and containers, configuration files by people.
     fn path(&mut self, path: &str) -> String {
-        let ours = ["/proc/", "/sys/"].iter().any(|start| path.starts_with(start));
-        if ours && !path.starts_with("/sys/fs/cgroup/") {
-            self.names_of_interfaces(path)
-        } else {
-            self.text(path)
+        if path.starts_with("/sys/fs/cgroup") {
+            return self.cgroup_folder(path);
         }
-    }
-
-    fn absence(&mut self, absence: Absence) -> Absence {
-        match absence {
-            Absence::Changed(why) => Absence::Changed(self.text(&why)),
-            Absence::NotUnderstood(why) => Absence::NotUnderstood(self.text(&why)),
-            Absence::Failed(why) => Absence::Failed(self.text(&why)),
-            told @ (Absence::NotThere
-            | Absence::NotSupported
-            | Absence::NotPermitted { .. }
-            | Absence::NotCaptured) => told,
+        if ["/proc/", "/sys/"].iter().any(|start| path.starts_with(start)) {
+            return self.names_of_interfaces(path);
         }
-    }
-
-    /// An answer of the kernel. A new question is decided on here.
-    fn answer(&mut self, answer: Answer) -> Answer {
-        match answer {
-            Answer::Links(mut links) => {
-                for link in &mut links {
-                    link.name = self.names_of_interfaces(&link.name);
-                    link.address = link.address.as_deref().map(|address| self.text(address));
-                    link.permanent_address =
-                        link.permanent_address.as_deref().map(|address| self.text(address));
-                }
-                Answer::Links(links)
-            }
-            Answer::PermanentAddress(address) => Answer::PermanentAddress(self.text(&address)),
-            Answer::UdpSockets(mut sockets) => {
-                for socket in &mut sockets {
-                    socket.local.set_ip(self.address(socket.local.ip()));
-                    if let Some(peer) = &mut socket.peer {
-                        peer.set_ip(self.address(peer.ip()));
-                    }
-                }
-                Answer::UdpSockets(sockets)
-            }
-            Answer::NftChains(mut chains) => {
-                for chain in &mut chains {
-                    chain.table = self.text(&chain.table);
-                    chain.name = self.text(&chain.name);
-                }
-                Answer::NftChains(chains)
-            }
-            Answer::NetfilterHooks(mut hooks) => {
-                for hook in &mut hooks {
-                    hook.device = hook.device.as_deref().map(|device| self.names_of_interfaces(device));
-                    if let Some(chain) = &mut hook.chain {
-                        chain.table = self.text(&chain.table);
-                        chain.name = self.text(&chain.name);
-                    }
-                }
-                Answer::NetfilterHooks(hooks)
-            }
-            Answer::Rss(rss) => Answer::Rss(self.rss(rss)),
-            Answer::FlowRules(rules) => {
-                Answer::FlowRules(rules.into_iter().map(|rule| self.flow_rule(rule)).collect())
-            }
-            // Numbers, and words of the kernel's and of drivers.
-            told @ (Answer::Time(_)
-            | Answer::Qdiscs(_)
-            | Answer::Queues(_)
-            | Answer::Napis(_)
-            | Answer::QueueCounters(_)
-            | Answer::XdpFeatures(_)
-            | Answer::AuditStatus(_)
-            | Answer::Driver(_)
-            | Answer::Channels(_)
-            | Answer::Rings(_)
-            | Answer::Coalescing(_)
-            | Answer::Features(_)
-            | Answer::HashFields(_)
-            | Answer::TimeStampingOffer(_)
-            | Answer::TimeStamping(_)
-            | Answer::DriverCounters(_)) => told,
-        }
-    }
-
-    fn rss(&mut self, mut rss: Rss) -> Rss {
-        for context in std::iter::once(&mut rss.main).chain(rss.contexts.values_mut()) {
-            let known =
-                context.key.is_empty() || KNOWN_KEYS.iter().any(|known| context.key.starts_with(known));
-            if !self.keep_rss_key && !known {
-                let text: Vec<String> = context.key.iter().map(|byte| format!("{byte:02x}")).collect();
-                self.note(Kind::RssKey, &text.join(":"), "nothing");
-                context.key.clear();
-            }
-        }
-        rss
-    }
-
-    fn flow_rule(&mut self, mut rule: FlowRule) -> FlowRule {
-        let mut other = |masked: Masked<IpAddr>| {
-            let value = match (self.address(masked.value), masked.mask) {
-                (IpAddr::V4(value), IpAddr::V4(mask)) => (value & mask).into(),
-                (IpAddr::V6(value), IpAddr::V6(mask)) => (value & mask).into(),
-                (value, _) => value,
-            };
-            Masked { value, ..masked }
-        };
-        rule.source = rule.source.map(&mut other);
-        rule.destination = rule.destination.map(&mut other);
-        rule
+        self.file_path(path).unwrap_or_else(|| self.text(path))
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::kept;
 use crate::read::{actors, kernel, machine};
 use crate::snapshot::Snapshot;
 use crate::source::Recording;
@@ -17,6 +18,9 @@ pub(super) fn trim(recording: Recording, snapshot: &Snapshot) -> Recording {
     let processes = Processes::of(&recording, snapshot);
     let mut trimmed = Recording { answers: recording.answers, ..Recording::default() };
     for (path, text) in recording.texts {
+        if !kept::is_kept(&path) {
+            continue;
+        }
         if let Some(text) = processes.text(&path, text) {
             trimmed.texts.insert(path, text);
         }

@@ -2,6 +2,8 @@
 
 #[path = "../door/mod.rs"]
 mod door;
+mod journal;
+mod revert;
 mod sim;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,12 +11,11 @@ use std::path::Path;
 
 use sim::{Fault, Sim, Values, faulty, faulty_from};
 use udpath_host::apply::{Applied, ApplyError};
-use udpath_host::confirm::{confirm, revert};
 use udpath_host::journal::State;
 use udpath_host::plan::{Consent, PlanError};
 use udpath_host::status::{Hold, Status};
 use udpath_host::undo::{Left, UndoError};
-use udpath_host::{Journal, Machine, Plan, Wish, apply, undo};
+use udpath_host::{Journal, Live, Machine, Plan, Wish, apply, undo};
 
 /// Changes of every phase, among them one that makes the machine forget others.
 const WISHES: [&str; 10] = [
@@ -34,8 +35,14 @@ fn wishes(texts: &[&str]) -> Vec<Wish> {
     texts.iter().map(|text| Wish::parse(text, "asked for").unwrap()).collect()
 }
 
+/// What chooses in the groups of this machine is not told, so a change needs this.
+fn allowed() -> Consent {
+    let groups = ["group:812/4026:selection", "group:812/4027:selection"];
+    Consent { insecure: groups.map(str::to_owned).into(), ..Consent::default() }
+}
+
 fn plan(machine: &dyn Machine, texts: &[&str]) -> Plan {
-    Plan::resolve(machine, wishes(texts), &Consent::default()).unwrap()
+    Plan::resolve(machine, wishes(texts), &allowed()).unwrap()
 }
 
 fn applied(machine: &dyn Machine, journal: &Path, texts: &[&str]) -> Result<Applied, ApplyError> {
@@ -248,6 +255,9 @@ fn a_line_cut_short_at_any_byte_says_nothing() {
 fn what_the_kernel_does_not_tell_is_put_back_as_far_as_it_is_known() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let selection = || sim.values()["group:812/4026:selection"].clone();
+    sim.attach();
+    let refused = Plan::resolve(&sim, wishes(&["group:812/4026:selection=by-cpu"]), &Consent::default());
+    assert!(matches!(refused, Err(PlanError::Destroys { .. })), "{refused:?}");
     let plan = plan(&sim, &["group:812/4026:selection=by-cpu"]);
     assert!(
         plan.diff().contains("unknown -> by-cpu") && plan.diff().contains("makes it by-flow"),
@@ -264,9 +274,16 @@ fn what_the_kernel_does_not_tell_is_put_back_as_far_as_it_is_known() {
         status.applies.iter().flat_map(|apply| &apply.settings).map(|held| held.state).collect();
     assert_eq!(held, [Hold::Superseded, Hold::Untold]);
     assert_eq!(selection(), "by-flow");
-    for now in ["by-cpu", "by-flow"] {
+    // What an earlier apply has set is known; what was there before the first may have been a program.
+    for (now, left) in [("by-cpu", 0), ("by-flow", 1)] {
         let undone = undo(&sim, &Journal::at(folder.path()).lock().unwrap(), None, "test", false).unwrap();
-        assert_eq!((undone.left, undone.untold), (vec![], vec!["group:812/4026:selection".to_owned()]));
+        assert_eq!(undone.untold, ["group:812/4026:selection"]);
+        assert_eq!(undone.left.len(), left, "{:?}", undone.left);
+        assert!(
+            undone.left.iter().all(|left| left.why.contains("undo cannot bring back")),
+            "{:?}",
+            undone.left
+        );
         assert_eq!(selection(), now);
     }
 }
@@ -290,29 +307,6 @@ fn what_went_with_its_process_is_told_and_is_no_failure() {
     let alive = Sim::new();
     alive.end_server();
     assert_eq!(sim.values(), alive.values());
-}
-
-#[test]
-fn an_edited_journal_changes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let (sim, _) = dead(3, Fault::DiesAfter, folder.path());
-    let (path, values) = (Journal::at(folder.path()).path(1), sim.values());
-    let text = std::fs::read_to_string(&path).unwrap();
-    let lines: Vec<&str> = text.lines().collect();
-    let without = |at: usize| {
-        let rest: Vec<&str> =
-            lines.iter().enumerate().filter(|(line, _)| *line != at).map(|(_, line)| *line).collect();
-        rest.join("\n") + "\n"
-    };
-    for edited in
-        [text.replace("256", "257"), without(0), without(lines.len() - 2), String::new(), "x\n".into()]
-    {
-        std::fs::write(&path, &edited).unwrap();
-        let error = undone(&sim, folder.path()).unwrap_err().to_string();
-        assert!(error.contains("000001.journal") && error.lines().count() == 1, "{error}");
-        assert!(applied(&sim, folder.path(), &WISHES).is_err());
-        assert_eq!(sim.values(), values);
-    }
 }
 
 #[test]
@@ -344,48 +338,6 @@ fn an_earlier_apply_is_not_undone_under_a_later_one() {
     assert_eq!(sim.values()["eth0:rps/rx-0"], "0");
     assert_eq!(undone(&sim, folder.path()).unwrap(), []);
     assert_eq!(sim.values(), Sim::new().values());
-}
-
-#[test]
-fn a_confirmation_is_taken_once_and_only_where_it_is_awaited() {
-    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
-    let journal = Journal::at(folder.path());
-    assert!(confirm(&journal.lock().unwrap(), None).unwrap_err().to_string().contains("no apply"));
-    let plan = plan(&sim, &WISHES);
-    let minute = Some(std::time::Duration::from_secs(60));
-    let done = apply(&sim, &journal.lock().unwrap(), &plan, minute, |_| Ok(())).unwrap();
-    let entry = journal.entry(done.id).unwrap();
-    assert_eq!((entry.state, entry.deadline()), (State::Awaiting, Some(entry.applied.unwrap() + 60_000)));
-    assert_eq!(confirm(&journal.lock().unwrap(), None).unwrap().state, State::Applied);
-    assert!(
-        confirm(&journal.lock().unwrap(), Some(done.id)).unwrap_err().to_string().contains("stays already")
-    );
-}
-
-#[test]
-fn what_is_not_confirmed_in_time_is_reverted_and_what_is_stays() {
-    for confirmed in [false, true] {
-        let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
-        let (journal, before) = (Journal::at(folder.path()), sim.values());
-        let plan = plan(&sim, &WISHES);
-        let second = Some(std::time::Duration::from_secs(1));
-        let done = apply(&sim, &journal.lock().unwrap(), &plan, second, |_| Ok(())).unwrap();
-        let after = sim.values();
-        let said = confirmed.then(|| {
-            let journal = journal.clone();
-            std::thread::spawn(move || confirm(&journal.lock().unwrap(), Some(1)).unwrap())
-        });
-        let reverted = revert(&sim, &journal, done.id).unwrap();
-        assert_eq!(reverted.is_some(), !confirmed);
-        assert_eq!(sim.values(), if confirmed { after } else { before });
-        said.into_iter().for_each(|said| assert_eq!(said.join().unwrap().state, State::Applied));
-    }
-    // An apply that dies is reverted at once, however long the confirmation would have been awaited.
-    let folder = tempfile::tempdir().unwrap();
-    let (sim, before) = dead(2, Fault::DiesAfter, folder.path());
-    assert!(revert(&sim, &Journal::at(folder.path()), 1).unwrap().unwrap().left.is_empty());
-    assert_eq!(sim.values(), before);
-    assert!(revert(&sim, &Journal::at(folder.path()), 2).unwrap().is_none());
 }
 
 #[test]
@@ -425,8 +377,91 @@ fn a_plan_in_json_is_the_plan_and_says_when_the_machine_has_changed() {
     let sim = Sim::new();
     let first = plan(&sim, &WISHES);
     let json = serde_json::to_string(&first.document()).unwrap();
-    let again = || Plan::resolve(&sim, Wish::from_json(&json).unwrap(), &Consent::default());
+    let again = || Plan::resolve(&sim, Wish::from_json(&json).unwrap(), &allowed());
     assert_eq!(again().unwrap(), first);
     sim.put("sysctl:net.core.rmem_max", "7");
     assert!(matches!(again(), Err(PlanError::Stale { .. })));
+}
+
+#[test]
+fn a_program_that_was_not_replaced_is_left_alone_when_the_apply_is_taken_back() {
+    // The last write is refused or dies before it is made: the program is still there, and stays.
+    let texts = ["sysctl:net.core.rmem_max=7", "group:812/4026:selection=by-cpu"];
+    for fault in [Fault::Refuses(5), Fault::DiesBefore] {
+        let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+        sim.attach();
+        let before = sim.values();
+        let machine = faulty(&sim, 1, fault);
+        let ended = catch_unwind(AssertUnwindSafe(|| applied(&machine, folder.path(), &texts)));
+        match ended {
+            Ok(refused) => assert!(matches!(refused, Err(ApplyError::Reverted { .. })), "{refused:?}"),
+            Err(_) => assert_eq!(undone(&sim, folder.path()).unwrap(), []),
+        }
+        assert!(sim.attached(), "{fault:?}");
+        assert_eq!(sim.values(), before);
+    }
+}
+
+/// A machine of two cards with an IRQ each, as files.
+fn cards() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (irq, action, device) in [(57, "eth0-rx-0", "0000:03:00.0"), (58, "nvme0q1", "0000:04:00.0")] {
+        for (path, text) in [
+            (format!("proc/irq/{irq}/smp_affinity_list"), "0\n"),
+            (format!("sys/kernel/irq/{irq}/actions"), action),
+            (format!("sys/bus/pci/devices/{device}/msi_irqs/{irq}"), "msix\n"),
+        ] {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+    }
+    folder
+}
+
+#[test]
+fn an_irq_is_known_by_its_device_and_action_and_another_of_its_number_is_left_alone() {
+    let journal = tempfile::tempdir().unwrap();
+    let cards = cards();
+    let at = |path: &str| cards.path().join(path);
+    let affinity = |irq: u32| {
+        std::fs::read_to_string(at(&format!("proc/irq/{irq}/smp_affinity_list")))
+            .unwrap()
+            .trim_end()
+            .to_owned()
+    };
+    let swap = |one: &str, other: &str| {
+        std::fs::rename(at(one), at("aside")).unwrap();
+        std::fs::rename(at(other), at(one)).unwrap();
+        std::fs::rename(at("aside"), at(other)).unwrap();
+    };
+    let machine = Live::at(cards.path());
+    applied(&machine, journal.path(), &["irq:57:affinity=1"]).unwrap();
+    let text = std::fs::read_to_string(Journal::at(journal.path()).path(1)).unwrap();
+    assert!(text.contains("eth0-rx-0") && text.contains("0000:03:00.0"), "{text}");
+    // The drivers are loaded again, the other one first.
+    swap("sys/kernel/irq/57/actions", "sys/kernel/irq/58/actions");
+    let msi = |device: &str, from: u32, to: u32| {
+        let folder = format!("sys/bus/pci/devices/{device}/msi_irqs");
+        std::fs::rename(at(&format!("{folder}/{from}")), at(&format!("{folder}/{to}"))).unwrap();
+    };
+    msi("0000:03:00.0", 57, 58);
+    msi("0000:04:00.0", 58, 57);
+    std::fs::write(at("proc/irq/58/smp_affinity_list"), "1\n").unwrap();
+    // It is found under its new number, and the disk's is left alone.
+    assert_eq!(undone(&machine, journal.path()).unwrap(), []);
+    assert_eq!((affinity(57).as_str(), affinity(58).as_str()), ("1", "0"));
+    // Without one of the same name nothing is touched, and it says whose it is now.
+    let journal = tempfile::tempdir().unwrap();
+    applied(&machine, journal.path(), &["irq:58:affinity=1"]).unwrap();
+    std::fs::write(at("sys/kernel/irq/58/actions"), "eth1-rx-0").unwrap();
+    let status = Status::of(&machine, &Journal::at(journal.path())).unwrap();
+    assert_eq!(status.drifted().map(|held| held.state).collect::<Vec<_>>(), [Hold::Gone]);
+    let left = undone(&machine, journal.path()).unwrap();
+    assert_eq!(left.len(), 1);
+    assert!(
+        left[0].why.contains("is eth1-rx-0 of 0000:03:00.0 now, and was eth0-rx-0 of 0000:03:00.0"),
+        "{left:?}"
+    );
+    assert_eq!(affinity(58), "1");
 }

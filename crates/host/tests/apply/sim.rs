@@ -3,11 +3,11 @@
 //! One interface with channels, steering per queue and a driver that forgets what hung on its queues when their number
 //! changes; some sysctls; a server's sockets and a thread. What a program that dies leaves behind is the machine and the journal's files, nothing else.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use udpath_host::machine::{Identity, Machine, Refusal};
+use udpath_host::machine::{Identity, Lost, Machine, Refusal};
 use udpath_host::setting::Item;
 use udpath_host::source::{Answer, Question};
 use udpath_host::{Absence, Fact, Setting, Source, Value};
@@ -21,12 +21,14 @@ pub(crate) type Values = BTreeMap<String, String>;
 #[derive(Debug, Clone)]
 pub(crate) struct Sim {
     values: Rc<RefCell<Values>>,
+    /// The server has a program of its own on its group, until something else is set.
+    program: Rc<Cell<bool>>,
 }
 
 impl Sim {
     /// With four queues, some of them steered already.
     pub(crate) fn new() -> Self {
-        let sim = Self { values: Rc::default() };
+        let sim = Self { values: Rc::default(), program: Rc::default() };
         sim.queues(4);
         for (name, value) in [
             ("eth0:channels/combined", "4"),
@@ -55,6 +57,21 @@ impl Sim {
     /// Somebody else sets it.
     pub(crate) fn put(&self, name: &str, value: &str) {
         self.values.borrow_mut().insert(name.to_owned(), value.to_owned());
+    }
+
+    /// It is not there any more.
+    pub(crate) fn remove(&self, name: &str) {
+        self.values.borrow_mut().remove(name);
+    }
+
+    /// The server attaches a program of its own to its group.
+    pub(crate) fn attach(&self) {
+        self.program.set(true);
+    }
+
+    /// Is it still there?
+    pub(crate) fn attached(&self) -> bool {
+        self.program.get()
     }
 
     /// The server ends, and what was set of it.
@@ -127,6 +144,9 @@ impl Machine for Sim {
         if let (Setting::Interface(_, Item::Channels(_)), Value::Number(count)) = (setting, value) {
             self.queues(u32::try_from(*count).unwrap());
         }
+        if setting.to_string().ends_with(":selection") {
+            self.program.set(false);
+        }
         self.put(&setting.to_string(), &value.to_string());
         Ok(())
     }
@@ -140,6 +160,11 @@ impl Machine for Sim {
             }
             _ => None,
         })
+    }
+
+    fn lost(&self, setting: &Setting) -> Option<Lost> {
+        let program = setting.to_string().ends_with(":selection") && self.attached();
+        program.then(|| Lost { seen: true, words: "replaces what undo cannot bring back".to_owned() })
     }
 
     fn renamed(&self, _: &Setting, _: &Identity) -> Option<Setting> {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 
-use udpath_host::machine::{Identity, Refusal};
+use udpath_host::machine::{Identity, Lost, Refusal};
 use udpath_host::process::{Error, Server};
 use udpath_host::{Machine, Setting, Source, Value};
 
@@ -71,6 +71,10 @@ impl Machine for Door<'_> {
 
     fn identity(&self, setting: &Setting) -> Result<Option<Identity>, Refusal> {
         self.machine.identity(setting)
+    }
+
+    fn lost(&self, setting: &Setting) -> Option<Lost> {
+        self.machine.lost(setting)
     }
 
     fn renamed(&self, setting: &Setting, identity: &Identity) -> Option<Setting> {

@@ -14,8 +14,9 @@ use super::VmSpec;
 
 /// The program.
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
-/// Drivers of what [`arguments`] plugs in, and what a resolver's machine has: none of the three is built in.
-pub(super) const MODULES: [&str; 6] = ["virtio_console", "virtio_net", "vmxnet3", "e1000e", "sch_fq", "veth"];
+/// Drivers of what [`arguments`] plugs in, and what a server's machine has: none of them is built in.
+pub(super) const MODULES: [&str; 7] =
+    ["virtio_console", "virtio_net", "vmxnet3", "e1000e", "sch_fq", "veth", "8021q"];
 /// Drivers of the shared folder.
 pub(super) const SHARE_MODULES: [&str; 2] = ["9pnet_virtio", "9p"];
 /// The kernel's command line.

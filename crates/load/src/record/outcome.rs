@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use crate::cpu::{CpuTimes, CpuUse};
 use crate::plan::{Arrivals, Mode, Plan};
 use crate::record::Evidence;
-use crate::result::{Counts, Delivered, Latency, LoadResult, SCHEMA};
+use crate::result::{Core, Counts, Latency, LoadResult, PerCore, SCHEMA};
+use crate::template::Received;
 
 /// Measures the length of the window and the machine's CPU time over it.
 #[derive(Debug)]
@@ -35,6 +36,15 @@ impl Stopwatch {
     }
 }
 
+/// What a receiver says it got of one run.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrived {
+    /// In all.
+    pub all: Received,
+    /// Bytes that had arrived when the window ended. Over UDP all that arrives, as nothing is sent again.
+    pub in_window: u64,
+}
+
 /// Everything an engine measured; [`Outcome::into_result`] makes the result of it.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -54,8 +64,8 @@ pub struct Outcome {
     pub sent_latency: Option<Latency>,
     /// Request intended -> request sent.
     pub lateness: Option<Latency>,
-    /// For one-way modes: what the receiver says.
-    pub delivered: Option<Delivered>,
+    /// For one-way modes: what the receiver says it got of this run.
+    pub delivered: Option<Arrived>,
     /// What speaks for the generator having been the limit.
     pub evidence: Evidence,
     /// CPU time of the machine.
@@ -67,15 +77,14 @@ pub struct Outcome {
 impl Outcome {
     /// The result of a run of `plan`.
     #[must_use]
-    pub fn into_result(mut self, plan: &Plan) -> LoadResult {
+    pub fn into_result(self, plan: &Plan) -> LoadResult {
         let one_way = plan.mode != Mode::Rr;
-        if let (true, Some(delivered)) = (one_way, self.delivered) {
-            self.counts.deliver(delivered.datagrams);
-        }
         let seconds = self.seconds.max(f64::MIN_POSITIVE);
-        let tps = if one_way { self.counts.sent } else { self.completed } as f64 / seconds;
+        let done = if one_way { self.counts.sent } else { self.completed } as f64;
+        let tps = done / seconds;
         let generator = self.evidence.judge(self.lateness.as_ref());
-        LoadResult {
+        let sender = Core::new(generator.cpu_seconds, done, done * plan.size as f64);
+        let mut result = LoadResult {
             schema: SCHEMA.into(),
             protocol: self.protocol.into(),
             targets: plan.targets.iter().map(ToString::to_string).collect(),
@@ -94,13 +103,18 @@ impl Outcome {
             offered: plan.offered(),
             tps,
             mbits: tps * plan.size as f64 * 8.0 / 1e6,
-            delivered: self.delivered,
+            delivered: None,
             intended_latency: self.intended_latency,
             sent_latency: self.sent_latency,
             lateness: self.lateness,
             generator,
             cpus: self.cpus,
+            per_core: PerCore { sender, receiver: None },
             warnings: self.warnings,
+        };
+        if let (true, Some(arrived)) = (one_way, self.delivered) {
+            result.deliver(arrived);
         }
+        result
     }
 }

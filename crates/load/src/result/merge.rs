@@ -2,7 +2,10 @@
 //!
 //! Counts and histograms add without loss; percentiles are taken anew from the added histogram, never averaged.
 
-use super::{Counts, Delivered, Latency, LoadResult};
+use crate::record::Arrived;
+use crate::template::Received;
+
+use super::{Core, Counts, Delivered, Latency, LoadResult};
 
 impl Latency {
     /// A distribution from its buckets: (highest value of the bucket, count), values ascending.
@@ -88,6 +91,7 @@ impl LoadResult {
                     datagrams: a.datagrams + b.datagrams,
                     bytes: a.bytes + b.bytes,
                     per_second: a.per_second + b.per_second,
+                    mbits: a.mbits + b.mbits,
                 }),
                 _ => None,
             };
@@ -98,12 +102,36 @@ impl LoadResult {
             join(&mut all.generator.reasons, &one.generator.reasons);
             join(&mut all.generator.notes, &one.generator.notes);
             all.generator.cpu_seconds += one.generator.cpu_seconds;
+            let both = |a: Option<Core>, b: Option<Core>| a.zip(b).and_then(|(a, b)| a.merged(b));
+            all.per_core.sender = both(all.per_core.sender, one.per_core.sender);
+            all.per_core.receiver = both(all.per_core.receiver, one.per_core.receiver);
             if all.cpus.is_empty() {
                 all.cpus.clone_from(&one.cpus);
             }
             join(&mut all.warnings, &one.warnings);
         }
         Some(all)
+    }
+
+    /// One-way modes: takes over what the receiver of the whole run says it got.
+    pub fn deliver(&mut self, arrived: Arrived) {
+        let (size, seconds) = (u64::from(self.size.max(1)), self.seconds.max(f64::MIN_POSITIVE));
+        let Received { bytes, cpu, .. } = arrived.all;
+        // A stream has no datagrams: of its bytes, whole messages. Each connection ends within one, and those parts, which
+        // do not count as sent, may add up to more.
+        let (datagrams, in_window) = match self.transport.as_str() {
+            "tcp" => ((bytes / size).min(self.counts.sent), arrived.in_window as f64 / size as f64),
+            _ => (arrived.all.datagrams, arrived.all.datagrams as f64),
+        };
+        self.counts.deliver(datagrams);
+        self.delivered = Some(Delivered {
+            datagrams,
+            bytes,
+            per_second: in_window / seconds,
+            mbits: arrived.in_window as f64 * 8.0 / 1e6 / seconds,
+        });
+        self.per_core.receiver =
+            cpu.and_then(|cpu| Core::new(cpu.as_secs_f64(), datagrams as f64, bytes as f64));
     }
 
     /// Share of requests without a valid reply in time, 0..=1; none if it is not known (one way, receiver not asked).
@@ -163,6 +191,15 @@ mod tests {
             (1000, 1, 500, 900, 990, 999, 1000, 1000)
         );
         assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn cores_add_their_work_and_their_time() {
+        let core = |cpu, count, bytes| Core::new(cpu, count, bytes).unwrap();
+        let merged = core(1.0, 1000.0, 1e6).merged(core(3.0, 1000.0, 1e6)).unwrap();
+        assert_eq!(merged, core(4.0, 2000.0, 2e6));
+        assert_eq!((merged.per_second, merged.mbits), (500.0, 4.0));
+        assert_eq!(Core::new(0.0, 5.0, 5.0), None);
     }
 
     proptest! {

@@ -2,8 +2,8 @@
 
 use arrayvec::ArrayVec;
 use udpath_stack::frame::{BURST, Burst, Frame};
-use udpath_stack::port::Port;
 use udpath_stack::port::xdp::XdpPort;
+use udpath_stack::port::{Departed, Port};
 
 /// A request in a frame that the port has not taken yet.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +21,7 @@ pub(super) struct Lane {
     frames: Burst,
     staged: ArrayVec<Staged, BURST>,
     looked: Look,
+    departed: Departed,
 }
 
 /// What the port had counted when it was last looked at.
@@ -32,6 +33,18 @@ struct Look {
     gone: u64,
 }
 
+impl Look {
+    /// Takes over what is counted `now`. Did sending go wrong meanwhile, and did nothing get away?
+    ///
+    /// A frame that was dropped counts as trouble at once, and as sent until it is collected. So what is gone may seem less
+    /// than it is for a while, and only more than ever before means that something got away.
+    fn advance(&mut self, now: Self) -> bool {
+        let stuck = now.trouble > self.trouble && now.gone <= self.gone;
+        *self = Self { trouble: now.trouble, gone: now.gone.max(self.gone) };
+        stuck
+    }
+}
+
 impl Lane {
     pub(super) fn new(port: XdpPort) -> Self {
         Self {
@@ -40,6 +53,7 @@ impl Lane {
             frames: Burst::new(),
             staged: ArrayVec::new(),
             looked: Look::default(),
+            departed: Departed::default(),
         }
     }
 
@@ -78,6 +92,15 @@ impl Lane {
         self.staged.drain(..taken)
     }
 
+    /// Has the port send what it took.
+    #[inline]
+    pub(super) fn flush(&mut self) {
+        self.port.flush();
+        // What the device dropped is lost as on the wire: no reply comes.
+        self.port.departed(&mut self.departed);
+        self.departed.clear();
+    }
+
     /// Since the last look: did sending go wrong, and did nothing get away? Makes a system call.
     pub(super) fn is_stuck(&mut self) -> bool {
         let statistics = self.port.statistics();
@@ -86,8 +109,7 @@ impl Lane {
             trouble: statistics.link_down + statistics.failed + statistics.dropped_sending,
             gone: left.saturating_sub(statistics.dropped_sending),
         };
-        let before = std::mem::replace(&mut self.looked, now);
-        now.trouble > before.trouble && now.gone <= before.gone
+        self.looked.advance(now)
     }
 
     /// Gives all frames back; how many requests were still waiting for room, never sent.
@@ -95,5 +117,22 @@ impl Lane {
         self.port.recycle(&mut self.free);
         self.port.recycle(&mut self.frames);
         self.staged.drain(..).count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link went down after 100 requests: at each look some of what was dropped is not collected yet, more or less.
+    #[test]
+    fn nothing_gets_away_however_many_dropped_frames_are_still_out() {
+        let mut looked = Look { trouble: 0, gone: 100 };
+        let stuck =
+            [97, 100, 92, 99, 95].map(|gone| looked.advance(Look { trouble: looked.trouble + 7, gone }));
+        assert_eq!(stuck, [true; 5]);
+        // It is up again; single drops do not matter then, nor does silence.
+        assert!(!looked.advance(Look { trouble: 36, gone: 101 }));
+        assert!(!looked.advance(Look { trouble: 36, gone: 101 }));
     }
 }

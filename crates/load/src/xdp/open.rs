@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use udpath_bpf::Outcome;
-use udpath_stack::port::Port;
 use udpath_stack::port::xdp::{self, Config, XdpDevice, XdpPort};
+use udpath_stack::port::{Checksums, Port};
 use udpath_stack::wire::{ethernet, ipv4, ipv6, udp, vlan};
 
 use super::failed;
@@ -32,9 +32,9 @@ impl Device {
         let longest = plan.size.max(protocol.template().max_reply(plan.size)) + HEADERS + HEADROOM;
         let config = Config {
             frame_size: if longest > 2048 { 4096 } else { 2048 },
-            // A virtual interface has no device, and no wire that could damage anything; but a sender at its other end
-            // leaves the checksums to "the device", so that its frames carry half of one. A check would refuse them all.
-            checksums_verified: is_virtual(interface),
+            // A virtual interface has no device: a sender at its other end leaves UDP checksums to one, so that its frames
+            // carry half of one. A full check would refuse them all.
+            checksums: if is_virtual(interface) { Checksums::Partial } else { Checksums::Unverified },
             ..Config::default()
         };
         let mut device = XdpDevice::open(interface, config).map_err(explain)?;

@@ -351,7 +351,7 @@ impl<'a> Worker<'a> {
             self.sent_ever += count;
             self.last_sent = at;
         }
-        lane.port.flush();
+        lane.flush();
     }
 
     /// Sends what all lanes and live frames have, and lets the kernel know of the frames that came back.

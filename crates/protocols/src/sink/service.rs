@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
+use rustix::time::{ClockId, clock_gettime};
 use udpath_serve::{DropReason, Outcome, Reply, Request, Service, StreamService, WorkerId};
 
 use super::{QUESTION, Report};
 
 /// What all workers of a sink took; shared between their [`Sink`]s.
 ///
-/// Each worker has a place on its own cache lines that only it writes: counting is a plain store.
+/// Each worker has a place on its own cache lines; of its counters each has one thread that writes it: counting is a
+/// plain store.
 #[derive(Debug)]
 pub struct Totals {
     places: Vec<CachePadded<Place>>,
@@ -20,6 +22,13 @@ pub struct Totals {
 struct Place {
     datagrams: AtomicU64,
     bytes: AtomicU64,
+    /// Of the worker's connections, which have a thread of their own.
+    stream_bytes: AtomicU64,
+}
+
+/// Adds for the counter's one writer: load and store need not be one step.
+fn add(counter: &AtomicU64, more: usize) {
+    counter.store(counter.load(Relaxed) + more as u64, Relaxed);
 }
 
 impl Totals {
@@ -29,12 +38,16 @@ impl Totals {
         Arc::new(Self { places: (0..workers).map(|_| CachePadded::default()).collect() })
     }
 
-    /// The sums over all workers so far.
+    /// The sums over all workers so far, and the process's CPU time.
     #[must_use]
     pub fn report(&self) -> Report {
-        self.places.iter().fold(Report::default(), |sum, place| Report {
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
+        self.places.iter().fold(Report { cpu_ns, ..Report::default() }, |sum, place| Report {
             datagrams: sum.datagrams + place.datagrams.load(Relaxed),
             bytes: sum.bytes + place.bytes.load(Relaxed),
+            stream_bytes: sum.stream_bytes + place.stream_bytes.load(Relaxed),
+            ..sum
         })
     }
 }
@@ -50,8 +63,9 @@ impl Totals {
 /// let (peer, local) = ("192.0.2.1:1000".parse()?, "192.0.2.2:9".parse()?);
 /// assert_eq!(serve_once(&mut sink, b"hello", peer, local).0, Outcome::Drop(DropReason::Consumed));
 /// let (_, report) = serve_once(&mut sink, &QUESTION, peer, local);
-/// assert_eq!(Report::decode(&report), Some(Report { datagrams: 1, bytes: 5 }));
-/// # Ok::<(), std::net::AddrParseError>(())
+/// let report = Report::decode(&report).ok_or("not a report")?;
+/// assert_eq!((report.datagrams, report.bytes), (1, 5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Sink {
@@ -78,16 +92,15 @@ impl Service for Sink {
             return reply.write(&self.totals.report().encode());
         }
         let place = &self.totals.places[self.worker];
-        // One writer: load and store need not be one step.
-        place.datagrams.store(place.datagrams.load(Relaxed) + 1, Relaxed);
-        place.bytes.store(place.bytes.load(Relaxed) + payload.len() as u64, Relaxed);
+        add(&place.datagrams, 1);
+        add(&place.bytes, payload.len());
         Outcome::Drop(DropReason::Consumed)
     }
 }
 
 impl StreamService for Sink {
-    /// The runtime counts the bytes of connections; reports are about datagrams alone.
-    fn serve(&mut self, _input: &[u8], _reply: &mut Reply<'_>) -> Outcome {
+    fn serve(&mut self, input: &[u8], _reply: &mut Reply<'_>) -> Outcome {
+        add(&self.totals.places[self.worker].stream_bytes, input.len());
         Outcome::Drop(DropReason::Consumed)
     }
 }
@@ -107,9 +120,15 @@ mod tests {
             assert_eq!(outcome, Outcome::Drop(DropReason::Consumed));
         }
         for sink in &mut sinks {
+            let outcome = StreamService::serve(sink, &[7; 1000], &mut Reply::new(&mut []));
+            assert_eq!(outcome, Outcome::Drop(DropReason::Consumed));
+        }
+        for sink in &mut sinks {
             let (outcome, wire) = serve_once(sink, &QUESTION, peer, local);
             assert_eq!(outcome, Outcome::Reply);
-            assert_eq!(Report::decode(&wire), Some(Report { datagrams: 3, bytes: 65_523 }));
+            let report = Report::decode(&wire).unwrap();
+            assert_eq!((report.datagrams, report.bytes, report.stream_bytes), (3, 65_523, 2000));
+            assert!(report.cpu_ns > 0);
         }
         assert_eq!(totals.report().datagrams, 3, "questions are not counted");
     }

@@ -34,16 +34,18 @@ impl Protocol for SinkLoad {
     }
 
     fn received(&self, target: SocketAddr, transport: Transport, timeout: Duration) -> Option<Received> {
-        match transport {
-            // A sink counts the bytes of connections for its own status, and reports datagrams alone.
-            Transport::Tcp => None,
-            Transport::Udp => ask(target, timeout),
-        }
+        // It takes both at one address, and is asked by datagrams about either.
+        let Report { datagrams, bytes, stream_bytes, cpu_ns } = ask(target, timeout)?;
+        let (datagrams, bytes) = match transport {
+            Transport::Udp => (datagrams, bytes),
+            Transport::Tcp => (0, stream_bytes),
+        };
+        Some(Received { datagrams, bytes, cpu: Some(Duration::from_nanos(cpu_ns)) })
     }
 }
 
 /// Asks the sink at `target`, from a socket of its own in the calling thread's network namespace.
-fn ask(target: SocketAddr, timeout: Duration) -> Option<Received> {
+fn ask(target: SocketAddr, timeout: Duration) -> Option<Report> {
     let any: SocketAddr =
         if target.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
     let socket = UdpSocket::bind(any).ok()?;
@@ -58,7 +60,7 @@ fn ask(target: SocketAddr, timeout: Duration) -> Option<Received> {
         if let Ok(n) = socket.recv(&mut reply)
             && let Some(report) = Report::decode(&reply[..n])
         {
-            return Some(Received { datagrams: report.datagrams, bytes: report.bytes });
+            return Some(report);
         }
     }
     None
@@ -98,7 +100,7 @@ mod tests {
 
     #[test]
     fn no_datagram_is_taken_for_the_question() {
-        for size in [1, 12, 13, 16, 100] {
+        for size in [1, 12, 13, 16, 48, 100] {
             let mut bytes = vec![0; size];
             SinkTemplate.write(u32::MAX, u64::MAX, &mut bytes);
             assert_ne!(bytes, QUESTION);
@@ -113,17 +115,24 @@ mod tests {
         assert_eq!(SinkLoad.received(target, Transport::Udp, Duration::from_millis(40)), None);
         // It wakes up now, and finds the questions above before the ones below.
         std::thread::scope(|scope| {
-            let asked = scope.spawn(|| SinkLoad.received(target, Transport::Udp, Duration::from_secs(8)));
+            let both = || {
+                [Transport::Udp, Transport::Tcp].map(|t| SinkLoad.received(target, t, Duration::from_secs(8)))
+            };
+            let asked = scope.spawn(both);
             let mut question = [0; 64];
             while !asked.is_finished() {
                 sink.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
                 if let Ok((n, peer)) = sink.recv_from(&mut question) {
                     assert_eq!(question[..n], QUESTION);
                     // The asker of the first ones is gone.
-                    let _ = sink.send_to(&Report { datagrams: 3, bytes: 300 }.encode(), peer);
+                    let report = Report { datagrams: 3, bytes: 300, stream_bytes: 4, cpu_ns: 5 };
+                    let _ = sink.send_to(&report.encode(), peer);
                 }
             }
-            assert_eq!(asked.join().unwrap(), Some(Received { datagrams: 3, bytes: 300 }));
+            let cpu = Some(Duration::from_nanos(5));
+            let expected =
+                [(3, 300), (0, 4)].map(|(datagrams, bytes)| Some(Received { datagrams, bytes, cpu }));
+            assert_eq!(asked.join().unwrap(), expected);
         });
         assert_eq!(SinkLoad.received(target, Transport::Tcp, Duration::from_millis(40)), None);
     }

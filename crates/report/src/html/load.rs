@@ -85,7 +85,11 @@ fn figures(result: &LoadResult) -> Vec<Figure> {
         figures.push(Figure {
             what: "received",
             value: format!("{}/s", units::tps(delivered.per_second)),
-            note: format!("{} in all", units::count(delivered.datagrams)),
+            note: format!(
+                "{} Mbit/s; {} in all",
+                units::mbits(delivered.mbits),
+                units::count(delivered.datagrams)
+            ),
         });
     } else {
         let missed = result.counts.late.saturating_add(result.counts.lost);
@@ -141,6 +145,9 @@ fn generator(result: &LoadResult) -> String {
     } else {
         format!("No: the generator kept to its plan. It used {used} of CPU time.")
     };
+    for line in words::per_core(result) {
+        sentences += &format!(" {line}.");
+    }
     for note in &result.generator.notes {
         sentences += &format!(" {note}.");
     }

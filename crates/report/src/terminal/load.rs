@@ -33,6 +33,9 @@ pub(crate) fn text(result: &LoadResult, style: &Style) -> String {
     out.push('\n');
     let generator = format!("generator: {} of CPU time", units::duration(result.generator.cpu_seconds));
     out += &style.wrapped(Paint::Dim, &generator, 2);
+    for line in words::per_core(result) {
+        out += &style.wrapped(Paint::Dim, &line, 2);
+    }
     for note in &result.generator.notes {
         out += &style.wrapped(Paint::Dim, &format!("generator: {note}"), 2);
     }

@@ -14,6 +14,8 @@
 //! A queue has one worker. Workers beyond the queues serve kernel sockets, and frames of others if those are spread.
 
 mod doors;
+mod ingress;
+mod intake;
 mod keeper;
 mod proof;
 
@@ -22,11 +24,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use udpath_stack::counters::{Counters, Snapshot};
 use udpath_stack::epoch::{Domain, Reader, Table};
 use udpath_stack::groups::Groups;
 use udpath_stack::mesh::{self, mesh};
+use udpath_stack::port::Checksums;
 use udpath_stack::port::xdp::{XdpDevice, XdpPort};
 use udpath_stack::steering::Steering;
 use udpath_stack::tables::{Mirror, Tables};
@@ -38,11 +42,14 @@ use udpath_steer::toeplitz::Key;
 
 use crate::config::{Steer, XdpConfig};
 use crate::error::Error;
-use crate::status::{XdpPortStatus, XdpStatus};
+use crate::status::{Arrivals, XdpPortStatus, XdpStatus};
+use crate::sys;
 
 pub(crate) use proof::Proof;
 
 use doors::Doors;
+use ingress::Ingress;
+use intake::Intake;
 use keeper::{Held, Keeper};
 
 /// What a worker needs for its frames.
@@ -58,6 +65,8 @@ const RETIRED: usize = 64;
 /// The interfaces of a server, with the program attached and nothing taken yet.
 pub(crate) struct Devices {
     devices: Vec<XdpDevice>,
+    /// Interfaces that were asked for, VLAN devices among them.
+    named: Vec<String>,
     domain: Domain,
     mirror: Mirror,
 }
@@ -66,17 +75,41 @@ pub(crate) struct Devices {
 pub(crate) struct Fast {
     shared: Arc<Shared>,
     ports: Vec<XdpPortStatus>,
-    /// The counters of the workers' frames, as they become ready.
-    counters: Mutex<Vec<Counters>>,
+    /// The counters of the workers' frames, by worker, as they become ready.
+    counters: Mutex<Vec<Option<Counters>>>,
     /// What of them was the probe's.
-    probed: Mutex<Snapshot>,
+    probed: Mutex<Vec<Snapshot>>,
     stop: Option<Sender<()>>,
     keeper: Option<JoinHandle<()>>,
 }
 
 struct Shared {
     doors: Mutex<Doors>,
+    intake: Mutex<Intake>,
     warnings: Mutex<Vec<String>>,
+}
+
+impl Shared {
+    /// What came to the ports so far.
+    fn arrivals(&self) -> Arrivals {
+        lock(&self.intake).look(|| lock(&self.doors).taken())
+    }
+}
+
+/// What workers did with frames.
+pub(crate) struct FrameCounts {
+    /// By worker.
+    pub(crate) by_worker: Vec<Snapshot>,
+    /// All of them together.
+    pub(crate) total: Snapshot,
+}
+
+impl FrameCounts {
+    fn of(by_worker: Vec<Snapshot>) -> Self {
+        let mut total = Snapshot::default();
+        by_worker.iter().for_each(|worker| total.add(worker));
+        Self { by_worker, total }
+    }
 }
 
 impl Devices {
@@ -92,14 +125,16 @@ impl Devices {
             named => named.to_vec(),
         };
         let mut devices = Vec::with_capacity(names.len());
-        for name in names {
+        for name in below_vlans(names, &domain, &mirror.tables())? {
             let mut port = config.port.clone();
-            port.checksums_verified |= is_virtual(&name);
+            if port.checksums == Checksums::Unverified && is_virtual(&name) {
+                port.checksums = Checksums::Partial;
+            }
             // Without steering nobody looks at it.
             port.rx_hash |= config.steer != Steer::Off;
             devices.push(XdpDevice::open(&name, port).map_err(|error| no(&error))?);
         }
-        Ok(Self { devices, domain, mirror })
+        Ok(Self { devices, named: config.interfaces.clone(), domain, mirror })
     }
 
     /// Receive queues of all of them: as many workers are needed at least.
@@ -121,10 +156,11 @@ impl Devices {
         config: &XdpConfig,
     ) -> Result<(Fast, Vec<Frames>, Proof), Error> {
         let no = |error: &dyn std::fmt::Display| Error::Xdp(error.to_string());
-        let Self { mut devices, domain, mirror } = self;
+        let Self { mut devices, named, domain, mirror } = self;
         let tables = mirror.tables();
         let mut reader = domain.register("xdp keeper").map_err(|error| no(&error))?;
         let locals = locals(&mut reader, &tables);
+        let sentences = first_ingress(&mut devices, &mut reader, &tables, &binds, &named)?;
         let groups = Groups::new(&binds, locals.iter().copied()).map_err(|error| no(&error))?;
         let groups = Arc::new(Table::new(&domain, groups));
         let (mut ports, mut trials, mut described) = (Vec::new(), Vec::new(), Vec::new());
@@ -146,6 +182,7 @@ impl Devices {
         };
         reader.idle();
         let proof = proof?;
+        let intake = Intake::new(ports.iter().map(XdpPort::monitor).collect());
         let most = devices.iter().map(|device| device.config().frames).max().unwrap_or(1);
         let count = u16::try_from(workers).map_err(|error| no(&error))?;
         let all = mesh(count, mesh::Config { backlog: BACKLOG, frames: most }).map_err(|error| no(&error))?;
@@ -180,11 +217,21 @@ impl Devices {
         let held = devices.iter().map(Held::of).collect();
         let shared = Arc::new(Shared {
             doors: Mutex::new(Doors::new(devices, binds.clone(), locals.clone())),
-            warnings: Mutex::default(),
+            intake: Mutex::new(intake),
+            warnings: Mutex::new(sentences),
         });
         let (stop, stopped) = mpsc::channel();
-        let keeper =
-            Keeper { shared: Arc::clone(&shared), groups, reader, mirror, tables, locals, binds, held };
+        let keeper = Keeper {
+            shared: Arc::clone(&shared),
+            groups,
+            reader,
+            mirror,
+            tables,
+            locals,
+            binds,
+            named,
+            held,
+        };
         let keeper = thread::Builder::new()
             .name("xdp-keeper".into())
             .spawn(move || keeper.run(&stopped))
@@ -192,8 +239,8 @@ impl Devices {
         let fast = Fast {
             shared,
             ports: described,
-            counters: Mutex::default(),
-            probed: Mutex::default(),
+            counters: Mutex::new(vec![None; workers]),
+            probed: Mutex::new(vec![Snapshot::default(); workers]),
             stop: Some(stop),
             keeper: Some(keeper),
         };
@@ -201,30 +248,55 @@ impl Devices {
     }
 }
 
+/// How long frames may take from the program to a ring where that cannot be waited for. Shorter: the last ones of a CPU that
+/// stands still are not counted; longer: stopping takes that long.
+const SOFTIRQS: Duration = Duration::from_millis(50);
+
 /// Most queues that workers can be made for: as many readers of the tables there may be. More than any NIC has.
 const MOST_QUEUES: usize = 1024;
 
 impl Fast {
-    /// Leaves everything that comes from now on to the kernel.
+    /// Leaves everything that comes from now on to the kernel. When this returns, what was taken before is in the rings.
     pub(crate) fn close_door(&self) {
         lock(&self.shared.doors).close();
+        if sys::wait_for_softirqs().is_err() {
+            // What it would have waited for takes less than that.
+            thread::sleep(SOFTIRQS);
+        }
+        lock(&self.shared.intake).close();
     }
 
     /// Adds the counters of a worker.
-    pub(crate) fn add(&self, counters: Counters) {
-        lock(&self.counters).push(counters);
+    pub(crate) fn add(&self, worker: usize, counters: Counters) {
+        if let Some(place) = lock(&self.counters).get_mut(worker) {
+            *place = Some(counters);
+        }
     }
 
     /// What the workers did with frames, the probe's among them.
-    fn frames(&self) -> Snapshot {
-        let mut frames = Snapshot::default();
-        lock(&self.counters).iter().for_each(|counters| frames.add(&counters.snapshot()));
-        frames
+    fn with_probe(&self) -> FrameCounts {
+        let snapshot = |counters: &Option<Counters>| counters.as_ref().map(Counters::snapshot);
+        FrameCounts::of(lock(&self.counters).iter().map(|of| snapshot(of).unwrap_or_default()).collect())
+    }
+
+    /// What the workers did with frames.
+    pub(crate) fn frames(&self) -> FrameCounts {
+        let mut by_worker = self.with_probe().by_worker;
+        for (frames, probed) in by_worker.iter_mut().zip(&*lock(&self.probed)) {
+            frames.subtract(probed);
+        }
+        FrameCounts::of(by_worker)
     }
 
     /// All that came so far was the probe's.
     fn forget_probe(&self) {
-        *lock(&self.probed) = self.frames();
+        *lock(&self.probed) = self.with_probe().by_worker;
+        lock(&self.shared.intake).forget_probe();
+    }
+
+    /// The interfaces' names.
+    pub(crate) fn interfaces(&self) -> Vec<String> {
+        lock(&self.shared.doors).devices.iter().map(|device| device.name().to_owned()).collect()
     }
 
     /// The name of a device's queue.
@@ -233,10 +305,9 @@ impl Fast {
         format!("{} queue {queue}", doors.devices.get(device).map_or("", XdpDevice::name))
     }
 
-    /// What the fast path did.
-    pub(crate) fn status(&self) -> XdpStatus {
-        let mut frames = self.frames();
-        frames.subtract(&lock(&self.probed));
+    /// What the fast path did, of which `frames` is the workers' part; and what came to it.
+    pub(crate) fn status(&self, frames: &FrameCounts) -> (Option<XdpStatus>, Arrivals) {
+        let arrivals = self.shared.arrivals();
         let mut outcomes = Vec::new();
         for device in &lock(&self.shared.doors).devices {
             for (outcome, count) in device.outcomes().iter() {
@@ -246,12 +317,47 @@ impl Fast {
                 }
             }
         }
-        XdpStatus::new(self.ports.clone(), &frames, outcomes)
+        (Some(XdpStatus::new(self.ports.clone(), &frames.total, &arrivals, outcomes)), arrivals)
     }
 
-    /// What is wrong, in whole sentences.
-    pub(crate) fn warnings(&self) -> Vec<String> {
-        lock(&self.shared.warnings).clone()
+    /// What is wrong, in whole sentences; losses from the first frame on.
+    pub(crate) fn warnings(&self, arrivals: &Arrivals) -> Vec<String> {
+        let mut warnings = lock(&self.shared.warnings).clone();
+        for (worker, (port, received)) in self.ports.iter().zip(&arrivals.received).enumerate() {
+            let name = &port.name;
+            let slow = format!(
+                "worker {worker} is too slow or gets too little CPU time; spread frames over more workers (--steer), use \
+                 more queues, or free its CPU"
+            );
+            if received.ring_full > 0 {
+                warnings.push(format!(
+                    "{name}: frames are dropped because the receive ring is full (receive_ring_full): {slow}"
+                ));
+            }
+            if received.no_frame > 0 {
+                warnings.push(format!(
+                    "{name}: frames are dropped because the fill ring is empty (fill_ring_empty): {slow}"
+                ));
+            }
+            if received.fill_ring_empty > received.no_frame {
+                warnings.push(format!(
+                    "{name}: the driver finds the fill ring empty, and drops frames then (`ethtool -S`): {slow}"
+                ));
+            }
+            if received.invalid + received.transmit_invalid > 0 {
+                warnings.push(format!(
+                    "{name}: frames are dropped for invalid descriptors in its rings: a defect; please report it"
+                ));
+            }
+        }
+        if arrivals.redirect_failed > 0 {
+            warnings.push(
+                "frames are dropped between the program and the queues' sockets (redirect_failed): an interface or its \
+                 queues changed; restart the server"
+                    .into(),
+            );
+        }
+        warnings
     }
 }
 
@@ -276,6 +382,50 @@ fn locals(reader: &mut Reader, tables: &Tables) -> BTreeSet<IpAddr> {
     all
 }
 
+/// Is this address served by this bind?
+fn serves(bind: &SocketAddr, ip: IpAddr) -> bool {
+    bind.ip() == ip || bind.ip().is_unspecified() && ip.is_ipv4() == bind.is_ipv4()
+}
+
+/// What the programs may take from the start on: what they cannot leave to the kernel, in sentences.
+fn first_ingress(
+    devices: &mut [XdpDevice],
+    reader: &mut Reader,
+    tables: &Tables,
+    binds: &[SocketAddr],
+    named: &[String],
+) -> Result<Vec<String>, Error> {
+    let all: Vec<_> = {
+        let guard = reader.pin();
+        let view = tables.load(&guard);
+        devices.iter().map(|device| Ingress::of(device, &view, binds, named)).collect()
+    };
+    reader.idle();
+    let mut sentences = Vec::new();
+    for (device, ingress) in devices.iter_mut().zip(all) {
+        if let Some(why) = ingress.unusable(device) {
+            return Err(Error::Xdp(why));
+        }
+        ingress.apply(device).map_err(Error::Xdp)?;
+        sentences.extend(ingress.sentences);
+    }
+    Ok(sentences)
+}
+
+/// The same interfaces, with VLAN devices replaced by what they are VLANs of, which has the queues. Its program takes
+/// their tags.
+fn below_vlans(names: Vec<String>, domain: &Domain, tables: &Tables) -> Result<BTreeSet<String>, Error> {
+    let mut reader = domain.register("xdp opener").map_err(|error| Error::Xdp(error.to_string()))?;
+    let guard = reader.pin();
+    let view = tables.load(&guard);
+    let below = |name: String| {
+        let vlan = view.interfaces.by_name(&name).and_then(|interface| interface.vlan);
+        let lower = vlan.and_then(|vlan| view.interfaces.get(vlan.lower));
+        lower.map_or(name, |lower| lower.name.clone())
+    };
+    Ok(names.into_iter().map(below).collect())
+}
+
 /// The interfaces that have the addresses served.
 fn interfaces_of(binds: &[SocketAddr], domain: &Domain, tables: &Tables) -> Result<Vec<String>, Error> {
     let mut reader = domain.register("xdp opener").map_err(|error| Error::Xdp(error.to_string()))?;
@@ -284,10 +434,8 @@ fn interfaces_of(binds: &[SocketAddr], domain: &Domain, tables: &Tables) -> Resu
     let mut found = BTreeSet::new();
     for bind in binds {
         let before = found.len();
-        let served =
-            |ip: IpAddr| bind.ip() == ip || bind.ip().is_unspecified() && ip.is_ipv4() == bind.is_ipv4();
         let mut loopback = false;
-        for local in view.addresses.all().iter().filter(|local| served(local.address)) {
+        for local in view.addresses.all().iter().filter(|local| serves(bind, local.address)) {
             match view.interfaces.get(local.interface) {
                 // Only what has a MAC address has frames.
                 Some(interface) if interface.mac.is_some() && !local.address.is_loopback() => {
@@ -311,8 +459,8 @@ fn interfaces_of(binds: &[SocketAddr], domain: &Domain, tables: &Tables) -> Resu
     Ok(found.into_iter().collect())
 }
 
-/// A device without hardware behind it: its neighbour is a local sender whose checksums were left for a device to fill in
-/// (`CHECKSUM_PARTIAL`), and nothing in between can damage a frame. The kernel does not check them either.
+/// An interface without a device of its own: a local sender at its other end, or on the same bridge, leaves UDP checksums
+/// for a device to fill in (`CHECKSUM_PARTIAL`). The kernel takes those unverified as well; all others are verified.
 fn is_virtual(interface: &str) -> bool {
     !std::path::Path::new("/sys/class/net").join(interface).join("device").exists()
 }

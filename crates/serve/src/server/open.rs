@@ -3,14 +3,28 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::cpus;
 use crate::error::Error;
 use crate::io::{Devices, Group, Io, Plan};
+use crate::sys;
 use crate::tcp;
 
 /// Ports tried when any will do but the one UDP got is taken for TCP.
 const PORT_TRIES: usize = 16;
+
+/// Refuses the broadcast addresses of this host's subnets: nobody can be answered from one.
+pub(super) fn check_addresses(binds: &[SocketAddr]) -> Result<(), Error> {
+    let specific = |bind: &&SocketAddr| bind.is_ipv4() && !bind.ip().is_unspecified();
+    for bind in binds.iter().filter(specific) {
+        let cannot = |cause| Error::Resources { operation: "look up an address to serve", cause };
+        // The port does not matter, and 0 cannot be connected to everywhere.
+        if sys::is_broadcast(SocketAddr::new(bind.ip(), 9)).map_err(cannot)? {
+            return Err(ConfigError::Unservable(*bind).into());
+        }
+    }
+    Ok(())
+}
 
 /// The CPU of each worker: the listed ones in turn, or those the process may use.
 pub(super) fn worker_cpus(config: &Config) -> Result<Vec<u32>, Error> {

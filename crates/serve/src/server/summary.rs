@@ -2,9 +2,11 @@
 
 use std::sync::PoisonError;
 
+use udpath_stack::counters::Drop;
+
 use super::Server;
+use crate::counters::SendError;
 use crate::io::{Fast, Io};
-use crate::service::DropReason;
 use crate::status::{Counts, SocketStatus, Status, TcpCounts, WorkerStatus};
 
 impl Server {
@@ -13,6 +15,13 @@ impl Server {
     pub fn status(&self) -> Status {
         let by_lane: Vec<Vec<Counts>> =
             self.lanes.iter().map(|lanes| lanes.iter().map(|lane| lane.counts()).collect()).collect();
+        let frames = self.fast.as_deref().map(Fast::frames);
+        // After what the workers counted: nothing they got is missing there.
+        let (xdp, arrivals) = match (&self.fast, &frames) {
+            (Some(fast), Some(frames)) => fast.status(frames),
+            _ => Default::default(),
+        };
+        let sockets = self.socket_statuses(&by_lane);
         let mut total = Counts::default();
         let workers: Vec<_> = by_lane
             .iter()
@@ -20,21 +29,24 @@ impl Server {
             .map(|(worker, lanes)| {
                 let mut counts = Counts::default();
                 lanes.iter().for_each(|lane| counts.add(lane));
+                let port = arrivals.received.get(worker).copied().unwrap_or_default();
+                if let Some(frames) = &frames {
+                    let settled = frames.total.settled(worker);
+                    counts.add_frames(&frames.by_worker[worker], settled, port.transmit_invalid);
+                }
                 total.add(&counts);
-                WorkerStatus { worker, cpu: self.pinned.then(|| self.cpus[worker]), counts }
+                let own = sockets.iter().filter(|socket| socket.worker == Some(worker));
+                let kernel_drops = own.map(|socket| socket.kernel_drops).sum::<u64>() + port.dropped();
+                let cpu = self.pinned.then(|| self.cpus[worker]);
+                WorkerStatus { worker, cpu, kernel_drops, counts }
             })
             .collect();
-        let sockets = self.socket_statuses(&by_lane);
-        let kernel_drops = sockets.iter().map(|socket| socket.kernel_drops).sum();
+        let at_sockets: u64 = sockets.iter().map(|socket| socket.kernel_drops).sum();
+        let kernel_drops = at_sockets + arrivals.dropped();
         let received: Vec<u64> = workers.iter().map(|worker| worker.counts.received).collect();
-        let xdp = self.fast.as_deref().map(Fast::status);
-        if let Some(xdp) = &xdp {
-            // They left the service as replies and got no further.
-            total.answered -= xdp.refused.min(total.answered);
-            total.dropped.0[DropReason::SendFailed as usize] += xdp.refused;
-        }
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         let warning = if self.io == Io::Percpu { watch.observe(&received, &self.cpus) } else { None };
+        let losses = losses(at_sockets, &total);
         Status {
             io: self.io,
             rejected: self.rejected.clone(),
@@ -50,7 +62,8 @@ impl Server {
             warnings: warning
                 .map(str::to_owned)
                 .into_iter()
-                .chain(self.fast.iter().flat_map(|fast| fast.warnings()))
+                .chain(losses)
+                .chain(self.fast.iter().flat_map(|fast| fast.warnings(&arrivals)))
                 .collect(),
         }
     }
@@ -87,4 +100,34 @@ impl Server {
         }
         sockets
     }
+}
+
+/// Sentences about datagrams that were lost, each from the first one on. Without figures: a sentence is said once, and the
+/// figures are beside it.
+fn losses(at_sockets: u64, total: &Counts) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let mut say = |lost: u64, sentence: &str| {
+        if lost > 0 {
+            sentences.push(sentence.to_owned());
+        }
+    };
+    say(
+        at_sockets,
+        "the kernel drops datagrams at the sockets (kernel_drops): a receive buffer is full because its worker is too slow \
+         or gets too little CPU time, or a checksum is wrong; add workers or CPUs, or raise --rcvbuf if it is bursts",
+    );
+    say(
+        total.dropped.frames(Drop::BacklogFull),
+        "frames are dropped because the backlog of the worker they are steered to is full (backlog_full): that worker is \
+         too slow or gets too little CPU time; steer to more workers",
+    );
+    say(
+        total.dropped.frames(Drop::FlowLimit),
+        "frames are dropped because their flow fills a worker's backlog (flow_limit): one sender is faster than a worker",
+    );
+    say(
+        total.send_errors.by(SendError::NoBuffers) + total.send_errors.by(SendError::BufferFull),
+        "replies are dropped (send_failed): the device's transmit queue or the send buffer is full, or the link is down",
+    );
+    sentences
 }

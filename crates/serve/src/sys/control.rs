@@ -86,6 +86,26 @@ impl Control {
         }
     }
 
+    /// Whether the datagram was sent to a broadcast or multicast address.
+    pub(crate) fn is_to_group(&self) -> bool {
+        let data = &self.bytes[HEADER..];
+        match self.kind() {
+            // Of what is for this host alone, spec_dst is the address it was sent to; of anything else it is an address
+            // to answer from, if there is one. So says the route, which knows the broadcast addresses of subnets.
+            Some(Kind::V4) => {
+                let answer_from = Ipv4Addr::new(data[4], data[5], data[6], data[7]);
+                let asked = Ipv4Addr::new(data[8], data[9], data[10], data[11]);
+                if answer_from.is_unspecified() {
+                    asked.is_broadcast() || asked.is_multicast()
+                } else {
+                    answer_from != asked
+                }
+            }
+            Some(Kind::V6) => v6(data).is_multicast(),
+            None => false,
+        }
+    }
+
     /// Turns what was received into what a reply needs, in place: the same source address, and the interface left
     /// to routing, except for link-local addresses, which mean nothing without their interface.
     pub(crate) fn answer_from_asked(&mut self) {
@@ -186,6 +206,7 @@ mod tests {
     fn an_ipv4_reply_keeps_the_source_and_leaves_the_interface_to_routing() {
         let mut c = control(libc::IPPROTO_IP, libc::IP_PKTINFO, &[3, 0, 0, 0, 10, 0, 0, 1, 10, 0, 0, 255]);
         assert_eq!(c.asked(), Some("10.0.0.255".parse().unwrap()));
+        assert!(c.is_to_group());
         c.answer_from_asked();
         assert_eq!(c.bytes[HEADER..HEADER + 8], [0, 0, 0, 0, 10, 0, 0, 1]);
     }
@@ -197,6 +218,7 @@ mod tests {
             data.extend(5_u32.to_ne_bytes());
             let mut c = control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
             assert_eq!(c.asked(), Some(text.parse().unwrap()));
+            assert!(!c.is_to_group());
             c.answer_from_asked();
             assert_eq!(c.bytes[HEADER + 16..HEADER + 20], index.to_ne_bytes(), "{text}");
         }
@@ -207,6 +229,7 @@ mod tests {
         for ip in ["192.0.2.1", "2001:db8::1"] {
             let mut control = Control::of_source(ip.parse().unwrap());
             assert_eq!(control.asked(), Some(ip.parse().unwrap()));
+            assert!(!control.is_to_group());
             let made = control;
             control.answer_from_asked();
             assert!(control == made, "nothing is left to change");
@@ -218,6 +241,7 @@ mod tests {
         let mut data = "ff02::1".parse::<Ipv6Addr>().unwrap().octets().to_vec();
         data.extend(5_u32.to_ne_bytes());
         let mut multicast = control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
+        assert!(multicast.is_to_group());
         multicast.answer_from_asked();
         assert_eq!(multicast.len(), 0);
         let mut foreign = control(libc::SOL_SOCKET, 1, &[0; 12]);

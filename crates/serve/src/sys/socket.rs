@@ -1,8 +1,12 @@
 //! Socket options that rustix lacks.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::check;
 
@@ -53,6 +57,18 @@ pub(crate) fn packet_info(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> 
     }
 }
 
+/// Whether `address` is the broadcast address of a subnet of this host: what is sent there is refused (`EACCES`) until a
+/// socket says that it may be (`SO_BROADCAST`). Sends nothing.
+pub(crate) fn is_broadcast(address: SocketAddr) -> io::Result<bool> {
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    if rustix::net::connect(&socket, &address) != Err(Errno::ACCESS) {
+        return Ok(false);
+    }
+    sockopt::set_socket_broadcast(&socket, true)?;
+    Ok(rustix::net::connect(&socket, &address).is_ok())
+}
+
 /// Makes the socket the one of its reuseport group that takes what arrives on this CPU.
 pub(crate) fn set_incoming_cpu(socket: BorrowedFd<'_>, cpu: u32) -> io::Result<()> {
     let cpu = libc::c_int::try_from(cpu).map_err(|_too_large| io::ErrorKind::InvalidInput)?;
@@ -68,7 +84,7 @@ pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Re
 
 /// The receive buffer the socket really has, in bytes of the kernel's own accounting (twice what was asked).
 pub(crate) fn receive_buffer(socket: BorrowedFd<'_>) -> io::Result<usize> {
-    rustix::net::sockopt::socket_recv_buffer_size(socket).map_err(io::Error::from)
+    sockopt::socket_recv_buffer_size(socket).map_err(io::Error::from)
 }
 
 /// Entries of `SO_MEMINFO`, and the one that counts drops (`SK_MEMINFO_DROPS` of linux/sock_diag.h).

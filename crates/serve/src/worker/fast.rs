@@ -17,12 +17,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rustix::event::epoll;
+use udpath_stack::counters::Drop;
 use udpath_stack::handler::{self, Datagram, Handler};
-use udpath_stack::port::Port;
-use udpath_stack::worker::{Parts, Worker as Stack};
+use udpath_stack::port::{Port, Unsent};
+use udpath_stack::worker::{Parts, Progress, Worker as Stack};
 
 use super::{Hands, LaneSide, Pass};
-use crate::counters::Lane;
+use crate::counters::{Lane, Lanes, SendError};
 use crate::service::{DropReason, Moment, Origin, Outcome, Peer, Reply, Request, Service, WorkerId};
 use crate::sys::{Control, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, RawAddr, send_to};
 
@@ -32,6 +33,10 @@ const KERNEL_EVERY: u32 = 64;
 
 /// Longest sleep. Nothing is missed by a longer one; a shorter one wakes an idle machine for nothing.
 const SLEEP: Duration = Duration::from_secs(1);
+
+/// Between two looks of a worker that has nothing to do but wait for the others' end. Shorter: it takes CPU time from those who
+/// have something to do; longer: stopping takes that much longer.
+const END_LOOK: Duration = Duration::from_micros(200);
 
 /// One thread's part of a server whose Io is `xdp`.
 pub(crate) struct FastWorker<P: Port, S, F> {
@@ -44,6 +49,8 @@ pub(super) struct Desk<S, F> {
     hands: Hands<S, F>,
     /// By binding.
     lanes: Vec<Arc<Lane>>,
+    /// By worker, then by binding.
+    all: Lanes,
     sums: Vec<Sum>,
     moment: Moment,
     taken: Cell<bool>,
@@ -60,10 +67,10 @@ struct Sum {
 
 impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FastWorker<P, S, F> {
     /// A worker for these sockets and the frames of `parts`, whose handler is not made yet.
-    pub(super) fn new(hands: Hands<S, F>, sides: Vec<LaneSide>, parts: Parts<P, ()>) -> Self {
+    pub(super) fn new(hands: Hands<S, F>, sides: Vec<LaneSide>, all: Lanes, parts: Parts<P, ()>) -> Self {
         let lanes: Vec<_> = sides.iter().map(|side| Arc::clone(&side.lane)).collect();
         let sums = vec![Sum::default(); lanes.len()];
-        let desk = Desk { hands, lanes, sums, moment: Moment::default(), taken: Cell::new(false) };
+        let desk = Desk { hands, lanes, all, sums, moment: Moment::default(), taken: Cell::new(false) };
         let Parts { port, reader, groups, links, steering, handler: () } = parts;
         Self { stack: Stack::new(Parts { port, reader, groups, links, steering, handler: desk }), sides }
     }
@@ -93,9 +100,25 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FastWorker<P, S, F> {
                 continue;
             }
             if self.stack.handler().hands.shared.stopping.load(Relaxed) {
+                self.finish();
                 return Ok(());
             }
             self.stack.wait(SLEEP, Some(others.as_fd()))?;
+        }
+    }
+
+    /// Serves what is left: nothing is taken from the interfaces any more, and the sockets are shut. Ends with the others.
+    fn finish(&mut self) {
+        loop {
+            self.stack.handler().begin();
+            let progress = self.stack.finish();
+            self.stack.handler().publish();
+            let moved = self.kernel();
+            match progress {
+                Progress::Done if !moved => return,
+                Progress::Waits if !moved => std::thread::sleep(END_LOOK),
+                _ => {}
+            }
         }
     }
 
@@ -182,6 +205,16 @@ impl<S: Service, F: Fn(WorkerId) -> S> Handler for Desk<S, F> {
             Outcome::Defer => lane.published.dropped(DropReason::Abandoned),
         }
         handler::Outcome::Declined
+    }
+
+    /// Counted as answered when the service gave it.
+    #[cold]
+    fn unsent(&mut self, worker: usize, reply: Option<Unsent>, reason: Drop) {
+        let Some(lanes) = self.all.get(worker) else { return };
+        let from = |reply: &Unsent| lanes.iter().position(|lane| lane.answers_from(reply.from));
+        let Some(lane) = lanes.get(reply.as_ref().and_then(from).unwrap_or(0)) else { return };
+        let cause = if reason == Drop::ReplyTooLong { SendError::TooLong } else { SendError::NoBuffers };
+        lane.late.unsent(cause, reply.map_or(0, |reply| reply.len));
     }
 
     /// From the kernel's socket, which sends it in fragments.

@@ -1,11 +1,13 @@
 //! Services and clients that the tests share.
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
+use std::fmt;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use udpath_serve::{Config, Io, IoChoice, Outcome, Reply, Request, Server, Service, Status};
+use udpath_lab::{Lab, LabBuilder, LinkSpec};
+use udpath_serve::{Config, Io, IoChoice, Outcome, Reply, Request, Server, Service, Status, WorkerId};
 
 /// Longest wait for anything that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -116,5 +118,128 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     while !done() {
         assert!(Instant::now() < deadline, "in vain waited until {what}");
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Two machines and a link with a queue for each of `queues` workers, for what needs a device.
+pub(crate) fn link(name: &str, queues: u32) -> Lab {
+    let link = LinkSpec::with_queues(queues);
+    LabBuilder::new(name).machine("client").machine("server").link("client", "server", &link).up().unwrap()
+}
+
+/// Starts a server in a lab's machine `server`.
+pub(crate) fn start_in<S, F>(lab: &Lab, config: &Config, factory: F) -> Server
+where
+    S: Service + 'static,
+    F: Fn(WorkerId) -> S + Send + Sync + 'static,
+{
+    let started = lab.machine("server").unwrap().run(|| Server::start(config, factory)).unwrap();
+    started.unwrap_or_else(|error| panic!("{}: {error}", config.io))
+}
+
+/// Runs `ip` in a machine of a lab.
+pub(crate) fn ip(lab: &Lab, machine: &str, arguments: &[&str]) {
+    let output = lab.machine(machine).unwrap().command("ip").args(arguments).output().unwrap();
+    assert!(output.status.success(), "ip {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// One way to serve: kernel sockets on the loopback, or frames on a lab's link.
+pub(crate) struct Case<'a> {
+    lab: Option<&'a Lab>,
+    pub(crate) config: Config,
+}
+
+/// Every Io where it works: those of kernel sockets on the loopback, with single calls and with bursts; `xdp`, and `auto`
+/// which must choose it, on the link. `binds` gives addresses for the one address that is the place's own.
+pub(crate) fn cases<'a>(lab: &'a Lab, binds: impl Fn(&str) -> Vec<Vec<String>>) -> Vec<Case<'a>> {
+    let case = |io, batch, binds: &[String], lab| {
+        let binds = binds.iter().map(|bind| bind.parse().unwrap());
+        Case { lab, config: Config { io, batch, ..Config::new(binds) } }
+    };
+    let mut all = Vec::new();
+    for io in Io::KERNEL.map(IoChoice::Only) {
+        for batch in [1, 32] {
+            all.extend(binds("127.0.0.1").iter().map(|binds| case(io, batch, binds, None)));
+        }
+    }
+    let own = lab.address_of("server", "client").unwrap().ipv4.to_string();
+    for io in [IoChoice::Only(Io::Xdp), IoChoice::Auto] {
+        all.extend(binds(&own).iter().map(|binds| case(io, 32, binds, Some(lab))));
+    }
+    all
+}
+
+/// The place's own address, and the wildcard of the other family.
+pub(crate) fn one_and_all(own: &str) -> Vec<Vec<String>> {
+    vec![vec![format!("{own}:0")], vec!["[::]:0".into()]]
+}
+
+impl fmt::Display for Case<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} batch {} {:?}", self.config.io, self.config.batch, self.config.binds)
+    }
+}
+
+impl Case<'_> {
+    /// Whether requests that fit come as frames.
+    pub(crate) fn takes_frames(&self) -> bool {
+        self.lab.is_some()
+    }
+
+    pub(crate) fn start<S, F>(&self, factory: F) -> Server
+    where
+        S: Service + 'static,
+        F: Fn(WorkerId) -> S + Send + Sync + 'static,
+    {
+        let server = match self.lab {
+            Some(lab) => start_in(lab, &self.config, factory),
+            None => Server::start(&self.config, factory).unwrap(),
+        };
+        assert_eq!(server.io() == Io::Xdp, self.takes_frames(), "{self}: {:?}", server.rejected());
+        server
+    }
+
+    /// Does something where the clients are.
+    pub(crate) fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.inside("client", work)
+    }
+
+    /// Does something where the server is.
+    pub(crate) fn at_server<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.inside("server", work)
+    }
+
+    fn inside<T: Send>(&self, machine: &str, work: impl FnOnce() -> T + Send) -> T {
+        match self.lab {
+            Some(lab) => lab.machine(machine).unwrap().run(work).unwrap(),
+            None => work(),
+        }
+    }
+
+    /// Where a client reaches the server's n-th address.
+    pub(crate) fn target(&self, server: &Server, index: usize) -> SocketAddr {
+        let bind = server.binds()[index];
+        match self.lab {
+            Some(lab) if bind.ip().is_unspecified() => {
+                let there = lab.address_of("server", "client").unwrap();
+                let ip = if bind.is_ipv4() { there.ipv4.into() } else { there.ipv6.into() };
+                SocketAddr::new(ip, bind.port())
+            }
+            _ => target(server, index),
+        }
+    }
+
+    /// A client of the server's n-th address.
+    pub(crate) fn client(&self, server: &Server, index: usize) -> UdpSocket {
+        let target = self.target(server, index);
+        self.at_client(|| client(target))
+    }
+
+    /// Waits until as many frames were taken since the start: they are with the workers then, or on their way.
+    pub(crate) fn taken(&self, server: &Server, count: u64) {
+        if self.takes_frames() {
+            let taken = || server.status().xdp.unwrap().program.get("taken").copied().unwrap_or(0);
+            wait_until("the frames are taken", || taken() >= count);
+        }
     }
 }

@@ -180,6 +180,21 @@ impl Pool {
         ((self.offset(&frame) + usize::from(frame.start)) as u64, u32::from(frame.len))
     }
 
+    /// The bytes of a packet that was lent to be sent, in copy mode. `None`: it does not lie in a chunk of this pool.
+    ///
+    /// # Safety
+    /// [`Pool::lend_packet`] gave this address and length out, its chunk was not lent or taken again since, and the kernel
+    /// only reads it.
+    pub(crate) unsafe fn lent_packet(&self, address: u64, len: u32) -> Option<&[u8]> {
+        let (address, len, size) = (usize::try_from(address).ok()?, len as usize, self.size());
+        let own = self.first * size..(self.first + self.chunks) * size;
+        if !own.contains(&address) || (address & (size - 1)) + len > size {
+            return None;
+        }
+        // SAFETY: within a chunk of this pool, which is mapped and initialised; the caller promises that nobody writes.
+        Some(unsafe { std::slice::from_raw_parts(self.mapping().base.as_ptr().add(address), len) })
+    }
+
     /// Takes a packet over from the kernel. `None` if it does not lie in a chunk of this pool; then nothing has changed.
     ///
     /// # Safety

@@ -66,7 +66,7 @@ use read::Source;
 use write::Sink;
 
 use crate::frame::{self, Burst, Pool, Region};
-use crate::port::{Counts, Mode, Port, Properties};
+use crate::port::{Checksums, Counts, Departed, Mode, Port, Properties};
 
 /// Longest frame that is replayed or sent, in bytes: what a frame of 4096 has room for behind its headroom. AF_XDP has
 /// the same limit on a machine with pages of 4 KiB.
@@ -85,6 +85,7 @@ pub struct Capture {
     source: Source,
     replies: Option<Sink>,
     counts: Counts,
+    departed: Departed,
     skipped: Skipped,
     /// When the frame was captured that was read last: nanoseconds since 1970.
     now: u64,
@@ -259,7 +260,7 @@ impl Capture {
             name: format!("capture {name}"),
             mode: Mode::Direct,
             longest: LONGEST,
-            verified: false,
+            checksums: Checksums::Unverified,
             hashed: false,
         };
         Ok(Self {
@@ -268,6 +269,7 @@ impl Capture {
             source,
             replies,
             counts: Counts::default(),
+            departed: Departed::default(),
             skipped: Skipped::default(),
             now: 0,
             at_end: false,
@@ -279,7 +281,7 @@ impl Capture {
     /// its NIC.
     #[must_use]
     pub fn unverified(mut self) -> Self {
-        self.properties.verified = true;
+        self.properties.checksums = Checksums::Verified;
         self
     }
 
@@ -368,6 +370,7 @@ impl Port for Capture {
             sent += 1;
         }
         self.counts.transmitted += sent as u64;
+        self.departed.sent(sent);
         for frame in frames.drain(..sent) {
             let foreign = self.pool.put(frame);
             debug_assert!(foreign.is_none(), "a frame goes back to the port it came from");
@@ -393,6 +396,10 @@ impl Port for Capture {
         {
             self.failed(error);
         }
+    }
+
+    fn departed(&mut self, into: &mut Departed) {
+        self.departed.move_to(into);
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -13,7 +13,7 @@
 use std::os::fd::BorrowedFd;
 
 use crate::frame::{self, Burst, Frame, Pool, Region};
-use crate::port::{Counts, Mode, Port, Properties};
+use crate::port::{Checksums, Counts, Departed, Mode, Port, Properties};
 use crate::ring::{self, Consumer, Producer};
 
 /// Frames are of this size: a standard Ethernet frame fits, and two fit a page.
@@ -31,6 +31,7 @@ pub struct End {
     returns: Producer<Frame>,
     returned: Consumer<Frame>,
     counts: Counts,
+    departed: Departed,
 }
 
 /// Why a link could not be made.
@@ -79,10 +80,11 @@ impl End {
             name: name.to_owned(),
             mode: Mode::Direct,
             longest: LONGEST,
-            verified: false,
+            checksums: Checksums::Unverified,
             hashed: false,
         };
-        Self { properties, pool, out, inbound, returns, returned, counts: Counts::default() }
+        let (counts, departed) = (Counts::default(), Departed::default());
+        Self { properties, pool, out, inbound, returns, returned, counts, departed }
     }
 
     /// Frames of this end's pool that are neither free nor on their way back.
@@ -125,6 +127,7 @@ impl Port for End {
     fn transmit(&mut self, frames: &mut Burst) {
         let sent = self.out.push_burst(frames);
         self.counts.transmitted += sent as u64;
+        self.departed.sent(sent);
     }
 
     #[inline]
@@ -143,6 +146,11 @@ impl Port for End {
     }
 
     fn flush(&mut self) {}
+
+    #[inline]
+    fn departed(&mut self, into: &mut Departed) {
+        self.departed.move_to(into);
+    }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None

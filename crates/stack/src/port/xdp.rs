@@ -17,12 +17,14 @@
 //! socket takes it out of the program's map, so that its queue's packets go to the kernel again.
 //!
 //! A worker that sleeps on the descriptor sees packets that came. Packets that could not all be sent in
-//! [`flush`](Port::flush) go on with the next one, and in copy mode with polling the descriptor (`xsk_poll`).
+//! [`flush`](Port::flush) go on with the next one. In copy mode polling the descriptor sends as well (`xsk_poll`), and says
+//! nothing of packets that the driver drops then: a worker that counts does not poll while [some wait](Port::is_sending).
 //!
 //! Where it is wanted ([`Config::rx_hash`]) and the driver tells it, frames come with the NIC's RSS hash, so that workers
 //! need not compute it ([`XdpDevice::rx_hash`]): the program writes it in front of each, in the frame's own memory.
 //!
-//! What a port does not do: verify checksums (nothing tells it what the device found; workers do), or see VLAN tags that
+//! What a port does not do: verify checksums (nothing tells it what the device found; workers do, see
+//! [`Config::checksums`]), or see VLAN tags that
 //! the device took off (`ethtool -K IF rxvlan off`).
 
 mod bulk;
@@ -30,32 +32,34 @@ mod config;
 mod device;
 mod error;
 mod interface;
+mod monitor;
 mod ring;
 mod socket;
 mod sys;
+mod transmit;
 mod trial;
 
 use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-
-use rustix::net::xdp::{XdpDesc, XdpDescOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 pub use config::{Attach, BusyPoll, Config, Copying};
 pub use device::{Change, XdpDevice};
 pub use error::Error;
+pub use monitor::{Monitor, Received};
 pub use trial::Trial;
 
 use crate::frame::{BURST, Burst, Frame, Offloads, Pool, Region};
-use crate::port::{Counts, Mode, Port, Properties};
-use crate::wire::{ethernet, vlan};
+use crate::port::{Counts, Departed, Mode, Port, Properties};
+use crate::wire::ethernet;
 use bulk::Bulk;
 use interface::{Facts, Interface};
 use socket::{Socket, Umem};
-use udpath_bpf::read_note;
+pub use udpath_bpf::{Network, Sources};
 
-/// Packets the kernel sends per call in copy mode, unless told otherwise (`TX_BATCH_SIZE`, net/xdp/xsk.c).
-const KERNEL_BATCH: u32 = 32;
+use udpath_bpf::{LiveFrames, read_note};
+
 /// Frames the fill ring may lack before it is filled up, entries. Lower: an index is published for fewer frames; higher:
 /// that many of a small ring are missing when packets come in a rush.
 const REFILL: u32 = 32;
@@ -63,6 +67,8 @@ const REFILL: u32 = 32;
 /// One queue of an interface. See the module's head.
 pub struct XdpPort {
     properties: Properties,
+    /// [`Properties::longest`] as the device last saw it: it changes with the MTU.
+    longest: Arc<AtomicUsize>,
     queue: u32,
     /// Before the pool: what the kernel has of it is let go with the socket.
     socket: Socket,
@@ -75,6 +81,9 @@ pub struct XdpPort {
     sending: u32,
     /// Whether some of them may still be in the transmit ring.
     unsent: bool,
+    /// Index of the first entry of the transmit ring that has not departed.
+    departing: u32,
+    departed: Departed,
     busy_poll: bool,
     /// Sends many frames at once; why not, if it does not.
     bulk: Result<Bulk, String>,
@@ -82,6 +91,7 @@ pub struct XdpPort {
     more: bool,
     counts: Counts,
     statistics: Statistics,
+    monitor: Monitor,
 }
 
 /// What [`Counts`] sums up, by reason, from the port's start on.
@@ -132,7 +142,8 @@ impl XdpPort {
         config.check()?;
         let interface = Interface::find(interface)?;
         let facts = interface.facts()?;
-        Self::with_own_memory(&interface, &facts, queue, config, false)
+        let longest = Arc::new(AtomicUsize::new(config.longest_sent(facts.mtu)));
+        Self::with_own_memory(&interface, &facts, queue, config, longest, false)
     }
 
     fn with_own_memory(
@@ -140,22 +151,23 @@ impl XdpPort {
         facts: &Facts,
         queue: u32,
         config: &Config,
+        longest: Arc<AtomicUsize>,
         generic: bool,
     ) -> Result<Self, Error> {
         let mut region = Region::new(config.frame_size, config.frames)?;
         let pool = region.pool(config.frames)?;
-        Self::with(interface, facts, queue, config, generic, Umem::Own(&region), pool)
+        Self::with(interface, facts, queue, config, longest, generic, (Umem::Own(&region), pool))
     }
 
-    /// `pool` is of the region that `umem` names.
+    /// The pool is of the region that the [`Umem`] names.
     fn with(
         interface: &Interface,
         facts: &Facts,
         queue: u32,
         config: &Config,
+        longest: Arc<AtomicUsize>,
         generic: bool,
-        umem: Umem<'_>,
-        pool: Pool,
+        (umem, pool): (Umem<'_>, Pool),
     ) -> Result<Self, Error> {
         if queue >= facts.queues {
             let (interface, queues) = (interface.name().to_owned(), facts.queues);
@@ -165,21 +177,27 @@ impl XdpPort {
         let properties = Properties {
             name: format!("{} queue {queue}", interface.name()),
             mode: socket.mode,
-            longest: (facts.mtu as usize + ethernet::LEN + vlan::MAX * vlan::LEN).min(config.longest()),
-            verified: config.checksums_verified,
+            longest: longest.load(Relaxed),
+            checksums: config.checksums,
             hashed: false,
         };
         let bulk = match properties.mode {
             _ if !config.live_frames => Err("not asked for".into()),
             Mode::Copy if !generic => {
-                Bulk::open(interface.name(), properties.longest).map_err(|error| error.to_string())
+                // The MTU may grow: room for all that a frame has.
+                Bulk::open(interface.name(), config.longest()).map_err(|error| error.to_string())
             }
             Mode::Copy => Err("the program is attached in generic mode".into()),
             Mode::Direct | Mode::ZeroCopy => Err("nothing is copied".into()),
         };
+        let monitor = Monitor::new(&socket.descriptor);
+        let most = config.transmit as usize + if bulk.is_ok() { LiveFrames::MOST } else { 0 };
         let mut port = Self {
             properties,
+            longest,
             queue,
+            departing: socket.transmit.index(),
+            departed: Departed::with_room(most),
             socket,
             pool,
             owed: config.fill,
@@ -191,6 +209,7 @@ impl XdpPort {
             more: false,
             counts: Counts::default(),
             statistics: Statistics::default(),
+            monitor,
         };
         port.fill_up();
         Ok(port)
@@ -225,11 +244,17 @@ impl XdpPort {
         self.sending as usize
     }
 
+    /// Reads what came to the port, and what was dropped before it could, from any thread.
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        self.monitor.clone()
+    }
+
     /// What was counted, by reason. Makes a system call.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let mut statistics = self.statistics;
-        if let Some(kernel) = self.socket.statistics() {
+        if let Some(kernel) = self.socket.descriptor.statistics() {
             statistics.receive_ring_full = kernel.rx_ring_full.unwrap_or(0);
             statistics.no_frame = kernel.rx_dropped;
             statistics.fill_ring_empty = kernel.rx_fill_ring_empty_descs.unwrap_or(0);
@@ -237,59 +262,6 @@ impl XdpPort {
             statistics.transmit_invalid = kernel.tx_invalid_descs;
         }
         statistics
-    }
-
-    /// Puts packets into the transmit ring, for as many as there is room.
-    #[inline]
-    fn push(&mut self, frames: impl Iterator<Item = Frame>) {
-        let mut pushed = 0;
-        for frame in frames {
-            let (addr, len) = self.pool.lend_packet(frame);
-            self.socket.transmit.push(XdpDesc { addr, len, options: XdpDescOptions::empty() });
-            pushed += 1;
-        }
-        self.socket.transmit.publish();
-        self.sending += pushed;
-        self.unsent |= pushed > 0;
-        self.counts.transmitted += u64::from(pushed);
-    }
-
-    /// Sends what was gathered, if it is time to.
-    #[inline]
-    fn send_gathered(&mut self) {
-        if !self.bulk.as_ref().is_ok_and(|bulk| bulk.is_due(self.more)) {
-            return;
-        }
-        if let Ok(bulk) = &mut self.bulk
-            && !self.unsent
-            && bulk.is_worth_it()
-        {
-            let (taken, dropped) = bulk.send(&mut self.pool);
-            self.statistics.live += taken as u64;
-            self.statistics.live_calls += 1;
-            self.statistics.dropped_sending += dropped as u64;
-            self.counts.transmitted += (taken + dropped) as u64;
-        }
-        let Ok(bulk) = &mut self.bulk else { return };
-        let mut gathered = std::mem::take(bulk.gathered());
-        let room = self.socket.transmit.room(gathered.len() as u32) as usize;
-        let count = gathered.len().min(room);
-        self.push(gathered.drain(..count));
-        if let Ok(bulk) = &mut self.bulk {
-            *bulk.gathered() = gathered;
-        }
-    }
-
-    /// Takes back the frames of packets that were sent.
-    #[inline]
-    fn collect(&mut self) -> bool {
-        if self.sending == 0 {
-            return false;
-        }
-        let (back, unfit) = sys::reclaim(&mut self.socket.completion, &mut self.pool);
-        self.sending = self.sending.saturating_sub(back);
-        self.statistics.transmit_invalid += u64::from(unfit);
-        back > 0
     }
 
     /// Offers frames for packets to come, once enough are missing to be worth it.
@@ -316,73 +288,13 @@ impl XdpPort {
             sys::kick_receive(self.socket.as_fd());
         }
     }
-
-    /// Has what is in the transmit ring sent. Was the kernel called?
-    #[inline]
-    fn send(&mut self) -> bool {
-        if !self.unsent {
-            return false;
-        }
-        let mut waiting = self.socket.transmit.waiting();
-        self.unsent = waiting > 0;
-        if waiting == 0 || !self.socket.transmit.needs_wakeup() {
-            return false;
-        }
-        // In copy mode each call sends a batch; as many as it takes, and no more than that however it goes.
-        for _ in 0..=waiting.div_ceil(KERNEL_BATCH) {
-            self.statistics.kicks += 1;
-            match sys::kick_transmit(self.socket.as_fd()) {
-                Ok(()) => {}
-                Err(cause) if !self.goes_on(&cause) => return true,
-                Err(_) => {}
-            }
-            let left = self.socket.transmit.waiting();
-            self.unsent = left > 0;
-            if left == 0 || self.properties.mode == Mode::ZeroCopy {
-                return true;
-            }
-            // Nothing went: the completion ring is full, or the device's queue, which takes until it has sent some.
-            if left == waiting && !self.collect() {
-                return true;
-            }
-            waiting = left;
-        }
-        true
-    }
-
-    /// Whether calling again may send more, after this answer.
-    #[cold]
-    fn goes_on(&mut self, cause: &io::Error) -> bool {
-        match cause.raw_os_error() {
-            // More is waiting than one call sends, or no memory or room just now.
-            Some(libc::EAGAIN | libc::ENOBUFS) => true,
-            Some(libc::EBUSY) => {
-                self.statistics.dropped_sending += u64::from(self.properties.mode == Mode::Copy);
-                true
-            }
-            Some(libc::ENETDOWN | libc::ENXIO) => {
-                self.statistics.link_down += 1;
-                false
-            }
-            _ => {
-                self.statistics.failed += 1;
-                false
-            }
-        }
-    }
-
-    /// Gives a frame that cannot be sent back to the pool, if it is from there.
-    #[cold]
-    fn refuse(&mut self, frame: Frame) {
-        self.statistics.refused += 1;
-        let foreign = self.pool.put(frame);
-        debug_assert!(foreign.is_none(), "the frame is another port's");
-    }
 }
 
 impl Drop for XdpPort {
     /// What was gathered goes back with the rest of the memory.
     fn drop(&mut self) {
+        // While the socket is there: from then on this is what is known.
+        let _ = self.monitor.received();
         if let Ok(bulk) = &mut self.bulk {
             for frame in bulk.gathered().drain(..) {
                 self.pool.put(frame);
@@ -409,13 +321,17 @@ impl Port for XdpPort {
 
     #[inline]
     fn receive(&mut self, into: &mut Burst) -> usize {
+        self.properties.longest = self.longest.load(Relaxed);
         let before = into.len();
         let (taken, unfit) = sys::receive(&mut self.socket.receive, &mut self.pool, into);
         if self.properties.hashed {
             read_hashes(&mut into[before..]);
         }
         self.owed += taken;
-        self.statistics.fill_invalid += u64::from(unfit);
+        if unfit > 0 {
+            self.statistics.fill_invalid += u64::from(unfit);
+            self.monitor.add_invalid(unfit);
+        }
         let count = taken - unfit;
         self.more = count as usize >= BURST;
         self.counts.received += u64::from(count);
@@ -469,6 +385,30 @@ impl Port for XdpPort {
         // With busy polling the device is looked at only when asked, and sending asks already.
         if self.busy_poll && !called {
             sys::kick_receive(self.socket.as_fd());
+        }
+    }
+
+    #[inline]
+    fn departed(&mut self, into: &mut Departed) {
+        self.departed.move_to(into);
+    }
+
+    #[inline]
+    fn is_sending(&self) -> bool {
+        self.departing != self.socket.transmit.index() || self.bulk.as_ref().is_ok_and(Bulk::is_waiting)
+    }
+
+    #[cold]
+    fn abandon(&mut self) {
+        self.note_sent();
+        while self.departing != self.socket.transmit.index() {
+            self.give_up_next();
+        }
+        if let Ok(bulk) = &mut self.bulk {
+            for frame in bulk.gathered().drain(..) {
+                self.departed.lost(Some(frame.bytes()));
+                self.pool.put(frame);
+            }
         }
     }
 

@@ -58,7 +58,7 @@ impl Slot {
         }
         let longest = stations.get(usize::from(frame.owner())).map_or(0, Station::longest);
         let (start, before) = (self.headers.payload_offset(), frame.bytes().len());
-        let end = longest.min(frame.room()).max(start);
+        let end = self.headers.end_within(longest).min(frame.room()).max(start);
         frame.set_len(end);
         let turned = write(&mut frame.bytes_mut()[start..]).and_then(|len| {
             let too_long = ReplyError::TooLong { len, most: end - start };

@@ -128,6 +128,12 @@ impl LocalAddresses {
         self.broadcasts.contains(address.to_bits())
     }
 
+    /// Networks that the machine takes as a whole, each an address and its prefix's length.
+    #[must_use]
+    pub fn networks(&self) -> &[(IpAddr, u8)] {
+        &self.networks
+    }
+
     /// The addresses of one interface, also those not usable yet, in the kernel's order.
     #[must_use]
     pub fn of(&self, interface: u32) -> &[LocalAddress] {

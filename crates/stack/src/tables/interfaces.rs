@@ -22,6 +22,21 @@ pub struct Interface {
     pub rx_queues: u32,
     /// Transmit queues the driver has made room for (`IFLA_NUM_TX_QUEUES`).
     pub tx_queues: u32,
+    /// What it is a VLAN of, if it is a VLAN device.
+    pub vlan: Option<Vlan>,
+}
+
+/// What a VLAN device adds to the interface below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vlan {
+    /// The interface whose frames carry its tag, in this network namespace.
+    pub lower: u32,
+    /// The VLAN's number.
+    pub id: u16,
+    /// Whether its tags are a provider's (IEEE 802.1ad), not a customer's (802.1Q).
+    pub service: bool,
+    /// The priority (PCP) of tags on packets without a priority of their own: what `egress-qos-map` says of 0.
+    pub priority: u8,
 }
 
 /// All interfaces at one moment.

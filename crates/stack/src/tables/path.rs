@@ -222,6 +222,7 @@ mod tests {
             running: true,
             rx_queues: 1,
             tx_queues: 1,
+            vlan: None,
         }
     }
 

@@ -138,6 +138,12 @@ impl<B: Bits> Prefixes<B> {
         let value = self.values[at];
         (value != NOTHING).then_some(value)
     }
+
+    /// Where the answer changes, ascending, and the answer from there on.
+    pub(super) fn changes(&self) -> impl Iterator<Item = (B, Option<u32>)> {
+        let answers = self.boundaries.iter().zip(&self.values);
+        answers.map(|(first, value)| (*first, (*value != NOTHING).then_some(*value)))
+    }
 }
 
 /// Boundaries under construction.

@@ -1,7 +1,7 @@
 //! Where a destination is reached: the kernel's main table, longest prefix first.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::prefixes::Prefixes;
 
@@ -72,6 +72,15 @@ impl Routes {
             IpAddr::V6(address) => self.v6.get(address.to_bits()),
         };
         self.routes.get(number? as usize)
+    }
+
+    /// IPv4 addresses where the answer of [`get`](Self::get) changes, ascending from 0.0.0.0 on, each with the answer from there
+    /// to the next.
+    pub fn changes_v4(&self) -> impl Iterator<Item = (Ipv4Addr, Option<&Route>)> {
+        let changes = self.v4.changes();
+        changes.map(|(first, number)| {
+            (Ipv4Addr::from_bits(first), number.and_then(|at| self.routes.get(at as usize)))
+        })
     }
 
     /// How many routes it was made of.

@@ -328,6 +328,14 @@ impl Headers {
         (self.l3 as usize - ethernet::LEN) / vlan::LEN
     }
 
+    /// Where a frame with these tags may end that a port sends, whose frames have at most `longest` bytes with all tags
+    /// there can be.
+    #[must_use]
+    #[inline]
+    pub(crate) const fn end_within(&self, longest: usize) -> usize {
+        longest.saturating_sub((vlan::MAX - self.tags()) * vlan::LEN)
+    }
+
     /// Where the IP header begins, in bytes from the frame's begin.
     #[must_use]
     #[inline]
@@ -428,6 +436,21 @@ impl Headers {
         let sum =
             Sum::of(covered).plus(Sum::of_u16(u16::from(udp::PROTOCOL))).plus(Sum::of_u16(self.udp_len()));
         if sum.is_intact() { Ok(()) } else { Err(Refusal::UdpChecksum) }
+    }
+
+    /// As [`verify`](Self::verify), for frames of which some come from a sender on this host that left the UDP checksum to
+    /// a device (`CHECKSUM_PARTIAL`): the field is then exactly the sum of the pseudo header, and nothing is to be verified.
+    ///
+    /// # Errors
+    /// As [`verify`](Self::verify).
+    #[inline(always)]
+    pub fn verify_or_partial(&self, frame: &[u8]) -> Result<(), Refusal> {
+        self.verify_ip(frame)?;
+        let field = frame.get(self.l4() + 6..).and_then(<[u8]>::first_chunk::<2>);
+        if field.is_some_and(|field| u16::from_be_bytes(*field) == self.pseudo_header().fold()) {
+            return Ok(());
+        }
+        self.verify_udp(frame)
     }
 
     /// Computes and writes the checksums of IPv4 and UDP over what `frame` says now, for one that was changed by hand.

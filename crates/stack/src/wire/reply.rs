@@ -12,7 +12,7 @@
 //! | IPv4 flags | DF | path MTU discovery is on by default (`IP_PMTUDISC_WANT`), and nothing here fragments |
 //! | IPv4 identification | 0 | a packet that cannot be fragmented needs none (RFC 6864, 4.1). The kernel counts one up per pair of addresses for unconnected sockets (`ip_select_ident`), which would be shared state here and tells others how much is sent |
 //! | IPv6 flow label | the request's | stable per flow, as RFC 6437 asks, without a hash per packet; the kernel with `net.ipv6.flowlabel_reflect` |
-//! | VLAN tags | the request's, priority included | the way back is the way here |
+//! | VLAN tags | the request's, priority included | the way back is the way here. Of frames over AF_XDP the program has written the priority of replies into it (`take.bpf.c`) |
 //!
 //! Replies below 60 bytes are not padded: NICs and their drivers do that.
 

@@ -10,6 +10,7 @@
 use arrayvec::ArrayVec;
 
 use super::Traffic;
+use super::departure::Sender;
 use crate::counters::Drop;
 use crate::frame::{BURST, Burst, Frame};
 use crate::groups::{BindingId, Groups};
@@ -96,9 +97,7 @@ impl<P: Port, H: Handler> Traffic<P, H> {
             if frame.to_send() { &mut self.tx } else { &mut self.spare }.push(frame);
         }
         if count > 0 {
-            let (sent, refused) = self.transmit();
-            self.desk.tally.sent += sent as u64;
-            self.desk.tally.unsent += refused as u64;
+            self.transmit(Sender::Socket);
         }
         self.stock();
         count

@@ -4,6 +4,7 @@ use crate::counters::{Drop, Tally};
 use crate::frame::Frame;
 use crate::groups::{BindingId, Found, Groups};
 use crate::handler::{Datagram, Handler, Outcome};
+use crate::port::{Checksums, Unsent};
 use crate::wire::{Headers, Packet, UdpChecksum, reply};
 
 /// Room for a reply: more than any datagram.
@@ -13,8 +14,10 @@ const ROOM: usize = 1 << 16;
 pub(super) struct Desk<H> {
     pub(super) handler: H,
     room: Box<[u8]>,
-    /// Whether checksums of all that the port receives are known to be right.
-    verified: bool,
+    /// What is known of those that the port receives.
+    checksums: Checksums,
+    /// The worker's number.
+    index: usize,
     pub(super) tally: Tally,
 }
 
@@ -27,8 +30,8 @@ pub(super) enum Served {
 }
 
 impl<H: Handler> Desk<H> {
-    pub(super) fn new(handler: H, verified: bool) -> Self {
-        Self { handler, room: vec![0; ROOM].into(), verified, tally: Tally::default() }
+    pub(super) fn new(handler: H, index: usize, checksums: Checksums) -> Self {
+        Self { handler, room: vec![0; ROOM].into(), checksums, index, tally: Tally::default() }
     }
 
     /// Reads and verifies a frame that came from the port.
@@ -36,8 +39,8 @@ impl<H: Handler> Desk<H> {
     pub(super) fn admit(&mut self, frame: &Frame) -> Option<Headers> {
         let bytes = frame.bytes();
         let checked = Packet::parse(bytes).and_then(|headers| {
-            if !self.verified && !frame.offloads().checksums {
-                headers.verify(bytes)?;
+            if !frame.offloads().checksums {
+                self.checksums.check(&headers, bytes)?;
             }
             Ok(headers)
         });
@@ -75,15 +78,26 @@ impl<H: Handler> Desk<H> {
         };
         let reply = &self.room[..len.min(ROOM)];
         let end = headers.payload_offset() + reply.len();
-        if end > longest || !frame.set_len(end) {
+        if end > headers.end_within(longest) || !frame.set_len(end) {
             return self.too_long(frame, headers, binding, len);
         }
         let bytes = frame.bytes_mut();
         bytes[headers.payload_offset()..].copy_from_slice(reply);
         match reply::turn(bytes, headers, reply.len(), UdpChecksum::Computed) {
             Ok(_) => Served::Reply,
-            Err(_) => self.dropped(Drop::ReplyTooLong),
+            Err(_) => {
+                let len = len.min(ROOM);
+                self.unsent(headers, len)
+            }
         }
+    }
+
+    /// The handler has replied, and no frame can hold it.
+    #[cold]
+    fn unsent(&mut self, headers: &Headers, len: usize) -> Served {
+        let reply = Unsent { from: headers.destination(), len };
+        self.handler.unsent(self.index, Some(reply), Drop::ReplyTooLong);
+        self.dropped(Drop::ReplyTooLong)
     }
 
     #[cold]
@@ -93,7 +107,7 @@ impl<H: Handler> Desk<H> {
             self.tally.declined += 1;
             Served::Nothing
         } else {
-            self.dropped(Drop::ReplyTooLong)
+            self.unsent(headers, len.min(ROOM))
         }
     }
 

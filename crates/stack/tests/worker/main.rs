@@ -1,5 +1,6 @@
 //! Workers over links within the process.
 
+mod ending;
 mod following;
 mod serving;
 mod sockets;

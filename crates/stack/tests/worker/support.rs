@@ -30,14 +30,25 @@ pub(crate) fn echo(datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
 pub(crate) fn workers<H: Handler>(
     count: u16,
     backlog: usize,
+    handler: impl FnMut(u16) -> H,
+    steering: impl FnMut() -> Option<Steering>,
+) -> (End, Vec<Worker<End, H>>) {
+    workers_on(count, backlog, handler, steering, |near| near)
+}
+
+/// The same with a port made of the near end.
+pub(crate) fn workers_on<P: Port, H: Handler>(
+    count: u16,
+    backlog: usize,
     mut handler: impl FnMut(u16) -> H,
     mut steering: impl FnMut() -> Option<Steering>,
-) -> (End, Vec<Worker<End, H>>) {
+    port: impl FnOnce(End) -> P,
+) -> (End, Vec<Worker<P, H>>) {
     let domain = Domain::new(count.into(), 8);
     let binds: Vec<SocketAddr> = SERVER.iter().map(|bind| bind.parse().unwrap()).collect();
     let groups = Arc::new(Table::new(&domain, Groups::new(&binds, []).unwrap()));
     let (far, near) = pair(FRAMES).unwrap();
-    let mut near = Some(near);
+    let mut near = Some(port(near));
     let links = mesh(count, mesh::Config { backlog, frames: FRAMES }).unwrap();
     let workers = links
         .into_iter()
@@ -92,14 +103,14 @@ pub(crate) fn receive(far: &mut End) -> Vec<Vec<u8>> {
     all
 }
 
-pub(crate) fn sum<H: Handler>(workers: &[Worker<End, H>]) -> Snapshot {
+pub(crate) fn sum<P: Port, H: Handler>(workers: &[Worker<P, H>]) -> Snapshot {
     let mut sum = Snapshot::default();
     workers.iter().for_each(|worker| sum.add(&worker.counters().snapshot()));
     sum
 }
 
 /// Lets all workers have their turns until none finds anything.
-pub(crate) fn settle<H: Handler>(workers: &mut [Worker<End, H>]) {
+pub(crate) fn settle<P: Port, H: Handler>(workers: &mut [Worker<P, H>]) {
     for _ in 0..10_000 {
         if workers.iter_mut().map(Worker::turn).sum::<usize>() == 0 {
             return;

@@ -291,8 +291,16 @@ fn tagged_datagrams_go_there_and_back_between_two_ports() {
     there.bind((eth0.ipv4(), 40_000).into()).unwrap();
     let mut client = machine.run(|| there.port(0)).unwrap().unwrap();
     let (from, to) = ((eth0.ipv4(), 40_000).into(), (eth0.peer().ipv4[0], PORT).into());
-    let tags: [&[u8]; 3] = [&[], &[0x81, 0, 0x60, 7], &[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7]];
-    for tags in tags {
+    device.set_vlans([(7, 2), (8, 0)]);
+    there.set_vlans([(7, 2), (8, 0)]);
+    // As asked, and as answered: a VLAN's tag with the priority of replies, none for a priority alone.
+    let tags: [(&[u8], &[u8]); 4] = [
+        (&[], &[]),
+        (&[0x81, 0, 0x60, 7], &[0x81, 0, 0x40, 7]),
+        (&[0x81, 0, 0xf0, 8], &[0x81, 0, 0, 8]),
+        (&[0x81, 0, 0xe0, 0], &[]),
+    ];
+    for (tags, answered) in tags {
         let mut burst = Burst::new();
         client.supply(&mut burst, 1);
         build(&mut burst[0], (Mac(eth0.peer().mac.0), Mac(eth0.mac().0)), from, to, b"tagged");
@@ -308,8 +316,8 @@ fn tagged_datagrams_go_there_and_back_between_two_ports() {
         assert_eq!(client.receive(&mut burst), 1);
         let reply = Packet::parse(burst[0].bytes()).unwrap();
         reply.verify(burst[0].bytes()).unwrap();
-        assert_eq!(burst[0].bytes()[12..12 + tags.len()], *tags);
-        assert_eq!((reply.source(), reply.destination(), reply.tags()), (to, from, tags.len() / 4));
+        assert_eq!(burst[0].bytes()[12..12 + answered.len()], *answered);
+        assert_eq!((reply.source(), reply.destination(), reply.tags()), (to, from, answered.len() / 4));
         assert_eq!(reply.payload(burst[0].bytes()), b"tagged");
         client.recycle(&mut burst);
         client.flush();

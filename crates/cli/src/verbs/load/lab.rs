@@ -24,8 +24,9 @@ use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
 use udpath_lab::{Interface, Lab, LabBuilder, LinkSpec, Machine, NapiGuard};
-use udpath_load::plan::{Plan, Transport};
-use udpath_load::result::LoadResult;
+use udpath_load::plan::{Mode, Plan, Transport};
+use udpath_load::record::Arrived;
+use udpath_load::result::{Core, LoadResult};
 use udpath_load::{Engine, Error, Progress};
 
 use super::options::Task;
@@ -174,9 +175,12 @@ fn in_lab(
             .collect::<Result<_, _>>()
             .context("cannot make the servers take requests from the driver")?,
     };
-    let before = sinks::received(&loads, args)?;
+    let one_way = task.plan.mode != Mode::Rr;
+    let ask = || if one_way { sinks::received(&loads, args) } else { Ok(None) };
+    let (before, cpu_before) = (ask()?, cpu_seconds(&running));
     let outcomes = together(args, task, &loads, stop);
-    let after = sinks::settled(&loads, args)?;
+    let (at_the_end, cpu_after) = (ask()?, cpu_seconds(&running));
+    let after = udpath_load::settle(task.plan.transport, ask)?;
     drop(napi);
     drop(running);
     let (mut results, mut cuts) = (Vec::new(), Vec::new());
@@ -191,10 +195,44 @@ fn in_lab(
         }
     }
     let mut merged = LoadResult::merge(&results).ok_or_else(|| anyhow!("no client ran"))?;
-    if let (Some(before), Some(after)) = (before, after) {
-        sinks::deliver(&mut merged, before, after);
+    match (before, at_the_end, after) {
+        (Some(before), Some(at_the_end), Some(after)) => {
+            let all = after.since(before);
+            let in_window = match task.plan.transport {
+                Transport::Udp => all.bytes,
+                Transport::Tcp => at_the_end.since(before).bytes,
+            };
+            merged.deliver(Arrived { all, in_window });
+        }
+        _ if one_way => {
+            let warning = udpath_load::unreported(task.plan.transport, &merged.targets.join(", "));
+            merged.warnings.push(warning);
+        }
+        _ => {
+            let answered = merged.tps * merged.seconds;
+            let used = cpu_before.zip(cpu_after).map(|(before, after)| after - before);
+            let used = used.filter(|used| *used >= TEN_TICKS);
+            merged.per_core.receiver =
+                used.and_then(|used| Core::new(used, answered, answered * f64::from(merged.size)));
+        }
     }
     Ok((merged, cuts.into_iter().next()))
+}
+
+/// Shortest CPU time of servers that is told, seconds: the kernel counts it in ticks of 10 ms. Lower: the figure is mostly
+/// rounding. Higher: short runs have none.
+const TEN_TICKS: f64 = 0.1;
+
+/// CPU time that the servers have used so far, seconds; none if the kernel does not tell.
+fn cpu_seconds(servers: &[Server]) -> Option<f64> {
+    let of = |server: &Server| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.0.id())).ok()?;
+        // The name before may have blanks and brackets in it. Fields 14 and 15: user and system time (proc_pid_stat(5)).
+        let (_, fields) = stat.rsplit_once(')')?;
+        let ticks = fields.split_ascii_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().ok());
+        Some(ticks.sum::<Option<u64>>()? as f64 / rustix::param::clock_ticks_per_second() as f64)
+    };
+    servers.iter().map(of).sum()
 }
 
 /// The task's plan, towards all servers that this client has a link to, with the flows of the plan to each.

@@ -73,7 +73,8 @@ fn mode(args: &Args) -> Result<Mode, String> {
     };
     match (args.protocol, mode) {
         (Kind::Echo, Mode::Stream | Mode::Flood) => Err(format!(
-            "{mode} sends one way and an echo server answers: use `udpath load sink` against a sink"
+            "an echo server answers, and {mode} is one way: leave out --mode, or start `udpath serve sink` there and \
+             use `udpath load sink` --mode {mode}"
         )),
         (Kind::Sink, Mode::Rr) => {
             Err("a sink does not answer, so rr has nothing to wait for: use --mode stream or \

@@ -12,6 +12,9 @@ const LINKS: [&str; 3] = ["/etc/systemd/network", "/run/systemd/network", "/usr/
 const RULES: [&str; 3] = ["/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d"];
 const SYSCTLS: [&str; 3] = ["/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d"];
 
+/// The folders of each kind.
+pub(super) const FOLDERS: [[&str; 3]; 3] = [LINKS, RULES, SYSCTLS];
+
 /// Keys of `[Link]` that only name or describe a device.
 const NAMES: [&str; 7] = [
     "Description",
@@ -92,7 +95,7 @@ pub(super) fn used(path: &str, text: &str) -> Option<String> {
 }
 
 /// A `.link` file; [`None`] if it does no more than name devices.
-fn link_file(path: &str, text: &str) -> Option<LinkFile> {
+pub(super) fn link_file(path: &str, text: &str) -> Option<LinkFile> {
     let mut file = LinkFile { path: path.to_owned(), matches: Vec::new(), sets: Vec::new() };
     let mut section = "";
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {
@@ -112,17 +115,18 @@ fn link_file(path: &str, text: &str) -> Option<LinkFile> {
 }
 
 /// The rules of a file that act on network devices.
-fn udev_rules(path: &str, text: &str) -> Vec<UdevRule> {
+pub(super) fn udev_rules(path: &str, text: &str) -> Vec<UdevRule> {
     let mut rules = Vec::new();
     // `SUBSYSTEM!="net", GOTO="end"`: what follows, up to the label, is for network devices.
     let mut net_until: Option<String> = None;
     for (line, rule) in joined(text) {
         let mut found = UdevRule { path: path.to_owned(), line, matches: Vec::new(), acts: Vec::new() };
-        let (mut net, mut other, mut goto) = (false, false, None);
+        let (mut net, mut elsewhere, mut other, mut goto) = (false, false, false, None);
         for token in tokens(&rule) {
             let Some((key, operator, value)) = parts(token) else { continue };
             match (key, operator) {
-                ("SUBSYSTEM", "==") => net |= value.split('|').any(|name| name == "net"),
+                ("SUBSYSTEM", "==") if value.split('|').any(|name| name == "net") => net = true,
+                ("SUBSYSTEM", "==") => elsewhere = true,
                 ("SUBSYSTEM", "!=") => other |= value == "net",
                 ("LABEL", _) if net_until.as_deref() == Some(value) => net_until = None,
                 ("GOTO", _) => goto = Some(value.to_owned()),
@@ -141,7 +145,7 @@ fn udev_rules(path: &str, text: &str) -> Vec<UdevRule> {
         }
         if other && goto.is_some() {
             net_until = goto;
-        } else if (net || net_until.is_some()) && !found.acts.is_empty() {
+        } else if (net || net_until.is_some() && !elsewhere) && !found.acts.is_empty() {
             rules.push(found);
         }
     }
@@ -186,7 +190,7 @@ fn tokens(rule: &str) -> impl Iterator<Item = &str> {
 }
 
 /// `ATTR{queues/rx-0/rps_cpus}="f"` as key, operator and value.
-fn parts(token: &str) -> Option<(&str, &str, &str)> {
+pub(super) fn parts(token: &str) -> Option<(&str, &str, &str)> {
     let quote = token.find('"')?;
     let front = token[..quote].trim_end();
     let operator =
@@ -197,7 +201,7 @@ fn parts(token: &str) -> Option<(&str, &str, &str)> {
 
 /// The lines of a file of sysctl.d(5) that bear on packets. Both ways to write a name are taken:
 /// `net.core.rmem_max` and `net/core/rmem_max`.
-fn sysctl_lines(path: &str, text: &str) -> Vec<SysctlLine> {
+pub(super) fn sysctl_lines(path: &str, text: &str) -> Vec<SysctlLine> {
     let line = |(index, line): (usize, &str)| {
         let line = line.trim();
         if line.starts_with(['#', ';']) {
@@ -266,6 +270,8 @@ mod tests {
                     LABEL=\"end\"\nKERNEL==\"sd*\", RUN+=\"y\"\n";
         let rules = udev_rules("a.rules", text);
         assert_eq!(rules.iter().map(|rule| rule.line).collect::<Vec<_>>(), [2]);
+        let other = "SUBSYSTEM!=\"net\", GOTO=\"end\"\nSUBSYSTEM==\"block\", RUN+=\"y\"\n";
+        assert_eq!(udev_rules("a.rules", other), []);
         // Debian's 90-rdma-hw-modules.rules.
         let modules = "SUBSYSTEM==\"net\", ENV{ID_NET_DRIVER}==\"i40e\", RUN{builtin}+=\"kmod load i40iw\"\n";
         assert_eq!(udev_rules("a.rules", modules), []);

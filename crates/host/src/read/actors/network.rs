@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use super::config::Pairs;
 use crate::read::text::optional;
 use crate::snapshot::actors::NetworkFile;
 use crate::{Missing, Source};
@@ -171,13 +172,38 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str, &str, &str)> {
     })
 }
 
-/// The part of a file that is read, if it is one of these; the other lines stay as empty ones. [`None`]: it is not.
-pub(super) fn used(path: &str, text: &str) -> Option<Option<String>> {
+/// Which kind of file lies at a path.
+fn format(path: &str) -> Option<&'static Format> {
     let (folder, name) = path.rsplit_once('/')?;
-    let format = FORMATS.iter().find(|format| {
+    FORMATS.iter().find(|format| {
         let file = format.folders.contains(&folder) && name.ends_with(format.ending);
         file || name.ends_with(".conf") && folder.ends_with(&format!("{}.d", format.ending))
-    })?;
+    })
+}
+
+/// Is it one of these files?
+pub(super) fn is_one(path: &str) -> bool {
+    format(path).is_some()
+}
+
+/// Where they lie.
+pub(super) fn folders() -> impl Iterator<Item = &'static str> {
+    FORMATS.iter().flat_map(|format| format.folders).copied()
+}
+
+/// What a text at that path matches and sets.
+pub(super) fn pairs(path: &str, text: &str) -> (Pairs, Pairs) {
+    let mut file =
+        NetworkFile { by: String::new(), path: String::new(), matches: Vec::new(), sets: Vec::new() };
+    if let Some(format) = format(path) {
+        add(&mut file, format, text);
+    }
+    (file.matches, file.sets)
+}
+
+/// The part of a file that is read, if it is one of these; the other lines stay as empty ones. [`None`]: it is not.
+pub(super) fn used(path: &str, text: &str) -> Option<Option<String>> {
+    let format = format(path)?;
     let wanted: Vec<usize> = lines(text)
         .filter(|(_, section, key, _)| {
             named(format.matches, section, key) || named(format.sets, section, key)

@@ -1,75 +1,68 @@
-//! The files of a capture, by what is in them.
+//! The files of a capture, by what is in them: see [`crate::support::KEPT`] for what is kept of each.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Kind, Redactor};
+use super::{Redactor, config};
+use crate::read::{kernel, netfilter};
 
-/// The kernel's own numbers and words; of the machine's they hold names of interfaces at most.
-const KERNELS: [&str; 10] = [
-    "/proc/interrupts",
-    "/proc/irq/",
-    "/proc/modules",
-    "/proc/net/",
-    "/proc/softirqs",
-    "/proc/stat",
-    "/proc/sys/net/",
-    "/proc/sys/kernel/osrelease",
-    "/proc/cpuinfo",
-    "/sys/",
-];
-/// Files of a network device that hold addresses or what its owner wrote.
-const OF_DEVICES: [&str; 6] =
-    ["address", "broadcast", "ifalias", "phys_port_id", "phys_switch_id", "bonding_slave/perm_hwaddr"];
+/// Keys of `/proc/cpuinfo` that are read.
+const PROCESSOR: [&str; 6] = ["processor", "model name", "Model Name", "machine", "cpu", "cpu MHz"];
+/// Longest name of a processor's model; the longest known have some 50 characters.
+const MODEL: usize = 64;
 
 /// A file's text, redacted.
 pub(super) fn text(redactor: &mut Redactor, path: &str, text: &str) -> String {
-    if matches!(path, "/proc/net/udp" | "/proc/net/udp6") {
-        return sockets(redactor, text);
+    if let Some(text) = config::text(redactor, path, text) {
+        return text;
     }
-    if path == "/proc/cpuinfo" {
-        return cpuinfo(redactor, text);
-    }
-    if path.starts_with("/proc/") && path.ends_with("/cmdline") && path != "/proc/cmdline" {
-        return command(redactor, text);
-    }
-    let device = path.starts_with("/sys/class/net/") && OF_DEVICES.iter().any(|file| path.ends_with(file));
-    if KERNELS.iter().any(|start| path.starts_with(start)) && !device {
-        return redactor.names_of_interfaces(text);
-    }
-    redactor.text(text)
-}
-
-/// Processors of some machines have a serial number.
-fn cpuinfo(redactor: &mut Redactor, text: &str) -> String {
-    let line = |line: &str| match line.split_once(':') {
-        Some((key, serial)) if key.trim().eq_ignore_ascii_case("serial") => {
-            redactor.note(Kind::Identifier, serial.trim(), "serial");
-            format!("{key}: serial\n")
+    let of_process = path.strip_prefix("/proc/").and_then(|path| path.split_once('/'));
+    match (path, of_process) {
+        ("/proc/net/udp" | "/proc/net/udp6", _) => sockets(redactor, text),
+        ("/proc/cpuinfo", _) => cpuinfo(text),
+        ("/proc/cmdline", _) => redactor.text(text),
+        ("/proc/modules", _) => {
+            netfilter::modules(text).into_iter().map(|name| format!("{name} 0 0 - Live 0x0\n")).collect()
         }
-        _ => line.to_owned(),
-    };
-    text.split_inclusive('\n').map(line).collect()
+        ("/proc/stat", _) => {
+            lines(text, |line| ["cpu", "btime "].iter().any(|start| line.starts_with(start)))
+        }
+        ("/proc/self/mountinfo", _) => redactor.mounts(text),
+        ("/sys/class/dmi/id/sys_vendor" | "/sys/class/dmi/id/product_name", _) => {
+            format!("{}\n", kernel::known_platform(text).unwrap_or("other"))
+        }
+        (_, Some((_, "cgroup"))) => redactor.groups(text),
+        (_, Some((pid, "cmdline"))) => redactor.command(pid, text),
+        (_, Some((pid, "comm"))) => format!("{}\n", redactor.process_name(pid, text.trim_end())),
+        (_, Some((pid, file))) if file.starts_with("task/") && file.ends_with("/stat") => {
+            redactor.thread(pid, text)
+        }
+        (_, Some((_, file))) if file == "status" || file.ends_with("/status") => {
+            lines(text, |line| line.starts_with("Uid:") || line.contains("_allowed_list:"))
+        }
+        // The kernel's numbers and words; of the machine's they hold names of interfaces at most.
+        _ => redactor.names_of_interfaces(text),
+    }
 }
 
-/// `/proc/PID/cmdline`: the program's name stays. Programs that write what they do over their arguments have all of it in
-/// the first. Of an interpreter the script stays where it is a known daemon's, which is known by nothing else.
-fn command(redactor: &mut Redactor, text: &str) -> String {
-    let arguments: Vec<&str> = text.split('\0').collect();
-    let first = arguments.first().copied().unwrap_or_default();
-    let program = first.split_ascii_whitespace().next().unwrap_or_default();
-    let name = program.rsplit('/').next().unwrap_or_default();
-    let mut kept = redactor.text(name);
-    let script = arguments.iter().skip(1).find(|argument| !argument.starts_with('-'));
-    if let Some(script) = script.filter(|script| crate::read::actors::is_script(script)) {
-        kept = format!("{kept}\0{}", redactor.text(script));
-    }
-    if !text.is_empty() {
-        kept.push('\0');
-    }
-    if kept != text {
-        redactor.note(Kind::CommandLine, text, &kept);
-    }
-    kept
+fn lines(text: &str, wanted: impl Fn(&str) -> bool) -> String {
+    text.split_inclusive('\n').filter(|line| wanted(line)).collect()
+}
+
+/// Some machines tell a serial number here as well.
+fn cpuinfo(text: &str) -> String {
+    let line = |line: &str| {
+        let Some((key, value)) = line.split_once(':') else {
+            return if line.is_empty() { "\n".to_owned() } else { String::new() };
+        };
+        let key = key.trim_end();
+        if key == "flags" {
+            let hypervisor = value.split_ascii_whitespace().any(|flag| flag == "hypervisor");
+            return format!("{key}\t:{}\n", if hypervisor { " hypervisor" } else { "" });
+        }
+        let value: String = value.trim().chars().take(MODEL).collect();
+        if PROCESSOR.contains(&key) { format!("{key}\t: {value}\n") } else { String::new() }
+    };
+    text.lines().map(line).collect()
 }
 
 /// `/proc/net/udp`, `/proc/net/udp6`: addresses are columns of hexadecimal words in the processor's order.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use udpath_stack::port::Port;
+use udpath_stack::port::{Checksums, Port};
 use udpath_stack::wire::Packet;
 
 use super::super::hand_over::Verdict;
@@ -29,9 +29,9 @@ impl Worker<'_> {
                     break;
                 }
                 let now = self.clock.now();
-                let verified = self.lanes[lane].port.properties().verified;
+                let checksums = self.lanes[lane].port.properties().checksums;
                 for place in 0..count {
-                    self.take(place, verified, now);
+                    self.take(place, checksums, now);
                 }
                 self.lanes[lane].port.recycle(&mut self.rx);
                 taken += count;
@@ -55,7 +55,7 @@ impl Worker<'_> {
 
     /// Judges the datagram at `place` of the burst, which came at `now`.
     #[inline]
-    fn take(&mut self, place: usize, verified: bool, now: u64) {
+    fn take(&mut self, place: usize, checksums: Checksums, now: u64) {
         let frame = &self.rx[place];
         let bytes = frame.bytes();
         // The program takes nothing else than unfragmented UDP; should it ever, it is nobody's.
@@ -63,7 +63,7 @@ impl Worker<'_> {
             self.strangers += 1;
             return;
         };
-        if !verified && !frame.offloads().checksums && headers.verify(bytes).is_err() {
+        if !frame.offloads().checksums && checksums.check(&headers, bytes).is_err() {
             self.damaged += 1;
             return;
         }

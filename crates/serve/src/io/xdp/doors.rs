@@ -60,6 +60,11 @@ impl Doors {
         open.retain(|address| served.contains(address));
     }
 
+    /// Frames that the programs took so far.
+    pub(super) fn taken(&self) -> u64 {
+        self.devices.iter().map(XdpDevice::taken).sum()
+    }
+
     /// Leaves everything that comes from now on to the kernel, for good.
     pub(super) fn close(&mut self) {
         for address in self.open.take().unwrap_or_default() {

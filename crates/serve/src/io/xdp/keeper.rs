@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! addresses    20 times a second ─▸ groups, doors: what a wildcard serves
-//! interfaces   once a second     ─▸ the program's MAC address; queues, MTU ─▸ warnings
+//!                  at each change ─▸ ingress: senders and VLANs that are taken
+//! interfaces   as rtnetlink says  ─▸ the program's MAC address, the ports' longest frame; warnings
+//!              once a second     ─▸ the same, and queues, of which rtnetlink does not say how many are in use
+//! routes, rp_filter, VLANs  once a second ─▸ ingress
 //! ```
 
 use std::collections::BTreeSet;
@@ -16,12 +19,14 @@ use udpath_stack::groups::Groups;
 use udpath_stack::port::xdp::{Change, XdpDevice};
 use udpath_stack::tables::{Mirror, Tables};
 
+use super::ingress::Ingress;
 use super::{Shared, locals, lock};
 
-/// How often the keeper looks at this host's addresses. More seldom: what comes for a new address, to a wildcard, is
-/// dropped for that much longer. More often: it takes CPU from the workers for nothing.
+/// How often this host's addresses and interfaces are compared with what they were. Longer: what comes for a new address,
+/// to a wildcard, is dropped for that much longer, and so are replies longer than a new MTU. Shorter: it takes CPU from
+/// the workers for nothing.
 const LOOK: Duration = Duration::from_millis(50);
-/// Looks at addresses for one at the interfaces, for which files are read: once a second.
+/// How many of these make a second, after which the interfaces' files are read although rtnetlink said nothing.
 const LOOKS_PER_DEVICE: u32 = 20;
 
 /// Follows what changes around the workers.
@@ -34,6 +39,8 @@ pub(super) struct Keeper {
     pub(super) tables: Arc<Tables>,
     pub(super) locals: BTreeSet<IpAddr>,
     pub(super) binds: Vec<SocketAddr>,
+    /// Interfaces that were asked for.
+    pub(super) named: Vec<String>,
     /// By device.
     pub(super) held: Vec<Held>,
 }
@@ -41,19 +48,23 @@ pub(super) struct Keeper {
 impl Keeper {
     /// Until `stopped` is hung up.
     pub(super) fn run(mut self, stopped: &mpsc::Receiver<()>) {
-        let mut looks = 0_u32;
+        let (mut looks, mut generation) = (0_u32, self.generation());
         while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
             let now = locals(&mut self.reader, &self.tables);
             let held = if now == self.locals { None } else { self.publish(now) };
             looks += 1;
-            if looks < LOOKS_PER_DEVICE {
+            let before = std::mem::replace(&mut generation, self.generation());
+            if looks < LOOKS_PER_DEVICE && before == generation {
                 continue;
             }
             looks = 0;
+            // So that no counter wraps unseen, and what goes wrong is found without anyone asking.
+            let _ = self.shared.arrivals();
             let mut warnings: Vec<_> = held.into_iter().collect();
             for (device, held) in lock(&self.shared.doors).devices.iter_mut().zip(&self.held) {
                 warnings.extend(follow(device, *held));
             }
+            warnings.extend(self.follow_ingress());
             if let udpath_stack::tables::State::Ended(why) = self.mirror.status().state {
                 warnings.push(format!("addresses that change are not noticed any more: {why}"));
             }
@@ -61,8 +72,35 @@ impl Keeper {
         }
     }
 
+    /// Has the programs take what they may as the machine is now. What they cannot leave to the kernel, in sentences.
+    fn follow_ingress(&mut self) -> Vec<String> {
+        let mut doors = lock(&self.shared.doors);
+        let all: Vec<_> = {
+            let guard = self.reader.pin();
+            let view = self.tables.load(&guard);
+            let of = |device: &XdpDevice| Ingress::of(device, &view, &self.binds, &self.named);
+            doors.devices.iter().map(of).collect()
+        };
+        self.reader.idle();
+        let mut sentences = Vec::new();
+        for (device, ingress) in doors.devices.iter_mut().zip(all) {
+            sentences.extend(ingress.apply(device).err());
+            sentences.extend(ingress.sentences);
+        }
+        sentences
+    }
+
+    /// Another one each time that rtnetlink told of an interface.
+    fn generation(&mut self) -> u64 {
+        let generation = self.tables.load(&self.reader.pin()).interfaces.generation();
+        self.reader.idle();
+        generation
+    }
+
     fn publish(&mut self, now: BTreeSet<IpAddr>) -> Option<String> {
         let groups = Groups::new(&self.binds, now.iter().copied()).ok()?;
+        // A new address is no longer a sender's before it is served.
+        self.follow_ingress();
         // Nothing is taken that the workers do not know: what goes is left before, what is new is entered after.
         let mut doors = lock(&self.shared.doors);
         doors.leave(now.clone());
@@ -124,7 +162,7 @@ fn follow(device: &mut XdpDevice, held: Held) -> Vec<String> {
     }
     if now.mtu < mtu {
         sentences.push(format!(
-            "interface {name} has an MTU of {} now, it had {mtu}: longer replies are lost until a restart",
+            "interface {name} has an MTU of {} now, it had {mtu}: the kernel sends longer replies, in fragments",
             now.mtu
         ));
     }

@@ -9,15 +9,16 @@
 //! queues the second step is all there is to be seen before real traffic: the program, its maps and the socket in them.
 //! [`XdpPortStatus::probe`](crate::status::XdpPortStatus) says which it was.
 //!
-//! A frame comes from a documentation address (RFC 5737, RFC 3849) and from the interface's own MAC address. So its reply,
-//! which leaves by the device, is for a station that no other on the link is.
+//! A frame comes from a documentation address (RFC 5737, RFC 3849), or else from one of the link's, whichever the program does
+//! not leave to the kernel, and from the interface's own MAC address. So its reply, which leaves by the device, is for a
+//! station that no other on the link is.
 //!
 //! What came before the second step is the probe's, whole: it is taken off the counters.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use udpath_stack::counters::Snapshot;
-use udpath_stack::port::xdp::{Trial, XdpDevice};
+use udpath_stack::counters::{Drop, Snapshot};
+use udpath_stack::port::xdp::{Sources, Trial, XdpDevice};
 use udpath_stack::tables::View;
 use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, build};
 
@@ -64,7 +65,8 @@ impl Proof {
                 // A wildcard's family may have no address there: then nothing comes for it either.
                 let Some(ip) = asked(bind.ip(), device, view) else { continue };
                 let to = SocketAddr::new(ip, bind.port());
-                let from = SocketAddr::new(stranger(ip), SOURCE_PORT);
+                let from =
+                    SocketAddr::new(stranger(ip, device.sources(), &on_link(device, view)), SOURCE_PORT);
                 questions.push(Question { device: index, mac: device.mac(), from, to });
             }
         }
@@ -114,13 +116,17 @@ impl Question {
         if let Some(why) = trial.leaves(&frame).map_err(cannot)? {
             return Err(self.left(&queue, &format!(" ({why})")));
         }
-        let before = fast.frames();
+        let before = fast.with_probe().total;
         trial.inject(&frame).map_err(cannot)?;
-        if prober.wait(|| fast.frames().answered > before.answered) {
+        // A device without a carrier drops it: that is none of the queue's.
+        let left = |frames: &Snapshot| frames.answered + frames.dropped(Drop::TransmitFull);
+        // At rest: workers count what they did at the end of a turn, and what comes later would be traffic's.
+        let is_done = |now: &Snapshot| left(now) > left(&before) && now.is_at_rest();
+        if prober.wait(|| is_done(&fast.with_probe().total)) {
             return Ok(());
         }
         let waited = Prober::WAIT.as_secs();
-        let came = came(&before, &fast.frames());
+        let came = came(&before, &fast.with_probe().total);
         Err(format!("{queue}: no answer left within {waited} s to {self}, put into the queue; {came}"))
     }
 
@@ -173,26 +179,54 @@ fn asked(ip: IpAddr, device: &XdpDevice, view: &View<'_>) -> Option<IpAddr> {
     locals.map(|local| local.address).find(of_family)
 }
 
-/// A documentation address of the family of `ip` that is not `ip`.
-fn stranger(ip: IpAddr) -> IpAddr {
-    let [one, other]: [IpAddr; 2] = match ip {
+/// A sender for a frame to `ip`: a documentation address, or else one of `on_link`, that the program does not leave to the
+/// kernel. If all are left, so will the frame be, and the probe says so.
+fn stranger(ip: IpAddr, left: &Sources, on_link: &[IpAddr]) -> IpAddr {
+    let documentation: [IpAddr; 2] = match ip {
         IpAddr::V4(_) => [1, 2].map(|last| Ipv4Addr::new(192, 0, 2, last).into()),
         IpAddr::V6(_) => [1, 2].map(|last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into()),
     };
-    if ip == one { other } else { one }
+    let fits = |from: &&IpAddr| **from != ip && from.is_ipv4() == ip.is_ipv4() && !left.leaves(**from);
+    documentation
+        .iter()
+        .chain(on_link)
+        .find(fits)
+        .copied()
+        .unwrap_or(documentation[usize::from(ip == documentation[0])])
+}
+
+/// Addresses next to those of the interface: of its networks, so that their way back is by it.
+fn on_link(device: &XdpDevice, view: &View<'_>) -> Vec<IpAddr> {
+    let next = |ip: IpAddr| match ip {
+        IpAddr::V4(v4) => [1, 2, 3].map(|bit| IpAddr::V4((v4.to_bits() ^ bit).into())),
+        IpAddr::V6(v6) => [1, 2, 3].map(|bit| IpAddr::V6((v6.to_bits() ^ bit).into())),
+    };
+    view.addresses.of(device.index()).iter().flat_map(|local| next(local.address)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use udpath_stack::port::xdp::Network;
 
     #[test]
     fn a_frame_never_comes_from_the_address_it_is_for() {
         for ip in ["192.0.2.1", "192.0.2.2", "10.0.0.1", "2001:db8::1", "fe80::1"] {
             let ip: IpAddr = ip.parse().unwrap();
-            assert_ne!(stranger(ip), ip);
-            assert_eq!(stranger(ip).is_ipv4(), ip.is_ipv4());
+            let stranger = stranger(ip, &Sources::default(), &[]);
+            assert_ne!(stranger, ip);
+            assert_eq!(stranger.is_ipv4(), ip.is_ipv4());
         }
+    }
+
+    #[test]
+    fn a_frame_comes_from_whom_the_program_takes_it() {
+        let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let on_link = ["10.0.0.1", "10.0.0.3"].map(ip);
+        let mut left = Sources { addresses: [ip("192.0.2.1")].into(), ..Sources::default() };
+        assert_eq!(stranger(ip("10.0.0.1"), &left, &on_link), ip("192.0.2.2"));
+        left.networks.insert(Network { vlan: 0, address: ip("192.0.0.0"), len: 8 });
+        assert_eq!(stranger(ip("10.0.0.1"), &left, &on_link), ip("10.0.0.3"));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::io;
 use udpath_bpf::LiveFrames;
 
 use crate::frame::{BURST, Frame, Pool};
+use crate::port::Departed;
 
 /// Frames from which on live frames are cheaper: a call costs 30 us, an skb with what follows from it 0.7 us. Lower: calls
 /// cost more than they save. Higher: skbs are made where none was needed.
@@ -72,13 +73,20 @@ impl Bulk {
         self.why.as_deref()
     }
 
+    /// Do frames wait here?
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.gathered.is_empty()
+    }
+
     /// Those that were gathered.
     pub(super) fn gathered(&mut self) -> &mut Vec<Frame> {
         &mut self.gathered
     }
 
-    /// Sends them as live frames: how many the driver took and dropped. What could not be sent so is gathered still.
-    pub(super) fn send(&mut self, pool: &mut Pool) -> (usize, usize) {
+    /// Sends them as live frames: how many the driver took and dropped. What could not be sent so is gathered still. Which of
+    /// a call's frames a driver dropped is not known, only how many: the last ones count as lost.
+    pub(super) fn send(&mut self, pool: &mut Pool, departed: &mut Departed) -> (usize, usize) {
         let fits = |frame: &&Frame| frame.bytes().len() <= LONGEST;
         for frame in self.gathered.iter().take_while(fits) {
             let Some(room) = self.live.frame(frame.bytes().len()) else { break };
@@ -100,7 +108,11 @@ impl Bulk {
             }
         }
         self.live.clear();
-        for frame in self.gathered.drain(..gone) {
+        departed.sent(taken);
+        for (place, frame) in self.gathered.drain(..gone).enumerate() {
+            if place >= taken {
+                departed.lost(Some(frame.bytes()));
+            }
             let foreign = pool.put(frame);
             debug_assert!(foreign.is_none(), "the frame is another port's");
         }

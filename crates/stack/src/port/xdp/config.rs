@@ -6,6 +6,8 @@ use udpath_bpf::LiveFrames;
 
 use super::Error;
 use crate::frame::BURST;
+use crate::port::Checksums;
+use crate::wire::{ethernet, vlan};
 
 /// Bytes the kernel keeps free before each packet it receives (`XDP_PACKET_HEADROOM`, linux/bpf.h).
 pub(super) const HEADROOM: usize = 256;
@@ -80,10 +82,9 @@ pub struct Config {
     pub busy_poll: Option<BusyPoll>,
     /// Where the program is attached.
     pub attach: Attach,
-    /// Take received checksums as checked. Right only where packets cannot be damaged and are sent without checksums: on
-    /// a veth whose other end leaves them to its device (`tx-checksumming`), every datagram of a local sender would
-    /// fail the check.
-    pub checksums_verified: bool,
+    /// What is known of received checksums. `Partial` on an interface without a device of its own (veth, bridge, bond, VLAN,
+    /// macvlan): packets of a local sender come without a UDP checksum there, and would all fail the check.
+    pub checksums: Checksums,
     /// Have the device's RSS hash written in front of frames, where the driver tells it. For workers that spread frames:
     /// it costs the program time for each, and who needs no hash gains nothing.
     pub rx_hash: bool,
@@ -106,7 +107,7 @@ impl Default for Config {
             copying: Copying::Auto,
             busy_poll: None,
             attach: Attach::Native,
-            checksums_verified: false,
+            checksums: Checksums::Unverified,
             rx_hash: false,
             live_frames: false,
         }
@@ -118,6 +119,11 @@ impl Config {
     #[must_use]
     pub const fn longest(&self) -> usize {
         self.frame_size.saturating_sub(HEADROOM)
+    }
+
+    /// The longest frame that can be sent by an interface with this MTU, bytes, VLAN tags among them.
+    pub(super) fn longest_sent(&self, mtu: u32) -> usize {
+        (mtu as usize + ethernet::LEN + vlan::MAX * vlan::LEN).min(self.longest())
     }
 
     /// Memory of one port, bytes: frames, rings, and live frames that wait, all of it there from the start. In copy mode

@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use udpath_bpf::{AttachMode, Outcomes, RxHash, Take, TakeLayout};
+use udpath_bpf::{AttachMode, Outcome, Outcomes, RxHash, Sources, Take, TakeLayout};
 
 use super::interface::{Facts, Interface};
 use super::socket::Umem;
@@ -27,6 +29,8 @@ pub struct XdpDevice {
     pub(super) interface: Interface,
     pub(super) facts: Facts,
     pub(super) config: Config,
+    /// The longest frame that its ports send; they read it each turn.
+    longest: Arc<AtomicUsize>,
 }
 
 /// How an interface is no longer as it was.
@@ -42,7 +46,8 @@ pub enum Change {
         /// How many there are.
         now: u32,
     },
-    /// Its MTU is another: [`Properties::longest`](crate::port::Properties::longest) of its ports no longer is.
+    /// Its MTU is another: until [`XdpDevice::follow`], [`Properties::longest`](crate::port::Properties::longest) of its
+    /// ports is not what can be sent.
     Mtu {
         /// What it was, bytes.
         before: u32,
@@ -70,7 +75,8 @@ impl XdpDevice {
         // Drivers may set up their queues anew for a program: what they have is known from now on.
         let facts = interface.facts()?;
         take.set_mac(Some(facts.mac));
-        Ok(Self { take, mode, interface, facts, config })
+        let longest = Arc::new(AtomicUsize::new(config.longest_sent(facts.mtu)));
+        Ok(Self { take, mode, interface, facts, config, longest })
     }
 
     /// The interface's name.
@@ -133,7 +139,9 @@ impl XdpDevice {
     /// No such queue, one that has a socket already, no permission, no memory.
     pub fn port(&mut self, queue: u32) -> Result<XdpPort, Error> {
         let generic = self.mode == AttachMode::Generic;
-        let mut port = XdpPort::with_own_memory(&self.interface, &self.facts, queue, &self.config, generic)?;
+        let longest = Arc::clone(&self.longest);
+        let mut port =
+            XdpPort::with_own_memory(&self.interface, &self.facts, queue, &self.config, longest, generic)?;
         self.hand_to(&mut port)?;
         Ok(port)
     }
@@ -159,8 +167,10 @@ impl XdpDevice {
         for queue in 0..self.facts.queues {
             let pool = region.pool(frames)?;
             let umem = ports.first().map_or(Umem::Own(&region), |first| Umem::Of(first.socket.as_fd()));
+            let (facts, longest) = (&self.facts, Arc::clone(&self.longest));
+            let memory = (umem, pool);
             let mut port =
-                XdpPort::with(&self.interface, &self.facts, queue, &self.config, generic, umem, pool)?;
+                XdpPort::with(&self.interface, facts, queue, &self.config, longest, generic, memory)?;
             self.hand_to(&mut port)?;
             ports.push(port);
         }
@@ -195,6 +205,32 @@ impl XdpDevice {
         self.take.unbind(address)
     }
 
+    /// From now on leaves datagrams from these senders to the kernel: see [`Take::set_sources`].
+    ///
+    /// # Errors
+    /// Too many addresses or networks.
+    pub fn set_sources(&mut self, sources: &Sources) -> Result<(), Error> {
+        Ok(self.take.set_sources(sources)?)
+    }
+
+    /// Senders whose datagrams are left to the kernel.
+    #[must_use]
+    pub fn sources(&self) -> &Sources {
+        self.take.sources()
+    }
+
+    /// From now on takes tagged frames of these VLANs, whose replies have this priority: see [`Take::set_vlans`].
+    pub fn set_vlans(&self, vlans: impl IntoIterator<Item = (u16, u8)>) {
+        self.take.set_vlans(vlans);
+    }
+
+    /// Whether the device removes VLAN tags before the program sees frames (ethtool: `rx-vlan-offload`), as last set.
+    /// Frames of all VLANs then look untagged. `None`: it does not say, or it is no longer there.
+    #[must_use]
+    pub fn removes_vlan_tags(&self) -> Option<bool> {
+        self.interface.removes_vlan_tags()
+    }
+
     /// Would `frame`, had `queue` received it, come to that queue's port? Asks the attached program and disturbs nothing;
     /// in the network namespace the device was opened in.
     ///
@@ -208,6 +244,12 @@ impl XdpDevice {
     #[must_use]
     pub fn outcomes(&self) -> Outcomes {
         self.take.outcomes()
+    }
+
+    /// Frames that the program redirected to ports, over all queues.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.take.outcomes().of(Outcome::Taken)
     }
 
     /// How the interface differs from what it was at the start, or at the last [`follow`](Self::follow). Reads a few
@@ -227,14 +269,15 @@ impl XdpDevice {
         }
     }
 
-    /// Takes the interface as it is now: its MAC address for the program, its queues and MTU for ports opened from here
-    /// on.
+    /// Takes the interface as it is now: its MAC address for the program, its MTU for all of its ports, its queues for
+    /// ports opened from here on.
     ///
     /// # Errors
     /// It cannot be read: it is gone.
     pub fn follow(&mut self) -> Result<(), Error> {
         self.facts = self.interface.facts()?;
         self.take.set_mac(Some(self.facts.mac));
+        self.longest.store(self.config.longest_sent(self.facts.mtu), Relaxed);
         Ok(())
     }
 }

@@ -90,6 +90,11 @@ impl Interface {
         Ok(if octets.next().is_none() { mac } else { [0; 6] })
     }
 
+    /// Whether it takes VLAN tags out of frames that it receives.
+    pub(super) fn removes_vlan_tags(&self) -> Option<bool> {
+        sys::removes_vlan_tags(&self.name).ok()
+    }
+
     fn number(&self, file: &'static str) -> Result<u32, Error> {
         let text = self.text(file)?;
         text.parse().map_err(|error| self.unreadable(file, io::Error::other(error)))

@@ -89,6 +89,17 @@ impl<T: Entry> Producer<T> {
         self.next.wrapping_sub(self.ring.consumer().load(Acquire))
     }
 
+    /// The index of the next entry to write: it grows, and wraps at 2^32.
+    #[inline]
+    pub(super) fn index(&self) -> u32 {
+        self.next
+    }
+
+    /// An entry that was pushed, and not written over since.
+    pub(super) fn pushed(&self, index: u32) -> T {
+        self.ring.read(index)
+    }
+
     /// Whether the kernel looks at what was published only when it is told to.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -9,14 +10,16 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::xdp::{
     SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
-    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpOptionsFlags, XdpStatistics,
-    XdpUmemReg, XdpUmemRegFlags,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpOptionsFlags, XdpUmemReg,
+    XdpUmemRegFlags,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 use super::config::{Config, Copying};
 use super::interface::Interface;
+use super::monitor::Descriptor;
 use super::ring::{Consumer, Producer};
+use super::sys::Ring;
 use super::{Error, sys};
 use crate::frame::Region;
 use crate::port::Mode;
@@ -45,8 +48,8 @@ pub(super) struct Socket {
     pub(super) fill: Producer<u64>,
     pub(super) completion: Consumer<u64>,
     pub(super) mode: Mode,
-    /// Last: the rings are mappings of it.
-    fd: OwnedFd,
+    /// Last: the rings are mappings of it. Others have it for moments only: it is closed with this.
+    pub(super) descriptor: Arc<Descriptor>,
 }
 
 impl Socket {
@@ -97,9 +100,10 @@ impl Socket {
                 Producer::map(at, XDP_PGOFF_TX_RING, &offsets.tx, config.transmit)?,
                 Producer::map(at, XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, config.fill)?,
                 Consumer::map(at, XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, config.completion)?,
+                Ring::map(at, XDP_PGOFF_RX_RING, &offsets.rx, config.receive)?,
             ))
         };
-        let (receive, transmit, fill, completion) = rings().map_err(failed("make rings"))?;
+        let (receive, transmit, fill, completion, seen) = rings().map_err(failed("make rings"))?;
         sys::set_send_buffer(fd.as_fd(), config.in_flight());
         sys::set_transmit_budget(fd.as_fd(), config.transmit);
         if let Some(poll) = config.busy_poll {
@@ -131,18 +135,14 @@ impl Socket {
         let options = sockopt::xdp_options(&fd).map_err(|cause| failed("read the mode")(cause.into()))?;
         let zero_copy = options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY);
         let mode = if zero_copy { Mode::ZeroCopy } else { Mode::Copy };
-        Ok(Self { receive, transmit, fill, completion, mode, fd })
-    }
-
-    /// What the kernel counted.
-    pub(super) fn statistics(&self) -> Option<XdpStatistics> {
-        sockopt::xdp_statistics(&self.fd).ok()
+        let descriptor = Arc::new(Descriptor { receive: seen, fd });
+        Ok(Self { receive, transmit, fill, completion, mode, descriptor })
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.descriptor.as_fd()
     }
 }
 

@@ -37,6 +37,9 @@ pub(super) struct Ring<T> {
 // SAFETY: a mapping belongs to the process, not to a thread; the indices are atomics, and entries are reached through
 // the one owner of this value only.
 unsafe impl<T: Entry> Send for Ring<T> {}
+// SAFETY: through a shared reference indices are loaded, atomically, and entries copied that the kernel wrote; writing
+// entries takes the one owner.
+unsafe impl<T: Entry> Sync for Ring<T> {}
 
 impl<T: Entry> Ring<T> {
     /// Maps the ring at `place` of the socket's file; `size` is the number of entries it was given, a power of two.
@@ -174,6 +177,13 @@ pub(super) fn reclaim(completion: &mut Consumer<u64>, pool: &mut Pool) -> (u32, 
     (taken, unfit)
 }
 
+/// The bytes of a packet that was put into the transmit ring, in copy mode, before its chunk was taken back.
+pub(super) fn pushed(pool: &Pool, entry: XdpDesc) -> Option<&[u8]> {
+    // SAFETY: the pool lent this packet out for the ring, only the completion ring brings it back, which is read after this
+    // by the caller, who has the port for itself; and the kernel reads packets that it sends.
+    unsafe { pool.lent_packet(entry.addr, entry.len) }
+}
+
 /// Has the kernel send what is in the transmit ring, or wakes the driver that does.
 #[inline]
 pub(super) fn kick_transmit(socket: BorrowedFd<'_>) -> io::Result<()> {
@@ -241,6 +251,37 @@ pub(super) fn hardware_address(socket: BorrowedFd<'_>, name: &str) -> io::Result
     let [a, b, c, d, e, f, ..] = address.sa_data.map(|byte| byte as u8);
     Ok(if address.sa_family == libc::ARPHRD_ETHER { [a, b, c, d, e, f] } else { [0; 6] })
 }
+
+/// `struct ethtool_value` (linux/ethtool.h).
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+/// Asks for an interface's flags (`ETHTOOL_GFLAGS`), and the one for VLAN tags that it removes (`ETH_FLAG_RXVLAN`).
+const GET_FLAGS: u32 = 0x25;
+const RX_VLAN: u32 = 1 << 8;
+
+/// Whether an interface of the calling thread's network namespace removes VLAN tags from frames that it receives.
+pub(super) fn removes_vlan_tags(name: &str) -> io::Result<bool> {
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+    let mut value = EthtoolValue { command: GET_FLAGS, data: 0 };
+    // SAFETY: all zeros is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The last byte stays 0, so that the name has an end.
+    let room = request.ifr_name.len() - 1;
+    for (place, byte) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the kernel reads the name and the command, and writes the data, within the two structures.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(value.data & RX_VLAN != 0) }
+}
+
+/// linux/sockios.h.
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
 fn set(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let len = size_of_val(&value) as libc::socklen_t;

@@ -4,13 +4,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, VlanProtocol,
+    VlanQosMapping,
+};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::super::{Interface, Interfaces, LocalAddress, LocalAddresses, Neighbour, Neighbours, Routes};
+use super::super::{
+    Interface, Interfaces, LocalAddress, LocalAddresses, Neighbour, Neighbours, Routes, Vlan,
+};
 use super::fib::{Changed, Fib};
 use super::netlink::Kind;
 use crate::wire::Mac;
@@ -230,6 +235,7 @@ fn read_link(message: &LinkMessage) -> Option<Interface> {
     let flags = message.header.flags;
     let (mut name, mut mtu, mut mac) = (None, None, None);
     let (mut rx_queues, mut tx_queues) = (1, 1);
+    let (mut lower, mut elsewhere, mut vlan) = (None, false, None);
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(text) => name = Some(text.clone()),
@@ -237,9 +243,14 @@ fn read_link(message: &LinkMessage) -> Option<Interface> {
             LinkAttribute::Address(bytes) => mac = mac_of(bytes),
             LinkAttribute::NumRxQueues(count) => rx_queues = *count,
             LinkAttribute::NumTxQueues(count) => tx_queues = *count,
+            LinkAttribute::Link(index) => lower = Some(*index),
+            LinkAttribute::LinkNetNsId(_) => elsewhere = true,
+            LinkAttribute::LinkInfo(infos) => vlan = read_vlan(infos),
             _ => {}
         }
     }
+    let lower = lower.filter(|_| !elsewhere);
+    let vlan = vlan.zip(lower).map(|(vlan, lower)| Vlan { lower, ..vlan });
     Some(Interface {
         index: message.header.index,
         name: name?,
@@ -249,7 +260,32 @@ fn read_link(message: &LinkMessage) -> Option<Interface> {
         running: flags.contains(LinkFlags::Up | LinkFlags::Running),
         rx_queues,
         tx_queues,
+        vlan,
     })
+}
+
+/// What is said of a VLAN device, but for the interface below it.
+fn read_vlan(infos: &[LinkInfo]) -> Option<Vlan> {
+    let attributes = infos.iter().find_map(|info| match info {
+        LinkInfo::Data(InfoData::Vlan(attributes)) => Some(attributes),
+        _ => None,
+    })?;
+    let (mut id, mut service, mut priority) = (None, false, 0);
+    for attribute in attributes {
+        match attribute {
+            InfoVlan::Id(number) => id = Some(*number),
+            InfoVlan::Protocol(protocol) => service = *protocol != VlanProtocol::Ieee8021Q,
+            InfoVlan::EgressQos(mappings) => {
+                for mapping in mappings {
+                    if let VlanQosMapping::Mapping(0, to) = mapping {
+                        priority = (*to & 7) as u8;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(Vlan { lower: 0, id: id?, service, priority })
 }
 
 fn read_address(message: &AddressMessage) -> Option<(AddressKey, LocalAddress)> {

@@ -1,0 +1,109 @@
+//! The program's maps, and their keys as it reads them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use aya::Ebpf;
+use aya::maps::lpm_trie::{Key, LpmTrie};
+use aya::maps::{HashMap, Map, MapData, MapError, XskMap};
+
+use super::ingress::Network;
+use super::{NAME, PORTS, WORDS};
+use crate::Error;
+use crate::attach;
+use crate::shared_array::SharedArray;
+
+/// Words of `struct checks`: the bits of `maybe`, and whether networks must be asked.
+const CHECKS: usize = 4096 / 64 + 1;
+/// VLANs in each word of the map.
+pub(super) const VLANS: usize = 8;
+
+pub(super) struct Maps {
+    pub(super) counts: SharedArray,
+    pub(super) ports: SharedArray,
+    pub(super) mac: SharedArray,
+    pub(super) addresses: HashMap<MapData, [u8; 20], u8>,
+    pub(super) sockets: XskMap<MapData>,
+    pub(super) checks: SharedArray,
+    pub(super) sources: HashMap<MapData, [u8; 20], u8>,
+    pub(super) prefixes: LpmTrie<MapData, [u8; 20], u8>,
+    pub(super) vlans: SharedArray,
+}
+
+impl std::fmt::Debug for Maps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Maps").finish_non_exhaustive()
+    }
+}
+
+impl Maps {
+    pub(super) fn of(object: &mut Ebpf, cpus: usize) -> Result<Self, Error> {
+        let counts = SharedArray::map(object, NAME, "counts", cpus, WORDS)?;
+        let ports = SharedArray::map(object, NAME, "ports", 65_536 / PORTS, 1)?;
+        let mac = SharedArray::map(object, NAME, "mac", 1, 1)?;
+        let checks = SharedArray::map(object, NAME, "checks", 1, CHECKS)?;
+        let vlans = SharedArray::map(object, NAME, "vlans", 4096 / VLANS, 1)?;
+        let addresses = HashMap::try_from(take_map(object, "addresses")?).map_err(|error| unfit(&error))?;
+        let sockets = XskMap::try_from(take_map(object, "sockets")?).map_err(|error| unfit(&error))?;
+        let sources = HashMap::try_from(take_map(object, "sources")?).map_err(|error| unfit(&error))?;
+        let prefixes = LpmTrie::try_from(take_map(object, "prefixes")?).map_err(|error| unfit(&error))?;
+        Ok(Self { counts, ports, mac, addresses, sockets, checks, sources, prefixes, vlans })
+    }
+}
+
+fn take_map(object: &mut Ebpf, map: &'static str) -> Result<Map, Error> {
+    let missing = || Error::Load { program: NAME, reason: format!("the object has no map '{map}'") };
+    object.take_map(map).ok_or_else(missing)
+}
+
+fn unfit(error: &MapError) -> Error {
+    Error::Load { program: NAME, reason: because(error) }
+}
+
+/// The system's own words where there are any.
+pub(super) fn because(error: &(dyn std::error::Error + 'static)) -> String {
+    match attach::errno(error) {
+        Some(libc::E2BIG) => "no more addresses fit; bind the wildcard, or load with room for more".into(),
+        Some(code) => std::io::Error::from_raw_os_error(code).to_string(),
+        None => error.to_string(),
+    }
+}
+
+/// `struct bound` of the program.
+pub(super) fn key(address: SocketAddr) -> [u8; 20] {
+    let mut key = [0; 20];
+    let version = put_address(&mut key, address.ip()) as u16;
+    key[16..18].copy_from_slice(&address.port().to_be_bytes());
+    key[18..].copy_from_slice(&version.to_ne_bytes());
+    key
+}
+
+/// `struct source` of the program.
+pub(super) fn source_key(address: IpAddr) -> [u8; 20] {
+    let mut key = [0; 20];
+    let version = put_address(&mut key, address);
+    key[16..].copy_from_slice(&version.to_ne_bytes());
+    key
+}
+
+/// `struct prefix` of the program.
+pub(super) fn prefix_key(network: &Network) -> Key<[u8; 20]> {
+    let mut data = [0; 20];
+    let version = put_address(&mut data[4..], network.address) as u16;
+    data[..2].copy_from_slice(&network.vlan.to_ne_bytes());
+    data[2..4].copy_from_slice(&version.to_ne_bytes());
+    Key::new(32 + u32::from(network.len), data)
+}
+
+/// Writes the address to the front of `key`; gives its version.
+fn put_address(key: &mut [u8], address: IpAddr) -> u32 {
+    match address {
+        IpAddr::V4(ip) => {
+            key[..4].copy_from_slice(&ip.octets());
+            4
+        }
+        IpAddr::V6(ip) => {
+            key[..16].copy_from_slice(&ip.octets());
+            6
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The HTTP server of the metrics: one thread, many clients, none of which another waits for.
+//!
+//! Each turn waits for any of the connections, reads and writes as far as that needs no waiting, and looks at the machine
+//! at most once: all requests of a turn share the look, and so do those that follow within [`SHARED`].
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use udpath_report::MetricsFormat;
+
+use super::connection::{Answer, Connection, Request};
+
+/// Connections at once. Lower: many scrapers at once are refused. Higher: more memory, 8 KiB each, for clients that do
+/// not ask.
+const CONNECTIONS: usize = 64;
+/// Longest time of one connection, from its first to its last byte: what Prometheus waits by default. Lower: an answer
+/// over a slow link is cut. Higher: a client that dawdles stays longer.
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
+/// A client with its answer half read for so long may be closed in favour of a new one.
+const STALLED: Duration = Duration::from_secs(1);
+/// Age up to which a look is used again. Lower: clients that ask all the time cost more CPU time. Higher: figures that are
+/// older than they seem.
+const SHARED: Duration = Duration::from_millis(100);
+/// Time for answers that are under way when the program is told to end.
+const DRAIN: Duration = Duration::from_secs(2);
+/// Longest wait before `stop` is looked at; also the pause after clients could not be accepted.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Looks at the machine; what it gives writes the metrics of that look.
+pub(super) type Look<'a> = dyn FnMut() -> Result<Box<dyn Fn(MetricsFormat) -> String + 'a>, String> + 'a;
+
+/// Serves until `stop` is set and the answers under way are written. No connection lasts longer than `limit`.
+///
+/// # Errors
+/// It cannot wait for clients.
+pub(super) fn serve(
+    listener: &TcpListener,
+    stop: &AtomicBool,
+    limit: Duration,
+    look: &mut Look<'_>,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let mut connections = Vec::with_capacity(CONNECTIONS);
+    let mut metrics = Metrics { look, seen: None };
+    let mut accepting = Accepting::default();
+    let mut ends: Option<Instant> = None;
+    loop {
+        let open = ends.is_none() && accepting.is_due();
+        wait(open.then_some(listener), &connections)?;
+        let now = Instant::now();
+        metrics.forget(now);
+        if open {
+            accepting.accept(listener, &mut connections, &mut metrics, now);
+        }
+        for connection in &mut connections {
+            connection.proceed(now, &mut |request| metrics.answer(request));
+        }
+        connections.retain(|connection| !connection.is_done() && now < connection.since + limit);
+        if stop.load(Ordering::Relaxed) {
+            let ends = *ends.get_or_insert(now + DRAIN);
+            connections.retain(Connection::is_answering);
+            if connections.is_empty() || now >= ends {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Waits for a new client or one of those that are here.
+fn wait(listener: Option<&TcpListener>, connections: &[Connection]) -> io::Result<()> {
+    let mut fds: Vec<PollFd<'_>> = listener.iter().map(|fd| PollFd::new(*fd, PollFlags::IN)).collect();
+    fds.extend(connections.iter().map(|connection| PollFd::new(connection, connection.events())));
+    let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(TURN.subsec_nanos()) };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes clients, unless that just failed.
+#[derive(Debug, Default)]
+struct Accepting {
+    failed: Option<(Instant, io::ErrorKind)>,
+}
+
+impl Accepting {
+    fn is_due(&self) -> bool {
+        self.failed.is_none_or(|(at, _)| at.elapsed() >= TURN)
+    }
+
+    fn accept(
+        &mut self,
+        listener: &TcpListener,
+        connections: &mut Vec<Connection>,
+        metrics: &mut Metrics<'_, '_>,
+        now: Instant,
+    ) {
+        for _ in 0..CONNECTIONS {
+            let accepted = listener.accept().and_then(|(stream, _)| Connection::new(stream, now));
+            let mut connection = match accepted {
+                Ok(connection) => connection,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // The client went away before it was accepted.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => return self.fail(&error, now),
+            };
+            if !make_room(connections, now) {
+                connection.refuse(&busy());
+                continue;
+            }
+            // One that has asked already is not taken for an idle one by the next.
+            connection.proceed(now, &mut |request| metrics.answer(request));
+            connections.push(connection);
+        }
+        self.failed = None;
+    }
+
+    /// Without descriptors the listener stays readable: a pause, and one line for as long as it lasts.
+    fn fail(&mut self, error: &io::Error, now: Instant) {
+        if self.failed.is_none_or(|(_, kind)| kind != error.kind()) {
+            eprintln!("cannot accept a client: {error}");
+        }
+        self.failed = Some((now, error.kind()));
+    }
+}
+
+/// Is there room for one more? If need be the client goes that has been idle for longest: one that has not asked or has
+/// its answer, else one that does not read it.
+fn make_room(connections: &mut Vec<Connection>, now: Instant) -> bool {
+    if connections.len() < CONNECTIONS {
+        return true;
+    }
+    let goes = |connection: &Connection| !connection.is_answering() || connection.active + STALLED <= now;
+    let candidates = connections.iter().enumerate().filter(|(_, connection)| goes(connection));
+    let oldest = candidates.min_by_key(|(_, connection)| (connection.is_answering(), connection.active));
+    let Some((index, _)) = oldest else { return false };
+    connections.remove(index);
+    true
+}
+
+fn busy() -> Answer {
+    plain("503 Service Unavailable", &format!("{CONNECTIONS} clients are being answered; try again\n"))
+}
+
+fn plain(status: &'static str, body: &str) -> Answer {
+    Answer { status, content_type: "text/plain", body: body.into() }
+}
+
+/// The last look and what was written of it.
+struct Metrics<'a, 'b> {
+    look: &'a mut Look<'b>,
+    seen: Option<Seen<'b>>,
+}
+
+struct Seen<'a> {
+    /// When the look was done.
+    at: Instant,
+    write: Result<Box<dyn Fn(MetricsFormat) -> String + 'a>, String>,
+    texts: Vec<(MetricsFormat, Arc<str>)>,
+}
+
+impl Metrics<'_, '_> {
+    /// At the beginning of a turn: a look that is too old is not used in it.
+    fn forget(&mut self, now: Instant) {
+        if self.seen.as_ref().is_some_and(|seen| seen.at + SHARED <= now) {
+            self.seen = None;
+        }
+    }
+
+    fn answer(&mut self, request: &Request) -> Answer {
+        let format = match request {
+            Request::Get { path, format } if path == "/metrics" => *format,
+            Request::Get { .. } => return plain("404 Not Found", "the metrics are at /metrics\n"),
+            Request::Other => return plain("400 Bad Request", "only GET is understood\n"),
+            Request::TooLong => {
+                return plain("431 Request Header Fields Too Large", "the request is too long\n");
+            }
+        };
+        let seen = self.seen.get_or_insert_with(|| {
+            let write = (self.look)();
+            Seen { at: Instant::now(), write, texts: Vec::new() }
+        });
+        match seen.text(format) {
+            Ok(body) => Answer { status: "200 OK", content_type: format.content_type(), body },
+            Err(error) => plain("500 Internal Server Error", &format!("{error}\n")),
+        }
+    }
+}
+
+impl Seen<'_> {
+    fn text(&mut self, format: MetricsFormat) -> Result<Arc<str>, &str> {
+        let write = self.write.as_ref().map_err(String::as_str)?;
+        if let Some((_, text)) = self.texts.iter().find(|(written, _)| *written == format) {
+            return Ok(Arc::clone(text));
+        }
+        let text: Arc<str> = write(format).into();
+        self.texts.push((format, Arc::clone(&text)));
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! What reverts an apply that is not confirmed: started by `udpath apply --confirm` before its first change.
+//!
+//! With systemd it is a transient unit: it outlives the session, its cgroup and its container, and is started again when it
+//! is killed. Without systemd it is a process of its own session, and ends with its cgroup: the caller is told.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use serde::Serialize;
+use udpath_host::namespace::inside;
+use udpath_host::{Live, confirm};
+
+use super::settings::State;
+use super::undo;
+use crate::exit::{Done, Failure};
+
+/// What the process says once it waits.
+const READY: &str = "ready\n";
+/// There while systemd is the init of this machine or container, sd_booted(3).
+const BOOTED: &str = "/run/systemd/system";
+
+/// What will revert an apply.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Reverter {
+    /// A unit of systemd's.
+    Unit(String),
+    /// A process, and why it is not a unit.
+    Process {
+        /// Its pid.
+        pid: u32,
+        /// What it ends with.
+        cgroup: String,
+        /// Why it is not a unit.
+        why: String,
+    },
+}
+
+impl Reverter {
+    /// What the user has to know of it.
+    pub(crate) fn note(&self) -> Option<String> {
+        match self {
+            Self::Unit(_) => None,
+            Self::Process { pid, cgroup, why } => Some(format!(
+                "pid {pid} reverts it, and does not survive the end of its cgroup ({cgroup}) or container: {why}; \
+                 `udpath status` shows whether it still waits"
+            )),
+        }
+    }
+}
+
+/// Starts it, and waits until it says that it is ready.
+pub(crate) fn start(folder: &Path, id: u64) -> anyhow::Result<Reverter> {
+    let why = match Path::new(BOOTED).is_dir() {
+        true => match unit(folder, id) {
+            Ok(unit) => return Ok(Reverter::Unit(unit)),
+            Err(error) => format!("systemd does not run it ({error:#})"),
+        },
+        false => "systemd does not run here".to_owned(),
+    };
+    let pid = process(folder, id)?;
+    Ok(Reverter::Process { pid, cgroup: cgroup(), why })
+}
+
+/// As a transient unit, which systemd calls started when it says so (sd_notify(3)).
+fn unit(folder: &Path, id: u64) -> anyhow::Result<String> {
+    // Its path, since systemd has another /proc/self; one that was replaced by a newer version still reverts.
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    anyhow::ensure!(program.exists(), "{} is not there any more", program.display());
+    let name = format!("udpath-revert-{id}-{}.service", std::process::id());
+    let mut command = Command::new("systemd-run");
+    command.args(["--quiet", "--collect", "--no-ask-password", "--service-type=notify"]);
+    command.arg(format!("--unit={name}"));
+    command.arg(format!("--description=Reverts udpath apply {id} unless it is confirmed"));
+    for property in ["Restart=on-abnormal", "RestartSec=1", "TimeoutStartSec=20", "OOMScoreAdjust=-900"] {
+        command.args(["-p", property]);
+    }
+    command.arg(program).arg("revert").arg(id.to_string()).arg("--state").arg(folder).current_dir("/");
+    let done = command.stdin(Stdio::null()).output().context("cannot run systemd-run")?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    anyhow::ensure!(done.status.success(), "{}", said.lines().next().unwrap_or("systemd-run failed"));
+    Ok(name)
+}
+
+/// As a process. Its pid.
+fn process(folder: &Path, id: u64) -> anyhow::Result<u32> {
+    // Not the path: the file may have been replaced by a newer one.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("revert").arg(id.to_string()).arg("--state").arg(folder).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("cannot run /proc/self/exe")?;
+    let mut said = String::new();
+    let out = child.stdout.take().context("it has no stdout")?;
+    out.take(64).read_to_string(&mut said).context("cannot read what it says")?;
+    if said != READY {
+        let mut why = String::new();
+        let _ = child.stderr.take().map(|err| err.take(1024).read_to_string(&mut why));
+        anyhow::bail!("it ended: {}", why.trim());
+    }
+    Ok(child.id())
+}
+
+/// The cgroup of this process.
+fn cgroup() -> String {
+    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let of =
+        |start: &str| text.lines().find_map(|line| line.split_once(start)).map(|(_, path)| path.to_owned());
+    of(":name=systemd:").or_else(|| of("0::")).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// Arguments of `udpath revert`, which `udpath apply --confirm` gives.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Number of the apply
+    id: u64,
+    #[command(flatten)]
+    state: State,
+}
+
+/// Waits, and reverts if it must.
+pub(crate) fn run(args: &Args) -> Done {
+    // A session of its own: no terminal's end or ^C reaches it. It fails only for one that leads a group already, which
+    // is a unit's process, or a shell's job.
+    let _ = rustix::process::setsid();
+    let journal = args.state.journal();
+    let attending = confirm::attended_by_this(&journal, args.id).map_err(undo::failure)?;
+    let place = attending.place.clone();
+    let reverted = inside(&place, || -> Done {
+        ready()?;
+        let reverted = confirm::revert(&Live::new(), &journal, args.id).map_err(undo::failure)?;
+        reverted.map_or(Ok(()), |undone| undo::ended(&undone))
+    });
+    reverted.unwrap_or_else(|error| Err(Failure::Cannot(error.into())))
+}
+
+/// Tells systemd, or the pipe, that it waits.
+fn ready() -> Result<(), Failure> {
+    if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
+        return Ok(notify(&PathBuf::from(path)).context("cannot tell systemd that it waits")?);
+    }
+    let mut out = std::io::stdout();
+    out.write_all(READY.as_bytes()).and_then(|()| out.flush()).context("cannot say that it waits")?;
+    // Whoever waits for the end of these pipes waits no longer.
+    let null = || fs::File::options().write(true).open("/dev/null");
+    rustix::stdio::dup2_stdout(null().context("cannot open /dev/null")?).context("cannot close stdout")?;
+    rustix::stdio::dup2_stderr(null().context("cannot open /dev/null")?).context("cannot close stderr")?;
+    Ok(())
+}
+
+/// sd_notify(3): a path, or a name after `@`.
+fn notify(path: &Path) -> std::io::Result<()> {
+    let text = path.as_os_str().as_encoded_bytes();
+    let address = match text.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(path)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address).map(|_| ())
+}

@@ -1,0 +1,270 @@
+//! The rules of nftables, as the kernel keeps them: expressions that load, compare and decide.
+//!
+//! ```text
+//!  meta load l4proto => reg 1 | cmp eq reg 1 0x11 | payload load 2b @ transport + 2 => reg 1 | cmp eq reg 1 0x1b58 | drop
+//!       17                      met                    7000                                    met            ─▸ applies
+//! ```
+//! `nft_rule.rs` goes through a rule with what is known of the datagram (`bits.rs`) in the registers; a comparison with
+//! what is not known may be met. An expression that is not understood may be met, too, and its name is printed.
+
+use std::collections::BTreeMap;
+
+use super::Datagram;
+use super::chain::{Action, Chain, Finding, Table};
+use super::nft_rule::Evaluation;
+use crate::kernel::Kernel;
+use crate::kernel::netfilter::{FAMILIES, NFGENMSG};
+use crate::netlink::numbers::*;
+use crate::netlink::{Attributes, Refused, Writer};
+
+/// Families of linux/netfilter.h.
+const INET: u8 = 1;
+const IPV4: u8 = 2;
+const NETDEV: u8 = 5;
+const BRIDGE: u8 = 7;
+const IPV6: u8 = 10;
+/// Hooks that a received datagram passes, in its order: of devices; of the others.
+const DEVICE_INGRESS: u32 = 0;
+const PREROUTING: u32 = 0;
+const INPUT: u32 = 1;
+const INGRESS: u32 = 5;
+/// `NFT_TABLE_F_DORMANT`: the table's chains are not hooked.
+const DORMANT: u32 = 1;
+/// Verdicts: `NF_*` of linux/netfilter.h, `NFT_*` of linux/netfilter/nf_tables.h.
+const DROP: i32 = 0;
+const ACCEPT: i32 = 1;
+const JUMP: i32 = -3;
+const GOTO: i32 = -4;
+const RETURN: i32 = -5;
+/// A flag of a set's element: the end of an interval.
+const INTERVAL_END: u32 = 1;
+/// Most elements of a set that are looked at: more are blocklists of sources, which are not known anyway. A set with more
+/// may contain everything.
+const MOST_ELEMENTS: usize = 65_536;
+
+/// All of it, as read.
+#[derive(Debug, Default)]
+pub(super) struct Ruleset {
+    /// Tables that are switched off.
+    dormant: Vec<(u8, String)>,
+    chains: Vec<RawChain>,
+    rules: Vec<RawRule>,
+    sets: BTreeMap<(u8, String, String), Option<Vec<Element>>>,
+}
+
+#[derive(Debug)]
+struct RawChain {
+    family: u8,
+    table: String,
+    name: String,
+    hook: Option<Hook>,
+    drops: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Hook {
+    number: u32,
+    priority: i32,
+    devices: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct RawRule {
+    family: u8,
+    table: String,
+    chain: String,
+    pub(super) handle: Option<u64>,
+    /// The list of expressions.
+    pub(super) expressions: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Element {
+    pub(super) key: Vec<u8>,
+    pub(super) flags: u32,
+    /// The other end of a range whose parts are each within theirs.
+    pub(super) to: bool,
+    pub(super) verdict: Option<Verdict>,
+}
+
+/// What a rule, or an element of a verdict map, decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) action: Action,
+    pub(super) text: String,
+}
+
+pub(super) fn be32(of: Attributes<'_>, kind: u16) -> Option<u32> {
+    Some(u32::from_be_bytes(of.bytes(kind)?.try_into().ok()?))
+}
+
+/// The elements of a list.
+pub(super) fn listed(list: Attributes<'_>) -> impl Iterator<Item = Attributes<'_>> {
+    list.iter().filter(|(kind, _)| *kind == NFTA_LIST_ELEM).map(|(_, value)| Attributes::new(value))
+}
+
+/// Family and attributes of a message.
+fn parts(body: &[u8]) -> Option<(u8, Attributes<'_>)> {
+    let (fixed, rest) = body.split_at_checked(NFGENMSG)?;
+    Some((fixed[0], Attributes::new(rest)))
+}
+
+impl Ruleset {
+    /// Reads all chains and rules; sets are read when a rule asks.
+    pub(super) fn read(kernel: &mut Kernel) -> Result<Self, Refused> {
+        let mut list = |message| kernel.nft_list(message, 0, &Writer::default());
+        let dormant = |body| {
+            let (family, is) = parts(body)?;
+            let asleep = be32(is, NFTA_TABLE_FLAGS).is_some_and(|flags| flags & DORMANT != 0);
+            Some((family, is.text(NFTA_TABLE_NAME)?)).filter(|_| asleep)
+        };
+        let dormant = list(NFT_MSG_GETTABLE)?.bodies().filter_map(dormant).collect();
+        let chains = list(NFT_MSG_GETCHAIN)?.bodies().filter_map(chain).collect();
+        let rules = list(NFT_MSG_GETRULE)?.bodies().filter_map(rule).collect();
+        Ok(Self { dormant, chains, rules, sets: BTreeMap::new() })
+    }
+
+    /// What would have applied to the datagram, in the order in which it would have met it.
+    pub(super) fn judged(&mut self, kernel: &mut Kernel, datagram: &Datagram) -> Vec<Finding> {
+        let mut bases: Vec<_> = (0..self.chains.len())
+            .filter_map(|index| Some((self.chains[index].met_by(datagram)?, index)))
+            .collect();
+        bases.sort_unstable();
+        let mut found = Vec::new();
+        for (_, index) in bases {
+            let base = &self.chains[index];
+            let (family, table, name, drops) =
+                (base.family, base.table.clone(), base.name.clone(), base.drops);
+            if self.dormant.contains(&(family, table.clone())) {
+                continue;
+            }
+            let chains = self.table(kernel, family, &table, datagram);
+            let named = FAMILIES.iter().find(|(number, _)| *number == family).map_or("?", |(_, name)| *name);
+            let chains = chains.iter().map(|(name, chain)| (name.as_str(), chain.clone())).collect();
+            let table = Table { filter: "nftables", name: format!("{named} {table}"), chains };
+            found.extend(table.walked(&name, drops));
+        }
+        found
+    }
+
+    /// The chains of a table with their rules judged.
+    fn table(
+        &mut self,
+        kernel: &mut Kernel,
+        family: u8,
+        table: &str,
+        datagram: &Datagram,
+    ) -> BTreeMap<String, Chain> {
+        let mut chains: BTreeMap<String, Chain> = BTreeMap::new();
+        let Self { rules, sets, .. } = self;
+        for rule in rules.iter().filter(|rule| rule.family == family && rule.table == table) {
+            let mut look_up = |set: &str| {
+                let key = (family, table.to_owned(), set.to_owned());
+                sets.entry(key).or_insert_with(|| elements(kernel, family, table, set)).clone()
+            };
+            let judged = Evaluation::new(datagram).run(rule, &mut look_up);
+            chains.entry(rule.chain.clone()).or_default().rules.extend(judged);
+        }
+        chains
+    }
+}
+
+impl RawChain {
+    /// Where among the others the datagram meets this chain; [`None`] if it does not.
+    fn met_by(&self, datagram: &Datagram) -> Option<(u32, i32)> {
+        let hook = self.hook.as_ref()?;
+        let own = if datagram.address.is_ipv4() { IPV4 } else { IPV6 };
+        let here = || hook.devices.contains(&datagram.interface);
+        let stage = match (self.family, hook.number) {
+            (NETDEV, DEVICE_INGRESS) | (INET, INGRESS) if here() => 0,
+            (BRIDGE, PREROUTING) if datagram.bridged => 1,
+            (BRIDGE, INPUT) if datagram.bridged => 2,
+            (family, PREROUTING) if family == INET || family == own => 3,
+            (family, INPUT) if family == INET || family == own => 4,
+            _ => return None,
+        };
+        Some((stage, hook.priority))
+    }
+}
+
+fn chain(body: &[u8]) -> Option<RawChain> {
+    let (family, is) = parts(body)?;
+    let hook = is.nested(NFTA_CHAIN_HOOK);
+    let devices = || {
+        let one = hook.text(NFTA_HOOK_DEV);
+        let several = hook.nested(NFTA_HOOK_DEVS);
+        let several = several.iter().filter(|(kind, _)| *kind == NFTA_DEVICE_NAME).map(|(_, name)| {
+            String::from_utf8_lossy(name.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
+        });
+        one.into_iter().chain(several).collect()
+    };
+    let number = be32(hook, NFTA_HOOK_HOOKNUM);
+    Some(RawChain {
+        family,
+        table: is.text(NFTA_CHAIN_TABLE)?,
+        name: is.text(NFTA_CHAIN_NAME)?,
+        hook: number.map(|number| Hook {
+            number,
+            priority: be32(hook, NFTA_HOOK_PRIORITY).unwrap_or(0).cast_signed(),
+            devices: devices(),
+        }),
+        drops: be32(is, NFTA_CHAIN_POLICY).map(u32::cast_signed) == Some(DROP),
+    })
+}
+
+fn rule(body: &[u8]) -> Option<RawRule> {
+    let (family, is) = parts(body)?;
+    Some(RawRule {
+        family,
+        table: is.text(NFTA_RULE_TABLE)?,
+        chain: is.text(NFTA_RULE_CHAIN)?,
+        handle: is.bytes(NFTA_RULE_HANDLE).and_then(|bytes| Some(u64::from_be_bytes(bytes.try_into().ok()?))),
+        expressions: is.bytes(NFTA_RULE_EXPRESSIONS).unwrap_or_default().to_vec(),
+    })
+}
+
+pub(super) fn verdict(data: Attributes<'_>) -> Option<Verdict> {
+    let is = data.nested(NFTA_DATA_VERDICT);
+    let code = be32(is, NFTA_VERDICT_CODE)?.cast_signed();
+    let to = || is.text(NFTA_VERDICT_CHAIN).unwrap_or_default();
+    let (action, text) = match code {
+        DROP => (Action::End, "drop".to_owned()),
+        ACCEPT => (Action::Accept, "accept".to_owned()),
+        JUMP => (Action::Jump(to()), format!("jump {}", to())),
+        GOTO => (Action::Goto(to()), format!("goto {}", to())),
+        RETURN => (Action::Return, "return".to_owned()),
+        // Queues, and what a later kernel knows; to go on is no decision.
+        code if code >= 0 => (Action::End, "queue".to_owned()),
+        _ => (Action::Nothing, String::new()),
+    };
+    Some(Verdict { action, text })
+}
+
+/// A set's elements; [`None`] if they cannot be read or are too many.
+fn elements(kernel: &mut Kernel, family: u8, table: &str, set: &str) -> Option<Vec<Element>> {
+    let mut body = Writer::default();
+    body.text(NFTA_SET_ELEM_LIST_TABLE, table).text(NFTA_SET_ELEM_LIST_SET, set);
+    let answers = kernel.nft_list(NFT_MSG_GETSETELEM, family, &body).ok()?;
+    let mut all: Vec<Element> = Vec::new();
+    for body in answers.bodies() {
+        let (_, is) = parts(body)?;
+        all.extend(listed(is.nested(NFTA_SET_ELEM_LIST_ELEMENTS)).filter_map(element));
+        if all.len() > MOST_ELEMENTS {
+            return None;
+        }
+    }
+    // Ends before what begins in the same place.
+    all.sort_by(|a, b| (&a.key, a.flags & INTERVAL_END == 0).cmp(&(&b.key, b.flags & INTERVAL_END == 0)));
+    Some(all)
+}
+
+fn element(is: Attributes<'_>) -> Option<Element> {
+    let flags = be32(is, NFTA_SET_ELEM_FLAGS).unwrap_or(0);
+    let key = is.nested(NFTA_SET_ELEM_KEY).bytes(NFTA_DATA_VALUE).unwrap_or_default().to_vec();
+    let verdict = verdict(is.nested(NFTA_SET_ELEM_DATA));
+    Some(Element { key, flags, to: is.has(NFTA_SET_ELEM_KEY_END), verdict })
+}
+
+#[cfg(test)]
+#[path = "nft_tests.rs"]
+mod tests;

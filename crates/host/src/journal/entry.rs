@@ -1,0 +1,231 @@
+//! What the lines of an entry come to.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{Begun, DIED, FILE, Intent, JournalError, Kept, Line, Namespace, SCHEMA, UNCONFIRMED, line};
+use crate::setting::Setting;
+
+/// How far an entry has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// The program died while it applied.
+    Unfinished,
+    /// Applied and verified, and it stays.
+    Applied,
+    /// Applied and verified, and reverted unless it is confirmed.
+    Awaiting,
+    /// The program died, or something failed, while it was undone.
+    HalfUndone,
+    /// Undone.
+    Undone,
+    /// Given up: nothing of it will be undone.
+    Closed,
+}
+
+/// One apply, as the journal tells it.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its number.
+    pub id: u64,
+    /// Its first line.
+    pub begun: Begun,
+    /// How far it has come.
+    pub state: State,
+    /// What a reset of the link might lose.
+    pub kept: Vec<Kept>,
+    /// What was changed, in order.
+    pub intents: Vec<Intent>,
+    /// When every change was verified, milliseconds since 1970.
+    pub applied: Option<u64>,
+    /// When it was last begun to be undone, milliseconds since 1970.
+    pub undoing: Option<u64>,
+    /// Why it was undone, in words.
+    pub why: Option<String>,
+    /// What the last undo could not restore, in words.
+    pub left: Vec<String>,
+    /// How many of the intents are of before the last adoption.
+    pub carried: usize,
+    /// The last adoption was not the first of its boot.
+    pub adopted_again: bool,
+}
+
+impl Entry {
+    /// Is it in effect: has it changed the machine, and was it neither undone nor closed?
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        match self.state {
+            State::Undone | State::Closed => false,
+            // Died before its first change.
+            State::Unfinished => !self.intents.is_empty(),
+            State::Applied | State::Awaiting | State::HalfUndone => true,
+        }
+    }
+
+    /// Do files keep it over a boot?
+    #[must_use]
+    pub fn persists(&self) -> bool {
+        self.intents.iter().any(|intent| intent.setting.starts_with(FILE) && !intent.restored)
+    }
+
+    /// When it is reverted unless it is confirmed, milliseconds since 1970.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        Some(self.applied?.saturating_add(self.begun.confirm?.saturating_mul(1000)))
+    }
+
+    /// Was it taken back because it was not confirmed, or tried to be?
+    #[must_use]
+    pub fn reverted(&self) -> bool {
+        let revert = |why: &str| why == UNCONFIRMED || why == DIED;
+        matches!(self.state, State::Undone | State::HalfUndone)
+            && self.begun.confirm.is_some()
+            && self.why.as_deref().is_some_and(revert)
+    }
+
+    /// The lines of an apply that has ended: what [`parse`] makes this entry of, as long as nothing of it is undone.
+    pub(super) fn lines(&self) -> Vec<Line> {
+        let moved = |kept: &Kept| {
+            kept.moved.clone().map(|found| Line::Moved { setting: kept.setting.clone(), found })
+        };
+        let done = |(at, intent): (usize, &Intent)| intent.done.clone().map(|found| Line::Done { at, found });
+        let mut lines = vec![Line::Begun(self.begun.clone())];
+        lines.extend(self.kept.iter().cloned().map(Line::Kept));
+        lines.extend(self.kept.iter().filter_map(moved));
+        lines.extend(self.intents.iter().cloned().map(Line::Intent));
+        lines.extend(self.intents.iter().enumerate().filter_map(done));
+        lines.extend(self.applied.map(|time| Line::Applied { time }));
+        lines
+    }
+
+    /// It is of this boot from here on: objects have other identities, what irqbalance was told is forgotten, and no reset
+    /// of a link is remembered.
+    fn adopt(&mut self, boot: String, namespace: Namespace) {
+        self.adopted_again = self.begun.boot == boot;
+        (self.begun.boot, self.begun.namespace) = (boot, namespace);
+        self.carried = self.intents.len();
+        self.kept.clear();
+        for intent in self.intents.iter_mut().filter(|intent| !intent.setting.starts_with(FILE)) {
+            intent.restored = false;
+            if !self.adopted_again {
+                intent.identity = None;
+                intent.replaced |= intent.setting == Setting::IrqbalanceBan.to_string();
+            }
+        }
+    }
+
+    /// Takes a line after the first.
+    fn take(&mut self, line: Line) -> Result<(), String> {
+        let none = |at: usize| format!("is about change {at}, which the entry does not have");
+        match line {
+            Line::Begun(_) => return Err("begins a second time".into()),
+            Line::Kept(kept) => self.kept.push(kept),
+            Line::Intent(mut intent) => {
+                let before = self.intents[..self.carried].iter_mut();
+                for carried in before.filter(|carried| carried.setting == intent.setting) {
+                    carried.replaced = true;
+                    // Set once more in one boot: what it was before the first time is what undo restores.
+                    if self.adopted_again {
+                        intent.old.clone_from(&carried.old);
+                    }
+                }
+                self.intents.push(intent);
+            }
+            Line::Adopted { boot, namespace, .. } => self.adopt(boot, namespace),
+            Line::Done { at, found } => self.intents.get_mut(at).ok_or_else(|| none(at))?.done = Some(found),
+            Line::Moved { setting, found } => {
+                let kept = self.kept.iter_mut().find(|kept| kept.setting == setting);
+                kept.ok_or_else(|| format!("is about {setting:?}, which was not kept"))?.moved = Some(found);
+            }
+            Line::Applied { time } => {
+                self.applied = Some(time);
+                self.state = if self.begun.confirm.is_some() { State::Awaiting } else { State::Applied };
+            }
+            Line::Confirmed { .. } => self.state = State::Applied,
+            Line::Undoing { time, why, .. } => {
+                self.undoing = Some(time);
+                self.why = Some(why);
+                self.state = State::HalfUndone;
+            }
+            Line::Restored { at } => self.intents.get_mut(at).ok_or_else(|| none(at))?.restored = true,
+            Line::Failed { left, .. } => self.left = left,
+            Line::Undone { left, .. } => {
+                self.left = left;
+                self.state = State::Undone;
+            }
+            Line::Closed { .. } => self.state = State::Closed,
+        }
+        Ok(())
+    }
+}
+
+/// An entry, and where its next line belongs.
+pub(super) struct Parsed {
+    pub(super) entry: Entry,
+    /// Checksum of all lines.
+    pub(super) chain: u64,
+    /// Bytes of whole lines. What comes after the last newline is not a line.
+    pub(super) length: u64,
+}
+
+/// What of a first line every version has.
+#[derive(Deserialize)]
+struct Head {
+    schema: String,
+    #[serde(default)]
+    version: String,
+}
+
+/// Reads the text of an entry.
+pub(super) fn parse(path: &Path, id: u64, text: &str) -> Result<Parsed, JournalError> {
+    let damaged = |line: usize, why: String| JournalError::Damaged { path: path.to_owned(), id, line, why };
+    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+    let (mut chain, mut entry) = (line::START, None::<Entry>);
+    for (number, text) in (1..).zip(whole.lines()) {
+        let edited =
+            || damaged(number, "does not match its checksum: it, or a line before it, was edited".into());
+        let (sum, json) = text.split_once(' ').ok_or_else(edited)?;
+        chain = line::chained(chain, json);
+        if u64::from_str_radix(sum, 16) != Ok(chain) {
+            return Err(edited());
+        }
+        if let (None, Some(Head { schema, version })) = (&entry, head(json))
+            && schema != SCHEMA
+        {
+            return Err(JournalError::Version { path: path.to_owned(), id, version, schema });
+        }
+        let line: Line = serde_json::from_str(json)
+            .map_err(|error| damaged(number, format!("is not understood ({error})")))?;
+        match (&mut entry, line) {
+            (None, Line::Begun(begun)) => entry = Some(new(id, begun)),
+            (Some(entry), line) => entry.take(line).map_err(|why| damaged(number, why))?,
+            (None, _) => return Err(damaged(number, "is not a first line".into())),
+        }
+    }
+    let entry = entry.ok_or_else(|| damaged(1, "is missing: the file is empty or was cut off".into()))?;
+    Ok(Parsed { entry, chain, length: whole.len() as u64 })
+}
+
+/// Whatever else a newer version's first line says.
+fn head(json: &str) -> Option<Head> {
+    let line: serde_json::Value = serde_json::from_str(json).ok()?;
+    serde_json::from_value(line.get("begun")?.clone()).ok()
+}
+
+fn new(id: u64, begun: Begun) -> Entry {
+    Entry {
+        id,
+        begun,
+        state: State::Unfinished,
+        kept: Vec::new(),
+        intents: Vec::new(),
+        applied: None,
+        undoing: None,
+        why: None,
+        left: Vec::new(),
+        carried: 0,
+        adopted_again: false,
+    }
+}

@@ -1,0 +1,162 @@
+//! What became of frames: per queue, and in total.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use udpath_stack::counters::Snapshot;
+use udpath_stack::port::Port;
+use udpath_stack::port::xdp::{Received, XdpPort};
+
+use super::Unbalanced;
+
+/// What became of frames that were taken off the devices' queues:
+/// `taken = answered + declined + dropped (by reason) + in_flight`, and at rest nothing is in flight.
+#[derive(Debug, Clone, Serialize)]
+pub struct XdpStatus {
+    /// One per queue.
+    pub ports: Vec<XdpPortStatus>,
+    /// Frames that the program took: redirected to the AF_XDP socket of their queue.
+    pub taken: u64,
+    /// Of these, those that workers got.
+    pub received: u64,
+    /// Replies that left.
+    pub answered: u64,
+    /// Datagrams the service did not answer, or not from here.
+    pub declined: u64,
+    /// Frames that another worker served than the one whose queue they came on.
+    pub steered: u64,
+    /// Frames that went no further, by reason. Those that the kernel dropped before a worker got them are in
+    /// [`Status::kernel_drops`](super::Status::kernel_drops) as well: `receive_ring_full`, `fill_ring_empty`,
+    /// `invalid_descriptor` and `redirect_failed`. All others are in the workers' counts.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Frames that are in none of the above yet: in a ring, with a worker, or a reply that waits for the device.
+    pub in_flight: u64,
+    /// What the program made of everything that came to the interfaces.
+    pub program: BTreeMap<&'static str, u64>,
+}
+
+/// One queue.
+#[derive(Debug, Clone, Serialize)]
+pub struct XdpPortStatus {
+    /// Interface and queue.
+    pub name: String,
+    /// Who copies: `zero-copy` is nobody, `copy` is the kernel.
+    pub mode: String,
+    /// What the start-up probe showed: `answered`, a frame put into the queue was answered by its worker; or `taken`, the
+    /// attached program would hand what comes there to the queue's socket. The kernel puts frames into queue 0 alone, and
+    /// into none that is zero-copy.
+    pub probe: &'static str,
+    /// Whether many replies at once are sent as live frames, in bulks: `yes`, or why not.
+    pub live_frames: String,
+    /// Where the hash comes from that frames are steered by: `from the device` for those of which it has one, or
+    /// `computed` and why; `None` without steering.
+    pub rx_hash: Option<String>,
+    /// Frames that the kernel put into the queue's receive ring.
+    pub delivered: u64,
+    /// Frames that it dropped instead, by reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+}
+
+/// Reasons why the kernel dropped a frame that the program had taken.
+#[cfg(test)]
+pub(super) const KERNEL_REASONS: [&str; 4] =
+    [RECEIVE_RING_FULL, FILL_RING_EMPTY, INVALID_DESCRIPTOR, REDIRECT_FAILED];
+const RECEIVE_RING_FULL: &str = "receive_ring_full";
+const FILL_RING_EMPTY: &str = "fill_ring_empty";
+const INVALID_DESCRIPTOR: &str = "invalid_descriptor";
+const REDIRECT_FAILED: &str = "redirect_failed";
+
+/// What the program and the kernel made of frames.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Arrivals {
+    /// Frames that the program took.
+    pub(crate) taken: u64,
+    /// By port.
+    pub(crate) received: Vec<Received>,
+    /// Frames that it took and no socket accepted.
+    pub(crate) redirect_failed: u64,
+}
+
+impl Arrivals {
+    /// Frames that the kernel dropped.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.received.iter().map(Received::dropped).sum::<u64>() + self.redirect_failed
+    }
+}
+
+impl XdpPortStatus {
+    pub(crate) fn of(port: &XdpPort, answered: bool, rx_hash: Option<String>) -> Self {
+        let properties = port.properties();
+        Self {
+            name: properties.name.clone(),
+            mode: properties.mode.to_string(),
+            probe: if answered { "answered" } else { "taken" },
+            live_frames: port.live_frames().err().unwrap_or("yes").to_owned(),
+            rx_hash,
+            delivered: 0,
+            dropped: BTreeMap::new(),
+        }
+    }
+
+    fn received(&mut self, received: &Received) {
+        self.delivered = received.delivered;
+        add(&mut self.dropped, received);
+    }
+}
+
+/// Adds up by reason.
+fn add(dropped: &mut BTreeMap<&'static str, u64>, received: &Received) {
+    let Received { ring_full, no_frame, invalid, .. } = *received;
+    let reasons =
+        [(RECEIVE_RING_FULL, ring_full), (FILL_RING_EMPTY, no_frame), (INVALID_DESCRIPTOR, invalid)];
+    for (reason, count) in reasons.into_iter().filter(|(_, count)| *count > 0) {
+        *dropped.entry(reason).or_default() += count;
+    }
+}
+
+impl XdpStatus {
+    /// `frames`: what all workers did. `arrivals` may be later.
+    pub(crate) fn new(
+        mut ports: Vec<XdpPortStatus>,
+        frames: &Snapshot,
+        arrivals: &Arrivals,
+        program: impl IntoIterator<Item = (&'static str, u64)>,
+    ) -> Self {
+        let mut dropped: BTreeMap<_, _> =
+            frames.drops().map(|(reason, count)| (reason.name(), count)).collect();
+        let mut invalid = 0;
+        for (port, received) in ports.iter_mut().zip(&arrivals.received) {
+            port.received(received);
+            add(&mut dropped, received);
+            invalid += received.transmit_invalid;
+        }
+        for (reason, count) in [(REDIRECT_FAILED, arrivals.redirect_failed), ("transmit_invalid", invalid)] {
+            if count > 0 {
+                dropped.insert(reason, count);
+            }
+        }
+        let answered = frames.answered.saturating_sub(invalid);
+        let done = answered + frames.declined + dropped.values().sum::<u64>();
+        Self {
+            ports,
+            taken: arrivals.taken,
+            received: frames.received,
+            answered,
+            declined: frames.declined,
+            steered: frames.steered,
+            dropped,
+            in_flight: arrivals.taken.saturating_sub(done),
+            program: program.into_iter().filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+
+    /// Checks that no frame is in two places.
+    pub(super) fn balance(&self) -> Result<(), Unbalanced> {
+        let dropped = self.dropped.values().sum();
+        if self.taken == self.answered + self.declined + dropped + self.in_flight {
+            return Ok(());
+        }
+        let Self { taken: received, answered, declined: deferred, in_flight, .. } = *self;
+        Err(Unbalanced { received, answered, dropped, deferred, in_flight })
+    }
+}

@@ -1,0 +1,187 @@
+//! What a port sends: into the transmit ring or as live frames, and what became of it.
+//!
+//! ```text
+//! transmit ─▸ gathered ─ live frames ─▸ taken, or dropped by the driver          bulk.rs
+//!                 └▸ transmit ring ─ sendto ─▸ taken by the kernel, or dropped by the driver: EBUSY, which ends the call
+//! ```
+//! Frames leave in the order in which they were given; each is noted in that order, as sent or as lost.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::net::xdp::{XdpDesc, XdpDescOptions};
+
+use super::{XdpPort, sys};
+use crate::frame::Frame;
+use crate::port::Mode;
+
+/// Packets the kernel sends per call in copy mode, unless told otherwise (`TX_BATCH_SIZE`, net/xdp/xsk.c).
+const KERNEL_BATCH: u32 = 32;
+
+impl XdpPort {
+    /// Puts packets into the transmit ring, for as many as there is room.
+    #[inline]
+    pub(super) fn push(&mut self, frames: impl Iterator<Item = Frame>) {
+        let mut pushed = 0;
+        for frame in frames {
+            let (addr, len) = self.pool.lend_packet(frame);
+            self.socket.transmit.push(XdpDesc { addr, len, options: XdpDescOptions::empty() });
+            pushed += 1;
+        }
+        self.socket.transmit.publish();
+        self.sending += pushed;
+        self.unsent |= pushed > 0;
+        self.counts.transmitted += u64::from(pushed);
+    }
+
+    /// Sends what was gathered, if it is time to.
+    #[inline]
+    pub(super) fn send_gathered(&mut self) {
+        if !self.bulk.as_ref().is_ok_and(|bulk| bulk.is_due(self.more)) {
+            return;
+        }
+        if let Ok(bulk) = &mut self.bulk
+            && !self.unsent
+            && bulk.is_worth_it()
+        {
+            let (taken, dropped) = bulk.send(&mut self.pool, &mut self.departed);
+            self.statistics.live += taken as u64;
+            self.statistics.live_calls += 1;
+            self.statistics.dropped_sending += dropped as u64;
+            self.counts.transmitted += (taken + dropped) as u64;
+        }
+        let Ok(bulk) = &mut self.bulk else { return };
+        let mut gathered = std::mem::take(bulk.gathered());
+        let room = self.socket.transmit.room(gathered.len() as u32) as usize;
+        let count = gathered.len().min(room);
+        self.push(gathered.drain(..count));
+        if let Ok(bulk) = &mut self.bulk {
+            *bulk.gathered() = gathered;
+        }
+    }
+
+    /// Takes back the frames of packets that were sent.
+    #[inline]
+    pub(super) fn collect(&mut self) -> bool {
+        if self.sending == 0 {
+            return false;
+        }
+        let (back, unfit) = sys::reclaim(&mut self.socket.completion, &mut self.pool);
+        self.sending = self.sending.saturating_sub(back);
+        if self.properties.mode != Mode::Copy {
+            self.departing = self.departing.wrapping_add(back);
+            self.departed.sent(back as usize);
+        }
+        self.statistics.transmit_invalid += u64::from(unfit);
+        back > 0
+    }
+
+    /// Has what is in the transmit ring sent. Was the kernel called?
+    #[inline]
+    pub(super) fn send(&mut self) -> bool {
+        if !self.unsent {
+            return false;
+        }
+        let mut waiting = self.note_sent();
+        self.unsent = waiting > 0;
+        if waiting == 0 || !self.socket.transmit.needs_wakeup() {
+            return false;
+        }
+        // In copy mode each call sends a batch; as many as it takes, and no more than that however it goes.
+        for _ in 0..=waiting.div_ceil(KERNEL_BATCH) {
+            self.statistics.kicks += 1;
+            match sys::kick_transmit(self.socket.as_fd()) {
+                Ok(()) => {}
+                Err(cause) if !self.goes_on(&cause) => {
+                    self.note_sent();
+                    return true;
+                }
+                Err(_) => {}
+            }
+            let left = self.note_sent();
+            self.unsent = left > 0;
+            if left == 0 || self.properties.mode == Mode::ZeroCopy {
+                return true;
+            }
+            // Nothing went: the completion ring is full, or the device's queue, which takes until it has sent some.
+            if left == waiting && !self.collect() {
+                return true;
+            }
+            waiting = left;
+        }
+        true
+    }
+
+    /// Notes what the kernel took from the transmit ring. How many entries it has not: in copy mode what it took has left,
+    /// but for what it [says](Self::note_lost) it dropped; with zero-copy what comes back through the completion ring has.
+    #[inline]
+    pub(super) fn note_sent(&mut self) -> u32 {
+        let waiting = self.socket.transmit.waiting();
+        if self.properties.mode == Mode::Copy {
+            let taken = self.socket.transmit.index().wrapping_sub(waiting).wrapping_sub(self.departing);
+            // Behind what was noted already: the kernel shows the entry of a dropped packet as taken with the next one.
+            if taken as i32 > 0 {
+                self.departing = self.departing.wrapping_add(taken);
+                self.departed.sent(taken as usize);
+            }
+        }
+        waiting
+    }
+
+    /// The driver dropped the last packet that the kernel took from the transmit ring (`NET_XMIT_DROP` in
+    /// `__xsk_generic_xmit`, net/xdp/xsk.c, which ends the call).
+    #[cold]
+    fn note_lost(&mut self) {
+        let waiting = self.socket.transmit.waiting();
+        let end = self.socket.transmit.index();
+        let taken = end.wrapping_sub(waiting).wrapping_sub(self.departing);
+        if taken as i32 > 1 {
+            self.departed.sent(taken as usize - 1);
+            self.departing = self.departing.wrapping_add(taken - 1);
+        }
+        if self.departing != end {
+            self.give_up_next();
+        }
+    }
+
+    /// The next entry of the transmit ring goes nowhere.
+    #[cold]
+    pub(super) fn give_up_next(&mut self) {
+        let entry = self.socket.transmit.pushed(self.departing);
+        self.departed.lost(sys::pushed(&self.pool, entry));
+        self.departing = self.departing.wrapping_add(1);
+    }
+
+    /// Whether calling again may send more, after this answer.
+    #[cold]
+    fn goes_on(&mut self, cause: &io::Error) -> bool {
+        match cause.raw_os_error() {
+            // More is waiting than one call sends, or no memory or room just now.
+            Some(libc::EAGAIN | libc::ENOBUFS) => true,
+            Some(libc::EBUSY) => {
+                if self.properties.mode == Mode::Copy {
+                    self.statistics.dropped_sending += 1;
+                    self.note_lost();
+                }
+                true
+            }
+            Some(libc::ENETDOWN | libc::ENXIO) => {
+                self.statistics.link_down += 1;
+                false
+            }
+            _ => {
+                self.statistics.failed += 1;
+                false
+            }
+        }
+    }
+
+    /// Gives a frame that cannot be sent back to the pool, if it is from there.
+    #[cold]
+    pub(super) fn refuse(&mut self, frame: Frame) {
+        self.statistics.refused += 1;
+        self.departed.refused += 1;
+        let foreign = self.pool.put(frame);
+        debug_assert!(foreign.is_none(), "the frame is another port's");
+    }
+}

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Runs a command on a machine as it is right after installation: what earlier runs left in /run, /tmp, /var and /etc is
+# out of sight, and what the command leaves there ends with it.
+#
+#     scripts/fresh-root.sh target/debug/deps/settings-0123456789abcdef
+#     cargo test --config "target.'cfg(all())'.runner = '$PWD/scripts/fresh-root.sh'"    each test binary in its own
+#
+# So a test that relies on something an earlier run created (a folder in /run, a cache) fails here as it would on a new
+# machine. The folders are mounts in a namespace of the command's own: nothing has to be cleaned up, even after SIGKILL.
+# Needs root; the exit code is the command's.
+set -euo pipefail
+
+if [ $# -eq 0 ]; then
+    echo "usage: fresh-root.sh COMMAND [ARGUMENT]..." >&2
+    exit 2
+fi
+if [ "${UDPATH_FRESH_ROOT:-}" != inside ]; then
+    # Private: the host sees none of the mounts below.
+    exec unshare --mount --propagation private -- env UDPATH_FRESH_ROOT=inside "${BASH_SOURCE[0]}" "$@"
+fi
+unset UDPATH_FRESH_ROOT
+
+# A new machine has nothing here that a test may rely on.
+empty=(/run /tmp /var/tmp /dev/shm /var/lib /var/cache)
+# And here only what these packages ship.
+shipped=(/etc/udev /etc/sysctl.d /etc/systemd /etc/udpath)
+packages=(udev systemd procps)
+# Still visible below those: the state of the packages, the kernel and promtool that scripts/setup.sh unpacked, this
+# repository, and what the command is (rustdoc builds doc tests below /tmp) or writes its results to.
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+keep=(/var/lib/dpkg /var/lib/apt /var/cache/apt /var/cache/udpath "$repository" "$PWD" "${UDPATH_SOAK:-}")
+case $1 in
+    # A test binary of cargo's: the target folder, which may be outside the repository, has the program and room for files.
+    */deps/*) keep+=("$(dirname "$1")/../..") ;;
+    */*) keep+=("$(dirname "$1")") ;;
+esac
+
+# Paths within a covered folder are reached through descriptors that were opened before.
+declare -A kept originals
+for path in "${keep[@]}"; do
+    [ -e "$path" ] || continue
+    path=$(realpath "$path")
+    for folder in "${empty[@]}"; do
+        case $path in
+            "$folder"/*) exec {fd}<"$path"; kept[$path]=$fd ;;
+            "$folder") echo "fresh-root: $path cannot be both emptied and kept; run from another folder" >&2; exit 3 ;;
+        esac
+    done
+done
+for folder in "${shipped[@]}"; do
+    [ ! -d "$folder" ] || { exec {fd}<"$folder"; originals[$folder]=$fd; }
+done
+
+for folder in "${empty[@]}" "${!originals[@]}"; do
+    [ -d "$folder" ] || continue
+    mount -n -t tmpfs -o "mode=$(stat -c %a "$folder"),nosuid,nodev" fresh-root "$folder"
+done
+# Debian's /var/lock leads here.
+mkdir -m 1777 /run/lock
+
+for path in "${!kept[@]}"; do
+    original=/proc/self/fd/${kept[$path]}
+    if [ -d "$original" ]; then
+        mkdir -p "$path"
+    else
+        mkdir -p "$(dirname "$path")"
+        : > "$path"
+    fi
+    # -c: mount(8) would resolve the link to the path, which is covered by now.
+    mount -n -c --bind "$original" "$path"
+done
+for folder in "${!originals[@]}"; do
+    original=/proc/self/fd/${originals[$folder]}
+    lists=("${packages[@]/#//var/lib/dpkg/info/}")
+    { grep -hs "^$folder/" "${lists[@]/%/.list}" || true; } | sort | while IFS= read -r path; do
+        file=$original${path#"$folder"}
+        if [ -d "$file" ] && [ ! -L "$file" ]; then
+            mkdir -p "$path"
+        elif [ -e "$file" ]; then
+            cp -aT "$file" "$path"
+        fi
+    done
+done
+for fd in "${kept[@]}" "${originals[@]}"; do
+    exec {fd}<&-
+done
+exec "$@"

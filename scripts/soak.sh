@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Runs every test with its campaigns whole (100 kills where `make test` has a few) and writes their figures to
+# benches/results/soak.txt, which is committed. Takes an hour and more on two cores; nothing else should run.
+#
+#     scripts/soak.sh                                  everything
+#     scripts/soak.sh --test kill --test accounting    only these test binaries; the results say so
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+results=benches/results/soak.txt
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+: > "$work/figures"
+
+status=0
+cargo build --workspace --locked
+# As in `make test`: each test binary in a root as new as that of a fresh machine.
+fresh="target.'cfg(all())'.runner = '$PWD/scripts/fresh-root.sh'"
+UDPATH_SOAK="$work/figures" cargo test --workspace --locked --no-fail-fast --config "$fresh" "$@" || status=$?
+
+if [ ! -s "$work/figures" ]; then
+    echo "soak: no campaign reported a figure; $results is unchanged" >&2
+    exit 1
+fi
+{
+    echo "# make soak: the figures of every campaign, one per line."
+    echo "commit: $(git rev-parse --short=12 HEAD)$(git diff --quiet HEAD -- . || echo ' with local changes')"
+    echo "tests run: ${*:-all}"
+    echo "kernel: $(uname -sr)"
+    echo "CPUs: $(nproc)"
+    if [ "$status" -eq 0 ]; then echo "tests: all passed"; else echo "tests: FAILED"; fi
+    echo
+    sort "$work/figures"
+} > "$work/soak.txt"
+mkdir -p "$(dirname "$results")"
+mv "$work/soak.txt" "$results"
+echo "soak: wrote $results" >&2
+exit "$status"

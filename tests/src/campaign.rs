@@ -1,0 +1,31 @@
+//! Tests that repeat: a few rounds in `make test`, all of them in `make soak`, whose results are kept.
+//!
+//! `make soak` sets `UDPATH_SOAK` to the file that the results go to. Without it a campaign runs its short number of
+//! rounds and only prints.
+
+use std::env;
+use std::fs::OpenOptions;
+use std::io::Write;
+
+/// Name of the variable that names the file of results.
+const RESULTS: &str = "UDPATH_SOAK";
+
+/// How many rounds this campaign runs: `short` in `make test`, `whole` in `make soak`.
+#[must_use]
+pub fn rounds(short: u32, whole: u32) -> u32 {
+    if env::var_os(RESULTS).is_some() { whole } else { short }
+}
+
+/// Reports one figure of a campaign, as a line `NAME: FIGURE` such as `kills during apply: 100, settings left: 0`.
+///
+/// # Panics
+/// The file of results cannot be written.
+pub fn record(name: &str, figure: &str) {
+    println!("{name}: {figure}");
+    let Some(path) = env::var_os(RESULTS) else { return };
+    // One write of one line: other tests append to the same file at the same time.
+    let line = format!("{name}: {figure}\n");
+    let written = OpenOptions::new().create(true).append(true).open(&path);
+    let written = written.and_then(|mut file| file.write_all(line.as_bytes()));
+    written.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+}

@@ -1,0 +1,185 @@
+#!/bin/sh
+# Runs in the emulated machine, twice: called with the boot's name it carries /etc over and starts systemd; as the unit
+# steps.service of that systemd it takes the steps. What they shall say is in main.rs.
+set -u
+steps=/out/steps
+step() {
+    name=$1
+    shift
+    "$@" > "$steps/$name.out" 2> "$steps/$name.err"
+    echo $? > "$steps/$name.code"
+}
+# Waits until a command succeeds, 60 s at most. What comes after says whether it did.
+awaited() {
+    tries=0
+    until "$@" > /dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || return
+        sleep 0.1
+    done
+}
+irq_of() {
+    awk -v name="$1" '$NF ~ name "$" { sub(":", "", $1); print $1; exit }' /proc/interrupts
+}
+# The settings as others than udpath see them.
+look() {
+    echo "rmem=$(cat /proc/sys/net/core/rmem_max)"
+    echo "rps=$(cat /sys/class/net/eth0/queues/rx-0/rps_cpus)"
+    echo "defer=$(cat /sys/class/net/eth0/napi_defer_hard_irqs)"
+    echo "channels=$(ethtool -l eth0 | awk '/^Combined/ { now = $2 } END { print now }')"
+    echo "ring=$(ethtool -g eth2 | awk '/^RX:/ { now = $2 } END { print now }')"
+    echo "irq=$(cat "/proc/irq/$(irq_of 'input[.]1')/smp_affinity_list")"
+    echo "usecs=$(ethtool -c eth2 | awk '/^rx-usecs:/ { print $2 }')"
+    echo "qdisc=$(ip link show eth2 | grep -o 'qdisc [a-z_]*')"
+    echo "mtu0=$(cat /sys/class/net/eth0/mtu)"
+    echo "mtu2=$(cat /sys/class/net/eth2/mtu)"
+}
+# Everything that a boot reads.
+files() {
+    find /etc /usr/sbin -type f ! -name machine-id | sort
+}
+
+begin() {
+    [ ! -e /out/kept.tar ] || tar -xf /out/kept.tar -C /
+    rm -rf $steps
+    # The kernel makes the root of an initramfs so that all may write to it.
+    chmod 755 / /usr /usr/sbin
+    mkdir -p $steps /etc/systemd/system /etc/systemd/network/99-default.link.d /etc/sysctl.d /var/lib/udpath /usr/lib/udev
+    echo "$1" > /tmp/name
+    # As Debian has them.
+    ln -sf /bin/udevadm /usr/lib/systemd/systemd-udevd
+    mkdir -p /bin /usr/lib/systemd/system/sysinit.target.wants /usr/lib/systemd/system/sockets.target.wants
+    [ -e /bin/udevadm ] || ln -s /usr/bin/udevadm /bin/udevadm
+    for unit in systemd-udevd systemd-udev-trigger systemd-sysctl; do
+        ln -sf ../$unit.service /usr/lib/systemd/system/sysinit.target.wants/
+    done
+    for unit in control kernel; do
+        ln -sf ../systemd-udevd-$unit.socket /usr/lib/systemd/system/sockets.target.wants/
+    done
+    ln -sf ../sysctl.conf /etc/sysctl.d/99-sysctl.conf
+    [ -e /lib/systemd/system ] || { mkdir -p /lib/systemd && ln -sf /usr/lib/systemd/system /lib/systemd/system; }
+    for part in systemd-udevd systemd-sysctl; do ln -sf /usr/lib/systemd/$part /lib/systemd/$part; done
+    echo 0123456789abcdef0123456789abcdef > /etc/machine-id
+    echo root:x:0:0::/root:/bin/sh > /etc/passwd
+    echo root:x:0: > /etc/group
+    # What the operator of this machine has configured: a sysctl, MTUs, names as the kernel gives them.
+    echo net.core.rmem_max=300000 > /etc/sysctl.conf
+    printf '[Link]\nNamePolicy=keep kernel\nMTUBytes=1400\n' > /etc/systemd/network/99-default.link.d/50-site.conf
+    printf '[Match]\nMACAddress=%s\n[Link]\nNamePolicy=keep kernel\nMTUBytes=1300\n' "$(cat /sys/class/net/eth2/address)" \
+        > /etc/systemd/network/10-lan2.link
+    cat > /etc/systemd/system/steps.service <<UNIT
+[Unit]
+After=multi-user.target irqbalance.service
+[Service]
+Type=oneshot
+Environment=PATH=$PATH:/usr/sbin:/usr/bin HOME=/root
+ExecStart=/bin/sh /files/boot.sh
+UNIT
+    cat > /etc/systemd/system/steps.target <<UNIT
+[Unit]
+Wants=multi-user.target irqbalance.service steps.service
+UNIT
+    ln -sf steps.target /etc/systemd/system/default.target
+    printf '[Manager]\nDefaultStandardOutput=kmsg\nDefaultStandardError=kmsg\n' > /etc/systemd/system.conf
+    # udevd sets them up as they appear, as in any boot.
+    for link in 0 1 2; do ip link set eth$link down; done
+    SYSTEMD_LOG_TARGET=kmsg unshare -m -p -f --mount-proc /usr/lib/systemd/systemd > /dev/console 2>&1 &
+    outer=$!
+    until [ -e /tmp/done ]; do
+        kill -0 $outer 2> /dev/null || { echo "systemd ended" >&2; dmesg | tail -n 40 >&2; exit 1; }
+        sleep 0.2
+    done
+    dmesg > /out/dmesg-"$1"
+    # The power goes.
+    kill -9 $outer
+    exit 0
+}
+
+apply="udpath apply --persist --set sysctl:net.core.rmem_max=4194304 --set eth0:rps/rx-0=1 --set eth0:rps/rx-1=0 --set eth0:napi/defer-hard-irqs=2
+    --set eth0:channels/combined=2 --set eth2:ring/rx=512 --set eth2:coalesce/rx-usecs=50"
+# What no file of the system can say: a unit. irqbalance runs and is told.
+rest="udpath apply --persist --set eth0:irq/rx-1=3 --set eth2:qdisc=fq"
+entries() {
+    cd /var/lib/udpath/journal && ls *.journal
+}
+
+# An apply that awaits its confirmation, in a cgroup that is killed with all that is in it. It has a journal of its own.
+doomed_rps=/sys/class/net/eth2/queues/rx-0/rps_cpus
+doomed_state=/var/lib/udpath/doomed
+doomed() {
+    mkdir /sys/fs/cgroup/doomed
+    sh -c "echo \$\$ > /sys/fs/cgroup/doomed/cgroup.procs
+        exec udpath apply --state $doomed_state --confirm 20s --set eth2:rps/rx-0=1"
+    echo 1 > /sys/fs/cgroup/doomed/cgroup.kill
+    cat $doomed_rps
+}
+reverted() {
+    [ "$(cat $doomed_rps)" = 0 ]
+}
+
+first() {
+    # Each in a place where another one can change it.
+    mkdir -m 777 /tmp/open && cp /usr/sbin/udpath /tmp/open/udpath
+    step clean files
+    step before look
+    kept="apply --persist --set eth0:irq/rx-1=3"
+    step writable /tmp/open/udpath $kept
+    mkdir -p /opt/udpath && cp /usr/sbin/udpath /opt/udpath/ && chown 65534 /opt/udpath
+    step owned /opt/udpath/udpath $kept
+    rm -rf /tmp/open /opt/udpath
+    step nothing-kept udpath status
+    step doomed doomed
+    step apply $apply
+    step rest $rest
+    step applied look
+    step unit cat /etc/systemd/system/udpath-2.service
+    step files files
+    step unconfirmed udpath apply --confirm 10m --set eth1:rps/rx-0=1
+    step entries entries
+    awaited reverted
+    step reverted udpath status --state $doomed_state
+    step reverted-is cat $doomed_rps
+}
+booted() {
+    step unit systemctl status udpath-2.service --no-pager
+    step booted look
+    step status-json udpath status --json
+    step status udpath status
+    if [ "$(udpath status --json | grep -c '"id"')" -gt 2 ]; then
+        step confirm udpath confirm 3
+        step close udpath undo 3
+    fi
+    step closed udpath status
+    step entries entries
+}
+# A queue that goes and comes again, and a device that tells udevd of a change: the rules set them anew.
+queues() {
+    ethtool -L eth0 combined 1
+    echo 0 > /sys/class/net/eth0/queues/rx-0/rps_cpus
+    ethtool -L eth0 combined 2
+    echo change > /sys/class/net/eth0/uevent
+    udevadm settle
+    cat /sys/class/net/eth0/queues/rx-0/rps_cpus /sys/class/net/eth0/queues/rx-1/rps_cpus
+}
+last() {
+    booted
+    step undo-rest udpath undo
+    step queues queues
+    step undo udpath undo
+    step undone look
+    step left files
+    step nothing udpath status
+    step again udpath undo
+}
+
+if [ $# -eq 1 ]; then begin "$1"; fi
+# As networkd or ifupdown would.
+for link in 0 1 2; do ip link set eth$link up; done
+case $(cat /tmp/name) in
+    first) first ;;
+    between) booted ;;
+    last) last ;;
+esac
+# All that a disk would keep.
+tar -cf /out/kept.tar -C / etc var/lib/udpath
+: > /tmp/done

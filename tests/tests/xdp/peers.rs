@@ -1,0 +1,168 @@
+//! Other programs as clients, and the other service, over every Io on a lab's link.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use udpath_lab::Lab;
+use udpath_tests::{PATIENCE, awaited, client_and_server};
+
+use super::{PORT, end, piped, program_counts, start, targets};
+
+/// Every way to serve, as it is typed.
+const IOS: [&str; 5] = ["shared", "reuseport", "percpu", "xdp", "auto"];
+
+fn payload(size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at * 31 + size) as u8).collect()
+}
+
+fn client(lab: &Lab, program: &str) -> Command {
+    lab.machine("client").unwrap().command(program)
+}
+
+fn socat(lab: &Lab, target: SocketAddr, size: usize) -> Vec<u8> {
+    let family = if target.is_ipv6() { 6 } else { 4 };
+    let mut socat = client(lab, "socat");
+    // -t: how long to wait for the answer after the input has ended.
+    socat.args(["-b", "65536", "-t", "0.3", "-", &format!("UDP{family}:{target}")]);
+    piped(socat, &payload(size))
+}
+
+fn nc(lab: &Lab, target: SocketAddr, size: usize) -> Vec<u8> {
+    let mut nc = client(lab, "nc");
+    // -W 1: end after one answer.
+    nc.args(["-u", "-W", "1", "-w", "5", &target.ip().to_string(), &target.port().to_string()]);
+    piped(nc, &payload(size))
+}
+
+/// From one byte to the longest datagram: whole frames by the fast path, everything longer in fragments by the kernel.
+#[test]
+fn nc_and_socat_are_answered_over_xdp() {
+    let lab = client_and_server("xdp-peers", 2);
+    let server = super::serve(&lab, &[]);
+    let (mut asked, mut in_frames) = (0, 0);
+    for target in targets(&lab) {
+        let fits = if target.is_ipv4() { 1_472 } else { 1_452 };
+        // Around what fits a frame, a second one, and all that there can be.
+        for size in [1, 2, 17, 18, 100, fits - 1, fits, fits + 1, 2_953, 16_384, 32_768, 65_506, 65_507] {
+            let answer = socat(&lab, target, size);
+            assert!(answer == payload(size), "socat, {target}: {} of {size} bytes", answer.len());
+            (asked, in_frames) = (asked + 1, in_frames + u64::from(size <= fits));
+        }
+        // nc sends what one read of 16 KiB gives.
+        for size in [1, 100, fits, fits + 1, 16_384] {
+            let answer = nc(&lab, target, size);
+            assert!(answer == payload(size), "nc, {target}: {} of {size} bytes", answer.len());
+            (asked, in_frames) = (asked + 1, in_frames + u64::from(size <= fits));
+        }
+    }
+    let counts = end(server);
+    assert_eq!(counts["total"]["received"], asked);
+    assert_eq!(counts["total"]["answered"], asked);
+    assert_eq!(counts["xdp"]["answered"], in_frames, "{}", counts["xdp"]);
+    assert_eq!(program_counts(&counts, "taken"), in_frames, "{}", counts["xdp"]);
+    lab.down().unwrap();
+}
+
+/// A sink counts what it takes and says so when asked, whichever way it came.
+#[test]
+fn a_sink_takes_everything_over_every_io() {
+    const SENT: u64 = 2_000;
+    for io in IOS {
+        let lab = client_and_server("xdp-sink", 2);
+        let serve = ["serve", "sink", "--io", io, "--json", "--bind", "0.0.0.0:7000", "--bind", "[::]:7000"];
+        let mut server = start(&lab, "server", &serve);
+        let ready = server.says("ready io=");
+        let over_frames = ["xdp", "auto"].contains(&io);
+        assert_eq!(ready.contains("io=xdp "), over_frames, "{ready}");
+        let mut bytes = 0;
+        for target in targets(&lab) {
+            let socket = super::client(&lab, target);
+            for number in 0..SENT {
+                // Mostly whole frames, some fragments; a few at a time, so that no queue is full.
+                let size = if number % 100 == 99 { 3_000 } else { 100 };
+                socket.send(&payload(size)).unwrap();
+                bytes += size as u64;
+                if number % 50 == 49 {
+                    awaited("the sink to have taken it", PATIENCE, || {
+                        socket.send(&udpath_protocols::sink::QUESTION).unwrap();
+                        let mut room = [0; 64];
+                        let len = socket.recv(&mut room).unwrap();
+                        let report = udpath_protocols::sink::Report::decode(&room[..len]).unwrap();
+                        (report.bytes == bytes).then_some(())
+                    });
+                }
+            }
+        }
+        let counts = end(server);
+        let total = |name: &str| counts["total"][name].as_u64().unwrap();
+        let consumed = counts["total"]["dropped"]["consumed"].as_u64();
+        assert_eq!(consumed, Some(2 * SENT), "{io}: {}", counts["total"]);
+        assert_eq!(total("received"), total("answered") + 2 * SENT, "{io}: {}", counts["total"]);
+        assert_eq!(counts["kernel_drops"], 0, "{io}");
+        if over_frames {
+            let xdp = &counts["xdp"];
+            assert_eq!(xdp["received"], xdp["program"]["taken"], "{xdp}");
+            assert_eq!(xdp["declined"], 2 * SENT - 2 * SENT / 100, "{xdp}");
+        }
+        lab.down().unwrap();
+    }
+}
+
+/// What xdp takes no packet filter sees: the operator reads which rules that are, and an Io that bypasses nothing says
+/// nothing.
+#[test]
+fn rules_that_are_bypassed_are_named_at_the_start() {
+    let lab = client_and_server("xdp-rules", 2);
+    let ruleset = "table inet guard { chain in { type filter hook input priority 0; policy accept;
+        iif lo accept
+        udp dport 53 drop
+        ip saddr 192.0.2.0/24 udp dport 7000 drop
+        udp dport 7000 drop
+        }
+        }";
+    let mut nft = lab.machine("server").unwrap().command("nft");
+    nft.args(["-f", "-"]).stderr(Stdio::inherit());
+    assert!(piped(nft, ruleset.as_bytes()).is_empty());
+    let [v4, _] = targets(&lab);
+    let bind = v4.to_string();
+    for io in ["xdp", "auto"] {
+        let mut server = start(&lab, "server", &["serve", "echo", "--io", io, "--json", "--bind", &bind]);
+        server.says("ready io=xdp");
+        // The rule says drop, and the datagram is answered.
+        super::asks(&super::client(&lab, v4), 100);
+        server.signal(rustix::process::Signal::TERM);
+        let ended = server.finish();
+        let told: Vec<&str> = ended.err.lines().collect();
+        let from =
+            told.iter().position(|line| line.starts_with("warning: packet filters do not apply")).unwrap();
+        assert!(told[from].contains("eth0"), "{}", ended.err);
+        let may = "nftables inet guard in: ip saddr 192.0.2.0/24 udp dport 7000 drop # handle ";
+        assert!(told[from + 1].trim_start().starts_with(may), "{}", ended.err);
+        assert!(told[from + 1].contains("some packets"), "{}", ended.err);
+        let all = "nftables inet guard in: udp dport 7000 drop # handle ";
+        assert!(told[from + 2].trim_start().starts_with(all), "{}", ended.err);
+        assert!(!told[from + 3].contains("nftables"), "{}", ended.err);
+        let json: Value = serde_json::from_str(&ended.out).unwrap();
+        let bypassed = json["filters"]["bypassed"].as_array().unwrap();
+        // The second is not for those that the first dropped.
+        let certain: Vec<_> = bypassed.iter().map(|found| &found["certain"]).collect();
+        assert_eq!(certain, [false, false], "{}", json["filters"]);
+        assert_eq!(bypassed[1]["rule"], "udp dport 7000 drop");
+        assert_eq!(bypassed[1]["addresses"], Value::from(vec![bind.clone()]));
+        assert_eq!(json["filters"]["unread"], Value::from(Vec::<String>::new()));
+    }
+    let mut flush = lab.machine("server").unwrap().command("nft");
+    assert!(flush.args(["flush", "ruleset"]).status().unwrap().success());
+    for io in ["xdp", "reuseport"] {
+        let mut server = start(&lab, "server", &["serve", "echo", "--io", io, "--json", "--bind", &bind]);
+        server.says(&format!("ready io={io} "));
+        server.signal(rustix::process::Signal::TERM);
+        let ended = server.finish();
+        assert!(!ended.err.contains("warning"), "{io}: {}", ended.err);
+        let json: Value = serde_json::from_str(&ended.out).unwrap();
+        assert_eq!(json["filters"]["bypassed"], Value::from(Vec::<String>::new()), "{io}");
+    }
+    assert_eq!(PORT, v4.port());
+    lab.down().unwrap();
+}
