@@ -18,7 +18,7 @@ use crate::Source;
 use crate::source::{Folder, value};
 
 /// Where iproute2 keeps named network namespaces.
-pub(crate) const NAMED: &str = "/run/netns";
+pub const NAMED: &str = "/run/netns";
 /// How often interfaces are compared before /sys is taken for another namespace's. One comparison errs when an interface
 /// comes or goes in between; more than a few only delay the refusal.
 const COMPARISONS: usize = 3;

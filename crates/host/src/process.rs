@@ -1,21 +1,19 @@
-//! A running server, changed from outside: its UDP sockets' options and its threads' CPUs, without its knowledge and
-//! without a restart.
+//! A running server, seen from outside: its UDP sockets, their options and groups, its threads and their CPUs.
 //!
 //! ```text
 //!  find(pid) ─▸ Server ── sockets: identity, address, reuseport group, options, queue, drops
 //!                    └── threads: identity, name, affinity, CPU last run on
-//!  read / write(pid, socket, value) ─▸ pidfd_getfd ─ duplicate ─ getsockopt, setsockopt ─ closed at once
-//!  affinity / pin(thread, CPUs)     ─▸ sched_setaffinity
+//!  read(pid, socket, setting) ─▸ pidfd_getfd ─ duplicate ─ getsockopt ─ closed at once
 //!  serving(port) ─▸ Servers    waiting(server) ─▸ which thread waits for which socket
 //! ```
 //!
 //! # A duplicate is never kept
-//! A socket is changed through a duplicate of its descriptor, and the duplicate is closed before the call returns.
+//! A socket is read, or changed, through a duplicate of its descriptor, and the duplicate is closed before the call returns.
 //! While one is open the socket lives on, also when its server has closed it: after a restart the old socket would
 //! still be in the reuseport group, unread, and swallow its share of the new server's traffic.
 //!
 //! # What a restart forgets
-//! Everything set here: options go with the socket, an affinity with the thread. A restarted server opens new sockets
+//! Everything that is set from outside: options go with the socket, an affinity with the thread. A restarted server opens new sockets
 //! and starts new threads as its own configuration says. Of servers that reload without closing their sockets, such as
 //! nsd, the sockets keep theirs, but workers that are started anew do not. [`SocketSetting::lasts`] and
 //! [`Thread::LASTS`] say so for users.
@@ -28,19 +26,16 @@
 mod error;
 mod find;
 mod held;
+mod option;
 mod options;
-mod selection;
 mod serving;
-mod setting;
 mod sys;
 mod thread;
 
 pub use error::Error;
 pub use find::{Group, Server, Socket, find};
-pub use held::{SocketId, identify};
+pub use held::{SocketId, identify, with_socket};
+pub use option::{MAX_BUFFER, Selection, SocketSetting, SocketValue, get, group, read};
 pub use options::look_closer;
-pub use selection::{Chosen, chosen};
 pub use serving::{Waiting, serving, waiting};
-pub(crate) use setting::MOST_BUFFER;
-pub use setting::{Changed, Selection, SocketSetting, SocketValue, group, read, write};
-pub use thread::{Thread, ThreadId, affinity, pin};
+pub use thread::{Thread, ThreadId, affinity, online, possible};

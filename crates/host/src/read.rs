@@ -8,7 +8,7 @@ pub mod irqs;
 pub mod kernel;
 pub mod limits;
 mod links;
-pub(crate) mod machine;
+pub mod machine;
 pub mod netfilter;
 pub mod processes;
 mod queue_irqs;

@@ -8,9 +8,7 @@
 //! Several that fit equally are a reuseport group, of which one is chosen ([`udpath_steer::reuseport`]); or they have
 //! SO_REUSEADDR alone, and do not share. Their options say which, if they were read
 //! ([`look_closer`](crate::process::look_closer)). A BPF program that somebody attached to a group shows nowhere: of
-//! udpath's own the journal tells ([`recall`]).
-
-mod recall;
+//! udpath's own the journal knows.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,8 +20,6 @@ use udpath_steer::reuseport::By;
 use crate::Snapshot;
 use crate::snapshot::processes::Process;
 use crate::snapshot::sockets::{Socket, SocketOptions};
-
-pub use recall::recall;
 
 /// The kernel that asks for SO_INCOMING_CPU in groups, as those before 4.5 did.
 const BY_INCOMING_CPU: (u32, u32) = (6, 2);

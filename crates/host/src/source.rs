@@ -13,12 +13,9 @@
 //! `links` are symbolic links whose path is a directory in the capture as well. `absent` says why a file was not there;
 //! everything else that is not there was not captured.
 //!
-//! The same tree in one file is an [`Archive`].
-//!
 //! A live source is of the network namespace that its thread is in: [`crate::namespace::inside`] makes a thread for
 //! another one.
 
-mod archive;
 mod beneath;
 mod folder;
 mod question;
@@ -26,11 +23,9 @@ mod recorder;
 
 use std::fmt;
 
-pub use archive::{Archive, ArchiveError, Captured};
-pub use folder::Folder;
+pub use folder::{ANSWERS, Folder, INDEX, Index, MAX_FILE, sort};
 pub use question::{Answer, Question};
-pub use recorder::Recorder;
-pub(crate) use recorder::Recording;
+pub use recorder::{Recorder, Recording, flat};
 
 use crate::{Absence, Fact};
 

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use udpath_host::Source;
-use udpath_host::source::Archive;
+use udpath_support::Archive;
 
 use crate::presentable;
 

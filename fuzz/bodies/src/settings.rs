@@ -2,29 +2,29 @@
 
 use std::path::Path;
 
-use udpath_host::{Journal, Setting, Wish};
+use udpath_tune::{Journal, Setting, SettingRequest};
 
 use crate::presentable;
 
-/// A wish, or a plan in JSON: what is understood is written as it is read; what is not is told.
+/// A request, or a plan in JSON: what is understood is written as it is read; what is not is told.
 pub fn settings(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     if text.trim_start().starts_with('{') {
-        if let Err(error) = Wish::from_json(text) {
+        if let Err(error) = SettingRequest::from_json(text) {
             presentable(&error, data.len());
         }
         return;
     }
-    let wish = match Wish::parse(text, "") {
-        Ok(wish) => wish,
+    let request = match SettingRequest::parse(text, "") {
+        Ok(request) => request,
         Err(error) => return presentable(&error, data.len()),
     };
-    let setting: Setting = match wish.name.parse() {
+    let setting: Setting = match request.name.parse() {
         Ok(setting) => setting,
         Err(error) => return presentable(&error, data.len()),
     };
     assert_eq!(setting.to_string().parse(), Ok(setting.clone()));
-    let value = match setting.value(&wish.value) {
+    let value = match setting.value(&request.value) {
         Ok(value) => value,
         Err(error) => return presentable(&error, data.len()),
     };

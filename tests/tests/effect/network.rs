@@ -80,10 +80,10 @@ fn rfs_takes_packets_to_the_cpu_that_reads() {
     // Replies come in where the server sends them, on CPU 0; connected sockets are what RFS knows.
     place.apply("server", &[&format!("port:{PORT}:threads=0")]).fine();
     let clients = place.clients(16);
-    let wishes = ["eth0:rps/rx-*=0-1", "eth0:rfs/rx-*=1024"];
+    let requests = ["eth0:rps/rx-*=0-1", "eth0:rfs/rx-*=1024"];
     let followed = |reader: u32| {
         udpath(&["apply", "--set", "sysctl:net.core.rps_sock_flow_entries=32768"]);
-        let counts = place.proven("client", &wishes, |place| {
+        let counts = place.proven("client", &requests, |place| {
             let count = || place.snapshot("client").softnet.cpus[&1].received_rps.unwrap().into();
             // The first of each says where it is read.
             place.asked(reader, &clients, 1);
@@ -108,8 +108,8 @@ fn xps_and_a_qdisc_for_each_queue_send_where_the_cpu_says() {
     // Where its threads run is where it sends.
     for cpu in [0, 1] {
         place.apply("server", &[&format!("port:{PORT}:threads={cpu}")]).fine();
-        let wishes = ["eth0:qdisc=mq", "eth0:xps/tx-0=0", "eth0:xps/tx-1=1"];
-        let [before, during, after] = place.proven("server", &wishes, |place| {
+        let requests = ["eth0:qdisc=mq", "eth0:xps/tx-0=0", "eth0:xps/tx-1=1"];
+        let [before, during, after] = place.proven("server", &requests, |place| {
             let before = place.sent();
             place.dnsperf(0);
             less(&place.sent(), &before)
@@ -177,8 +177,8 @@ fn napi_threads_do_the_work_and_go_with_the_setting() {
         tids.iter().map(|tid| text(tid).split(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     };
     let mut seen = Vec::new();
-    let wishes = [NAPI[0], NAPI[1], "eth0:napi/threaded=on"];
-    let [before, during, after] = place.proven("server", &wishes, |place| {
+    let requests = [NAPI[0], NAPI[1], "eth0:napi/threaded=on"];
+    let [before, during, after] = place.proven("server", &requests, |place| {
         let tids = threads(place);
         let grown = place.grown(|| ran(&tids), || place.dnsperf(0));
         seen.extend(tids.clone());
@@ -197,8 +197,8 @@ fn napi_threads_do_the_work_and_go_with_the_setting() {
 fn sysctls_hold_for_the_sockets_that_come_after() {
     let place = Place::new("sysctls", Kind::Knot);
     let range = 45_000..=45_063;
-    let wish = format!("sysctl:net.ipv4.ip_local_port_range={} {}", range.start(), range.end());
-    let [before, during, after] = place.proven("client", &[&wish], |place| {
+    let request = format!("sysctl:net.ipv4.ip_local_port_range={} {}", range.start(), range.end());
+    let [before, during, after] = place.proven("client", &[&request], |place| {
         let clients = place.clients(16);
         place.asked(0, &clients, 2);
         clients.iter().filter(|client| range.contains(&client.local_addr().unwrap().port())).count()

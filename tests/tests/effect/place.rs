@@ -105,9 +105,9 @@ impl Place {
         Said::from(self.command(machine, program()).args(arguments).args(state).output().unwrap())
     }
 
-    pub(crate) fn apply(&self, machine: &str, wishes: &[&str]) -> Said {
+    pub(crate) fn apply(&self, machine: &str, requests: &[&str]) -> Said {
         let mut arguments = vec!["apply"];
-        wishes.iter().for_each(|wish| arguments.extend(["--set", wish]));
+        requests.iter().for_each(|request| arguments.extend(["--set", request]));
         self.udpath(machine, &arguments)
     }
 
@@ -125,26 +125,28 @@ impl Place {
         text
     }
 
-    /// `effect` before the wishes are applied in a machine, while they are, and after they are undone: what is undone is
+    /// `effect` before the requests are applied in a machine, while they are, and after they are undone: what is undone is
     /// the same, byte by byte, and what is applied is read back.
     pub(crate) fn proven<T>(
         &self,
         machine: &str,
-        wishes: &[&str],
+        requests: &[&str],
         mut effect: impl FnMut(&Self) -> T,
     ) -> [T; 3] {
         let before = (self.settled(machine), effect(self));
-        let applied = self.apply(machine, wishes);
+        let applied = self.apply(machine, requests);
         applied.fine();
-        for wish in wishes.iter().filter(|wish| !wish.contains('*') && !wish.starts_with("port:")) {
-            assert!(applied.out.contains(wish.split('=').next().unwrap()), "{wish}: {}", applied.out);
+        for request in
+            requests.iter().filter(|request| !request.contains('*') && !request.starts_with("port:"))
+        {
+            assert!(applied.out.contains(request.split('=').next().unwrap()), "{request}: {}", applied.out);
         }
         // Read back by another run, which finds nothing that does not hold.
         self.udpath(machine, &["status"]).fine();
-        assert_ne!(self.settled(machine), before.0, "{wishes:?}");
+        assert_ne!(self.settled(machine), before.0, "{requests:?}");
         let during = effect(self);
         self.udpath(machine, &["undo"]).fine();
-        assert_eq!(self.settled(machine), before.0, "{wishes:?}");
+        assert_eq!(self.settled(machine), before.0, "{requests:?}");
         [before.1, during, effect(self)]
     }
 

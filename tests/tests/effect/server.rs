@@ -14,9 +14,9 @@ fn a_larger_receive_buffer_takes_a_burst_that_overflowed_before() {
     for kind in [Kind::Nsd, Kind::Knot] {
         let place = Place::new("buffer", kind);
         // A query is charged some 800 bytes. One client is one flow, and that is one socket.
-        let wish = format!("port:{PORT}:receive-buffer=16777216");
+        let request = format!("port:{PORT}:receive-buffer=16777216");
         let [before, during, after] =
-            place.proven("server", &[&wish], |place| place.burst(0, 1, 5000).dropped);
+            place.proven("server", &[&request], |place| place.burst(0, 1, 5000).dropped);
         assert!(before > 0 && during == 0 && after > 0, "{kind:?}: {before} {during} {after}");
     }
 }
@@ -30,13 +30,13 @@ fn sockets_take_the_datagrams_of_their_cpu() {
         let by_cpu = |queued: &[Vec<u32>; 2]| {
             (0..2).all(|cpu| (0..2).all(|socket| (queued[cpu][socket] > 0) == (cpu == socket)))
         };
-        let wish = format!("port:{PORT}:incoming-cpu=one-per-cpu");
-        let [before, during, after] = place.proven("server", &[&wish], queued);
+        let request = format!("port:{PORT}:incoming-cpu=one-per-cpu");
+        let [before, during, after] = place.proven("server", &[&request], queued);
         assert!(by_flow(&before) && by_cpu(&during) && by_flow(&after), "{before:?} {during:?} {after:?}");
         // By the group's own choice. The kernel does not tell it, so the buffer is what the snapshots differ in.
-        let wish = format!("port:{PORT}:selection=by-cpu");
+        let request = format!("port:{PORT}:selection=by-cpu");
         let buffer = format!("port:{PORT}:receive-buffer=4000000");
-        let [before, during, after] = place.proven("server", &[&wish, &buffer], queued);
+        let [before, during, after] = place.proven("server", &[&request, &buffer], queued);
         assert!(by_flow(&before) && by_cpu(&during) && by_flow(&after), "{before:?} {during:?} {after:?}");
     }
 }
@@ -65,24 +65,24 @@ fn what_was_set_of_a_group_is_foretold_and_comes_true() {
         };
         let hash = "chosen by the kernel's own hash, with a secret drawn at boot";
         assert_eq!(foretold(), (None, hash.to_owned()), "{kind:?}");
-        for (wish, why) in [
+        for (request, why) in [
             ("selection=by-cpu", "the CPU's number modulo 2, by the program attached to the group"),
             ("incoming-cpu=one-per-cpu", "the only socket with that SO_INCOMING_CPU"),
         ] {
             for cpu in [0, 1] {
-                let wishes = [format!("eth0:rps/rx-0={cpu}"), format!("port:{PORT}:{wish}")];
-                place.apply("server", &[&wishes[0], &wishes[1]]).fine();
-                assert_eq!(foretold(), (Some(cpu), why.to_owned()), "{kind:?} {wish}");
+                let requests = [format!("eth0:rps/rx-0={cpu}"), format!("port:{PORT}:{request}")];
+                place.apply("server", &[&requests[0], &requests[1]]).fine();
+                assert_eq!(foretold(), (Some(cpu), why.to_owned()), "{kind:?} {request}");
                 for sender in [0, 1] {
                     let queued = place.burst(sender, 40, 1).queued;
                     let at = cpu as usize;
                     assert!(
                         queued[at] > 0 && queued[1 - at] == 0,
-                        "{kind:?} {wishes:?} {sender}: {queued:?}"
+                        "{kind:?} {requests:?} {sender}: {queued:?}"
                     );
                 }
                 place.udpath("server", &["undo"]).fine();
-                assert_eq!(foretold().0, None, "{kind:?} {wish}");
+                assert_eq!(foretold().0, None, "{kind:?} {request}");
             }
         }
         place.udpath("server", &["undo"]).fine();
@@ -94,7 +94,7 @@ fn threads_run_where_they_are_put_and_read_the_socket_of_their_cpu() {
     for kind in [Kind::Nsd, Kind::Knot] {
         let place = Place::new("threads", kind);
         for cpu in [0, 1] {
-            let wish = format!("port:{PORT}:threads={cpu}");
+            let request = format!("port:{PORT}:threads={cpu}");
             let ran = |place: &Place| {
                 place.dnsperf(1 - cpu);
                 let (server, waiting) = (place.server(), waiting(&place.server()).unwrap());
@@ -102,15 +102,15 @@ fn threads_run_where_they_are_put_and_read_the_socket_of_their_cpu() {
                 let readers = server.threads.iter().filter(|thread| read(thread.id.tid));
                 readers.map(|thread| (thread.last_cpu, thread.affinity.to_string())).collect::<Vec<_>>()
             };
-            let [before, during, after] = place.proven("server", &[&wish], ran);
+            let [before, during, after] = place.proven("server", &[&request], ran);
             assert_eq!(during, vec![(cpu, cpu.to_string()); WORKERS], "{kind:?}");
             let affinities =
                 |of: &[(u32, String)]| of.iter().map(|(_, cpus)| cpus.clone()).collect::<Vec<_>>();
             assert_eq!(affinities(&before), affinities(&after));
         }
         // Sockets and threads in turn: who reads a socket is where its datagrams come in.
-        let wishes = ["incoming-cpu", "threads"].map(|item| format!("port:{PORT}:{item}=one-per-cpu"));
-        place.apply("server", &[&wishes[0], &wishes[1]]).fine();
+        let requests = ["incoming-cpu", "threads"].map(|item| format!("port:{PORT}:{item}=one-per-cpu"));
+        place.apply("server", &[&requests[0], &requests[1]]).fine();
         let (server, waiting) = (place.server(), waiting(&place.server()).unwrap());
         for (cpu, socket) in place.sockets().iter().enumerate() {
             let readers = &waiting[&socket.id.inode];
@@ -127,10 +127,10 @@ fn threads_run_where_they_are_put_and_read_the_socket_of_their_cpu() {
 fn what_a_restart_of_the_server_forgets_is_told_before_and_after() {
     for kind in [Kind::Nsd, Kind::Knot] {
         let mut place = Place::new("restart", kind);
-        let wishes =
+        let requests =
             ["receive-buffer=8388608", "busy-poll=50", "threads=1"].map(|item| format!("port:{PORT}:{item}"));
-        let wishes: Vec<&str> = wishes.iter().map(String::as_str).collect();
-        let plan = place.udpath("server", &["plan", "--set", wishes[0]]);
+        let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+        let plan = place.udpath("server", &["plan", "--set", requests[0]]);
         plan.fine();
         assert!(
             plan.err.contains("receive-buffer lasts until the socket is closed: a restart"),
@@ -138,7 +138,7 @@ fn what_a_restart_of_the_server_forgets_is_told_before_and_after() {
             plan.err
         );
         assert!(plan.out.contains(&format!("10.0.0.2:{PORT} of ")), "{}", plan.out);
-        let applied = place.apply("server", &wishes);
+        let applied = place.apply("server", &requests);
         applied.fine();
         assert!(applied.err.contains("affinity lasts until the thread ends: a restart"), "{}", applied.err);
         assert_eq!(
@@ -160,10 +160,10 @@ fn what_a_restart_of_the_server_forgets_is_told_before_and_after() {
         assert!(undone.err.contains("of which nothing is left"), "{}", undone.err);
         assert_eq!(place.settled("server"), settled);
         // And after its end for good.
-        place.apply("server", &wishes).fine();
+        place.apply("server", &requests).fine();
         place.end();
         place.udpath("server", &["undo"]).fine();
-        let nobody = place.apply("server", &wishes);
+        let nobody = place.apply("server", &requests);
         assert_eq!(nobody.code, Some(3), "{}", nobody.err);
         assert!(nobody.err.contains(&format!("no UDP socket is bound to port {PORT}")), "{}", nobody.err);
     }
@@ -183,12 +183,12 @@ fn whose_server_may_not_be_touched_is_told_with_the_capability() {
     // A journal is its owner's alone.
     chown(&journal, Some(65534), Some(65534)).unwrap();
     let (before, inode) = (place.settled("server"), place.sockets()[0].id.inode);
-    for wish in
+    for request in
         [format!("port:{PORT}:receive-buffer=8388608"), format!("socket:{}/{inode}:busy-poll=1", place.pid())]
     {
         let mut command = place.command("server", "setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all"]);
-        command.arg(&copy).arg("apply").arg("--state").arg(&journal).args(["--set", &wish]);
+        command.arg(&copy).arg("apply").arg("--state").arg(&journal).args(["--set", &request]);
         Said::from(command.output().unwrap()).refused(3, "CAP_SYS_PTRACE");
     }
     assert_eq!(place.settled("server"), before);
@@ -203,8 +203,8 @@ fn a_socket_is_found_again_when_the_process_it_was_named_by_has_ended() {
     let inode = before[0].id.inode;
     let worker = waiting[&inode].first().unwrap().pid;
     assert_ne!(worker, place.pid());
-    let wish = format!("socket:{worker}/{inode}:busy-poll=50");
-    place.apply("server", &[&wish]).fine();
+    let request = format!("socket:{worker}/{inode}:busy-poll=50");
+    place.apply("server", &[&request]).fine();
     place.reload();
     awaited("the worker to end", PATIENCE, || (!place.server().processes.contains(&worker)).then_some(()));
     let status = place.udpath("server", &["status"]);

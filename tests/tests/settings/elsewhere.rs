@@ -16,10 +16,10 @@ const OWN_ETC: &str = "cp -a /etc $S.etc; trap 'rm -rf $S.*' EXIT; mount --bind 
 fn settings_of_another_namespace_are_not_kept_over_a_boot() {
     let place = Place::new("kept-elsewhere");
     let before = place.rps();
-    for wish in [RPS, "sysctl:net.ipv4.ip_default_ttl=70", "eth0:channels/rx=2"] {
+    for request in [RPS, "sysctl:net.ipv4.ip_default_ttl=70", "eth0:channels/rx=2"] {
         // By `ip netns exec` and its like, in which this shell runs; and by --netns, from outside.
         let lines = |options: &str| {
-            let apply = format!("$U apply --state $S --persist --set {wish} {options}");
+            let apply = format!("$U apply --state $S --persist --set {request} {options}");
             format!("{OWN_ETC}; code=0; {apply} || code=$?; names | diff $S.before -; exit $code")
         };
         let inside = place.shell(&lines(""));

@@ -279,17 +279,17 @@ fn a_running_irqbalance_is_told_to_leave_the_irq_alone_and_told_otherwise_by_und
         )
     };
     let (irq, before) = irq();
-    let wish = format!("irq:{irq}:affinity=0");
+    let request = format!("irq:{irq}:affinity=0");
     let now = || fs::read_to_string(format!("/proc/irq/{irq}/smp_affinity_list")).unwrap().trim().to_owned();
     let irqbalance = Irqbalance::start();
-    let plan = run(&["plan", "--set", &wish]);
+    let plan = run(&["plan", "--set", &request]);
     let pid = irqbalance.process.id();
     assert!(
         plan.fine().out.contains(&format!("none -> {irq}  irqbalance (pid {pid}) would move")),
         "{}",
         plan.out
     );
-    run(&["apply", "--set", &wish]).fine();
+    run(&["apply", "--set", &request]).fine();
     assert_eq!(now(), "0");
     // It says so itself: banned already, so a further plan has nothing to ask of it.
     let again = run(&["plan", "--set", &format!("irq:{irq}:affinity={before}")]);
@@ -297,24 +297,29 @@ fn a_running_irqbalance_is_told_to_leave_the_irq_alone_and_told_otherwise_by_und
     assert!(run(&["status"]).fine().out.contains("irqbalance:ban"));
     run(&["undo"]).fine();
     assert_eq!(now(), before);
-    assert!(run(&["plan", "--set", &wish]).fine().out.contains("irqbalance:ban"));
-    let despite = run(&["plan", "--despite", "irqbalance", "--set", &wish]);
+    assert!(run(&["plan", "--set", &request]).fine().out.contains("irqbalance:ban"));
+    let despite = run(&["plan", "--despite", "irqbalance", "--set", &request]);
     assert!(!despite.fine().out.contains("irqbalance:ban"), "{}", despite.out);
     // A shell says the same to it.
-    let lines =
-        run(&["plan", "--shell", "--set", &wish]).fine().out.lines().take(2).collect::<Vec<_>>().join("\n");
+    let lines = run(&["plan", "--shell", "--set", &request])
+        .fine()
+        .out
+        .lines()
+        .take(2)
+        .collect::<Vec<_>>()
+        .join("\n");
     assert!(Command::new("sh").args(["-e", "-c", &lines]).status().unwrap().success(), "{lines}");
     awaited("irqbalance to take the shell's word", PATIENCE, || {
-        (!run(&["plan", "--set", &wish]).out.contains("irqbalance:ban")).then_some(())
+        (!run(&["plan", "--set", &request]).out.contains("irqbalance:ban")).then_some(())
     });
     // One that does not listen cannot be settled with, and nothing is written.
     let socket = PathBuf::from(format!("/run/irqbalance/irqbalance{pid}.sock"));
     let aside = socket.with_extension("aside");
     fs::rename(&socket, &aside).unwrap();
-    run(&["apply", "--set", &wish]).refused(3, "--despite irqbalance");
+    run(&["apply", "--set", &request]).refused(3, "--despite irqbalance");
     fs::rename(&aside, &socket).unwrap();
     assert_eq!(now(), before);
     drop(irqbalance);
-    let plan = run(&["plan", "--set", &wish]);
+    let plan = run(&["plan", "--set", &request]);
     assert!(!plan.fine().out.contains("irqbalance"), "{}", plan.out);
 }

@@ -14,9 +14,9 @@ impl Place {
         self.shell(LOOK).fine().out.clone()
     }
 
-    fn plan(&self, wishes: &[&str]) -> String {
+    fn plan(&self, requests: &[&str]) -> String {
         let mut arguments = vec!["plan", "--json"];
-        wishes.iter().for_each(|wish| arguments.extend(["--set", wish]));
+        requests.iter().for_each(|request| arguments.extend(["--set", request]));
         let path = self.state.path().join("plan.json");
         fs::write(&path, &self.run(&arguments).fine().out).unwrap();
         path.to_str().unwrap().to_owned()
@@ -72,8 +72,8 @@ fn a_queue_that_goes_between_reading_and_writing_takes_all_back() {
     let place = Place::new("queue");
     let before = place.look();
     // The plan's own first change takes the queue of its second.
-    let wishes = ["apply", "--set", "eth0:channels/rx=1", "--set", "eth0:rps/rx-3=1"];
-    place.run(&wishes).refused(4, "eth0:rps/rx-3");
+    let requests = ["apply", "--set", "eth0:channels/rx=1", "--set", "eth0:rps/rx-3=1"];
+    place.run(&requests).refused(4, "eth0:rps/rx-3");
     assert_eq!(place.look(), before);
     // Somebody else's between plan and apply.
     let plan = place.plan(&["eth0:rps/rx-3=1", RPS]);
@@ -88,18 +88,19 @@ fn a_queue_that_goes_between_reading_and_writing_takes_all_back() {
 fn cpus_and_interrupts_that_are_not_there_are_told_with_those_that_are() {
     let place = Place::new("cpus");
     let before = place.look();
-    for wish in ["eth0:rps/rx-0=0-8191", "eth0:xps/tx-0=8191", "port:9:threads=1", "irq:999999:affinity=0"] {
-        let said = place.run(&["apply", "--set", wish]);
-        let (code, part) = match wish {
-            wish if wish.starts_with("eth0") => (2, "this machine has no CPU"),
-            wish if wish.starts_with("port") => (3, "no UDP socket is bound to port 9"),
+    for request in ["eth0:rps/rx-0=0-8191", "eth0:xps/tx-0=8191", "port:9:threads=1", "irq:999999:affinity=0"]
+    {
+        let said = place.run(&["apply", "--set", request]);
+        let (code, part) = match request {
+            request if request.starts_with("eth0") => (2, "this machine has no CPU"),
+            request if request.starts_with("port") => (3, "no UDP socket is bound to port 9"),
             _ => (3, "there is no such IRQ"),
         };
         said.refused(code, part);
     }
     // A veth has no interrupts: that is said, and is not taken for a success.
-    for wish in ["eth0:irq/rx-0=0", "eth0:irq/rx-*=0"] {
-        place.run(&["apply", "--set", wish]).refused(3, "its queues have no IRQs");
+    for request in ["eth0:irq/rx-0=0", "eth0:irq/rx-*=0"] {
+        place.run(&["apply", "--set", request]).refused(3, "its queues have no IRQs");
     }
     // The last CPU is off, as far as the run can see.
     let off =
@@ -120,7 +121,7 @@ fn the_root_of_a_container_is_told_what_it_may_not() {
     let open = "cp $U $S.open; chmod 755 $S.open; trap 'rm -rf $S.open $S.j' EXIT; mkdir -m 700 $S.j";
     let user = "chown 65534 $S.j; setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Ur";
     let bare = "setpriv --bounding-set=-all --inh-caps=-all";
-    for (around, wish, part) in [
+    for (around, request, part) in [
         // Root of a user namespace of its own, and nobody outside.
         (user, RPS, "root is needed"),
         (user, "eth0:channels/rx=2", "cannot set eth0:channels/rx"),
@@ -132,15 +133,15 @@ fn the_root_of_a_container_is_told_what_it_may_not() {
         (bare, "eth0:channels/rx=2", "cannot set eth0:channels/rx"),
         (bare, "eth0:qdisc=mq", "cannot set eth0:qdisc"),
     ] {
-        let said = place.shell(&format!("{open}; {around} $S.open apply --state $S.j --set {wish}"));
+        let said = place.shell(&format!("{open}; {around} $S.open apply --state $S.j --set {request}"));
         said.refused(3, part);
         assert!(said.err.contains("nothing was changed"), "{}", said.err);
-        assert_eq!(place.look(), before, "{around} {wish}");
+        assert_eq!(place.look(), before, "{around} {request}");
     }
     // Several at once: the first that is refused is the first at all.
-    let wishes = format!("--set {RPS} --set sysctl:net.ipv4.ip_default_ttl=70");
+    let requests = format!("--set {RPS} --set sysctl:net.ipv4.ip_default_ttl=70");
     place
-        .shell(&format!("{open}; {bare} $S.open apply --state $S.j {wishes}"))
+        .shell(&format!("{open}; {bare} $S.open apply --state $S.j {requests}"))
         .refused(3, "nothing was changed");
     assert_eq!(place.look(), before);
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_tests::{Said, program};
 
-/// One wish that a veth can fulfil.
+/// One request that a veth can fulfil.
 pub(crate) const RPS: &str = "eth0:rps/rx-0=0-1";
 
 fn lab(name: &str, queues: u32) -> Lab {

@@ -157,24 +157,24 @@ pub(crate) fn write(folder: &Path) {
     let groups = folder.join("groups");
     fs::create_dir(&groups).unwrap();
     for Group { name, rows } in &GROUPS {
-        let lines = rows.iter().fold(String::new(), |mut text, (wish, look, _)| {
-            writeln!(text, "{wish}\t{look}").unwrap();
+        let lines = rows.iter().fold(String::new(), |mut text, (request, look, _)| {
+            writeln!(text, "{request}\t{look}").unwrap();
             text
         });
         fs::write(groups.join(name), lines).unwrap();
     }
-    let refused = REFUSED.iter().fold(String::new(), |mut text, (name, wishes, ..)| {
-        writeln!(text, "{name}\t{wishes}").unwrap();
+    let refused = REFUSED.iter().fold(String::new(), |mut text, (name, requests, ..)| {
+        writeln!(text, "{name}\t{requests}").unwrap();
         text
     });
     fs::write(groups.join("refused"), refused).unwrap();
 }
 
-/// What a look at a wish of a group said, trimmed.
-fn looked<'a>(machine: &'a Recorded, step: &str, wish: &str) -> &'a str {
+/// What a look at a request of a group said, trimmed.
+fn looked<'a>(machine: &'a Recorded, step: &str, request: &str) -> &'a str {
     let text = machine.fine(step);
     let (_, rest) =
-        text.split_once(&format!("== {wish}\n")).unwrap_or_else(|| panic!("{step}: {wish}: {text}"));
+        text.split_once(&format!("== {request}\n")).unwrap_or_else(|| panic!("{step}: {request}: {text}"));
     rest.split("\n== ").next().unwrap().trim()
 }
 
@@ -184,14 +184,14 @@ fn every_kind_of_setting_is_set_seen_by_others_and_undone() {
     machine.fine("custom");
     for Group { name, rows } in &GROUPS {
         let applied = machine.fine(&format!("{name}-apply"));
-        for (wish, _, says) in *rows {
-            let at = |when: &str| looked(machine, &format!("{name}-{when}"), wish);
-            assert_ne!(at("was"), *says, "{wish} was so before");
-            assert_eq!(at("is"), *says, "{wish}");
-            assert_eq!(at("back"), at("was"), "{wish} undone");
+        for (request, _, says) in *rows {
+            let at = |when: &str| looked(machine, &format!("{name}-{when}"), request);
+            assert_ne!(at("was"), *says, "{request} was so before");
+            assert_eq!(at("is"), *says, "{request}");
+            assert_eq!(at("back"), at("was"), "{request} undone");
             // An offload may have been asked for by ethtool's name.
-            let setting = wish.split('=').next().unwrap();
-            assert!(applied.contains(setting) || setting.contains(":feature/"), "{wish}: {applied}");
+            let setting = request.split('=').next().unwrap();
+            assert!(applied.contains(setting) || setting.contains(":feature/"), "{request}: {applied}");
         }
         machine.fine(&format!("{name}-undo"));
         same(machine, "before", &format!("{name}-restored"));
@@ -201,8 +201,8 @@ fn every_kind_of_setting_is_set_seen_by_others_and_undone() {
 #[test]
 fn what_a_driver_refuses_is_refused_in_a_sentence_and_nothing_stays() {
     let machine = &*MACHINE;
-    for (name, wishes, code, part) in REFUSED {
-        machine.refused(&format!("refused-{name}"), code, part, wishes);
+    for (name, requests, code, part) in REFUSED {
+        machine.refused(&format!("refused-{name}"), code, part, requests);
     }
     same(machine, "before", "refused");
 }

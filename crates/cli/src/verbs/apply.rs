@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
-use udpath_host::apply::{self, Applied};
-use udpath_host::journal::{JournalError, Lock};
-use udpath_host::persist::{self, Boot};
-use udpath_host::status::Status;
-use udpath_host::{Live, Plan};
+use udpath_tune::apply::{self, Applied};
+use udpath_tune::journal::{JournalError, Lock};
+use udpath_tune::persist::{self, Boot};
+use udpath_tune::status::Status;
+use udpath_tune::{Live, Plan};
 
 use super::revert::{self, Reverter};
 use super::settings::{self, Common, Wanted};
@@ -133,7 +133,7 @@ fn make(args: &Args) -> Done {
 
 /// What the unit of a kept plan does at boot: sets what no file can, and says what of the apply does not hold.
 fn adopt(args: &Args, machine: &Live, lock: &Lock, id: u64, plan: &Plan) -> Done {
-    let applied = udpath_host::adopt(machine, lock, id, plan).map_err(settings::apply)?;
+    let applied = udpath_tune::adopt(machine, lock, id, plan).map_err(settings::apply)?;
     if applied.changes.is_empty() {
         show(args, plan, None, None)?;
     } else {

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use udpath_host::Source;
-use udpath_host::source::{Archive, Folder};
-use udpath_host::support::{EARLIER, NOW};
+use udpath_host::source::Folder;
+use udpath_support::{Archive, EARLIER, NOW};
 
 use crate::exit::Failure;
 

@@ -1,7 +1,7 @@
 //! `udpath confirm`: what was applied stays.
 
-use udpath_host::confirm;
-use udpath_host::confirm::ConfirmError;
+use udpath_tune::confirm;
+use udpath_tune::confirm::ConfirmError;
 
 use super::settings::{self, State};
 use crate::exit::{Done, Failure};

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use udpath_host::map::{Map, Selection};
-use udpath_host::status::Status;
-use udpath_host::{Live, Source, Watch};
+use udpath_host::{Source, Watch};
 use udpath_report::{Applied, MetricsFormat, MetricsOptions, map_metrics, write_whole};
+use udpath_tune::Live;
+use udpath_tune::status::Status;
 
 use super::settings::State;
 use super::show::PlaceArgs;

@@ -1,7 +1,7 @@
 //! `udpath plan`: what changes of settings would do. Nothing is changed, and no right is needed to look.
 
 use anyhow::Context;
-use udpath_host::Live;
+use udpath_tune::Live;
 
 use super::settings::{self, Namespace, Wanted};
 use crate::exit::Done;

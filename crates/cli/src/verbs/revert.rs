@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use serde::Serialize;
 use udpath_host::namespace::inside;
-use udpath_host::{Live, confirm};
+use udpath_tune::{Live, confirm};
 
 use super::settings::State;
 use super::undo;

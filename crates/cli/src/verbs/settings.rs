@@ -4,11 +4,11 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use udpath_host::apply::ApplyError;
-use udpath_host::journal::{DIRECTORY, JournalError};
 use udpath_host::namespace::{NamespaceError, Place, inside};
-use udpath_host::plan::{Consent, PlanError, lasting};
-use udpath_host::{Journal, Machine, Plan, Setting, Wish};
+use udpath_tune::apply::ApplyError;
+use udpath_tune::journal::{DIRECTORY, JournalError};
+use udpath_tune::plan::{Consent, PlanError, lasting};
+use udpath_tune::{Journal, Machine, Plan, Setting, SettingRequest};
 
 use crate::exit::{Done, Failure};
 
@@ -96,18 +96,21 @@ impl Wanted {
 
     /// The plan, for the machine as it is now.
     pub(crate) fn plan(&self, machine: &dyn Machine) -> Result<Plan, Failure> {
-        let mut wishes = match &self.file {
+        let mut requests = match &self.file {
             None => Vec::new(),
             Some(file) => {
                 let text = read(file)?;
-                Wish::from_json(&text)
+                SettingRequest::from_json(&text)
                     .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?
             }
         };
         for text in &self.set {
-            wishes.push(Wish::parse(text, &self.reason).map_err(|error| Failure::Usage(error.to_string()))?);
+            requests.push(
+                SettingRequest::parse(text, &self.reason)
+                    .map_err(|error| Failure::Usage(error.to_string()))?,
+            );
         }
-        Plan::resolve(machine, wishes, &self.consent()).map_err(|error: PlanError| match error.is_usage() {
+        Plan::resolve(machine, requests, &self.consent()).map_err(|error: PlanError| match error.is_usage() {
             true => Failure::Usage(error.to_string()),
             false => Failure::Cannot(error.into()),
         })

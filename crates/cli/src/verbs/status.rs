@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use udpath_host::Live;
-use udpath_host::journal::State as Progress;
-use udpath_host::status::{Held, Hold, Reverted, Standing, Status};
+use udpath_tune::Live;
+use udpath_tune::journal::State as Progress;
+use udpath_tune::status::{Held, Hold, Reverted, Standing, Status};
 
 use super::settings::{self, Common};
 use crate::exit::{Done, Failure};

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use udpath_host::Live;
-use udpath_host::status::Status;
-use udpath_host::support::{self, Identity, Manifest, Options, PackageError, Support, Target};
+use udpath_support::{Identity, Manifest, Options, PackageError, Support, Target};
+use udpath_tune::Live;
+use udpath_tune::status::Status;
 
 use super::settings::State;
 use super::show::{NamespaceArgs, interval};
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Done {
         Options { interval: args.interval, no_redact: args.no_redact, keep_rss_key: args.keep_rss_key };
     let journal = args.state.journal();
     let (taken, status) = args.namespace.look(|source| {
-        let taken = support::take(source, &options);
+        let taken = udpath_support::take(source, &options);
         (taken, Status::of(&Live::new(), &journal).map_err(|error| error.to_string()))
     })?;
     let mut identity = Identity::of_this_machine();

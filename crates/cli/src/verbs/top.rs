@@ -23,7 +23,7 @@ use super::show::{self, PlaceArgs};
 use crate::exit::{Done, Failure};
 use crate::terminal;
 use events::{Event, Events};
-use keys::Wish;
+use keys::SettingRequest;
 use screen::Screen;
 
 /// How long the first look is from the second at the most. Shorter: rates of the first picture are rough. Longer: the
@@ -117,10 +117,10 @@ fn live(args: &Args, source: &dyn Source) -> Done {
             .context("cannot write to the terminal")?;
         let wait = if state.paused { None } else { Some(next.saturating_duration_since(Instant::now())) };
         for event in events.wait(wait).context("cannot wait for keys")? {
-            let wish = match event {
+            let request = match event {
                 Event::Key(key) => keys::press(&mut state, key, screen.page()),
-                Event::End => Some(Wish::End),
-                Event::Stop => Some(Wish::Stop),
+                Event::End => Some(SettingRequest::End),
+                Event::Stop => Some(SettingRequest::Stop),
                 // A shell may have changed the terminal's modes meanwhile, or something else has written on it.
                 Event::Resumed => {
                     screen.resume().context("cannot set up the terminal")?;
@@ -128,10 +128,10 @@ fn live(args: &Args, source: &dyn Source) -> Done {
                 }
                 Event::Resized => None,
             };
-            match wish {
-                Some(Wish::End) => return Ok(()),
-                Some(Wish::Stop) => screen.suspend().context("cannot give the terminal back")?,
-                Some(Wish::Anew) => {
+            match request {
+                Some(SettingRequest::End) => return Ok(()),
+                Some(SettingRequest::Stop) => screen.suspend().context("cannot give the terminal back")?,
+                Some(SettingRequest::Anew) => {
                     screen.resume().context("cannot set up the terminal")?;
                     watch.expire();
                     next = Instant::now();

@@ -1,9 +1,9 @@
 //! `udpath undo`: takes back what was applied, or prints how a person would.
 
 use serde::Serialize;
-use udpath_host::journal::{JournalError, Line, setting};
-use udpath_host::undo::{UndoError, Undone};
-use udpath_host::{Journal, Live, Machine, Setting, Value};
+use udpath_tune::journal::{JournalError, Line, setting};
+use udpath_tune::undo::{UndoError, Undone};
+use udpath_tune::{Journal, Live, Machine, Setting, Value};
 
 use super::settings::{self, Common};
 use crate::exit::{Done, Failure};
@@ -66,7 +66,7 @@ fn undo(args: &Args) -> Done {
     let lock = journal.lock().map_err(settings::journal)?;
     // What is half restored would have to be undone again: a signal waits for the end.
     let _signals = terminal::hold_signals()?;
-    let undone = udpath_host::undo(&Live::new(), &lock, args.id, "asked for", args.force).map_err(failure)?;
+    let undone = udpath_tune::undo(&Live::new(), &lock, args.id, "asked for", args.force).map_err(failure)?;
     if args.common.json {
         let left =
             undone.left.iter().map(|left| Left { setting: left.setting.clone(), why: left.why.clone() });
@@ -86,7 +86,7 @@ fn undo(args: &Args) -> Done {
 
 fn forget(journal: &Journal, id: u64, force: bool) -> Done {
     let lock = journal.lock().map_err(settings::journal)?;
-    let given_up = udpath_host::undo::forget(&lock, id, force).map_err(failure)?;
+    let given_up = udpath_tune::undo::forget(&lock, id, force).map_err(failure)?;
     let what = match given_up.as_slice() {
         [] => String::new(),
         all => format!("; not restored: {}", all.join(", ")),

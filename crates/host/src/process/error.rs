@@ -172,11 +172,7 @@ impl Error {
     }
 
     /// The kernel's answer to `what`; `needs` is the capability whose lack it may be.
-    pub(super) fn answered(
-        what: impl Into<String>,
-        cause: impl Into<io::Error>,
-        needs: &'static str,
-    ) -> Self {
+    pub fn answered(what: impl Into<String>, cause: impl Into<io::Error>, needs: &'static str) -> Self {
         let (what, cause) = (what.into(), cause.into());
         match cause.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { what, needs },

@@ -8,7 +8,7 @@ use std::{fmt, fs};
 use serde::{Deserialize, Serialize};
 
 use super::held::{Process, SocketId};
-use super::setting::{SocketSetting, SocketValue, get};
+use super::option::{SocketSetting, SocketValue, get};
 use super::thread::{self, Thread};
 use super::{Error, sys};
 

@@ -80,7 +80,7 @@ impl Process {
 }
 
 /// Does `work` on the socket, through a duplicate that is closed when this returns.
-pub(super) fn with<T>(
+pub fn with_socket<T>(
     pid: u32,
     socket: SocketId,
     work: impl FnOnce(BorrowedFd<'_>) -> Result<T, Error>,

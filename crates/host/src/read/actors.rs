@@ -11,7 +11,7 @@ use super::text::field;
 use crate::snapshot::actors::{Actor, Actors};
 use crate::{Missing, Source};
 
-pub(crate) mod config;
+pub mod config;
 mod files;
 mod known;
 mod network;
@@ -35,14 +35,14 @@ pub fn read(source: &dyn Source, seen: &[Seen], missing: &mut Vec<Missing>) -> A
 }
 
 /// Is it a script of a known daemon?
-pub(crate) fn is_script(path: &str) -> bool {
+pub fn is_script(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let name = name.strip_suffix(".py").unwrap_or(name);
     KNOWN.iter().any(|known| known.programs.contains(&name))
 }
 
 /// Is it the program of a known daemon, as its process is called?
-pub(crate) fn is_known(name: &str) -> bool {
+pub fn is_known(name: &str) -> bool {
     KNOWN
         .iter()
         .flat_map(|known| known.programs)
@@ -50,18 +50,18 @@ pub(crate) fn is_known(name: &str) -> bool {
 }
 
 /// Is it looked whether this file is there?
-pub(crate) fn is_asked_for(path: &str) -> bool {
+pub fn is_asked_for(path: &str) -> bool {
     KNOWN.iter().any(|known| known.acts_by.contains(&path) || known.files.contains(&path))
 }
 
 /// The part of a configuration file that is read; lines that are not stay as empty ones, so that the others keep their
 /// numbers. [`None`] of a file that sets nothing, or of a kind that is not known.
-pub(crate) fn used(path: &str, text: &str) -> Option<String> {
+pub fn used(path: &str, text: &str) -> Option<String> {
     network::used(path, text).unwrap_or_else(|| files::used(path, text))
 }
 
 /// Those of these names that run, each with its first process, by one pass over `/proc`.
-pub(crate) fn running(source: &dyn Source, names: &[&str]) -> BTreeMap<&'static str, u32> {
+pub fn running(source: &dyn Source, names: &[&str]) -> BTreeMap<&'static str, u32> {
     let scan = processes::scan(source, &HashMap::new()).unwrap_or_default();
     let wanted = KNOWN.iter().filter(|known| names.contains(&known.name));
     let runs = |known: &Known| {

@@ -120,7 +120,7 @@ fn hypervisor(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<St
 }
 
 /// The part of a vendor's or product's name that tells a known platform; nothing for any other.
-pub(crate) fn known_platform(text: &str) -> Option<&'static str> {
+pub fn known_platform(text: &str) -> Option<&'static str> {
     let names = PLATFORMS.iter().flat_map(|(vendor, product, _)| [*vendor, *product]);
     names.filter(|name| !name.is_empty()).find(|name| text.contains(name))
 }

@@ -76,7 +76,7 @@ const STAMPING: [&str; 8] =
     ["chronyd", "ntpd", "ntp-daemon", "openntpd", "ptp4l", "sfptpd", "systemd-timesyn", "timemaster"];
 
 /// Is it told that a program of this name runs, though it has no UDP socket?
-pub(crate) fn is_telling(name: &str) -> bool {
+pub fn is_telling(name: &str) -> bool {
     name == "auditd" || STAMPING.contains(&name)
 }
 

@@ -78,7 +78,7 @@ fn lines(text: &str) -> Vec<String> {
 }
 
 /// The modules of `/proc/modules` that are of packet filtering.
-pub(crate) fn modules(text: &str) -> Vec<String> {
+pub fn modules(text: &str) -> Vec<String> {
     let names = text.lines().filter_map(|line| line.split(' ').next());
     let mut known: Vec<_> = names.filter(|name| MODULES.contains(name)).map(str::to_owned).collect();
     known.sort_unstable();

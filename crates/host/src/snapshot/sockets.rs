@@ -169,7 +169,7 @@ pub struct ReuseportGroup {
     /// The sockets as indices into the list, in the order in which they were made. That is the order in which they were
     /// bound, unless a program made several before it bound them.
     pub members: Vec<usize>,
-    /// How a datagram finds its socket, of what udpath itself has set ([`crate::receivers::recall`]); the kernel tells
+    /// How a datagram finds its socket, of what udpath itself has set (its journal knows); the kernel tells
     /// nobody. `Hash`: no program chooses, so that SO_INCOMING_CPU does where sockets have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Fact<By>>,

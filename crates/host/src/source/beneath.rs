@@ -17,7 +17,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
 
-use super::archive::LONGEST;
+use super::folder::MAX_FILE;
 
 /// Most names of one directory. Process directories are the longest lists: a machine has at most 4,194,304 pids
 /// (`PID_MAX_LIMIT`), and busy ones have some 50,000. Lower: such a machine's processes are not read. Higher: a folder
@@ -66,9 +66,9 @@ impl Beneath {
         // The same inode, whatever has become of its name.
         let file = File::options().read(true).open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
         let mut bytes = Vec::new();
-        file.take(LONGEST + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > LONGEST {
-            let limit = LONGEST >> 20;
+        file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_FILE {
+            let limit = MAX_FILE >> 20;
             return Err(io::Error::other(format!("is longer than {limit} MiB; no file of a capture is")));
         }
         Ok(bytes)

@@ -30,18 +30,22 @@ enum Kind {
 /// What a capture knows of files beyond their text: `udpath/files.json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Index {
+pub struct Index {
     /// Targets of links by their paths.
     #[serde(default)]
-    pub(crate) links: BTreeMap<String, String>,
+    pub links: BTreeMap<String, String>,
     /// Why a file or directory was not there.
     #[serde(default)]
-    pub(crate) absent: BTreeMap<String, Absence>,
+    pub absent: BTreeMap<String, Absence>,
 }
 
 /// Where a capture's answers are, and the index of its files.
-pub(super) const ANSWERS: &str = "udpath";
-pub(super) const INDEX: &str = "files.json";
+pub const ANSWERS: &str = "udpath";
+/// Most bytes of one file of a capture. The longest is the list of 10,000 sockets, some 5 MiB; lower: a larger machine is
+/// refused. Higher: a hostile capture takes more memory before it is.
+pub const MAX_FILE: u64 = 32 << 20;
+/// The index of its links, and of what was not there.
+pub const INDEX: &str = "files.json";
 
 impl Folder {
     /// This machine, as the calling thread sees it: its network namespace, its mounts.
@@ -195,7 +199,7 @@ impl Source for Folder {
 }
 
 /// Names in the order of their numbers.
-pub(super) fn sort(names: &mut [String]) {
+pub fn sort(names: &mut [String]) {
     names.sort_by(|a, b| numbered(a).cmp(&numbered(b)));
 }
 

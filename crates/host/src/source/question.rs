@@ -95,7 +95,7 @@ macro_rules! questions {
             }
 
             /// The same of an interface of another name.
-            pub(crate) fn of(&self, name: impl FnOnce(&str) -> String) -> Self {
+            pub fn of(&self, name: impl FnOnce(&str) -> String) -> Self {
                 match self {
                     $(Self::$Machine => Self::$Machine,)*
                     $(Self::$Interface(of) => Self::$Interface(name(of)),)*

@@ -18,20 +18,20 @@ pub struct Recorder<'a> {
 
 /// What was asked, and what was answered.
 #[derive(Debug, Default)]
-pub(crate) struct Recording {
+pub struct Recording {
     /// Files by their paths.
-    pub(crate) texts: BTreeMap<String, String>,
+    pub texts: BTreeMap<String, String>,
     /// Directories, and what was in them: of some of these nothing is known but that they are there.
-    pub(crate) directories: BTreeSet<String>,
+    pub directories: BTreeSet<String>,
     /// Links, and why something was not there.
-    pub(crate) index: Index,
+    pub index: Index,
     /// Answers of the kernel, with their questions.
-    pub(crate) answers: Vec<(Question, Result<Fact<Answer>, Absence>)>,
+    pub answers: Vec<(Question, Result<Fact<Answer>, Absence>)>,
 }
 
 impl Recording {
     /// The files of a capture by their paths below it; [`None`]: a directory.
-    pub(crate) fn files(&self) -> serde_json::Result<BTreeMap<String, Option<String>>> {
+    pub fn files(&self) -> serde_json::Result<BTreeMap<String, Option<String>>> {
         let mut files = BTreeMap::new();
         for path in self.directories.iter().chain(self.texts.keys()) {
             // `device/../numa_node`: the way leads through `device`, which a folder must have.
@@ -50,7 +50,7 @@ impl Recording {
 }
 
 /// A path without the slash in front, and without `..` and what that leaves.
-pub(super) fn flat(path: &str) -> String {
+pub fn flat(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
         if part == ".." {
@@ -75,7 +75,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// What was asked and answered.
-    pub(crate) fn into_recording(self) -> Recording {
+    pub fn into_recording(self) -> Recording {
         self.seen.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -5,8 +5,8 @@ use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
-use udpath_host::journal::State;
-use udpath_host::status::{Hold, Standing, Status};
+use udpath_tune::journal::State;
+use udpath_tune::status::{Hold, Standing, Status};
 
 use super::{Series, family};
 

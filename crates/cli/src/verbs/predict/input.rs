@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use serde::de::DeserializeOwned;
-use udpath_host::{Snapshot, Source, process, receivers, tables};
+use udpath_host::{Snapshot, Source, process, tables};
 use udpath_steer::CpuSet;
 use udpath_steer::drivers;
 use udpath_steer::predict::{Queue, Sockets, Tables};
@@ -112,7 +112,7 @@ fn look(args: &Args, source: &dyn Source, ports: Option<&BTreeSet<u16>>) -> Snap
     let Snapshot { sockets, missing, .. } = &mut snapshot;
     let asked = |port: u16| ports.is_none_or(|ports| ports.contains(&port));
     process::look_closer(sockets, |socket| asked(socket.local.port()), missing);
-    if let Err(error) = receivers::recall(&args.state.journal(), sockets) {
+    if let Err(error) = udpath_tune::journal::selections(&args.state.journal(), sockets) {
         eprintln!("what udpath has set of reuseport groups is not known: {error}");
     }
     snapshot

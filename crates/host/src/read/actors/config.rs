@@ -8,7 +8,7 @@ pub(crate) type Pairs = Vec<(String, String)>;
 
 /// What kind of file it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
     /// systemd.link(5).
     Link,
     /// Of NetworkManager, systemd-networkd or an agent.
@@ -20,12 +20,12 @@ pub(crate) enum Format {
 }
 
 /// The folders of these files.
-pub(crate) fn folders() -> impl Iterator<Item = &'static str> {
+pub fn folders() -> impl Iterator<Item = &'static str> {
     files::FOLDERS.into_iter().flatten().chain(network::folders())
 }
 
 /// What kind of file lies at a path; nothing for one that is not of these.
-pub(crate) fn format(path: &str) -> Option<Format> {
+pub fn format(path: &str) -> Option<Format> {
     if network::is_one(path) {
         return Some(Format::Network);
     }
@@ -40,26 +40,26 @@ pub(crate) fn format(path: &str) -> Option<Format> {
 }
 
 /// A `.link` file; nothing if it does no more than name devices.
-pub(crate) fn link(path: &str, text: &str) -> Option<LinkFile> {
+pub fn link(path: &str, text: &str) -> Option<LinkFile> {
     files::link_file(path, text)
 }
 
 /// The rules of a file that act on network devices.
-pub(crate) fn rules(path: &str, text: &str) -> Vec<UdevRule> {
+pub fn rules(path: &str, text: &str) -> Vec<UdevRule> {
     files::udev_rules(path, text)
 }
 
 /// A part of a rule as key, operator and value.
-pub(crate) fn token(token: &str) -> Option<(&str, &str, &str)> {
+pub fn token(token: &str) -> Option<(&str, &str, &str)> {
     files::parts(token)
 }
 
 /// The lines of a file that bear on packets.
-pub(crate) fn sysctl(path: &str, text: &str) -> Vec<SysctlLine> {
+pub fn sysctl(path: &str, text: &str) -> Vec<SysctlLine> {
     files::sysctl_lines(path, text)
 }
 
 /// What a file of a network daemon matches and sets, as `SECTION.KEY` and value.
-pub(crate) fn network(path: &str, text: &str) -> (Pairs, Pairs) {
+pub fn network(path: &str, text: &str) -> (Pairs, Pairs) {
     network::pairs(path, text)
 }

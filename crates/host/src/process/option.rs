@@ -1,0 +1,204 @@
+//! What can be set of a running server's socket.
+//!
+//! | setting | option | told by the kernel | in force |
+//! |---|---|---|---|
+//! | receive buffer | `SO_RCVBUFFORCE` | yes | for the next datagram |
+//! | busy poll | `SO_BUSY_POLL` | yes | when the server next waits |
+//! | prefer busy poll | `SO_PREFER_BUSY_POLL` | yes | when the server next waits |
+//! | busy poll budget | `SO_BUSY_POLL_BUDGET` | no | when the server next waits |
+//! | incoming CPU | `SO_INCOMING_CPU` | yes | for the next datagram |
+//! | selection | `SO_ATTACH_REUSEPORT_CBPF` | no | for the next datagram, of the whole group |
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use serde::{Deserialize, Serialize};
+
+use super::find::strangers;
+use super::held::{self, SocketId};
+use super::{Error, find, sys};
+
+/// What it takes to set more than the system's own limits allow.
+const NEEDS: &str = "CAP_NET_ADMIN";
+/// Largest receive buffer, bytes of the kernel's accounting: it doubles what it is told (`__sock_set_rcvbuf`).
+pub const MAX_BUFFER: u32 = (i32::MAX - 1).cast_unsigned();
+
+/// One thing that can be set of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SocketSetting {
+    /// Room for datagrams that wait.
+    ReceiveBuffer,
+    /// How long a wait polls the device's queue.
+    BusyPoll,
+    /// Whether polling goes before interrupts.
+    PreferBusyPoll,
+    /// Packets taken by one poll.
+    BusyPollBudget,
+    /// The CPU whose datagrams it takes of its group's.
+    IncomingCpu,
+    /// How a datagram finds its socket in the group.
+    Selection,
+}
+
+impl SocketSetting {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::ReceiveBuffer,
+        Self::BusyPoll,
+        Self::PreferBusyPoll,
+        Self::BusyPollBudget,
+        Self::IncomingCpu,
+        Self::Selection,
+    ];
+
+    /// Its name here.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReceiveBuffer => "receive-buffer",
+            Self::BusyPoll => "busy-poll",
+            Self::PreferBusyPoll => "prefer-busy-poll",
+            Self::BusyPollBudget => "busy-poll-budget",
+            Self::IncomingCpu => "incoming-cpu",
+            Self::Selection => "selection",
+        }
+    }
+
+    /// The kernel's name of it.
+    #[must_use]
+    pub const fn option(self) -> &'static str {
+        match self {
+            Self::ReceiveBuffer => "SO_RCVBUFFORCE",
+            Self::BusyPoll => "SO_BUSY_POLL",
+            Self::PreferBusyPoll => "SO_PREFER_BUSY_POLL",
+            Self::BusyPollBudget => "SO_BUSY_POLL_BUDGET",
+            Self::IncomingCpu => "SO_INCOMING_CPU",
+            Self::Selection => "SO_ATTACH_REUSEPORT_CBPF",
+        }
+    }
+
+    /// How long a value lasts, for users.
+    #[must_use]
+    pub const fn lasts(self) -> &'static str {
+        match self {
+            Self::Selection => {
+                "until the last socket of the group is closed: a restart of the server forgets it, a reload that keeps \
+                 the sockets (nsd's does) does not"
+            }
+            _ => {
+                "until the socket is closed: a restart of the server forgets it, a reload that keeps the sockets \
+                 (nsd's does) does not"
+            }
+        }
+    }
+
+    /// Does the kernel tell what is set?
+    #[must_use]
+    pub const fn is_told(self) -> bool {
+        !matches!(self, Self::BusyPollBudget | Self::Selection)
+    }
+}
+
+/// How a datagram finds its socket in a reuseport group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Selection {
+    /// By the kernel's hash of the flow, or by incoming CPU where a member has one.
+    ByFlow,
+    /// Member `CPU mod members`, in the order in which they were bound. Goes before every incoming CPU.
+    ByCpu,
+}
+
+/// A value of a [`SocketSetting`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SocketValue {
+    /// Bytes by the kernel's own accounting, which is twice what a server asks for; up to 2,147,483,646. Odd ones
+    /// become the next even one. The kernel does not go below some 2,300.
+    ReceiveBuffer(u32),
+    /// Microseconds; 0 is off.
+    BusyPoll(u32),
+    /// On, or off.
+    PreferBusyPoll(bool),
+    /// Packets; 0 is the kernel's own, 8.
+    BusyPollBudget(u16),
+    /// The CPU; none is any.
+    IncomingCpu(Option<u32>),
+    /// Of the whole group.
+    Selection(Selection),
+}
+
+impl SocketValue {
+    /// What it is a value of.
+    #[must_use]
+    pub const fn setting(self) -> SocketSetting {
+        match self {
+            Self::ReceiveBuffer(_) => SocketSetting::ReceiveBuffer,
+            Self::BusyPoll(_) => SocketSetting::BusyPoll,
+            Self::PreferBusyPoll(_) => SocketSetting::PreferBusyPoll,
+            Self::BusyPollBudget(_) => SocketSetting::BusyPollBudget,
+            Self::IncomingCpu(_) => SocketSetting::IncomingCpu,
+            Self::Selection(_) => SocketSetting::Selection,
+        }
+    }
+}
+
+impl fmt::Display for SocketValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReceiveBuffer(bytes) => write!(f, "{bytes} bytes"),
+            Self::BusyPoll(us) => write!(f, "{us} us"),
+            Self::PreferBusyPoll(on) => f.write_str(if *on { "on" } else { "off" }),
+            Self::BusyPollBudget(packets) => write!(f, "{packets} packets"),
+            Self::IncomingCpu(Some(cpu)) => write!(f, "CPU {cpu}"),
+            Self::IncomingCpu(None) => f.write_str("any CPU"),
+            Self::Selection(Selection::ByFlow) => f.write_str("by flow"),
+            Self::Selection(Selection::ByCpu) => f.write_str("by CPU"),
+        }
+    }
+}
+
+/// What is set of a socket now; none where the kernel does not tell ([`SocketSetting::is_told`]).
+///
+/// # Errors
+/// The process does not have the socket any more, or it may not be read.
+pub fn read(pid: u32, socket: SocketId, setting: SocketSetting) -> Result<Option<SocketValue>, Error> {
+    held::with_socket(pid, socket, |held| {
+        let what = || format!("read {} of socket {} of process {pid}", setting.option(), socket.inode);
+        get(held, setting).map_err(|cause| Error::answered(what(), cause, NEEDS))
+    })
+}
+
+/// Reads through a held socket.
+pub fn get(socket: BorrowedFd<'_>, setting: SocketSetting) -> io::Result<Option<SocketValue>> {
+    let number = |name| sys::option(socket, name);
+    Ok(Some(match setting {
+        SocketSetting::ReceiveBuffer => SocketValue::ReceiveBuffer(number(libc::SO_RCVBUF)?.cast_unsigned()),
+        SocketSetting::BusyPoll => SocketValue::BusyPoll(number(libc::SO_BUSY_POLL)?.cast_unsigned()),
+        SocketSetting::PreferBusyPoll => SocketValue::PreferBusyPoll(number(libc::SO_PREFER_BUSY_POLL)? != 0),
+        // -1 is any.
+        SocketSetting::IncomingCpu => {
+            SocketValue::IncomingCpu(u32::try_from(number(libc::SO_INCOMING_CPU)?).ok())
+        }
+        SocketSetting::BusyPollBudget | SocketSetting::Selection => return Ok(None),
+    }))
+}
+
+/// The members of the socket's group, in their order; none when it has no group.
+///
+/// # Errors
+/// The process does not have the socket, or others than it and its workers have members of the group.
+pub fn group(pid: u32, socket: SocketId) -> Result<Option<Vec<SocketId>>, Error> {
+    let server = find(pid)?;
+    let Some(found) = server.sockets.iter().find(|found| found.id == socket) else {
+        return Err(Error::SocketGone { pid, inode: socket.inode, cookie: socket.cookie });
+    };
+    let Some(group) = found.group else { return Ok(None) };
+    let strangers = strangers(&server, found)?;
+    if strangers > 0 {
+        return Err(Error::Strangers { socket: found.to_string(), pid, strangers });
+    }
+    Ok(Some(server.groups[group].members.iter().map(|&at| server.sockets[at].id).collect()))
+}

@@ -1,0 +1,479 @@
+//! A captured machine in one file: a tar archive, compressed with gzip, as `udpath support` writes it.
+//!
+//! It is read into memory whole, and nothing of it is ever written to disk: a name in it is a key and no path. What no
+//! capture of ours holds (links, devices, absolute names, names with `..`) is refused, and so is one that unpacks to more
+//! than a machine has to tell: its entries, each of them, and the memory for all of them have limits.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::ops::Bound;
+use std::path::{Component, Path};
+
+use flate2::bufread::MultiGzDecoder;
+use tar::{EntryType, PaxExtensions};
+
+use udpath_host::source::{ANSWERS, Answer, INDEX, Index, MAX_FILE, Question, Source, flat, sort};
+use udpath_host::{Absence, Fact};
+
+/// Most bytes that are unpacked in all, headers included, and most bytes of memory for what is kept of them. A machine of
+/// 128 queues and 10,000 sockets takes some 30 MiB, mostly of processes; lower: a larger one is refused. Higher: a
+/// hostile archive takes more memory before it is.
+const MOST: u64 = 128 << 20;
+/// Most entries: files and directories. Such a machine has some 40,000 in two pictures; lower: one of many more sockets
+/// is refused. Higher: a hostile archive of empty files takes more memory before it is.
+const ENTRIES: usize = 200_000;
+/// Memory for an entry beside its name and its text, bytes: the places in the map, which is half full at worst, and what
+/// the allocator adds to two pieces.
+const ENTRY: u64 = 112;
+/// Most bytes of one name, as of any path (`PATH_MAX`).
+const NAME: usize = 4096;
+/// Most bytes of the records in front of an entry that pax writes (names, times, owners). Some 200 are usual.
+const RECORDS: u64 = 64 << 10;
+
+/// An archive that is no capture, or may not be one.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// It cannot be read, or is no such archive.
+    #[error("cannot read it: {0}; wanted is a .tar.gz that `udpath support` wrote")]
+    Unreadable(String),
+    /// It has an entry that no capture has.
+    #[error("its entry '{name}' {why}; no capture has such an entry, so none of it is read")]
+    Hostile {
+        /// The entry's name, without control characters.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It unpacks to too much.
+    #[error("it unpacks to more than {0}; a capture does not, so none of it is read")]
+    Bomb(String),
+}
+
+impl From<std::io::Error> for ArchiveError {
+    fn from(error: std::io::Error) -> Self {
+        // An error may repeat what is wrong, and nothing that drives a terminal.
+        Self::Unreadable(printable(&error.to_string()))
+    }
+}
+
+fn printable(text: &str) -> String {
+    text.chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The files of an archive, in memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Archive {
+    /// Files, and directories that are entries of their own ([`None`]), by their names, which have no slash in front.
+    /// Directories that are only parts of other names are found by those.
+    entries: BTreeMap<Box<str>, Option<Box<[u8]>>>,
+    /// Bytes of memory for them.
+    size: u64,
+}
+
+impl Archive {
+    /// Reads an archive's file.
+    ///
+    /// # Errors
+    /// It cannot be read, is no archive, or holds what no capture holds.
+    pub fn open(path: &Path) -> Result<Self, ArchiveError> {
+        Self::read(BufReader::new(File::open(path)?))
+    }
+
+    /// Reads an archive.
+    ///
+    /// # Errors
+    /// As of [`Archive::open`].
+    pub fn read(compressed: impl std::io::BufRead) -> Result<Self, ArchiveError> {
+        Self::bounded(compressed, MOST)
+    }
+
+    fn bounded(compressed: impl std::io::BufRead, most: u64) -> Result<Self, ArchiveError> {
+        // One byte more than is allowed, to see that there is more.
+        let mut unpacked = MultiGzDecoder::new(compressed).take(most + 1);
+        let read = Self::unpack(&mut unpacked);
+        // Whatever the reader made of an end that came too early.
+        if unpacked.limit() == 0 {
+            return Err(ArchiveError::Bomb(format!("{} MiB", most >> 20)));
+        }
+        read
+    }
+
+    /// Entries are read as they are: the library would read a long name whole, however long it is.
+    fn unpack(unpacked: impl Read) -> Result<Self, ArchiveError> {
+        let mut archive = Self::default();
+        let mut reader = tar::Archive::new(unpacked);
+        // What was said in front of an entry of its name.
+        let mut named: Option<Vec<u8>> = None;
+        for entry in reader.entries()?.raw(true) {
+            let mut entry = entry?;
+            match entry.header().entry_type() {
+                EntryType::GNULongName => {
+                    let mut text = short(&mut entry, NAME as u64 + 1, "a name longer than any path")?;
+                    text.truncate(text.iter().position(|byte| *byte == 0).unwrap_or(text.len()));
+                    named = Some(text);
+                    continue;
+                }
+                EntryType::XHeader => {
+                    let text = short(&mut entry, RECORDS, "records longer than any pax writes")?;
+                    let records = PaxExtensions::new(&text).filter_map(Result::ok);
+                    let path = records.filter(|record| record.key_bytes() == b"path").last();
+                    named = path.map(|record| record.value_bytes().to_vec()).or(named);
+                    continue;
+                }
+                // Of the whole archive, such as a comment.
+                EntryType::XGlobalHeader => continue,
+                _ => {}
+            }
+            let bytes = named.take().map_or_else(|| entry.path_bytes(), Cow::Owned);
+            let name = name(&bytes)?;
+            drop(bytes);
+            match entry.header().entry_type() {
+                EntryType::Directory => archive.insert(&name, None)?,
+                EntryType::Regular => {
+                    let text = short(&mut entry, MAX_FILE, "more bytes than any file of a capture")?;
+                    archive.insert(&name, Some(text))?;
+                }
+                other => return Err(hostile(&name, &format!("is no file and no directory ({other:?})"))),
+            }
+        }
+        Ok(archive)
+    }
+
+    /// Of the same files as a capture that was made just now.
+    pub(crate) fn of(files: &BTreeMap<String, Option<String>>) -> Result<Self, ArchiveError> {
+        let mut archive = Self::default();
+        for (name, text) in files {
+            archive.insert(name, text.clone().map(String::into_bytes))?;
+        }
+        Ok(archive)
+    }
+
+    /// Keeps a file, or a directory. Of two of one name the last counts, as it does to tar; a directory takes no file's
+    /// place.
+    fn insert(&mut self, name: &str, text: Option<Vec<u8>>) -> Result<(), ArchiveError> {
+        if text.is_none() && self.entries.contains_key(name) {
+            return Ok(());
+        }
+        self.size += ENTRY + name.len() as u64 + text.as_ref().map_or(0, Vec::len) as u64;
+        if self.entries.len() >= ENTRIES {
+            return Err(ArchiveError::Bomb(format!("{ENTRIES} files and directories")));
+        }
+        if self.size > MOST {
+            return Err(ArchiveError::Bomb(format!("{} MiB of memory", MOST >> 20)));
+        }
+        self.entries.insert(name.into(), text.map(Vec::into_boxed_slice));
+        Ok(())
+    }
+
+    /// The file of a name.
+    fn file(&self, name: &str) -> Option<&[u8]> {
+        self.entries.get(name)?.as_deref()
+    }
+
+    /// The names in a directory; nothing if there is none of that name.
+    fn names(&self, directory: &str) -> Option<BTreeSet<&str>> {
+        let start = if directory.is_empty() { String::new() } else { format!("{directory}/") };
+        let mut names = BTreeSet::new();
+        let mut from = Bound::Included(start.clone());
+        // From each name on to the first that is not below it: as many steps as there are names, not entries.
+        while let Some((path, _)) =
+            self.entries.range::<str, _>((from.as_ref().map(String::as_str), Bound::Unbounded)).next()
+            && let Some(rest) = path.strip_prefix(start.as_str())
+        {
+            let (name, below) = rest.split_once('/').map_or((rest, false), |(name, _)| (name, true));
+            if !name.is_empty() {
+                names.insert(name);
+            }
+            from = if below {
+                // '0' follows '/'.
+                Bound::Included(format!("{start}{name}0"))
+            } else {
+                Bound::Excluded(path.to_string())
+            };
+        }
+        let is_entry = matches!(self.entries.get(directory), Some(None));
+        (is_entry || !names.is_empty()).then_some(names)
+    }
+
+    /// The directories and files at its top.
+    #[must_use]
+    pub fn top(&self) -> Vec<&str> {
+        self.names("").into_iter().flatten().collect()
+    }
+
+    /// Is there a directory of that name?
+    #[must_use]
+    pub fn is_directory(&self, name: &str) -> bool {
+        let within = format!("{name}/");
+        let first = self.entries.range::<str, _>((Bound::Included(within.as_str()), Bound::Unbounded)).next();
+        matches!(self.entries.get(name), Some(None))
+            || first.is_some_and(|(path, _)| path.starts_with(&within))
+    }
+
+    /// The machine below one of its directories; the empty name is the archive itself.
+    #[must_use]
+    pub fn machine(&self, directory: &str) -> Captured<'_> {
+        let mut captured = Captured { archive: self, prefix: String::new(), index: Ok(Index::default()) };
+        if !directory.is_empty() {
+            captured.prefix = format!("{directory}/");
+        }
+        let file = format!("{ANSWERS}/{INDEX}");
+        if let Some(bytes) = self.file(&captured.key(&file)) {
+            captured.index = serde_json::from_slice(bytes).map_err(|error| format!("{file}: {error}"));
+        }
+        captured
+    }
+}
+
+/// The whole of an entry, unless it is longer than it may be.
+fn short(entry: &mut tar::Entry<'_, impl Read>, most: u64, what: &str) -> Result<Vec<u8>, ArchiveError> {
+    // A header may say any length; what there is decides.
+    let length = entry.size().min(most);
+    let mut bytes = Vec::with_capacity(length.min(1 << 16) as usize);
+    entry.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(hostile(
+            &String::from_utf8_lossy(&entry.path_bytes()),
+            &format!("has {what} ({most} bytes)"),
+        ));
+    }
+    Ok(bytes)
+}
+
+fn hostile(name: &str, why: &str) -> ArchiveError {
+    ArchiveError::Hostile { name: printable(name), why: why.to_owned() }
+}
+
+/// An entry's name without `.` parts and without a slash at its ends.
+fn name(bytes: &[u8]) -> Result<String, ArchiveError> {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    if text.len() > NAME {
+        return Err(hostile(&text, "has a name longer than any path"));
+    }
+    let mut name = String::new();
+    for component in Path::new(&text).components() {
+        match component {
+            Component::CurDir => {}
+            Component::Normal(part) => {
+                let part = part.to_str().unwrap_or_default();
+                if part.contains(['\0', char::REPLACEMENT_CHARACTER]) {
+                    return Err(hostile(&text, "is not UTF-8"));
+                }
+                if !name.is_empty() {
+                    name.push('/');
+                }
+                name.push_str(part);
+            }
+            _ => return Err(hostile(&text, "points out of the archive")),
+        }
+    }
+    Ok(name)
+}
+
+/// A machine in an archive.
+#[derive(Debug, Clone)]
+pub struct Captured<'a> {
+    archive: &'a Archive,
+    /// In front of every name: empty, or it ends in a slash.
+    prefix: String,
+    index: Result<Index, String>,
+}
+
+impl Captured<'_> {
+    fn key(&self, path: &str) -> String {
+        format!("{}{}", self.prefix, flat(path)).trim_end_matches('/').to_owned()
+    }
+
+    fn index(&self) -> Result<&Index, Absence> {
+        self.index.as_ref().map_err(|wrong| Absence::NotUnderstood(wrong.clone()))
+    }
+
+    /// Why a file or directory is not there.
+    fn why(&self, path: &str) -> Absence {
+        match self.index() {
+            Err(wrong) => wrong,
+            Ok(index) => index.absent.get(path).cloned().unwrap_or(Absence::NotCaptured),
+        }
+    }
+}
+
+impl Source for Captured<'_> {
+    fn text(&self, path: &str) -> Result<String, Absence> {
+        let bytes = self.archive.file(&self.key(path)).ok_or_else(|| self.why(path))?;
+        let text = std::str::from_utf8(bytes).map(str::to_owned);
+        text.map_err(|_| Absence::NotUnderstood(format!("{path} is not UTF-8")))
+    }
+
+    fn names(&self, directory: &str) -> Result<Vec<String>, Absence> {
+        let names = self.archive.names(&self.key(directory)).ok_or_else(|| self.why(directory))?;
+        let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        sort(&mut names);
+        Ok(names)
+    }
+
+    fn target(&self, link: &str) -> Result<String, Absence> {
+        self.index()?.links.get(link).cloned().ok_or_else(|| self.why(link))
+    }
+
+    fn ask(&self, question: &Question) -> Result<Fact<Answer>, Absence> {
+        let file = format!("{ANSWERS}/{}", question.file());
+        let bytes = self.archive.file(&self.key(&file)).ok_or(Absence::NotCaptured)?;
+        let text = std::str::from_utf8(bytes);
+        let text = text.map_err(|_| Absence::NotUnderstood(format!("{file} is not UTF-8")))?;
+        question.decode(text, &file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn compressed(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// An archive of one entry whose name is written as it is, whatever the library would think of it.
+    fn with(name: &str, kind: EntryType, bytes: &[u8]) -> Vec<u8> {
+        let mut header = tar::Header::new_gnu();
+        header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_entry_type(kind);
+        header.set_size(bytes.len() as u64);
+        if kind.is_symlink() || kind.is_hard_link() {
+            header.set_link_name("/etc/passwd").unwrap();
+        }
+        header.set_cksum();
+        let mut builder = tar::Builder::new(Vec::new());
+        builder.append(&header, bytes).unwrap();
+        compressed(&builder.into_inner().unwrap())
+    }
+
+    fn refused(bytes: &[u8]) -> String {
+        Archive::read(bytes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_no_capture_holds_is_refused() {
+        for name in ["../proc/stat", "now/../../x", "/etc/passwd"] {
+            let told = refused(&with(name, EntryType::Regular, b"x"));
+            assert!(told.contains(name) && told.contains("points out of the archive"), "{told}");
+        }
+        for kind in [EntryType::Symlink, EntryType::Link, EntryType::Char, EntryType::Block, EntryType::Fifo]
+        {
+            let told = refused(&with("now/proc/stat", kind, b""));
+            assert!(told.contains("is no file and no directory"), "{told}");
+        }
+        let told = refused(&with("now/\u{1b}[31m/../../x", EntryType::Regular, b""));
+        assert!(told.contains("now/ [31m/../../x"), "{told}");
+    }
+
+    #[test]
+    fn what_is_no_archive_or_cut_is_told() {
+        assert!(refused(b"no archive").contains("cannot read it"));
+        assert!(refused(&compressed(b"no archive, and not short at all")).contains("cannot read it"));
+        let whole = with("now/proc/stat", EntryType::Regular, &[b'x'; 4000]);
+        assert!(Archive::read(&whole[..]).is_ok());
+        assert!(refused(&whole[..whole.len() / 2]).contains("cannot read it"));
+    }
+
+    #[test]
+    fn a_bomb_is_refused_before_it_is_unpacked() {
+        let large = with("now/proc/stat", EntryType::Regular, &[b'x'; 1 << 20]);
+        let told = Archive::bounded(&large[..], 1 << 19).unwrap_err();
+        assert!(large.len() < 1 << 14, "{}", large.len());
+        assert!(Archive::bounded(&large[..], 2 << 20).is_ok());
+        assert!(matches!(told, ArchiveError::Bomb(_)), "{told}");
+    }
+
+    #[test]
+    fn too_many_entries_are_refused() {
+        let empty = |count: usize| {
+            let mut builder = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+            for number in 0..count {
+                let mut header = tar::Header::new_gnu();
+                header.set_size(0);
+                builder.append_data(&mut header, format!("now/proc/{number}/comm"), &[][..]).unwrap();
+            }
+            builder.into_inner().unwrap().finish().unwrap()
+        };
+        assert_eq!(
+            refused(&empty(ENTRIES + 1)),
+            "it unpacks to more than 200000 files and directories; a capture does not, so none of it is read"
+        );
+        let archive = Archive::read(&empty(1000)[..]).unwrap();
+        assert_eq!(archive.machine("now").names("/proc").unwrap().len(), 1000);
+        assert!(archive.is_directory("now/proc/7") && !archive.is_directory("now/proc/7/comm"));
+    }
+
+    #[test]
+    fn names_longer_than_a_header_are_read_and_longer_than_any_path_refused() {
+        let name = format!("now/sys/fs/cgroup/{}/cpu.max", "s".repeat(200));
+        let record = |name: &str| {
+            let text = format!(" path={name}\n");
+            let length = text.len() + (text.len() + 3).to_string().len();
+            format!("{length}{text}")
+        };
+        let in_front = |kind: EntryType, text: &str| {
+            let mut builder = tar::Builder::new(Vec::new());
+            for (kind, text) in [(kind, text), (EntryType::Regular, "max 100000")] {
+                let mut header = tar::Header::new_gnu();
+                header.set_entry_type(kind);
+                header.set_size(text.len() as u64);
+                header.set_path("cut").unwrap();
+                header.set_cksum();
+                builder.append(&header, text.as_bytes()).unwrap();
+            }
+            compressed(&builder.into_inner().unwrap())
+        };
+        for bytes in [
+            in_front(EntryType::GNULongName, &format!("{name}\0")),
+            in_front(EntryType::XHeader, &record(&name)),
+        ] {
+            let archive = Archive::read(&bytes[..]).unwrap();
+            assert_eq!(archive.file(&name), Some(&b"max 100000"[..]), "{archive:?}");
+        }
+        let long = refused(&in_front(EntryType::GNULongName, &"n".repeat(1 << 20)));
+        assert!(long.contains("longer than any path"), "{long}");
+        let long = refused(&in_front(EntryType::XHeader, &record(&"n".repeat(1 << 20))));
+        assert!(long.contains("longer than any pax writes"), "{long}");
+        let out = refused(&in_front(EntryType::XHeader, &record("../x")));
+        assert!(out.contains("points out of the archive"), "{out}");
+    }
+
+    #[test]
+    fn names_and_texts_are_found_as_in_a_folder() {
+        let files = [
+            ("now/sys/class/net/eth0/queues/rx-10/rps_cpus", Some("f\n")),
+            ("now/sys/class/net/eth0/queues/rx-2", None),
+            // Between a directory and what is in it by the order of bytes.
+            ("now/sys/class/net/eth0/device", None),
+            ("now/sys/class/net/eth0/device-a", Some("")),
+            ("now/sys/class/net/eth0/device/x", Some("")),
+            ("now/sys/class/net/eth0/numa_node", Some("1\n")),
+            ("now/udpath/files.json", Some(r#"{"absent": {"/proc/net/packet": "not-there"}}"#)),
+        ];
+        let files = files.map(|(name, text)| (name.to_owned(), text.map(str::to_owned)));
+        let archive = Archive::of(&files.into()).unwrap();
+        assert_eq!(archive.top(), ["now"]);
+        let machine = archive.machine("now");
+        assert_eq!(machine.names("/sys/class/net/eth0/queues").unwrap(), ["rx-2", "rx-10"]);
+        assert_eq!(
+            machine.names("/sys/class/net/eth0").unwrap(),
+            ["device", "device-a", "numa_node", "queues"]
+        );
+        assert_eq!(machine.names("/sys/class/net/eth0/queues/rx-2"), Ok(Vec::new()));
+        assert_eq!(machine.text("/sys/class/net/eth0/device/../numa_node"), Ok("1\n".into()));
+        assert_eq!(machine.text("/proc/net/packet"), Err(Absence::NotThere));
+        assert_eq!(machine.text("/proc/stat"), Err(Absence::NotCaptured));
+        assert_eq!(machine.names("/proc"), Err(Absence::NotCaptured));
+        assert_eq!(machine.ask(&Question::Links), Err(Absence::NotCaptured));
+    }
+}

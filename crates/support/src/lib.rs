@@ -1,0 +1,169 @@
+//! A capture of this machine for somebody else: read by the same readers, without what is nobody else's business, in one
+//! file that every verb with `--sysroot` reads again.
+//!
+//! ```text
+//!  readers ─▸ Recorder ─▸ trim ─▸ redact ─▸ read again: what is missing ─▸ package
+//!  twice, if rates are wanted     |          names, addresses: the same by the same
+//!                                 nothing that the picture does not show
+//!
+//!  manifest.json    udpath.support/1: what was read, what is missing and why, what was redacted and how
+//!  status.json      udpath.status/1: what was applied, and what of it holds
+//!  now/             proc, sys, etc, udpath: see the module source
+//!  earlier/         the same, some seconds before
+//! ```
+//! Nothing leaves the machine but by the hand of who made it.
+
+mod archive;
+mod identity;
+mod kept;
+mod manifest;
+mod package;
+mod redact;
+mod trim;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub use archive::{Archive, ArchiveError, Captured};
+pub use identity::Identity;
+pub use kept::{KEPT, Kept};
+pub use manifest::{Manifest, SCHEMA};
+pub use package::{PackageError, Target};
+pub use redact::{Kind, Redacted, Redactor};
+
+use udpath_host::source::{Recorder, Recording};
+use udpath_host::{Snapshot, Source};
+
+/// Folders of a capture.
+pub const NOW: &str = "now";
+/// The picture before it.
+pub const EARLIER: &str = "earlier";
+/// What was read and redacted.
+pub const MANIFEST: &str = "manifest.json";
+/// What was applied.
+pub const STATUS: &str = "status.json";
+
+/// What is wanted of a capture.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Take a picture before, so that rates can be seen.
+    pub interval: Option<Duration>,
+    /// Leave addresses, names and all else as it is.
+    pub no_redact: bool,
+    /// Leave keys of RSS, which predictions need.
+    pub keep_rss_key: bool,
+}
+
+/// A capture that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SupportError {
+    /// There is no random key.
+    #[error("cannot get 16 random bytes for the key of the replacements: {0}")]
+    Random(std::io::Error),
+    /// JSON cannot be written.
+    #[error("cannot write a part of the capture as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It would be refused when it is read.
+    #[error("the capture could not be read again: {0}")]
+    Unreadable(#[from] ArchiveError),
+}
+
+/// What was taken of a machine: its files are the machine's own until it is made into a [`Support`].
+#[derive(Debug)]
+pub struct Taken {
+    pictures: Vec<(&'static str, Recording, Snapshot)>,
+}
+
+/// Takes the pictures. To be called where the machine is: inside its namespace.
+#[must_use]
+pub fn take(source: &dyn Source, options: &Options) -> Taken {
+    let picture = |name| {
+        let recorder = Recorder::new(source);
+        let snapshot = Snapshot::read(&recorder);
+        (name, trim::trim(recorder.into_recording(), &snapshot), snapshot)
+    };
+    let mut pictures = Vec::new();
+    if let Some(interval) = options.interval {
+        pictures.push(picture(EARLIER));
+        std::thread::sleep(interval);
+    }
+    pictures.push(picture(NOW));
+    Taken { pictures }
+}
+
+/// A capture, ready to be written.
+#[derive(Debug)]
+pub struct Support {
+    /// What is in it.
+    pub manifest: Manifest,
+    /// Its files by their names; [`None`]: a directory.
+    files: BTreeMap<String, Option<String>>,
+    redactor: Option<Redactor>,
+}
+
+impl Support {
+    /// Redacts what was taken and puts it together. `status`: what stands applied, as JSON, or why that is not known.
+    ///
+    /// # Errors
+    /// No random key, or a capture that its own reader would refuse.
+    pub fn new(
+        taken: Taken,
+        status: Result<serde_json::Value, String>,
+        identity: &Identity,
+        options: &Options,
+    ) -> Result<Self, SupportError> {
+        let mut redactor = match options.no_redact {
+            true => None,
+            false => Some(Redactor::new(&key()?, identity, options.keep_rss_key)),
+        };
+        let mut files = BTreeMap::new();
+        let times: Vec<u64> = taken.pictures.iter().map(|(_, _, snapshot)| snapshot.taken).collect();
+        let names: Vec<String> = taken.pictures.iter().map(|(name, ..)| (*name).to_owned()).collect();
+        for (name, recording, _) in taken.pictures {
+            let recording = match &mut redactor {
+                Some(redactor) => redactor.recording(recording),
+                None => recording,
+            };
+            files.extend(recording.files()?.into_iter().map(|(path, text)| (format!("{name}/{path}"), text)));
+        }
+        let status = status.map(|mut status| {
+            redactor.iter_mut().for_each(|redactor| redactor.status(&mut status));
+            status
+        });
+        let status =
+            status.map_err(|why| redactor.as_mut().map_or(why.clone(), |redactor| redactor.sentence(&why)));
+        // What is missing is what a reader of the capture will find missing: in its words, not in the machine's.
+        let archive = Archive::of(&files)?;
+        let read = Snapshot::read(&archive.machine(NOW));
+        let manifest = Manifest::new(&read, &names, &times, &files, status.as_ref().err(), redactor.as_ref());
+        if let Ok(status) = &status {
+            files.insert(STATUS.into(), Some(serde_json::to_string_pretty(status)?));
+        }
+        files.insert(MANIFEST.into(), Some(serde_json::to_string_pretty(&manifest)?));
+        Ok(Self { manifest, files, redactor })
+    }
+
+    /// What was replaced by what: for who made the capture.
+    pub fn replacements(&self) -> impl Iterator<Item = (Kind, &str, &str)> {
+        self.redactor.iter().flat_map(Redactor::pairs)
+    }
+
+    /// Writes it, whole or not at all.
+    ///
+    /// # Errors
+    /// There is something of that name, or no room, or no right.
+    pub fn write(&self, target: &Target) -> Result<(), PackageError> {
+        package::write(&self.files, target)
+    }
+}
+
+fn key() -> Result<[u8; 16], SupportError> {
+    let mut key = [0; 16];
+    let mut filled = 0;
+    while filled < key.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        let count = rustix::rand::getrandom(&mut key[filled..], flags);
+        filled += count.map_err(|errno| SupportError::Random(errno.into()))?;
+    }
+    Ok(key)
+}

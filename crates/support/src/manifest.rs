@@ -1,0 +1,88 @@
+//! What is in a capture, for who reads it and for who sends it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::redact::{Redacted, Redactor};
+use udpath_host::{Missing, Snapshot};
+
+/// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
+pub const SCHEMA: &str = "udpath.support/1";
+
+/// What is always left out, redacted or not.
+const LEFT_OUT: [&str; 6] = [
+    "processes without a UDP socket, unless they change settings or stamp packets",
+    "the environment of every process, and every open file that is no UDP socket",
+    "boot parameters that do not bear on packets",
+    "mounts other than those of control groups",
+    "of files that set things when a device appears or at boot: comments, and files that set nothing of packets",
+    "serial numbers of machine and devices, the machine's identifier",
+];
+
+/// What is in a capture.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version of udpath that made it.
+    pub version: String,
+    /// When its last picture was taken, milliseconds since 1970.
+    pub taken: u64,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The processor's architecture, as Rust calls it.
+    pub architecture: String,
+    /// Its pictures, the earlier one first; each is a folder.
+    pub pictures: Vec<String>,
+    /// Milliseconds between two pictures.
+    pub interval: Option<u64>,
+    /// Files of this machine in it.
+    pub files: usize,
+    /// Answers of its kernel in it.
+    pub answers: usize,
+    /// Bytes of all of them.
+    pub bytes: usize,
+    /// What was not read, and why.
+    pub missing: Vec<Missing>,
+    /// Why `status.json` is not in it.
+    pub no_status: Option<String>,
+    /// What was replaced; none: it was made with `--no-redact`, and names, addresses, command lines are in it as they are.
+    pub redacted: Option<Vec<Redacted>>,
+    /// What would have been replaced and could not be.
+    pub not_redacted: Vec<String>,
+    /// What is not in it, whether redacted or not.
+    pub left_out: Vec<String>,
+}
+
+impl Manifest {
+    pub(super) fn new(
+        read: &Snapshot,
+        pictures: &[String],
+        times: &[u64],
+        files: &BTreeMap<String, Option<String>>,
+        no_status: Option<&String>,
+        redactor: Option<&Redactor>,
+    ) -> Self {
+        let is_answer = |name: &&String| name.split('/').nth(1) == Some("udpath");
+        let answers = files.keys().filter(is_answer).count();
+        let texts = files.values().flatten();
+        Self {
+            schema: SCHEMA.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            taken: read.taken,
+            kernel: read.kernel.release.clone(),
+            architecture: std::env::consts::ARCH.into(),
+            pictures: pictures.to_vec(),
+            interval: times.first().zip(times.get(1)).map(|(earlier, now)| now.saturating_sub(*earlier)),
+            files: texts.clone().count() - answers,
+            answers,
+            bytes: texts.map(String::len).sum(),
+            missing: read.missing.clone(),
+            no_status: no_status.cloned(),
+            redacted: redactor.map(Redactor::counts),
+            not_redacted: redactor.map(Redactor::left).unwrap_or_default(),
+            left_out: LEFT_OUT.map(str::to_owned).to_vec(),
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Makes a plan true: each change is in the journal before it is made and is read back after it; the first that fails
+//! takes back all before it.
+//!
+//! ```text
+//! lock ─▸ is an earlier apply unfinished, or awaits a confirmation of the same settings?
+//!        ─▸ begun, kept ─▸ each change: read ─▸ intent ─▸ write ─▸ read back ─▸ done
+//!                                                              │ fails, or a signal asks to stop
+//!                                                              └─▸ restore everything, undone: exit 4
+//!                                                           ─▸ put back what a reset of the link has lost ─▸ applied
+//! ```
+//! What a change of channels makes the driver spread anew (IRQs, XPS, RSS table) is left as it chose, and noted, so that
+//! undo tells it from what somebody else has set since.
+
+mod keep;
+mod overlap;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use thiserror::Error;
+
+use crate::context;
+use crate::journal::{Begun, Entry, Intent, JournalError, Line, Lock, SCHEMA, State, Writing};
+use crate::machine::{Identity, Machine, Refusal};
+use crate::plan::{Change, Plan};
+use crate::setting::{COALESCE_SWITCHES, Item, Setting, Value};
+use crate::undo::{self, Left, Restored};
+pub(crate) use keep::{keep, kept_of};
+
+/// A plan that was applied.
+#[derive(Debug)]
+pub struct Applied {
+    /// The entry's number.
+    pub id: u64,
+    /// What was changed, with what was read back.
+    pub changes: Vec<Made>,
+}
+
+/// A change that was made and verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// The setting.
+    pub setting: Setting,
+    /// Its value before.
+    pub from: Value,
+    /// What was read back.
+    pub to: Value,
+    /// What else is to be said: what is still to come, or who else chose the value.
+    pub note: Option<String>,
+}
+
+/// Why a plan was not applied.
+#[derive(Debug, Error)]
+pub enum ApplyError {
+    /// The journal cannot be used; nothing was changed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// An earlier apply or undo died in the middle; nothing was changed.
+    #[error(
+        "the apply with number {id} did not finish and stands between old and new; run `udpath undo {id}` first"
+    )]
+    Unfinished {
+        /// Its number.
+        id: u64,
+    },
+    /// An earlier apply has changed the same setting, and is reverted unless it is confirmed; nothing was changed.
+    #[error(
+        "apply {id} has changed {setting} too and awaits a confirmation; run `udpath confirm {id}` or `udpath undo {id}` \
+         first; nothing was changed"
+    )]
+    Awaiting {
+        /// Its number.
+        id: u64,
+        /// What both change.
+        setting: String,
+    },
+    /// The first change was refused; nothing was changed.
+    #[error("{0}; nothing was changed")]
+    Nothing(String),
+    /// Something failed on the way, and all is as before.
+    #[error(
+        "{cause}; {} taken back and verified",
+        if *changes == 1 { "1 change was".to_owned() } else { format!("{changes} changes were") }
+    )]
+    Reverted {
+        /// What failed.
+        cause: String,
+        /// How many changes had been made; with it the one that the kernel took and made something else of.
+        changes: usize,
+    },
+    /// Something failed on the way, and not all could be taken back.
+    #[error("{cause}; it was taken back, except: {}; `udpath undo {id}` tries again", Left::list(left))]
+    HalfReverted {
+        /// The entry's number.
+        id: u64,
+        /// What failed.
+        cause: String,
+        /// What is not as before.
+        left: Vec<Left>,
+    },
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Applies a plan. `armed` is called with the entry's number once the entry is on disk and before anything is changed;
+/// with `confirm`, it starts what reverts.
+///
+/// # Errors
+/// What failed, and what became of the changes before it.
+pub fn apply(
+    machine: &dyn Machine,
+    lock: &Lock,
+    plan: &Plan,
+    confirm: Option<Duration>,
+    armed: impl FnOnce(u64) -> Result<(), String>,
+) -> Result<Applied, ApplyError> {
+    apply_until(machine, lock, plan, confirm, armed, &|| None)
+}
+
+/// As [`apply`], unless `interrupted` gives a reason to stop: it is asked before each change, and all that was changed is
+/// taken back then.
+///
+/// # Errors
+/// What failed, and what became of the changes before it.
+pub fn apply_until(
+    machine: &dyn Machine,
+    lock: &Lock,
+    plan: &Plan,
+    confirm: Option<Duration>,
+    armed: impl FnOnce(u64) -> Result<(), String>,
+    interrupted: &dyn Fn() -> Option<String>,
+) -> Result<Applied, ApplyError> {
+    let boot = context::boot();
+    // One that cannot be read blocks itself alone.
+    let entries = lock.journal().entries()?;
+    for entry in &entries {
+        let torn = matches!(entry.state, State::Unfinished | State::HalfUndone);
+        if torn && entry.stands() && entry.begun.boot == boot {
+            return Err(ApplyError::Unfinished { id: entry.id });
+        }
+    }
+    let namespace = context::namespace().map_err(|error| ApplyError::Nothing(error.to_string()))?;
+    let awaiting = entries.iter().filter(|entry| entry.state == State::Awaiting && entry.begun.boot == boot);
+    for entry in awaiting {
+        if let Some(setting) = overlap::first(machine, plan, entry, entry.begun.namespace.is(&namespace)) {
+            return Err(ApplyError::Awaiting { id: entry.id, setting: setting.to_string() });
+        }
+    }
+    let (id, mut writing) = lock.begin(|id| Begun {
+        schema: SCHEMA.to_owned(),
+        id,
+        time: now(),
+        user: context::user(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        boot: boot.clone(),
+        namespace,
+        confirm: confirm.map(|confirm| confirm.as_secs()),
+    })?;
+    let prepared = keep(machine, &mut writing, plan).map_err(|error| error.to_string());
+    if let Err(why) = prepared.and_then(|()| armed(id)) {
+        lock.remove(id);
+        return Err(ApplyError::Nothing(why));
+    }
+    let mut made = Vec::new();
+    let around = Around { entries: &entries, boot: &boot, interrupted };
+    let done = change_all(machine, &mut writing, plan, &around, 0, &mut made).and_then(|()| around.go_on());
+    let done = done
+        .and_then(|()| Ok(writing.append(&Line::Applied { time: now() }).and_then(|()| writing.sync())?));
+    match done {
+        Ok(()) => {
+            for made in made.iter_mut().filter(|made| made.note.is_none()) {
+                made.note = machine.pending(&made.setting, &made.to);
+            }
+            Ok(Applied { id, changes: made })
+        }
+        Err(stop) => Err(take_back(machine, lock, id, stop)),
+    }
+}
+
+/// Why the work stops here.
+pub(crate) struct Stop {
+    pub(crate) cause: String,
+    /// The change that failed was written: the kernel took it, and made something else of it.
+    written: bool,
+}
+
+impl From<JournalError> for Stop {
+    fn from(error: JournalError) -> Self {
+        Self { cause: error.to_string(), written: false }
+    }
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self { cause: refusal.to_string(), written: false }
+    }
+}
+
+/// Makes the changes; `at` is how many intents the entry has already.
+pub(crate) fn change_all(
+    machine: &dyn Machine,
+    writing: &mut Writing,
+    plan: &Plan,
+    around: &Around<'_>,
+    mut at: usize,
+    made: &mut Vec<Made>,
+) -> Result<(), Stop> {
+    for (place, change) in plan.changes.iter().enumerate() {
+        let before = kept_of(machine, change);
+        made.extend(one(machine, writing, change, around, &mut at)?);
+        for (setting, old) in before {
+            if plan.changes[place + 1..].iter().any(|later| later.setting == setting) {
+                continue;
+            }
+            // Gone with its queue: undo brings both back.
+            let Ok(found) = machine.read(&setting) else { continue };
+            let planned = plan.changes.iter().any(|other| other.setting == setting);
+            if !found.is(&old) && !planned && chosen_by_driver(&change.setting, &setting) {
+                writing
+                    .append(&Line::Moved { setting: setting.to_string(), found: Setting::encode(&found) })?;
+                let note = Some("chosen by the driver for the channels there are now".to_owned());
+                made.push(Made { setting, from: old, to: found, note });
+            } else if !found.is(&old) {
+                let reason = format!("lost by the change of {}", change.setting);
+                let again = Change { setting, from: Some(found), to: old, irq: None, reason };
+                made.extend(one(machine, writing, &again, around, &mut at)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Is it right that the change makes the driver choose this anew? With another number of channels, what spreads CPUs
+/// and hashes over them must be another one; the rest was set by somebody.
+pub(crate) fn chosen_by_driver(change: &Setting, lost: &Setting) -> bool {
+    let channels = matches!(change, Setting::Interface(_, Item::Channels(_)));
+    let spread = matches!(
+        lost,
+        Setting::Interface(_, Item::QueueIrq(_) | Item::Xps(_) | Item::XpsRxqs(_) | Item::RssTable)
+    );
+    channels && spread
+}
+
+/// One change; nothing when it is so already.
+fn one(
+    machine: &dyn Machine,
+    writing: &mut Writing,
+    change: &Change,
+    around: &Around<'_>,
+    at: &mut usize,
+) -> Result<Option<Made>, Stop> {
+    around.go_on()?;
+    let Change { setting, to, reason, .. } = change;
+    let identity = machine.identity(setting)?;
+    let from = machine.read(setting)?;
+    if from.is(to) {
+        return Ok(None);
+    }
+    // What the kernel does not tell is put back as far as it is known.
+    let known = (!from.is_told()).then(|| around.applied(setting, identity.as_ref())).flatten();
+    let lost = known.is_none().then(|| machine.lost(setting)).flatten().map(|lost| lost.words);
+    if let Some(lost) = lost.as_ref().filter(|_| change.from.as_ref().is_some_and(Value::is_told)) {
+        return Err(Refusal::because(
+            "set",
+            setting,
+            format!("it {lost}, and had none when the plan was made"),
+        )
+        .into());
+    }
+    let known = || known.or_else(|| setting.assumed());
+    let old = if from.is_told() { from.clone() } else { known().unwrap_or_else(|| from.clone()) };
+    writing.append(&Line::Intent(Intent {
+        setting: setting.to_string(),
+        identity,
+        old: Setting::encode(&old),
+        new: Setting::encode(to),
+        reason: reason.clone(),
+        lost,
+        done: None,
+        restored: false,
+        replaced: false,
+    }))?;
+    writing.sync()?;
+    let this = *at;
+    *at += 1;
+    machine.write(setting, to)?;
+    let written = |cause: String| Stop { cause, written: true };
+    let found = machine.read(setting).map_err(|refusal| written(refusal.to_string()))?;
+    if found.is_told() && !found.is(to) {
+        return Err(written(format!("{setting} was set to {to:#} and is {found:#}: {}", why_not(setting))));
+    }
+    // Not synced by itself: without it, undo restores without asking who else wrote.
+    writing.append(&Line::Done { at: this, found: Setting::encode(&found) })?;
+    let note = (!found.is_told()).then(|| {
+        format!("the kernel does not tell it: neither read back nor known before; undo makes it {old:#}")
+    });
+    let to = if found.is_told() { found } else { to.clone() };
+    Ok(Some(Made { setting: setting.clone(), from, to, note }))
+}
+
+/// What an apply has to look at beside its plan.
+pub(crate) struct Around<'a> {
+    /// Of earlier applies.
+    pub(crate) entries: &'a [Entry],
+    pub(crate) boot: &'a str,
+    pub(crate) interrupted: &'a dyn Fn() -> Option<String>,
+}
+
+impl Around<'_> {
+    /// Nothing asks to stop.
+    fn go_on(&self) -> Result<(), Stop> {
+        (self.interrupted)().map_or(Ok(()), |cause| Err(Stop { cause, written: false }))
+    }
+
+    /// What the last of them has set: all that is known of what the kernel does not tell.
+    fn applied(&self, setting: &Setting, identity: Option<&Identity>) -> Option<Value> {
+        let Setting::Socket { setting: wanted, .. } = setting else { return None };
+        let standing =
+            self.entries.iter().rev().filter(|entry| entry.stands() && entry.begun.boot == *self.boot);
+        let mut intents = standing.flat_map(|entry| entry.intents.iter().rev());
+        let found = intents.find(|intent| {
+            let same = identity.zip(intent.identity.as_ref()).is_some_and(|(now, then)| now.is(then));
+            // A group may have been named by another of its members.
+            same && matches!(intent.parsed(), Ok((Setting::Socket { setting, .. }, ..)) if setting == *wanted)
+        })?;
+        setting.decode(found.new.as_deref()).ok()
+    }
+}
+
+/// The usual cause of a value that does not stay.
+fn why_not(setting: &Setting) -> &'static str {
+    match setting {
+        Setting::Interface(_, Item::Rps(_)) => "the kernel leaves out isolated CPUs",
+        Setting::Interface(_, Item::Coalesce(name)) if COALESCE_SWITCHES.contains(name) => {
+            "the driver does not do that"
+        }
+        Setting::Interface(_, Item::Ring(_) | Item::Coalesce(_) | Item::Channels(_)) => {
+            "the driver rounds; ask for what it made of it"
+        }
+        Setting::Interface(_, Item::Feature(_)) => "another feature that is off, or the driver, holds it",
+        _ => "the kernel or another program changed it at once",
+    }
+}
+
+/// Takes back an apply that failed.
+fn take_back(machine: &dyn Machine, lock: &Lock, id: u64, stop: Stop) -> ApplyError {
+    let Stop { cause, written } = stop;
+    let (entry, mut writing) = match lock.resume(id) {
+        Ok(resumed) => resumed,
+        // The journal cannot be read any more; what it says stays for the next undo.
+        Err(error) => {
+            let left = vec![Left { setting: "everything".to_owned(), why: error.to_string() }];
+            return ApplyError::HalfReverted { id, cause, left };
+        }
+    };
+    let done = entry.intents.iter().filter(|intent| intent.done.is_some()).count();
+    let changes = done + usize::from(written);
+    let Restored { left, noted, .. } =
+        undo::restore(machine, &entry, &mut writing, &format!("apply failed: {cause}"), true);
+    if !left.is_empty() {
+        return ApplyError::HalfReverted { id, cause, left };
+    }
+    if changes == 0 || noted.is_err() {
+        // An entry that says nothing, or cannot be made to say that all is as before, is only in the way.
+        lock.remove(id);
+    }
+    match changes {
+        0 => ApplyError::Nothing(cause),
+        _ => ApplyError::Reverted { cause, changes },
+    }
+}

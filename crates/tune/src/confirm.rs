@@ -1,0 +1,185 @@
+//! An apply that reverts by itself unless somebody says that it stays: for changes that may cut off whoever makes them.
+//!
+//! ```text
+//!  apply --confirm 60s ── starts ──▸ revert: a unit of systemd's; without systemd another process in another session
+//!    lock, begun ... applied            waits for the lock, then for a line in the entry, at most 60 s
+//!    unlock                             confirmed, undone: it ends.   60 s, or a dead apply: it undoes what can be undone
+//! ```
+//! It is started before the first change, and holds a lock on the entry's file for as long as it lives: so `status` shows
+//! at once when it is gone. Killed, systemd starts it again; without systemd the entry stays awaiting, and overdue.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+use crate::context;
+use crate::journal::{DIED, Entry, Journal, JournalError, Line, Lock, State, UNCONFIRMED, attend};
+use crate::machine::Machine;
+use crate::undo::{UndoError, Undone, undo_what_can_be};
+use udpath_host::namespace::Place;
+
+/// Longest sleep between two looks, for a journal on a file system that reports no changes. Shorter: a process that
+/// wakes for nothing. Longer: it outlives a confirmation for that long, which harms nobody.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// Why a confirmation was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfirmError {
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Nothing is awaited.
+    #[error("no apply awaits a confirmation")]
+    Nothing,
+    /// This one is not awaited.
+    #[error("apply {id} awaits no confirmation: it {why}")]
+    NotAwaited {
+        /// The entry's number.
+        id: u64,
+        /// What it is instead.
+        why: &'static str,
+    },
+}
+
+/// Says that an apply stays: this one, or the last that is awaited. Gives the entry.
+///
+/// # Errors
+/// There is none that is awaited.
+pub fn confirm(lock: &Lock, id: Option<u64>) -> Result<Entry, ConfirmError> {
+    let id = match id {
+        Some(id) => id,
+        None => {
+            let entries = lock.journal().entries()?;
+            let last = entries.iter().rev().find(|entry| entry.state == State::Awaiting);
+            last.ok_or(ConfirmError::Nothing)?.id
+        }
+    };
+    let (entry, mut writing) = lock.resume(id)?;
+    let why = match entry.state {
+        State::Awaiting if entry.begun.boot != context::boot() => {
+            Some("was before a boot, which has taken it back")
+        }
+        State::Awaiting => None,
+        State::Applied => Some("stays already"),
+        State::Undone => Some("has been undone"),
+        State::Closed => Some("has been closed"),
+        State::Unfinished | State::HalfUndone => Some("stands between old and new; undo it"),
+    };
+    if let Some(why) = why {
+        return Err(ConfirmError::NotAwaited { id, why });
+    }
+    writing.append(&Line::Confirmed { time: crate::apply::now(), user: context::user() })?;
+    writing.sync()?;
+    Ok(lock.journal().entry(id)?)
+}
+
+/// What is there to revert an apply.
+#[derive(Debug)]
+#[must_use = "status shows that nobody reverts when this is dropped"]
+pub struct Attending {
+    /// Where the settings are.
+    pub place: Place,
+    _file: File,
+}
+
+/// Says that this process will revert an apply.
+///
+/// # Errors
+/// There is no such entry, it cannot be read, or its network namespace is not found.
+pub fn attended_by_this(journal: &Journal, id: u64) -> Result<Attending, UndoError> {
+    let entry = journal.entry(id)?;
+    let file = attend(journal, id)?;
+    let inode = entry.begun.namespace.inode;
+    let place =
+        context::find(&entry.begun.namespace).ok_or(UndoError::Elsewhere { id, inode, place: None })?;
+    Ok(Attending { place, _file: file })
+}
+
+/// Waits for what becomes of an apply that is being made, and undoes what can be undone when it is not confirmed in time.
+/// Nothing when there was nothing to undo.
+///
+/// # Errors
+/// The journal or the undo.
+pub fn revert(machine: &dyn Machine, journal: &Journal, id: u64) -> Result<Option<Undone>, UndoError> {
+    // Whoever applies holds the lock until it is done, or dead.
+    let lock = journal.lock_whenever()?;
+    let mut entry = match journal.entry(id) {
+        // It failed before it changed anything, and took its entry with it.
+        Err(JournalError::Unknown { .. }) => return Ok(None),
+        entry => entry?,
+    };
+    match entry.state {
+        State::Unfinished => return undo_what_can_be(machine, &lock, id, DIED).map(Some),
+        // One that was killed while it reverted, of which this is the next.
+        State::HalfUndone => return undo_what_can_be(machine, &lock, id, UNCONFIRMED).map(Some),
+        _ => drop(lock),
+    }
+    let deadline = Instant::now() + left(&entry);
+    let watch = Watch::on(&journal.path(id));
+    while entry.state == State::Awaiting {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return unconfirmed(machine, journal, &entry);
+        }
+        watch.sleep(left.min(LOOK));
+        match journal.entry(id) {
+            Err(JournalError::Unknown { .. }) => return Ok(None),
+            // What cannot be read does not say that it is confirmed.
+            Err(_) => {}
+            Ok(now) => entry = now,
+        }
+    }
+    Ok(None)
+}
+
+/// Time to the deadline. By the clock that the journal has, since this process may have been started again; never more than
+/// was asked for, whatever that clock has done since.
+fn left(entry: &Entry) -> Duration {
+    let longest = Duration::from_secs(entry.begun.confirm.unwrap_or(0));
+    let left = entry.deadline().unwrap_or(0).saturating_sub(crate::apply::now());
+    Duration::from_millis(left).min(longest)
+}
+
+/// Undoes an apply at its deadline, unless it was confirmed or undone in the last moment.
+fn unconfirmed(machine: &dyn Machine, journal: &Journal, entry: &Entry) -> Result<Option<Undone>, UndoError> {
+    let lock = journal.lock_whenever()?;
+    match journal.entry(entry.id) {
+        Ok(now) if now.state != State::Awaiting => return Ok(None),
+        Err(JournalError::Unknown { .. }) => return Ok(None),
+        Ok(_) => {}
+        // Damaged since: what it said is known here.
+        Err(_) => lock.rewrite(entry)?,
+    }
+    undo_what_can_be(machine, &lock, entry.id, UNCONFIRMED).map(Some)
+}
+
+/// Wakes when a file is written to.
+struct Watch(io::Result<rustix::fd::OwnedFd>);
+
+impl Watch {
+    fn on(path: &Path) -> Self {
+        let open = || -> io::Result<_> {
+            let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+            inotify::add_watch(&watch, path, WatchFlags::MODIFY | WatchFlags::DELETE_SELF)?;
+            Ok(watch)
+        };
+        Self(open())
+    }
+
+    fn sleep(&self, longest: Duration) {
+        let Ok(watch) = &self.0 else {
+            // No watch to be had: look now and then instead.
+            std::thread::sleep(longest.min(Duration::from_secs(1)));
+            return;
+        };
+        let time = Timespec::try_from(longest).ok();
+        // Whatever ends the wait, the caller looks for itself.
+        let _ = rustix::event::poll(&mut [PollFd::new(watch, PollFlags::IN)], time.as_ref());
+        let mut events = [0; 1024];
+        while matches!(rustix::io::read(watch, &mut events), Ok(1..)) {}
+    }
+}

@@ -1,0 +1,260 @@
+//! Who else writes the same settings, and what is done about it before anything is written.
+//!
+//! | rival | what it does | settled by |
+//! |---|---|---|
+//! | irqbalance | moves IRQs every 10 s | banning the plan's IRQs over its own socket, as a change of the plan; undo takes it back |
+//! | tuned | writes its profile's settings when it starts, reloads, or a device comes | refused when the profile sets the same thing, with the file to change |
+//!
+//! Whoever knows better says `--despite NAME`. The others that [`Setting::conflicts`] names write on an occasion (a start, a
+//! reload, a link that comes up), not against somebody; they are told when a value has drifted.
+
+use std::collections::BTreeSet;
+
+use crate::machine::Machine;
+use crate::plan::{Change, PlanError};
+use crate::setting::{Item, Setting, Value};
+use udpath_host::Source;
+use udpath_host::read::actors;
+
+/// Programs that change settings: the name they go by here, and those of [`actors`].
+const PROGRAMS: [(&str, &[&str]); 6] = [
+    ("irqbalance", &["irqbalance"]),
+    ("tuned", &["tuned"]),
+    ("NetworkManager", &["NetworkManager"]),
+    ("systemd-networkd", &["systemd-networkd"]),
+    ("bpftune", &["bpftune"]),
+    ("cloud agents", &["google-guest-agent", "walinuxagent", "amazon-ec2-net-utils"]),
+];
+
+/// Where profiles of tuned are, the later one winning (tuned 2.20; 2.23 and later add a folder `profiles`).
+const TUNED: [&str; 4] = ["/usr/lib/tuned", "/usr/lib/tuned/profiles", "/etc/tuned", "/etc/tuned/profiles"];
+/// How deep profiles of tuned include each other at most; theirs are three deep.
+const INCLUDES: usize = 8;
+
+/// The pid of the running irqbalance.
+#[must_use]
+pub fn irqbalance(source: &dyn Source) -> Option<u32> {
+    actors::running(source, &["irqbalance"]).into_values().next()
+}
+
+/// The programs of the table that run at one moment, for any number of settings.
+#[derive(Debug)]
+pub struct Running(BTreeSet<&'static str>);
+
+impl Running {
+    /// Looks once who runs.
+    #[must_use]
+    pub fn find(source: &dyn Source) -> Self {
+        let known: Vec<&str> = PROGRAMS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let running = actors::running(source, &known);
+        let runs = |names: &[&str]| names.iter().any(|name| running.contains_key(name));
+        Self(PROGRAMS.iter().filter(|(_, names)| runs(names)).map(|(name, _)| *name).collect())
+    }
+
+    /// Of the conflicts of a setting, those that run; the rest are events, and named when no program is to blame.
+    #[must_use]
+    pub fn suspects(&self, setting: &Setting) -> Vec<String> {
+        let (programs, events): (Vec<&str>, Vec<&str>) =
+            setting.conflicts().iter().partition(|rival| PROGRAMS.iter().any(|(name, _)| name == *rival));
+        let running = programs.into_iter().filter(|name| self.0.contains(name));
+        let running: Vec<String> = running.map(|name| format!("{name}, which runs")).collect();
+        if running.is_empty() { events.into_iter().map(str::to_owned).collect() } else { running }
+    }
+}
+
+/// Finds who would change the plan's settings back. Adds to the plan what settles it, or says why it cannot be.
+pub(crate) fn settle(
+    machine: &dyn Machine,
+    changes: &mut Vec<Change>,
+    despite: &BTreeSet<String>,
+) -> Result<(), PlanError> {
+    let mut running = actors::running(machine.source(), &["irqbalance", "tuned"]);
+    running.retain(|name, _| !despite.contains(*name));
+    if let Some(pid) = running.get("irqbalance") {
+        changes.extend(ban(machine, changes, *pid)?);
+    }
+    if running.contains_key("tuned") {
+        let text = machine.source().text("/etc/tuned/active_profile").unwrap_or_default();
+        let lines: Vec<Line> =
+            text.split_whitespace().flat_map(|name| profile(machine.source(), name, 0)).collect();
+        for change in changes.iter() {
+            if let Some(line) = lines.iter().find(|line| line.sets(&change.setting)) {
+                let why = format!(
+                    "the running tuned sets it too, by line {} of {}; change it there, or say --despite tuned",
+                    line.number, line.file
+                );
+                return Err(PlanError::Rival { setting: change.setting.to_string(), why });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What makes irqbalance leave the IRQs alone whose CPUs are set.
+fn ban(machine: &dyn Machine, changes: &[Change], pid: u32) -> Result<Option<Change>, PlanError> {
+    let moved: Vec<&Change> = changes
+        .iter()
+        .filter(|change| matches!(change.setting, Setting::Irq(_) | Setting::Interface(_, Item::QueueIrq(_))))
+        .collect();
+    let Some(first) = moved.first() else { return Ok(None) };
+    let rival = |setting: &Setting, why: String| PlanError::Rival { setting: setting.to_string(), why };
+    let mut irqs = BTreeSet::new();
+    for change in &moved {
+        let channels = |other: &&Change| {
+            matches!(other.setting, Setting::Interface(_, Item::Channels(_)))
+                && other.setting.interface() == change.setting.interface()
+        };
+        if change.setting.interface().is_some() && changes.iter().any(|other| channels(&other)) {
+            let why = format!(
+                "irqbalance (pid {pid}) must be told to leave the IRQ alone, and its number is known only after the \
+                 channels have changed; make two plans, or say --despite irqbalance"
+            );
+            return Err(rival(&change.setting, why));
+        }
+        irqs.insert(machine.irq(&change.setting)?);
+    }
+    let found = machine.read(&Setting::IrqbalanceBan).map_err(|refusal| {
+        let why = format!(
+            "irqbalance (pid {pid}) moves IRQs every 10 s and cannot be told to leave this one alone ({}); stop it, \
+             or ban the IRQ in its own configuration and say --despite irqbalance",
+            refusal.why
+        );
+        rival(&first.setting, why)
+    })?;
+    let banned = found.irqs().cloned().unwrap_or_default();
+    if irqs.is_subset(&banned) {
+        return Ok(None);
+    }
+    Ok(Some(Change {
+        setting: Setting::IrqbalanceBan,
+        to: Value::Irqs(banned.union(&irqs).copied().collect()),
+        from: Some(found),
+        irq: None,
+        reason: format!("irqbalance (pid {pid}) would move these IRQs within 10 s"),
+    }))
+}
+
+/// A line of a profile of tuned that sets something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Line {
+    file: String,
+    number: usize,
+    section: String,
+    key: String,
+}
+
+impl Line {
+    fn sets(&self, setting: &Setting) -> bool {
+        let plugin = |name: &str| self.section == name;
+        match setting {
+            Setting::Sysctl(path) => plugin("sysctl") && self.key.replace('.', "/") == *path,
+            Setting::Interface(_, Item::Channels(_)) => plugin("net") && self.key == "channels",
+            Setting::Interface(_, Item::Ring(_)) => plugin("net") && self.key == "ring",
+            Setting::Interface(_, Item::Coalesce(_)) => plugin("net") && self.key == "coalesce",
+            Setting::Interface(_, Item::Feature(_)) => plugin("net") && self.key == "features",
+            Setting::Irq(_) | Setting::Interface(_, Item::QueueIrq(_)) => {
+                plugin("irq") && self.key == "affinity"
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The lines of a profile and of those that it includes.
+fn profile(source: &dyn Source, name: &str, depth: usize) -> Vec<Line> {
+    let files = TUNED.iter().rev().map(|folder| format!("{folder}/{name}/tuned.conf"));
+    let Some((file, text)) =
+        files.map(|file| (source.text(&file), file)).find_map(|(text, file)| Some((file, text.ok()?)))
+    else {
+        return Vec::new();
+    };
+    let lines = lines(&file, &text);
+    let includes =
+        text.lines().filter_map(|line| line.trim().strip_prefix("include")?.trim_start().strip_prefix('='));
+    let names: Vec<&str> =
+        includes.flat_map(|names| names.split([',', ' ', '\t'])).filter(|name| !name.is_empty()).collect();
+    if depth >= INCLUDES {
+        return lines;
+    }
+    lines.into_iter().chain(names.into_iter().flat_map(|name| profile(source, name, depth + 1))).collect()
+}
+
+/// `key=value` lines by section; a section's `type=` says which plugin it is, where its name does not.
+fn lines(file: &str, text: &str) -> Vec<Line> {
+    let mut found: Vec<Line> = Vec::new();
+    let (mut section, mut first) = (String::new(), 0);
+    for (line, number) in text.lines().zip(1..) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            (section, first) = (name.trim().to_owned(), found.len());
+        } else if let Some((key, value)) = line.split_once('=') {
+            let key = key.trim().to_owned();
+            if key == "type" {
+                section = value.trim().to_owned();
+                found[first..].iter_mut().for_each(|line| line.section.clone_from(&section));
+            }
+            found.push(Line { file: file.to_owned(), number, section: section.clone(), key });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::plan::{Consent, Plan};
+    use crate::{Live, SettingRequest};
+
+    #[test]
+    fn a_running_tuned_that_sets_the_same_is_named_with_the_line_to_change() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("proc/77/comm", "tuned\n"),
+            ("proc/77/cmdline", "/usr/bin/python3\0-Es\0/usr/sbin/tuned\0-l\0"),
+            ("proc/78/comm", "sshd\n"),
+            ("etc/tuned/active_profile", "mine\n"),
+            ("etc/tuned/mine/tuned.conf", "[main]\ninclude=network-throughput\n"),
+            (
+                "usr/lib/tuned/network-throughput/tuned.conf",
+                "[main]\ninclude=mine\n[sysctl]\nnet.core.rmem_max=9\n",
+            ),
+            ("proc/sys/net/core/rmem_max", "9\n"),
+            ("proc/sys/net/core/wmem_max", "9\n"),
+        ] {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        // Known by its script, as an interpreter runs it.
+        symlink("/usr/bin/python3.11", folder.path().join("proc/77/exe")).unwrap();
+        symlink("/usr/sbin/sshd", folder.path().join("proc/78/exe")).unwrap();
+        let machine = Live::at(folder.path());
+        let plan = |request: &str, consent: &Consent| {
+            Plan::resolve(&machine, vec![SettingRequest::parse(request, "").unwrap()], consent)
+        };
+        let error = plan("sysctl:net.core.rmem_max=10", &Consent::default()).unwrap_err().to_string();
+        assert!(error.contains("line 4 of /usr/lib/tuned/network-throughput/tuned.conf"), "{error}");
+        assert_eq!(plan("sysctl:net.core.wmem_max=10", &Consent::default()).unwrap().changes.len(), 1);
+        let despite = Consent { despite: ["tuned".to_owned()].into(), ..Consent::default() };
+        assert_eq!(plan("sysctl:net.core.rmem_max=10", &despite).unwrap().changes.len(), 1);
+        let setting = "sysctl:net.core.rmem_max".parse().unwrap();
+        assert_eq!(Running::find(machine.source()).suspects(&setting), ["tuned, which runs"]);
+        let events = Running(BTreeSet::new()).suspects(&setting);
+        assert!(!events.is_empty() && events.iter().all(|event| !event.contains("which runs")), "{events:?}");
+    }
+
+    #[test]
+    fn lines_of_a_profile_are_told_by_their_plugin() {
+        let text = "[main]\nsummary=x\n[sysctl]\n# no\nnet.core.rmem_max = 1 # why\n[mine]\nchannels=combined 4\ntype=net\n";
+        let found = lines("f", text);
+        let sets =
+            |name: &str| found.iter().find(|line| line.sets(&name.parse().unwrap())).map(|line| line.number);
+        assert_eq!(sets("sysctl:net.core.rmem_max"), Some(5));
+        assert_eq!(sets("sysctl:net.core.wmem_max"), None);
+        assert_eq!(sets("eth0:channels/rx"), Some(7));
+        assert_eq!(sets("eth0:ring/rx"), None);
+    }
+}

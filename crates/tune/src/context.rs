@@ -1,0 +1,66 @@
+//! Who acts, in which boot and in which network namespace.
+
+mod sys;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+
+use crate::journal::Namespace;
+use udpath_host::namespace::{NAMED, Place, inside};
+
+/// Which boot of the machine: a number the kernel draws at each. Empty where it tells none.
+pub(crate) fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// The calling thread's network namespace.
+pub(crate) fn namespace() -> io::Result<Namespace> {
+    // Not /proc/self: that is the main thread's.
+    let file = fs::metadata("/proc/thread-self/ns/net")?;
+    // A kernel before 5.14 has none.
+    let cookie = UnixDatagram::unbound().and_then(|socket| sys::namespace_cookie(&socket)).ok();
+    Ok(Namespace { device: file.dev(), inode: file.ino(), cookie })
+}
+
+/// Where a namespace is now: here, under a name, or where a process is. None: nowhere that can be seen from here; a
+/// process of another pid namespace, or a mount of another mount namespace, may still hold it.
+pub(crate) fn find(namespace: &Namespace) -> Option<Place> {
+    if self::namespace().is_ok_and(|here| here.is(namespace)) {
+        return Some(Place::Here);
+    }
+    let is = |path: &Path, place: &Place| {
+        let file = fs::metadata(path)
+            .is_ok_and(|file| (file.dev(), file.ino()) == (namespace.device, namespace.inode));
+        // One that cannot be entered is known by its file alone.
+        file && inside(place, self::namespace)
+            .map_or(true, |there| there.is_ok_and(|there| there.is(namespace)))
+    };
+    let names =
+        |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let named = names(NAMED).find_map(|name| {
+        let place = Place::Named(name.to_str()?.to_owned());
+        is(&Path::new(NAMED).join(&name), &place).then_some(place)
+    });
+    named.or_else(|| {
+        names("/proc").find_map(|name| {
+            let place = Place::Process(name.to_str()?.parse().ok()?);
+            is(&Path::new("/proc").join(&name).join("ns/net"), &place).then_some(place)
+        })
+    })
+}
+
+/// The user by name or number, and who that is behind sudo.
+pub(crate) fn user() -> String {
+    let number = rustix::process::getuid().as_raw();
+    let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let is = |line: &&str| line.split(':').nth(2) == Some(number.to_string().as_str());
+    let name = accounts.lines().find(is).and_then(|line| line.split(':').next()).map(str::to_owned);
+    let name = name.unwrap_or_else(|| number.to_string());
+    match std::env::var("SUDO_USER") {
+        Ok(behind) if !behind.is_empty() && behind != name => format!("{name} ({behind} by sudo)"),
+        _ => name,
+    }
+}

@@ -1,0 +1,338 @@
+//! What was done, on disk before it is done, so that it can be undone.
+//!
+//! ```text
+//! /var/lib/udpath/journal/              0700, files 0600: whoever can open the lock can hold it
+//!   lock             held by whoever writes; with the pid of the last one
+//!   .000007.new      an entry before its first line is synced; then renamed, so that no entry is ever empty
+//!   000007.journal   one per apply; lines are only added, each under a checksum of all before it
+//!     begun      who, when, of which boot and network namespace, with which program
+//!     kept       a value that a reset of the link may lose         all synced before the first write
+//!     intent     setting, old, new, why                            synced before this write
+//!     done       what was read back
+//!     moved      a kept value that the driver has chosen anew, rightly
+//!     applied    every change is verified
+//!     confirmed  with --confirm only: it stays
+//!     adopted    after a boot, by the unit that keeps it: the entry is of this boot now; intents may follow
+//!     undoing, restored, failed, undone
+//!     closed     given up: `udpath undo --forget`
+//!   000003.closed    an entry that could not be read, and was given up; its number is not used again
+//! ```
+//!
+//! | last of these lines | the machine is |
+//! |---|---|
+//! | `begun`, `kept` | as before: nothing was changed yet |
+//! | `intent`, `done`, `moved` | between old and new: the program died; undo restores |
+//! | `applied` | as planned; with `--confirm` it is awaited |
+//! | `confirmed` | as planned |
+//! | `undoing`, `restored`, `failed` | between new and old: undo again |
+//! | `undone` | as before |
+//! | `closed` | as somebody left it |
+//!
+//! A line cut short by a crash says nothing, and what it announces has not happened. Anything else that does not fit
+//! its checksum was edited, and nothing is changed on its word. An entry that cannot be read blocks itself alone: all
+//! others are applied, undone and confirmed as before.
+
+mod disk;
+mod entry;
+mod line;
+mod lock;
+mod selection;
+mod writing;
+
+use std::fmt;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+pub use disk::{Moment, Step, Watcher, When};
+pub use entry::{Entry, State};
+pub use line::{Begun, DIED, Intent, Kept, Line, Namespace, UNCONFIRMED};
+pub use lock::Lock;
+pub(crate) use lock::{attend, attended};
+pub use selection::selections;
+pub(crate) use writing::Writing;
+
+use crate::setting::{Setting, WrongName, WrongValue};
+use disk::Disk;
+
+/// Where the journal is unless told otherwise.
+pub const DIRECTORY: &str = "/var/lib/udpath/journal";
+/// Version of the lines; an entry of a newer program is not touched.
+pub const SCHEMA: &str = "udpath.journal/1";
+/// What the names of entries end with.
+const EXTENSION: &str = "journal";
+/// What the names of entries end with that could not be read and were closed.
+const CLOSED: &str = "closed";
+
+/// Why the journal, or one entry of it, cannot be used. Nothing has been changed then.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// The folder or a file of it.
+    #[error("cannot {operation} {}: {cause}{}", path.display(), rights(cause))]
+    System {
+        /// What was tried.
+        operation: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// Somebody else could change the journal, or hold its lock.
+    #[error("the journal {0} {why}; run `chown {user} {0}` and `chmod 700 {0}`, or name another folder with --state", path.display())]
+    Shared {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// Whose it should be.
+        user: u32,
+    },
+    /// Another udpath changes settings.
+    #[error("{holder} holds {}; waited {} s for it", path.display(), lock::WAIT.as_secs())]
+    Held {
+        /// The lock.
+        path: PathBuf,
+        /// Who holds it.
+        holder: String,
+    },
+    /// The checksum of a line does not fit, or the line makes no sense.
+    #[error("journal entry {id} cannot be used: line {line} of {} {why}; {}", path.display(), way_out(*id))]
+    Damaged {
+        /// The entry's file.
+        path: PathBuf,
+        /// Its number.
+        id: u64,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Another version has written it.
+    #[error(
+        "journal entry {id} cannot be used: udpath {version} wrote {} in format {schema:?}, and this version reads {SCHEMA}; \
+         undo it with that version, or: {}",
+        path.display(), way_out(*id)
+    )]
+    Version {
+        /// The entry's file.
+        path: PathBuf,
+        /// Its number.
+        id: u64,
+        /// Of the program that wrote it.
+        version: String,
+        /// Of its lines.
+        schema: String,
+    },
+    /// There is no such entry.
+    #[error("the journal {} has no entry {id}; it has {known}", path.display())]
+    Unknown {
+        /// The folder.
+        path: PathBuf,
+        /// What was asked for.
+        id: u64,
+        /// What there is.
+        known: String,
+    },
+}
+
+/// What to do about an entry that cannot be read.
+fn way_out(id: u64) -> impl fmt::Display {
+    format!("`udpath undo --print {id}` shows what can be read of it, `udpath undo --forget {id}` closes it")
+}
+
+/// Whose rights are missing.
+fn rights(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        ErrorKind::PermissionDenied => "; root is needed, or a journal of your own (--state)",
+        _ => "",
+    }
+}
+
+impl JournalError {
+    fn system(operation: &'static str, path: &Path, cause: io::Error) -> Self {
+        Self::System { operation, path: path.to_owned(), cause }
+    }
+}
+
+/// An entry that cannot be read.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// Its number.
+    pub id: u64,
+    /// Why, and what to do.
+    pub why: JournalError,
+}
+
+/// All that a journal has.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Entries that can be read, ascending.
+    pub entries: Vec<Entry>,
+    /// Those that cannot, ascending.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// The journal, to be read.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    directory: PathBuf,
+    disk: Disk,
+}
+
+impl Journal {
+    /// In this folder, which need not exist yet.
+    #[must_use]
+    pub fn at(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), disk: Disk::default() }
+    }
+
+    /// As [`Journal::at`], with somebody who is asked before and told after each step that it does on disk.
+    #[must_use]
+    pub fn watched(directory: &Path, watcher: Watcher) -> Self {
+        Self { directory: directory.to_owned(), disk: Disk::watched(watcher) }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where an entry is.
+    #[must_use]
+    pub fn path(&self, id: u64) -> PathBuf {
+        self.directory.join(format!("{id:06}.{EXTENSION}"))
+    }
+
+    /// Where an entry is that could not be read and was closed.
+    fn closed(&self, id: u64) -> PathBuf {
+        self.directory.join(format!("{id:06}.{CLOSED}"))
+    }
+
+    /// The numbers of all entries, ascending, but for those that could not be read and were closed.
+    ///
+    /// # Errors
+    /// The folder cannot be read. No folder means no entries.
+    pub fn ids(&self) -> Result<Vec<u64>, JournalError> {
+        self.numbers(&[EXTENSION])
+    }
+
+    /// The number that the next entry gets. One that was ever used is not used again.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn next_id(&self) -> Result<u64, JournalError> {
+        Ok(self.numbers(&[EXTENSION, CLOSED])?.last().map_or(1, |last| last + 1))
+    }
+
+    fn numbers(&self, extensions: &[&str]) -> Result<Vec<u64>, JournalError> {
+        let failed = |cause| JournalError::system("read", &self.directory, cause);
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut ids = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            let number = |name: &str| -> Option<u64> {
+                let (number, extension) = name.split_once('.')?;
+                extensions.contains(&extension).then(|| number.parse().ok()).flatten()
+            };
+            ids.extend(name.to_str().and_then(number));
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// An entry.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn entry(&self, id: u64) -> Result<Entry, JournalError> {
+        self.read(id, &self.text(id)?)
+    }
+
+    /// What the text of an entry says.
+    ///
+    /// # Errors
+    /// It is damaged, or of another version.
+    pub fn read(&self, id: u64, text: &str) -> Result<Entry, JournalError> {
+        entry::parse(&self.path(id), id, text).map(|parsed| parsed.entry)
+    }
+
+    /// All entries, those that cannot be read apart.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn contents(&self) -> Result<Contents, JournalError> {
+        let mut contents = Contents::default();
+        for id in self.ids()? {
+            match self.entry(id) {
+                Ok(entry) => contents.entries.push(entry),
+                // Removed since: an apply that was refused.
+                Err(JournalError::Unknown { .. }) => {}
+                Err(why) => contents.unreadable.push(Unreadable { id, why }),
+            }
+        }
+        Ok(contents)
+    }
+
+    /// The entries that can be read, ascending.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn entries(&self) -> Result<Vec<Entry>, JournalError> {
+        Ok(self.contents()?.entries)
+    }
+
+    /// The lines of an entry whatever its checksums say, for a person to read.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn lines(&self, id: u64) -> Result<Vec<Line>, JournalError> {
+        let text = match (self.text(id), fs::read_to_string(self.closed(id))) {
+            (Err(JournalError::Unknown { .. }), Ok(closed)) => closed,
+            (text, _) => text?,
+        };
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line.split_once(' ')?.1).ok()).collect())
+    }
+
+    fn text(&self, id: u64) -> Result<String, JournalError> {
+        let path = self.path(id);
+        match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let ids: Vec<String> = self.ids()?.iter().map(u64::to_string).collect();
+                let known = if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
+                Err(JournalError::Unknown { path: self.directory.clone(), id, known })
+            }
+            // Bytes that are no text do not fit the checksum, and are damage like any other.
+            Ok(bytes) => Ok(String::from_utf8(bytes)
+                .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())),
+            Err(cause) => Err(JournalError::system("read", &path, cause)),
+        }
+    }
+}
+
+/// How the name of a file begins in a line.
+const FILE: &str = "file:";
+
+/// The setting that a line names.
+///
+/// # Errors
+/// None is called so.
+pub fn setting(name: &str) -> Result<Setting, WrongName> {
+    name.strip_prefix(FILE).map_or_else(|| name.parse(), |path| Ok(Setting::File(path.to_owned())))
+}
+
+/// Why a line's words make no sense; an older or newer program may have had other words.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum WrongLine {
+    /// The name.
+    #[error(transparent)]
+    Name(#[from] WrongName),
+    /// The value.
+    #[error(transparent)]
+    Value(#[from] WrongValue),
+}

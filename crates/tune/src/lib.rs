@@ -1,0 +1,38 @@
+//! Settings of a machine and of its running UDP servers: planned, applied, undone, and kept over a boot.
+//!
+//! ```text
+//!  requests ─▸ plan ─▸ apply ─▸ journal ─▸ status, undo          every setting goes through one trait: Machine
+//! ```
+//!
+//! - [`setting`]: one thing that can be changed: its name, its values, its cost, its scope.
+//! - [`process`]: sockets and threads of a running server, changed from outside.
+//! - [`machine`]: the trait through which settings are read and written.
+//! - [`plan`]: requests resolved against the machine, in order: as a diff, as shell lines, as JSON.
+//! - [`conflicts`]: other programs that write the same settings, and how to resolve that first.
+//! - [`mod@apply`], [`mod@undo`], [`journal`]: carry a plan out, take it back, and the record that survives a crash.
+//! - [`confirm`]: an apply that reverts unless it is confirmed. [`status`]: which changes are still in effect.
+//! - [`persist`]: files that keep changes over a boot. [`mod@adopt`]: the same apply, after one.
+//!
+//! The crash rule: the journal is written and synced before each change, so at any instruction `undo` finds what it needs.
+
+pub mod adopt;
+pub mod apply;
+pub mod confirm;
+pub mod conflicts;
+mod context;
+pub mod journal;
+pub mod machine;
+pub mod persist;
+pub mod plan;
+pub mod process;
+pub mod setting;
+pub mod status;
+pub mod undo;
+
+pub use adopt::adopt;
+pub use apply::apply;
+pub use journal::Journal;
+pub use machine::{Live, Machine};
+pub use plan::{Plan, SettingRequest};
+pub use setting::{Setting, Value};
+pub use undo::undo;

@@ -1,0 +1,234 @@
+//! This machine, as the calling thread sees it: its network namespace, its /sys, its /proc.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{Identity, Lost, Machine, Refusal, card, file, irqbalance, irqs, process};
+use crate::conflicts;
+use crate::setting::{Cost, Item, Setting, Value};
+use udpath_host::Source;
+use udpath_host::kernel::Kernel;
+use udpath_host::process::{Error, Server, SocketSetting};
+use udpath_host::source::{Folder, number};
+
+/// IRQs of receive queues, or why there are none.
+type QueueIrqs = Result<BTreeMap<u32, u32>, String>;
+
+/// This machine; or a folder that looks like one, whose files are all there is of it.
+#[derive(Debug)]
+pub struct Live {
+    root: PathBuf,
+    source: Folder,
+    /// What sets beside the files; none behind a captured folder.
+    kernel: Option<RefCell<Kernel>>,
+    /// By interface, until a driver is set up anew: to find them takes a look at all interfaces with some drivers.
+    irqs: RefCell<BTreeMap<String, QueueIrqs>>,
+}
+
+impl Live {
+    /// This machine, in the calling thread's network namespace.
+    #[must_use]
+    pub fn new() -> Self {
+        let kernel = Some(RefCell::new(Kernel::open()));
+        Self { root: PathBuf::from("/"), source: Folder::live(), kernel, irqs: RefCell::default() }
+    }
+
+    /// A captured machine. Its files can be written; they do what files do.
+    #[must_use]
+    pub fn at(root: &Path) -> Self {
+        Self { root: root.to_owned(), source: Folder::captured(root), kernel: None, irqs: RefCell::default() }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The setting that a name stands for: the IRQ of a queue is an IRQ.
+    fn meant(&self, operation: &'static str, setting: &Setting) -> Result<Setting, Refusal> {
+        let Setting::Interface(interface, Item::QueueIrq(queue)) = setting else {
+            return Ok(setting.clone());
+        };
+        let index =
+            ifindex(&self.source, interface).ok_or_else(|| gone(setting, "there is no such interface"))?;
+        let mut known = self.irqs.borrow_mut();
+        let irqs = known
+            .entry(interface.clone())
+            .or_insert_with(|| card::queue_irqs(&self.source, interface, index))
+            .as_ref()
+            .map_err(|why| Refusal::because(operation, setting, why))?;
+        match irqs.get(queue) {
+            Some(irq) => Ok(Setting::Irq(*irq)),
+            None if irqs.is_empty() => Err(Refusal::because(operation, setting, "its queues have no IRQs")),
+            None => Err(gone(setting, "there is no such queue, or it has no IRQ")),
+        }
+    }
+
+    /// The number of an interface's directory in sysfs.
+    fn device(&self, interface: &str) -> Option<u64> {
+        fs::metadata(self.path(&format!("/sys/class/net/{interface}"))).ok().map(|directory| directory.ino())
+    }
+
+    /// What sets beside the files.
+    fn kernel(&self, setting: &Setting) -> Result<std::cell::RefMut<'_, Kernel>, Refusal> {
+        let kernel = self.kernel.as_ref().map(RefCell::borrow_mut);
+        kernel.ok_or_else(|| Refusal::because("set", setting, "a captured machine has no kernel to tell"))
+    }
+}
+
+/// The number of an interface.
+pub(super) fn ifindex(source: &dyn Source, interface: &str) -> Option<u32> {
+    number(source, &format!("/sys/class/net/{interface}/ifindex")).ok()
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Machine for Live {
+    fn source(&self) -> &dyn Source {
+        &self.source
+    }
+
+    fn read(&self, setting: &Setting) -> Result<Value, Refusal> {
+        let meant = self.meant("read", setting)?;
+        let failed = |error: io::Error| Refusal::kernel("read", setting, &error);
+        if let Some(place) = meant.place() {
+            let text = fs::read_to_string(self.path(&place.path)).map_err(failed)?;
+            return place.form.read(&text).map_err(|why| Refusal::because("read", setting, why));
+        }
+        match &meant {
+            Setting::File(path) => file::read_whole(&self.path(path)).map(Value::File).map_err(failed),
+            Setting::Thread { .. } | Setting::Socket { .. } | Setting::IrqbalanceBan
+                if self.kernel.is_none() =>
+            {
+                Err(Refusal::because("read", setting, "a captured machine has no processes to ask"))
+            }
+            Setting::Thread { pid, tid } => process::affinity(setting, *pid, *tid),
+            Setting::Socket { pid, inode, setting: of } => process::option(setting, *pid, *inode, *of),
+            Setting::IrqbalanceBan => {
+                let pid = conflicts::irqbalance(&self.source)
+                    .ok_or_else(|| Refusal::because("read", setting, "irqbalance does not run"))?;
+                irqbalance::banned(pid).map(Value::Irqs).map_err(failed)
+            }
+            Setting::Interface(interface, item) => card::read(&self.source, setting, interface, item),
+            Setting::Irq(_) | Setting::Sysctl(_) => unreachable!("IRQs and sysctls are files"),
+        }
+    }
+
+    fn write(&self, setting: &Setting, value: &Value) -> Result<(), Refusal> {
+        let meant = self.meant("set", setting)?;
+        if setting.cost() == Cost::ResetsLink {
+            self.irqs.borrow_mut().clear();
+        }
+        let failed = |error: io::Error| Refusal::kernel("set", setting, &error);
+        let other = || Refusal::because("set", setting, format!("'{value}' is no value of it"));
+        if let Some(place) = meant.place() {
+            let text = place.form.write(value).ok_or_else(other)?;
+            return file::write_kernel(&self.path(&place.path), &text).map_err(failed);
+        }
+        match (&meant, value) {
+            (Setting::File(path), Value::File(text)) => {
+                file::write_whole(&self.path(path), text.as_deref()).map_err(failed)
+            }
+            (Setting::Thread { pid, tid }, value) => {
+                drop(self.kernel(setting)?);
+                process::set_affinity(setting, *pid, *tid, value)
+            }
+            (Setting::Socket { pid, inode, setting: of }, value) => {
+                drop(self.kernel(setting)?);
+                process::set_option(setting, *pid, *inode, *of, value)
+            }
+            (Setting::IrqbalanceBan, Value::Irqs(irqs)) => {
+                drop(self.kernel(setting)?);
+                let pid = conflicts::irqbalance(&self.source)
+                    .ok_or_else(|| Refusal::because("set", setting, "irqbalance does not run"))?;
+                irqbalance::ban(pid, irqs).map_err(failed)
+            }
+            (Setting::Interface(interface, item), value) => {
+                let index = ifindex(&self.source, interface);
+                card::write(&mut *self.kernel(setting)?, setting, interface, index, item, value)
+            }
+            _ => Err(other()),
+        }
+    }
+
+    fn identity(&self, setting: &Setting) -> Result<Option<Identity>, Refusal> {
+        match setting {
+            Setting::Interface(interface, _) => {
+                let found = self.device(interface).map(Identity::Device);
+                found.map(Some).ok_or_else(|| gone(setting, "there is no such interface"))
+            }
+            Setting::Thread { .. } | Setting::Socket { .. } if self.kernel.is_none() => Ok(None),
+            Setting::Thread { pid, tid } => process::thread(setting, *pid, *tid).map(Some),
+            Setting::Socket { pid, inode, setting: of } => {
+                process::sockets(setting, *pid, *inode, *of).map(Some)
+            }
+            Setting::IrqbalanceBan => {
+                let found = conflicts::irqbalance(&self.source).map(Identity::Pid);
+                found.map(Some).ok_or_else(|| gone(setting, "irqbalance does not run"))
+            }
+            Setting::Irq(irq) => Ok(irqs::identity(&self.source, *irq)),
+            Setting::Sysctl(_) | Setting::File(_) => Ok(None),
+        }
+    }
+
+    fn renamed(&self, setting: &Setting, identity: &Identity) -> Option<Setting> {
+        let wanted = match (identity, setting) {
+            (Identity::Device(wanted), _) => wanted,
+            (Identity::Sockets(cookies), Setting::Socket { setting: of, .. }) => {
+                return process::held(&self.source, cookies, *of);
+            }
+            (Identity::Irq { .. }, Setting::Irq(_)) => {
+                return irqs::find(&self.source, identity).map(Setting::Irq);
+            }
+            _ => return None,
+        };
+        let names = self.source.names("/sys/class/net").ok()?;
+        let name = names.into_iter().find(|name| self.device(name) == Some(*wanted))?;
+        Some(setting.renamed(&name))
+    }
+
+    fn irq(&self, setting: &Setting) -> Result<u32, Refusal> {
+        match self.meant("find", setting)? {
+            Setting::Irq(irq) => Ok(irq),
+            _ => Err(Refusal::because("find", setting, "it is no IRQ")),
+        }
+    }
+
+    fn serving(&self, port: u16) -> Result<Vec<Server>, Error> {
+        match self.kernel {
+            Some(_) => udpath_host::process::serving(&self.source, port),
+            None => Err(Error::NobodyServes { port }),
+        }
+    }
+
+    fn lost(&self, setting: &Setting) -> Option<Lost> {
+        match setting {
+            Setting::Socket { pid, inode, setting: SocketSetting::Selection } if self.kernel.is_some() => {
+                process::lost(*pid, *inode)
+            }
+            _ => None,
+        }
+    }
+
+    fn pending(&self, setting: &Setting, value: &Value) -> Option<String> {
+        let irq = self.irq(setting).ok()?;
+        let path = format!("/proc/irq/{irq}/effective_affinity_list");
+        let effective =
+            self.source.text(&path).ok().and_then(|text| text.parse::<udpath_steer::CpuSet>().ok())?;
+        let moved = effective.is_empty() || value.cpus().is_none_or(|cpus| effective.is_subset(cpus));
+        (!moved).then(|| {
+            format!("takes effect with the IRQ's next interrupt; until then CPU {effective} takes it")
+        })
+    }
+}
+
+fn gone(setting: &Setting, why: &str) -> Refusal {
+    Refusal { errno: Some(libc::ENODEV), ..Refusal::because("find", setting, why) }
+}

@@ -1,0 +1,105 @@
+//! Running servers as settings: their threads' CPUs and their sockets' options.
+//!
+//! A setting names a socket by process and inode, as people see it; [`Identity::Sockets`] says which it is by cookies.
+
+use std::collections::HashMap;
+
+use super::{Identity, Lost, Refusal};
+use udpath_host::process::{self, Error, SocketSetting, SocketValue, Thread};
+
+use crate::process::{Chosen, chosen, pin, write};
+use crate::setting::{Setting, Value};
+use udpath_host::{Source, read};
+
+/// CPUs a thread may run on.
+pub(super) fn affinity(setting: &Setting, pid: u32, tid: u32) -> Result<Value, Refusal> {
+    let thread = Thread::look(pid, tid).map_err(|error| refused("read", setting, &error))?;
+    Ok(Value::Cpus(thread.affinity))
+}
+
+/// Lets a thread run on these CPUs alone.
+pub(super) fn set_affinity(setting: &Setting, pid: u32, tid: u32, value: &Value) -> Result<(), Refusal> {
+    let Value::Cpus(cpus) = value else { return Err(other(setting, value)) };
+    let thread = Thread::look(pid, tid).and_then(|thread| pin(thread.id, cpus));
+    thread.map(drop).map_err(|error| refused("set", setting, &error))
+}
+
+/// What is set of a socket; unknown where the kernel does not tell.
+pub(super) fn option(setting: &Setting, pid: u32, inode: u32, of: SocketSetting) -> Result<Value, Refusal> {
+    let found = process::identify(pid, inode).and_then(|socket| match of {
+        SocketSetting::Selection => Ok(match chosen(socket) {
+            Chosen::By(selection) => Some(SocketValue::Selection(selection)),
+            Chosen::Program(_) | Chosen::Unseen(_) => None,
+        }),
+        _ => process::read(pid, socket, of),
+    });
+    let found = found.map_err(|error| refused("read", setting, &error))?;
+    Ok(found.map_or(Value::Unknown, Value::of_socket))
+}
+
+/// What a change would destroy for good: see [`Chosen::lost`].
+pub(super) fn lost(pid: u32, inode: u32) -> Option<Lost> {
+    chosen(process::identify(pid, inode).ok()?).lost()
+}
+
+/// Sets it.
+pub(super) fn set_option(
+    setting: &Setting,
+    pid: u32,
+    inode: u32,
+    of: SocketSetting,
+    value: &Value,
+) -> Result<(), Refusal> {
+    let value = value.for_socket(of).ok_or_else(|| other(setting, value))?;
+    let written = process::identify(pid, inode).and_then(|socket| write(pid, socket, value));
+    written.map(drop).map_err(|error| refused("set", setting, &error))
+}
+
+/// When a thread began.
+pub(super) fn thread(setting: &Setting, pid: u32, tid: u32) -> Result<Identity, Refusal> {
+    let thread = Thread::look(pid, tid).map_err(|error| refused("find", setting, &error))?;
+    Ok(Identity::Started(thread.id.started))
+}
+
+/// The socket's cookie; of what is the whole group's, the cookies of its members.
+pub(super) fn sockets(
+    setting: &Setting,
+    pid: u32,
+    inode: u32,
+    of: SocketSetting,
+) -> Result<Identity, Refusal> {
+    let found = process::identify(pid, inode).and_then(|socket| match of {
+        SocketSetting::Selection => {
+            let group = process::group(pid, socket)?;
+            group.ok_or_else(|| Error::NoGroup { socket: format!("socket {inode} of process {pid}") })
+        }
+        _ => Ok(vec![socket]),
+    });
+    let found = found.map_err(|error| refused("find", setting, &error))?;
+    Ok(Identity::Sockets(found.iter().map(|socket| socket.cookie).collect()))
+}
+
+/// Who has one of these sockets now: a process that has ended may have left it to another, and any member speaks for a
+/// group.
+pub(super) fn held(source: &dyn Source, cookies: &[u64], of: SocketSetting) -> Option<Setting> {
+    let mut listed = source.udp_sockets().ok()?.value;
+    listed.retain(|socket| socket.cookie.is_some_and(|cookie| cookies.contains(&cookie)));
+    let wanted: HashMap<u32, usize> = read::sockets::inodes(&mut listed);
+    let holders = read::processes::scan(source, &wanted).ok()?.holders;
+    let first = holders.into_iter().min_by_key(|holder| holder.pid)?;
+    Some(Setting::Socket { pid: first.pid, inode: first.inode, setting: of })
+}
+
+fn other(setting: &Setting, value: &Value) -> Refusal {
+    Refusal::because("set", setting, format!("'{value}' is no value of it"))
+}
+
+/// Why not, in the words of whoever found out.
+fn refused(operation: &'static str, setting: &Setting, error: &Error) -> Refusal {
+    let errno = error.is_gone().then_some(libc::ESRCH);
+    let why = match (setting, error) {
+        (Setting::Thread { .. }, Error::ThreadGone { .. }) => "there is no such thread".to_owned(),
+        _ => error.to_string(),
+    };
+    Refusal { errno, ..Refusal::because(operation, setting, why) }
+}

@@ -1,0 +1,121 @@
+//! What no file of the system can say, a unit applies: by this program, from a plan, once the interfaces are there.
+
+use std::fmt::Write as _;
+
+use super::{Boot, PersistError, program};
+use crate::journal;
+use crate::setting::{Setting, Value};
+use udpath_host::Source;
+
+/// Where units of this machine are.
+const UNITS: &str = "/etc/systemd/system";
+
+/// The unit, the plan, and what makes the boot want the unit.
+///
+/// # Errors
+/// The program is not one that root may be made to run.
+pub(super) fn files(
+    source: &dyn Source,
+    rest: &[(&Setting, &Value)],
+    id: u64,
+    boot: &Boot<'_>,
+    head: &str,
+) -> Result<Vec<(String, String)>, PersistError> {
+    let path = boot.program.to_string_lossy().into_owned();
+    if !boot.program.is_absolute() || path.contains(|c: char| c.is_whitespace() || c == '%') {
+        return Err(PersistError::Program(path));
+    }
+    let program = program::trusted(boot.program)?;
+    let (file, name) = (format!("/etc/udpath/{id}.json"), format!("udpath-{id}.service"));
+    let changes: Vec<serde_json::Value> = rest
+        .iter()
+        .map(|(setting, value)| {
+            serde_json::json!({
+                "setting": setting.to_string(), "to": Setting::encode(value), "reason": format!("kept by apply {id}")
+            })
+        })
+        .collect();
+    let plan = serde_json::json!({ "schema": crate::plan::SCHEMA, "changes": changes });
+    let mut devices: Vec<String> = rest
+        .iter()
+        .filter_map(|(setting, _)| setting.interface())
+        .map(|interface| format!("sys-subsystem-net-devices-{}.device", escaped(interface)))
+        .collect();
+    devices.sort();
+    devices.dedup();
+    let devices = devices.join(" ");
+    let mut command = format!("{} apply {file} --adopt {id}", program.display());
+    let journal = boot.journal.to_string_lossy();
+    if journal != journal::DIRECTORY {
+        let _ = write!(command, " --state {}", word(&journal));
+    }
+    for (option, names) in [("--allow", &boot.consent.insecure), ("--despite", &boot.consent.despite)] {
+        for name in names {
+            let _ = write!(command, " {option} {}", word(name));
+        }
+    }
+    // One that was applied later is applied later at boot, too.
+    let earlier: String = source
+        .names(UNITS)
+        .unwrap_or_default()
+        .iter()
+        .filter(|name| name.starts_with("udpath-") && name.ends_with(".service"))
+        .map(|name| format!(" {name}"))
+        .collect();
+    let unit = format!(
+        "{head}[Unit]\nDescription=Settings of udpath, apply {id}\nWants={devices}\n\
+         After={devices} network.target irqbalance.service{earlier}\nRequiresMountsFor={}\n\n\
+         [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={command}\n",
+        word(&journal)
+    );
+    // Instead of the link that `systemctl enable` would make: a file, so that undo knows all of it.
+    let wants = format!("{head}[Unit]\nWants={name}\n");
+    Ok(vec![
+        (file, format!("{plan:#}\n")),
+        (format!("{UNITS}/{name}"), unit),
+        (format!("{UNITS}/multi-user.target.d/udpath-{id}.conf"), wants),
+    ])
+}
+
+/// One word of a command line or list in a unit, whatever is in it (systemd.service(5), "Command lines").
+fn word(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:,=+@".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("\"{}\"", text.replace('%', "%%").replace('$', "$$"))
+}
+
+/// A name as a part of a unit's, `systemd-escape`(1).
+fn escaped(name: &str) -> String {
+    let plain = |at: usize, byte: u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':') || (byte == b'.' && at > 0)
+    };
+    name.bytes().enumerate().fold(String::new(), |mut text, (at, byte)| {
+        if plain(at, byte) {
+            text.push(char::from(byte));
+        } else {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_systemd() {
+        for (text, is) in [
+            ("/var/lib/x", "/var/lib/x"),
+            ("/srv/a b", "\"/srv/a b\""),
+            ("50%$x", "\"50%%$$x\""),
+            ("a\"\\", "\"a\\\"\\\\\""),
+            ("", "\"\""),
+        ] {
+            assert_eq!(word(text), is);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What somebody wants, before anything is known of the machine.
+
+use super::{Document, Entry, PlanError, SCHEMA, limits, port};
+use crate::Machine;
+use crate::setting::{Setting, Value};
+
+/// A setting by name, `*` for every queue and `port:53:` for who serves it allowed, and the value wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingRequest {
+    /// The setting's name, as it was written.
+    pub name: String,
+    /// The value, as it was written.
+    pub value: String,
+    /// The value that it must have before, as a plan's JSON says it.
+    pub from: Option<String>,
+    /// Why.
+    pub reason: String,
+}
+
+impl SettingRequest {
+    /// From `SETTING=VALUE`; the name may also be one of a port's, `port:53:receive-buffer`.
+    ///
+    /// # Errors
+    /// There is no value.
+    pub fn parse(text: &str, reason: &str) -> Result<Self, PlanError> {
+        // The name of an interface may hold a '=', and the value of a sysctl as well.
+        let object = text.find(':').unwrap_or(0);
+        let split = text[object..].find('=').map(|at| object + at);
+        let at = split.ok_or_else(|| PlanError::NoValue(text.to_owned()))?;
+        let (name, value) = (text[..at].trim().to_owned(), text[at + 1..].trim().to_owned());
+        Ok(Self { name, value, from: None, reason: reason.to_owned() })
+    }
+
+    /// From a plan's JSON.
+    ///
+    /// # Errors
+    /// It is none, or of another version.
+    pub fn from_json(text: &str) -> Result<Vec<Self>, PlanError> {
+        let document: Document =
+            serde_json::from_str(text).map_err(|error| PlanError::Json(error.to_string()))?;
+        if document.schema != SCHEMA {
+            return Err(PlanError::Json(format!(
+                "its schema is {:?}, and this program reads {SCHEMA}",
+                document.schema
+            )));
+        }
+        document.changes.into_iter().map(Self::of_entry).collect()
+    }
+
+    fn of_entry(entry: Entry) -> Result<Self, PlanError> {
+        let Entry { setting: name, from, to, reason, about: _ } = entry;
+        let value = to.ok_or_else(|| PlanError::Json(format!("{name:?} has no 'to'")))?;
+        Ok(Self { name, value, from, reason })
+    }
+
+    /// One request for each queue that a `*` stands for, and for all that serves a port. With `channels` in the same plan
+    /// the queues are those that they leave.
+    pub(super) fn expanded(
+        self,
+        machine: &dyn Machine,
+        channels: &[(Setting, Value)],
+    ) -> Result<Vec<Self>, PlanError> {
+        if let Some(requests) = port::expanded(machine, &self)? {
+            return Ok(requests);
+        }
+        let Some(stem) = self.name.strip_suffix("-*") else { return Ok(vec![self]) };
+        let nothing = |why: String| PlanError::Nothing { name: self.name.clone(), why };
+        let parts = stem.split_once(':').zip(stem.rsplit_once('/'));
+        let (interface, direction) = match parts {
+            Some(((interface, _), (_, "rx"))) => (interface, "rx"),
+            Some(((interface, _), (_, "tx"))) => (interface, "tx"),
+            _ => return Err(nothing("write it like eth0:rps/rx-*".into())),
+        };
+        let one = |queue: &dyn std::fmt::Display| Self { name: format!("{stem}-{queue}"), ..self.clone() };
+        if let Some(queues) = limits::changed(machine.source(), interface, direction, channels) {
+            return Ok((0..queues).map(|queue| one(&queue)).collect());
+        }
+        let folder = format!("/sys/class/net/{interface}/queues");
+        let names = machine.source().names(&folder).map_err(|why| nothing(format!("{folder}: {why}")))?;
+        let prefix = format!("{direction}-");
+        let queues: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix(&prefix)).collect();
+        if queues.is_empty() {
+            return Err(nothing(format!("{folder} has no {direction} queue")));
+        }
+        Ok(queues.iter().map(|queue| one(queue)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values_part_at_the_first_equals_sign_behind_the_colon() {
+        for (text, name, value) in [
+            ("eth0:rps/rx-0=0-3", "eth0:rps/rx-0", "0-3"),
+            ("a=b:qdisc=mq", "a=b:qdisc", "mq"),
+            ("sysctl:kernel.core_pattern=x=y", "sysctl:kernel.core_pattern", "x=y"),
+            ("thread:8/9:affinity = 3", "thread:8/9:affinity", "3"),
+            ("port:53:threads=one-per-cpu:2-7", "port:53:threads", "one-per-cpu:2-7"),
+        ] {
+            let request = SettingRequest::parse(text, "").unwrap();
+            assert_eq!((request.name.as_str(), request.value.as_str()), (name, value));
+        }
+        assert!(
+            SettingRequest::parse("eth0:rps/rx-0", "").unwrap_err().to_string().contains("SETTING=VALUE")
+        );
+    }
+
+    #[test]
+    fn json_of_another_kind_is_refused() {
+        for (text, says) in [
+            ("{}", "schema"),
+            (r#"{"schema":"udpath.plan/9","changes":[]}"#, "udpath.plan/9"),
+            (r#"{"schema":"udpath.plan/1","changes":[{"setting":"eth0:qdisc","to":null}]}"#, "no 'to'"),
+            ("nonsense", "line 1"),
+        ] {
+            let error = SettingRequest::from_json(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! From requests to a plan: everything that can be known to be wrong is found here, before anything is written.
+
+use std::collections::BTreeSet;
+
+use udpath_steer::CpuSet;
+
+use super::{Change, Plan, PlanError, SettingRequest, limits};
+use crate::machine::{Machine, Refusal};
+use udpath_host::process::SocketSetting;
+
+use crate::conflicts;
+use crate::process::Chosen;
+use crate::setting::{Item, Phase, Setting, Value};
+use udpath_host::Source;
+
+/// What the caller has allowed in so many words.
+#[derive(Debug, Clone, Default)]
+pub struct Consent {
+    /// Settings that may be changed though that lowers security.
+    pub insecure: BTreeSet<String>,
+    /// Conflicts that may stay as they are.
+    pub despite: BTreeSet<String>,
+}
+
+impl Plan {
+    /// Makes a plan of requests, for the machine as it is now.
+    ///
+    /// # Errors
+    /// What is wrong, of the first request that something is wrong with.
+    pub fn resolve(
+        machine: &dyn Machine,
+        requests: Vec<SettingRequest>,
+        consent: &Consent,
+    ) -> Result<Self, PlanError> {
+        let mut plan = Self::default();
+        // With the name as it was asked for, which may stand for several.
+        let mut wanted: Vec<(Setting, Value, SettingRequest, String)> = Vec::new();
+        let asked = limits::channels(machine.source(), &requests)?;
+        for request in requests {
+            let asked_for = request.name.clone();
+            for request in request.expanded(machine, &asked)? {
+                let setting: Setting = request.name.parse()?;
+                let value = setting.as_kept(setting.value(&request.value)?);
+                match wanted.iter().find(|(other, ..)| *other == setting) {
+                    None => wanted.push((setting, value, request, asked_for.clone())),
+                    Some((_, same, ..)) if *same == value => {}
+                    Some((_, one, ..)) => {
+                        let (one, other) = (one.to_string(), value.to_string());
+                        return Err(PlanError::Twice { setting: setting.to_string(), one, other });
+                    }
+                }
+            }
+        }
+        let channels: BTreeSet<String> = wanted
+            .iter()
+            .filter(|(setting, ..)| setting.phase() == Phase::Channels)
+            .filter_map(|(setting, ..)| setting.interface().map(str::to_owned))
+            .collect();
+        let all: Vec<(Setting, Value)> =
+            wanted.iter().map(|(setting, value, ..)| (setting.clone(), value.clone())).collect();
+        for (setting, to, request, asked_for) in wanted {
+            within(machine.source(), &setting, &to)?;
+            limits::within(machine.source(), &setting, &to, &all)?;
+            let later = setting.phase() > Phase::Channels
+                && setting.interface().is_some_and(|name| channels.contains(name));
+            let from = match machine.read(&setting) {
+                Ok(value) => Some(value),
+                // The queue comes with the channels.
+                Err(refusal) if later && refusal.is_gone() => None,
+                Err(refusal) => return Err(refusal.into()),
+            };
+            if let (Some(found), Some(expected)) = (&from, &request.from) {
+                let expected = setting.decode(Some(expected))?;
+                if !found.is(&expected) {
+                    let (found, expected) = (format!("{found:#}"), format!("{expected:#}"));
+                    return Err(PlanError::Stale { setting: setting.to_string(), found, expected });
+                }
+            }
+            if let Some(found) = from.as_ref().filter(|found| found.is(&to)) {
+                // A reset of the link may lose it, and then it is to be set again.
+                if !later {
+                    plan.already.push((setting, found.clone()));
+                    continue;
+                }
+            }
+            if let Some(found) = from.as_ref().filter(|found| !restorable(&setting, found)) {
+                let why = format!(
+                    "its root qdisc is {found}, with settings of its own that undo could not restore"
+                );
+                return Err(Refusal::because("set", &setting, why).into());
+            }
+            if let Some(why) = setting.lowers_security(from.as_ref(), &to)
+                && !consent.insecure.contains(&setting.to_string())
+            {
+                return Err(PlanError::Insecure { setting: setting.to_string(), value: to.to_string(), why });
+            }
+            let mut reason = request.reason;
+            if let Some(lost) = lost(machine, &setting, from.as_ref()) {
+                let allowed =
+                    [&setting.to_string(), &asked_for].iter().any(|name| consent.insecure.contains(*name));
+                if !allowed {
+                    return Err(PlanError::Destroys { setting: asked_for, value: to.to_string(), why: lost });
+                }
+                // A plan's own reasons say it already.
+                if !reason.contains(&lost) {
+                    reason = if reason.is_empty() { lost } else { format!("{lost}; {reason}") };
+                }
+            }
+            let queue = matches!(setting, Setting::Interface(_, Item::QueueIrq(_))) && !later;
+            let irq = queue.then(|| machine.irq(&setting)).transpose()?;
+            plan.changes.push(Change { setting, from, to, irq, reason });
+        }
+        conflicts::settle(machine, &mut plan.changes, &consent.despite)?;
+        limits::sort(machine.source(), &mut plan.changes);
+        Ok(plan)
+    }
+}
+
+/// What the change destroys for good. A selection that cannot be seen may be a program's.
+fn lost(machine: &dyn Machine, setting: &Setting, from: Option<&Value>) -> Option<String> {
+    let selection = matches!(setting, Setting::Socket { setting: SocketSetting::Selection, .. });
+    let unseen = || {
+        from.filter(|from| selection && !from.is_told())
+            .map(|_| Chosen::Unseen("this machine does not tell".to_owned()))
+            .and_then(|chosen| chosen.lost())
+    };
+    machine.lost(setting).or_else(unseen).map(|lost| lost.words)
+}
+
+/// Could undo make it what it is now? Of a qdisc only the kind is known here, so it must be one without settings.
+fn restorable(setting: &Setting, found: &Value) -> bool {
+    match (setting, found) {
+        (Setting::Interface(_, Item::Qdisc), Value::Words(kind)) => {
+            matches!(kind.as_str(), "default" | "mq" | "pfifo_fast" | "noqueue")
+        }
+        _ => true,
+    }
+}
+
+/// Are the CPUs, or queues, there?
+fn within(source: &dyn Source, setting: &Setting, value: &Value) -> Result<(), PlanError> {
+    let cpus = &match value {
+        Value::Cpus(cpus) => cpus.clone(),
+        Value::Cpu(cpu) => cpu.iter().copied().collect(),
+        _ => return Ok(()),
+    };
+    let beyond =
+        |why: String| PlanError::Beyond { setting: setting.to_string(), value: value.to_string(), why };
+    if let Setting::Interface(interface, Item::XpsRxqs(_)) = setting {
+        let names = source.names(&format!("/sys/class/net/{interface}/queues")).unwrap_or_default();
+        let queues: CpuSet = names.iter().filter_map(|name| name.strip_prefix("rx-")?.parse().ok()).collect();
+        let lack = cpus.difference(&queues);
+        if lack.is_empty() || queues.is_empty() {
+            return Ok(());
+        }
+        return Err(beyond(format!("{interface} has no receive queue {lack}, only {queues}")));
+    }
+    let set =
+        |file: &str| source.text(&format!("/sys/devices/system/cpu/{file}")).ok()?.parse::<CpuSet>().ok();
+    if let Some(possible) = set("possible") {
+        let lack = cpus.difference(&possible);
+        if !lack.is_empty() {
+            return Err(beyond(format!("this machine has no CPU {lack}, only {possible}")));
+        }
+    }
+    if let Some(online) = set("online") {
+        let lack = cpus.difference(&online);
+        if !lack.is_empty() {
+            return Err(beyond(format!("CPU {lack} is offline; online are {online}")));
+        }
+    }
+    let takes_none = matches!(
+        setting,
+        Setting::Irq(_) | Setting::Thread { .. } | Setting::Interface(_, Item::QueueIrq(_))
+    );
+    if takes_none && cpus.is_empty() {
+        return Err(beyond("at least one CPU must be left".into()));
+    }
+    Ok(())
+}

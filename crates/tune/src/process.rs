@@ -1,0 +1,17 @@
+//! A running server's sockets and threads, changed from outside, without its knowledge and without a restart.
+//!
+//! ```text
+//!  write(pid, socket, value) ─▸ pidfd_getfd ─ duplicate ─ setsockopt, read back ─ closed at once
+//!  pin(thread, CPUs)         ─▸ sched_setaffinity, read back
+//!  chosen(socket)            ─▸ which program selects in its reuseport group
+//! ```
+//! [`udpath_host::process`] finds the sockets and threads and says how they are identified.
+
+mod pin;
+mod selection;
+mod sys;
+mod write;
+
+pub use pin::pin;
+pub use selection::{Chosen, chosen};
+pub use write::{Changed, write};

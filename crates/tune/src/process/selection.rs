@@ -1,0 +1,72 @@
+//! What chooses a socket in a reuseport group now.
+//!
+//! No system call tells it, and detaching to see is destructive; an iterator over the kernel's sockets shows it
+//! ([`udpath_bpf::reuseport_choosers`]): nothing is attached to the group, and no datagram is sent. What cannot be seen
+//! may be a program of the server's own, which a change would destroy and undo could not bring back.
+
+use udpath_bpf::Chooser;
+
+use udpath_host::process::{Selection, SocketId};
+
+use super::sys;
+use crate::machine::Lost;
+
+/// What chooses in a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Chosen {
+    /// The kernel, or a program that does what udpath's own does: undo can bring it back.
+    By(Selection),
+    /// Another program, in words.
+    Program(String),
+    /// Not known, and why.
+    Unseen(String),
+}
+
+impl Chosen {
+    /// What a change would destroy for good; nothing when undo brings it back.
+    #[must_use]
+    pub fn lost(&self) -> Option<Lost> {
+        let (seen, words) = match self {
+            Self::By(_) => return None,
+            Self::Program(what) => {
+                let words = format!(
+                    "replaces the server's own {what}, which undo cannot bring back: only the server can, by a restart"
+                );
+                (true, words)
+            }
+            Self::Unseen(why) => {
+                let words = format!(
+                    "may replace a BPF program of the server's own, which undo cannot bring back (whether it has one \
+                     cannot be seen: {why})"
+                );
+                (false, words)
+            }
+        };
+        Some(Lost { seen, words })
+    }
+}
+
+/// What chooses in the group of a socket of the calling thread's network namespace.
+#[must_use]
+pub fn chosen(socket: SocketId) -> Chosen {
+    match udpath_bpf::reuseport_choosers() {
+        Err(error) => Chosen::Unseen(error.to_string()),
+        Ok(all) => all
+            .get(&socket.cookie)
+            .map_or_else(|| Chosen::Unseen("the kernel does not list the socket in a group".to_owned()), of),
+    }
+}
+
+fn of(chooser: &Chooser) -> Chosen {
+    match chooser {
+        Chooser::Kernel => Chosen::By(Selection::ByFlow),
+        Chooser::Classic { length, steps } if sys::chooses_by_cpu(*length, steps) => {
+            Chosen::By(Selection::ByCpu)
+        }
+        Chooser::Classic { length, .. } => {
+            let noun = if *length == 1 { "instruction" } else { "instructions" };
+            Chosen::Program(format!("classic BPF program ({length} {noun})"))
+        }
+        Chooser::Extended { id } => Chosen::Program(format!("eBPF program (id {id})")),
+    }
+}

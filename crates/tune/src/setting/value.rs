@@ -1,0 +1,414 @@
+//! What a setting is set to: as people write it, and back.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use thiserror::Error;
+use udpath_steer::rss::IndirectionTable;
+use udpath_steer::{CpuSet, CpuSetError};
+
+use super::{COALESCE_SWITCHES, Item, Setting, socket};
+use udpath_host::process::SocketSetting;
+
+/// Entries of a table that are shown one by one, at most: more do not fit a line.
+const SHORT: usize = 16;
+/// What a value that the kernel does not tell is written as.
+const UNKNOWN: &str = "unknown";
+/// What an empty set is written as.
+const NONE: &str = "none";
+
+/// A value of a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// CPUs; for `xps-rxqs` receive queues.
+    Cpus(CpuSet),
+    /// One CPU; none is any.
+    Cpu(Option<u32>),
+    /// A number, in the setting's unit.
+    Number(u64),
+    /// On or off.
+    Switch(bool),
+    /// Words: a qdisc's kind, the fields of a hash, the text of a sysctl with one space between its words.
+    Words(String),
+    /// An indirection table.
+    Table(Table),
+    /// Bytes of a hash key.
+    Key(Vec<u8>),
+    /// Numbers of IRQs.
+    Irqs(BTreeSet<u32>),
+    /// A file's whole text; none: there is no such file.
+    File(Option<String>),
+    /// Whatever it is, the kernel does not tell.
+    Unknown,
+}
+
+/// An indirection table, as it is asked for or as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Table {
+    /// The first queues in turn: `equal:8`.
+    Equal(u32),
+    /// Queues by weight: `weight:2,1`.
+    Weights(Vec<u32>),
+    /// Every entry.
+    Entries(Vec<u32>),
+}
+
+impl Table {
+    /// Every entry, of a table with `size` of them.
+    ///
+    /// # Errors
+    /// There is no such table of that size.
+    pub fn entries(&self, size: usize) -> Result<Vec<u32>, String> {
+        let table = match self {
+            Self::Equal(queues) => IndirectionTable::equal(size, 0, *queues),
+            Self::Weights(weights) => IndirectionTable::weight(size, weights),
+            Self::Entries(entries) if entries.len() == size => return Ok(entries.clone()),
+            Self::Entries(entries) => {
+                return Err(format!("it has {size} entries, and {} were given", entries.len()));
+            }
+        };
+        table.map(|table| table.entries().to_vec()).map_err(|error| error.to_string())
+    }
+}
+
+/// Why a text is no value of a setting. Says what would be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum WrongValue {
+    /// No list of CPUs or queues.
+    #[error("{setting}: {cause}")]
+    Cpus {
+        /// The setting.
+        setting: String,
+        /// Where the text goes wrong.
+        cause: CpuSetError,
+    },
+    /// Something else that it is not.
+    #[error("{setting} cannot be {text:?}; write {wanted}")]
+    Text {
+        /// The setting.
+        setting: String,
+        /// What was given.
+        text: String,
+        /// What would be right.
+        wanted: &'static str,
+    },
+}
+
+impl Setting {
+    /// Reads a value of this setting.
+    ///
+    /// # Errors
+    /// The text is none; says what would be.
+    pub fn value(&self, text: &str) -> Result<Value, WrongValue> {
+        let wrong = |wanted| WrongValue::Text { setting: self.to_string(), text: text.to_owned(), wanted };
+        let text_of = text.trim();
+        match self.kind() {
+            Kind::Cpus => {
+                let list = if matches!(text_of, NONE | "off") { "" } else { text_of };
+                let cpus = CpuSet::from_list(list);
+                cpus.map(Value::Cpus).map_err(|cause| WrongValue::Cpus { setting: self.to_string(), cause })
+            }
+            Kind::Number => number(text_of).map(Value::Number).ok_or_else(|| wrong("a whole number")),
+            Kind::Switch => match text_of {
+                "on" | "1" => Ok(Value::Switch(true)),
+                "off" | "0" => Ok(Value::Switch(false)),
+                _ => Err(wrong("on or off")),
+            },
+            Kind::Words => {
+                let words = text_of.split_whitespace().collect::<Vec<_>>().join(" ");
+                match self {
+                    Self::Interface(_, Item::Hash(_)) => fields(&words).map(Value::Words).ok_or_else(|| {
+                        wrong("letters of ethtool's m, v, t, s, d, f, n, r, such as sd or sdfn")
+                    }),
+                    Self::Interface(_, Item::Qdisc | Item::RssFunction)
+                        if words.is_empty() || !words.bytes().all(is_name) =>
+                    {
+                        Err(wrong("one word, such as mq or toeplitz"))
+                    }
+                    _ if words.is_empty() || words.contains(char::is_control) => {
+                        Err(wrong("something without control characters"))
+                    }
+                    _ => Ok(Value::Words(words)),
+                }
+            }
+            Kind::Table => table(text_of)
+                .map(Value::Table)
+                .ok_or_else(|| wrong("equal:N, weight:W,W,... or every entry between commas")),
+            Kind::Key => key(text_of)
+                .map(Value::Key)
+                .ok_or_else(|| wrong("bytes like 6d:5a:56:da, as ethtool -x does")),
+            Kind::Irqs if text_of == NONE => Ok(Value::Irqs(BTreeSet::new())),
+            Kind::Irqs => {
+                let numbers =
+                    text_of.split(',').map(|irq| number(irq).and_then(|irq| u32::try_from(irq).ok()));
+                numbers
+                    .collect::<Option<_>>()
+                    .map(Value::Irqs)
+                    .ok_or_else(|| wrong("IRQs like 57,58, or none"))
+            }
+            Kind::Socket(setting) => socket::parse(setting, text_of).map_err(wrong),
+            Kind::File => Ok(Value::File(Some(text.to_owned()))),
+        }
+    }
+
+    /// The value as the kernel keeps it: tables of flows are rounded up to a power of two.
+    #[must_use]
+    pub fn as_kept(&self, value: Value) -> Value {
+        match (self, value) {
+            (Self::Interface(_, Item::Rfs(_)), Value::Number(entries)) => Value::Number(rounded(entries)),
+            (Self::Sysctl(path), Value::Words(text)) if path == "net/core/rps_sock_flow_entries" => {
+                Value::Words(number(&text).map_or(text, |entries| rounded(entries).to_string()))
+            }
+            // The kernel doubles half of it.
+            (Self::Socket { setting: SocketSetting::ReceiveBuffer, .. }, Value::Number(bytes)) => {
+                Value::Number(bytes.next_multiple_of(2))
+            }
+            (_, value) => value,
+        }
+    }
+
+    /// A value as plans and journals keep it: whole, and nothing for a file that is not there.
+    #[must_use]
+    pub fn encode(value: &Value) -> Option<String> {
+        match value {
+            Value::File(text) => text.clone(),
+            other => Some(other.to_string()),
+        }
+    }
+
+    /// What [`Setting::encode`] has written.
+    ///
+    /// # Errors
+    /// It has not.
+    pub fn decode(&self, text: Option<&str>) -> Result<Value, WrongValue> {
+        match (self, text) {
+            (_, Some(UNKNOWN)) if self.assumed().is_some() => Ok(Value::Unknown),
+            (Self::File(_), text) => Ok(Value::File(text.map(str::to_owned))),
+            (_, text) => self.value(text.unwrap_or_default()),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Interface(_, item) => match item {
+                Item::Rps(_) | Item::Xps(_) | Item::XpsRxqs(_) | Item::QueueIrq(_) => Kind::Cpus,
+                Item::Feature(_) | Item::Threaded => Kind::Switch,
+                Item::Coalesce(name) if COALESCE_SWITCHES.contains(name) => Kind::Switch,
+                Item::Channels(_)
+                | Item::Ring(_)
+                | Item::Coalesce(_)
+                | Item::Rfs(_)
+                | Item::DeferHardIrqs
+                | Item::GroFlushTimeout => Kind::Number,
+                Item::RssFunction | Item::Hash(_) | Item::Qdisc => Kind::Words,
+                Item::RssTable => Kind::Table,
+                Item::RssKey => Kind::Key,
+            },
+            Self::Irq(_) | Self::Thread { .. } => Kind::Cpus,
+            Self::Sysctl(path) if is_mask(path) => Kind::Cpus,
+            Self::Sysctl(_) => Kind::Words,
+            Self::Socket { setting, .. } => Kind::Socket(*setting),
+            Self::IrqbalanceBan => Kind::Irqs,
+            Self::File(_) => Kind::File,
+        }
+    }
+}
+
+/// Sysctls that are masks of CPUs.
+pub(super) fn is_mask(path: &str) -> bool {
+    matches!(path, "net/core/flow_limit_cpu_bitmap" | "net/core/rps_default_mask")
+}
+
+enum Kind {
+    Cpus,
+    Number,
+    Switch,
+    Words,
+    Table,
+    Key,
+    Irqs,
+    Socket(SocketSetting),
+    File,
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// 0 stays: no table.
+fn rounded(entries: u64) -> u64 {
+    if entries == 0 { 0 } else { entries.checked_next_power_of_two().unwrap_or(entries) }
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+/// Letters of hash fields in ethtool's order, each once.
+fn fields(text: &str) -> Option<String> {
+    const LETTERS: &str = "mvtsdfnr";
+    let known = !text.is_empty() && text.chars().all(|letter| LETTERS.contains(letter));
+    known.then(|| LETTERS.chars().filter(|letter| text.contains(*letter)).collect())
+}
+
+fn table(text: &str) -> Option<Table> {
+    let numbers = |list: &str| {
+        let all: Option<Vec<u32>> =
+            list.split(',').map(|one| number(one).and_then(|one| u32::try_from(one).ok())).collect();
+        all.filter(|all| all.len() <= IndirectionTable::MAX_LEN)
+    };
+    if let Some(queues) = text.strip_prefix("equal:") {
+        let queues = number(queues).and_then(|queues| u32::try_from(queues).ok());
+        return queues.filter(|queues| *queues > 0).map(Table::Equal);
+    }
+    match text.strip_prefix("weight:") {
+        Some(weights) => numbers(weights).filter(|all| all.iter().any(|one| *one > 0)).map(Table::Weights),
+        None => numbers(text).map(Table::Entries),
+    }
+}
+
+fn key(text: &str) -> Option<Vec<u8>> {
+    let byte = |pair: &str| {
+        let plain = pair.len() == 2 && pair.bytes().all(|digit| digit.is_ascii_hexdigit());
+        plain.then(|| u8::from_str_radix(pair, 16).ok())?
+    };
+    text.split(':').map(byte).collect()
+}
+
+impl Value {
+    /// Does the kernel tell it?
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        *self != Self::Unknown
+    }
+
+    /// Is this, as it was found, what `wanted` asks for?
+    #[must_use]
+    pub fn is(&self, wanted: &Self) -> bool {
+        match (self, wanted) {
+            (Self::Table(Table::Entries(found)), Self::Table(wanted)) => {
+                wanted.entries(found.len()).is_ok_and(|wanted| wanted == *found)
+            }
+            (found, wanted) => found == wanted,
+        }
+    }
+}
+
+/// A table for people: as the rule that makes it, where there is one.
+fn short(entries: &[u32], list: impl Fn(&[u32]) -> String) -> String {
+    let queues = entries.iter().max().map_or(0, |last| last.saturating_add(1));
+    match Table::Equal(queues).entries(entries.len()) {
+        Ok(equal) if equal == entries => format!("equal:{queues}"),
+        _ if entries.len() <= SHORT => list(entries),
+        _ => {
+            let runs = entries.chunk_by(|one, next| one == next);
+            runs.map(|run| format!("{} of {}", run.len(), run[0])).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// With `#`, tables are given by the rule that makes them where there is one.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let text = match self {
+            Self::Cpus(cpus) if cpus.is_empty() => NONE.to_owned(),
+            Self::Cpus(cpus) => cpus.to_string(),
+            Self::Cpu(cpu) => cpu.map_or("any".to_owned(), |cpu| cpu.to_string()),
+            Self::Unknown => UNKNOWN.to_owned(),
+            Self::Number(number) => number.to_string(),
+            Self::Switch(on) => (if *on { "on" } else { "off" }).to_owned(),
+            Self::Words(words) => words.clone(),
+            Self::Table(Table::Equal(queues)) => format!("equal:{queues}"),
+            Self::Table(Table::Weights(weights)) => format!("weight:{}", list(weights)),
+            Self::Table(Table::Entries(entries)) if f.alternate() => short(entries, list),
+            Self::Table(Table::Entries(entries)) => list(entries),
+            Self::Key(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":"),
+            Self::Irqs(irqs) if irqs.is_empty() => NONE.to_owned(),
+            Self::Irqs(irqs) => list(&irqs.iter().copied().collect::<Vec<_>>()),
+            Self::File(None) => "no file".to_owned(),
+            Self::File(Some(text)) => format!("a file of {} lines", text.lines().count()),
+        };
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(name: &str) -> Setting {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn values_come_back_as_they_were_written() {
+        for (name, value) in [
+            ("eth0:rps/rx-0", "0-3,8"),
+            ("eth0:rps/rx-0", "none"),
+            ("eth0:xps-rxqs/tx-0", "2"),
+            ("eth0:channels/combined", "8"),
+            ("eth0:coalesce/adaptive-rx", "on"),
+            ("eth0:coalesce/rx-usecs", "20"),
+            ("eth0:feature/rx-gro", "off"),
+            ("eth0:rss/table", "equal:8"),
+            ("eth0:rss/table", "weight:2,0,1"),
+            ("eth0:rss/table", "0,1,0,1"),
+            ("eth0:rss/key", "6d:5a:00:ff"),
+            ("eth0:hash/udp4", "sdfn"),
+            ("eth0:qdisc", "mq"),
+            ("sysctl:net.ipv4.udp_mem", "1 2 3"),
+            ("sysctl:net.core.flow_limit_cpu_bitmap", "0-1"),
+            ("irqbalance:ban", "57,58"),
+            ("irqbalance:ban", "none"),
+        ] {
+            let value_of =
+                setting(name).value(value).unwrap_or_else(|error| panic!("{name}={value}: {error}"));
+            assert_eq!(value_of.to_string(), value, "{name}");
+        }
+        assert_eq!(setting("e:hash/udp4").value("nfds").unwrap(), Value::Words("sdfn".into()));
+        assert_eq!(setting("sysctl:a.b").value(" 1\t2\n").unwrap(), Value::Words("1 2".into()));
+    }
+
+    #[test]
+    fn what_is_no_value_says_what_would_be() {
+        for (name, value, says) in [
+            ("eth0:rps/rx-0", "ff", "not a CPU number"),
+            ("eth0:rps/rx-0", "3-1", "eth0:rps/rx-0"),
+            ("eth0:channels/combined", "-1", "whole number"),
+            ("eth0:channels/combined", "99999999999999999999", "whole number"),
+            ("eth0:feature/rx-gro", "yes", "on or off"),
+            ("eth0:rss/table", "equal:0", "equal:N"),
+            ("eth0:rss/table", "weight:0,0", "equal:N"),
+            ("eth0:rss/key", "6d5a", "6d:5a"),
+            ("eth0:hash/udp4", "sdx", "sdfn"),
+            ("eth0:qdisc", "mq; reboot", "one word"),
+            ("sysctl:net.core.rmem_max", " ", "something"),
+            ("irqbalance:ban", "57,x", "57,58"),
+        ] {
+            let error = setting(name).value(value).unwrap_err().to_string();
+            assert!(error.contains(says), "{name}={value}: {error}");
+        }
+    }
+
+    #[test]
+    fn tables_have_the_entries_that_ethtool_would_write() {
+        assert_eq!(Table::Equal(3).entries(8).unwrap(), [0, 1, 2, 0, 1, 2, 0, 1]);
+        assert_eq!(Table::Weights(vec![3, 1]).entries(4).unwrap(), [0, 0, 0, 1]);
+        assert!(Table::Entries(vec![0, 1]).entries(4).unwrap_err().contains("4 entries"));
+        let found = Value::Table(Table::Entries(vec![0, 1, 0, 1]));
+        assert!(found.is(&Value::Table(Table::Equal(2))) && !found.is(&Value::Table(Table::Equal(4))));
+        let weighted = Value::Table(Table::Entries(Table::Weights(vec![3, 1]).entries(32).unwrap()));
+        assert_eq!(format!("{weighted:#}"), "24 of 0, 8 of 1");
+        assert_eq!((format!("{found}"), format!("{found:#}")), ("0,1,0,1".into(), "equal:2".into()));
+    }
+
+    #[test]
+    fn flow_tables_are_rounded_as_the_kernel_does() {
+        let rfs = setting("eth0:rfs/rx-0");
+        assert_eq!(rfs.as_kept(Value::Number(3000)), Value::Number(4096));
+        assert_eq!(rfs.as_kept(Value::Number(0)), Value::Number(0));
+        let sysctl = setting("sysctl:net.core.rps_sock_flow_entries");
+        assert_eq!(sysctl.as_kept(Value::Words("32767".into())), Value::Words("32768".into()));
+    }
+}

@@ -1,0 +1,273 @@
+//! What was applied, and what of it still holds.
+
+use std::cell::OnceCell;
+
+use serde::Serialize;
+
+use crate::conflicts::Running;
+use crate::context;
+use crate::journal::{Contents, Entry, Journal, JournalError, State, attended};
+use crate::machine::Machine;
+use crate::setting::Scope;
+use crate::undo::AfterBoot;
+use udpath_host::namespace::Place;
+
+/// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
+pub const SCHEMA: &str = "udpath.status/1";
+
+/// All applies that stand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// In the order of their numbers.
+    pub applies: Vec<Standing>,
+    /// Applies that were taken back because nobody confirmed them: the last one, if none came after it, and all that
+    /// could not be taken back whole.
+    pub reverted: Vec<Reverted>,
+    /// Entries of the journal that cannot be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// An apply that was taken back because it was not confirmed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Reverted {
+    /// Its number.
+    pub id: u64,
+    /// When it was begun to be taken back, milliseconds since 1970.
+    pub time: u64,
+    /// Why.
+    pub why: String,
+    /// What is not as before, in words.
+    pub left: Vec<String>,
+}
+
+/// An entry of the journal that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unreadable {
+    /// Its number.
+    pub id: u64,
+    /// Why, and what to do.
+    pub why: String,
+}
+
+/// An apply that stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// Its number.
+    pub id: u64,
+    /// When it was begun, milliseconds since 1970.
+    pub time: u64,
+    /// Who began it.
+    pub user: String,
+    /// How far it has come.
+    pub state: State,
+    /// When it is reverted unless it is confirmed, milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<u64>,
+    /// Of one that awaits a confirmation: whether a process is there to revert it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attended: Option<bool>,
+    /// Of one that is half undone: what could not be restored, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
+    /// Where it was made, if that is not here: nothing can be said of its settings then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<String>,
+    /// The network namespace is found nowhere, and its settings are gone with it.
+    pub lost: bool,
+    /// A boot has come since it was made, or last adopted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub booted: bool,
+    /// Its settings.
+    pub settings: Vec<Held>,
+}
+
+/// A setting that was applied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// Its name.
+    pub setting: String,
+    /// What it was before.
+    pub before: String,
+    /// What was applied.
+    pub applied: String,
+    /// What it is; none when it cannot be read.
+    pub now: Option<String>,
+    /// Whether it holds.
+    pub state: Hold,
+    /// Who may have changed it.
+    pub suspects: Vec<String>,
+    /// What else is to be said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Whether a value that was applied is still there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hold {
+    /// It is.
+    Holds,
+    /// A later apply has changed it.
+    Superseded,
+    /// Somebody else has changed it.
+    Drifted,
+    /// It was set, and the kernel does not tell whether it still is.
+    Untold,
+    /// The object is not there any more, or a boot has come between.
+    Gone,
+}
+
+impl Hold {
+    /// Is the value not there, and no later apply the reason?
+    #[must_use]
+    pub const fn is_lost(self) -> bool {
+        matches!(self, Self::Drifted | Self::Gone)
+    }
+}
+
+impl Status {
+    /// Looks at everything that the journal says stands.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn of(machine: &dyn Machine, journal: &Journal) -> Result<Self, JournalError> {
+        let Contents { mut entries, unreadable } = journal.contents()?;
+        let last = entries.last().map(|entry| entry.id).max(unreadable.last().map(|bad| bad.id));
+        let reverted = entries.iter().filter(|entry| {
+            entry.state == State::Undone
+                && entry.reverted()
+                && (Some(entry.id) == last || !entry.left.is_empty())
+        });
+        let reverted = reverted.map(|entry| Reverted {
+            id: entry.id,
+            time: entry.undoing.unwrap_or_default(),
+            why: entry.why.clone().unwrap_or_default(),
+            left: entry.left.clone(),
+        });
+        let reverted = reverted.collect();
+        let unreadable =
+            unreadable.into_iter().map(|bad| Unreadable { id: bad.id, why: bad.why.to_string() });
+        let unreadable = unreadable.collect();
+        entries.retain(Entry::stands);
+        // Looked for when something has drifted, and once.
+        let running = OnceCell::new();
+        let applies =
+            entries.iter().map(|entry| standing(machine, journal, entry, &entries, &running)).collect();
+        Ok(Self { schema: SCHEMA, applies, reverted, unreadable })
+    }
+
+    /// Settings that somebody else has changed or that are gone.
+    pub fn drifted(&self) -> impl Iterator<Item = &Held> {
+        let held = self.applies.iter().flat_map(|apply| &apply.settings);
+        held.filter(|held| held.state.is_lost())
+    }
+}
+
+fn standing(
+    machine: &dyn Machine,
+    journal: &Journal,
+    entry: &Entry,
+    all: &[Entry],
+    running: &OnceCell<Running>,
+) -> Standing {
+    let after_boot = AfterBoot::of(entry);
+    let booted = after_boot != AfterBoot::No;
+    let place = match booted {
+        true if after_boot.is_elsewhere(machine) => Some(Place::Process(1)),
+        true => Some(Place::Here),
+        false => context::find(&entry.begun.namespace),
+    };
+    let inode = entry.begun.namespace.inode;
+    let elsewhere = match &place {
+        Some(Place::Here) => None,
+        Some(Place::Named(name)) => Some(format!("network namespace {inode} ({name})")),
+        Some(Place::Process(pid)) => Some(format!("network namespace {inode} (of process {pid})")),
+        None => Some(format!("network namespace {inode}, which is gone")),
+    };
+    let settings = match elsewhere {
+        Some(_) => Vec::new(),
+        None => entry
+            .intents
+            .iter()
+            .enumerate()
+            .filter_map(|(at, _)| held(machine, entry, at, all, after_boot, running))
+            .collect(),
+    };
+    let deadline = (entry.state == State::Awaiting).then(|| entry.deadline()).flatten();
+    Standing {
+        id: entry.id,
+        time: entry.begun.time,
+        user: entry.begun.user.clone(),
+        state: entry.state,
+        deadline,
+        attended: (entry.state == State::Awaiting && !booted).then(|| attended(journal, entry.id)),
+        left: entry.left.clone(),
+        elsewhere,
+        lost: place.is_none(),
+        booted,
+        settings,
+    }
+}
+
+/// Nothing for a change that a later one of the same apply has replaced, or whose words are not understood.
+fn held(
+    machine: &dyn Machine,
+    entry: &Entry,
+    at: usize,
+    all: &[Entry],
+    after_boot: AfterBoot,
+    running: &OnceCell<Running>,
+) -> Option<Held> {
+    let intent = &entry.intents[at];
+    if intent.replaced || entry.intents[at + 1..].iter().any(|later| later.setting == intent.setting) {
+        return None;
+    }
+    let (setting, before, applied) = intent.parsed().ok()?;
+    let later =
+        all.iter().filter(|other| other.id > entry.id && other.begun.namespace.is(&entry.begun.namespace));
+    let later = later.flat_map(|other| &other.intents).any(|other| other.setting == intent.setting);
+    let identity = intent.identity.as_ref().filter(|_| after_boot == AfterBoot::No);
+    let same = match (identity, machine.identity(&setting)) {
+        (None, _) => true,
+        (Some(then), Ok(Some(now))) => now.is(then),
+        _ => false,
+    };
+    // The same object under another name, as undo would find it.
+    let renamed = identity.filter(|_| !same).and_then(|then| machine.renamed(&setting, then));
+    let (same, setting) = (same || renamed.is_some(), renamed.clone().unwrap_or(setting));
+    let now = machine.read(&setting);
+    let gone_with_boot = after_boot.ended(&setting);
+    let state = match &now {
+        _ if later => Hold::Superseded,
+        _ if gone_with_boot => Hold::Gone,
+        Ok(now) if same && !now.is_told() => Hold::Untold,
+        Ok(now) if same && now.is(&applied) => Hold::Holds,
+        Ok(_) if same => Hold::Drifted,
+        _ => Hold::Gone,
+    };
+    let suspects = match state {
+        Hold::Drifted => running.get_or_init(|| Running::find(machine.source())).suspects(&setting),
+        Hold::Gone if gone_with_boot => vec!["a boot".to_owned()],
+        Hold::Gone if setting.scope() == Scope::Process => {
+            vec!["a restart of the server, which forgets it".to_owned()]
+        }
+        _ => Vec::new(),
+    };
+    let note = match &now {
+        Ok(_) if renamed.is_some() => Some(format!("it is {setting} now")),
+        Ok(now) if state == Hold::Holds => machine.pending(&setting, now),
+        Err(refusal) if !refusal.is_gone() => Some(refusal.why.clone()),
+        _ => None,
+    };
+    Some(Held {
+        setting: intent.setting.clone(),
+        before: format!("{before:#}"),
+        applied: format!("{applied:#}"),
+        now: now.ok().map(|now| format!("{now:#}")),
+        state,
+        suspects,
+        note,
+    })
+}

@@ -1,0 +1,164 @@
+//! Applies that await a confirmation: what confirms them, what reverts them, and what comes in between.
+
+use std::time::Duration;
+
+use udpath_tune::apply::ApplyError;
+use udpath_tune::confirm::{confirm, revert};
+use udpath_tune::journal::State;
+use udpath_tune::status::Status;
+use udpath_tune::{Journal, apply};
+
+use super::sim::{Fault, Sim, faulty_from};
+use super::{WISHES, applied, dead, plan, undone};
+
+#[test]
+fn a_confirmation_is_taken_once_and_only_where_it_is_awaited() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    let journal = Journal::at(folder.path());
+    assert!(confirm(&journal.lock().unwrap(), None).unwrap_err().to_string().contains("no apply"));
+    let plan = plan(&sim, &WISHES);
+    let minute = Some(Duration::from_secs(60));
+    let done = apply(&sim, &journal.lock().unwrap(), &plan, minute, |_| Ok(())).unwrap();
+    let entry = journal.entry(done.id).unwrap();
+    assert_eq!((entry.state, entry.deadline()), (State::Awaiting, Some(entry.applied.unwrap() + 60_000)));
+    assert_eq!(confirm(&journal.lock().unwrap(), None).unwrap().state, State::Applied);
+    assert!(
+        confirm(&journal.lock().unwrap(), Some(done.id)).unwrap_err().to_string().contains("stays already")
+    );
+}
+
+#[test]
+fn what_is_not_confirmed_in_time_is_reverted_and_what_is_stays() {
+    for confirmed in [false, true] {
+        let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+        let (journal, before) = (Journal::at(folder.path()), sim.values());
+        let plan = plan(&sim, &WISHES);
+        let second = Some(Duration::from_secs(1));
+        let done = apply(&sim, &journal.lock().unwrap(), &plan, second, |_| Ok(())).unwrap();
+        let after = sim.values();
+        let said = confirmed.then(|| {
+            let journal = journal.clone();
+            std::thread::spawn(move || confirm(&journal.lock().unwrap(), Some(1)).unwrap())
+        });
+        let reverted = revert(&sim, &journal, done.id).unwrap();
+        assert_eq!(reverted.is_some(), !confirmed);
+        assert_eq!(sim.values(), if confirmed { after } else { before });
+        said.into_iter().for_each(|said| assert_eq!(said.join().unwrap().state, State::Applied));
+    }
+    // An apply that dies is reverted at once, however long the confirmation would have been awaited.
+    let folder = tempfile::tempdir().unwrap();
+    let (sim, before) = dead(2, Fault::DiesAfter, folder.path());
+    assert!(revert(&sim, &Journal::at(folder.path()), 1).unwrap().unwrap().left.is_empty());
+    assert_eq!(sim.values(), before);
+    assert!(revert(&sim, &Journal::at(folder.path()), 2).unwrap().is_none());
+}
+
+/// An apply that awaits a confirmation for one second.
+fn awaiting(sim: &Sim, journal: &Journal, requests: &[&str]) {
+    let second = Some(Duration::from_secs(1));
+    apply(sim, &journal.lock().unwrap(), &plan(sim, requests), second, |_| Ok(())).unwrap();
+}
+
+#[test]
+fn an_overlapping_apply_waits_for_the_confirmation() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    let (journal, before) = (Journal::at(folder.path()), sim.values());
+    awaiting(&sim, &journal, &["eth0:rps/rx-0=0", "group:812/4026:selection=by-cpu"]);
+    let first = sim.values();
+    // By another member of the group, too.
+    for request in ["eth0:rps/rx-0=1", "group:812/4027:selection=by-flow"] {
+        sim.put("group:812/4027:selection", "by-flow");
+        let error = applied(&sim, folder.path(), &["eth0:rps/rx-1=1", request]).unwrap_err();
+        assert!(matches!(&error, ApplyError::Awaiting { id: 1, .. }), "{error}");
+        assert!(error.to_string().contains("udpath confirm 1"), "{error}");
+    }
+    sim.remove("group:812/4027:selection");
+    assert_eq!(sim.values(), first);
+    // What does not overlap is applied, and the revert leaves it.
+    applied(&sim, folder.path(), &["eth0:rps/rx-1=1"]).unwrap();
+    assert!(revert(&sim, &journal, 1).unwrap().unwrap().left.is_empty());
+    assert_eq!(sim.values()["eth0:rps/rx-1"], "1");
+    assert_eq!(undone(&sim, folder.path()).unwrap(), []);
+    assert_eq!(sim.values(), before);
+    // Confirmed, it does not hold up anybody.
+    awaiting(&sim, &journal, &["eth0:rps/rx-0=0"]);
+    confirm(&journal.lock().unwrap(), None).unwrap();
+    applied(&sim, folder.path(), &["eth0:rps/rx-0=1"]).unwrap();
+}
+
+#[test]
+fn a_revert_takes_back_what_it_can_and_names_the_rest() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    let (journal, before) = (Journal::at(folder.path()), sim.values());
+    awaiting(&sim, &journal, &["eth0:rps/rx-0=0", "eth0:rps/rx-1=1", "sysctl:net.core.rmem_max=5"]);
+    sim.put("eth0:rps/rx-1", "3");
+    let left = revert(&sim, &journal, 1).unwrap().unwrap().left;
+    assert_eq!((left.len(), left[0].setting.as_str()), (1, "eth0:rps/rx-1"));
+    assert_eq!(sim.values()["eth0:rps/rx-0"], before["eth0:rps/rx-0"]);
+    assert_eq!(sim.values()["sysctl:net.core.rmem_max"], before["sysctl:net.core.rmem_max"]);
+    let reverted = || Status::of(&sim, &journal).unwrap().reverted;
+    assert_eq!((reverted().len(), reverted()[0].left.len()), (1, 1), "{:?}", reverted());
+    assert!(reverted()[0].why.contains("not confirmed"), "{:?}", reverted());
+    // Whatever comes later, it is shown until somebody closes it.
+    sim.put("eth0:rps/rx-1", &before["eth0:rps/rx-1"]);
+    awaiting(&sim, &journal, &["eth0:rps/rx-0=0"]);
+    revert(&sim, &journal, 2).unwrap();
+    assert_eq!(reverted().iter().map(|reverted| reverted.id).collect::<Vec<_>>(), [1, 2]);
+    udpath_tune::undo::forget(&journal.lock().unwrap(), 1, false).unwrap();
+    assert_eq!(reverted().iter().map(|reverted| reverted.id).collect::<Vec<_>>(), [2]);
+    // One that was reverted whole is shown while it is the last.
+    applied(&sim, folder.path(), &["eth0:rps/rx-0=0"]).unwrap();
+    assert_eq!(reverted(), []);
+}
+
+#[test]
+fn a_revert_that_fails_is_half_undone_and_says_of_what() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    let (journal, before) = (Journal::at(folder.path()), sim.values());
+    awaiting(&sim, &journal, &WISHES);
+    let broken = faulty_from(&sim, 1, Fault::Refuses(libc::EIO));
+    assert!(!revert(&broken, &journal, 1).unwrap().unwrap().complete);
+    let status = Status::of(&sim, &journal).unwrap();
+    assert_eq!(status.applies[0].state, State::HalfUndone);
+    assert!(!status.applies[0].left.is_empty(), "{status:?}");
+    // The next one, started again, goes on.
+    assert!(revert(&sim, &journal, 1).unwrap().unwrap().complete);
+    assert_eq!(sim.values(), before);
+}
+
+#[test]
+fn a_revert_works_past_damaged_entries_its_own_too() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    let (journal, before) = (Journal::at(folder.path()), sim.values());
+    applied(&sim, folder.path(), &["eth0:rps/rx-1=1"]).unwrap();
+    assert_eq!(undone(&sim, folder.path()).unwrap(), []);
+    awaiting(&sim, &journal, &WISHES);
+    std::thread::scope(|scope| {
+        let damage = journal.clone();
+        scope.spawn(move || {
+            std::fs::write(damage.path(1), "").unwrap();
+            // Once the revert waits: it has read the entry, and the confirmation's second runs.
+            std::thread::sleep(Duration::from_millis(300));
+            let text = std::fs::read_to_string(damage.path(2)).unwrap();
+            std::fs::write(damage.path(2), text.replace("asked for", "other")).unwrap();
+        });
+        let reverted = revert(&sim, &journal, 2).unwrap().unwrap();
+        assert!(reverted.complete && reverted.left.is_empty(), "{reverted:?}");
+    });
+    assert_eq!(sim.values(), before);
+    assert_eq!(journal.entry(2).unwrap().state, State::Undone);
+    assert_eq!(Status::of(&sim, &journal).unwrap().unreadable.len(), 1);
+}
+
+#[test]
+fn who_reverts_is_seen_until_it_ends() {
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    let journal = Journal::at(folder.path());
+    awaiting(&sim, &journal, &["eth0:rps/rx-0=0"]);
+    let attended = || Status::of(&sim, &journal).unwrap().applies[0].attended;
+    assert_eq!(attended(), Some(false));
+    let attending = udpath_tune::confirm::attended_by_this(&journal, 1).unwrap();
+    assert_eq!(attended(), Some(true));
+    drop(attending);
+    assert_eq!(attended(), Some(false));
+}

@@ -1,0 +1,222 @@
+//! A machine that exists in memory, and ways to break it.
+//!
+//! One interface with channels, steering per queue and a driver that forgets what hung on its queues when their number
+//! changes; some sysctls; a server's sockets and a thread. What a program that dies leaves behind is the machine and the journal's files, nothing else.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use udpath_host::source::{Answer, Question};
+use udpath_host::{Absence, Fact, Source};
+use udpath_tune::machine::{Identity, Lost, Machine, Refusal};
+use udpath_tune::setting::Item;
+use udpath_tune::{Setting, Value};
+
+use crate::door::{Call, Door};
+
+/// The values of all settings.
+pub(crate) type Values = BTreeMap<String, String>;
+
+/// The machine. A clone is the same one.
+#[derive(Debug, Clone)]
+pub(crate) struct Sim {
+    values: Rc<RefCell<Values>>,
+    /// The server has a program of its own on its group, until something else is set.
+    program: Rc<Cell<bool>>,
+}
+
+impl Sim {
+    /// With four queues, some of them steered already.
+    pub(crate) fn new() -> Self {
+        let sim = Self { values: Rc::default(), program: Rc::default() };
+        sim.queues(4);
+        for (name, value) in [
+            ("eth0:channels/combined", "4"),
+            ("eth0:rps/rx-3", "1"),
+            ("eth0:xps/tx-0", "1"),
+            ("eth0:xps/tx-3", "2-3"),
+            ("eth0:rfs/rx-0", "256"),
+            ("eth0:napi/threaded", "off"),
+            ("sysctl:net.core.rmem_max", "212992"),
+            ("sysctl:net.ipv4.udp_mem", "1 2 3"),
+            ("sysctl:net.ipv4.conf.all.rp_filter", "1"),
+            ("socket:812/4026:receive-buffer", "212992"),
+            ("group:812/4026:selection", "by-flow"),
+            ("thread:812/815:affinity", "0-1"),
+        ] {
+            sim.put(name, value);
+        }
+        sim
+    }
+
+    /// All values.
+    pub(crate) fn values(&self) -> Values {
+        self.values.borrow().clone()
+    }
+
+    /// Somebody else sets it.
+    pub(crate) fn put(&self, name: &str, value: &str) {
+        self.values.borrow_mut().insert(name.to_owned(), value.to_owned());
+    }
+
+    /// It is not there any more.
+    pub(crate) fn remove(&self, name: &str) {
+        self.values.borrow_mut().remove(name);
+    }
+
+    /// The server attaches a program of its own to its group.
+    pub(crate) fn attach(&self) {
+        self.program.set(true);
+    }
+
+    /// Is it still there?
+    pub(crate) fn attached(&self) -> bool {
+        self.program.get()
+    }
+
+    /// The server ends, and what was set of it.
+    pub(crate) fn end_server(&self) {
+        self.values.borrow_mut().retain(|name, _| !name.contains(":812/"));
+    }
+
+    /// Queues come with nothing set and go with everything.
+    fn queues(&self, count: u32) {
+        let mut values = self.values.borrow_mut();
+        let number = |name: &str| name.rsplit_once("x-").and_then(|(_, queue)| queue.parse::<u32>().ok());
+        values.retain(|name, _| number(name).is_none_or(|queue| queue < count));
+        for queue in 0..count {
+            for (name, none) in [("rps/rx", "none"), ("rfs/rx", "0"), ("xps/tx", "none")] {
+                let name = format!("eth0:{name}-{queue}");
+                // This driver loses the steering of all its queues.
+                values.insert(name, none.to_owned());
+            }
+        }
+    }
+
+    fn refuse(operation: &'static str, setting: &Setting, errno: i32) -> Refusal {
+        Refusal::kernel(operation, setting, &std::io::Error::from_raw_os_error(errno))
+    }
+}
+
+impl Source for Sim {
+    fn text(&self, _: &str) -> Result<String, Absence> {
+        Err(Absence::NotThere)
+    }
+
+    fn names(&self, directory: &str) -> Result<Vec<String>, Absence> {
+        if directory != "/sys/class/net/eth0/queues" {
+            return Err(Absence::NotThere);
+        }
+        let values = self.values.borrow();
+        Ok(values
+            .keys()
+            .filter_map(|name| name.strip_prefix("eth0:")?.split_once('/'))
+            .filter(|(kind, _)| matches!(*kind, "rps" | "xps"))
+            .map(|(_, queue)| queue.to_owned())
+            .collect())
+    }
+
+    fn target(&self, _: &str) -> Result<String, Absence> {
+        Err(Absence::NotThere)
+    }
+
+    fn ask(&self, _: &Question) -> Result<Fact<Answer>, Absence> {
+        Err(Absence::NotThere)
+    }
+}
+
+impl Machine for Sim {
+    fn source(&self) -> &dyn Source {
+        self
+    }
+
+    fn read(&self, setting: &Setting) -> Result<Value, Refusal> {
+        let text = self.values.borrow().get(&setting.to_string()).cloned();
+        let text = text.ok_or_else(|| Self::refuse("read", setting, libc::ENOENT))?;
+        if setting.assumed().is_some() {
+            return Ok(Value::Unknown);
+        }
+        Ok(setting.value(&text).unwrap())
+    }
+
+    fn write(&self, setting: &Setting, value: &Value) -> Result<(), Refusal> {
+        self.read(setting)?;
+        if let (Setting::Interface(_, Item::Channels(_)), Value::Number(count)) = (setting, value) {
+            self.queues(u32::try_from(*count).unwrap());
+        }
+        if setting.to_string().ends_with(":selection") {
+            self.program.set(false);
+        }
+        self.put(&setting.to_string(), &value.to_string());
+        Ok(())
+    }
+
+    fn identity(&self, setting: &Setting) -> Result<Option<Identity>, Refusal> {
+        Ok(match setting {
+            Setting::Interface(..) => Some(Identity::Device(3)),
+            Setting::Socket { .. } | Setting::Thread { .. } => {
+                self.read(setting)?;
+                Some(Identity::Sockets(vec![17, 18]))
+            }
+            _ => None,
+        })
+    }
+
+    fn lost(&self, setting: &Setting) -> Option<Lost> {
+        let program = setting.to_string().ends_with(":selection") && self.attached();
+        program.then(|| Lost { seen: true, words: "replaces what undo cannot bring back".to_owned() })
+    }
+
+    fn renamed(&self, _: &Setting, _: &Identity) -> Option<Setting> {
+        None
+    }
+
+    fn irq(&self, setting: &Setting) -> Result<u32, Refusal> {
+        Err(Refusal::because("find", setting, "there is none"))
+    }
+
+    fn pending(&self, _: &Setting, _: &Value) -> Option<String> {
+        None
+    }
+}
+
+/// What happens at a moment that is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The kernel refuses the write with this number.
+    Refuses(i32),
+    /// The kernel says yes and does nothing.
+    Ignores,
+    /// The program dies before the write.
+    DiesBefore,
+    /// The program dies after the write.
+    DiesAfter,
+}
+
+/// A machine whose n-th write goes wrong.
+pub(crate) fn faulty(sim: &Sim, at: usize, fault: Fault) -> Door<'_> {
+    Door::new(sim, move |call| if call.at == at { fault.strike(call) } else { call.pass() })
+}
+
+/// The same, and all writes after it as well.
+pub(crate) fn faulty_from(sim: &Sim, at: usize, fault: Fault) -> Door<'_> {
+    Door::new(sim, move |call| if call.at >= at { fault.strike(call) } else { call.pass() })
+}
+
+/// The payload of a death that was asked for.
+pub(crate) struct Death;
+
+impl Fault {
+    fn strike(self, call: &Call<'_>) -> Result<(), Refusal> {
+        match self {
+            Self::Refuses(errno) => call.refused(errno),
+            Self::Ignores => Ok(()),
+            Self::DiesBefore => std::panic::resume_unwind(Box::new(Death)),
+            Self::DiesAfter => {
+                call.pass()?;
+                std::panic::resume_unwind(Box::new(Death))
+            }
+        }
+    }
+}

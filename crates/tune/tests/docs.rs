@@ -1,0 +1,180 @@
+//! The pages of `docs/settings`: every setting has one, every page is of a setting, and what they tell to type is
+//! understood.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use udpath_tune::setting::{CHANNELS, COALESCE, FLOWS, Item, RINGS};
+use udpath_tune::{Setting, SettingRequest};
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+fn pages() -> BTreeSet<String> {
+    let names = fs::read_dir(docs().join("settings")).unwrap().flatten();
+    names.map(|entry| entry.file_name().into_string().unwrap().trim_end_matches(".md").to_owned()).collect()
+}
+
+fn read(page: &str) -> String {
+    fs::read_to_string(docs().join(format!("settings/{page}.md"))).unwrap()
+}
+
+/// The page of a setting. A kind that is new does not compile here until it has one.
+fn page_of_item(item: &Item) -> &'static str {
+    match item {
+        Item::Channels(_) => "channels",
+        Item::Ring(_) => "ring",
+        Item::Coalesce(_) => "coalesce",
+        Item::Feature(_) => "feature",
+        Item::RssTable => "rss-table",
+        Item::RssKey => "rss-key",
+        Item::RssFunction => "rss-function",
+        Item::Hash(_) => "hash",
+        Item::QueueIrq(_) => "irq-affinity",
+        Item::Rps(_) => "rps",
+        Item::Rfs(_) => "rfs",
+        Item::Xps(_) => "xps",
+        Item::XpsRxqs(_) => "xps-rxqs",
+        Item::Threaded => "napi-threaded",
+        Item::DeferHardIrqs => "napi-defer",
+        Item::GroFlushTimeout => "gro-flush-timeout",
+        Item::Qdisc => "qdisc",
+    }
+}
+
+fn page_of(setting: &Setting) -> Option<String> {
+    let page = match setting {
+        Setting::Interface(_, item) => page_of_item(item),
+        Setting::Irq(_) => "irq-affinity",
+        Setting::Sysctl(_) => "sysctl",
+        Setting::Thread { .. } => "thread-affinity",
+        Setting::IrqbalanceBan => "irqbalance-ban",
+        Setting::Socket { setting, .. } => return Some(format!("socket-{}", setting.name())),
+        // Never asked for by name.
+        Setting::File(_) => return None,
+    };
+    Some(page.to_owned())
+}
+
+/// The page of a request's name; `*` and ports stand for settings.
+fn page_of_wish(name: &str) -> String {
+    if let Some(item) = name.strip_prefix("port:").and_then(|rest| rest.split_once(':')).map(|(_, item)| item)
+    {
+        return if item == "threads" { "thread-affinity".into() } else { format!("socket-{item}") };
+    }
+    let setting: Setting = name.replace('*', "0").parse().unwrap_or_else(|error| panic!("{name}: {error}"));
+    page_of(&setting).unwrap_or_else(|| panic!("{name} cannot be asked for"))
+}
+
+/// What a page tells to type: the words behind each `--set`, of lines that are indented as code.
+fn typed(text: &str) -> Vec<String> {
+    let lines = text.lines().filter(|line| line.starts_with("    udpath "));
+    let mut requests = Vec::new();
+    for line in lines {
+        let words: Vec<&str> = line.split_whitespace().map(|word| word.trim_matches('\'')).collect();
+        assert!(["plan", "apply"].contains(&words[1]), "{line}");
+        requests.extend(words.windows(2).filter(|pair| pair[0] == "--set").map(|pair| pair[1].to_owned()));
+    }
+    requests
+}
+
+#[test]
+fn every_setting_has_a_page_and_every_page_a_setting() {
+    let items = [
+        Item::Channels(CHANNELS[0]),
+        Item::Ring(RINGS[0]),
+        Item::Coalesce(COALESCE[0]),
+        Item::Feature("rx-gro".into()),
+        Item::RssTable,
+        Item::RssKey,
+        Item::RssFunction,
+        Item::Hash(FLOWS[0]),
+        Item::QueueIrq(0),
+        Item::Rps(0),
+        Item::Rfs(0),
+        Item::Xps(0),
+        Item::XpsRxqs(0),
+        Item::Threaded,
+        Item::DeferHardIrqs,
+        Item::GroFlushTimeout,
+        Item::Qdisc,
+    ];
+    let mut settings: Vec<Setting> =
+        items.into_iter().map(|item| Setting::Interface("eth0".into(), item)).collect();
+    settings.extend([
+        Setting::Irq(57),
+        Setting::Sysctl("net/core/rmem_max".into()),
+        Setting::Thread { pid: 1, tid: 1 },
+        Setting::IrqbalanceBan,
+    ]);
+    settings.extend(udpath_host::process::SocketSetting::ALL.map(|setting| Setting::Socket {
+        pid: 1,
+        inode: 1,
+        setting,
+    }));
+    let wanted: BTreeSet<String> = settings.iter().filter_map(page_of).collect();
+    assert_eq!(pages(), wanted);
+    let index = fs::read_to_string(docs().join("README.md")).unwrap();
+    for page in wanted {
+        assert_eq!(index.matches(&format!("(settings/{page}.md)")).count(), 1, "{page} in the index");
+    }
+}
+
+#[test]
+fn what_a_page_tells_to_type_is_understood_and_of_its_setting() {
+    for page in pages() {
+        let requests = typed(&read(&page));
+        let mut own = 0;
+        for text in &requests {
+            let request =
+                SettingRequest::parse(text, "").unwrap_or_else(|error| panic!("{page}: {text}: {error}"));
+            own += usize::from(page_of_wish(&request.name) == page);
+            // A port's requests are resolved by the machine.
+            if !request.name.starts_with("port:") {
+                let setting: Setting = request.name.replace('*', "0").parse().unwrap();
+                setting.value(&request.value).unwrap_or_else(|error| panic!("{page}: {text}: {error}"));
+            }
+        }
+        assert!(own > 0, "{page} does not say how to set it: {requests:?}");
+    }
+}
+
+#[test]
+fn every_page_answers_the_same_questions_and_links_to_pages() {
+    const QUESTIONS: [&str; 11] = [
+        "What it is",
+        "How ",
+        "Helps",
+        "Costs",
+        "Harms",
+        "Who changes it back",
+        "Security",
+        "Set",
+        "Verify",
+        "Undo",
+        "Drivers",
+    ];
+    for page in pages() {
+        let text = read(&page);
+        assert!(text.starts_with(&format!("# {page}: ")), "{page}: its title");
+        let mut at = 0;
+        for question in QUESTIONS {
+            // A table may stand for what helps and costs.
+            let found = text[at..].find(&format!("**{question}"));
+            match found {
+                Some(found) => at += found,
+                None => assert!(
+                    page == "sysctl" && ["What it is", "Helps"].contains(&question),
+                    "{page}: {question}"
+                ),
+            }
+        }
+        assert!(text[at..].contains("**Sources.** "), "{page}: sources");
+        assert!((25..=60).contains(&text.lines().count()), "{page}: {} lines", text.lines().count());
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+            assert!(docs().join("settings").join(link).is_file(), "{page} links to {link}");
+        }
+    }
+}
