@@ -22,7 +22,7 @@ use crate::context;
 use crate::journal::{Begun, Entry, Intent, JournalError, Line, Lock, SCHEMA, State, Writing};
 use crate::machine::{Identity, Machine, Refusal};
 use crate::plan::{Change, Plan};
-use crate::setting::{COALESCE_SWITCHES, Item, Setting, Value};
+use crate::settings::{OnReset, Phase, Setting, Value};
 use crate::undo::{self, Left, Restored};
 pub(crate) use keep::{keep, kept_of};
 
@@ -236,11 +236,8 @@ pub(crate) fn change_all(
 /// Is it right that the change makes the driver choose this anew? With another number of channels, what spreads CPUs
 /// and hashes over them must be another one; the rest was set by somebody.
 pub(crate) fn chosen_by_driver(change: &Setting, lost: &Setting) -> bool {
-    let channels = matches!(change, Setting::Interface(_, Item::Channels(_)));
-    let spread = matches!(
-        lost,
-        Setting::Interface(_, Item::QueueIrq(_) | Item::Xps(_) | Item::XpsRxqs(_) | Item::RssTable)
-    );
+    let channels = change.phase() == Phase::Channels;
+    let spread = lost.row().on_reset == OnReset::Rechosen;
     channels && spread
 }
 
@@ -290,7 +287,10 @@ fn one(
     let written = |cause: String| Stop { cause, written: true };
     let found = machine.read(setting).map_err(|refusal| written(refusal.to_string()))?;
     if found.is_told() && !found.is(to) {
-        return Err(written(format!("{setting} was set to {to:#} and is {found:#}: {}", why_not(setting))));
+        return Err(written(format!(
+            "{setting} was set to {to:#} and is {found:#}: {}",
+            setting.row().extra.differs
+        )));
     }
     // Not synced by itself: without it, undo restores without asking who else wrote.
     writing.append(&Line::Done { at: this, found: Setting::encode(&found) })?;
@@ -327,21 +327,6 @@ impl Around<'_> {
             same && matches!(intent.parsed(), Ok((Setting::Socket { setting, .. }, ..)) if setting == *wanted)
         })?;
         setting.decode(found.new.as_deref()).ok()
-    }
-}
-
-/// The usual cause of a value that does not stay.
-fn why_not(setting: &Setting) -> &'static str {
-    match setting {
-        Setting::Interface(_, Item::Rps(_)) => "the kernel leaves out isolated CPUs",
-        Setting::Interface(_, Item::Coalesce(name)) if COALESCE_SWITCHES.contains(name) => {
-            "the driver does not do that"
-        }
-        Setting::Interface(_, Item::Ring(_) | Item::Coalesce(_) | Item::Channels(_)) => {
-            "the driver rounds; ask for what it made of it"
-        }
-        Setting::Interface(_, Item::Feature(_)) => "another feature that is off, or the driver, holds it",
-        _ => "the kernel or another program changed it at once",
     }
 }
 

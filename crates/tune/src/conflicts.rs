@@ -1,18 +1,18 @@
 //! Who else writes the same settings, and what is done about it before anything is written.
 //!
-//! | rival | what it does | settled by |
+//! | conflict | what it does | resolved by |
 //! |---|---|---|
 //! | irqbalance | moves IRQs every 10 s | banning the plan's IRQs over its own socket, as a change of the plan; undo takes it back |
 //! | tuned | writes its profile's settings when it starts, reloads, or a device comes | refused when the profile sets the same thing, with the file to change |
 //!
-//! Whoever knows better says `--despite NAME`. The others that [`Setting::conflicts`] names write on an occasion (a start, a
+//! Whoever knows better says `--ignore-conflict NAME`. The others that [`Setting::conflicts`] names write on an occasion (a start, a
 //! reload, a link that comes up), not against somebody; they are told when a value has drifted.
 
 use std::collections::BTreeSet;
 
 use crate::machine::Machine;
 use crate::plan::{Change, PlanError};
-use crate::setting::{Item, Setting, Value};
+use crate::settings::{Phase, Setting, Value};
 use udpath_host::Source;
 use udpath_host::read::actors;
 
@@ -54,22 +54,24 @@ impl Running {
     /// Of the conflicts of a setting, those that run; the rest are events, and named when no program is to blame.
     #[must_use]
     pub fn suspects(&self, setting: &Setting) -> Vec<String> {
-        let (programs, events): (Vec<&str>, Vec<&str>) =
-            setting.conflicts().iter().partition(|rival| PROGRAMS.iter().any(|(name, _)| name == *rival));
+        let (programs, events): (Vec<&str>, Vec<&str>) = setting
+            .conflicts()
+            .iter()
+            .partition(|conflict| PROGRAMS.iter().any(|(name, _)| name == *conflict));
         let running = programs.into_iter().filter(|name| self.0.contains(name));
         let running: Vec<String> = running.map(|name| format!("{name}, which runs")).collect();
         if running.is_empty() { events.into_iter().map(str::to_owned).collect() } else { running }
     }
 }
 
-/// Finds who would change the plan's settings back. Adds to the plan what settles it, or says why it cannot be.
-pub(crate) fn settle(
+/// Finds who would change the plan's settings back. Adds to the plan what resolves it, or says why it cannot be.
+pub(crate) fn resolve(
     machine: &dyn Machine,
     changes: &mut Vec<Change>,
-    despite: &BTreeSet<String>,
+    ignore_conflicts: &BTreeSet<String>,
 ) -> Result<(), PlanError> {
     let mut running = actors::running(machine.source(), &["irqbalance", "tuned"]);
-    running.retain(|name, _| !despite.contains(*name));
+    running.retain(|name, _| !ignore_conflicts.contains(*name));
     if let Some(pid) = running.get("irqbalance") {
         changes.extend(ban(machine, changes, *pid)?);
     }
@@ -80,10 +82,10 @@ pub(crate) fn settle(
         for change in changes.iter() {
             if let Some(line) = lines.iter().find(|line| line.sets(&change.setting)) {
                 let why = format!(
-                    "the running tuned sets it too, by line {} of {}; change it there, or say --despite tuned",
+                    "the running tuned sets it too, by line {} of {}; change it there, or say --ignore-conflict tuned",
                     line.number, line.file
                 );
-                return Err(PlanError::Rival { setting: change.setting.to_string(), why });
+                return Err(PlanError::Conflict { setting: change.setting.to_string(), why });
             }
         }
     }
@@ -92,34 +94,31 @@ pub(crate) fn settle(
 
 /// What makes irqbalance leave the IRQs alone whose CPUs are set.
 fn ban(machine: &dyn Machine, changes: &[Change], pid: u32) -> Result<Option<Change>, PlanError> {
-    let moved: Vec<&Change> = changes
-        .iter()
-        .filter(|change| matches!(change.setting, Setting::Irq(_) | Setting::Interface(_, Item::QueueIrq(_))))
-        .collect();
+    let moved: Vec<&Change> = changes.iter().filter(|change| change.setting.phase() == Phase::Irqs).collect();
     let Some(first) = moved.first() else { return Ok(None) };
-    let rival = |setting: &Setting, why: String| PlanError::Rival { setting: setting.to_string(), why };
+    let conflict = |setting: &Setting, why: String| PlanError::Conflict { setting: setting.to_string(), why };
     let mut irqs = BTreeSet::new();
     for change in &moved {
         let channels = |other: &&Change| {
-            matches!(other.setting, Setting::Interface(_, Item::Channels(_)))
+            other.setting.phase() == Phase::Channels
                 && other.setting.interface() == change.setting.interface()
         };
         if change.setting.interface().is_some() && changes.iter().any(|other| channels(&other)) {
             let why = format!(
                 "irqbalance (pid {pid}) must be told to leave the IRQ alone, and its number is known only after the \
-                 channels have changed; make two plans, or say --despite irqbalance"
+                 channels have changed; make two plans, or say --ignore-conflict irqbalance"
             );
-            return Err(rival(&change.setting, why));
+            return Err(conflict(&change.setting, why));
         }
         irqs.insert(machine.irq(&change.setting)?);
     }
     let found = machine.read(&Setting::IrqbalanceBan).map_err(|refusal| {
         let why = format!(
             "irqbalance (pid {pid}) moves IRQs every 10 s and cannot be told to leave this one alone ({}); stop it, \
-             or ban the IRQ in its own configuration and say --despite irqbalance",
+             or ban the IRQ in its own configuration and say --ignore-conflict irqbalance",
             refusal.why
         );
-        rival(&first.setting, why)
+        conflict(&first.setting, why)
     })?;
     let banned = found.irqs().cloned().unwrap_or_default();
     if irqs.is_subset(&banned) {
@@ -145,18 +144,12 @@ struct Line {
 
 impl Line {
     fn sets(&self, setting: &Setting) -> bool {
-        let plugin = |name: &str| self.section == name;
-        match setting {
-            Setting::Sysctl(path) => plugin("sysctl") && self.key.replace('.', "/") == *path,
-            Setting::Interface(_, Item::Channels(_)) => plugin("net") && self.key == "channels",
-            Setting::Interface(_, Item::Ring(_)) => plugin("net") && self.key == "ring",
-            Setting::Interface(_, Item::Coalesce(_)) => plugin("net") && self.key == "coalesce",
-            Setting::Interface(_, Item::Feature(_)) => plugin("net") && self.key == "features",
-            Setting::Irq(_) | Setting::Interface(_, Item::QueueIrq(_)) => {
-                plugin("irq") && self.key == "affinity"
-            }
-            _ => false,
-        }
+        let Some((section, key)) = setting.row().extra.tuned else { return false };
+        let same = match setting {
+            Setting::Sysctl(path) if key == "*" => self.key.replace('.', "/") == *path,
+            _ => self.key == key,
+        };
+        self.section == section && same
     }
 }
 
@@ -238,8 +231,9 @@ mod tests {
         let error = plan("sysctl:net.core.rmem_max=10", &Consent::default()).unwrap_err().to_string();
         assert!(error.contains("line 4 of /usr/lib/tuned/network-throughput/tuned.conf"), "{error}");
         assert_eq!(plan("sysctl:net.core.wmem_max=10", &Consent::default()).unwrap().changes.len(), 1);
-        let despite = Consent { despite: ["tuned".to_owned()].into(), ..Consent::default() };
-        assert_eq!(plan("sysctl:net.core.rmem_max=10", &despite).unwrap().changes.len(), 1);
+        let ignore_conflicts =
+            Consent { ignore_conflicts: ["tuned".to_owned()].into(), ..Consent::default() };
+        assert_eq!(plan("sysctl:net.core.rmem_max=10", &ignore_conflicts).unwrap().changes.len(), 1);
         let setting = "sysctl:net.core.rmem_max".parse().unwrap();
         assert_eq!(Running::find(machine.source()).suspects(&setting), ["tuned, which runs"]);
         let events = Running(BTreeSet::new()).suspects(&setting);

@@ -54,7 +54,7 @@ pub(crate) use lock::{attend, attended};
 pub use selection::selections;
 pub(crate) use writing::Writing;
 
-use crate::setting::{Setting, WrongName, WrongValue};
+use crate::settings::{Setting, WrongName, WrongValue};
 use disk::Disk;
 
 /// Where the journal is unless told otherwise.

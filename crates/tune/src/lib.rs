@@ -4,7 +4,7 @@
 //!  requests ─▸ plan ─▸ apply ─▸ journal ─▸ status, undo          every setting goes through one trait: Machine
 //! ```
 //!
-//! - [`setting`]: one thing that can be changed: its name, its values, its cost, its scope.
+//! - [`settings`]: what can be changed: one row per kind of setting, a file per family.
 //! - [`process`]: sockets and threads of a running server, changed from outside.
 //! - [`machine`]: the trait through which settings are read and written.
 //! - [`plan`]: requests resolved against the machine, in order: as a diff, as shell lines, as JSON.
@@ -25,7 +25,7 @@ pub mod machine;
 pub mod persist;
 pub mod plan;
 pub mod process;
-pub mod setting;
+pub mod settings;
 pub mod status;
 pub mod undo;
 
@@ -34,5 +34,5 @@ pub use apply::apply;
 pub use journal::Journal;
 pub use machine::{Live, Machine};
 pub use plan::{Plan, SettingRequest};
-pub use setting::{Setting, Value};
+pub use settings::{Setting, Value};
 pub use undo::undo;

@@ -2,12 +2,12 @@
 //!
 //! Everything that changes the machine goes through [`Machine::write`]: a test stands in its way by wrapping one.
 
-mod card;
 mod file;
 mod irqbalance;
 mod irqs;
 mod live;
 mod process;
+mod queue_irqs;
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ use thiserror::Error;
 
 pub use live::Live;
 
-use crate::setting::{Item, Setting, Value};
+use crate::settings::{Setting, Value};
 use udpath_host::Source;
 use udpath_host::process::{Error, Server};
 
@@ -168,40 +168,12 @@ impl Refusal {
 
 /// What an error number means for this setting, where the kernel's own words do not say it.
 fn meaning(operation: &str, setting: &Setting, errno: i32) -> Option<&'static str> {
-    let irq = matches!(setting, Setting::Irq(_) | Setting::Interface(_, Item::QueueIrq(_)));
-    let set = operation == "set";
+    if let Some(of_kind) = (setting.row().extra.errno)(setting, operation, errno) {
+        return Some(of_kind);
+    }
     Some(match (setting, errno) {
-        // kernel/irq/proc.c and irq_set_affinity of the chips; irqbalance's own notes on the three.
-        (_, libc::EIO) if irq && set => "the kernel or the driver manages this IRQ's CPUs itself",
-        (_, libc::EPERM) if irq && set => "the kernel manages this IRQ's CPUs itself, or root is needed",
-        (_, libc::ENOSPC) if irq && set => {
-            "the CPUs have no interrupt vector left; name others, or more of them"
-        }
-        (_, libc::EINVAL) if irq && set => "none of these CPUs is online",
-        (_, libc::EOVERFLOW) if irq && set => "there are not as many CPUs",
-        (Setting::Irq(_), libc::ENOENT) => "there is no such IRQ",
-        (Setting::Sysctl(path), libc::ENOENT) if path.starts_with("net/") => {
-            "it is not there; what is the whole machine's is not in other network namespaces: set it on the host"
-        }
-        (Setting::Sysctl(_), libc::ENOENT) => "this kernel has none of that name",
-        (Setting::Interface(_, Item::Xps(_) | Item::XpsRxqs(_)), libc::ENOENT) => {
-            "there is no such queue, or it is the only one and has no mapping"
-        }
-        (Setting::Interface(_, Item::Rps(_) | Item::Rfs(_)), libc::ENOENT) => {
-            "there is no such interface or queue, or the kernel is without RPS"
-        }
-        (Setting::Interface(_, Item::Rps(_)), libc::EINVAL) if set => {
-            "none of these CPUs may take packets: they are isolated or offline"
-        }
         (Setting::Interface(..), libc::ENODEV) => "there is no such interface",
         (Setting::Interface(..), libc::EOPNOTSUPP) => "the driver does not do that",
-        (Setting::Interface(_, Item::Ring(_) | Item::Coalesce(_) | Item::Channels(_)), libc::EINVAL)
-            if set =>
-        {
-            "the driver takes no such value"
-        }
-        (Setting::Thread { .. }, libc::ESRCH) => "there is no such thread",
-        (Setting::Thread { .. }, libc::EINVAL) if set => "its cpuset allows it none of these CPUs",
         (_, libc::EACCES | libc::EPERM) => "root is needed",
         (_, libc::EROFS) => "the file system is mounted read-only, as in containers; do it on the host",
         _ => return None,

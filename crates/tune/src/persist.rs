@@ -22,7 +22,7 @@ use thiserror::Error;
 
 use crate::machine::Machine;
 use crate::plan::{Change, Consent, Plan};
-use crate::setting::{Item, Setting, Value};
+use crate::settings::{Item, Part, Setting, Value};
 use link::Link;
 use udpath_host::namespace;
 
@@ -193,7 +193,7 @@ fn rule(setting: &Setting, item: &Item, value: &Value) -> Option<String> {
             "ACTION==\"add|change|move\", SUBSYSTEM==\"net\", {name}, ATTR{{{attribute}}}=\"{text}\""
         );
     }
-    if matches!(item, Item::Rps(_) | Item::Rfs(_) | Item::Xps(_) | Item::XpsRxqs(_)) {
+    if let Part::Queue(_) = item.part {
         let (queue, file) = attribute.strip_prefix("queues/")?.split_once('/')?;
         let _ = writeln!(
             lines,
@@ -231,7 +231,7 @@ mod tests {
             (setting, value)
         });
         let plan = Plan { changes: vec![], already: already.collect() };
-        let consent = Consent { despite: ["tuned".to_owned()].into(), ..Consent::default() };
+        let consent = Consent { ignore_conflicts: ["tuned".to_owned()].into(), ..Consent::default() };
         let boot = Boot {
             program: Path::new("/usr/bin/env"),
             journal: Path::new(crate::journal::DIRECTORY),
@@ -294,7 +294,9 @@ mod tests {
         );
         let unit = of("/etc/systemd/system/udpath-7.service");
         assert!(
-            unit.contains("\nExecStart=/usr/bin/env apply /etc/udpath/7.json --adopt 7 --despite tuned\n"),
+            unit.contains(
+                "\nExecStart=/usr/bin/env apply /etc/udpath/7.json --adopt 7 --ignore-conflict tuned\n"
+            ),
             "{unit}"
         );
         assert!(unit.contains("Wants=sys-subsystem-net-devices-eth0.device\n"), "{unit}");

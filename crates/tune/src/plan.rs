@@ -22,10 +22,10 @@ pub use request::SettingRequest;
 pub use resolve::Consent;
 
 use crate::machine::Refusal;
-use crate::setting::{Cost, Scope, Setting, Value, WrongName, WrongValue};
+use crate::settings::{Cost, Scope, Setting, Value, WrongName, WrongValue};
 
 /// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
-pub const SCHEMA: &str = "udpath.plan/1";
+pub const SCHEMA: &str = "udpath.plan/2";
 
 /// Changes in the order in which they are made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub enum PlanError {
     },
     /// Somebody else would change it back.
     #[error("{setting}: {why}")]
-    Rival {
+    Conflict {
         /// The setting.
         setting: String,
         /// Who, and what to do.

@@ -8,7 +8,7 @@ use crate::conflicts::Running;
 use crate::context;
 use crate::journal::{Contents, Entry, Journal, JournalError, State, attended};
 use crate::machine::Machine;
-use crate::setting::Scope;
+use crate::settings::Scope;
 use crate::undo::AfterBoot;
 use udpath_host::namespace::Place;
 

@@ -12,7 +12,7 @@ use crate::context;
 use crate::journal::{Contents, Entry, Intent, JournalError, Kept, Line, Lock, Namespace, State, Writing};
 use crate::machine::{Identity, Machine, Refusal};
 use crate::plan::Change;
-use crate::setting::{Phase, Scope, Setting, Value};
+use crate::settings::{Phase, Scope, Setting, Value};
 use udpath_host::namespace::{self, Place};
 
 /// A setting that is not as it was before, and why.

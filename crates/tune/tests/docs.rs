@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use udpath_tune::setting::{CHANNELS, COALESCE, FLOWS, Item, RINGS};
+use udpath_tune::settings::rows;
 use udpath_tune::{Setting, SettingRequest};
 
 fn docs() -> PathBuf {
@@ -21,45 +21,14 @@ fn read(page: &str) -> String {
     fs::read_to_string(docs().join(format!("settings/{page}.md"))).unwrap()
 }
 
-/// The page of a setting. A kind that is new does not compile here until it has one.
-fn page_of_item(item: &Item) -> &'static str {
-    match item {
-        Item::Channels(_) => "channels",
-        Item::Ring(_) => "ring",
-        Item::Coalesce(_) => "coalesce",
-        Item::Feature(_) => "feature",
-        Item::RssTable => "rss-table",
-        Item::RssKey => "rss-key",
-        Item::RssFunction => "rss-function",
-        Item::Hash(_) => "hash",
-        Item::QueueIrq(_) => "irq-affinity",
-        Item::Rps(_) => "rps",
-        Item::Rfs(_) => "rfs",
-        Item::Xps(_) => "xps",
-        Item::XpsRxqs(_) => "xps-rxqs",
-        Item::Threaded => "napi-threaded",
-        Item::DeferHardIrqs => "napi-defer",
-        Item::GroFlushTimeout => "gro-flush-timeout",
-        Item::Qdisc => "qdisc",
-    }
-}
-
+/// The page of a setting.
 fn page_of(setting: &Setting) -> Option<String> {
-    let page = match setting {
-        Setting::Interface(_, item) => page_of_item(item),
-        Setting::Irq(_) => "irq-affinity",
-        Setting::Sysctl(_) => "sysctl",
-        Setting::Thread { .. } => "thread-affinity",
-        Setting::IrqbalanceBan => "irqbalance-ban",
-        Setting::Socket { setting, .. } => return Some(format!("socket-{}", setting.name())),
-        // Never asked for by name.
-        Setting::File(_) => return None,
-    };
-    Some(page.to_owned())
+    // Files are never asked for by name.
+    Some(setting.row().page.to_owned()).filter(|page| !page.is_empty())
 }
 
 /// The page of a request's name; `*` and ports stand for settings.
-fn page_of_wish(name: &str) -> String {
+fn page_of_request(name: &str) -> String {
     if let Some(item) = name.strip_prefix("port:").and_then(|rest| rest.split_once(':')).map(|(_, item)| item)
     {
         return if item == "threads" { "thread-affinity".into() } else { format!("socket-{item}") };
@@ -82,39 +51,19 @@ fn typed(text: &str) -> Vec<String> {
 
 #[test]
 fn every_setting_has_a_page_and_every_page_a_setting() {
-    let items = [
-        Item::Channels(CHANNELS[0]),
-        Item::Ring(RINGS[0]),
-        Item::Coalesce(COALESCE[0]),
-        Item::Feature("rx-gro".into()),
-        Item::RssTable,
-        Item::RssKey,
-        Item::RssFunction,
-        Item::Hash(FLOWS[0]),
-        Item::QueueIrq(0),
-        Item::Rps(0),
-        Item::Rfs(0),
-        Item::Xps(0),
-        Item::XpsRxqs(0),
-        Item::Threaded,
-        Item::DeferHardIrqs,
-        Item::GroFlushTimeout,
-        Item::Qdisc,
-    ];
-    let mut settings: Vec<Setting> =
-        items.into_iter().map(|item| Setting::Interface("eth0".into(), item)).collect();
-    settings.extend([
+    let mut wanted: BTreeSet<String> = rows().map(|row| row.page.to_owned()).collect();
+    let mut settings = vec![
         Setting::Irq(57),
         Setting::Sysctl("net/core/rmem_max".into()),
         Setting::Thread { pid: 1, tid: 1 },
         Setting::IrqbalanceBan,
-    ]);
+    ];
     settings.extend(udpath_host::process::SocketSetting::ALL.map(|setting| Setting::Socket {
         pid: 1,
         inode: 1,
         setting,
     }));
-    let wanted: BTreeSet<String> = settings.iter().filter_map(page_of).collect();
+    wanted.extend(settings.iter().filter_map(page_of));
     assert_eq!(pages(), wanted);
     let index = fs::read_to_string(docs().join("README.md")).unwrap();
     for page in wanted {
@@ -130,7 +79,7 @@ fn what_a_page_tells_to_type_is_understood_and_of_its_setting() {
         for text in &requests {
             let request =
                 SettingRequest::parse(text, "").unwrap_or_else(|error| panic!("{page}: {text}: {error}"));
-            own += usize::from(page_of_wish(&request.name) == page);
+            own += usize::from(page_of_request(&request.name) == page);
             // A port's requests are resolved by the machine.
             if !request.name.starts_with("port:") {
                 let setting: Setting = request.name.replace('*', "0").parse().unwrap();

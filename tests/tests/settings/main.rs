@@ -108,7 +108,7 @@ fn what_makes_no_sense_is_usage_and_changes_nothing() {
         ),
         (&["--set", RPS, "--confirm", "soon"], "60s or 5m"),
         (&["--set", RPS, "--confirm", "60s", "--persist"], "cannot be used with"),
-        (&["--set", RPS, "--despite", "gravity"], "irqbalance, tuned"),
+        (&["--set", RPS, "--ignore-conflict", "gravity"], "irqbalance, tuned"),
         (&["/dev/null"], "this is no plan"),
         (&[], "PLAN.json"),
     ] {
@@ -298,8 +298,8 @@ fn a_running_irqbalance_is_told_to_leave_the_irq_alone_and_told_otherwise_by_und
     run(&["undo"]).fine();
     assert_eq!(now(), before);
     assert!(run(&["plan", "--set", &request]).fine().out.contains("irqbalance:ban"));
-    let despite = run(&["plan", "--despite", "irqbalance", "--set", &request]);
-    assert!(!despite.fine().out.contains("irqbalance:ban"), "{}", despite.out);
+    let ignore_conflicts = run(&["plan", "--ignore-conflict", "irqbalance", "--set", &request]);
+    assert!(!ignore_conflicts.fine().out.contains("irqbalance:ban"), "{}", ignore_conflicts.out);
     // A shell says the same to it.
     let lines = run(&["plan", "--shell", "--set", &request])
         .fine()
@@ -316,7 +316,7 @@ fn a_running_irqbalance_is_told_to_leave_the_irq_alone_and_told_otherwise_by_und
     let socket = PathBuf::from(format!("/run/irqbalance/irqbalance{pid}.sock"));
     let aside = socket.with_extension("aside");
     fs::rename(&socket, &aside).unwrap();
-    run(&["apply", "--set", &request]).refused(3, "--despite irqbalance");
+    run(&["apply", "--set", &request]).refused(3, "--ignore-conflict irqbalance");
     fs::rename(&aside, &socket).unwrap();
     assert_eq!(now(), before);
     drop(irqbalance);

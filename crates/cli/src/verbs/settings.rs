@@ -15,7 +15,7 @@ use crate::exit::{Done, Failure};
 /// What is wanted, and what has been allowed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wanted {
-    /// A plan as JSON (udpath.plan/1), such as `udpath plan --json` writes; `-` is standard input
+    /// A plan as JSON (udpath.plan/2), such as `udpath plan --json` writes; `-` is standard input
     #[arg(value_name = "PLAN.json|-", required_unless_present = "set")]
     file: Option<PathBuf>,
     /// One setting, such as eth0:rps/rx-0=0-3, eth0:channels/combined=8, irq:57:affinity=3,
@@ -30,9 +30,9 @@ pub(crate) struct Wanted {
     /// Allow changing SETTING even though it lowers security, or destroys what undo cannot bring back; repeatable
     #[arg(long, value_name = "SETTING")]
     allow: Vec<String>,
-    /// Somebody else who changes settings and is to be passed over; may be given often
-    #[arg(long, value_name = "irqbalance|tuned", value_parser = ["irqbalance", "tuned"])]
-    despite: Vec<String>,
+    /// Plan in spite of another program that writes the same settings; repeatable
+    #[arg(long = "ignore-conflict", value_name = "irqbalance|tuned", value_parser = ["irqbalance", "tuned"])]
+    ignore_conflicts: Vec<String>,
 }
 
 /// Where the journal is.
@@ -90,7 +90,7 @@ impl Wanted {
     pub(crate) fn consent(&self) -> Consent {
         Consent {
             insecure: self.allow.iter().cloned().collect(),
-            despite: self.despite.iter().cloned().collect(),
+            ignore_conflicts: self.ignore_conflicts.iter().cloned().collect(),
         }
     }
 

@@ -3,11 +3,7 @@
 use crate::journal::{JournalError, Kept, Line, Writing};
 use crate::machine::Machine;
 use crate::plan::{Change, Plan};
-use crate::setting::{Cost, Item, Setting, Value};
-
-/// Numbers of interrupt moderation that drivers forget with a reset.
-const COALESCE_KEPT: [&str; 6] =
-    ["rx-usecs", "tx-usecs", "rx-frames", "tx-frames", "adaptive-rx", "adaptive-tx"];
+use crate::settings::{Cost, Item, OnReset, Part, PartKind, Setting, Value, rows};
 
 /// Writes down what resets of links may lose, before the first of them.
 pub(crate) fn keep(machine: &dyn Machine, writing: &mut Writing, plan: &Plan) -> Result<(), JournalError> {
@@ -35,23 +31,22 @@ pub(crate) fn kept_of(machine: &dyn Machine, change: &Change) -> Vec<(Setting, V
     };
     let folder = format!("/sys/class/net/{interface}/queues");
     let names = machine.source().names(&folder).unwrap_or_default();
-    let queues = |prefix: &'static str| {
-        names
-            .iter()
-            .filter_map(move |name| name.strip_prefix(prefix)?.parse::<u32>().ok())
-            .collect::<Vec<_>>()
-    };
-    let mut items: Vec<Item> = Vec::new();
-    for queue in queues("rx-") {
-        items.extend([Item::QueueIrq(queue), Item::Rps(queue), Item::Rfs(queue)]);
-    }
-    for queue in queues("tx-") {
-        items.extend([Item::Xps(queue), Item::XpsRxqs(queue)]);
-    }
-    items.extend([Item::Threaded, Item::DeferHardIrqs, Item::GroFlushTimeout]);
-    items.extend([Item::RssKey, Item::RssFunction, Item::Hash("udp4"), Item::Hash("udp6"), Item::RssTable]);
-    items.extend(COALESCE_KEPT.map(Item::Coalesce));
-    let settings = items.into_iter().map(|item| Setting::Interface(interface.to_owned(), item));
+    let queues =
+        |prefix: &'static str| names.iter().filter_map(move |name| name.strip_prefix(prefix)?.parse().ok());
+    let items = rows().flat_map(|row| {
+        let parts: Vec<Part> = match (row.on_reset, row.part) {
+            (OnReset::Kept, _) => Vec::new(),
+            (_, PartKind::RxQueue) => queues("rx-").map(Part::Queue).collect(),
+            (_, PartKind::TxQueue) => queues("tx-").map(Part::Queue).collect(),
+            (_, PartKind::Whole) => vec![Part::Whole],
+            (OnReset::LostNames(names), _) | (_, PartKind::Named(names)) => {
+                names.iter().map(|name| Part::Name((*name).to_owned())).collect()
+            }
+            (_, PartKind::Free(_)) => Vec::new(),
+        };
+        parts.into_iter().map(move |part| Item { row, part })
+    });
+    let settings = items.map(|item| Setting::Interface(interface.to_owned(), item));
     let others = settings.filter(|setting| *setting != change.setting);
     // What cannot be read cannot be lost.
     others.filter_map(|setting| machine.read(&setting).ok().map(|value| (setting, value))).collect()

@@ -4,7 +4,7 @@
 use crate::journal::{Entry, Intent};
 use crate::machine::Machine;
 use crate::plan::Plan;
-use crate::setting::{Item, Setting};
+use crate::settings::{Access, Setting};
 
 /// The first setting of a plan that an entry has changed. `here`: it was made in this network namespace.
 pub(super) fn first<'a>(
@@ -52,7 +52,9 @@ fn of_namespace(setting: &Setting) -> bool {
 fn irq(machine: &dyn Machine, setting: &Setting) -> Option<u32> {
     match setting {
         Setting::Irq(number) => Some(*number),
-        Setting::Interface(_, Item::QueueIrq(_)) => machine.irq(setting).ok(),
+        Setting::Interface(..) if matches!(setting.row().access, Access::QueueIrq) => {
+            machine.irq(setting).ok()
+        }
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{Begun, DIED, FILE, Intent, JournalError, Kept, Line, Namespace, SCHEMA, UNCONFIRMED, line};
-use crate::setting::Setting;
+use crate::settings::Setting;
 
 /// How far an entry has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]

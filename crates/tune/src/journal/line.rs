@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{WrongLine, setting};
 use crate::machine::Identity;
-use crate::setting::{Setting, Value};
+use crate::settings::{Setting, Value};
 
 /// Where the checksums begin: the offset basis of FNV-1a, 64 bits.
 pub(super) const START: u64 = 0xcbf2_9ce4_8422_2325;

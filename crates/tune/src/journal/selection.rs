@@ -10,7 +10,7 @@ use udpath_steer::reuseport::By;
 use crate::context;
 use crate::journal::{Entry, Intent, Journal, JournalError};
 use crate::machine::Identity;
-use crate::setting::{Setting, Value};
+use crate::settings::{Setting, Value};
 use udpath_host::process::{Selection, SocketSetting, SocketValue};
 use udpath_host::snapshot::sockets::Sockets;
 use udpath_host::{Fact, Provenance};

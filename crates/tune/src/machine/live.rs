@@ -7,9 +7,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Identity, Lost, Machine, Refusal, card, file, irqbalance, irqs, process};
+use super::{Identity, Lost, Machine, Refusal, file, irqbalance, irqs, process, queue_irqs};
 use crate::conflicts;
-use crate::setting::{Cost, Item, Setting, Value};
+use crate::settings::{Access, Cost, Item, Part, Setting, Value};
 use udpath_host::Source;
 use udpath_host::kernel::Kernel;
 use udpath_host::process::{Error, Server, SocketSetting};
@@ -49,7 +49,9 @@ impl Live {
 
     /// The setting that a name stands for: the IRQ of a queue is an IRQ.
     fn meant(&self, operation: &'static str, setting: &Setting) -> Result<Setting, Refusal> {
-        let Setting::Interface(interface, Item::QueueIrq(queue)) = setting else {
+        let (Setting::Interface(interface, Item { part: Part::Queue(queue), .. }), Access::QueueIrq) =
+            (setting, setting.row().access)
+        else {
             return Ok(setting.clone());
         };
         let index =
@@ -57,7 +59,7 @@ impl Live {
         let mut known = self.irqs.borrow_mut();
         let irqs = known
             .entry(interface.clone())
-            .or_insert_with(|| card::queue_irqs(&self.source, interface, index))
+            .or_insert_with(|| queue_irqs::of_interface(&self.source, interface, index))
             .as_ref()
             .map_err(|why| Refusal::because(operation, setting, why))?;
         match irqs.get(queue) {
@@ -80,7 +82,7 @@ impl Live {
 }
 
 /// The number of an interface.
-pub(super) fn ifindex(source: &dyn Source, interface: &str) -> Option<u32> {
+fn ifindex(source: &dyn Source, interface: &str) -> Option<u32> {
     number(source, &format!("/sys/class/net/{interface}/ifindex")).ok()
 }
 
@@ -98,9 +100,13 @@ impl Machine for Live {
     fn read(&self, setting: &Setting) -> Result<Value, Refusal> {
         let meant = self.meant("read", setting)?;
         let failed = |error: io::Error| Refusal::kernel("read", setting, &error);
-        if let Some(place) = meant.place() {
-            let text = fs::read_to_string(self.path(&place.path)).map_err(failed)?;
-            return place.form.read(&text).map_err(|why| Refusal::because("read", setting, why));
+        match (meant.row().access, meant.target()) {
+            (Access::File(path, form), _) => {
+                let text = fs::read_to_string(self.path(&path(&meant))).map_err(failed)?;
+                return form.read(&text).map_err(|why| Refusal::because("read", setting, why));
+            }
+            (Access::Driver { read, .. }, Some(target)) => return read(&target, &self.source),
+            _ => {}
         }
         match &meant {
             Setting::File(path) => file::read_whole(&self.path(path)).map(Value::File).map_err(failed),
@@ -116,8 +122,9 @@ impl Machine for Live {
                     .ok_or_else(|| Refusal::because("read", setting, "irqbalance does not run"))?;
                 irqbalance::banned(pid).map(Value::Irqs).map_err(failed)
             }
-            Setting::Interface(interface, item) => card::read(&self.source, setting, interface, item),
-            Setting::Irq(_) | Setting::Sysctl(_) => unreachable!("IRQs and sysctls are files"),
+            Setting::Interface(..) | Setting::Irq(_) | Setting::Sysctl(_) => {
+                unreachable!("these are files or the driver's")
+            }
         }
     }
 
@@ -127,10 +134,16 @@ impl Machine for Live {
             self.irqs.borrow_mut().clear();
         }
         let failed = |error: io::Error| Refusal::kernel("set", setting, &error);
-        let other = || Refusal::because("set", setting, format!("'{value}' is no value of it"));
-        if let Some(place) = meant.place() {
-            let text = place.form.write(value).ok_or_else(other)?;
-            return file::write_kernel(&self.path(&place.path), &text).map_err(failed);
+        let other = || Refusal::because("set", setting, format!("'{value}' is not a value of it"));
+        match (meant.row().access, meant.target()) {
+            (Access::File(path, form), _) => {
+                let text = form.write(value).ok_or_else(other)?;
+                return file::write_kernel(&self.path(&path(&meant)), &text).map_err(failed);
+            }
+            (Access::Driver { write, .. }, Some(target)) => {
+                return write(&target, &mut *self.kernel(setting)?, value);
+            }
+            _ => {}
         }
         match (&meant, value) {
             (Setting::File(path), Value::File(text)) => {
@@ -149,10 +162,6 @@ impl Machine for Live {
                 let pid = conflicts::irqbalance(&self.source)
                     .ok_or_else(|| Refusal::because("set", setting, "irqbalance does not run"))?;
                 irqbalance::ban(pid, irqs).map_err(failed)
-            }
-            (Setting::Interface(interface, item), value) => {
-                let index = ifindex(&self.source, interface);
-                card::write(&mut *self.kernel(setting)?, setting, interface, index, item, value)
             }
             _ => Err(other()),
         }

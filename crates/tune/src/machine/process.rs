@@ -8,7 +8,7 @@ use super::{Identity, Lost, Refusal};
 use udpath_host::process::{self, Error, SocketSetting, SocketValue, Thread};
 
 use crate::process::{Chosen, chosen, pin, write};
-use crate::setting::{Setting, Value};
+use crate::settings::{Setting, Value};
 use udpath_host::{Source, read};
 
 /// CPUs a thread may run on.

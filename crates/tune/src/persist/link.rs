@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::setting::{Item, Value};
+use crate::settings::{Item, Value};
 use udpath_host::Source;
 
 /// Folders of systemd.link(5), those that win first.

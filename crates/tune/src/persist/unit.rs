@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Boot, PersistError, program};
 use crate::journal;
-use crate::setting::{Setting, Value};
+use crate::settings::{Setting, Value};
 use udpath_host::Source;
 
 /// Where units of this machine are.
@@ -49,7 +49,9 @@ pub(super) fn files(
     if journal != journal::DIRECTORY {
         let _ = write!(command, " --state {}", word(&journal));
     }
-    for (option, names) in [("--allow", &boot.consent.insecure), ("--despite", &boot.consent.despite)] {
+    for (option, names) in
+        [("--allow", &boot.consent.insecure), ("--ignore-conflict", &boot.consent.ignore_conflicts)]
+    {
         for name in names {
             let _ = write!(command, " {option} {}", word(name));
         }

@@ -9,9 +9,9 @@
 
 use super::{Change, PlanError, SettingRequest};
 use crate::machine::Refusal;
-use crate::setting::{Item, Phase, Setting, Table, Value};
+use crate::settings::channels::{CHANNELS, queues_after};
+use crate::settings::{Limit, Phase, Setting, Value, rss};
 use udpath_host::Source;
-use udpath_host::snapshot::ChannelCounts;
 
 /// Can the device do that, with the channels that the plan gives it? `wanted`: all that the plan sets.
 pub(super) fn within(
@@ -20,46 +20,13 @@ pub(super) fn within(
     value: &Value,
     wanted: &[(Setting, Value)],
 ) -> Result<(), PlanError> {
-    let Setting::Interface(interface, item) = setting else { return Ok(()) };
-    let beyond =
-        |why: String| PlanError::Beyond { setting: setting.to_string(), value: value.to_string(), why };
-    let most = |number: u64, most: Option<u32>| match most {
-        Some(most) if number > most.into() => {
-            Err(beyond(format!("the driver of {interface} takes at most {most}")))
+    let Some(target) = setting.target() else { return Ok(()) };
+    (setting.row().extra.limit)(&target, source, value, wanted).map_err(|limit| match limit {
+        Limit::Beyond(why) => {
+            PlanError::Beyond { setting: setting.to_string(), value: value.to_string(), why }
         }
-        _ => Ok(()),
-    };
-    match (item, value) {
-        (Item::Channels(kind), Value::Number(number)) => {
-            let max = source.channels(interface).ok().and_then(|found| count(&found.value.max, kind));
-            most(*number, max)
-        }
-        (Item::Ring(ring), Value::Number(number)) => {
-            let rings = source.rings(interface).ok().map(|found| found.value);
-            most(*number, rings.and_then(|rings| if *ring == "rx" { rings.rx_max } else { rings.tx_max }))
-        }
-        (Item::Feature(name), Value::Switch(on)) => {
-            let features = source.features(interface).ok();
-            let feature = features.and_then(|found| found.value.get(name).copied());
-            match feature.filter(|feature| !feature.changeable && feature.active != *on) {
-                None => Ok(()),
-                Some(feature) => {
-                    let held = if feature.active { "on" } else { "off" };
-                    let why = format!("the driver of {interface} has it {held} and cannot change it");
-                    Err(Refusal::because("set", setting, why).into())
-                }
-            }
-        }
-        (Item::RssTable, Value::Table(table)) => {
-            match (named(table), queues(source, interface, "rx", wanted)) {
-                (Some(last), Some(queues)) if last >= queues => Err(beyond(format!(
-                    "{interface} has no receive queue {last}, only {queues} of them from 0 on"
-                ))),
-                _ => Ok(()),
-            }
-        }
-        _ => Ok(()),
-    }
+        Limit::Fixed(why) => Refusal::because("set", setting, why).into(),
+    })
 }
 
 /// In the order in which they are made. Channels come first, since queues come with them; but what goes with them must not
@@ -68,9 +35,9 @@ pub(super) fn sort(source: &dyn Source, changes: &mut [Change]) {
     let wanted: Vec<(Setting, Value)> =
         changes.iter().map(|change| (change.setting.clone(), change.to.clone())).collect();
     let first = |change: &Change| match (&change.setting, &change.from) {
-        (Setting::Interface(interface, Item::RssTable), Some(Value::Table(now))) => {
-            let queues = queues(source, interface, "rx", &wanted);
-            named(now).zip(queues).is_some_and(|(last, queues)| last >= queues)
+        (Setting::Interface(interface, item), Some(Value::Table(now))) if item.is(&rss::TABLE) => {
+            let queues = queues_after(source, interface, "rx", &wanted);
+            now.last_queue().zip(queues).is_some_and(|(last, queues)| last >= queues)
         }
         _ => false,
     };
@@ -81,17 +48,6 @@ pub(super) fn sort(source: &dyn Source, changes: &mut [Change]) {
         true => (Phase::Channels, 0),
         false => (change.setting.phase(), 1),
     });
-}
-
-/// The last queue that a table names.
-fn named(table: &Table) -> Option<u32> {
-    match table {
-        Table::Equal(queues) => queues.checked_sub(1),
-        Table::Weights(weights) => {
-            weights.iter().rposition(|weight| *weight > 0).and_then(|last| u32::try_from(last).ok())
-        }
-        Table::Entries(entries) => entries.iter().max().copied(),
-    }
 }
 
 /// The numbers of channels among requests, each one that the device can.
@@ -106,7 +62,7 @@ pub(super) fn channels(
     let parsed = requests.iter().filter_map(|request| {
         let setting: Setting = request.name.parse().ok()?;
         let value = setting.value(&request.value).ok()?;
-        matches!(setting, Setting::Interface(_, Item::Channels(_))).then_some((setting, value))
+        setting.is(&CHANNELS).then_some((setting, value))
     });
     let channels: Vec<_> = parsed.collect();
     channels.iter().try_for_each(|(setting, value)| within(source, setting, value, &channels))?;
@@ -122,42 +78,7 @@ pub(super) fn changed(
     channels: &[(Setting, Value)],
 ) -> Option<u32> {
     let own = |(setting, _): &(Setting, Value)| setting.interface() == Some(interface);
-    channels.iter().any(own).then(|| queues(source, interface, direction, channels))?
-}
-
-/// How many queues of a direction there will be.
-fn queues(
-    source: &dyn Source,
-    interface: &str,
-    direction: &'static str,
-    wanted: &[(Setting, Value)],
-) -> Option<u32> {
-    let channels = source.channels(interface).ok()?.value;
-    let will = |kind: &'static str| {
-        let request = wanted.iter().find_map(|(setting, value)| match (setting, value) {
-            (Setting::Interface(of, Item::Channels(wished)), Value::Number(number)) => {
-                (of == interface && *wished == kind).then_some(*number)
-            }
-            _ => None,
-        });
-        // Of a number without a known end nothing is counted on.
-        match (request, count(&channels.max, kind)) {
-            (None, _) => count(&channels.now, kind),
-            (Some(number), Some(max)) => u32::try_from(number).ok().filter(|number| *number <= max),
-            (Some(_), None) => None,
-        }
-    };
-    let all = [will("combined"), will(direction)];
-    all.iter().any(Option::is_some).then(|| all.into_iter().flatten().fold(0, u32::saturating_add))
-}
-
-fn count(counts: &ChannelCounts, kind: &str) -> Option<u32> {
-    match kind {
-        "rx" => counts.rx,
-        "tx" => counts.tx,
-        "other" => counts.other,
-        _ => counts.combined,
-    }
+    channels.iter().any(own).then(|| queues_after(source, interface, direction, channels))?
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use udpath_steer::CpuSet;
 
 use super::{PlanError, SettingRequest};
 use crate::machine::Machine;
-use crate::setting::Setting;
+use crate::settings::Setting;
 use udpath_host::Source;
 use udpath_host::process::{Error, Server, Socket, SocketSetting, waiting};
 

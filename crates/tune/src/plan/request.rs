@@ -2,7 +2,7 @@
 
 use super::{Document, Entry, PlanError, SCHEMA, limits, port};
 use crate::Machine;
-use crate::setting::{Setting, Value};
+use crate::settings::{Setting, Value};
 
 /// A setting by name, `*` for every queue and `port:53:` for who serves it allowed, and the value wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +112,7 @@ mod tests {
         for (text, says) in [
             ("{}", "schema"),
             (r#"{"schema":"udpath.plan/9","changes":[]}"#, "udpath.plan/9"),
-            (r#"{"schema":"udpath.plan/1","changes":[{"setting":"eth0:qdisc","to":null}]}"#, "no 'to'"),
+            (r#"{"schema":"udpath.plan/2","changes":[{"setting":"eth0:qdisc","to":null}]}"#, "no 'to'"),
             ("nonsense", "line 1"),
         ] {
             let error = SettingRequest::from_json(text).unwrap_err().to_string();

@@ -10,7 +10,7 @@ use udpath_host::process::SocketSetting;
 
 use crate::conflicts;
 use crate::process::Chosen;
-use crate::setting::{Item, Phase, Setting, Value};
+use crate::settings::{Access, Phase, Setting, Value, ValueKind};
 use udpath_host::Source;
 
 /// What the caller has allowed in so many words.
@@ -19,7 +19,7 @@ pub struct Consent {
     /// Settings that may be changed though that lowers security.
     pub insecure: BTreeSet<String>,
     /// Conflicts that may stay as they are.
-    pub despite: BTreeSet<String>,
+    pub ignore_conflicts: BTreeSet<String>,
 }
 
 impl Plan {
@@ -83,7 +83,7 @@ impl Plan {
                     continue;
                 }
             }
-            if let Some(found) = from.as_ref().filter(|found| !restorable(&setting, found)) {
+            if let Some(found) = from.as_ref().filter(|found| !(setting.row().extra.restorable)(found)) {
                 let why = format!(
                     "its root qdisc is {found}, with settings of its own that undo could not restore"
                 );
@@ -106,11 +106,11 @@ impl Plan {
                     reason = if reason.is_empty() { lost } else { format!("{lost}; {reason}") };
                 }
             }
-            let queue = matches!(setting, Setting::Interface(_, Item::QueueIrq(_))) && !later;
+            let queue = matches!(setting.row().access, Access::QueueIrq) && !later;
             let irq = queue.then(|| machine.irq(&setting)).transpose()?;
             plan.changes.push(Change { setting, from, to, irq, reason });
         }
-        conflicts::settle(machine, &mut plan.changes, &consent.despite)?;
+        conflicts::resolve(machine, &mut plan.changes, &consent.ignore_conflicts)?;
         limits::sort(machine.source(), &mut plan.changes);
         Ok(plan)
     }
@@ -127,16 +127,6 @@ fn lost(machine: &dyn Machine, setting: &Setting, from: Option<&Value>) -> Optio
     machine.lost(setting).or_else(unseen).map(|lost| lost.words)
 }
 
-/// Could undo make it what it is now? Of a qdisc only the kind is known here, so it must be one without settings.
-fn restorable(setting: &Setting, found: &Value) -> bool {
-    match (setting, found) {
-        (Setting::Interface(_, Item::Qdisc), Value::Words(kind)) => {
-            matches!(kind.as_str(), "default" | "mq" | "pfifo_fast" | "noqueue")
-        }
-        _ => true,
-    }
-}
-
 /// Are the CPUs, or queues, there?
 fn within(source: &dyn Source, setting: &Setting, value: &Value) -> Result<(), PlanError> {
     let cpus = &match value {
@@ -146,7 +136,7 @@ fn within(source: &dyn Source, setting: &Setting, value: &Value) -> Result<(), P
     };
     let beyond =
         |why: String| PlanError::Beyond { setting: setting.to_string(), value: value.to_string(), why };
-    if let Setting::Interface(interface, Item::XpsRxqs(_)) = setting {
+    if let (Setting::Interface(interface, _), ValueKind::Queues) = (setting, setting.row().value) {
         let names = source.names(&format!("/sys/class/net/{interface}/queues")).unwrap_or_default();
         let queues: CpuSet = names.iter().filter_map(|name| name.strip_prefix("rx-")?.parse().ok()).collect();
         let lack = cpus.difference(&queues);
@@ -169,11 +159,8 @@ fn within(source: &dyn Source, setting: &Setting, value: &Value) -> Result<(), P
             return Err(beyond(format!("CPU {lack} is offline; online are {online}")));
         }
     }
-    let takes_none = matches!(
-        setting,
-        Setting::Irq(_) | Setting::Thread { .. } | Setting::Interface(_, Item::QueueIrq(_))
-    );
-    if takes_none && cpus.is_empty() {
+    let needs_one = setting.row().value == ValueKind::SomeCpus;
+    if needs_one && cpus.is_empty() {
         return Err(beyond("at least one CPU must be left".into()));
     }
     Ok(())

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use udpath_host::source::{Answer, Question};
 use udpath_host::{Absence, Fact, Source};
 use udpath_tune::machine::{Identity, Lost, Machine, Refusal};
-use udpath_tune::setting::Item;
+use udpath_tune::settings::Phase;
 use udpath_tune::{Setting, Value};
 
 use crate::door::{Call, Door};
@@ -142,7 +142,7 @@ impl Machine for Sim {
 
     fn write(&self, setting: &Setting, value: &Value) -> Result<(), Refusal> {
         self.read(setting)?;
-        if let (Setting::Interface(_, Item::Channels(_)), Value::Number(count)) = (setting, value) {
+        if let (Phase::Channels, Value::Number(count)) = (setting.phase(), value) {
             self.queues(u32::try_from(*count).unwrap());
         }
         if setting.to_string().ends_with(":selection") {

@@ -5,21 +5,12 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::{CHANNELS, COALESCE, COALESCE_SWITCHES, FLOWS, Item, RINGS, Setting};
+use super::row::{PartKind, Row};
+use super::{Item, Part, Setting, rows};
 use udpath_host::process::SocketSetting;
 
 /// Longest name of an interface, bytes: `IFNAMSIZ` less the closing zero.
 const MAX_INTERFACE: usize = 15;
-/// What `ethtool -K` calls some features for short, and the kernel's name. Only those that stand for one feature.
-const FEATURE_ALIASES: [(&str, &str); 6] = [
-    ("gro", "rx-gro"),
-    ("gso", "tx-generic-segmentation"),
-    ("lro", "rx-lro"),
-    ("ntuple", "rx-ntuple-filter"),
-    ("rxhash", "rx-hashing"),
-    ("sg", "tx-scatter-gather"),
-];
-
 /// Why a text names no setting. Says what would.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WrongName {
@@ -32,7 +23,7 @@ pub enum WrongName {
     #[error("{0:?} cannot be the name of an interface: 1 to 15 bytes without '/', ':' and white space")]
     Interface(String),
     /// What stands after it is no item.
-    #[error("{interface} has no setting {item:?}; there are {}", ITEMS)]
+    #[error("{interface} has no setting {item:?}; {}", nearest(item))]
     Item {
         /// The interface.
         interface: String,
@@ -55,7 +46,7 @@ pub enum WrongName {
         /// The item as it was written.
         item: String,
         /// One that would be right.
-        example: &'static str,
+        example: String,
     },
     /// No number, or not of an IRQ.
     #[error("{0:?} names no IRQ; write it like irq:57:affinity")]
@@ -81,9 +72,31 @@ pub enum WrongName {
     Sysctl(String),
 }
 
-/// The items of an interface, for errors.
-const ITEMS: &str =
-    "channels/, ring/, coalesce/, feature/, rss/, hash/, irq/, rps/, rfs/, xps/, xps-rxqs/, napi/, qdisc";
+/// The setting that was probably meant; else all groups there are.
+fn nearest(item: &str) -> String {
+    // Closer than this two names differ by a slip of the finger: 0.85 still takes two letters of ten.
+    const CLOSE: f64 = 0.85;
+    let names = rows().flat_map(|row| match row.part {
+        PartKind::Named(names) => names.iter().map(|name| format!("{}/{name}", row.name)).collect(),
+        PartKind::RxQueue => vec![format!("{}/rx-0", row.name)],
+        PartKind::TxQueue => vec![format!("{}/tx-0", row.name)],
+        PartKind::Whole | PartKind::Free(_) => vec![row.name.to_owned()],
+    });
+    let scored = names.map(|name| (strsim::jaro_winkler(&name, item), name));
+    match scored.max_by(|one, other| one.0.total_cmp(&other.0)) {
+        Some((score, name)) if score >= CLOSE => format!("did you mean {name:?}?"),
+        _ => {
+            let mut groups: Vec<String> = rows()
+                .map(|row| match row.part {
+                    PartKind::Whole if row.group() == row.name => row.name.to_owned(),
+                    _ => format!("{}/", row.group()),
+                })
+                .collect();
+            groups.dedup();
+            format!("there are {}", groups.join(", "))
+        }
+    }
+}
 
 impl FromStr for Setting {
     type Err = WrongName;
@@ -155,48 +168,59 @@ fn sysctl(name: &str) -> Result<Setting, WrongName> {
 
 fn parse_item(interface: &str, text: &str) -> Result<Item, WrongName> {
     let unknown = || WrongName::Item { interface: interface.to_owned(), item: text.to_owned() };
-    if text == "qdisc" {
-        return Ok(Item::Qdisc);
+    let (group, name) = text.split_once('/').unwrap_or((text, ""));
+    for row in rows() {
+        if row.name == text && matches!(row.part, PartKind::Whole) {
+            return Ok(Item { row, part: Part::Whole });
+        }
+        if row.name == group
+            && text.contains('/')
+            && let Some(part) = part(row, name).map_err(|example| example.unwrap_or_else(unknown))?
+        {
+            return Ok(Item { row, part });
+        }
     }
-    let (kind, name) = text.split_once('/').ok_or_else(unknown)?;
-    let queue = |prefix: &str, example| {
-        let number = name.strip_prefix(prefix).and_then(digits);
-        number.ok_or_else(|| WrongName::Queue { item: text.to_owned(), example })
-    };
-    match kind {
-        "channels" => one_of("channels", &CHANNELS, name).map(Item::Channels),
-        "ring" => one_of("ring", &RINGS, name).map(Item::Ring),
-        "coalesce" => {
-            let known = [&COALESCE[..], &COALESCE_SWITCHES[..]].concat();
-            one_of("coalesce", &known, name).map(Item::Coalesce)
+    let of_group: Vec<&'static Row> = rows().filter(|row| row.group() == group).collect();
+    match of_group.first() {
+        Some(first) if !name.is_empty() => {
+            let known: Vec<&str> = of_group
+                .iter()
+                .flat_map(|row| match row.part {
+                    PartKind::Named(names) => names.to_vec(),
+                    _ => row.name.split_once('/').map(|(_, name)| name).into_iter().collect(),
+                })
+                .collect();
+            Err(WrongName::Kind { kind: first.group(), name: name.to_owned(), known: known.join(", ") })
         }
-        "feature" if !name.is_empty() && name.bytes().all(is_name) => {
-            let alias = FEATURE_ALIASES.iter().find(|(short, _)| *short == name);
-            Ok(Item::Feature(alias.map_or(name, |(_, full)| full).to_owned()))
-        }
-        "rss" => match one_of("rss", &["table", "key", "function"], name)? {
-            "table" => Ok(Item::RssTable),
-            "key" => Ok(Item::RssKey),
-            _ => Ok(Item::RssFunction),
-        },
-        "hash" => one_of("hash", &FLOWS, name).map(Item::Hash),
-        "irq" => queue("rx-", "eth0:irq/rx-0").map(Item::QueueIrq),
-        "rps" => queue("rx-", "eth0:rps/rx-0").map(Item::Rps),
-        "rfs" => queue("rx-", "eth0:rfs/rx-0").map(Item::Rfs),
-        "xps" => queue("tx-", "eth0:xps/tx-0").map(Item::Xps),
-        "xps-rxqs" => queue("tx-", "eth0:xps-rxqs/tx-0").map(Item::XpsRxqs),
-        "napi" => match one_of("napi", &["threaded", "defer-hard-irqs", "gro-flush-timeout"], name)? {
-            "threaded" => Ok(Item::Threaded),
-            "defer-hard-irqs" => Ok(Item::DeferHardIrqs),
-            _ => Ok(Item::GroFlushTimeout),
-        },
         _ => Err(unknown()),
     }
 }
 
-fn one_of(kind: &'static str, known: &[&'static str], name: &str) -> Result<&'static str, WrongName> {
-    let found = known.iter().find(|known| **known == name);
-    found.copied().ok_or_else(|| WrongName::Kind { kind, name: name.to_owned(), known: known.join(", ") })
+/// The part of a name behind that of its row; none if it is no part of this row.
+///
+/// # Errors
+/// It is of this row and wrong; with what to say of it, where that is known.
+fn part(row: &'static Row, name: &str) -> Result<Option<Part>, Option<WrongName>> {
+    let queue = |direction: &str| match name.strip_prefix(direction).and_then(digits) {
+        Some(number) => Ok(Some(Part::Queue(number))),
+        None => Err(Some(WrongName::Queue {
+            item: format!("{}/{name}", row.name),
+            example: format!("eth0:{}/{direction}0", row.name),
+        })),
+    };
+    match row.part {
+        PartKind::Whole => Ok(None),
+        PartKind::Named(names) => Ok(names.contains(&name).then(|| Part::Name(name.to_owned()))),
+        PartKind::Free(aliases) => {
+            if name.is_empty() || !name.bytes().all(is_name) {
+                return Err(None);
+            }
+            let full = aliases.iter().find(|(short, _)| *short == name).map_or(name, |(_, full)| full);
+            Ok(Some(Part::Name(full.to_owned())))
+        }
+        PartKind::RxQueue => queue("rx-"),
+        PartKind::TxQueue => queue("tx-"),
+    }
 }
 
 /// What names of features are made of.
@@ -232,24 +256,9 @@ impl fmt::Display for Setting {
 
 impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Channels(kind) => write!(f, "channels/{kind}"),
-            Self::Ring(ring) => write!(f, "ring/{ring}"),
-            Self::Coalesce(name) => write!(f, "coalesce/{name}"),
-            Self::Feature(name) => write!(f, "feature/{name}"),
-            Self::RssTable => f.write_str("rss/table"),
-            Self::RssKey => f.write_str("rss/key"),
-            Self::RssFunction => f.write_str("rss/function"),
-            Self::Hash(flow) => write!(f, "hash/{flow}"),
-            Self::QueueIrq(queue) => write!(f, "irq/rx-{queue}"),
-            Self::Rps(queue) => write!(f, "rps/rx-{queue}"),
-            Self::Rfs(queue) => write!(f, "rfs/rx-{queue}"),
-            Self::Xps(queue) => write!(f, "xps/tx-{queue}"),
-            Self::XpsRxqs(queue) => write!(f, "xps-rxqs/tx-{queue}"),
-            Self::Threaded => f.write_str("napi/threaded"),
-            Self::DeferHardIrqs => f.write_str("napi/defer-hard-irqs"),
-            Self::GroFlushTimeout => f.write_str("napi/gro-flush-timeout"),
-            Self::Qdisc => f.write_str("qdisc"),
+        match self.part {
+            Part::Whole => f.write_str(self.row.name),
+            _ => write!(f, "{}/{}", self.row.name, self.part_text()),
         }
     }
 }
@@ -324,6 +333,8 @@ mod tests {
             ("sysctl:net", "names no sysctl"),
             ("sysctl:", "names no sysctl"),
             ("file:/etc/passwd", "has no setting"),
+            ("eth0:chanels/combined", "did you mean \"channels/combined\"?"),
+            ("eth0:speed", "there are channels/, ring/, feature/"),
         ] {
             let error = name.parse::<Setting>().unwrap_err().to_string();
             assert!(error.contains(says), "{name}: {error}");

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use udpath_steer::CpuSet;
 
-use super::value::is_mask;
-use super::{Item, Setting, Value};
+use super::row::Access;
+use super::{Setting, Value};
 
 /// A file of the kernel and the form of what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,27 +35,9 @@ impl Setting {
     /// The file, if it is one whose path follows from the name.
     #[must_use]
     pub fn place(&self) -> Option<Place> {
-        let place = |path: String, form| Some(Place { path, form });
-        match self {
-            Self::Interface(interface, item) => {
-                let queue =
-                    |queue: String, file: &str| format!("/sys/class/net/{interface}/queues/{queue}/{file}");
-                let own = |file: &str| format!("/sys/class/net/{interface}/{file}");
-                match item {
-                    Item::Rps(n) => place(queue(format!("rx-{n}"), "rps_cpus"), Form::Mask),
-                    Item::Rfs(n) => place(queue(format!("rx-{n}"), "rps_flow_cnt"), Form::Number),
-                    Item::Xps(n) => place(queue(format!("tx-{n}"), "xps_cpus"), Form::Mask),
-                    Item::XpsRxqs(n) => place(queue(format!("tx-{n}"), "xps_rxqs"), Form::Mask),
-                    Item::Threaded => place(own("threaded"), Form::Bit),
-                    Item::DeferHardIrqs => place(own("napi_defer_hard_irqs"), Form::Number),
-                    Item::GroFlushTimeout => place(own("gro_flush_timeout"), Form::Number),
-                    _ => None,
-                }
-            }
-            Self::Irq(irq) => place(format!("/proc/irq/{irq}/smp_affinity_list"), Form::List),
-            Self::Sysctl(path) if is_mask(path) => place(format!("/proc/sys/{path}"), Form::Mask),
-            Self::Sysctl(path) => place(format!("/proc/sys/{path}"), Form::Words),
-            Self::Thread { .. } | Self::Socket { .. } | Self::IrqbalanceBan | Self::File(_) => None,
+        match self.row().access {
+            Access::File(path, form) => Some(Place { path: path(self), form }),
+            Access::Driver { .. } | Access::QueueIrq | Access::Object => None,
         }
     }
 }

@@ -1,8 +1,73 @@
-//! Values of a running server's sockets: as numbers, switches and words like all others, and as the kernel takes them.
+//! Options of a running server's UDP sockets, and the selection in its reuseport group.
+//!
+//! Their values are numbers, switches and words like all others; [`Value::for_socket`] turns them into what the kernel takes.
 
 use udpath_host::process::{MAX_BUFFER, Selection, SocketSetting, SocketValue};
 
-use super::{Setting, Value};
+use super::Value;
+use super::row::{Access, Cost, Extra, Keeps, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
+use super::shell::quoted;
+
+const fn option(setting: SocketSetting, page: &'static str) -> Row {
+    Row {
+        name: setting.name(),
+        part: PartKind::Whole,
+        value: ValueKind::Socket(setting),
+        access: Access::Object,
+        phase: Phase::Sockets,
+        cost: Cost::None,
+        scope: Scope::Process,
+        on_reset: OnReset::Kept,
+        writers: &["the server itself (setsockopt)"],
+        // No program of the system changes a socket of another process.
+        shell: Shell::Line(|setting, value| {
+            format!("udpath apply --set {}", quoted(&format!("{setting}={value}")))
+        }),
+        page,
+        extra: Extra { lasts: Some(setting.lasts()), ..Extra::NONE },
+    }
+}
+
+const fn assumed(row: Row, assumed: fn() -> Value) -> Row {
+    Row { extra: Extra { assumed: Some(assumed), ..row.extra }, ..row }
+}
+
+/// Bytes of the receive buffer. The kernel doubles half of it.
+static RECEIVE_BUFFER: Row = {
+    let row = option(SocketSetting::ReceiveBuffer, "socket-receive-buffer");
+    Row { extra: Extra { keeps: Keeps::Even, ..row.extra }, ..row }
+};
+/// How long a receive call polls the device queue, microseconds.
+static BUSY_POLL: Row = option(SocketSetting::BusyPoll, "socket-busy-poll");
+/// Whether busy polling replaces interrupts.
+static PREFER_BUSY_POLL: Row = option(SocketSetting::PreferBusyPoll, "socket-prefer-busy-poll");
+/// Packets of one busy poll.
+static BUSY_POLL_BUDGET: Row =
+    assumed(option(SocketSetting::BusyPollBudget, "socket-busy-poll-budget"), || {
+        Value::of_socket(SocketValue::BusyPollBudget(0))
+    });
+/// The CPU whose datagrams the socket takes of its group's.
+static INCOMING_CPU: Row =
+    Row { cost: Cost::MovesFlows, ..option(SocketSetting::IncomingCpu, "socket-incoming-cpu") };
+/// How a datagram finds its socket in the reuseport group.
+static SELECTION: Row = Row {
+    cost: Cost::MovesFlows,
+    ..assumed(option(SocketSetting::Selection, "socket-selection"), || {
+        Value::of_socket(SocketValue::Selection(Selection::ByFlow))
+    })
+};
+
+/// The row of an option.
+pub(super) fn row(setting: SocketSetting) -> &'static Row {
+    match setting {
+        SocketSetting::ReceiveBuffer => &RECEIVE_BUFFER,
+        SocketSetting::BusyPoll => &BUSY_POLL,
+        SocketSetting::PreferBusyPoll => &PREFER_BUSY_POLL,
+        SocketSetting::BusyPollBudget => &BUSY_POLL_BUDGET,
+        SocketSetting::IncomingCpu => &INCOMING_CPU,
+        SocketSetting::Selection => &SELECTION,
+    }
+}
 
 /// Reads a value.
 ///
@@ -82,32 +147,9 @@ impl Value {
     }
 }
 
-impl Setting {
-    /// What undo makes of a setting whose value the kernel does not tell, unless the journal knows better: what it has
-    /// when nobody has set it. Nothing for all that the kernel tells.
-    #[must_use]
-    pub fn assumed(&self) -> Option<Value> {
-        let Self::Socket { setting, .. } = self else { return None };
-        match setting {
-            SocketSetting::BusyPollBudget => Some(Value::of_socket(SocketValue::BusyPollBudget(0))),
-            SocketSetting::Selection => Some(Value::of_socket(SocketValue::Selection(Selection::ByFlow))),
-            _ => None,
-        }
-    }
-
-    /// How long it lasts, where that is less than until the next boot.
-    #[must_use]
-    pub fn lasts(&self) -> Option<&'static str> {
-        match self {
-            Self::Socket { setting, .. } => Some(setting.lasts()),
-            Self::Thread { .. } => Some(udpath_host::process::Thread::LASTS),
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Setting;
     use super::*;
 
     #[test]

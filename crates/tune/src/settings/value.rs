@@ -7,8 +7,8 @@ use thiserror::Error;
 use udpath_steer::rss::IndirectionTable;
 use udpath_steer::{CpuSet, CpuSetError};
 
-use super::{COALESCE_SWITCHES, Item, Setting, socket};
-use udpath_host::process::SocketSetting;
+use super::row::{Keeps, ValueKind};
+use super::{Setting, socket};
 
 /// Entries of a table that are shown one by one, at most: more do not fit a line.
 const SHORT: usize = 16;
@@ -90,7 +90,7 @@ pub enum WrongValue {
         /// What was given.
         text: String,
         /// What would be right.
-        wanted: &'static str,
+        wanted: String,
     },
 }
 
@@ -100,69 +100,68 @@ impl Setting {
     /// # Errors
     /// The text is none; says what would be.
     pub fn value(&self, text: &str) -> Result<Value, WrongValue> {
-        let wrong = |wanted| WrongValue::Text { setting: self.to_string(), text: text.to_owned(), wanted };
+        let wrong =
+            |wanted: String| WrongValue::Text { setting: self.to_string(), text: text.to_owned(), wanted };
         let text_of = text.trim();
-        match self.kind() {
-            Kind::Cpus => {
+        match self.row().value {
+            ValueKind::Cpus | ValueKind::SomeCpus | ValueKind::Queues => {
                 let list = if matches!(text_of, NONE | "off") { "" } else { text_of };
                 let cpus = CpuSet::from_list(list);
                 cpus.map(Value::Cpus).map_err(|cause| WrongValue::Cpus { setting: self.to_string(), cause })
             }
-            Kind::Number => number(text_of).map(Value::Number).ok_or_else(|| wrong("a whole number")),
-            Kind::Switch => match text_of {
+            ValueKind::Number(unit) => {
+                number(text_of).map(Value::Number).ok_or_else(|| wrong(format!("a whole number ({unit})")))
+            }
+            ValueKind::Switch => match text_of {
                 "on" | "1" => Ok(Value::Switch(true)),
                 "off" | "0" => Ok(Value::Switch(false)),
-                _ => Err(wrong("on or off")),
+                _ => Err(wrong("on or off".to_owned())),
             },
-            Kind::Words => {
-                let words = text_of.split_whitespace().collect::<Vec<_>>().join(" ");
-                match self {
-                    Self::Interface(_, Item::Hash(_)) => fields(&words).map(Value::Words).ok_or_else(|| {
-                        wrong("letters of ethtool's m, v, t, s, d, f, n, r, such as sd or sdfn")
-                    }),
-                    Self::Interface(_, Item::Qdisc | Item::RssFunction)
-                        if words.is_empty() || !words.bytes().all(is_name) =>
-                    {
-                        Err(wrong("one word, such as mq or toeplitz"))
-                    }
-                    _ if words.is_empty() || words.contains(char::is_control) => {
-                        Err(wrong("something without control characters"))
-                    }
-                    _ => Ok(Value::Words(words)),
-                }
+            ValueKind::HashFields => fields(text_of).map(Value::Words).ok_or_else(|| {
+                wrong("letters of ethtool's m, v, t, s, d, f, n, r, such as sd or sdfn".to_owned())
+            }),
+            ValueKind::Word if text_of.is_empty() || !text_of.bytes().all(is_name) => {
+                Err(wrong("one word, such as mq or toeplitz".to_owned()))
             }
-            Kind::Table => table(text_of)
+            ValueKind::Word => Ok(Value::Words(text_of.to_owned())),
+            ValueKind::Text => {
+                let words = text_of.split_whitespace().collect::<Vec<_>>().join(" ");
+                if words.is_empty() || words.contains(char::is_control) {
+                    return Err(wrong("something without control characters".to_owned()));
+                }
+                Ok(Value::Words(words))
+            }
+            ValueKind::Table => table(text_of)
                 .map(Value::Table)
-                .ok_or_else(|| wrong("equal:N, weight:W,W,... or every entry between commas")),
-            Kind::Key => key(text_of)
+                .ok_or_else(|| wrong("equal:N, weight:W,W,... or every entry between commas".to_owned())),
+            ValueKind::Key => key(text_of)
                 .map(Value::Key)
-                .ok_or_else(|| wrong("bytes like 6d:5a:56:da, as ethtool -x does")),
-            Kind::Irqs if text_of == NONE => Ok(Value::Irqs(BTreeSet::new())),
-            Kind::Irqs => {
+                .ok_or_else(|| wrong("bytes like 6d:5a:56:da, as ethtool -x shows them".to_owned())),
+            ValueKind::Irqs if text_of == NONE => Ok(Value::Irqs(BTreeSet::new())),
+            ValueKind::Irqs => {
                 let numbers =
                     text_of.split(',').map(|irq| number(irq).and_then(|irq| u32::try_from(irq).ok()));
                 numbers
                     .collect::<Option<_>>()
                     .map(Value::Irqs)
-                    .ok_or_else(|| wrong("IRQs like 57,58, or none"))
+                    .ok_or_else(|| wrong("IRQs like 57,58, or none".to_owned()))
             }
-            Kind::Socket(setting) => socket::parse(setting, text_of).map_err(wrong),
-            Kind::File => Ok(Value::File(Some(text.to_owned()))),
+            ValueKind::Socket(setting) => {
+                socket::parse(setting, text_of).map_err(|wanted| wrong(wanted.to_owned()))
+            }
+            ValueKind::File => Ok(Value::File(Some(text.to_owned()))),
         }
     }
 
     /// The value as the kernel keeps it: tables of flows are rounded up to a power of two.
     #[must_use]
     pub fn as_kept(&self, value: Value) -> Value {
-        match (self, value) {
-            (Self::Interface(_, Item::Rfs(_)), Value::Number(entries)) => Value::Number(rounded(entries)),
-            (Self::Sysctl(path), Value::Words(text)) if path == "net/core/rps_sock_flow_entries" => {
+        match (self.row().extra.keeps, value) {
+            (Keeps::PowerOfTwo, Value::Number(entries)) => Value::Number(rounded(entries)),
+            (Keeps::PowerOfTwo, Value::Words(text)) => {
                 Value::Words(number(&text).map_or(text, |entries| rounded(entries).to_string()))
             }
-            // The kernel doubles half of it.
-            (Self::Socket { setting: SocketSetting::ReceiveBuffer, .. }, Value::Number(bytes)) => {
-                Value::Number(bytes.next_multiple_of(2))
-            }
+            (Keeps::Even, Value::Number(bytes)) => Value::Number(bytes.next_multiple_of(2)),
             (_, value) => value,
         }
     }
@@ -187,48 +186,6 @@ impl Setting {
             (_, text) => self.value(text.unwrap_or_default()),
         }
     }
-
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Interface(_, item) => match item {
-                Item::Rps(_) | Item::Xps(_) | Item::XpsRxqs(_) | Item::QueueIrq(_) => Kind::Cpus,
-                Item::Feature(_) | Item::Threaded => Kind::Switch,
-                Item::Coalesce(name) if COALESCE_SWITCHES.contains(name) => Kind::Switch,
-                Item::Channels(_)
-                | Item::Ring(_)
-                | Item::Coalesce(_)
-                | Item::Rfs(_)
-                | Item::DeferHardIrqs
-                | Item::GroFlushTimeout => Kind::Number,
-                Item::RssFunction | Item::Hash(_) | Item::Qdisc => Kind::Words,
-                Item::RssTable => Kind::Table,
-                Item::RssKey => Kind::Key,
-            },
-            Self::Irq(_) | Self::Thread { .. } => Kind::Cpus,
-            Self::Sysctl(path) if is_mask(path) => Kind::Cpus,
-            Self::Sysctl(_) => Kind::Words,
-            Self::Socket { setting, .. } => Kind::Socket(*setting),
-            Self::IrqbalanceBan => Kind::Irqs,
-            Self::File(_) => Kind::File,
-        }
-    }
-}
-
-/// Sysctls that are masks of CPUs.
-pub(super) fn is_mask(path: &str) -> bool {
-    matches!(path, "net/core/flow_limit_cpu_bitmap" | "net/core/rps_default_mask")
-}
-
-enum Kind {
-    Cpus,
-    Number,
-    Switch,
-    Words,
-    Table,
-    Key,
-    Irqs,
-    Socket(SocketSetting),
-    File,
 }
 
 fn number(text: &str) -> Option<u64> {

@@ -1,0 +1,40 @@
+//! Which IRQ serves a receive queue.
+
+use std::collections::BTreeMap;
+
+use udpath_host::snapshot::Direction;
+use udpath_host::{Source, read};
+
+/// IRQs of an interface's receive queues, by queue; empty when it has none.
+pub(super) fn of_interface(
+    source: &dyn Source,
+    interface: &str,
+    index: u32,
+) -> Result<BTreeMap<u32, u32>, String> {
+    let by_napi = by_napi(source, index);
+    if !by_napi.is_empty() {
+        return Ok(by_napi);
+    }
+    // Drivers that do not tell the kernel: by their interrupts' names. The reader knows the rules, and says why not.
+    let mut missing = Vec::new();
+    let irqs = read::irqs::read(source, &mut missing).irqs;
+    let all = read::interfaces::read(source, &irqs, &mut missing);
+    let found = all.into_iter().find(|one| one.name == interface).ok_or("there is no such interface")?;
+    let irqs: BTreeMap<u32, u32> =
+        found.rx.iter().filter_map(|queue| Some((queue.id, queue.irq.as_ref()?.value))).collect();
+    let why =
+        missing.iter().find(|missing| missing.what.contains(interface) && missing.what.contains("interrupt"));
+    match why {
+        Some(why) if irqs.is_empty() => Err(why.to_string()),
+        _ => Ok(irqs),
+    }
+}
+
+/// As the kernel's netdev family tells it: queue, NAPI, IRQ.
+fn by_napi(source: &dyn Source, index: u32) -> BTreeMap<u32, u32> {
+    let (Ok(queues), Ok(napis)) = (source.queues(), source.napis()) else { return BTreeMap::new() };
+    let irqs: BTreeMap<u32, u32> = napis.value.iter().filter_map(|napi| Some((napi.id, napi.irq?))).collect();
+    let own =
+        queues.value.iter().filter(|queue| queue.interface == index && queue.direction == Direction::Rx);
+    own.filter_map(|queue| Some((queue.id, *irqs.get(&queue.napi?)?))).collect()
+}

@@ -1,0 +1,244 @@
+//! One thing of the machine that can be changed, and what it can be changed to.
+//!
+//! ```text
+//! eth0:rps/rx-0=0-3
+//! └──────┬────┘ └┬┘
+//!     Setting   Value      names are the kernel's and ethtool's; CPUs are lists, never masks
+//! ```
+//!
+//! | setting | value | what it is |
+//! |---|---|---|
+//! | `eth0:channels/combined` | `8` | queue pairs (`rx`, `tx`, `other` alike), `ethtool -L` |
+//! | `eth0:ring/rx` | `1024` | descriptors of each ring (`tx` alike), `ethtool -G` |
+//! | `eth0:coalesce/rx-usecs` | `20` | interrupt moderation, names of `ethtool -C` |
+//! | `eth0:feature/rx-gro` | `off` | offloads, the kernel's names (`ethtool -k`) |
+//! | `eth0:rss/table` | `equal:8`, `weight:2,1`, `0,1,0,1` | indirection table, `ethtool -X` |
+//! | `eth0:rss/key`, `eth0:rss/function` | `6d:5a:...`, `toeplitz` | the hash |
+//! | `eth0:hash/udp4` | `sdfn` | what is hashed of UDP (`udp6` alike) |
+//! | `eth0:irq/rx-0`, `irq:57:affinity` | `3` | CPUs that may take the IRQ, by queue or by number |
+//! | `eth0:rps/rx-0` | `0-3` | receive packet steering of a queue |
+//! | `eth0:rfs/rx-0` | `2048` | its flow table, entries |
+//! | `eth0:xps/tx-0`, `eth0:xps-rxqs/tx-0` | `0` | CPUs, or receive queues, that send on a queue |
+//! | `eth0:napi/threaded` | `on` | NAPI in threads |
+//! | `eth0:napi/defer-hard-irqs` | `2` | empty polls before the IRQ is enabled again |
+//! | `eth0:napi/gro-flush-timeout` | `20000` | nanoseconds |
+//! | `eth0:qdisc` | `mq`, `default` | the root qdisc |
+//! | `sysctl:net.core.rmem_max` | `4194304` | a file of /proc/sys |
+//! | `thread:812/815:affinity` | `3` | CPUs of a thread, by pid and tid |
+//! | `socket:812/4026:receive-buffer` | `8388608` | of a running server's UDP socket, by pid and inode: bytes as `ss -m` shows them |
+//! | `socket:812/4026:busy-poll` | `50` | microseconds (`prefer-busy-poll`: `on`; `busy-poll-budget`: packets) |
+//! | `socket:812/4026:incoming-cpu` | `3`, `any` | the CPU whose datagrams it takes of its group's |
+//! | `group:812/4026:selection` | `by-cpu`, `by-flow` | how a datagram finds its socket in the reuseport group, by any member |
+//! | `irqbalance:ban` | `57,58` | IRQs that the running irqbalance leaves alone |
+//!
+//! Requests may also name what serves a port now, [`crate::plan::SettingRequest`]: `port:53:receive-buffer`.
+//!
+//! ```text
+//!  Setting ── row() ─▸ Row: name, value, access, phase, cost, scope, on_reset, writers, shell, page
+//!                      one static per kind, in the file of its family; FAMILIES lists them all
+//! ```
+//! A new kind of setting is a row in its family's file, its name in that family's `ROWS`, and a page in `docs/settings`.
+//!
+//! - `row.rs`: what a row has. `name.rs`: names as text and back. `value.rs`: values as text and back. `form.rs`: values as
+//!   the kernel writes them in files. `shell.rs`: changes as lines for a shell. `driver.rs`: what rows of drivers share.
+//! - Families: `channels.rs`, `coalesce.rs`, `feature.rs`, `rss.rs`, `irq.rs`, `steering.rs`, `napi.rs`, `qdisc.rs`,
+//!   `sysctl.rs`, `socket.rs`, `thread.rs`, `file.rs`.
+
+pub mod channels;
+pub mod coalesce;
+mod driver;
+pub mod feature;
+mod file;
+mod form;
+pub mod irq;
+mod name;
+pub mod napi;
+pub mod qdisc;
+mod row;
+pub mod rss;
+mod shell;
+mod socket;
+pub mod steering;
+mod sysctl;
+mod thread;
+mod value;
+
+use std::cmp::Ordering;
+
+pub use form::{Form, Place};
+pub use name::WrongName;
+pub use row::{
+    Access, Cost, Extra, Keeps, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
+};
+pub use value::{Table, Value, WrongValue};
+
+use udpath_host::process::SocketSetting;
+
+/// The rows of settings of an interface, family by family. The order is that in which lost settings are set again after a
+/// reset of the link.
+pub static FAMILIES: &[&[&Row]] = &[
+    channels::ROWS,
+    feature::ROWS,
+    irq::ROWS,
+    steering::ROWS,
+    napi::ROWS,
+    rss::ROWS,
+    coalesce::ROWS,
+    qdisc::ROWS,
+];
+
+/// All rows of [`FAMILIES`].
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    FAMILIES.iter().flat_map(|family| family.iter().copied())
+}
+
+/// One thing that can be changed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Setting {
+    /// Of a network interface, by its name.
+    Interface(String, Item),
+    /// CPUs that may take an IRQ, by its number.
+    Irq(u32),
+    /// A file of /proc/sys, its path below that: `net/core/rmem_max`.
+    Sysctl(String),
+    /// CPUs of a thread.
+    Thread {
+        /// Its process.
+        pid: u32,
+        /// The thread itself.
+        tid: u32,
+    },
+    /// Of a running server's UDP socket, or of its reuseport group.
+    Socket {
+        /// A process that has it.
+        pid: u32,
+        /// Its inode, which the process's descriptors name.
+        inode: u32,
+        /// Which option.
+        setting: SocketSetting,
+    },
+    /// IRQs that the running irqbalance leaves alone, set over its own socket.
+    IrqbalanceBan,
+    /// A whole file that keeps a change over a boot. Made by [`crate::persist`] alone, never asked for by name.
+    File(String),
+}
+
+/// A setting of an interface: its kind, and which of them.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// The kind.
+    pub row: &'static Row,
+    /// Which of them.
+    pub part: Part,
+}
+
+/// What follows the name of a kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Nothing.
+    Whole,
+    /// A name: `rx-usecs` of `coalesce/rx-usecs`.
+    Name(String),
+    /// A queue's number.
+    Queue(u32),
+}
+
+impl Part {
+    /// The name; empty where it is none.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Name(name) => name,
+            Self::Whole | Self::Queue(_) => "",
+        }
+    }
+}
+
+impl Item {
+    /// Whether it is of this kind.
+    #[must_use]
+    pub fn is(&self, row: &Row) -> bool {
+        self.row.is(row)
+    }
+
+    /// What follows the name of its kind: `rx-usecs`, `rx-3`; empty where nothing does.
+    #[must_use]
+    pub fn part_text(&self) -> String {
+        match (&self.part, self.row.part) {
+            (Part::Queue(queue), PartKind::TxQueue) => format!("tx-{queue}"),
+            (Part::Queue(queue), _) => format!("rx-{queue}"),
+            (part, _) => part.name().to_owned(),
+        }
+    }
+
+    /// Place of the kind in [`FAMILIES`].
+    fn rank(&self) -> usize {
+        rows().position(|row| row.is(self.row)).unwrap_or(usize::MAX)
+    }
+}
+
+impl PartialEq for Item {
+    fn eq(&self, other: &Self) -> bool {
+        self.row.is(other.row) && self.part == other.part
+    }
+}
+
+impl Eq for Item {}
+
+impl Ord for Item {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank()).then_with(|| self.part.cmp(&other.part))
+    }
+}
+
+impl PartialOrd for Item {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl std::hash::Hash for Item {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (std::ptr::from_ref(self.row), &self.part).hash(state);
+    }
+}
+
+impl Setting {
+    /// All that is known of its kind.
+    #[must_use]
+    pub fn row(&self) -> &'static Row {
+        match self {
+            Self::Interface(_, item) => item.row,
+            Self::Irq(_) => &irq::BY_NUMBER,
+            Self::Sysctl(path) => sysctl::row(path),
+            Self::Thread { .. } => &thread::AFFINITY,
+            Self::Socket { setting, .. } => socket::row(*setting),
+            Self::IrqbalanceBan => &irq::IRQBALANCE_BAN,
+            Self::File(_) => &file::FILE,
+        }
+    }
+
+    /// The interface it belongs to.
+    #[must_use]
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Interface(interface, _) => Some(interface),
+            _ => None,
+        }
+    }
+
+    /// Whether it is of an interface and of this kind.
+    #[must_use]
+    pub fn is(&self, row: &Row) -> bool {
+        self.row().is(row)
+    }
+
+    /// The same of an interface that has got another name.
+    #[must_use]
+    pub fn renamed(&self, interface: &str) -> Self {
+        match self {
+            Self::Interface(_, item) => Self::Interface(interface.to_owned(), item.clone()),
+            other => other.clone(),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Offloads, `ethtool -K`, by the kernel's names.
+
+use udpath_host::Source;
+use udpath_host::kernel::Kernel;
+
+use super::row::{
+    Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
+};
+use super::{Setting, Value, driver};
+use crate::machine::Refusal;
+
+/// What `ethtool -K` calls some features for short, and the kernel's name. Only those that stand for one feature.
+const ALIASES: &[(&str, &str)] = &[
+    ("gro", "rx-gro"),
+    ("gso", "tx-generic-segmentation"),
+    ("lro", "rx-lro"),
+    ("ntuple", "rx-ntuple-filter"),
+    ("rxhash", "rx-hashing"),
+    ("sg", "tx-scatter-gather"),
+];
+
+/// One offload.
+pub static FEATURE: Row = Row {
+    name: "feature",
+    part: PartKind::Free(ALIASES),
+    value: ValueKind::Switch,
+    access: Access::Driver { read, write },
+    phase: Phase::Device,
+    cost: Cost::ResetsLink,
+    scope: Scope::Namespace,
+    on_reset: OnReset::Kept,
+    writers: driver::DEVICE_WRITERS,
+    shell: Shell::Line(|setting, value| driver::ethtool("-K", setting, value)),
+    page: "feature",
+    extra: Extra {
+        limit,
+        tuned: Some(("net", "features")),
+        differs: "another feature that is off, or the driver, holds it",
+        ..Extra::NONE
+    },
+};
+
+/// This family's rows.
+pub static ROWS: &[&Row] = &[&FEATURE];
+
+fn read(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
+    let name = target.part;
+    let features = source.features(target.interface).map_err(|absence| target.absent(&absence))?.value;
+    features.get(name).map(|feature| Value::Switch(feature.active)).ok_or_else(|| {
+        let near: Vec<&str> =
+            features.keys().filter(|known| known.contains(name)).map(String::as_str).collect();
+        let near = if near.is_empty() { String::new() } else { format!("; there are {}", near.join(", ")) };
+        Refusal::because("read", target.setting, format!("this kernel has no feature of that name{near}"))
+    })
+}
+
+fn write(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+    let Value::Switch(on) = value else { return Err(target.wrong(value)) };
+    target.done(kernel.set_features(target.interface, &[(target.part, *on)]))
+}
+
+fn limit(
+    target: &Target<'_>,
+    source: &dyn Source,
+    value: &Value,
+    _: &[(Setting, Value)],
+) -> Result<(), Limit> {
+    let Value::Switch(on) = value else { return Ok(()) };
+    let features = source.features(target.interface).ok();
+    let feature = features.and_then(|found| found.value.get(target.part).copied());
+    match feature.filter(|feature| !feature.changeable && feature.active != *on) {
+        None => Ok(()),
+        Some(feature) => {
+            let held = if feature.active { "on" } else { "off" };
+            Err(Limit::Fixed(format!(
+                "the driver of {} has it {held} and cannot change it",
+                target.interface
+            )))
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Whole files that keep a change over a boot. Made by [`crate::persist`] alone, never asked for by name.
+
+use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
+use super::shell::quoted;
+use super::{Setting, Value};
+
+/// A whole file.
+pub(super) static FILE: Row = Row {
+    name: "file",
+    part: PartKind::Whole,
+    value: ValueKind::File,
+    access: Access::Object,
+    phase: Phase::Files,
+    cost: Cost::None,
+    scope: Scope::Host,
+    on_reset: OnReset::Kept,
+    writers: &[],
+    shell: Shell::Line(|setting, value| {
+        let Setting::File(path) = setting else { return String::new() };
+        match value {
+            Value::File(Some(text)) => {
+                let ends = if text.ends_with('\n') { "" } else { "\n" };
+                format!("cat > {} <<'UDPATH'\n{text}{ends}UDPATH", quoted(path))
+            }
+            _ => format!("rm -f {}", quoted(path)),
+        }
+    }),
+    page: "",
+    extra: Extra::NONE,
+};

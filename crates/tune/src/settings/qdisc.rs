@@ -1,0 +1,66 @@
+//! The root qdisc of an interface, by its kind.
+
+use udpath_host::kernel::Kernel;
+use udpath_host::source::number;
+use udpath_host::{Absence, Source};
+
+use super::Value;
+use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
+use super::shell::quoted;
+use crate::machine::Refusal;
+
+/// What the kernel puts there when nobody has set one.
+const DEFAULT: &str = "default";
+
+/// The root qdisc. Only the kind is known, so one with settings of its own is not replaced: undo could not restore them.
+pub static QDISC: Row = Row {
+    name: "qdisc",
+    part: PartKind::Whole,
+    value: ValueKind::Word,
+    access: Access::Driver { read, write },
+    phase: Phase::Kernel,
+    cost: Cost::DropsQueued,
+    scope: Scope::Namespace,
+    on_reset: OnReset::Kept,
+    writers: &["NetworkManager", "systemd-networkd", "a reload of the driver"],
+    shell: Shell::Line(|setting, value| {
+        let interface = quoted(setting.interface().unwrap_or_default());
+        match value {
+            Value::Words(kind) if kind == DEFAULT => format!("tc qdisc del dev {interface} root"),
+            kind => format!("tc qdisc replace dev {interface} root {kind}"),
+        }
+    }),
+    page: "qdisc",
+    extra: Extra { restorable, ..Extra::NONE },
+};
+
+/// This family's rows.
+pub static ROWS: &[&Row] = &[&QDISC];
+
+fn restorable(found: &Value) -> bool {
+    match found {
+        Value::Words(kind) => matches!(kind.as_str(), DEFAULT | "mq" | "pfifo_fast" | "noqueue"),
+        _ => true,
+    }
+}
+
+fn ifindex(source: &dyn Source, interface: &str) -> Option<u32> {
+    number(source, &format!("/sys/class/net/{interface}/ifindex")).ok()
+}
+
+fn read(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
+    let index = ifindex(source, target.interface).ok_or_else(|| target.absent(&Absence::NotThere))?;
+    let all = source.qdiscs().map_err(|absence| target.absent(&absence))?.value;
+    // What hangs at the ingress is another place.
+    let own = all.iter().filter(|qdisc| qdisc.interface == index && qdisc.parent != "ingress");
+    // Handle 0 is the kernel's own.
+    let set: Vec<&str> = own.filter(|qdisc| qdisc.handle != "0:").map(|qdisc| qdisc.kind.as_str()).collect();
+    Ok(Value::Words(if set.is_empty() { DEFAULT.to_owned() } else { set.join(",") }))
+}
+
+fn write(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+    let Value::Words(kind) = value else { return Err(target.wrong(value)) };
+    let index = ifindex(&udpath_host::source::Folder::live(), target.interface);
+    let index = index.ok_or_else(|| target.absent(&Absence::NotThere))?;
+    target.done(kernel.set_qdisc(index, Some(kind.as_str()).filter(|kind| *kind != DEFAULT)))
+}

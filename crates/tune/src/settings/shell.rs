@@ -1,0 +1,56 @@
+//! A change as a line for a shell, with the system's own programs.
+
+use super::row::Shell;
+use super::{Setting, Value};
+
+impl Setting {
+    /// The line that sets it to `value`.
+    #[must_use]
+    pub fn shell(&self, value: &Value) -> String {
+        match (self.row().shell, self.place()) {
+            (Shell::Line(line), _) => line(self, value),
+            (Shell::Echo, Some(place)) => {
+                // Every value has a form; one of another kind is a mistake of the caller's and is shown as it is.
+                let text = place.form.write(value).unwrap_or_else(|| value.to_string());
+                format!("echo {} > {}", quoted(&text), quoted(&place.path))
+            }
+            (Shell::Echo, None) => format!("# {self}={value}"),
+        }
+    }
+}
+
+/// A word as a shell takes it for itself.
+pub(super) fn quoted(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./,:=+@%".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_what_people_type() {
+        let line = |name: &str, value: &str| {
+            let setting: Setting = name.parse().unwrap();
+            setting.shell(&setting.value(value).unwrap())
+        };
+        assert_eq!(line("eth0:rps/rx-0", "0-3"), "echo f > /sys/class/net/eth0/queues/rx-0/rps_cpus");
+        assert_eq!(line("eth0:rps/rx-0", "none"), "echo 0 > /sys/class/net/eth0/queues/rx-0/rps_cpus");
+        assert_eq!(line("eth0:channels/combined", "8"), "ethtool -L eth0 combined 8");
+        assert_eq!(line("eth0:rss/table", "weight:2,1"), "ethtool -X eth0 weight 2 1");
+        assert_eq!(line("eth0:hash/udp4", "sdfn"), "ethtool -N eth0 rx-flow-hash udp4 sdfn");
+        assert_eq!(line("eth0:qdisc", "mq"), "tc qdisc replace dev eth0 root mq");
+        assert_eq!(line("eth0:qdisc", "default"), "tc qdisc del dev eth0 root");
+        assert_eq!(line("irq:57:affinity", "3"), "echo 3 > /proc/irq/57/smp_affinity_list");
+        assert_eq!(line("sysctl:net.ipv4.udp_mem", "1 2 3"), "echo '1 2 3' > /proc/sys/net/ipv4/udp_mem");
+        assert_eq!(
+            line("socket:8/9:receive-buffer", "4194304"),
+            "udpath apply --set socket:8/9:receive-buffer=4194304"
+        );
+        assert_eq!(line("e'0:qdisc", "mq"), r"tc qdisc replace dev 'e'\''0' root mq");
+    }
+}
