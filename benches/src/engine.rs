@@ -13,9 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use udpath_bpf::Answer;
 use udpath_load::cpu::CpuUse;
 use udpath_load::record::Stopwatch;
+use udpath_rig::Answer;
 
 use crate::Claim;
 use crate::bed::{Bed, FLOWS};

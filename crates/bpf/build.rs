@@ -5,20 +5,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 12] = [
-    "answer",
-    "closed_loop",
-    "delays",
-    "drops",
-    "impair",
-    "live",
-    "locks",
-    "pass",
-    "reuseport",
-    "softirqs",
-    "take",
-    "watch",
-];
+const PROGRAMS: [&str; 10] =
+    ["closed_loop", "delays", "drops", "live", "locks", "pass", "reuseport", "softirqs", "take", "watch"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

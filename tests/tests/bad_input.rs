@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use udpath_lab::LabBuilder;
-use udpath_tests::{Ended, Host, Run, one_sentence, program};
+use udpath_rig::{Ended, Host, Run, one_sentence, program};
 
 /// Arguments, exit code, and a part of the sentence.
 type Case<'a> = (&'a [&'a str], i32, &'a str);
@@ -198,21 +198,6 @@ fn lab() {
             (&["down", "no-such-lab-here"], 3, "there is no lab \"no-such-lab-here\""),
             (&["exec", "no-such-lab-here/a", "--", "true"], 3, "there is no lab \"no-such-lab-here\""),
             (&["exec", "no-such-lab-here/a"], 2, "<CMD>"),
-            (&["vm"], 2, "<CMD>"),
-            (
-                &["vm", "--cpus", "0", "--", "true"],
-                2,
-                "0 CPUs are not possible in an emulated machine; use 1 to 255",
-            ),
-            (&["vm", "--cpus", "3", "--", "true"], 2, "2 nodes are not possible with 3 CPUs"),
-            (&["vm", "--queues", "1000", "--", "true"], 2, "use 1 to 256"),
-            (&["vm", "--timeout", "soon", "--", "true"], 2, "`soon` is no time"),
-            (&["vm", "--file", "a:b", "--", "true"], 2, "`a:b` names no file"),
-            (&["vm", "--file", "/no/such", "--", "true"], 3, "cannot read /no/such: No such file"),
-            (&["vm", "--file", "/proc", "--", "true"], 3, "cannot read /proc: it is no regular file"),
-            (&["vm", "--out", "/no/such", "--", "true"], 3, "cannot share /no/such: No such file"),
-            (&["vm", "--out", "/bin/sh", "--", "true"], 2, "is no folder"),
-            (&["vm", "--kernel", "/no/such", "--", "true"], 3, "no kernel package is unpacked in /no/such"),
             (&["down"], 2, "--stale"),
             (&["frob"], 2, "frob"),
         ],
@@ -260,7 +245,6 @@ fn without_permission_it_says_what_is_missing() {
         (&["load", "echo", "--lab", "--engine", "kernel", "-d", "1s"], 3, "run as root"),
         (&["load", "echo", "--lab", "--engine", "xdp", "-d", "1s"], 3, "run as root"),
         (&["lab", "up", "no-permission"], 3, "run as root"),
-        (&["lab", "vm", "--", "true"], 3, "run as root"),
         (&["boost", "--lab", "--report", "/etc/x.html"], 3, "cannot write /etc/x.html: Permission denied"),
     ];
     for (arguments, code, part) in cases {
@@ -293,7 +277,7 @@ fn without_permission_the_climb_goes_as_far_as_it_can() {
         "--io",
         "shared,reuseport",
     ];
-    let ended = Run::unprivileged(&copy, &arguments).within(udpath_tests::PATIENCE * 4).finish();
+    let ended = Run::unprivileged(&copy, &arguments).within(udpath_rig::PATIENCE * 4).finish();
     let namespaces = Path::new("/proc/sys/user/max_user_namespaces");
     let forbidden = fs::read_to_string(namespaces).is_ok_and(|most| most.trim() == "0");
     if forbidden || ended.code() == Some(3) && ended.err.contains("enter a user namespace") {

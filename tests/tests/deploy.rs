@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use udpath_tests::Run;
+use udpath_rig::Run;
 
 /// Where `scripts/setup.sh` puts it.
 const PROMTOOL: &str = "/var/cache/udpath/promtool";
@@ -162,7 +162,7 @@ fn systemd_takes_the_unit() {
     let folder = tempfile::tempdir().unwrap();
     let unit = folder.path().join("udpath-export.service");
     // The program is wherever this test's is.
-    let program = udpath_tests::program();
+    let program = udpath_rig::program();
     let text =
         read("systemd/udpath-export.service").replace("/usr/local/bin/udpath", program.to_str().unwrap());
     fs::write(&unit, &text).unwrap();

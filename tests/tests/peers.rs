@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use udpath_tests::{PATIENCE, Run, Running};
+use udpath_rig::{PATIENCE, Run, Running};
 
 const LOOPBACKS: [&str; 2] = ["127.0.0.1", "[::1]"];
 
@@ -81,7 +81,7 @@ fn load_works_against_a_foreign_echo_server() {
         for size in ["18", "1473", "65507"] {
             let load = ["load", "echo", &target, "--size", size, "-d", "500ms", "--json"];
             // Until socat listens, nobody answers.
-            let result = udpath_tests::awaited("socat to answer", PATIENCE, || {
+            let result = udpath_rig::awaited("socat to answer", PATIENCE, || {
                 let ended = Run::new(&load).finish();
                 (ended.code() == Some(0)).then(|| serde_json::from_str::<Value>(&ended.out).unwrap())
             });

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use udpath_tests::{Ended, Run, one_sentence, program};
+use udpath_rig::{Ended, Run, one_sentence, program};
 
 /// The first of Microsoft's verification vectors; its hash with ports is 0x51ccc178.
 const FROM: &str = "66.9.149.187:2794";

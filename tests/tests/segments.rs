@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use udpath_tests::{Run, client_and_server, program};
+use udpath_rig::{Run, client_and_server, program};
 
 /// Runs of equal lengths: more than fit one message, a shorter end, a full frame, one byte more than that, fragments of
 /// two frames, nothing at all.

@@ -1,7 +1,7 @@
 //! `udpath show` as its users run it. Needs root for the lab.
 
 use serde_json::Value;
-use udpath_tests::{Run, client_and_server};
+use udpath_rig::{Run, client_and_server};
 
 fn json(args: &[&str]) -> Value {
     let ended = Run::new(args).finish();

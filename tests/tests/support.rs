@@ -8,7 +8,7 @@ use std::process::Command;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
-use udpath_tests::{Run, client_and_server, program};
+use udpath_rig::{Run, client_and_server, program};
 
 fn json(args: &[&str]) -> Value {
     let ended = Run::new(args).finish();

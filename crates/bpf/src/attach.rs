@@ -22,15 +22,18 @@ pub(crate) use object;
 
 /// A loaded object with its program attached; both go when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Attached {
+pub struct Attached {
     /// The object: its maps, and the program the link refers to.
-    pub(crate) object: Ebpf,
+    pub object: Ebpf,
     /// Closing this descriptor detaches.
     _link: FdLink,
 }
 
 /// Loads `object` with `loader` and attaches its XDP program `program` to `interface`, in the driver.
-pub(crate) fn xdp(
+///
+/// # Errors
+/// No such interface, no native XDP, another program attached, no permission.
+pub fn xdp(
     program: &'static str,
     loader: &mut EbpfLoader<'_>,
     object: &[u8],
@@ -88,7 +91,10 @@ pub(crate) fn load_socket_filter(
 }
 
 /// Loads `object` with `loader` and attaches its classifier `program` to what leaves `interface`.
-pub(crate) fn tc_egress(
+///
+/// # Errors
+/// No such interface, no permission, a kernel before 6.6.
+pub fn tc_egress(
     program: &'static str,
     loader: &mut EbpfLoader<'_>,
     object: &[u8],

@@ -6,9 +6,7 @@
 //! | type | program | what it does |
 //! |---|---|---|
 //! | [`Pass`] | XDP | lets everything through: switches NAPI on at a veth's end |
-//! | [`Answer`] | XDP | echoes UDP frames for one port from the driver: the cheapest server there can be |
 //! | [`ClosedLoop`] | XDP | turns each reply into the next request: the generator in the kernel |
-//! | [`Impair`] | tc | drops or delays a share of UDP frames: a bad path for tests |
 //! | [`LiveFrames`] | XDP | sends prepared frames in bulks, without an skb for each |
 //! | [`Take`] | XDP | hands UDP frames that the user-space datapath can answer to AF_XDP sockets |
 //! | [`Watch`] | socket filter | counts which queue, hash and CPU the datagrams of each flow came by |
@@ -20,12 +18,10 @@
 //! its own program runs; the kernel detaches then.) Nothing is pinned. All of it acts on the interface of the given name
 //! in the calling thread's network namespace, and needs `CAP_BPF` and `CAP_NET_ADMIN` in the initial user namespace.
 
-mod answer;
-mod attach;
+pub mod attach;
 mod closed_loop;
 mod error;
 mod holder;
-mod impair;
 mod live;
 mod netdev;
 mod pass;
@@ -37,15 +33,14 @@ mod take;
 pub mod trace;
 mod watch;
 
-pub use answer::Answer;
 pub use closed_loop::{
     BUCKETS, ClosedLoop, Counters, HEADER, Layout, MAGIC, MIN_SIZE, Memory, Slot, bucket_value, header_check,
 };
 pub use error::Error;
-pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
 pub use live::{LiveFrames, Offered};
 pub use pass::{Pass, PassProgram};
 pub use reuseport::{Chooser, reuseport_choosers};
 pub use rx_hash::{NOTE, RxHash, read_note};
+pub use shared_array::SharedArray;
 pub use take::{AttachMode, Network, Outcome, Outcomes, Sources, Take, TakeLayout};
 pub use watch::{PassedOver, Watch, Way};

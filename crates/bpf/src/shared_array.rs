@@ -13,14 +13,17 @@ use crate::sys::{Mapping, Quiet};
 /// Words are atomics because a program may write them at any time; what a torn pair of words means is the caller's to
 /// know. Reading costs no system call.
 #[derive(Debug)]
-pub(crate) struct SharedArray {
+pub struct SharedArray {
     mapping: Mapping,
     words: usize,
 }
 
 impl SharedArray {
     /// Maps `map` of `object`: `len` elements of `words` 64-bit words each, as the C source declares them.
-    pub(crate) fn map(
+    ///
+    /// # Errors
+    /// The object has no such map, or the kernel does not map it.
+    pub fn map(
         object: &Ebpf,
         program: &'static str,
         map: &'static str,
@@ -35,7 +38,7 @@ impl SharedArray {
     ///
     /// # Panics
     /// `index` is out of range: the caller's mistake, as with a slice.
-    pub(crate) fn element(&self, index: usize) -> &[AtomicU64] {
+    pub fn element(&self, index: usize) -> &[AtomicU64] {
         &self.mapping.words()[index * self.words..][..self.words]
     }
 }

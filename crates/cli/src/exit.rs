@@ -14,8 +14,6 @@ pub(crate) enum Failure {
     Usage(String),
     /// Exit 3: it cannot be done here. Says what, why, and what would make it possible.
     Cannot(anyhow::Error),
-    /// The code of a program that was run for the caller, who has heard it already.
-    Passed(u8),
     /// Exit 4: it was begun, failed on the way, and was taken back. Says what failed, and what is not as before.
     Reverted(anyhow::Error),
 }
@@ -41,7 +39,6 @@ pub(crate) fn code(done: Done) -> ExitCode {
             eprintln!("udpath: {what}");
             ExitCode::from(2)
         }
-        Err(Failure::Passed(code)) => ExitCode::from(code),
         Err(Failure::Reverted(error)) => {
             eprintln!("udpath: {error:#}");
             ExitCode::from(4)

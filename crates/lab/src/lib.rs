@@ -17,7 +17,6 @@
 //! - [`Machine`] runs closures ([`Machine::run`]) and programs ([`Machine::command`]) inside; [`Interface`] is one end
 //!   of a link, with its transmit mapping, offloads, interrupt moderation and NAPI.
 //! - [`sweep_stale`], [`list`], [`down`], [`attach`]: labs of other processes, and what killed ones left.
-//! - [`VmSpec`], [`Vm`]: a machine with many CPUs, nodes and queues, emulated, for what this machine does not have.
 //! - [`enter_user_namespace`]: labs without root, as far as the kernel allows.
 //!
 //! # What a lab does not have
@@ -48,7 +47,6 @@ mod rtnl;
 mod sys;
 mod undo;
 mod user_namespace;
-mod vm;
 mod xps;
 
 pub use blueprint::{Blueprint, End, LinkBlueprint, MacAddress, MachineBlueprint};
@@ -62,6 +60,6 @@ pub use lab::{Addresses, Lab};
 pub use labs::{Attached, Listed, State, Swept, attach, down, down_all, list, sweep_stale};
 pub use machine::Machine;
 pub use offloads::Offloads;
+pub use sys::pass_on;
 pub use user_namespace::{enter_user_namespace, missing};
-pub use vm::{MAX_VM_CPUS, MAX_VM_NODES, MAX_VM_QUEUES, Vm, VmError, VmSpec};
 pub use xps::online_cpus;

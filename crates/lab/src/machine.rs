@@ -137,7 +137,10 @@ impl Machine {
     }
 
     /// Gives an interface that a program has made inside its address (/24) and sets it up; says whether it is there.
-    pub(crate) fn adopt(&self, interface: &str, address: IpAddr) -> Result<bool, Error> {
+    ///
+    /// # Errors
+    /// The kernel refuses the address, or to set it up.
+    pub fn adopt(&self, interface: &str, address: IpAddr) -> Result<bool, Error> {
         let ifindex = match rustix::net::netdevice::name_to_index(self.site.control(), interface) {
             Ok(ifindex) => ifindex,
             Err(Errno::NODEV) => return Ok(false),

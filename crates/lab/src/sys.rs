@@ -117,8 +117,8 @@ pub(crate) fn start_inside(command: &mut Command, net: Arc<OwnedFd>, dies_with: 
     unsafe { command.pre_exec(hook) };
 }
 
-/// Lets the child of `command` have these descriptors, under the numbers they have here.
-pub(crate) fn pass_on(command: &mut Command, descriptors: Vec<OwnedFd>) {
+/// Hands these descriptors to the child of `command`, under the numbers they have here.
+pub fn pass_on(command: &mut Command, descriptors: Vec<OwnedFd>) {
     let hook = move || {
         descriptors.iter().try_for_each(|descriptor| {
             Ok::<(), io::Error>(rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?)

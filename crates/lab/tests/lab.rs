@@ -293,7 +293,7 @@ fn napi_lets_frames_sent_by_xdp_arrive() {
     // The answer keeps the request's checksum, so the request must leave with a whole one.
     let lab = pair("t-napi", &LinkSpec { queues: 2, offloads: Offloads::OFF, ..LinkSpec::default() });
     let server = lab.machine("server").unwrap();
-    let _answer = server.run(|| udpath_bpf::Answer::attach("eth0", 7)).unwrap().unwrap();
+    let _answer = server.run(|| udpath_rig::Answer::attach("eth0", 7)).unwrap().unwrap();
     assert!(
         !answered(&lab, Duration::from_millis(200)),
         "veth delivers XDP_TX without NAPI: the guard is not needed"

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use udpath_lab::{Error, Lab, LabBuilder, LinkSpec, State, VmSpec};
+use udpath_lab::{Error, Lab, LabBuilder, LinkSpec, State};
+use udpath_rig::VmSpec;
 
 /// Long enough for anything here on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use delay_line::DelayLine;
 use known::{Faults, Server};
-use udpath_bpf::{Impair, Impaired, Shares};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_load::Engine;
 use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::result::{Latency, LoadResult};
 use udpath_protocols::echo::EchoLoad;
+use udpath_rig::{Impair, Impaired, Shares};
 
 /// How long the path holds a frame: far above what the rest of the way takes, so that 1 % is more than that, and above
 /// what a busy machine makes a thread wait for its CPU.

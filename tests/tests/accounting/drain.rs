@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use udpath_tests::campaign;
+use udpath_rig::campaign;
 
 use super::witness::{Link, count};
 use super::{halt, lab, pin, serve, sockets, unnamed};
@@ -80,7 +80,7 @@ fn what_is_queued_is_answered_before_the_end() {
 }
 
 /// The end of a server that has been told already: a second signal would end it at once.
-fn end_told(server: udpath_tests::Running) -> serde_json::Value {
+fn end_told(server: udpath_rig::Running) -> serde_json::Value {
     let ended = server.finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     serde_json::from_str(&ended.out).unwrap()

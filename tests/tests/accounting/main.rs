@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_tests::{PATIENCE, Run, Running, awaited, campaign, client_and_server, program};
+use udpath_rig::{PATIENCE, Run, Running, awaited, campaign, client_and_server, program};
 
 use witness::{Link, count};
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_tests::PATIENCE;
+use udpath_rig::PATIENCE;
 
 /// What went over the link, as its two ends counted it.
 #[derive(Debug, Clone, Copy)]

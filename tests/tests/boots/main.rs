@@ -15,9 +15,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::Value;
-use udpath_lab::VmSpec;
-use udpath_tests::campaign::{record, rounds};
-use udpath_tests::program;
+use udpath_rig::VmSpec;
+use udpath_rig::campaign::{record, rounds};
+use udpath_rig::program;
 
 /// How long one boot may take. An idle machine needs half a minute; one where others build, several times that.
 const WITHIN: Duration = Duration::from_secs(600);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use udpath_tests::{PATIENCE, Running, awaited};
+use udpath_rig::{PATIENCE, Running, awaited};
 
 use super::frames::from_address;
 use super::{Client, SECOND, client, lab, run, serve};

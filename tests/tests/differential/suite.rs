@@ -1,6 +1,6 @@
 //! Every kind of frame against every way that xdp can be run.
 
-use udpath_tests::campaign::record;
+use udpath_rig::campaign::record;
 
 use super::frames::kinds;
 use super::{Compared, ends, lab, replies};

@@ -16,8 +16,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use udpath_lab::{Lab, VmSpec};
-use udpath_tests::{PATIENCE, Run, awaited, program};
+use udpath_lab::Lab;
+use udpath_rig::VmSpec;
+use udpath_rig::{PATIENCE, Run, awaited, program};
 
 use super::frames::{Ends, FIRST_PORT, tagged};
 use super::{Compared, Request, client, ends, lab, replies, run, serve};

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use udpath_host::snapshot::Interface;
-use udpath_tests::{PATIENCE, awaited, program};
+use udpath_rig::{PATIENCE, awaited, program};
 
 use crate::place::{Kind, PORT, Place, QUERIES, WORKERS};
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 
 use serde_json::Value;
 use udpath_host::process::{SocketValue, waiting};
-use udpath_tests::{PATIENCE, Said, awaited, program};
+use udpath_rig::{PATIENCE, Said, awaited, program};
 
 use crate::place::{Kind, PORT, Place, WORKERS};
 

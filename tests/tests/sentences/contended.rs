@@ -1,7 +1,7 @@
 //! One socket, and many who want it.
 
 use udpath_lab::LinkSpec;
-use udpath_tests::Bed;
+use udpath_rig::Bed;
 
 use crate::{PORT, alone, bind, misarranged, said};
 

@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value;
 use udpath_lab::LinkSpec;
-use udpath_tests::{Bed, Running};
+use udpath_rig::{Bed, Running};
 
 /// Where servers listen.
 const PORT: u16 = 53;

@@ -1,7 +1,7 @@
 //! What is in a datagram's way: connection tracking, a tap, GRO.
 
 use udpath_lab::LinkSpec;
-use udpath_tests::{Bed, Said};
+use udpath_rig::{Bed, Said};
 
 use crate::{PORT, alone, bind, found, in_the_kernel, said};
 

@@ -1,7 +1,7 @@
 //! A service that is slow itself.
 
 use udpath_lab::LinkSpec;
-use udpath_tests::Bed;
+use udpath_rig::Bed;
 
 use crate::{PORT, alone, misarranged, said};
 

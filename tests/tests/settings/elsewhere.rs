@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use udpath_tests::{Said, program};
+use udpath_rig::{Said, program};
 
 use crate::place::{Place, RPS};
 
@@ -66,7 +66,7 @@ fn who_was_moved_by_nsenter_changes_and_sees_the_namespace_and_not_what_sys_show
 
     // What reverts is of the namespace as well.
     place.shell(&format!("{enter} $U apply --state $S --set {RPS} --confirm 1s")).fine();
-    udpath_tests::awaited("the apply to be reverted there", udpath_tests::PATIENCE, || {
+    udpath_rig::awaited("the apply to be reverted there", udpath_rig::PATIENCE, || {
         (of_there() == there_before).then_some(())
     });
     assert_eq!(place.rps(), here_before);

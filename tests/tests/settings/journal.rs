@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
-use udpath_tests::{PATIENCE, Said, awaited, program};
+use udpath_rig::{PATIENCE, Said, awaited, program};
 
 use crate::place::{Place, RPS};
 use crate::revert::series;

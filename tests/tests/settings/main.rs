@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use udpath_tests::{PATIENCE, Said, awaited, program};
+use udpath_rig::{PATIENCE, Said, awaited, program};
 
 use place::{Place, RPS};
 use revert::reverting;

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
-use udpath_tests::{Said, program};
+use udpath_rig::{Said, program};
 
 /// One request that a veth can fulfil.
 pub(crate) const RPS: &str = "eth0:rps/rx-0=0-1";

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
-use udpath_tests::{PATIENCE, awaited};
+use udpath_rig::{PATIENCE, awaited};
 
 use crate::place::{Place, RPS};
 use crate::systemd::Systemd;
@@ -134,13 +134,13 @@ fn a_signal_takes_an_apply_back_and_is_exit_4() {
     ]
     .map(|set| format!("--set {set}"))
     .join(" ");
-    let (mut taken_back, rounds) = (0, udpath_tests::campaign::rounds(6, 60));
+    let (mut taken_back, rounds) = (0, udpath_rig::campaign::rounds(6, 60));
     for round in 0..rounds {
         let signal = [Signal::INT, Signal::TERM, Signal::HUP][round as usize % 3];
         let state = place.state.path().join(round.to_string());
         let mut command: Command = place.command("sh");
         command.args(["-e", "-c", &format!("set -f; exec $U apply --state $S {set}")]);
-        command.env("U", udpath_tests::program()).env("S", &state);
+        command.env("U", udpath_rig::program()).env("S", &state);
         let child = command
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped())
@@ -155,7 +155,7 @@ fn a_signal_takes_an_apply_back_and_is_exit_4() {
             assert!(Instant::now() < deadline, "the apply does not begin");
         }
         let _ = kill_process(Pid::from_child(&child), signal);
-        let said = udpath_tests::Said::from(child.wait_with_output().unwrap());
+        let said = udpath_rig::Said::from(child.wait_with_output().unwrap());
         match said.code {
             Some(4) => {
                 taken_back += 1;
@@ -174,7 +174,7 @@ fn a_signal_takes_an_apply_back_and_is_exit_4() {
         assert_eq!(place.shell(look).fine().out, before, "{signal:?}");
     }
     assert!(taken_back > rounds / 2, "{taken_back} of {rounds} were taken back");
-    udpath_tests::campaign::record(
+    udpath_rig::campaign::record(
         "applies ended by a signal",
         &format!("{rounds}, taken back or whole: {rounds}"),
     );

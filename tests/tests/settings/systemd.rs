@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use udpath_tests::{PATIENCE, Said, awaited, program};
+use udpath_rig::{PATIENCE, Said, awaited, program};
 
 use crate::place::Place;
 

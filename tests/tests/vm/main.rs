@@ -15,8 +15,8 @@ use std::time::Duration;
 use serde_json::Value;
 use udpath_host::Source;
 use udpath_host::source::Folder;
-use udpath_lab::VmSpec;
-use udpath_tests::{awaited, one_sentence, program};
+use udpath_rig::VmSpec;
+use udpath_rig::{awaited, one_sentence, program};
 
 /// How long it may run. Of an idle machine with two CPUs it takes a minute at most; of one where others build, five times
 /// as long.

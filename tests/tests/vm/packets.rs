@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use udpath_host::Snapshot;
-use udpath_lab::{Machine, Vm};
-use udpath_tests::Run;
+use udpath_lab::Machine;
+use udpath_rig::Run;
+use udpath_rig::Vm;
 
 use crate::{MACHINE, Recorded};
 

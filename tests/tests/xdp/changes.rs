@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_tests::{PATIENCE, awaited, client_and_server};
+use udpath_rig::{PATIENCE, awaited, client_and_server};
 
 use super::{PORT, asks, client, end, piped, program_counts, serve, start, targets};
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_tests::{PATIENCE, awaited, client_and_server};
+use udpath_rig::{PATIENCE, awaited, client_and_server};
 
 use super::{PORT, end, piped, program_counts, start, targets};
 

@@ -1,7 +1,5 @@
 //! `udpath lab`: machines on this machine, kept until they are taken down.
 
-mod vm;
-
 use std::ffi::OsString;
 use std::io::{self, Write};
 
@@ -50,8 +48,6 @@ enum Verb {
         #[arg(last = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
     },
-    /// Boot an emulated machine with several nodes and many queues, and run a program in it; its exit code is passed on
-    Vm(vm::Args),
     /// Show the labs of this machine
     List {
         /// Print one JSON document
@@ -84,7 +80,6 @@ pub(crate) fn run(args: Args) -> Done {
     match args.verb {
         Verb::Up { name, queues, machines, xdp } => up(&name, queues, &machines, &xdp),
         Verb::Exec { machine, command } => exec(&machine, &command),
-        Verb::Vm(args) => vm::run(args),
         Verb::List { json } => list(json),
         Verb::Down { name: Some(name), .. } => udpath_lab::down(&name).map_err(failure),
         Verb::Down { all: true, .. } => removed(&udpath_lab::down_all().map_err(failure)?),

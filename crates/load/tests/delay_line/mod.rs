@@ -1,4 +1,4 @@
-//! A delay line: holds the frames that `udpath_bpf::Impair` sends its way for a set time, then puts them back.
+//! A delay line: holds the frames that `udpath_rig::Impair` sends its way for a set time, then puts them back.
 //!
 //! ```text
 //!   server eth0 --- Impair: a share is redirected ---> server eth1 ===link=== line eth0
@@ -15,8 +15,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use sys::PacketSocket;
-use udpath_bpf::DELAYED_MARK;
 use udpath_lab::Lab;
+use udpath_rig::DELAYED_MARK;
 
 /// Offset of the UDP checksum in an Ethernet frame with a plain IPv4 header.
 const UDP_CHECKSUM: usize = 14 + 20 + 6;

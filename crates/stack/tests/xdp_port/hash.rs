@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::net::{AddressFamily, RecvFlags, SocketType, eth, recv};
-use udpath_bpf::{Answer, Outcome, RxHash};
+use udpath_bpf::{Outcome, RxHash};
 use udpath_lab::Machine;
+use udpath_rig::Answer;
 use udpath_stack::epoch::{Domain, Table};
 use udpath_stack::frame::Burst;
 use udpath_stack::groups::Groups;

@@ -4,9 +4,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use aya::EbpfLoader;
 
-use crate::Error;
-use crate::attach::{self, Attached, object};
-use crate::shared_array::SharedArray;
+use udpath_bpf::Error;
+use udpath_bpf::SharedArray;
+use udpath_bpf::attach::{self, Attached};
+
+/// The compiled program, aligned as the ELF reader wants it.
+const OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/impair.o"));
 
 /// The socket mark (`SO_MARK`) of frames that were delayed already: they pass untouched.
 pub const DELAYED_MARK: u32 = 0x7564_7031;
@@ -52,7 +55,7 @@ impl Impair {
             .override_global("drop_ppm", &shares.drop_ppm, true)
             .override_global("delay_ppm", &shares.delay_ppm, true)
             .override_global("delay_ifindex", &shares.delay_ifindex, true);
-        let attached = attach::tc_egress(NAME, &mut loader, object!("impair"), interface)?;
+        let attached = attach::tc_egress(NAME, &mut loader, OBJECT, interface)?;
         let impaired = SharedArray::map(&attached.object, NAME, "impaired", 1, 3)?;
         Ok(Self { impaired, _attached: attached })
     }

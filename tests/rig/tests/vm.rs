@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use udpath_lab::{Vm, VmError, VmSpec};
+use udpath_rig::{Vm, VmError, VmSpec};
 
 fn small() -> VmSpec {
     VmSpec { cpus: 1, nodes: 1, queues: 1, within: Duration::from_secs(120), ..VmSpec::default() }

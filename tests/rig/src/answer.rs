@@ -2,8 +2,11 @@
 
 use aya::EbpfLoader;
 
-use crate::Error;
-use crate::attach::{self, Attached, object};
+use udpath_bpf::Error;
+use udpath_bpf::attach::{self, Attached};
+
+/// The compiled program, aligned as the ELF reader wants it.
+const OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/answer.o"));
 
 /// An XDP program that sends every plain UDP frame for one port straight back, attached until dropped.
 ///
@@ -21,7 +24,7 @@ impl Answer {
     pub fn attach(interface: &str, port: u16) -> Result<Self, Error> {
         let mut loader = EbpfLoader::new();
         loader.override_global("port", &port, true);
-        let attached = attach::xdp("answer", &mut loader, object!("answer"), interface)?;
+        let attached = attach::xdp("answer", &mut loader, OBJECT, interface)?;
         Ok(Self { _attached: attached })
     }
 }

@@ -40,10 +40,10 @@ use rustix::pipe::PipeFlags;
 
 pub use error::VmError;
 
-use crate::{Lab, LabBuilder, Machine, sys};
 use console::Tail;
 use kernel::Kernel;
 use qemu::{Descriptors, LINKS, PROGRAM};
+use udpath_lab::{Lab, LabBuilder, Machine, pass_on};
 
 /// Most CPUs: with more, q35 wants an interrupt remapper.
 pub const MAX_VM_CPUS: u32 = 255;
@@ -166,7 +166,7 @@ impl VmSpec {
         command.args(qemu::arguments(self, &kernel.image, memory, &write));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let Descriptors { initramfs, console: c, stdout: o, stderr: e, code: x } = write;
-        sys::pass_on(&mut command, vec![initramfs, c, o, e, x]);
+        pass_on(&mut command, vec![initramfs, c, o, e, x]);
         let emulator = Emulator(lab.spawn(command)?);
         let streams = Streams { console, stdout, stderr, code };
         let mut vm = Vm { emulator, streams, within: self.within, deadline, lab };

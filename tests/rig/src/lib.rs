@@ -1,4 +1,5 @@
-//! What tests of the whole program share: the program itself, run within a deadline, and what it must not leave behind.
+//! What tests and benches share: the program itself, run within a deadline; what it must not leave behind; machines and
+//! paths that this machine does not have.
 //!
 //! ```text
 //! Run::new(&["boost", "--lab"])      the built `udpath`, marked: every process it starts carries the same mark
@@ -9,23 +10,31 @@
 //! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and what names of ours carry these pids
 //! Bed::new(name, &link)              a server and its load in a lab, and `udpath profile` of them
 //! campaign::rounds(few, all)         a test that `make soak` repeats; campaign::record(..) keeps its figure
+//! VmSpec { cpus, nodes, queues, .. }.boot(command)   an emulated machine
+//! Answer::attach, Impair::attach     the cheapest server there can be; a bad path
 //! dom(..), Tab::open(page)           a page in a browser without a network: rendered, or open to be worked with
 //! ```
 //! Other users of the machine may make labs at the same time. So nothing here asks whether the machine has no lab, but
 //! whether it has none *of these processes*: names carry their owner's pid, and processes carry the run's mark.
 
+mod answer;
 mod bed;
 mod browser;
 pub mod campaign;
 mod host;
+mod impair;
 mod run;
 mod said;
+mod vm;
 
+pub use answer::Answer;
 pub use bed::Bed;
 pub use browser::{Tab, dom};
 pub use host::{Host, named};
+pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
 pub use run::{Ended, Run, Running, one_sentence, program};
 pub use said::Said;
+pub use vm::{MAX_VM_CPUS, MAX_VM_NODES, MAX_VM_QUEUES, Vm, VmError, VmSpec};
 
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::Error;
+use udpath_lab::Error;
 
 /// An emulated machine could not be made, or did not come to its end.
 #[derive(Debug, thiserror::Error)]
