@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crossbeam_utils::CachePadded;
 
 use crate::io::Socket;
-use crate::service::DropReason;
+use crate::outcome::DropReason;
 use crate::status::Counts;
 
 /// Why the kernel did not take a reply.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::counters::Lane;
-use crate::service::DropReason;
+use crate::outcome::DropReason;
 use crate::sys::{Control, RawAddr, send_to};
 
 /// The right and the duty to answer one request. Taken with [`crate::Request::defer`].

@@ -21,9 +21,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use serde::{Serialize, Serializer};
 
 use crate::counters::Published;
+use crate::dispatch::Exchange;
 use crate::error::{Error, Transport};
 use crate::probe::Prober;
-use crate::sys::{self, Control, RawAddr, Receipt, Wait};
+use crate::sys::{self, Receipt, Wait};
 
 pub(crate) use kernel::KernelPort;
 pub(crate) use xdp::{Devices, Fast, Frames};
@@ -156,29 +157,13 @@ impl Group {
     }
 }
 
-/// One received datagram as a [`Port`] shows it.
-pub(crate) struct Datagram<'a> {
-    pub(crate) payload: &'a [u8],
-    pub(crate) peer: &'a RawAddr,
-    /// Packet info, where the socket asks for it.
-    pub(crate) control: Option<&'a Control>,
-    /// Cut by the kernel.
-    pub(crate) truncated: bool,
-}
-
-/// One burst in, one burst out: what the worker's loop needs of any Io. The loop is compiled for each
-/// implementation, so all calls are direct.
-pub(crate) trait Port {
-    /// Receives the next burst. What was queued to send and not sent is forgotten.
+/// One burst in, one burst out: what a worker needs of a kernel socket. Workers are compiled for each implementation, so
+/// all calls are direct.
+pub(crate) trait Port: Exchange {
+    /// Receives the next burst. Replies that were queued and not sent are discarded.
     fn receive(&mut self, wait: Wait) -> io::Result<Receipt>;
 
-    /// Datagram `i` of the burst, and the room for its reply.
-    fn datagram(&mut self, i: usize) -> (Datagram<'_>, &mut [u8]);
-
-    /// Queues the first `len` bytes of the room that [`Port::datagram`] gave for `i` as its answer.
-    fn queue(&mut self, i: usize, len: usize);
-
-    /// Sends what is queued and counts each reply: sent, or why not. May be called several times in a burst.
+    /// Sends the queued replies and counts each: sent, or why not. May be called several times in a burst.
     fn send(&mut self, counts: &Published);
 }
 

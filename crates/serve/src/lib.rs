@@ -65,11 +65,16 @@ mod config;
 mod counters;
 mod cpus;
 mod deferred;
+mod dispatch;
 mod error;
 mod io;
+mod outcome;
 mod probe;
+mod reply;
+mod request;
 mod server;
 mod service;
+mod shared;
 mod status;
 mod sys;
 mod tcp;
@@ -81,10 +86,14 @@ pub use config::{Config, ConfigError, MAX_BATCH, MAX_BINDS, MAX_WORKERS, Steer, 
 pub use counters::SendError;
 pub use cpus::allowed_cpus;
 pub use deferred::{Deferred, DeferredError};
+pub use dispatch::serve_once;
 pub use error::{Error, Transport};
 pub use io::{Io, IoChoice};
+pub use outcome::{DropReason, Outcome};
+pub use reply::Reply;
+pub use request::Request;
 pub use server::Server;
-pub use service::{DropReason, Outcome, Reply, Request, Service, StreamService, WorkerId, serve_once};
+pub use service::{Service, StreamService, WorkerId};
 pub use status::{
     Counts, Dropped, Rejected, SendErrors, SocketStatus, Status, TcpCounts, Unbalanced, WorkerStatus,
     XdpPortStatus, XdpStatus,

@@ -24,13 +24,15 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::config::Config;
 use crate::counters::{Lane, Lanes};
 use crate::cpus;
+use crate::dispatch::{StreamDispatch, StreamFactory};
 use crate::error::Error;
 use crate::io::{Devices, Fast, Frames, Io, IoChoice, KernelPort, Plan};
 use crate::probe::{Prober, Probing, target_of};
 use crate::service::{Service, StreamService, WorkerId};
+use crate::shared::{BroadcastPolicy, Shared};
 use crate::status::{Rejected, Status, Watch};
 use crate::tcp::{Meter, TcpWorker};
-use crate::worker::{GroupAnswers, LaneSide, Shared, Worker};
+use crate::worker::{LaneSide, Worker};
 
 /// How long a stopping server waits for deferred answers. Shorter would abandon answers that wait for a slow
 /// back end, longer keeps a service manager waiting for requests that nobody will answer.
@@ -60,8 +62,6 @@ pub struct Server {
     /// Set once the doors are closed: what the kernel had dropped at each socket until then.
     final_drops: Option<Vec<Vec<u64>>>,
 }
-
-type StreamFactory = dyn Fn(WorkerId) -> Box<dyn StreamService> + Send + Sync;
 
 impl Server {
     /// Starts serving. Returns when real datagrams have come through every address to the workers they should come
@@ -156,10 +156,10 @@ impl Server {
             .map_err(io::Error::from)
             .map_err(resources("make a descriptor to stop the workers"))?;
         let probing = Probing::new().map_err(resources("read random bytes for the probe"))?;
-        let group_answers = match io {
-            _ if !config.answer_broadcast => GroupAnswers::Off,
-            Io::Shared => GroupAnswers::Any,
-            Io::Reuseport | Io::Percpu | Io::Xdp => GroupAnswers::First,
+        let broadcast = match io {
+            _ if !config.answer_broadcast => BroadcastPolicy::Ignore,
+            Io::Shared => BroadcastPolicy::AnyWorker,
+            Io::Reuseport | Io::Percpu | Io::Xdp => BroadcastPolicy::FirstWorker,
         };
         let mut server = Self {
             io,
@@ -170,7 +170,7 @@ impl Server {
             cpus: cpus.to_vec(),
             pinned: config.pin,
             lanes: Lanes::default(),
-            shared: Arc::new(Shared { probing, stopping: AtomicBool::new(false), group_answers }),
+            shared: Arc::new(Shared { probing, stopping: AtomicBool::new(false), broadcast }),
             meters: Vec::new(),
             threads: Vec::new(),
             stop: Arc::new(stop),
@@ -271,7 +271,7 @@ impl Server {
         let meter = Arc::new(CachePadded::new(Meter::default()));
         self.meters.push(Arc::clone(&meter));
         self.spawn(worker, "tcp", ready, move |ready| {
-            let worker = TcpWorker::new(listeners, streams(WorkerId(worker)), meter);
+            let worker = TcpWorker::new(listeners, StreamDispatch::new(WorkerId(worker), streams), meter);
             ready.say();
             worker.run(stop.as_fd())
         })

@@ -8,7 +8,7 @@ use udpath_stack::counters::{Drop, Snapshot};
 
 use crate::counters::SendError;
 use crate::io::Io;
-use crate::service::DropReason;
+use crate::outcome::DropReason;
 
 mod xdp;
 

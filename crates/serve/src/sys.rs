@@ -38,6 +38,16 @@ fn check(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_negative| io::Error::last_os_error())
 }
 
+/// One received datagram.
+pub(crate) struct Datagram<'a> {
+    pub(crate) payload: &'a [u8],
+    pub(crate) peer: &'a RawAddr,
+    /// Packet info, if the socket asks for it.
+    pub(crate) control: Option<&'a Control>,
+    /// Cut by the kernel because it was longer than the receive buffer.
+    pub(crate) truncated: bool,
+}
+
 /// What came of a receive call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Receipt {

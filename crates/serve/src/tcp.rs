@@ -22,8 +22,8 @@ use crossbeam_utils::CachePadded;
 use rustix::event::{Timespec, epoll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
+use crate::dispatch::{StreamDispatch, StreamOutcome};
 use crate::error::{Error, Transport};
-use crate::service::{DropReason, Outcome, Reply, StreamService};
 use crate::status::TcpCounts;
 
 /// Most connections of one worker. Each may hold a reply of up to [`REPLY`] bytes that its peer does not read, so
@@ -113,7 +113,7 @@ impl Meter {
 /// One worker's TCP side.
 pub(crate) struct TcpWorker {
     listeners: Vec<TcpListener>,
-    service: Box<dyn StreamService>,
+    dispatch: StreamDispatch,
     meter: Arc<CachePadded<Meter>>,
     connections: HashMap<u64, Connection>,
     /// The name of the next connection; the listeners have the first numbers, and none is used twice.
@@ -146,13 +146,13 @@ enum Fate {
 impl TcpWorker {
     pub(crate) fn new(
         listeners: Vec<TcpListener>,
-        service: Box<dyn StreamService>,
+        dispatch: StreamDispatch,
         meter: Arc<CachePadded<Meter>>,
     ) -> Self {
         let next = listeners.len() as u64;
         Self {
             listeners,
-            service,
+            dispatch,
             meter,
             connections: HashMap::new(),
             next,
@@ -268,8 +268,7 @@ impl TcpWorker {
     fn turn(&mut self, poll: &impl AsFd, name: u64) -> Fate {
         let Some(connection) = self.connections.get_mut(&name) else { return Fate::Ended };
         let waited = !connection.unsent.is_empty();
-        let mut fate =
-            connection.serve(self.service.as_mut(), &self.meter, &mut self.input, &mut self.output);
+        let mut fate = connection.serve(&mut self.dispatch, &self.meter, &mut self.input, &mut self.output);
         let waits = !connection.unsent.is_empty();
         if matches!(fate, Fate::Moved | Fate::Idle) && waited != waits {
             let flags = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
@@ -288,7 +287,7 @@ impl Connection {
     /// Writes what is unsent, then reads and answers once.
     fn serve(
         &mut self,
-        service: &mut dyn StreamService,
+        dispatch: &mut StreamDispatch,
         meter: &Meter,
         input: &mut [u8],
         output: &mut [u8],
@@ -316,11 +315,8 @@ impl Connection {
             Err(_) => return Fate::Failed,
         };
         add(&meter.received_bytes, read);
-        let mut reply = Reply::new(output);
-        let outcome = service.serve(&input[..read], &mut reply);
-        let len = reply.len();
-        match outcome {
-            Outcome::Reply => match write_some(&mut self.stream, &output[..len]) {
+        match dispatch.serve(&input[..read], output) {
+            StreamOutcome::Reply(len) => match write_some(&mut self.stream, &output[..len]) {
                 Ok(sent) => {
                     add(&meter.answered_bytes, sent);
                     self.unsent.extend_from_slice(&output[sent..len]);
@@ -328,8 +324,8 @@ impl Connection {
                 }
                 Err(_) => Fate::Failed,
             },
-            Outcome::Drop(DropReason::Consumed) => Fate::Moved,
-            Outcome::Drop(_) | Outcome::Defer => Fate::Failed,
+            StreamOutcome::Continue => Fate::Moved,
+            StreamOutcome::Close => Fate::Failed,
         }
     }
 }

@@ -140,3 +140,26 @@ fn a_sink_takes_everything_and_says_nothing() {
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     assert_eq!(stop(server).tcp.unwrap().received_bytes, 5 << 20);
 }
+
+#[test]
+fn a_panic_closes_its_connection_alone() {
+    struct Fragile;
+    impl StreamService for Fragile {
+        fn serve(&mut self, input: &[u8], reply: &mut Reply<'_>) -> Outcome {
+            assert_ne!(input, b"boom", "expected by the test");
+            reply.write(input)
+        }
+    }
+    let mut config = config(Io::Shared, "127.0.0.1:0");
+    config.workers = Some(1);
+    let server = Server::start_with_tcp(&config, |_| Echo, |_| Fragile).unwrap();
+    let (mut healthy, mut lost) = (connect(&server, 0), connect(&server, 0));
+    lost.write_all(b"boom").unwrap();
+    assert_eq!(lost.read(&mut [0]).unwrap_or(0), 0, "closed without a reply");
+    healthy.write_all(b"x").unwrap();
+    healthy.read_exact(&mut [0]).unwrap();
+    assert!(!server.is_impaired());
+    drop(healthy);
+    let tcp = stop(server).tcp.unwrap();
+    assert_eq!((tcp.accepted, tcp.failed), (2, 1));
+}

@@ -10,9 +10,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use super::{Datagram, Port, Socket};
+use super::{Port, Socket};
 use crate::counters::Published;
-use crate::sys::{Burst, Held, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, Receipt, Single, Wait, segmentation};
+use crate::dispatch::{Exchange, Incoming};
+use crate::request::Peer;
+use crate::sys::{
+    Burst, Datagram, Held, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, Receipt, Single, Wait, segmentation,
+};
 
 /// A kernel socket with the buffers of one worker's bursts.
 pub(crate) enum KernelPort {
@@ -51,22 +55,28 @@ impl KernelPort {
     }
 }
 
-// Inlined into the loop: the kernel's mitigations leave the return predictor empty, so that every return after a
-// system call is mispredicted. With one datagram per call that shows.
+// Inlined into the worker's loop: the kernel's mitigations leave the return predictor empty, so that every return after a
+// system call is mispredicted. With one datagram per call that is measurable.
+impl Exchange for SinglePort {
+    #[inline(always)]
+    fn datagram(&mut self, _only: usize) -> (Incoming<'_>, &mut [u8]) {
+        incoming(self.single.datagram())
+    }
+
+    #[inline(always)]
+    fn reply(&mut self, _only: usize, len: usize) {
+        self.single.queue(len);
+    }
+
+    fn answer_probe(&mut self, i: usize, counters: &Published, write: impl FnOnce(&mut [u8]) -> usize) {
+        answer_probe(self, i, counters, write);
+    }
+}
+
 impl Port for SinglePort {
     #[inline(always)]
     fn receive(&mut self, wait: Wait) -> io::Result<Receipt> {
         self.single.receive(self.socket.as_fd(), wait)
-    }
-
-    #[inline(always)]
-    fn datagram(&mut self, _only: usize) -> (Datagram<'_>, &mut [u8]) {
-        self.single.datagram()
-    }
-
-    #[inline(always)]
-    fn queue(&mut self, _only: usize, len: usize) {
-        self.single.queue(len);
     }
 
     #[inline(always)]
@@ -75,21 +85,45 @@ impl Port for SinglePort {
     }
 }
 
+impl Exchange for InfoPort {
+    #[inline]
+    fn datagram(&mut self, i: usize) -> (Incoming<'_>, &mut [u8]) {
+        incoming(self.burst.datagram(i))
+    }
+
+    #[inline]
+    fn reply(&mut self, i: usize, len: usize) {
+        self.burst.queue(i, len);
+    }
+
+    fn answer_probe(&mut self, i: usize, counters: &Published, write: impl FnOnce(&mut [u8]) -> usize) {
+        answer_probe(self, i, counters, write);
+    }
+}
+
 impl Port for InfoPort {
     fn receive(&mut self, wait: Wait) -> io::Result<Receipt> {
         self.burst.receive_one(self.socket.as_fd(), wait)
     }
 
-    fn datagram(&mut self, i: usize) -> (Datagram<'_>, &mut [u8]) {
-        self.burst.datagram(i)
+    fn send(&mut self, counts: &Published) {
+        self.burst.send_one(self.socket.as_fd(), counts);
+    }
+}
+
+impl Exchange for ManyPort {
+    #[inline]
+    fn datagram(&mut self, i: usize) -> (Incoming<'_>, &mut [u8]) {
+        incoming(self.burst.datagram(i))
     }
 
-    fn queue(&mut self, i: usize, len: usize) {
+    #[inline]
+    fn reply(&mut self, i: usize, len: usize) {
         self.burst.queue(i, len);
     }
 
-    fn send(&mut self, counts: &Published) {
-        self.burst.send_one(self.socket.as_fd(), counts);
+    fn answer_probe(&mut self, i: usize, counters: &Published, write: impl FnOnce(&mut [u8]) -> usize) {
+        answer_probe(self, i, counters, write);
     }
 }
 
@@ -98,15 +132,30 @@ impl Port for ManyPort {
         self.burst.receive(self.socket.as_fd(), wait)
     }
 
-    fn datagram(&mut self, i: usize) -> (Datagram<'_>, &mut [u8]) {
-        self.burst.datagram(i)
-    }
-
-    fn queue(&mut self, i: usize, len: usize) {
-        self.burst.queue(i, len);
-    }
-
     fn send(&mut self, counts: &Published) {
         self.burst.send(self.socket.as_fd(), counts);
     }
+}
+
+/// What the kernel wrote, as the dispatch takes it.
+#[inline(always)]
+fn incoming<'a>((datagram, buffer): (Datagram<'a>, &'a mut [u8])) -> (Incoming<'a>, &'a mut [u8]) {
+    let Datagram { payload, peer, control, truncated } = datagram;
+    (Incoming { payload, peer: Peer::Raw(peer), control, truncated }, buffer)
+}
+
+/// Sends the answer to a probe by itself, after the replies queued before it, so that it is not counted. If the kernel does
+/// not send it, the prober misses it and reports that.
+#[cold]
+fn answer_probe<P: Port>(
+    port: &mut P,
+    i: usize,
+    counters: &Published,
+    write: impl FnOnce(&mut [u8]) -> usize,
+) {
+    port.send(counters);
+    let (_, buffer) = port.datagram(i);
+    let len = write(buffer);
+    port.reply(i, len);
+    port.send(&Published::default());
 }

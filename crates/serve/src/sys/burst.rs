@@ -11,9 +11,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::arena::Arena;
 use super::outbox::{Outbox, Peers};
-use super::{Control, RECEIVE_ROOM, RawAddr, Receipt, Wait, check, empty_header, receipt_of_error};
+use super::{Control, Datagram, RECEIVE_ROOM, RawAddr, Receipt, Wait, check, empty_header, receipt_of_error};
 use crate::counters::Published;
-use crate::io::Datagram;
 
 /// Bytes from one receive room to the next. Five cache lines more than 64 KiB: with an exact power of two the
 /// first line of every datagram would fall into the same few sets of the cache and evict the others. More would

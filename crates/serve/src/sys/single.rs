@@ -8,9 +8,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::arena::Arena;
-use super::{Control, RECEIVE_ROOM, RawAddr, Receipt, Wait, check, receipt_of_error};
+use super::{Control, Datagram, RECEIVE_ROOM, RawAddr, Receipt, Wait, check, receipt_of_error};
 use crate::counters::Published;
-use crate::io::Datagram;
 
 /// Room for one datagram and its reply.
 pub(crate) struct Single {

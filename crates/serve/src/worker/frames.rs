@@ -2,29 +2,28 @@
 //! that get what the fast path declines.
 //!
 //! ```text
-//! AF_XDP queue ─▸ stack::Worker::turn ─▸ Desk (Handler) ─▸ the service ─▸ reply in the request's frame
+//! AF_XDP queue ─▸ stack::Worker::turn ─▸ ServiceHandler ─▸ Dispatch  ─▸ reply in the request's frame
 //! kernel sockets ─────────────────────────────────────────▸ the service ─▸ sendmmsg
 //!      looked into every KERNEL_EVERY turns, and whenever there is nothing else; a sleep waits for both
 //! ```
 //! One service instance serves both, as the thread does one thing at a time.
 
-use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use udpath_stack::counters::Drop;
+use udpath_stack::counters::Drop as FrameDrop;
 use udpath_stack::handler::{self, Datagram, Handler};
 use udpath_stack::port::{Port, Unsent};
 use udpath_stack::worker::{Parts, Progress, Worker as Stack};
 
-use super::{Hands, LaneSide, Pass};
-use crate::counters::{Lane, Lanes, SendError};
-use crate::service::{DropReason, Moment, Origin, Outcome, Peer, Reply, Request, Service, WorkerId};
+use super::{LaneSide, Pass, ServiceRunner};
+use crate::counters::{Lane, Lanes, Published, SendError};
+use crate::dispatch::{Exchange, Incoming, Received};
+use crate::request::Peer;
+use crate::service::{Service, WorkerId};
 use crate::sys::{Control, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, RawAddr, send_to};
 
 /// Turns of a busy worker between two looks into its kernel sockets. More: what the fast path declines waits longer, at
@@ -39,40 +38,75 @@ const SLEEP: Duration = Duration::from_secs(1);
 const END_LOOK: Duration = Duration::from_micros(200);
 
 /// One thread's part of a server whose Io is `xdp`.
-pub(crate) struct FastWorker<P: Port, S, F> {
-    stack: Stack<P, Desk<S, F>>,
+pub(crate) struct FrameWorker<P: Port, S, F> {
+    stack: Stack<P, ServiceHandler<S, F>>,
     sides: Vec<LaneSide>,
 }
 
 /// Where frames meet the service.
-pub(super) struct Desk<S, F> {
-    hands: Hands<S, F>,
+pub(super) struct ServiceHandler<S, F> {
+    runner: ServiceRunner<S, F>,
     /// By binding.
     lanes: Vec<Arc<Lane>>,
     /// By worker, then by binding.
     all: Lanes,
-    sums: Vec<Sum>,
-    moment: Moment,
-    taken: Cell<bool>,
+    counts: Vec<TurnCounts>,
 }
 
-/// A turn's counts of one lane.
+/// Datagrams and replies of one address in a turn, not published yet.
 #[derive(Debug, Default, Clone, Copy)]
-struct Sum {
-    received: u64,
-    bytes: u64,
+struct TurnCounts {
+    received: Received,
     answered: usize,
     answered_bytes: u64,
 }
 
-impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FastWorker<P, S, F> {
+/// One frame, and its reply in the same frame.
+struct FrameExchange<'a> {
+    datagram: Datagram<'a>,
+    buffer: &'a mut [u8],
+    answer: Option<Answer>,
+}
+
+/// What leaves in the frame, with its length.
+enum Answer {
+    Reply(usize),
+    /// To a probe, which is not traffic.
+    Probe(usize),
+}
+
+impl Exchange for FrameExchange<'_> {
+    #[inline(always)]
+    fn datagram(&mut self, _only: usize) -> (Incoming<'_>, &mut [u8]) {
+        let Datagram { payload, headers, .. } = self.datagram;
+        let incoming = Incoming { payload, peer: Peer::Frame(headers), control: None, truncated: false };
+        (incoming, self.buffer)
+    }
+
+    #[inline(always)]
+    fn reply(&mut self, _only: usize, len: usize) {
+        self.answer = Some(Answer::Reply(len));
+    }
+
+    #[cold]
+    fn answer_probe(&mut self, _only: usize, _counters: &Published, write: impl FnOnce(&mut [u8]) -> usize) {
+        self.answer = Some(Answer::Probe(write(self.buffer)));
+    }
+}
+
+impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
     /// A worker for these sockets and the frames of `parts`, whose handler is not made yet.
-    pub(super) fn new(hands: Hands<S, F>, sides: Vec<LaneSide>, all: Lanes, parts: Parts<P, ()>) -> Self {
+    pub(super) fn new(
+        runner: ServiceRunner<S, F>,
+        sides: Vec<LaneSide>,
+        all: Lanes,
+        parts: Parts<P, ()>,
+    ) -> Self {
         let lanes: Vec<_> = sides.iter().map(|side| Arc::clone(&side.lane)).collect();
-        let sums = vec![Sum::default(); lanes.len()];
-        let desk = Desk { hands, lanes, all, sums, moment: Moment::default(), taken: Cell::new(false) };
+        let counts = vec![TurnCounts::default(); lanes.len()];
+        let handler = ServiceHandler { runner, lanes, all, counts };
         let Parts { port, reader, groups, links, steering, handler: () } = parts;
-        Self { stack: Stack::new(Parts { port, reader, groups, links, steering, handler: desk }), sides }
+        Self { stack: Stack::new(Parts { port, reader, groups, links, steering, handler }), sides }
     }
 
     /// The counters of its frames.
@@ -99,7 +133,7 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FastWorker<P, S, F> {
             if moved {
                 continue;
             }
-            if self.stack.handler().hands.shared.stopping.load(Relaxed) {
+            if self.stack.handler().runner.is_stopping() {
                 self.finish();
                 return Ok(());
             }
@@ -135,85 +169,53 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FastWorker<P, S, F> {
 
     /// Serves a burst of each kernel socket. Was there anything?
     fn kernel(&mut self) -> bool {
-        let hands = &mut self.stack.handler().hands;
-        self.sides.iter_mut().fold(false, |moved, side| moved | (hands.pass_any(side) == Pass::Moved))
+        let runner = &mut self.stack.handler().runner;
+        self.sides.iter_mut().fold(false, |moved, side| moved | (runner.pass_any(side) == Pass::Moved))
     }
 }
 
-impl<S: Service, F: Fn(WorkerId) -> S> Desk<S, F> {
+impl<S: Service, F: Fn(WorkerId) -> S> ServiceHandler<S, F> {
     fn begin(&mut self) {
-        self.moment = Moment::default();
+        self.runner.dispatch.begin_burst();
     }
 
     fn publish(&mut self) {
-        for (sum, lane) in self.sums.iter_mut().zip(&self.lanes) {
-            if sum.received > 0 {
-                let sum = std::mem::take(sum);
-                lane.published.received(sum.received, sum.bytes);
-                lane.published.sent(sum.answered, sum.answered_bytes);
+        for (counts, lane) in self.counts.iter_mut().zip(&self.lanes) {
+            if counts.received.datagrams > 0 {
+                let TurnCounts { received, answered, answered_bytes } = std::mem::take(counts);
+                lane.published.received(received.datagrams, received.bytes);
+                lane.published.sent(answered, answered_bytes);
             }
         }
     }
 }
 
-impl<S: Service, F: Fn(WorkerId) -> S> Handler for Desk<S, F> {
+impl<S: Service, F: Fn(WorkerId) -> S> Handler for ServiceHandler<S, F> {
     fn handle(&mut self, datagram: Datagram<'_>, room: &mut [u8]) -> handler::Outcome {
         let place = usize::from(datagram.binding);
         let Some(lane) = self.lanes.get(place) else { return handler::Outcome::Declined };
-        if let Some(shared) = self.hands.still_probing()
-            && shared.probing.recognises(datagram.payload)
-        {
-            return handler::Outcome::Reply(shared.probing.answer(self.hands.id.index(), room));
-        }
-        let sum = &mut self.sums[place];
-        sum.received += 1;
-        sum.bytes += datagram.payload.len() as u64;
-        if self.hands.service.is_none() {
-            self.hands.renew();
-        }
-        let Some(service) = &mut self.hands.service else {
-            lane.published.dropped(DropReason::Panicked);
-            return handler::Outcome::Declined;
-        };
         let longest = if datagram.headers.is_ipv4() { MAX_PAYLOAD_V4 } else { MAX_PAYLOAD_V6 };
-        self.taken.set(false);
-        let mut reply = Reply::new(&mut room[..longest]);
-        let request = Request {
-            payload: datagram.payload,
-            peer: Peer::Frame(datagram.headers),
-            control: None,
-            origin: Origin::Lane { lane, taken: &self.taken },
-            moment: &self.moment,
-        };
-        let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| service.serve(request, &mut reply))) else {
-            self.hands.service = None;
-            if self.taken.get() {
-                lane.published.deferred();
-            } else {
-                lane.published.dropped(DropReason::Panicked);
+        let mut frame = FrameExchange { datagram, buffer: &mut room[..longest], answer: None };
+        let counts = &mut self.counts[place];
+        self.runner.dispatch.serve(&mut frame, lane, 1, &mut counts.received);
+        match frame.answer {
+            Some(Answer::Reply(len)) => {
+                counts.answered += 1;
+                counts.answered_bytes += len as u64;
+                handler::Outcome::Reply(len)
             }
-            return handler::Outcome::Declined;
-        };
-        match outcome {
-            _ if self.taken.get() => lane.published.deferred(),
-            Outcome::Reply => {
-                sum.answered += 1;
-                sum.answered_bytes += reply.len() as u64;
-                return handler::Outcome::Reply(reply.len());
-            }
-            Outcome::Drop(reason) => lane.published.dropped(reason),
-            Outcome::Defer => lane.published.dropped(DropReason::Abandoned),
+            Some(Answer::Probe(len)) => handler::Outcome::Reply(len),
+            None => handler::Outcome::Declined,
         }
-        handler::Outcome::Declined
     }
 
     /// Counted as answered when the service gave it.
     #[cold]
-    fn unsent(&mut self, worker: usize, reply: Option<Unsent>, reason: Drop) {
+    fn unsent(&mut self, worker: usize, reply: Option<Unsent>, reason: FrameDrop) {
         let Some(lanes) = self.all.get(worker) else { return };
         let from = |reply: &Unsent| lanes.iter().position(|lane| lane.answers_from(reply.from));
         let Some(lane) = lanes.get(reply.as_ref().and_then(from).unwrap_or(0)) else { return };
-        let cause = if reason == Drop::ReplyTooLong { SendError::TooLong } else { SendError::NoBuffers };
+        let cause = if reason == FrameDrop::ReplyTooLong { SendError::TooLong } else { SendError::NoBuffers };
         lane.late.unsent(cause, reply.map_or(0, |reply| reply.len));
     }
 
@@ -225,9 +227,9 @@ impl<S: Service, F: Fn(WorkerId) -> S> Handler for Desk<S, F> {
         let wildcard = lane.socket.bind.ip().is_unspecified();
         let mut source = wildcard.then(|| Control::of_source(datagram.headers.destination().ip()));
         if let Err(error) = send_to(lane.socket.fd(), reply, &peer, source.as_mut()) {
-            let sum = &mut self.sums[place];
-            sum.answered -= 1;
-            sum.answered_bytes -= reply.len() as u64;
+            let counts = &mut self.counts[place];
+            counts.answered -= 1;
+            counts.answered_bytes -= reply.len() as u64;
             lane.published.failed(&error, 1);
         }
         true

@@ -1,0 +1,198 @@
+//! The one place where a [`Service`] is called.
+//!
+//! ```text
+//! kernel socket: a datagram or a burst ─┐                                 ┌▸ reply: Exchange::reply
+//! frame from a device's queue ──────────┴▸ Dispatch::serve ─▸ Service ────┼▸ dropped, counted by reason
+//!                                             ├▸ probe: answered here     ├▸ deferred
+//!                                             └▸ truncated, broadcast:    └▸ panic: dropped, new instance
+//!                                                dropped
+//! TCP connection: bytes of one read ──────▸ StreamDispatch::serve ─▸ StreamService
+//! ```
+//! The caller implements [`Exchange`]: where a datagram is and where its reply goes. Everything is compiled for each
+//! service and exchange, so the packet path has no allocation, lock or dynamic call.
+
+mod exchange;
+mod instance;
+mod once;
+mod stream;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use crate::counters::Lane;
+use crate::outcome::{DropReason, Outcome};
+use crate::probe::Probing;
+use crate::reply::Reply;
+use crate::request::{Moment, Origin, Request};
+use crate::service::{Service, WorkerId};
+use crate::shared::Shared;
+use crate::sys::Control;
+
+pub(crate) use exchange::{Exchange, Incoming};
+pub(crate) use stream::{StreamDispatch, StreamFactory, StreamOutcome};
+
+pub use once::serve_once;
+
+use instance::{Failure, Instance};
+
+/// A worker's service instance and what a call needs.
+pub(crate) struct Dispatch<S, F> {
+    instance: Instance<S, F>,
+    /// Whether this worker answers requests to broadcast and multicast addresses.
+    answers_broadcast: bool,
+    /// Whether probes must be recognised. Never becomes true again.
+    probing: bool,
+    moment: Moment,
+    shared: Arc<Shared>,
+}
+
+/// Datagrams a worker received and has not published yet.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Received {
+    pub(crate) datagrams: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Received {
+    #[inline]
+    fn add(&mut self, len: usize) {
+        self.datagrams += 1;
+        self.bytes += len as u64;
+    }
+}
+
+impl<S: Service, F: Fn(WorkerId) -> S> Dispatch<S, F> {
+    /// Makes the service instance, on the calling thread.
+    pub(crate) fn new(worker: WorkerId, factory: Arc<F>, shared: Arc<Shared>) -> Self {
+        Self {
+            instance: Instance::new(worker, factory),
+            answers_broadcast: shared.broadcast.answers(worker),
+            probing: true,
+            moment: Moment::default(),
+            shared,
+        }
+    }
+
+    /// State that all workers share.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Begins a burst: its requests read the clock and the CPU once.
+    #[inline]
+    pub(crate) fn begin_burst(&mut self) {
+        self.moment = Moment::default();
+    }
+
+    /// Runs the service over datagrams `0..count` of `exchange`, with a new instance after a panic. Counts drops and
+    /// deferrals on `lane` and adds the datagrams to `received`; the caller counts replies when they are sent.
+    ///
+    /// Inlined, so that the caller's receive and send calls and the service end up in one function (`io/kernel.rs`
+    /// gives the reason).
+    #[inline(always)]
+    pub(crate) fn serve<E: Exchange>(
+        &mut self,
+        exchange: &mut E,
+        lane: &Arc<Lane>,
+        count: usize,
+        received: &mut Received,
+    ) {
+        let Self { instance, answers_broadcast, probing, moment, shared } = self;
+        *probing = *probing && shared.probing.is_on();
+        let deferred = Cell::new(false);
+        let call = Call {
+            lane,
+            deferred: &deferred,
+            moment,
+            probing: probing.then_some(&shared.probing),
+            worker: instance.worker(),
+            answers_broadcast: *answers_broadcast,
+        };
+        let mut next = 0;
+        while next < count {
+            let result = instance.call(|service| {
+                while next < count {
+                    let i = next;
+                    // Advanced before the service runs: after a panic the loop continues with the next datagram.
+                    next += 1;
+                    call.serve(service, exchange, received, i);
+                }
+            });
+            match result {
+                Ok(()) => {}
+                // A handle taken before the panic counts the request itself.
+                Err(Failure::Panicked) if deferred.get() => lane.published.deferred(),
+                Err(Failure::Panicked) => lane.published.dropped(DropReason::Panicked),
+                // This datagram is lost; the next one tries again to make an instance.
+                Err(Failure::NoInstance) => {
+                    received.add(exchange.datagram(next).0.payload.len());
+                    lane.published.dropped(DropReason::Panicked);
+                    next += 1;
+                }
+            }
+        }
+    }
+}
+
+/// What the calls of one burst share.
+struct Call<'a> {
+    lane: &'a Arc<Lane>,
+    /// Whether the service took a [`Deferred`](crate::Deferred) from the current request.
+    deferred: &'a Cell<bool>,
+    moment: &'a Moment,
+    /// The start-up probe, while it runs.
+    probing: Option<&'a Probing>,
+    worker: WorkerId,
+    answers_broadcast: bool,
+}
+
+impl Call<'_> {
+    /// Serves datagram `i`.
+    #[inline(always)]
+    fn serve<E: Exchange, S: Service>(
+        &self,
+        service: &mut S,
+        exchange: &mut E,
+        received: &mut Received,
+        i: usize,
+    ) {
+        let (incoming, buffer) = exchange.datagram(i);
+        if let Some(probing) = self.probing
+            && probing.recognises(incoming.payload)
+        {
+            let answer = |buffer: &mut [u8]| probing.answer(self.worker.index(), buffer);
+            return exchange.answer_probe(i, &self.lane.published, answer);
+        }
+        let counters = &self.lane.published;
+        received.add(incoming.payload.len());
+        if incoming.truncated {
+            return counters.dropped(DropReason::Truncated);
+        }
+        if !self.answers_broadcast && incoming.control.is_some_and(Control::is_to_group) {
+            return counters.dropped(DropReason::Broadcast);
+        }
+        self.deferred.set(false);
+        let origin = Origin::Lane { lane: self.lane, taken: self.deferred };
+        match call(service, incoming, origin, self.moment, buffer) {
+            _ if self.deferred.get() => counters.deferred(),
+            (Outcome::Reply, len) => exchange.reply(i, len),
+            (Outcome::Drop(reason), _) => counters.dropped(reason),
+            (Outcome::Defer, _) => counters.dropped(DropReason::Abandoned),
+        }
+    }
+}
+
+/// The call itself: the outcome, and the bytes written to `buffer`.
+#[inline(always)]
+fn call<S: Service>(
+    service: &mut S,
+    incoming: Incoming<'_>,
+    origin: Origin<'_>,
+    moment: &Moment,
+    buffer: &mut [u8],
+) -> (Outcome, usize) {
+    let Incoming { payload, peer, control, truncated: _ } = incoming;
+    let mut reply = Reply::new(buffer);
+    let outcome = service.serve(Request { payload, peer, control, origin, moment }, &mut reply);
+    (outcome, reply.len())
+}

@@ -1,0 +1,138 @@
+//! A received datagram as a service sees it: [`Request`].
+
+use std::cell::Cell;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use udpath_stack::wire::Headers;
+
+use crate::counters::Lane;
+use crate::deferred::Deferred;
+use crate::sys::{Control, RawAddr};
+
+/// One received datagram, borrowed from the worker's burst.
+pub struct Request<'a> {
+    pub(crate) payload: &'a [u8],
+    pub(crate) peer: Peer<'a>,
+    /// What the kernel said of the address it was sent to, where the socket asks.
+    pub(crate) control: Option<&'a Control>,
+    pub(crate) origin: Origin<'a>,
+    pub(crate) moment: &'a Moment,
+}
+
+/// The peer as the kernel wrote it; decoded only when asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Peer<'a> {
+    Raw(&'a RawAddr),
+    Decoded(SocketAddr),
+    /// In the headers of a frame, and with it the address that was asked.
+    Frame(&'a Headers),
+}
+
+/// Where a request came in, and a deferred answer has to be counted and sent.
+#[derive(Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// A runtime. `taken` is set once a handle was taken: from then on the handle counts the request.
+    Lane { lane: &'a Arc<Lane>, taken: &'a Cell<bool> },
+    /// Made up, with this as the local address.
+    Nowhere(SocketAddr),
+}
+
+/// Time and CPU of a burst, read when the first request of the burst asks and then kept.
+#[derive(Default)]
+pub(crate) struct Moment {
+    clock: Cell<Option<Duration>>,
+    cpu: Cell<Option<u32>>,
+}
+
+impl<'a> Request<'a> {
+    /// The datagram's payload.
+    #[must_use]
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// Who sent it.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        match self.peer {
+            Peer::Raw(raw) => raw.decode(),
+            Peer::Decoded(address) => address,
+            Peer::Frame(headers) => headers.source(),
+        }
+    }
+
+    /// The address it was sent to; on a wildcard bind the very address the peer asked.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        if let Peer::Frame(headers) = self.peer {
+            return headers.destination();
+        }
+        let bind = match self.origin {
+            Origin::Lane { lane, .. } => lane.socket.bind,
+            Origin::Nowhere(local) => local,
+        };
+        match self.control.and_then(Control::asked) {
+            Some(ip) => SocketAddr::new(ip, bind.port()),
+            None => bind,
+        }
+    }
+
+    /// When its burst was handled, since the boot of the machine (`CLOCK_MONOTONIC`). The clock is read once per
+    /// burst, when the first request asks; a service that never asks pays nothing.
+    #[must_use]
+    pub fn received(&self) -> Duration {
+        self.moment.clock.get().unwrap_or_else(|| {
+            let now = crate::cpus::monotonic_now();
+            self.moment.clock.set(Some(now));
+            now
+        })
+    }
+
+    /// The CPU the worker handles the burst on; read once per burst, when the first request asks.
+    #[must_use]
+    pub fn cpu(&self) -> u32 {
+        self.moment.cpu.get().unwrap_or_else(|| {
+            let cpu = crate::cpus::current_cpu();
+            self.moment.cpu.set(Some(cpu));
+            cpu
+        })
+    }
+
+    /// Takes a handle with which the request can be answered later, from any thread; the service then returns
+    /// [`Outcome::Defer`]. Copy what is needed of the payload first: it is gone when the service returns.
+    #[must_use = "dropping the handle counts the request as abandoned"]
+    pub fn defer(self) -> Deferred {
+        let peer = match self.peer {
+            Peer::Raw(raw) => *raw,
+            Peer::Decoded(address) => RawAddr::encode(address),
+            Peer::Frame(headers) => RawAddr::encode(headers.source()),
+        };
+        let control = match (self.peer, self.origin) {
+            // It will be answered from the kernel's socket, which has to be told by which address if it has many.
+            (Peer::Frame(headers), Origin::Lane { lane, .. }) if lane.socket.bind.ip().is_unspecified() => {
+                Some(Control::of_source(headers.destination().ip()))
+            }
+            _ => self.control.copied(),
+        };
+        match self.origin {
+            Origin::Lane { lane, taken } => {
+                taken.set(true);
+                Deferred::new(Some(Arc::clone(lane)), peer, control)
+            }
+            Origin::Nowhere(_) => Deferred::new(None, peer, None),
+        }
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("peer", &self.peer())
+            .field("local", &self.local())
+            .field("bytes", &self.payload.len())
+            .finish_non_exhaustive()
+    }
+}
