@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::counters::Lane;
+use crate::lane::Lane;
 use crate::outcome::DropReason;
 use crate::sys::{Control, RawAddr, send_to};
 

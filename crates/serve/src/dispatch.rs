@@ -11,6 +11,7 @@
 //! The caller implements [`Exchange`]: where a datagram is and where its reply goes. Everything is compiled for each
 //! service and exchange, so the packet path has no allocation, lock or dynamic call.
 
+mod call;
 mod exchange;
 mod instance;
 mod once;
@@ -19,11 +20,10 @@ mod stream;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::counters::Lane;
+use crate::lane::Lane;
 use crate::outcome::{DropReason, Outcome};
 use crate::probe::Probing;
-use crate::reply::Reply;
-use crate::request::{Moment, Origin, Request};
+use crate::request::{Moment, Origin};
 use crate::service::{Service, WorkerId};
 use crate::shared::Shared;
 use crate::sys::Control;
@@ -33,6 +33,7 @@ pub(crate) use stream::{StreamDispatch, StreamFactory, StreamOutcome};
 
 pub use once::serve_once;
 
+use call::call;
 use instance::{Failure, Instance};
 
 /// A worker's service instance and what a call needs.
@@ -180,19 +181,4 @@ impl Call<'_> {
             (Outcome::Defer, _) => counters.dropped(DropReason::Abandoned),
         }
     }
-}
-
-/// The call itself: the outcome, and the bytes written to `buffer`.
-#[inline(always)]
-fn call<S: Service>(
-    service: &mut S,
-    incoming: Incoming<'_>,
-    origin: Origin<'_>,
-    moment: &Moment,
-    buffer: &mut [u8],
-) -> (Outcome, usize) {
-    let Incoming { payload, peer, control, truncated: _ } = incoming;
-    let mut reply = Reply::new(buffer);
-    let outcome = service.serve(Request { payload, peer, control, origin, moment }, &mut reply);
-    (outcome, reply.len())
 }

@@ -4,11 +4,11 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+use serde::Serialize;
 use udpath_steer::CpuSet;
 
 use crate::config::ConfigError;
 use crate::io::Io;
-use crate::status::Rejected;
 
 /// Why a server cannot be started, each with what would make it possible. The kernel's own word is part of the
 /// sentence, so there is no further source.
@@ -96,6 +96,15 @@ pub enum Error {
     /// A worker ended by itself, which only a defect can cause.
     #[error("worker {0} ended by itself: its panic message is above")]
     WorkerLost(usize),
+}
+
+/// An Io that `auto` did not take.
+#[derive(Debug, Clone, Serialize)]
+pub struct Rejected {
+    /// The Io.
+    pub io: Io,
+    /// Why not.
+    pub reason: String,
 }
 
 /// UDP or TCP.

@@ -63,11 +63,13 @@
 
 mod config;
 mod counters;
+mod counts;
 mod cpus;
 mod deferred;
 mod dispatch;
 mod error;
 mod io;
+mod lane;
 mod outcome;
 mod probe;
 mod reply;
@@ -83,18 +85,15 @@ mod worker;
 pub use udpath_stack::port::xdp;
 
 pub use config::{Config, ConfigError, MAX_BATCH, MAX_BINDS, MAX_WORKERS, Steer, XdpConfig};
-pub use counters::SendError;
+pub use counts::{Counts, Dropped, SendErrors, TcpCounts, Unbalanced};
 pub use cpus::allowed_cpus;
 pub use deferred::{Deferred, DeferredError};
 pub use dispatch::serve_once;
-pub use error::{Error, Transport};
+pub use error::{Error, Rejected, Transport};
 pub use io::{Io, IoChoice};
-pub use outcome::{DropReason, Outcome};
+pub use outcome::{DropReason, Outcome, SendError};
 pub use reply::Reply;
 pub use request::Request;
 pub use server::Server;
 pub use service::{Service, StreamService, WorkerId};
-pub use status::{
-    Counts, Dropped, Rejected, SendErrors, SocketStatus, Status, TcpCounts, Unbalanced, WorkerStatus,
-    XdpPortStatus, XdpStatus,
-};
+pub use status::{SocketStatus, Status, WorkerStatus, XdpPortStatus, XdpStatus};

@@ -1,6 +1,7 @@
-//! What becomes of a request: [`Outcome`], and why one gets no answer: [`DropReason`].
+//! What becomes of a request: [`Outcome`], and why one gets no answer: [`DropReason`], [`SendError`].
 
 use std::fmt;
+use std::io;
 
 /// What becomes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,71 @@ impl fmt::Display for DropReason {
     }
 }
 
+/// Why the kernel did not take a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SendError {
+    /// The send buffer stayed full for as long as a send may wait.
+    BufferFull,
+    /// Out of buffers below the socket (`ENOBUFS`, `ENOMEM`): the device's queue is full.
+    NoBuffers,
+    /// A firewall or other rule forbids it (`EPERM`, `EACCES`).
+    NotPermitted,
+    /// The peer's machine refused an earlier reply (`ECONNREFUSED`).
+    Refused,
+    /// No way to the peer (`ENETUNREACH`, `EHOSTUNREACH`, `ENETDOWN`, ...).
+    Unreachable,
+    /// Longer than the way to the peer, or the protocol, allows (`EMSGSIZE`).
+    TooLong,
+    /// Anything else, such as a peer with port 0 (`EINVAL`).
+    Other,
+}
+
+impl SendError {
+    /// All causes, in the order of their counters.
+    pub const ALL: [Self; 7] = [
+        Self::BufferFull,
+        Self::NoBuffers,
+        Self::NotPermitted,
+        Self::Refused,
+        Self::Unreachable,
+        Self::TooLong,
+        Self::Other,
+    ];
+
+    /// The name used in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BufferFull => "buffer_full",
+            Self::NoBuffers => "no_buffers",
+            Self::NotPermitted => "not_permitted",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::TooLong => "too_long",
+            Self::Other => "other",
+        }
+    }
+
+    pub(crate) fn of(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN) => Self::BufferFull,
+            Some(libc::ENOBUFS | libc::ENOMEM) => Self::NoBuffers,
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted,
+            Some(libc::ECONNREFUSED) => Self::Refused,
+            Some(
+                libc::ENETUNREACH
+                | libc::EHOSTUNREACH
+                | libc::ENETDOWN
+                | libc::EHOSTDOWN
+                | libc::EADDRNOTAVAIL
+                | libc::ENODEV,
+            ) => Self::Unreachable,
+            Some(libc::EMSGSIZE) => Self::TooLong,
+            _ => Self::Other,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +152,28 @@ mod tests {
     fn drop_reasons_are_listed_in_the_order_of_their_counters() {
         for (index, reason) in DropReason::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, index, "{reason}");
+        }
+    }
+
+    #[test]
+    fn causes_are_listed_in_the_order_of_their_counters() {
+        for (index, cause) in SendError::ALL.into_iter().enumerate() {
+            assert_eq!(cause as usize, index, "{}", cause.name());
+        }
+    }
+
+    #[test]
+    fn every_error_has_a_cause() {
+        for (errno, cause) in [
+            (libc::EAGAIN, SendError::BufferFull),
+            (libc::ENOBUFS, SendError::NoBuffers),
+            (libc::ECONNREFUSED, SendError::Refused),
+            (libc::EPERM, SendError::NotPermitted),
+            (libc::ENETUNREACH, SendError::Unreachable),
+            (libc::EMSGSIZE, SendError::TooLong),
+            (libc::EINVAL, SendError::Other),
+        ] {
+            assert_eq!(SendError::of(&io::Error::from_raw_os_error(errno)), cause);
         }
     }
 }

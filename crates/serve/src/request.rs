@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use udpath_stack::wire::Headers;
 
-use crate::counters::Lane;
 use crate::deferred::Deferred;
+use crate::lane::Lane;
 use crate::sys::{Control, RawAddr};
 
 /// One received datagram, borrowed from the worker's burst.

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::{Incoming, call};
+use super::call::call;
+use super::exchange::Incoming;
 use crate::outcome::Outcome;
 use crate::request::{Moment, Origin, Peer};
 use crate::service::Service;

@@ -10,13 +10,23 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use super::{Port, Socket};
+use super::socket::Socket;
 use crate::counters::Published;
 use crate::dispatch::{Exchange, Incoming};
 use crate::request::Peer;
 use crate::sys::{
     Burst, Datagram, Held, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, Receipt, Single, Wait, segmentation,
 };
+
+/// One burst in, one burst out: what a worker needs of a kernel socket. Workers are compiled for each implementation, so
+/// all calls are direct.
+pub(crate) trait Port: Exchange {
+    /// Receives the next burst. Replies that were queued and not sent are discarded.
+    fn receive(&mut self, wait: Wait) -> io::Result<Receipt>;
+
+    /// Sends the queued replies and counts each: sent, or why not. May be called several times in a burst.
+    fn send(&mut self, counts: &Published);
+}
 
 /// A kernel socket with the buffers of one worker's bursts.
 pub(crate) enum KernelPort {

@@ -11,7 +11,8 @@
 
 use std::net::SocketAddr;
 
-use super::{Group, Plan, reuseport};
+use super::reuseport;
+use super::socket::{Group, Plan};
 use crate::cpus;
 use crate::error::Error;
 use crate::probe::Prober;
@@ -56,7 +57,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::io::{Sharing, Socket};
+    use crate::io::socket::{Sharing, Socket};
     use crate::sys::{Receipt, Single, Wait};
 
     /// Flows sent from each CPU; with the flow hash instead, the chance that all go right is 2^-80.

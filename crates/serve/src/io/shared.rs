@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::{Group, Plan, Sharing, Socket};
+use super::socket::{Group, Plan, Sharing, Socket};
 use crate::error::Error;
 use crate::probe::Prober;
 

@@ -5,9 +5,10 @@ use std::sync::PoisonError;
 use udpath_stack::counters::Drop;
 
 use super::Server;
-use crate::counters::SendError;
+use crate::counts::{Counts, TcpCounts};
 use crate::io::{Fast, Io};
-use crate::status::{Counts, SocketStatus, Status, TcpCounts, WorkerStatus};
+use crate::outcome::SendError;
+use crate::status::{SocketStatus, Status, WorkerStatus};
 
 impl Server {
     /// What was done so far. Costs a few system calls per socket and nothing on the packet path. Call it at least

@@ -7,7 +7,7 @@ use udpath_stack::counters::Snapshot;
 use udpath_stack::port::Port;
 use udpath_stack::port::xdp::{Received, XdpPort};
 
-use super::Unbalanced;
+use crate::counts::Unbalanced;
 
 /// What became of frames that were taken off the devices' queues:
 /// `taken = answered + declined + dropped (by reason) + in_flight`, and at rest nothing is in flight.

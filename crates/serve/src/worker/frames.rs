@@ -19,9 +19,11 @@ use udpath_stack::handler::{self, Datagram, Handler};
 use udpath_stack::port::{Port, Unsent};
 use udpath_stack::worker::{Parts, Progress, Worker as Stack};
 
-use super::{LaneSide, Pass, ServiceRunner};
-use crate::counters::{Lane, Lanes, Published, SendError};
+use super::runner::{LaneSide, Pass, ServiceRunner};
+use crate::counters::Published;
 use crate::dispatch::{Exchange, Incoming, Received};
+use crate::lane::{Lane, Lanes};
+use crate::outcome::SendError;
 use crate::request::Peer;
 use crate::service::{Service, WorkerId};
 use crate::sys::{Control, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, RawAddr, send_to};

@@ -14,6 +14,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use udpath_stack::port::xdp::{Network, Sources, XdpDevice};
 use udpath_stack::tables::{Interface, Route, View, Vlan, has_policy_rules};
 
+use super::state::{is_virtual, serves};
+
 /// Most networks that are left to the kernel because of rp_filter, over all VLANs of an interface. Each costs 100 bytes of
 /// kernel memory; a router with more routes than this is not told apart in time.
 const MOST_NETWORKS: usize = 8192;
@@ -80,7 +82,7 @@ impl Ingress {
         let name = device.name();
         if let Some(why) = self.unusable(device) {
             self.sentences.push(why);
-        } else if !super::is_virtual(name) {
+        } else if !is_virtual(name) {
             self.sentences.push(format!(
                 "{name} removes VLAN tags before xdp sees them (rx-vlan-offload), so frames of any VLAN that reach it are \
                  answered untagged; if VLANs do, run: ethtool -K {name} rxvlan off"
@@ -175,7 +177,7 @@ fn vlans_of<'v>(
     };
     let serves = |interface: &Interface| {
         let addresses = view.addresses.of(interface.index).iter().filter(|local| local.usable);
-        addresses.map(|local| local.address).any(|ip| binds.iter().any(|bind| super::serves(bind, ip)))
+        addresses.map(|local| local.address).any(|ip| binds.iter().any(|bind| serves(bind, ip)))
     };
     let all = view.interfaces.all().iter().filter(over);
     all.filter(|interface| named.contains(&interface.name) || serves(interface)).collect()

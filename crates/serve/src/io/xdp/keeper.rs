@@ -20,7 +20,7 @@ use udpath_stack::port::xdp::{Change, XdpDevice};
 use udpath_stack::tables::{Mirror, Tables};
 
 use super::ingress::Ingress;
-use super::{Shared, locals, lock};
+use super::state::{Shared, locals, lock};
 
 /// How often this host's addresses and interfaces are compared with what they were. Longer: what comes for a new address,
 /// to a wildcard, is dropped for that much longer, and so are replies longer than a new MTU. Shorter: it takes CPU from

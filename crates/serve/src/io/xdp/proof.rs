@@ -22,7 +22,8 @@ use udpath_stack::port::xdp::{Sources, Trial, XdpDevice};
 use udpath_stack::tables::View;
 use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, build};
 
-use super::{Fast, lock};
+use super::running::Fast;
+use super::state::lock;
 use crate::error::Error;
 use crate::io::Io;
 use crate::probe::Prober;

@@ -1,0 +1,99 @@
+//! The ways to move datagrams: [`Io`], and the user's choice among them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+/// How a service moves datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Io {
+    /// One socket per address, read by all workers. They contend for its lock and queue.
+    Shared,
+    /// A socket per worker and address; the kernel chooses by a hash of the flow. One flow stays with one worker.
+    Reuseport,
+    /// A socket per worker and address; the kernel chooses by the CPU that received the datagram, so that it never
+    /// leaves that CPU. Needs arrivals spread over the CPUs.
+    Percpu,
+    /// Frames off the device's queues past the kernel's stack (AF_XDP), a worker per queue. What the fast path declines
+    /// comes over kernel sockets as with `reuseport`.
+    Xdp,
+}
+
+impl Io {
+    /// All of them, best first: the order in which `auto` tries.
+    pub const ALL: [Self; 4] = [Self::Xdp, Self::Percpu, Self::Reuseport, Self::Shared];
+
+    /// Those over kernel sockets alone, best first: they work on every machine and device.
+    pub const KERNEL: [Self; 3] = [Self::Percpu, Self::Reuseport, Self::Shared];
+
+    /// The name the user types.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Reuseport => "reuseport",
+            Self::Percpu => "percpu",
+            Self::Xdp => "xdp",
+        }
+    }
+}
+
+impl fmt::Display for Io {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for Io {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// One Io, or the best that works here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoChoice {
+    /// The first of [`Io::ALL`] whose probe passes.
+    Auto,
+    /// This one or none.
+    Only(Io),
+}
+
+impl FromStr for IoChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        Io::ALL
+            .into_iter()
+            .find(|io| io.name() == text)
+            .map(Self::Only)
+            .ok_or_else(|| format!("no Io is called {text:?}: use shared, reuseport, percpu, xdp or auto"))
+    }
+}
+
+impl fmt::Display for IoChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Only(io) => io.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_the_user_types() {
+        for io in Io::ALL {
+            assert_eq!(io.name().parse(), Ok(IoChoice::Only(io)));
+        }
+        assert_eq!("auto".parse(), Ok(IoChoice::Auto));
+        assert!("Shared".parse::<IoChoice>().unwrap_err().contains("reuseport"));
+    }
+}

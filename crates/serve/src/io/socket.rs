@@ -1,0 +1,182 @@
+//! UDP sockets: opened, bound, and shut when the server stops.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::error::{Error, Transport};
+use crate::sys;
+
+/// What an Io needs to know to open its sockets.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan<'a> {
+    /// The addresses as asked for.
+    pub(crate) binds: &'a [SocketAddr],
+    /// The CPU of each worker: as many entries as workers. Binding even where threads are not pinned.
+    pub(crate) cpus: &'a [u32],
+    /// Receive buffer to ask for.
+    pub(crate) receive_buffer: Option<usize>,
+}
+
+/// The sockets of an Io: by worker, then by address. A socket that several workers read appears for each.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) by_worker: Vec<Vec<Arc<Socket>>>,
+}
+
+impl Group {
+    /// The addresses with their real ports.
+    pub(crate) fn binds(&self) -> Vec<SocketAddr> {
+        self.by_worker.first().into_iter().flatten().map(|socket| socket.bind).collect()
+    }
+}
+
+/// A bound UDP socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    /// Its address, with the real port.
+    pub(crate) bind: SocketAddr,
+    /// What `SO_RCVBUF` says.
+    pub(crate) receive_buffer: usize,
+    drops: Mutex<DropMeter>,
+}
+
+/// Makes a 64-bit counter of the kernel's, which wraps at 32 bits. Right as long as it is read at least once per
+/// four thousand million drops.
+#[derive(Debug, Default)]
+struct DropMeter {
+    last: u32,
+    total: u64,
+}
+
+/// Whether other sockets will have the same address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// None: fails if anyone else has it.
+    Alone,
+    /// Ours will follow: fails if anyone else has it, then opens the address to [`Sharing::Member`]s.
+    First,
+    /// One of ours has it already.
+    Member,
+}
+
+/// Longest time a send waits for room in the send buffer. A device that moves at all frees some within
+/// milliseconds; one that is stuck must not take the worker with it. Shorter would drop replies that a short pause
+/// of the device only delays, longer keeps the worker from receiving.
+const SEND_WAIT: std::time::Duration = std::time::Duration::from_millis(100);
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Socket {
+    /// Opens and binds. `incoming_cpu`: take what arrives on this CPU.
+    pub(crate) fn open(
+        address: SocketAddr,
+        sharing: Sharing,
+        incoming_cpu: Option<u32>,
+        receive_buffer: Option<usize>,
+    ) -> Result<Self, Error> {
+        let failed = |operation| {
+            move |cause: io::Error| Error::Socket { operation, transport: Transport::Udp, address, cause }
+        };
+        let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+        let fd = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+            .map_err(|errno| Error::Bind { transport: Transport::Udp, address, cause: errno.into() })?;
+        if address.is_ipv6() {
+            // Stated, not left to a sysctl: [::] takes IPv6 only.
+            sockopt::set_ipv6_v6only(&fd, true)
+                .map_err(io::Error::from)
+                .map_err(failed("restrict to IPv6"))?;
+        }
+        if address.ip().is_unspecified() {
+            sys::packet_info(fd.as_fd(), address.is_ipv6()).map_err(failed("ask for packet info on"))?;
+        }
+        if let Some(bytes) = receive_buffer {
+            sys::set_receive_buffer(fd.as_fd(), bytes).map_err(failed("set the receive buffer of"))?;
+        }
+        if let Some(cpu) = incoming_cpu {
+            sys::set_incoming_cpu(fd.as_fd(), cpu).map_err(failed("choose the receiving CPU of"))?;
+        }
+        sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(SEND_WAIT))
+            .map_err(io::Error::from)
+            .map_err(failed("bound the sending time of"))?;
+        let share = || {
+            sockopt::set_socket_reuseport(&fd, true)
+                .map_err(io::Error::from)
+                .map_err(failed("share the port of"))
+        };
+        if sharing == Sharing::Member {
+            share()?;
+        }
+        rustix::net::bind(&fd, &address).map_err(|errno| Error::Bind {
+            transport: Transport::Udp,
+            address,
+            cause: errno.into(),
+        })?;
+        if sharing == Sharing::First {
+            // After binding: with the option set before, the bind would silently join another server's group.
+            share()?;
+        }
+        let bind = rustix::net::getsockname(&fd)
+            .and_then(SocketAddr::try_from)
+            .map_err(io::Error::from)
+            .map_err(failed("read the address of"))?;
+        let receive_buffer = sys::receive_buffer(fd.as_fd()).map_err(failed("read the receive buffer of"))?;
+        Ok(Self { fd, bind, receive_buffer, drops: Mutex::default() })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Datagrams the kernel dropped at this socket so far.
+    pub(crate) fn kernel_drops(&self) -> u64 {
+        let mut meter = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
+        // Kernels before 4.12 lack the option; then nothing is known and nothing is claimed.
+        if let Ok(now) = sys::kernel_drops(self.fd()) {
+            meter.total += u64::from(now.wrapping_sub(meter.last));
+            meter.last = now;
+        }
+        meter.total
+    }
+
+    /// Lets nothing more in and wakes the workers, which answer what is queued and end. Returns the drops until
+    /// then: what the closed door keeps out is not counted as dropped.
+    pub(crate) fn shut(&self) -> u64 {
+        let drops = self.kernel_drops();
+        // Without the filter (memory is out) the workers still end when they find the queue empty once.
+        let _ = sys::close_door(self.fd());
+        sys::wake_receivers(self.fd());
+        drops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_address_is_refused_even_if_its_owner_shares() {
+        let owner = Socket::open("127.0.0.1:0".parse().unwrap(), Sharing::First, None, None).unwrap();
+        for sharing in [Sharing::Alone, Sharing::First] {
+            let error = Socket::open(owner.bind, sharing, None, None).unwrap_err();
+            assert!(matches!(error, Error::Bind { .. }), "{error}");
+            assert!(error.to_string().contains(&owner.bind.to_string()), "{error}");
+        }
+        Socket::open(owner.bind, Sharing::Member, None, None).unwrap();
+    }
+
+    #[test]
+    fn the_obtained_receive_buffer_is_reported() {
+        let bind = "127.0.0.1:0".parse().unwrap();
+        let socket = Socket::open(bind, Sharing::Alone, None, Some(64 << 10)).unwrap();
+        assert_eq!(socket.receive_buffer, 128 << 10);
+    }
+}

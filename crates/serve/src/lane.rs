@@ -1,0 +1,89 @@
+//! One worker on one socket: the socket and the counters.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crossbeam_utils::CachePadded;
+
+use crate::counters::{Late, Published};
+use crate::counts::Counts;
+use crate::io::Socket;
+use crate::outcome::DropReason;
+
+/// All workers' lanes: by worker, then by address.
+pub(crate) type Lanes = Arc<[Vec<Arc<Lane>>]>;
+
+/// One worker on one socket.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) socket: Arc<Socket>,
+    pub(crate) published: CachePadded<Published>,
+    pub(crate) late: CachePadded<Late>,
+}
+
+impl Lane {
+    pub(crate) fn new(socket: Arc<Socket>) -> Self {
+        Self { socket, published: CachePadded::default(), late: CachePadded::default() }
+    }
+
+    /// Is a reply from `address` one of this lane?
+    pub(crate) fn answers_from(&self, address: SocketAddr) -> bool {
+        let bind = self.socket.bind;
+        bind.port() == address.port()
+            && bind.is_ipv4() == address.is_ipv4()
+            && (bind.ip() == address.ip() || bind.ip().is_unspecified())
+    }
+
+    /// The sums so far.
+    pub(crate) fn counts(&self) -> Counts {
+        let (now, late) = (&self.published, &self.late);
+        let unsent: u64 = late.unsent.iter().map(|count| count.load(Relaxed)).sum();
+        let mut counts = Counts {
+            received: now.received.load(Relaxed),
+            received_bytes: now.received_bytes.load(Relaxed),
+            answered: (now.answered.load(Relaxed) + late.answered.load(Relaxed)).saturating_sub(unsent),
+            answered_bytes: (now.answered_bytes.load(Relaxed) + late.answered_bytes.load(Relaxed))
+                .saturating_sub(late.unsent_bytes.load(Relaxed)),
+            bursts: now.bursts.load(Relaxed),
+            receive_errors: now.receive_errors.load(Relaxed),
+            ..Counts::default()
+        };
+        let mut settled = late.answered.load(Relaxed);
+        for (i, count) in counts.send_errors.0.iter_mut().enumerate() {
+            let late = late.failed[i].load(Relaxed);
+            *count = now.failed[i].load(Relaxed) + late + self.late.unsent[i].load(Relaxed);
+            settled += late;
+        }
+        for (i, count) in counts.dropped.requests.iter_mut().enumerate() {
+            let late = late.dropped[i].load(Relaxed);
+            *count = now.dropped[i].load(Relaxed) + late;
+            settled += late;
+        }
+        counts.dropped.requests[DropReason::SendFailed as usize] += counts.send_errors.0.iter().sum::<u64>();
+        // The handle can be answered before the worker has published that it was taken.
+        counts.deferred = now.deferred.load(Relaxed).saturating_sub(settled);
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::Sharing;
+    use crate::outcome::SendError;
+
+    #[test]
+    fn a_reply_that_was_not_sent_is_dropped_and_not_answered() {
+        let socket = Socket::open("127.0.0.1:0".parse().unwrap(), Sharing::Alone, None, None);
+        let lane = Lane::new(Arc::new(socket.unwrap()));
+        lane.published.received(3, 30);
+        lane.published.sent(3, 30);
+        lane.late.unsent(SendError::NoBuffers, 10);
+        let counts = lane.counts();
+        assert_eq!((counts.answered, counts.answered_bytes, counts.deferred), (2, 20, 0));
+        assert_eq!(counts.dropped.by(DropReason::SendFailed), 1);
+        assert_eq!(counts.send_errors.by(SendError::NoBuffers), 1);
+        counts.balance().unwrap();
+    }
+}

@@ -1,0 +1,32 @@
+//! What one worker counts of its connections.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::counts::TcpCounts;
+
+/// One worker's TCP counters; only its thread writes them.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    pub(super) accepted: AtomicU64,
+    pub(super) closed: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) received_bytes: AtomicU64,
+    pub(super) answered_bytes: AtomicU64,
+}
+
+/// Adds without a locked instruction: there is one writer.
+pub(super) fn add(counter: &AtomicU64, more: usize) {
+    counter.store(counter.load(Relaxed) + more as u64, Relaxed);
+}
+
+impl Meter {
+    pub(crate) fn add_to(&self, sum: &mut TcpCounts) {
+        sum.accepted += self.accepted.load(Relaxed);
+        sum.open += self.accepted.load(Relaxed).saturating_sub(self.closed.load(Relaxed));
+        sum.refused += self.refused.load(Relaxed);
+        sum.failed += self.failed.load(Relaxed);
+        sum.received_bytes += self.received_bytes.load(Relaxed);
+        sum.answered_bytes += self.answered_bytes.load(Relaxed);
+    }
+}

@@ -1,0 +1,50 @@
+//! TCP listeners: one per worker and address, sharing a port.
+
+use std::net::{SocketAddr, TcpListener};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::error::{Error, Transport};
+
+/// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+const BACKLOG: i32 = 1024;
+/// Opens a listener per worker for `address`; all share its port.
+pub(crate) fn listen(address: SocketAddr, workers: usize) -> Result<Vec<TcpListener>, Error> {
+    let mut listeners: Vec<TcpListener> = Vec::with_capacity(workers);
+    for worker in 0..workers {
+        listeners.push(open(address, worker > 0)?);
+    }
+    Ok(listeners)
+}
+
+/// Opens one listener; `member`: one of ours has the port already.
+fn open(address: SocketAddr, member: bool) -> Result<TcpListener, Error> {
+    let failed = |operation| {
+        move |errno: rustix::io::Errno| Error::Socket {
+            operation,
+            transport: Transport::Tcp,
+            address,
+            cause: errno.into(),
+        }
+    };
+    let taken =
+        |errno: rustix::io::Errno| Error::Bind { transport: Transport::Tcp, address, cause: errno.into() };
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(failed("open"))?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, true).map_err(failed("restrict to IPv6"))?;
+    }
+    // Connections of a server that just ended must not keep the port.
+    sockopt::set_socket_reuseaddr(&fd, true).map_err(failed("reuse the address of"))?;
+    if member {
+        sockopt::set_socket_reuseport(&fd, true).map_err(failed("share the port of"))?;
+    }
+    rustix::net::bind(&fd, &address).map_err(taken)?;
+    if !member {
+        // After binding, so that another server's group is not joined silently.
+        sockopt::set_socket_reuseport(&fd, true).map_err(failed("share the port of"))?;
+    }
+    rustix::net::listen(&fd, BACKLOG).map_err(taken)?;
+    Ok(TcpListener::from(fd))
+}
