@@ -1,13 +1,13 @@
 //! What a worker counts on one socket.
 //!
 //! ```text
-//! worker thread: relaxed load + store, a few per burst ---> Published (own cache lines, hot ones on the first)
+//! worker thread: relaxed load + store, a few per burst ---> WorkerCounters (own cache lines, hot ones on the first)
 //! other threads: fetch_add, for deferred answers, and
-//!                for replies that a device did not send  ---> Late      (own cache lines)
-//! anyone:        Lane::counts() adds both up
+//!                for replies that a device did not send  ---> SharedCounters      (own cache lines)
+//! anyone:        Endpoint::counts() adds both up
 //! ```
 //!
-//! `Published` has one writer, so counting needs no locked instruction; and there is no second copy of the numbers,
+//! `WorkerCounters` has one writer, so counting needs no locked instruction; and there is no second copy of the numbers,
 //! because between two datagrams the kernel has evicted most of the nearest cache, and every line counts. A reader
 //! sees numbers that each were true, not necessarily at the same moment. At rest (worker joined) they agree exactly.
 
@@ -19,7 +19,7 @@ use crate::outcome::{DropReason, SendError};
 /// The worker's numbers for one socket. Written by the worker alone.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(crate) struct Published {
+pub(crate) struct WorkerCounters {
     // The first line: all that the usual datagram moves.
     pub(crate) received: AtomicU64,
     pub(crate) received_bytes: AtomicU64,
@@ -39,7 +39,7 @@ fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
-impl Published {
+impl WorkerCounters {
     /// A burst of `count` datagrams and `bytes` of payload was served.
     #[inline]
     pub(crate) fn received(&self, count: u64, bytes: u64) {
@@ -80,7 +80,7 @@ impl Published {
 
 /// What became of deferred requests, counted by whoever ended them.
 #[derive(Debug, Default)]
-pub(crate) struct Late {
+pub(crate) struct SharedCounters {
     pub(crate) answered: AtomicU64,
     pub(crate) answered_bytes: AtomicU64,
     pub(crate) dropped: [AtomicU64; DropReason::ALL.len()],
@@ -90,7 +90,7 @@ pub(crate) struct Late {
     pub(crate) unsent_bytes: AtomicU64,
 }
 
-impl Late {
+impl SharedCounters {
     /// A reply of so many bytes that the worker gave was not sent.
     #[cold]
     pub(crate) fn unsent(&self, cause: SendError, bytes: usize) {

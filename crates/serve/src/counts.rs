@@ -1,7 +1,7 @@
 //! Plain numbers: what was received, answered and dropped, and the identity they satisfy.
 
 use serde::{Serialize, Serializer};
-use udpath_stack::counters::{Drop, Snapshot};
+use udpath_stack::counters::{Drop as FrameDrop, Snapshot};
 
 use crate::outcome::{DropReason, SendError};
 
@@ -30,16 +30,16 @@ pub struct Counts {
     pub receive_errors: u64,
 }
 
-/// Counters by [`DropReason`], and by the names of frames' own reasons ([`Drop`]).
+/// Counters by [`DropReason`], and by the names of frames' own reasons ([`FrameDrop`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dropped {
     pub(crate) requests: [u64; DropReason::ALL.len()],
-    frames: [u64; Drop::COUNT],
+    frames: [u64; FrameDrop::COUNT],
 }
 
 impl Default for Dropped {
     fn default() -> Self {
-        Self { requests: Default::default(), frames: [0; Drop::COUNT] }
+        Self { requests: Default::default(), frames: [0; FrameDrop::COUNT] }
     }
 }
 
@@ -52,7 +52,7 @@ impl Dropped {
 
     /// How many frames of `xdp` for this reason, before they came to the service.
     #[must_use]
-    pub fn frames(&self, reason: Drop) -> u64 {
+    pub fn frames(&self, reason: FrameDrop) -> u64 {
         self.frames[reason.index()]
     }
 
@@ -69,7 +69,7 @@ impl Dropped {
     }
 
     fn of_frames(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        Drop::all().map(Drop::name).zip(self.frames)
+        FrameDrop::all().map(FrameDrop::name).zip(self.frames)
     }
 
     fn add(&mut self, other: &Self) {
@@ -171,7 +171,7 @@ impl Counts {
         self.in_flight += in_flight;
         for (reason, count) in frames.drops() {
             // Of replies, which the service's counts have.
-            if !matches!(reason, Drop::TransmitFull | Drop::ReplyTooLong) {
+            if !matches!(reason, FrameDrop::TransmitFull | FrameDrop::ReplyTooLong) {
                 self.received += count;
                 self.dropped.frames[reason.index()] += count;
             }

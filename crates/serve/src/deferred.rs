@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::lane::Lane;
+use crate::endpoint::Endpoint;
 use crate::outcome::DropReason;
 use crate::sys::{Control, RawAddr, send_to};
 
@@ -18,7 +18,7 @@ pub struct Deferred {
     peer: RawAddr,
     control: Option<Control>,
     /// `None` once the request is counted, and for requests that did not come from a runtime.
-    lane: Option<Arc<Lane>>,
+    endpoint: Option<Arc<Endpoint>>,
 }
 
 /// Why a deferred answer did not go out. It is counted as [`DropReason::SendFailed`].
@@ -30,9 +30,9 @@ pub struct DeferredError {
 }
 
 impl Deferred {
-    /// Without a lane the answer is discarded.
-    pub(crate) fn new(lane: Option<Arc<Lane>>, peer: RawAddr, control: Option<Control>) -> Self {
-        Self { peer, control, lane }
+    /// Without a endpoint the answer is discarded.
+    pub(crate) fn new(endpoint: Option<Arc<Endpoint>>, peer: RawAddr, control: Option<Control>) -> Self {
+        Self { peer, control, endpoint }
     }
 
     /// Who waits for the answer.
@@ -44,17 +44,17 @@ impl Deferred {
     /// Sends the answer, from the address that was asked. Blocks while the send buffer is full, for a tenth of a
     /// second at most.
     pub fn answer(mut self, payload: &[u8]) -> Result<(), DeferredError> {
-        let Some(lane) = self.lane.take() else { return Ok(()) };
+        let Some(endpoint) = self.endpoint.take() else { return Ok(()) };
         if let Some(control) = &mut self.control {
             control.answer_from_asked();
         }
-        match send_to(lane.socket.fd(), payload, &self.peer, self.control.as_mut()) {
+        match send_to(endpoint.socket.fd(), payload, &self.peer, self.control.as_mut()) {
             Ok(len) => {
-                lane.late.sent(len);
+                endpoint.shared_counters.sent(len);
                 Ok(())
             }
             Err(source) => {
-                lane.late.failed(&source);
+                endpoint.shared_counters.failed(&source);
                 Err(DeferredError { peer: self.peer(), source })
             }
         }
@@ -66,8 +66,8 @@ impl Deferred {
     }
 
     fn settle(&mut self, reason: DropReason) {
-        if let Some(lane) = self.lane.take() {
-            lane.late.dropped(reason);
+        if let Some(endpoint) = self.endpoint.take() {
+            endpoint.shared_counters.dropped(reason);
         }
     }
 }

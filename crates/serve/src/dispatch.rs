@@ -20,10 +20,10 @@ mod stream;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::lane::Lane;
+use crate::endpoint::Endpoint;
 use crate::outcome::{DropReason, Outcome};
-use crate::probe::Probing;
-use crate::request::{Moment, Origin};
+use crate::probe::ProbeState;
+use crate::request::{BurstContext, Origin};
 use crate::service::{Service, WorkerId};
 use crate::shared::Shared;
 use crate::sys::Control;
@@ -42,8 +42,8 @@ pub(crate) struct Dispatch<S, F> {
     /// Whether this worker answers requests to broadcast and multicast addresses.
     answers_broadcast: bool,
     /// Whether probes must be recognised. Never becomes true again.
-    probing: bool,
-    moment: Moment,
+    probe: bool,
+    context: BurstContext,
     shared: Arc<Shared>,
 }
 
@@ -68,8 +68,8 @@ impl<S: Service, F: Fn(WorkerId) -> S> Dispatch<S, F> {
         Self {
             instance: Instance::new(worker, factory),
             answers_broadcast: shared.broadcast.answers(worker),
-            probing: true,
-            moment: Moment::default(),
+            probe: true,
+            context: BurstContext::default(),
             shared,
         }
     }
@@ -82,11 +82,11 @@ impl<S: Service, F: Fn(WorkerId) -> S> Dispatch<S, F> {
     /// Begins a burst: its requests read the clock and the CPU once.
     #[inline]
     pub(crate) fn begin_burst(&mut self) {
-        self.moment = Moment::default();
+        self.context = BurstContext::default();
     }
 
     /// Runs the service over datagrams `0..count` of `exchange`, with a new instance after a panic. Counts drops and
-    /// deferrals on `lane` and adds the datagrams to `received`; the caller counts replies when they are sent.
+    /// deferrals on `endpoint` and adds the datagrams to `received`; the caller counts replies when they are sent.
     ///
     /// Inlined, so that the caller's receive and send calls and the service end up in one function (`io/kernel.rs`
     /// gives the reason).
@@ -94,18 +94,18 @@ impl<S: Service, F: Fn(WorkerId) -> S> Dispatch<S, F> {
     pub(crate) fn serve<E: Exchange>(
         &mut self,
         exchange: &mut E,
-        lane: &Arc<Lane>,
+        endpoint: &Arc<Endpoint>,
         count: usize,
         received: &mut Received,
     ) {
-        let Self { instance, answers_broadcast, probing, moment, shared } = self;
-        *probing = *probing && shared.probing.is_on();
+        let Self { instance, answers_broadcast, probe, context, shared } = self;
+        *probe = *probe && shared.probe.is_on();
         let deferred = Cell::new(false);
         let call = Call {
-            lane,
+            endpoint,
             deferred: &deferred,
-            moment,
-            probing: probing.then_some(&shared.probing),
+            context,
+            probe: probe.then_some(&shared.probe),
             worker: instance.worker(),
             answers_broadcast: *answers_broadcast,
         };
@@ -122,12 +122,12 @@ impl<S: Service, F: Fn(WorkerId) -> S> Dispatch<S, F> {
             match result {
                 Ok(()) => {}
                 // A handle taken before the panic counts the request itself.
-                Err(Failure::Panicked) if deferred.get() => lane.published.deferred(),
-                Err(Failure::Panicked) => lane.published.dropped(DropReason::Panicked),
+                Err(Failure::Panicked) if deferred.get() => endpoint.counters.deferred(),
+                Err(Failure::Panicked) => endpoint.counters.dropped(DropReason::Panicked),
                 // This datagram is lost; the next one tries again to make an instance.
                 Err(Failure::NoInstance) => {
                     received.add(exchange.datagram(next).0.payload.len());
-                    lane.published.dropped(DropReason::Panicked);
+                    endpoint.counters.dropped(DropReason::Panicked);
                     next += 1;
                 }
             }
@@ -137,12 +137,12 @@ impl<S: Service, F: Fn(WorkerId) -> S> Dispatch<S, F> {
 
 /// What the calls of one burst share.
 struct Call<'a> {
-    lane: &'a Arc<Lane>,
+    endpoint: &'a Arc<Endpoint>,
     /// Whether the service took a [`Deferred`](crate::Deferred) from the current request.
     deferred: &'a Cell<bool>,
-    moment: &'a Moment,
+    context: &'a BurstContext,
     /// The start-up probe, while it runs.
-    probing: Option<&'a Probing>,
+    probe: Option<&'a ProbeState>,
     worker: WorkerId,
     answers_broadcast: bool,
 }
@@ -158,23 +158,23 @@ impl Call<'_> {
         i: usize,
     ) {
         let (incoming, buffer) = exchange.datagram(i);
-        if let Some(probing) = self.probing
-            && probing.recognises(incoming.payload)
+        if let Some(probe) = self.probe
+            && probe.matches(incoming.payload)
         {
-            let answer = |buffer: &mut [u8]| probing.answer(self.worker.index(), buffer);
-            return exchange.answer_probe(i, &self.lane.published, answer);
+            let answer = |buffer: &mut [u8]| probe.answer(self.worker.index(), buffer);
+            return exchange.answer_probe(i, &self.endpoint.counters, answer);
         }
-        let counters = &self.lane.published;
+        let counters = &self.endpoint.counters;
         received.add(incoming.payload.len());
         if incoming.truncated {
             return counters.dropped(DropReason::Truncated);
         }
-        if !self.answers_broadcast && incoming.control.is_some_and(Control::is_to_group) {
+        if !self.answers_broadcast && incoming.control.is_some_and(Control::is_broadcast_or_multicast) {
             return counters.dropped(DropReason::Broadcast);
         }
         self.deferred.set(false);
-        let origin = Origin::Lane { lane: self.lane, taken: self.deferred };
-        match call(service, incoming, origin, self.moment, buffer) {
+        let origin = Origin::Endpoint { endpoint: self.endpoint, deferred: self.deferred };
+        match call(service, incoming, origin, self.context, buffer) {
             _ if self.deferred.get() => counters.deferred(),
             (Outcome::Reply, len) => exchange.reply(i, len),
             (Outcome::Drop(reason), _) => counters.dropped(reason),

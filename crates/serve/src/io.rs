@@ -22,36 +22,36 @@ use std::net::SocketAddr;
 use crate::error::Error;
 use crate::probe::Prober;
 
-pub(crate) use kernel::{KernelPort, Port};
+pub(crate) use kernel::{BurstSocket, KernelSocket};
 pub use kind::{Io, IoChoice};
 #[cfg(test)]
 pub(crate) use socket::Sharing;
-pub(crate) use socket::{Group, Plan, Socket};
-pub(crate) use xdp::{Devices, Fast, Frames};
+pub(crate) use socket::{Socket, SocketConfig, WorkerSockets};
+pub(crate) use xdp::{Devices, FastPath, FrameParts};
 
 impl Io {
     /// Opens and binds all sockets.
-    pub(crate) fn open(self, plan: &Plan<'_>) -> Result<Group, Error> {
+    pub(crate) fn open(self, config: &SocketConfig<'_>) -> Result<WorkerSockets, Error> {
         match self {
-            Self::Shared => shared::open(plan),
+            Self::Shared => shared::open(config),
             // Of `xdp` these are the sockets for what the fast path declines.
-            Self::Reuseport | Self::Xdp => reuseport::open(plan),
-            Self::Percpu => percpu::open(plan),
+            Self::Reuseport | Self::Xdp => reuseport::open(config),
+            Self::Percpu => percpu::open(config),
         }
     }
 
     /// Sends real datagrams to `target` and checks that they come to the workers they should come to.
-    pub(crate) fn prove(
+    pub(crate) fn probe(
         self,
         prober: &Prober<'_>,
-        plan: &Plan<'_>,
+        config: &SocketConfig<'_>,
         target: SocketAddr,
     ) -> Result<(), String> {
         match self {
-            Self::Shared => shared::prove(prober, target),
-            // Of `xdp` these are the kernel sockets; what is shown of its queues is a `Proof`.
-            Self::Reuseport | Self::Xdp => reuseport::prove(prober, plan, target),
-            Self::Percpu => percpu::prove(prober, plan, target),
+            Self::Shared => shared::probe(prober, target),
+            // Of `xdp` these are the kernel sockets; what is shown of its queues is a `QueueProbe`.
+            Self::Reuseport | Self::Xdp => reuseport::probe(prober, config, target),
+            Self::Percpu => percpu::probe(prober, config, target),
         }
     }
 }

@@ -16,34 +16,34 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const MAGIC: &[u8; 16] = b"udpath.probe/1 ?";
-const TOKEN: usize = 16;
-const REQUEST: usize = MAGIC.len() + TOKEN;
+const TOKEN_LEN: usize = 16;
+const REQUEST_LEN: usize = MAGIC.len() + TOKEN_LEN;
 /// Bytes of an answer.
-pub(crate) const ANSWER: usize = REQUEST + size_of::<u32>();
+pub(crate) const ANSWER_LEN: usize = REQUEST_LEN + size_of::<u32>();
 
 /// How long to wait for one answer. A busy machine needs milliseconds; a shorter wait would mistake it for a
 /// broken one, a longer one delays the verdict on a broken one.
-const PATIENCE: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// Questions asked before giving up: loopback loses datagrams only when a queue is full.
-const TRIES: usize = 4;
-/// Pause between two looks at whether a frame was answered: a fraction of what injecting it takes.
-const LOOK: Duration = Duration::from_micros(200);
+const MAX_ATTEMPTS: usize = 4;
+/// Backoff between two looks at whether a frame was answered: a fraction of what injecting it takes.
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// How long repeated questions may lie in a queue before the probe ends regardless.
-const SETTLE: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state of the probe that workers look at.
 #[derive(Debug)]
-pub(crate) struct Probing {
+pub(crate) struct ProbeState {
     on: AtomicBool,
-    token: [u8; TOKEN],
+    token: [u8; TOKEN_LEN],
     /// Probe datagrams that workers received.
     seen: AtomicU64,
 }
 
-impl Probing {
+impl ProbeState {
     /// Under way from the start, with a fresh token.
     pub(crate) fn new() -> io::Result<Self> {
-        let mut token = [0; TOKEN];
+        let mut token = [0; TOKEN_LEN];
         File::open("/dev/urandom")?.read_exact(&mut token)?;
         Ok(Self { on: AtomicBool::new(true), token, seen: AtomicU64::new(0) })
     }
@@ -54,46 +54,46 @@ impl Probing {
     }
 
     /// Whether this is one of ours.
-    pub(crate) fn recognises(&self, payload: &[u8]) -> bool {
-        payload.len() == REQUEST && payload.starts_with(MAGIC) && payload[MAGIC.len()..] == self.token
+    pub(crate) fn matches(&self, payload: &[u8]) -> bool {
+        payload.len() == REQUEST_LEN && payload.starts_with(MAGIC) && payload[MAGIC.len()..] == self.token
     }
 
     /// Writes worker `worker`'s answer; returns its length.
     pub(crate) fn answer(&self, worker: usize, room: &mut [u8]) -> usize {
         self.seen.fetch_add(1, Relaxed);
         room[..MAGIC.len()].copy_from_slice(MAGIC);
-        room[MAGIC.len()..REQUEST].copy_from_slice(&self.token);
+        room[MAGIC.len()..REQUEST_LEN].copy_from_slice(&self.token);
         let worker = u32::try_from(worker).unwrap_or(u32::MAX);
-        room[REQUEST..ANSWER].copy_from_slice(&worker.to_le_bytes());
-        ANSWER
+        room[REQUEST_LEN..ANSWER_LEN].copy_from_slice(&worker.to_le_bytes());
+        ANSWER_LEN
     }
 }
 
 /// Asks the questions.
 #[derive(Debug)]
 pub(crate) struct Prober<'a> {
-    probing: &'a Probing,
+    probe: &'a ProbeState,
     sent: AtomicU64,
 }
 
 /// Who answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct Answered {
     pub(crate) worker: usize,
 }
 
 impl<'a> Prober<'a> {
-    pub(crate) fn new(probing: &'a Probing) -> Self {
-        Self { probing, sent: AtomicU64::new(0) }
+    pub(crate) fn new(probe: &'a ProbeState) -> Self {
+        Self { probe, sent: AtomicU64::new(0) }
     }
 
     /// Sends one probe from the calling thread's CPU as a flow of its own, and waits for the answer.
-    pub(crate) fn ask(&self, target: SocketAddr) -> Result<Seen, String> {
+    pub(crate) fn ask(&self, target: SocketAddr) -> Result<Answered, String> {
         match self.try_ask(target) {
             Ok(Some(seen)) => Ok(seen),
             Ok(None) => Err(format!(
-                "no answer from {target} to {TRIES} datagrams within {} ms each; does a packet filter drop them?",
-                PATIENCE.as_millis()
+                "no answer from {target} to {MAX_ATTEMPTS} datagrams within {} ms each; does a packet filter drop them?",
+                ANSWER_TIMEOUT.as_millis()
             )),
             Err(error) => Err(format!(
                 "cannot send a datagram to {target}: {error}; is the loopback device up, and does no packet filter \
@@ -102,7 +102,7 @@ impl<'a> Prober<'a> {
         }
     }
 
-    fn try_ask(&self, target: SocketAddr) -> io::Result<Option<Seen>> {
+    fn try_ask(&self, target: SocketAddr) -> io::Result<Option<Answered>> {
         let any: SocketAddr = match target {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -110,18 +110,18 @@ impl<'a> Prober<'a> {
         let socket = UdpSocket::bind(any)?;
         // Connected: an answer from any address but the asked one does not arrive.
         socket.connect(target)?;
-        let request = self.question();
-        for _ in 0..TRIES {
+        let request = self.request();
+        for _ in 0..MAX_ATTEMPTS {
             socket.send(&request)?;
             self.sent.fetch_add(1, Relaxed);
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + ANSWER_TIMEOUT;
             while let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) {
                 socket.set_read_timeout(Some(left))?;
-                let mut answer = [0; ANSWER];
+                let mut answer = [0; ANSWER_LEN];
                 match socket.recv(&mut answer) {
-                    Ok(ANSWER) if answer.starts_with(&request) => {
-                        let worker = u32::from_le_bytes(answer[REQUEST..].try_into().unwrap_or_default());
-                        return Ok(Some(Seen { worker: worker as usize }));
+                    Ok(ANSWER_LEN) if answer.starts_with(&request) => {
+                        let worker = u32::from_le_bytes(answer[REQUEST_LEN..].try_into().unwrap_or_default());
+                        return Ok(Some(Answered { worker: worker as usize }));
                     }
                     // A service that answers by itself, for example because another server has the port.
                     Ok(_) => {}
@@ -135,10 +135,10 @@ impl<'a> Prober<'a> {
     }
 
     /// What a probe datagram carries.
-    pub(crate) fn question(&self) -> [u8; REQUEST] {
-        let mut request = [0; REQUEST];
+    pub(crate) fn request(&self) -> [u8; REQUEST_LEN] {
+        let mut request = [0; REQUEST_LEN];
         request[..MAGIC.len()].copy_from_slice(MAGIC);
-        request[MAGIC.len()..].copy_from_slice(&self.probing.token);
+        request[MAGIC.len()..].copy_from_slice(&self.probe.token);
         request
     }
 
@@ -146,27 +146,28 @@ impl<'a> Prober<'a> {
     /// tries. Was it?
     pub(crate) fn wait(&self, answered: impl Fn() -> bool) -> bool {
         self.sent.fetch_add(1, Relaxed);
-        let deadline = Instant::now() + Self::WAIT;
+        let deadline = Instant::now() + Self::WAIT_TIMEOUT;
         while !answered() {
             if Instant::now() > deadline {
                 return false;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         true
     }
 
     /// The longest that [`Prober::wait`] takes.
-    pub(crate) const WAIT: Duration = Duration::from_millis(PATIENCE.as_millis() as u64 * TRIES as u64);
+    pub(crate) const WAIT_TIMEOUT: Duration =
+        Duration::from_millis(ANSWER_TIMEOUT.as_millis() as u64 * MAX_ATTEMPTS as u64);
 
     /// Ends the probe, once every question that was sent has been taken from its queue: a repeated one must not
     /// be counted as traffic.
     pub(crate) fn finish(self) {
-        let deadline = Instant::now() + SETTLE;
-        while self.probing.seen.load(Relaxed) < self.sent.load(Relaxed) && Instant::now() < deadline {
+        let deadline = Instant::now() + DRAIN_TIMEOUT;
+        while self.probe.seen.load(Relaxed) < self.sent.load(Relaxed) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.probing.on.store(false, Relaxed);
+        self.probe.on.store(false, Relaxed);
     }
 }
 
@@ -191,12 +192,12 @@ mod tests {
 
     #[test]
     fn only_the_own_token_is_recognised() {
-        let (one, other) = (Probing::new().unwrap(), Probing::new().unwrap());
+        let (one, other) = (ProbeState::new().unwrap(), ProbeState::new().unwrap());
         let mut answer = [0; 64];
-        assert_eq!(one.answer(7, &mut answer), ANSWER);
-        assert!(one.recognises(&answer[..REQUEST]));
-        assert!(!one.recognises(&answer[..ANSWER]));
-        assert!(!other.recognises(&answer[..REQUEST]));
+        assert_eq!(one.answer(7, &mut answer), ANSWER_LEN);
+        assert!(one.matches(&answer[..REQUEST_LEN]));
+        assert!(!one.matches(&answer[..ANSWER_LEN]));
+        assert!(!other.matches(&answer[..REQUEST_LEN]));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use udpath_stack::wire::Headers;
 
 use crate::deferred::Deferred;
-use crate::lane::Lane;
+use crate::endpoint::Endpoint;
 use crate::sys::{Control, RawAddr};
 
 /// One received datagram, borrowed from the worker's burst.
@@ -19,7 +19,7 @@ pub struct Request<'a> {
     /// What the kernel said of the address it was sent to, where the socket asks.
     pub(crate) control: Option<&'a Control>,
     pub(crate) origin: Origin<'a>,
-    pub(crate) moment: &'a Moment,
+    pub(crate) context: &'a BurstContext,
 }
 
 /// The peer as the kernel wrote it; decoded only when asked for.
@@ -35,14 +35,14 @@ pub(crate) enum Peer<'a> {
 #[derive(Clone, Copy)]
 pub(crate) enum Origin<'a> {
     /// A runtime. `taken` is set once a handle was taken: from then on the handle counts the request.
-    Lane { lane: &'a Arc<Lane>, taken: &'a Cell<bool> },
+    Endpoint { endpoint: &'a Arc<Endpoint>, deferred: &'a Cell<bool> },
     /// Made up, with this as the local address.
-    Nowhere(SocketAddr),
+    Detached(SocketAddr),
 }
 
 /// Time and CPU of a burst, read when the first request of the burst asks and then kept.
 #[derive(Default)]
-pub(crate) struct Moment {
+pub(crate) struct BurstContext {
     clock: Cell<Option<Duration>>,
     cpu: Cell<Option<u32>>,
 }
@@ -71,8 +71,8 @@ impl<'a> Request<'a> {
             return headers.destination();
         }
         let bind = match self.origin {
-            Origin::Lane { lane, .. } => lane.socket.bind,
-            Origin::Nowhere(local) => local,
+            Origin::Endpoint { endpoint, .. } => endpoint.socket.bind,
+            Origin::Detached(local) => local,
         };
         match self.control.and_then(Control::asked) {
             Some(ip) => SocketAddr::new(ip, bind.port()),
@@ -84,9 +84,9 @@ impl<'a> Request<'a> {
     /// burst, when the first request asks; a service that never asks pays nothing.
     #[must_use]
     pub fn received(&self) -> Duration {
-        self.moment.clock.get().unwrap_or_else(|| {
+        self.context.clock.get().unwrap_or_else(|| {
             let now = crate::cpus::monotonic_now();
-            self.moment.clock.set(Some(now));
+            self.context.clock.set(Some(now));
             now
         })
     }
@@ -94,9 +94,9 @@ impl<'a> Request<'a> {
     /// The CPU the worker handles the burst on; read once per burst, when the first request asks.
     #[must_use]
     pub fn cpu(&self) -> u32 {
-        self.moment.cpu.get().unwrap_or_else(|| {
+        self.context.cpu.get().unwrap_or_else(|| {
             let cpu = crate::cpus::current_cpu();
-            self.moment.cpu.set(Some(cpu));
+            self.context.cpu.set(Some(cpu));
             cpu
         })
     }
@@ -112,17 +112,19 @@ impl<'a> Request<'a> {
         };
         let control = match (self.peer, self.origin) {
             // It will be answered from the kernel's socket, which has to be told by which address if it has many.
-            (Peer::Frame(headers), Origin::Lane { lane, .. }) if lane.socket.bind.ip().is_unspecified() => {
+            (Peer::Frame(headers), Origin::Endpoint { endpoint, .. })
+                if endpoint.socket.bind.ip().is_unspecified() =>
+            {
                 Some(Control::of_source(headers.destination().ip()))
             }
             _ => self.control.copied(),
         };
         match self.origin {
-            Origin::Lane { lane, taken } => {
-                taken.set(true);
-                Deferred::new(Some(Arc::clone(lane)), peer, control)
+            Origin::Endpoint { endpoint, deferred } => {
+                deferred.set(true);
+                Deferred::new(Some(Arc::clone(endpoint)), peer, control)
             }
-            Origin::Nowhere(_) => Deferred::new(None, peer, None),
+            Origin::Detached(_) => Deferred::new(None, peer, None),
         }
     }
 }

@@ -23,17 +23,17 @@ use crossbeam_utils::CachePadded;
 
 use crate::config::Config;
 use crate::dispatch::StreamFactory;
+use crate::endpoint::Endpoints;
 use crate::error::{Error, Rejected};
-use crate::io::{Fast, Io};
-use crate::lane::Lanes;
+use crate::io::{FastPath, Io};
 use crate::service::{Service, StreamService, WorkerId};
 use crate::shared::Shared;
-use crate::status::{Status, Watch};
-use crate::tcp::Meter;
+use crate::status::{SpreadMonitor, Status};
+use crate::tcp::TcpCounters;
 
 /// How long a stopping server waits for deferred answers. Shorter would abandon answers that wait for a slow
 /// back end, longer keeps a service manager waiting for requests that nobody will answer.
-const DEFERRED_PATIENCE: Duration = Duration::from_secs(5);
+const DEFERRED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running server. Dropping it stops it, too.
 pub struct Server {
@@ -46,15 +46,15 @@ pub struct Server {
     cpus: Vec<u32>,
     pinned: bool,
     /// By worker, then by address.
-    lanes: Lanes,
+    endpoints: Endpoints,
     shared: Arc<Shared>,
     /// The interfaces of `xdp`.
-    fast: Option<Arc<Fast>>,
-    meters: Vec<Arc<CachePadded<Meter>>>,
+    fast_path: Option<Arc<FastPath>>,
+    tcp_counters: Vec<Arc<CachePadded<TcpCounters>>>,
     threads: Vec<(usize, JoinHandle<io::Result<()>>)>,
     /// Becomes readable for good when the server stops.
     stop: Arc<OwnedFd>,
-    watch: Mutex<Watch>,
+    watch: Mutex<SpreadMonitor>,
     started: Instant,
     /// Set once the doors are closed: what the kernel had dropped at each socket until then.
     final_drops: Option<Vec<Vec<u64>>>,
@@ -106,7 +106,7 @@ impl Server {
     /// How many workers there are.
     #[must_use]
     pub fn workers(&self) -> usize {
-        self.lanes.len()
+        self.endpoints.len()
     }
 
     /// The CPU of each worker; `None` when they are not pinned.
@@ -118,7 +118,7 @@ impl Server {
     /// The interfaces from which frames are taken, past the kernel's packet filters; none but with [`Io::Xdp`].
     #[must_use]
     pub fn interfaces(&self) -> Vec<String> {
-        self.fast.as_deref().map(Fast::interfaces).unwrap_or_default()
+        self.fast_path.as_deref().map(FastPath::interfaces).unwrap_or_default()
     }
 
     /// Whether a thread has ended by itself, which only a defect can cause.
@@ -131,8 +131,9 @@ impl Server {
     /// status. Later datagrams are not received.
     pub fn stop(mut self) -> Result<Status, Error> {
         let lost = self.halt();
-        let patience = Instant::now() + DEFERRED_PATIENCE;
-        while self.lanes.iter().flatten().any(|lane| lane.counts().deferred > 0) && Instant::now() < patience
+        let deadline = Instant::now() + DEFERRED_TIMEOUT;
+        while self.endpoints.iter().flatten().any(|endpoint| endpoint.counts().deferred > 0)
+            && Instant::now() < deadline
         {
             thread::sleep(Duration::from_millis(1));
         }
@@ -148,19 +149,19 @@ impl Server {
             return None;
         }
         // Nothing more comes before the workers are told: what they find from then on is all there will be.
-        if let Some(fast) = &self.fast {
-            fast.close_door();
+        if let Some(fast_path) = &self.fast_path {
+            fast_path.stop_receiving();
         }
         // A shared socket is shut once for each worker; the first time tells its drops.
         let mut seen: Vec<(*const crate::io::Socket, u64)> = Vec::new();
-        let mut drops = Vec::with_capacity(self.lanes.len());
-        for lanes in self.lanes.iter() {
-            let of_worker = lanes.iter().map(|lane| {
-                let socket = Arc::as_ptr(&lane.socket);
+        let mut drops = Vec::with_capacity(self.endpoints.len());
+        for endpoints in self.endpoints.iter() {
+            let of_worker = endpoints.iter().map(|endpoint| {
+                let socket = Arc::as_ptr(&endpoint.socket);
                 match seen.iter().find(|(known, _)| *known == socket) {
                     Some((_, drops)) => *drops,
                     None => {
-                        let drops = lane.socket.shut();
+                        let drops = endpoint.socket.shut();
                         seen.push((socket, drops));
                         drops
                     }
@@ -201,7 +202,7 @@ impl std::fmt::Debug for Server {
         f.debug_struct("Server")
             .field("io", &self.io)
             .field("binds", &self.binds)
-            .field("workers", &self.lanes.len())
+            .field("workers", &self.endpoints.len())
             .finish_non_exhaustive()
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::AtomicBool;
 
-use crate::probe::Probing;
+use crate::probe::ProbeState;
 use crate::service::WorkerId;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) probing: Probing,
+    pub(crate) probe: ProbeState,
     /// Set when the server stops, after its sockets were shut.
     pub(crate) stopping: AtomicBool,
     pub(crate) broadcast: BroadcastPolicy,

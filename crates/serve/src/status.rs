@@ -12,7 +12,7 @@ use crate::io::Io;
 mod spread;
 mod xdp;
 
-pub(crate) use spread::Watch;
+pub(crate) use spread::SpreadMonitor;
 pub(crate) use xdp::Arrivals;
 pub use xdp::{XdpPortStatus, XdpStatus};
 
@@ -99,7 +99,7 @@ impl Status {
 
 #[cfg(test)]
 mod tests {
-    use udpath_stack::counters::Drop;
+    use udpath_stack::counters::Drop as FrameDrop;
 
     use super::*;
     use crate::outcome::DropReason;
@@ -109,9 +109,9 @@ mod tests {
         let names: std::collections::BTreeSet<_> = DropReason::ALL
             .into_iter()
             .map(DropReason::name)
-            .chain(Drop::all().map(Drop::name))
+            .chain(FrameDrop::all().map(FrameDrop::name))
             .chain(xdp::KERNEL_REASONS)
             .collect();
-        assert_eq!(names.len(), DropReason::ALL.len() + Drop::COUNT + xdp::KERNEL_REASONS.len());
+        assert_eq!(names.len(), DropReason::ALL.len() + FrameDrop::COUNT + xdp::KERNEL_REASONS.len());
     }
 }

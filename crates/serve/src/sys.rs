@@ -19,8 +19,8 @@ pub(crate) use burst::Burst;
 pub(crate) use control::Control;
 pub(crate) use single::{Single, send_to};
 pub(crate) use socket::{
-    Held, close_door, is_broadcast, kernel_drops, packet_info, receive_buffer, segmentation,
-    set_incoming_cpu, set_receive_buffer, wake_receivers,
+    SocketHandle, is_broadcast, kernel_drops, packet_info, receive_buffer, segmentation, set_incoming_cpu,
+    set_receive_buffer, stop_receiving, wake_receivers,
 };
 
 use std::io;
@@ -30,7 +30,7 @@ pub(crate) const MAX_PAYLOAD_V4: usize = 65_507;
 /// Longest UDP payload over IPv6 without jumbograms: 65,535 less a UDP header of 8 bytes.
 pub(crate) const MAX_PAYLOAD_V6: usize = 65_527;
 /// Room for one received datagram: more than any payload, so that nothing is ever cut.
-pub(crate) const RECEIVE_ROOM: usize = 65_536;
+pub(crate) const RECEIVE_BUFFER_LEN: usize = 65_536;
 
 /// Turns a result of libc into ours, with `errno` as the error.
 #[inline]
@@ -50,7 +50,7 @@ pub(crate) struct Datagram<'a> {
 
 /// What came of a receive call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Receipt {
+pub(crate) enum ReceiveResult {
     /// This many datagrams; 0 when there was nothing and the caller did not want to wait.
     Datagrams(usize),
     /// Nothing is queued and the socket was shut for receiving: it is time to stop.
@@ -68,10 +68,10 @@ pub(crate) enum Wait {
 
 /// Deals with the errors every receive call shares. `None`: call again.
 #[cold]
-fn receipt_of_error(error: io::Error) -> Option<io::Result<Receipt>> {
+fn result_of_error(error: io::Error) -> Option<io::Result<ReceiveResult>> {
     match error.kind() {
         io::ErrorKind::Interrupted => None,
-        io::ErrorKind::WouldBlock => Some(Ok(Receipt::Datagrams(0))),
+        io::ErrorKind::WouldBlock => Some(Ok(ReceiveResult::Datagrams(0))),
         _ => Some(Err(error)),
     }
 }

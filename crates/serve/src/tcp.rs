@@ -26,23 +26,23 @@ mod connection;
 mod counters;
 mod listener;
 
-pub(crate) use counters::Meter;
+pub(crate) use counters::TcpCounters;
 pub(crate) use listener::listen;
 
-use connection::{Connection, Fate};
+use connection::{Connection, TurnResult};
 use counters::add;
 
-/// Most connections of one worker. Each may hold a reply of up to [`REPLY`] bytes that its peer does not read, so
+/// Most connections of one worker. Each may hold a reply of up to [`REPLY_LEN`] bytes that its peer does not read, so
 /// this bounds a worker's memory at 64 MiB under attack. Fewer would turn away real clients, more are held by a
 /// server that is built for connections.
 const MAX_CONNECTIONS: usize = 1024;
 /// Bytes read, and handled, at once.
-const READ: usize = 32 << 10;
+const READ_LEN: usize = 32 << 10;
 /// Room for the reply to one read.
-const REPLY: usize = 64 << 10;
+const REPLY_LEN: usize = 64 << 10;
 /// How long connections get, when the server stops, to take what was written to them.
-const FAREWELL: Duration = Duration::from_millis(500);
-/// Pause after accepting failed for lack of descriptors or memory: the connection stays queued and would otherwise
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Backoff after accepting failed for lack of descriptors or memory: the connection stays queued and would otherwise
 /// make the worker spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -50,7 +50,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct TcpWorker {
     listeners: Vec<TcpListener>,
     dispatch: StreamDispatch,
-    meter: Arc<CachePadded<Meter>>,
+    counters: Arc<CachePadded<TcpCounters>>,
     connections: HashMap<u64, Connection>,
     /// The name of the next connection; the listeners have the first numbers, and none is used twice.
     next: u64,
@@ -65,21 +65,21 @@ impl TcpWorker {
     pub(crate) fn new(
         listeners: Vec<TcpListener>,
         dispatch: StreamDispatch,
-        meter: Arc<CachePadded<Meter>>,
+        counters: Arc<CachePadded<TcpCounters>>,
     ) -> Self {
         let next = listeners.len() as u64;
         Self {
             listeners,
             dispatch,
-            meter,
+            counters,
             connections: HashMap::new(),
             next,
-            input: vec![0; READ].into(),
-            output: vec![0; REPLY].into(),
+            input: vec![0; READ_LEN].into(),
+            output: vec![0; REPLY_LEN].into(),
         }
     }
 
-    /// Serves until `stop` is readable; then writes out what is unsent, within [`FAREWELL`].
+    /// Serves until `stop` is readable; then writes out what is unsent, within [`CLOSE_TIMEOUT`].
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let readable = epoll::EventFlags::IN;
@@ -89,12 +89,12 @@ impl TcpWorker {
             epoll::add(&poll, listener, epoll::EventData::new_u64(name), readable)?;
         }
         let mut events = Vec::with_capacity(256);
-        let mut farewell: Option<Instant> = None;
+        let mut deadline: Option<Instant> = None;
         loop {
-            let left = farewell.map(|end| end.saturating_duration_since(Instant::now()));
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero() || self.connections.is_empty()) {
                 let names: Vec<u64> = self.connections.keys().copied().collect();
-                names.into_iter().for_each(|name| self.close(name, Fate::Failed));
+                names.into_iter().for_each(|name| self.close(name, TurnResult::Failed));
                 return Ok(());
             }
             let timeout = left.and_then(|left| Timespec::try_from(left).ok());
@@ -107,7 +107,7 @@ impl TcpWorker {
                 match event.data.u64() {
                     STOP => {
                         epoll::delete(&poll, stop)?;
-                        farewell = Some(Instant::now() + FAREWELL);
+                        deadline = Some(Instant::now() + CLOSE_TIMEOUT);
                         (0..self.listeners.len()).for_each(|listener| self.accept(&poll, listener));
                         self.listeners.clear();
                     }
@@ -119,28 +119,28 @@ impl TcpWorker {
                     }
                 }
             }
-            if let Some(end) = farewell {
-                self.say_goodbye(&poll, end);
+            if let Some(end) = deadline {
+                self.drain(&poll, end);
             }
         }
     }
 
     /// Answers what has arrived and closes the connections that have nothing unsent.
-    fn say_goodbye(&mut self, poll: &impl AsFd, end: Instant) {
+    fn drain(&mut self, poll: &impl AsFd, end: Instant) {
         let names: Vec<u64> = self.connections.keys().copied().collect();
         for name in names {
-            while self.turn(poll, name) == Fate::Moved && Instant::now() < end {}
+            while self.turn(poll, name) == TurnResult::Progressed && Instant::now() < end {}
             if self.connections.get(&name).is_some_and(|connection| !connection.is_waiting()) {
-                self.close(name, Fate::Ended);
+                self.close(name, TurnResult::Ended);
             }
         }
     }
 
-    fn close(&mut self, name: u64, fate: Fate) {
+    fn close(&mut self, name: u64, result: TurnResult) {
         // Closing the descriptor ends the watching too.
         if self.connections.remove(&name).is_some() {
-            add(&self.meter.failed, usize::from(fate == Fate::Failed));
-            add(&self.meter.closed, 1);
+            add(&self.counters.failed, usize::from(result == TurnResult::Failed));
+            add(&self.counters.closed, 1);
         }
     }
 
@@ -149,7 +149,7 @@ impl TcpWorker {
         while let Some(listener) = self.listeners.get(listener) {
             match listener.accept() {
                 Ok((stream, _)) if self.connections.len() >= MAX_CONNECTIONS => {
-                    add(&self.meter.refused, 1);
+                    add(&self.counters.refused, 1);
                     drop(stream);
                 }
                 Ok((stream, _)) => {
@@ -160,13 +160,13 @@ impl TcpWorker {
                             let data = epoll::EventData::new_u64(name);
                             Ok(epoll::add(poll, &stream, data, epoll::EventFlags::IN)?)
                         });
-                    add(&self.meter.accepted, 1);
+                    add(&self.counters.accepted, 1);
                     if ready.is_ok() {
                         self.next += 1;
                         self.connections.insert(name, Connection::new(stream));
                     } else {
-                        add(&self.meter.failed, 1);
-                        add(&self.meter.closed, 1);
+                        add(&self.counters.failed, 1);
+                        add(&self.counters.closed, 1);
                     }
                 }
                 Err(error) => match error.kind() {
@@ -183,20 +183,21 @@ impl TcpWorker {
     }
 
     /// Gives a connection its turn.
-    fn turn(&mut self, poll: &impl AsFd, name: u64) -> Fate {
-        let Some(connection) = self.connections.get_mut(&name) else { return Fate::Ended };
+    fn turn(&mut self, poll: &impl AsFd, name: u64) -> TurnResult {
+        let Some(connection) = self.connections.get_mut(&name) else { return TurnResult::Ended };
         let waited = connection.is_waiting();
-        let mut fate = connection.serve(&mut self.dispatch, &self.meter, &mut self.input, &mut self.output);
+        let mut result =
+            connection.serve(&mut self.dispatch, &self.counters, &mut self.input, &mut self.output);
         let waits = connection.is_waiting();
-        if matches!(fate, Fate::Moved | Fate::Idle) && waited != waits {
+        if matches!(result, TurnResult::Progressed | TurnResult::Idle) && waited != waits {
             let flags = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
             if epoll::modify(poll, &connection.stream, epoll::EventData::new_u64(name), flags).is_err() {
-                fate = Fate::Failed;
+                result = TurnResult::Failed;
             }
         }
-        if matches!(fate, Fate::Ended | Fate::Failed) {
-            self.close(name, fate);
+        if matches!(result, TurnResult::Ended | TurnResult::Failed) {
+            self.close(name, result);
         }
-        fate
+        result
     }
 }

@@ -8,49 +8,54 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::dispatch::Dispatch;
-use crate::io::KernelPort;
-use crate::lane::Lanes;
+use crate::endpoint::Endpoints;
+use crate::io::KernelSocket;
 use crate::service::{Service, WorkerId};
 use crate::shared::Shared;
 
 pub(crate) use frames::FrameWorker;
-pub(crate) use runner::LaneSide;
+pub(crate) use runner::SocketSource;
 
 use runner::ServiceRunner;
 
 /// One thread's part of the server.
 pub(crate) struct Worker<S, F> {
     runner: ServiceRunner<S, F>,
-    sides: Vec<LaneSide>,
+    sources: Vec<SocketSource>,
 }
 
 impl<S: Service, F: Fn(WorkerId) -> S> Worker<S, F> {
     /// A worker for these sockets. Makes its service instance, on the calling thread.
-    pub(crate) fn new(id: WorkerId, factory: Arc<F>, shared: Arc<Shared>, sides: Vec<LaneSide>) -> Self {
-        Self { runner: ServiceRunner { dispatch: Dispatch::new(id, factory, shared) }, sides }
+    pub(crate) fn new(
+        id: WorkerId,
+        factory: Arc<F>,
+        shared: Arc<Shared>,
+        sources: Vec<SocketSource>,
+    ) -> Self {
+        Self { runner: ServiceRunner { dispatch: Dispatch::new(id, factory, shared) }, sources }
     }
 
-    /// The same with the frames of `parts`; `all` are the lanes of all workers.
+    /// The same with the frames of `parts`; `all` are the endpoints of all workers.
     pub(crate) fn with_frames<P: udpath_stack::port::Port>(
         self,
-        all: Lanes,
+        all: Endpoints,
         parts: udpath_stack::worker::Parts<P, ()>,
     ) -> FrameWorker<P, S, F> {
-        FrameWorker::new(self.runner, self.sides, all, parts)
+        FrameWorker::new(self.runner, self.sources, all, parts)
     }
 
     /// Serves until the sockets are shut and their queues are empty. `stop` becomes readable when that happens.
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
-        match self.sides.as_mut_slice() {
-            [LaneSide { port, lane }] => {
-                match port {
-                    KernelPort::Single(port) => self.runner.serve_one(port, lane),
-                    KernelPort::Info(port) => self.runner.serve_one(port, lane),
-                    KernelPort::Many(port) => self.runner.serve_one(port, lane),
+        match self.sources.as_mut_slice() {
+            [SocketSource { socket, endpoint }] => {
+                match socket {
+                    KernelSocket::Single(socket) => self.runner.serve_socket(socket, endpoint),
+                    KernelSocket::Info(socket) => self.runner.serve_socket(socket, endpoint),
+                    KernelSocket::Many(socket) => self.runner.serve_socket(socket, endpoint),
                 }
                 Ok(())
             }
-            sides => self.runner.serve_many(sides, stop),
+            sources => self.runner.serve_sockets(sources, stop),
         }
     }
 }

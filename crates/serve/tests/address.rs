@@ -4,7 +4,7 @@ mod support;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use support::{PATIENCE, config, stop};
+use support::{TIMEOUT, config, stop};
 use udpath_lab::{LabBuilder, LinkSpec};
 use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service};
 
@@ -24,13 +24,13 @@ fn ask_all(io: Io, batch: usize, bind: &str, addresses: &[IpAddr]) {
     for address in addresses {
         let any = if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
         let client = UdpSocket::bind(any).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
         let asked = SocketAddr::new(*address, port);
         client.send_to(b"who", asked).unwrap();
-        let mut room = [0; 200];
-        let (len, from) = client.recv_from(&mut room).unwrap();
+        let mut buffer = [0; 200];
+        let (len, from) = client.recv_from(&mut buffer).unwrap();
         assert_eq!(from, asked, "{io} batch {batch} {bind}");
-        let said = String::from_utf8_lossy(&room[..len]);
+        let said = String::from_utf8_lossy(&buffer[..len]);
         let (local, peer) = said.split_once(' ').unwrap();
         assert_eq!(local, asked.to_string(), "{io} batch {batch} {bind}");
         assert!(peer.ends_with(&format!(":{}", client.local_addr().unwrap().port())), "{peer}");

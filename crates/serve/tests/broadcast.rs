@@ -13,7 +13,7 @@ use udpath_serve::{Config, ConfigError, DropReason, Error, Io, Server};
 const WORKERS: usize = 2;
 const PORT: u16 = 7000;
 /// How long an answer that must not come is waited for, once the server has ended: longer than a softirq is put off.
-const SILENCE: Duration = Duration::from_millis(200);
+const NO_ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The addresses that every server of the link hears: of the subnet, limited, all hosts; all nodes.
 fn groups(lab: &Lab) -> Vec<SocketAddr> {
@@ -70,7 +70,7 @@ fn a_request_to_a_group_is_answered_once_if_asked_for_and_else_never() {
             let answers = if answer_broadcast { groups.len() as u64 } else { 0 };
             assert_eq!((total.received, total.answered), (copies, answers), "{case}");
             assert_eq!(total.dropped.by(DropReason::Broadcast), copies - answers, "{case}");
-            std::thread::sleep(SILENCE);
+            std::thread::sleep(NO_ANSWER_TIMEOUT);
             for (client, to) in clients.iter().zip(&groups) {
                 client.set_nonblocking(true).unwrap();
                 let from = || client.recv_from(&mut [0; 64]).ok().map(|(_, from)| from);
@@ -104,7 +104,7 @@ fn what_is_for_this_host_alone_is_no_broadcast() {
         for to in asked.into_iter().chain([address.ipv4]) {
             let client = client(&lab, true);
             client.connect((to, PORT)).unwrap();
-            client.set_read_timeout(Some(support::PATIENCE)).unwrap();
+            client.set_read_timeout(Some(support::TIMEOUT)).unwrap();
             client.send(b"you").unwrap();
             assert_eq!(client.recv(&mut [0; 64]).unwrap(), 3, "{io} {to}");
         }

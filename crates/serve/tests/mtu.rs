@@ -6,7 +6,7 @@ mod support;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use support::{PATIENCE, config, ip, link, payload, start_in, stop, wait_until};
+use support::{TIMEOUT, config, ip, link, payload, start_in, stop, wait_until};
 use udpath_lab::Lab;
 use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service, Steer};
 
@@ -30,9 +30,9 @@ fn set_mtu(lab: &Lab, mtu: usize) {
 /// Asks for a reply of `len` bytes; did it come?
 fn asked(client: &UdpSocket, len: usize) -> bool {
     client.send(&(len as u16).to_be_bytes()).unwrap();
-    let mut room = [0; 65_536];
-    while let Ok(got) = client.recv(&mut room) {
-        assert!(room[..got] == payload(got), "{got} bytes are not as they were sent");
+    let mut buffer = [0; 65_536];
+    while let Ok(got) = client.recv(&mut buffer) {
+        assert!(buffer[..got] == payload(got), "{got} bytes are not as they were sent");
         // Anything else is late: an earlier question's.
         if got == len {
             return true;
@@ -86,7 +86,7 @@ fn replies_follow_the_mtu_down_and_up() {
                     came_as_frame(&server, &client, fits) == Some(true)
                         && came_as_frame(&server, &client, fits + 1) == Some(false)
                 });
-                client.set_read_timeout(Some(PATIENCE)).unwrap();
+                client.set_read_timeout(Some(TIMEOUT)).unwrap();
                 for len in [0, 100, fits, fits + 1, fits + 8, 1501, 65_000] {
                     let as_frame = came_as_frame(&server, &client, len);
                     assert_eq!(as_frame, Some(len <= fits), "{len} bytes with an MTU of {mtu}");

@@ -6,7 +6,7 @@ mod support;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use support::{PATIENCE, config, stop};
+use support::{TIMEOUT, config, stop};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service, Steer, XdpConfig, xdp};
 
@@ -81,7 +81,7 @@ fn every_datagram_is_named_at_ten_times_the_load() {
         let before = (arrived(&lab, "server"), arrived(&lab, "client"));
         let sockets = || (0..16).map(|_| UdpSocket::bind("0.0.0.0:0").unwrap()).collect();
         let sockets: Vec<UdpSocket> = client.run(sockets).unwrap();
-        let (deadline, mut sent) = (Instant::now() + PATIENCE, 0);
+        let (deadline, mut sent) = (Instant::now() + TIMEOUT, 0);
         loop {
             for socket in &sockets {
                 for _ in 0..64 {

@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use support::{Echo, PATIENCE, client, config, payload, receive, target, wait_until};
+use support::{Echo, TIMEOUT, client, config, payload, receive, target, wait_until};
 use udpath_serve::{DropReason, Io, Outcome, Reply, Server, Status, StreamService};
 
 impl StreamService for Echo {
@@ -18,8 +18,8 @@ impl StreamService for Echo {
 
 fn connect(server: &Server, index: usize) -> TcpStream {
     let stream = TcpStream::connect(target(server, index)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 

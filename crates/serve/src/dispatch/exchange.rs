@@ -1,6 +1,6 @@
 //! What differs between kernel sockets and frames: how a datagram arrives and how its reply leaves.
 
-use crate::counters::Published;
+use crate::counters::WorkerCounters;
 use crate::request::Peer;
 use crate::sys::Control;
 
@@ -24,5 +24,5 @@ pub(crate) trait Exchange {
 
     /// Replies to datagram `i`, a probe, with what `write` writes (it returns the length). The reply is not traffic and is
     /// not counted; replies queued before it are sent and counted in `counters` first where that is necessary.
-    fn answer_probe(&mut self, i: usize, counters: &Published, write: impl FnOnce(&mut [u8]) -> usize);
+    fn answer_probe(&mut self, i: usize, counters: &WorkerCounters, write: impl FnOnce(&mut [u8]) -> usize);
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::call::call;
 use super::exchange::Incoming;
 use crate::outcome::Outcome;
-use crate::request::{Moment, Origin, Peer};
+use crate::request::{BurstContext, Origin, Peer};
 use crate::service::Service;
 use crate::sys::MAX_PAYLOAD_V4;
 
@@ -21,7 +21,8 @@ pub fn serve_once(
 ) -> (Outcome, Vec<u8>) {
     let mut buffer = vec![0; MAX_PAYLOAD_V4];
     let incoming = Incoming { payload, peer: Peer::Decoded(peer), control: None, truncated: false };
-    let (outcome, len) = call(service, incoming, Origin::Nowhere(local), &Moment::default(), &mut buffer);
+    let (outcome, len) =
+        call(service, incoming, Origin::Detached(local), &BurstContext::default(), &mut buffer);
     buffer.truncate(if outcome == Outcome::Reply { len } else { 0 });
     (outcome, buffer)
 }

@@ -1,4 +1,4 @@
-//! The [`Port`] of a kernel socket, in the three forms that cost least where they apply:
+//! The [`BurstSocket`] of a kernel socket, in the three forms that cost least where they apply:
 //!
 //! | batch | bound to | calls |
 //! |---|---|---|
@@ -11,63 +11,65 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::socket::Socket;
-use crate::counters::Published;
+use crate::counters::WorkerCounters;
 use crate::dispatch::{Exchange, Incoming};
 use crate::request::Peer;
 use crate::sys::{
-    Burst, Datagram, Held, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, Receipt, Single, Wait, segmentation,
+    Burst, Datagram, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, ReceiveResult, Single, SocketHandle, Wait, segmentation,
 };
 
 /// One burst in, one burst out: what a worker needs of a kernel socket. Workers are compiled for each implementation, so
 /// all calls are direct.
-pub(crate) trait Port: Exchange {
+pub(crate) trait BurstSocket: Exchange {
     /// Receives the next burst. Replies that were queued and not sent are discarded.
-    fn receive(&mut self, wait: Wait) -> io::Result<Receipt>;
+    fn receive(&mut self, wait: Wait) -> io::Result<ReceiveResult>;
 
     /// Sends the queued replies and counts each: sent, or why not. May be called several times in a burst.
-    fn send(&mut self, counts: &Published);
+    fn send(&mut self, counts: &WorkerCounters);
 }
 
 /// A kernel socket with the buffers of one worker's bursts.
-pub(crate) enum KernelPort {
-    Single(SinglePort),
-    Info(InfoPort),
-    Many(ManyPort),
+pub(crate) enum KernelSocket {
+    Single(SingleSocket),
+    Info(PacketInfoSocket),
+    Many(BatchSocket),
 }
 
-pub(crate) struct SinglePort {
-    socket: Held<Socket>,
+pub(crate) struct SingleSocket {
+    socket: SocketHandle<Socket>,
     single: Single,
 }
 
-pub(crate) struct InfoPort {
-    socket: Held<Socket>,
+pub(crate) struct PacketInfoSocket {
+    socket: SocketHandle<Socket>,
     burst: Burst,
 }
 
-pub(crate) struct ManyPort {
-    socket: Held<Socket>,
+pub(crate) struct BatchSocket {
+    socket: SocketHandle<Socket>,
     burst: Burst,
 }
 
-impl KernelPort {
+impl KernelSocket {
     /// The form that fits; allocates, but touches nearly nothing of it.
     pub(crate) fn new(socket: Arc<Socket>, batch: usize, gso: bool) -> io::Result<Self> {
-        let reply_room = if socket.bind.is_ipv6() { MAX_PAYLOAD_V6 } else { MAX_PAYLOAD_V4 };
+        let max_reply = if socket.bind.is_ipv6() { MAX_PAYLOAD_V6 } else { MAX_PAYLOAD_V4 };
         let wildcard = socket.bind.ip().is_unspecified();
         let gso = gso && segmentation(socket.fd());
-        let socket = Held::new(socket);
+        let socket = SocketHandle::new(socket);
         Ok(match (batch, wildcard) {
-            (1, false) => Self::Single(SinglePort { single: Single::new(reply_room)?, socket }),
-            (1, true) => Self::Info(InfoPort { burst: Burst::new(1, reply_room, true, false)?, socket }),
-            _ => Self::Many(ManyPort { burst: Burst::new(batch, reply_room, wildcard, gso)?, socket }),
+            (1, false) => Self::Single(SingleSocket { single: Single::new(max_reply)?, socket }),
+            (1, true) => {
+                Self::Info(PacketInfoSocket { burst: Burst::new(1, max_reply, true, false)?, socket })
+            }
+            _ => Self::Many(BatchSocket { burst: Burst::new(batch, max_reply, wildcard, gso)?, socket }),
         })
     }
 }
 
 // Inlined into the worker's loop: the kernel's mitigations leave the return predictor empty, so that every return after a
 // system call is mispredicted. With one datagram per call that is measurable.
-impl Exchange for SinglePort {
+impl Exchange for SingleSocket {
     #[inline(always)]
     fn datagram(&mut self, _only: usize) -> (Incoming<'_>, &mut [u8]) {
         incoming(self.single.datagram())
@@ -78,24 +80,24 @@ impl Exchange for SinglePort {
         self.single.queue(len);
     }
 
-    fn answer_probe(&mut self, i: usize, counters: &Published, write: impl FnOnce(&mut [u8]) -> usize) {
+    fn answer_probe(&mut self, i: usize, counters: &WorkerCounters, write: impl FnOnce(&mut [u8]) -> usize) {
         answer_probe(self, i, counters, write);
     }
 }
 
-impl Port for SinglePort {
+impl BurstSocket for SingleSocket {
     #[inline(always)]
-    fn receive(&mut self, wait: Wait) -> io::Result<Receipt> {
+    fn receive(&mut self, wait: Wait) -> io::Result<ReceiveResult> {
         self.single.receive(self.socket.as_fd(), wait)
     }
 
     #[inline(always)]
-    fn send(&mut self, counts: &Published) {
+    fn send(&mut self, counts: &WorkerCounters) {
         self.single.send(self.socket.as_fd(), counts);
     }
 }
 
-impl Exchange for InfoPort {
+impl Exchange for PacketInfoSocket {
     #[inline]
     fn datagram(&mut self, i: usize) -> (Incoming<'_>, &mut [u8]) {
         incoming(self.burst.datagram(i))
@@ -106,22 +108,22 @@ impl Exchange for InfoPort {
         self.burst.queue(i, len);
     }
 
-    fn answer_probe(&mut self, i: usize, counters: &Published, write: impl FnOnce(&mut [u8]) -> usize) {
+    fn answer_probe(&mut self, i: usize, counters: &WorkerCounters, write: impl FnOnce(&mut [u8]) -> usize) {
         answer_probe(self, i, counters, write);
     }
 }
 
-impl Port for InfoPort {
-    fn receive(&mut self, wait: Wait) -> io::Result<Receipt> {
+impl BurstSocket for PacketInfoSocket {
+    fn receive(&mut self, wait: Wait) -> io::Result<ReceiveResult> {
         self.burst.receive_one(self.socket.as_fd(), wait)
     }
 
-    fn send(&mut self, counts: &Published) {
+    fn send(&mut self, counts: &WorkerCounters) {
         self.burst.send_one(self.socket.as_fd(), counts);
     }
 }
 
-impl Exchange for ManyPort {
+impl Exchange for BatchSocket {
     #[inline]
     fn datagram(&mut self, i: usize) -> (Incoming<'_>, &mut [u8]) {
         incoming(self.burst.datagram(i))
@@ -132,17 +134,17 @@ impl Exchange for ManyPort {
         self.burst.queue(i, len);
     }
 
-    fn answer_probe(&mut self, i: usize, counters: &Published, write: impl FnOnce(&mut [u8]) -> usize) {
+    fn answer_probe(&mut self, i: usize, counters: &WorkerCounters, write: impl FnOnce(&mut [u8]) -> usize) {
         answer_probe(self, i, counters, write);
     }
 }
 
-impl Port for ManyPort {
-    fn receive(&mut self, wait: Wait) -> io::Result<Receipt> {
+impl BurstSocket for BatchSocket {
+    fn receive(&mut self, wait: Wait) -> io::Result<ReceiveResult> {
         self.burst.receive(self.socket.as_fd(), wait)
     }
 
-    fn send(&mut self, counts: &Published) {
+    fn send(&mut self, counts: &WorkerCounters) {
         self.burst.send(self.socket.as_fd(), counts);
     }
 }
@@ -157,15 +159,15 @@ fn incoming<'a>((datagram, buffer): (Datagram<'a>, &'a mut [u8])) -> (Incoming<'
 /// Sends the answer to a probe by itself, after the replies queued before it, so that it is not counted. If the kernel does
 /// not send it, the prober misses it and reports that.
 #[cold]
-fn answer_probe<P: Port>(
-    port: &mut P,
+fn answer_probe<P: BurstSocket>(
+    socket: &mut P,
     i: usize,
-    counters: &Published,
+    counters: &WorkerCounters,
     write: impl FnOnce(&mut [u8]) -> usize,
 ) {
-    port.send(counters);
-    let (_, buffer) = port.datagram(i);
+    socket.send(counters);
+    let (_, buffer) = socket.datagram(i);
     let len = write(buffer);
-    port.reply(i, len);
-    port.send(&Published::default());
+    socket.reply(i, len);
+    socket.send(&WorkerCounters::default());
 }

@@ -12,28 +12,32 @@
 use std::net::SocketAddr;
 
 use super::reuseport;
-use super::socket::{Group, Plan};
+use super::socket::{SocketConfig, WorkerSockets};
 use crate::cpus;
 use crate::error::Error;
 use crate::probe::Prober;
 
 /// Opens a group per address, each socket named after its worker's CPU.
-pub(super) fn open(plan: &Plan<'_>) -> Result<Group, Error> {
-    let mut distinct = plan.cpus.to_vec();
+pub(super) fn open(config: &SocketConfig<'_>) -> Result<WorkerSockets, Error> {
+    let mut distinct = config.cpus.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
-    if distinct.len() < plan.cpus.len() {
-        return Err(Error::MoreWorkersThanCpus { workers: plan.cpus.len(), cpus: distinct.len() });
+    if distinct.len() < config.cpus.len() {
+        return Err(Error::MoreWorkersThanCpus { workers: config.cpus.len(), cpus: distinct.len() });
     }
-    reuseport::group(plan, |worker| Some(plan.cpus[worker]))
+    reuseport::open_group(config, |worker| Some(config.cpus[worker]))
 }
 
 /// A datagram sent from each worker's CPU must reach exactly that worker: over loopback it is received on the CPU
 /// it was sent from.
-pub(super) fn prove(prober: &Prober<'_>, plan: &Plan<'_>, target: SocketAddr) -> Result<(), String> {
+pub(super) fn probe(
+    prober: &Prober<'_>,
+    config: &SocketConfig<'_>,
+    target: SocketAddr,
+) -> Result<(), String> {
     // A thread of its own, so that the caller's affinity stays what it is.
     let probe = || {
-        for (worker, cpu) in plan.cpus.iter().enumerate() {
+        for (worker, cpu) in config.cpus.iter().enumerate() {
             cpus::pin_to(*cpu).map_err(|error| format!("cannot run the probe on CPU {cpu}: {error}"))?;
             let seen = prober.ask(target)?;
             if seen.worker != worker {
@@ -58,7 +62,7 @@ mod tests {
 
     use super::*;
     use crate::io::socket::{Sharing, Socket};
-    use crate::sys::{Receipt, Single, Wait};
+    use crate::sys::{ReceiveResult, Single, Wait};
 
     /// Flows sent from each CPU; with the flow hash instead, the chance that all go right is 2^-80.
     const FLOWS: usize = 40;
@@ -70,7 +74,7 @@ mod tests {
             .map(|socket| {
                 let mut port = Single::new(64).unwrap();
                 let mut count = 0;
-                while port.receive(socket.fd(), Wait::Now).unwrap() == Receipt::Datagrams(1) {
+                while port.receive(socket.fd(), Wait::Now).unwrap() == ReceiveResult::Datagrams(1) {
                     count += 1;
                 }
                 count
@@ -96,9 +100,9 @@ mod tests {
         let cpus: Vec<u32> = cpus::allowed_cpus().unwrap().iter().collect();
         for bind in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
             let binds = [bind.parse().unwrap()];
-            let plan = Plan { binds: &binds, cpus: &cpus, receive_buffer: None };
-            let group = open(&plan).unwrap();
-            let mut sockets: Vec<_> = group.by_worker.into_iter().map(|mut one| one.remove(0)).collect();
+            let config = SocketConfig { binds: &binds, cpus: &cpus, receive_buffer: None };
+            let sockets = open(&config).unwrap();
+            let mut sockets: Vec<_> = sockets.by_worker.into_iter().map(|mut one| one.remove(0)).collect();
             let address = sockets[0].bind;
             let target = match address {
                 SocketAddr::V4(v4) => SocketAddr::from(([127, 0, 0, 1], v4.port())),
@@ -127,7 +131,7 @@ mod tests {
     #[test]
     fn two_workers_on_one_cpu_are_refused() {
         let binds = ["127.0.0.1:0".parse().unwrap()];
-        let error = open(&Plan { binds: &binds, cpus: &[0, 0], receive_buffer: None }).unwrap_err();
+        let error = open(&SocketConfig { binds: &binds, cpus: &[0, 0], receive_buffer: None }).unwrap_err();
         assert!(error.to_string().contains("2 workers do not fit 1 CPUs"), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::socket::{Group, Plan, Sharing, Socket};
+use super::socket::{Sharing, Socket, SocketConfig, WorkerSockets};
 use crate::error::Error;
 use crate::probe::Prober;
 
@@ -12,31 +12,38 @@ use crate::probe::Prober;
 const FLOWS_PER_WORKER: usize = 64;
 
 /// Opens a group per address.
-pub(super) fn open(plan: &Plan<'_>) -> Result<Group, Error> {
-    group(plan, |_worker| None)
+pub(super) fn open(config: &SocketConfig<'_>) -> Result<WorkerSockets, Error> {
+    open_group(config, |_worker| None)
 }
 
 /// Opens a socket per worker and address; `incoming_cpu` says what worker `i`'s sockets take.
-pub(super) fn group(plan: &Plan<'_>, incoming_cpu: impl Fn(usize) -> Option<u32>) -> Result<Group, Error> {
-    let mut by_worker: Vec<Vec<Arc<Socket>>> = Vec::with_capacity(plan.cpus.len());
-    for worker in 0..plan.cpus.len() {
-        let sockets = plan.binds.iter().enumerate().map(|(index, asked)| {
+pub(super) fn open_group(
+    config: &SocketConfig<'_>,
+    incoming_cpu: impl Fn(usize) -> Option<u32>,
+) -> Result<WorkerSockets, Error> {
+    let mut by_worker: Vec<Vec<Arc<Socket>>> = Vec::with_capacity(config.cpus.len());
+    for worker in 0..config.cpus.len() {
+        let sockets = config.binds.iter().enumerate().map(|(index, asked)| {
             // The first worker's socket turns port 0 into a real one; the others join it there.
             let (address, sharing) = match by_worker.first() {
                 Some(first) => (first[index].bind, Sharing::Member),
                 None => (*asked, Sharing::First),
             };
-            Socket::open(address, sharing, incoming_cpu(worker), plan.receive_buffer).map(Arc::new)
+            Socket::open(address, sharing, incoming_cpu(worker), config.receive_buffer).map(Arc::new)
         });
         let sockets = sockets.collect::<Result<_, _>>()?;
         by_worker.push(sockets);
     }
-    Ok(Group { by_worker })
+    Ok(WorkerSockets { by_worker })
 }
 
 /// Many flows must between them reach every worker.
-pub(super) fn prove(prober: &Prober<'_>, plan: &Plan<'_>, target: SocketAddr) -> Result<(), String> {
-    let mut reached = vec![false; plan.cpus.len()];
+pub(super) fn probe(
+    prober: &Prober<'_>,
+    config: &SocketConfig<'_>,
+    target: SocketAddr,
+) -> Result<(), String> {
+    let mut reached = vec![false; config.cpus.len()];
     let flows = FLOWS_PER_WORKER * reached.len();
     for _ in 0..flows {
         let seen = prober.ask(target)?;

@@ -5,21 +5,21 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::socket::{Group, Plan, Sharing, Socket};
+use super::socket::{Sharing, Socket, SocketConfig, WorkerSockets};
 use crate::error::Error;
 use crate::probe::Prober;
 
 /// Opens one socket per address for all workers.
-pub(super) fn open(plan: &Plan<'_>) -> Result<Group, Error> {
-    let sockets = plan
+pub(super) fn open(config: &SocketConfig<'_>) -> Result<WorkerSockets, Error> {
+    let sockets = config
         .binds
         .iter()
-        .map(|bind| Socket::open(*bind, Sharing::Alone, None, plan.receive_buffer).map(Arc::new))
+        .map(|bind| Socket::open(*bind, Sharing::Alone, None, config.receive_buffer).map(Arc::new))
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(Group { by_worker: vec![sockets; plan.cpus.len()] })
+    Ok(WorkerSockets { by_worker: vec![sockets; config.cpus.len()] })
 }
 
 /// One answer, by whichever worker, is the proof.
-pub(super) fn prove(prober: &Prober<'_>, target: SocketAddr) -> Result<(), String> {
+pub(super) fn probe(prober: &Prober<'_>, target: SocketAddr) -> Result<(), String> {
     prober.ask(target).map(|_anyone| ())
 }

@@ -12,7 +12,7 @@ use crate::sys;
 
 /// What an Io needs to know to open its sockets.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan<'a> {
+pub(crate) struct SocketConfig<'a> {
     /// The addresses as asked for.
     pub(crate) binds: &'a [SocketAddr],
     /// The CPU of each worker: as many entries as workers. Binding even where threads are not pinned.
@@ -23,11 +23,11 @@ pub(crate) struct Plan<'a> {
 
 /// The sockets of an Io: by worker, then by address. A socket that several workers read appears for each.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct WorkerSockets {
     pub(crate) by_worker: Vec<Vec<Arc<Socket>>>,
 }
 
-impl Group {
+impl WorkerSockets {
     /// The addresses with their real ports.
     pub(crate) fn binds(&self) -> Vec<SocketAddr> {
         self.by_worker.first().into_iter().flatten().map(|socket| socket.bind).collect()
@@ -42,13 +42,13 @@ pub(crate) struct Socket {
     pub(crate) bind: SocketAddr,
     /// What `SO_RCVBUF` says.
     pub(crate) receive_buffer: usize,
-    drops: Mutex<DropMeter>,
+    drops: Mutex<DropCounter>,
 }
 
 /// Makes a 64-bit counter of the kernel's, which wraps at 32 bits. Right as long as it is read at least once per
 /// four thousand million drops.
 #[derive(Debug, Default)]
-struct DropMeter {
+struct DropCounter {
     last: u32,
     total: u64,
 }
@@ -152,7 +152,7 @@ impl Socket {
     pub(crate) fn shut(&self) -> u64 {
         let drops = self.kernel_drops();
         // Without the filter (memory is out) the workers still end when they find the queue empty once.
-        let _ = sys::close_door(self.fd());
+        let _ = sys::stop_receiving(self.fd());
         sys::wake_receivers(self.fd());
         drops
     }

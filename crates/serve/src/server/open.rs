@@ -6,12 +6,12 @@ use std::net::{SocketAddr, TcpListener};
 use crate::config::{Config, ConfigError};
 use crate::cpus;
 use crate::error::Error;
-use crate::io::{Devices, Group, Io, Plan};
+use crate::io::{Devices, Io, SocketConfig, WorkerSockets};
 use crate::sys;
 use crate::tcp;
 
 /// Ports tried when any will do but the one UDP got is taken for TCP.
-const PORT_TRIES: usize = 16;
+const MAX_PORT_ATTEMPTS: usize = 16;
 
 /// Refuses the broadcast addresses of this host's subnets: nobody can be answered from one.
 pub(super) fn check_addresses(binds: &[SocketAddr]) -> Result<(), Error> {
@@ -60,19 +60,19 @@ pub(super) fn cpus_for_queues(config: &Config, cpus: &[u32], devices: &Devices) 
 /// The sockets, and by worker the TCP listeners on the same addresses and ports.
 pub(super) fn open_all(
     io: Io,
-    plan: &Plan<'_>,
+    config: &SocketConfig<'_>,
     with_tcp: bool,
-) -> Result<(Group, Vec<Vec<TcpListener>>), Error> {
-    let any_port = plan.binds.iter().any(|bind| bind.port() == 0);
-    let mut tries = if any_port && with_tcp { PORT_TRIES } else { 1 };
+) -> Result<(WorkerSockets, Vec<Vec<TcpListener>>), Error> {
+    let any_port = config.binds.iter().any(|bind| bind.port() == 0);
+    let mut tries = if any_port && with_tcp { MAX_PORT_ATTEMPTS } else { 1 };
     loop {
         tries -= 1;
-        let group = io.open(plan)?;
+        let sockets = io.open(config)?;
         if !with_tcp {
-            return Ok((group, Vec::new()));
+            return Ok((sockets, Vec::new()));
         }
-        match listen_all(&group.binds(), plan.cpus.len()) {
-            Ok(listeners) => return Ok((group, listeners)),
+        match listen_all(&sockets.binds(), config.cpus.len()) {
+            Ok(listeners) => return Ok((sockets, listeners)),
             Err(Error::Bind { cause, .. }) if tries > 0 && cause.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(error),
         }

@@ -15,14 +15,14 @@ use super::{Server, open};
 use crate::config::Config;
 use crate::cpus;
 use crate::dispatch::{StreamDispatch, StreamFactory};
+use crate::endpoint::{Endpoint, Endpoints};
 use crate::error::{Error, Rejected};
-use crate::io::{Devices, Frames, Io, IoChoice, KernelPort, Plan};
-use crate::lane::{Lane, Lanes};
-use crate::probe::{Prober, Probing, target_of};
+use crate::io::{Devices, FrameParts, Io, IoChoice, KernelSocket, SocketConfig};
+use crate::probe::{ProbeState, Prober, target_of};
 use crate::service::{Service, WorkerId};
 use crate::shared::{BroadcastPolicy, Shared};
-use crate::tcp::{Meter, TcpWorker};
-use crate::worker::{LaneSide, Worker};
+use crate::tcp::{TcpCounters, TcpWorker};
+use crate::worker::{SocketSource, Worker};
 
 impl Server {
     pub(super) fn choose<S, F>(
@@ -86,13 +86,14 @@ impl Server {
             Some(devices) => open::cpus_for_queues(config, cpus, devices)?,
             None => cpus.to_vec(),
         }[..];
-        let plan = Plan { binds: &config.binds, cpus, receive_buffer: config.receive_buffer };
+        let socket_config =
+            SocketConfig { binds: &config.binds, cpus, receive_buffer: config.receive_buffer };
         let resources = |operation| move |cause| Error::Resources { operation, cause };
-        let (group, listeners) = open::open_all(io, &plan, streams.is_some())?;
+        let (sockets, listeners) = open::open_all(io, &socket_config, streams.is_some())?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(io::Error::from)
             .map_err(resources("make a descriptor to stop the workers"))?;
-        let probing = Probing::new().map_err(resources("read random bytes for the probe"))?;
+        let probe = ProbeState::new().map_err(resources("read random bytes for the probe"))?;
         let broadcast = match io {
             _ if !config.answer_broadcast => BroadcastPolicy::Ignore,
             Io::Shared => BroadcastPolicy::AnyWorker,
@@ -103,43 +104,44 @@ impl Server {
             rejected: Vec::new(),
             batch: config.batch,
             gso: config.gso && config.batch > 1,
-            binds: group.binds(),
+            binds: sockets.binds(),
             cpus: cpus.to_vec(),
             pinned: config.pin,
-            lanes: Lanes::default(),
-            shared: Arc::new(Shared { probing, stopping: AtomicBool::new(false), broadcast }),
-            meters: Vec::new(),
+            endpoints: Endpoints::default(),
+            shared: Arc::new(Shared { probe, stopping: AtomicBool::new(false), broadcast }),
+            tcp_counters: Vec::new(),
             threads: Vec::new(),
             stop: Arc::new(stop),
-            fast: None,
+            fast_path: None,
             watch: Mutex::default(),
             started: Instant::now(),
             final_drops: None,
         };
-        let mut proof = None;
+        let mut queue_probe = None;
         let mut frames = match devices {
             Some(devices) => {
-                let (fast, frames, shows) = devices.start(server.binds.clone(), cpus.len(), &config.xdp)?;
-                server.fast = Some(Arc::new(fast));
-                proof = Some(shows);
+                let (fast_path, frames, shows) =
+                    devices.start(server.binds.clone(), cpus.len(), &config.xdp)?;
+                server.fast_path = Some(Arc::new(fast_path));
+                queue_probe = Some(shows);
                 frames.into_iter().map(Some).collect()
             }
             None => Vec::new(),
         };
         // From here on dropping `server` stops whatever runs already.
         let (ready, readiness) = mpsc::channel();
-        let lane = |socket| Arc::new(Lane::new(socket));
-        let of_worker = |sockets: Vec<_>| sockets.into_iter().map(lane).collect();
-        server.lanes = group.by_worker.into_iter().map(of_worker).collect();
-        for (worker, lanes) in Arc::clone(&server.lanes).iter().enumerate() {
-            let mut sides = Vec::with_capacity(lanes.len());
-            for lane in lanes {
-                let port = KernelPort::new(Arc::clone(&lane.socket), config.batch, config.gso)
+        let endpoint = |socket| Arc::new(Endpoint::new(socket));
+        let of_worker = |sockets: Vec<_>| sockets.into_iter().map(endpoint).collect();
+        server.endpoints = sockets.by_worker.into_iter().map(of_worker).collect();
+        for (worker, endpoints) in Arc::clone(&server.endpoints).iter().enumerate() {
+            let mut sources = Vec::with_capacity(endpoints.len());
+            for endpoint in endpoints {
+                let socket = KernelSocket::new(Arc::clone(&endpoint.socket), config.batch, config.gso)
                     .map_err(resources("map the buffers of a worker"))?;
-                sides.push(LaneSide { port, lane: Arc::clone(lane) });
+                sources.push(SocketSource { socket, endpoint: Arc::clone(endpoint) });
             }
             let frames = frames.get_mut(worker).and_then(Option::take);
-            server.spawn_worker(worker, sides, frames, factory, &ready)?;
+            server.spawn_worker(worker, sources, frames, factory, &ready)?;
         }
         if let Some(streams) = streams {
             for (worker, listeners) in listeners.into_iter().enumerate() {
@@ -155,12 +157,13 @@ impl Server {
                 Err(mpsc::RecvError) => return Err(server.lost_worker()),
             }
         }
-        let prober = Prober::new(&server.shared.probing);
+        let prober = Prober::new(&server.shared.probe);
         for bind in &server.binds {
-            io.prove(&prober, &plan, target_of(*bind)).map_err(|reason| Error::Probe { io, reason })?;
+            io.probe(&prober, &socket_config, target_of(*bind))
+                .map_err(|reason| Error::Probe { io, reason })?;
         }
-        if let (Some(fast), Some(proof)) = (&server.fast, proof) {
-            proof.run(fast, &prober)?;
+        if let (Some(fast_path), Some(queue_probe)) = (&server.fast_path, queue_probe) {
+            queue_probe.run(fast_path, &prober)?;
         }
         prober.finish();
         server.started = Instant::now();
@@ -170,8 +173,8 @@ impl Server {
     fn spawn_worker<S, F>(
         &mut self,
         worker: usize,
-        sides: Vec<LaneSide>,
-        frames: Option<Frames>,
+        sources: Vec<SocketSource>,
+        frames: Option<FrameParts>,
         factory: &Arc<F>,
         ready: &mpsc::Sender<Result<(), Error>>,
     ) -> Result<(), Error>
@@ -179,20 +182,20 @@ impl Server {
         S: Service + 'static,
         F: Fn(WorkerId) -> S + Send + Sync + 'static,
     {
-        let (fast, lanes) = (self.fast.clone(), Arc::clone(&self.lanes));
+        let (fast_path, endpoints) = (self.fast_path.clone(), Arc::clone(&self.endpoints));
         let (factory, shared, stop) = (Arc::clone(factory), Arc::clone(&self.shared), Arc::clone(&self.stop));
         let number = worker;
         self.spawn(worker, "udp", ready, move |ready| {
-            let worker = Worker::new(WorkerId(number), factory, shared, sides);
+            let worker = Worker::new(WorkerId(number), factory, shared, sources);
             let Some(frames) = frames else {
-                ready.say();
+                ready.signal();
                 return worker.run(stop.as_fd());
             };
-            let fast_worker = worker.with_frames(lanes, frames);
-            if let Some(fast) = fast {
-                fast.add(number, fast_worker.counters());
+            let fast_worker = worker.with_frames(endpoints, frames);
+            if let Some(fast_path) = fast_path {
+                fast_path.add(number, fast_worker.counters());
             }
-            ready.say();
+            ready.signal();
             fast_worker.run(stop.as_fd())
         })
     }
@@ -205,11 +208,11 @@ impl Server {
         ready: &mpsc::Sender<Result<(), Error>>,
     ) -> Result<(), Error> {
         let (streams, stop) = (Arc::clone(streams), Arc::clone(&self.stop));
-        let meter = Arc::new(CachePadded::new(Meter::default()));
-        self.meters.push(Arc::clone(&meter));
+        let counters = Arc::new(CachePadded::new(TcpCounters::default()));
+        self.tcp_counters.push(Arc::clone(&counters));
         self.spawn(worker, "tcp", ready, move |ready| {
-            let worker = TcpWorker::new(listeners, StreamDispatch::new(WorkerId(worker), streams), meter);
-            ready.say();
+            let worker = TcpWorker::new(listeners, StreamDispatch::new(WorkerId(worker), streams), counters);
+            ready.signal();
             worker.run(stop.as_fd())
         })
     }
@@ -244,7 +247,7 @@ impl Server {
 struct Ready(mpsc::Sender<Result<(), Error>>);
 
 impl Ready {
-    fn say(self) {
+    fn signal(self) {
         // A starter that gave up waiting has no use for the news.
         let _ = self.0.send(Ok(()));
     }

@@ -2,11 +2,11 @@
 
 use std::sync::PoisonError;
 
-use udpath_stack::counters::Drop;
+use udpath_stack::counters::Drop as FrameDrop;
 
 use super::Server;
 use crate::counts::{Counts, TcpCounts};
-use crate::io::{Fast, Io};
+use crate::io::{FastPath, Io};
 use crate::outcome::SendError;
 use crate::status::{SocketStatus, Status, WorkerStatus};
 
@@ -14,22 +14,25 @@ impl Server {
     /// What was done so far. Costs a few system calls per socket and nothing on the packet path. Call it at least
     /// every few minutes under heavy overload: the kernel's own drop counters wrap at 32 bits.
     pub fn status(&self) -> Status {
-        let by_lane: Vec<Vec<Counts>> =
-            self.lanes.iter().map(|lanes| lanes.iter().map(|lane| lane.counts()).collect()).collect();
-        let frames = self.fast.as_deref().map(Fast::frames);
+        let by_endpoint: Vec<Vec<Counts>> = self
+            .endpoints
+            .iter()
+            .map(|endpoints| endpoints.iter().map(|endpoint| endpoint.counts()).collect())
+            .collect();
+        let frames = self.fast_path.as_deref().map(FastPath::frames);
         // After what the workers counted: nothing they got is missing there.
-        let (xdp, arrivals) = match (&self.fast, &frames) {
-            (Some(fast), Some(frames)) => fast.status(frames),
+        let (xdp, arrivals) = match (&self.fast_path, &frames) {
+            (Some(fast_path), Some(frames)) => fast_path.status(frames),
             _ => Default::default(),
         };
-        let sockets = self.socket_statuses(&by_lane);
+        let sockets = self.socket_statuses(&by_endpoint);
         let mut total = Counts::default();
-        let workers: Vec<_> = by_lane
+        let workers: Vec<_> = by_endpoint
             .iter()
             .enumerate()
-            .map(|(worker, lanes)| {
+            .map(|(worker, endpoints)| {
                 let mut counts = Counts::default();
-                lanes.iter().for_each(|lane| counts.add(lane));
+                endpoints.iter().for_each(|endpoint| counts.add(endpoint));
                 let port = arrivals.received.get(worker).copied().unwrap_or_default();
                 if let Some(frames) = &frames {
                     let settled = frames.total.settled(worker);
@@ -64,22 +67,22 @@ impl Server {
                 .map(str::to_owned)
                 .into_iter()
                 .chain(losses)
-                .chain(self.fast.iter().flat_map(|fast| fast.warnings(&arrivals)))
+                .chain(self.fast_path.iter().flat_map(|fast_path| fast_path.warnings(&arrivals)))
                 .collect(),
         }
     }
 
     fn tcp_counts(&self) -> Option<TcpCounts> {
         let mut counts = TcpCounts::default();
-        self.meters.iter().for_each(|meter| meter.add_to(&mut counts));
-        (!self.meters.is_empty()).then_some(counts)
+        self.tcp_counters.iter().for_each(|counters_of_worker| counters_of_worker.add_to(&mut counts));
+        (!self.tcp_counters.is_empty()).then_some(counts)
     }
 
-    fn socket_statuses(&self, by_lane: &[Vec<Counts>]) -> Vec<SocketStatus> {
+    fn socket_statuses(&self, by_endpoint: &[Vec<Counts>]) -> Vec<SocketStatus> {
         let mut sockets = Vec::new();
         for index in 0..self.binds.len() {
-            for (worker, counts) in by_lane.iter().enumerate() {
-                let socket = &self.lanes[worker][index].socket;
+            for (worker, counts) in by_endpoint.iter().enumerate() {
+                let socket = &self.endpoints[worker][index].socket;
                 if self.io == Io::Shared && worker > 0 {
                     // The one socket of all workers: add to the entry that the first of them made.
                     if let Some(SocketStatus { counts: sum, .. }) = sockets.last_mut() {
@@ -118,12 +121,12 @@ fn losses(at_sockets: u64, total: &Counts) -> Vec<String> {
          or gets too little CPU time, or a checksum is wrong; add workers or CPUs, or raise --rcvbuf if it is bursts",
     );
     say(
-        total.dropped.frames(Drop::BacklogFull),
+        total.dropped.frames(FrameDrop::BacklogFull),
         "frames are dropped because the backlog of the worker they are steered to is full (backlog_full): that worker is \
          too slow or gets too little CPU time; steer to more workers",
     );
     say(
-        total.dropped.frames(Drop::FlowLimit),
+        total.dropped.frames(FrameDrop::FlowLimit),
         "frames are dropped because their flow fills a worker's backlog (flow_limit): one sender is faster than a worker",
     );
     say(

@@ -2,20 +2,20 @@
 
 /// Notices that the work is not spread, in windows long enough to mean something.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct SpreadMonitor {
     before: Vec<u64>,
     warning: Option<String>,
 }
 
 /// Datagrams in a window before it is judged. Fewer could be one client's burst; with more, a service with little
 /// traffic would never be judged.
-const WINDOW: u64 = 2_000;
+const MIN_WINDOW: u64 = 2_000;
 
 /// Share of one worker from which the traffic counts as arriving on one CPU. The rest is what stray CPUs
 /// (a local health check, a moved interrupt) bring. Lower would warn of a skew that spreads the work well enough.
-const NEARLY_ALL: f64 = 0.95;
+const SKEW_THRESHOLD: f64 = 0.95;
 
-impl Watch {
+impl SpreadMonitor {
     /// Looks at the received counts and CPUs by worker; says what is wrong, until a later window is better.
     pub(crate) fn observe(&mut self, received: &[u64], cpus: &[u32]) -> Option<&str> {
         if self.before.len() != received.len() {
@@ -23,11 +23,11 @@ impl Watch {
         }
         let window: Vec<u64> = received.iter().zip(&self.before).map(|(now, then)| now - then).collect();
         let total: u64 = window.iter().sum();
-        if received.len() > 1 && total >= WINDOW {
+        if received.len() > 1 && total >= MIN_WINDOW {
             self.before = received.to_vec();
             let busiest = (0..window.len()).max_by_key(|i| window[*i]).unwrap_or(0);
             let share = window[busiest] as f64 / total as f64;
-            self.warning = (share >= NEARLY_ALL).then(|| {
+            self.warning = (share >= SKEW_THRESHOLD).then(|| {
                 format!(
                     "percpu has nothing to spread: {:.0} % of {total} datagrams arrived on CPU {}; spread the \
                      receive queues over the CPUs (RSS, RPS, the senders' XPS) or serve with --io reuseport",
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn all_traffic_on_one_cpu_is_noticed_and_forgotten_again() {
-        let mut watch = Watch::default();
+        let mut watch = SpreadMonitor::default();
         let cpus = [4, 5];
         assert_eq!(watch.observe(&[1_000, 0], &cpus), None, "too little to judge");
         assert!(watch.observe(&[3, 3_000], &cpus).unwrap().contains("CPU 5"));
@@ -56,6 +56,6 @@ mod tests {
 
     #[test]
     fn one_worker_cannot_be_uneven() {
-        assert_eq!(Watch::default().observe(&[1_000_000], &[0]), None);
+        assert_eq!(SpreadMonitor::default().observe(&[1_000_000], &[0]), None);
     }
 }

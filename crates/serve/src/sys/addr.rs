@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// Size of `sockaddr_in6`, the longer of the two forms.
-const ROOM: u32 = size_of::<libc::sockaddr_in6>() as u32;
+const MAX_LEN: u32 = size_of::<libc::sockaddr_in6>() as u32;
 
 /// A `sockaddr_in` or `sockaddr_in6` and its length. `len` 0: the kernel wrote none.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(crate) struct RawAddr {
-    bytes: [u8; ROOM as usize],
+    bytes: [u8; MAX_LEN as usize],
     len: u32,
 }
 
@@ -23,20 +23,20 @@ impl PartialEq for RawAddr {
 
 impl RawAddr {
     /// Empty, with the whole room open to the kernel.
-    pub(crate) const fn room() -> Self {
-        Self { bytes: [0; ROOM as usize], len: ROOM }
+    pub(crate) const fn empty() -> Self {
+        Self { bytes: [0; MAX_LEN as usize], len: MAX_LEN }
     }
 
     /// Opens the whole room to the kernel again, which shortened it on the last call.
     #[inline]
     pub(super) fn reopen(&mut self) {
-        self.len = ROOM;
+        self.len = MAX_LEN;
     }
 
     /// Takes over the length the kernel reported elsewhere (`msg_namelen`).
     #[inline]
     pub(super) fn set_len(&mut self, len: u32) {
-        self.len = len.min(ROOM);
+        self.len = len.min(MAX_LEN);
     }
 
     /// Whether the kernel wrote an address: it does for every datagram, even an empty one.
@@ -75,7 +75,7 @@ impl RawAddr {
             libc::AF_INET if self.len >= 8 => {
                 SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(b[4], b[5], b[6], b[7]), port))
             }
-            libc::AF_INET6 if self.len >= ROOM => {
+            libc::AF_INET6 if self.len >= MAX_LEN => {
                 let mut octets = [0; 16];
                 octets.copy_from_slice(&b[8..24]);
                 let flow = u32::from_be_bytes([b[4], b[5], b[6], b[7]]);
@@ -88,7 +88,7 @@ impl RawAddr {
 
     /// The kernel's form of an address.
     pub(crate) fn encode(address: SocketAddr) -> Self {
-        let mut raw = Self::room();
+        let mut raw = Self::empty();
         let b = &mut raw.bytes;
         b[2..4].copy_from_slice(&address.port().to_be_bytes());
         match address {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn nothing_written_is_the_unspecified_address() {
-        let mut raw = RawAddr::room();
+        let mut raw = RawAddr::empty();
         raw.set_len(0);
         assert!(!raw.is_some());
         assert!(raw.decode().ip().is_unspecified());

@@ -11,13 +11,15 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::arena::Arena;
 use super::outbox::{Outbox, Peers};
-use super::{Control, Datagram, RECEIVE_ROOM, RawAddr, Receipt, Wait, check, empty_header, receipt_of_error};
-use crate::counters::Published;
+use super::{
+    Control, Datagram, RECEIVE_BUFFER_LEN, RawAddr, ReceiveResult, Wait, check, empty_header, result_of_error,
+};
+use crate::counters::WorkerCounters;
 
 /// Bytes from one receive room to the next. Five cache lines more than 64 KiB: with an exact power of two the
 /// first line of every datagram would fall into the same few sets of the cache and evict the others. More would
 /// spread no better and waste address space.
-const STRIDE: usize = RECEIVE_ROOM + 320;
+const STRIDE: usize = RECEIVE_BUFFER_LEN + 320;
 
 /// Everything one worker needs to move bursts through one socket.
 pub(crate) struct Burst {
@@ -38,21 +40,24 @@ pub(crate) struct Burst {
 unsafe impl Send for Burst {}
 
 impl Burst {
-    /// Room for `batch` datagrams and replies of up to `reply_room` bytes. `segmentation`: the socket knows
+    /// Room for `batch` datagrams and replies of up to `max_reply` bytes. `segmentation`: the socket knows
     /// `UDP_SEGMENT`, and it shall be used.
     pub(crate) fn new(
         batch: usize,
-        reply_room: usize,
+        max_reply: usize,
         packet_info: bool,
         segmentation: bool,
     ) -> io::Result<Self> {
-        assert!(batch > 0 && reply_room <= RECEIVE_ROOM, "checked by the configuration");
+        assert!(batch > 0 && max_reply <= RECEIVE_BUFFER_LEN, "checked by the configuration");
         let rx = Arena::new(batch * STRIDE)?;
-        let outbox = Outbox::new(batch, reply_room, packet_info, segmentation)?;
-        let mut names = vec![RawAddr::room(); batch];
-        let mut controls = vec![Control::room(); batch];
+        let outbox = Outbox::new(batch, max_reply, packet_info, segmentation)?;
+        let mut names = vec![RawAddr::empty(); batch];
+        let mut controls = vec![Control::empty(); batch];
         let mut parts: Vec<_> = (0..batch)
-            .map(|i| libc::iovec { iov_base: rx.pointer(i * STRIDE, RECEIVE_ROOM), iov_len: RECEIVE_ROOM })
+            .map(|i| libc::iovec {
+                iov_base: rx.pointer(i * STRIDE, RECEIVE_BUFFER_LEN),
+                iov_len: RECEIVE_BUFFER_LEN,
+            })
             .collect();
         let headers = (0..batch)
             .map(|i| {
@@ -71,7 +76,7 @@ impl Burst {
     }
 
     /// Receives what is queued, up to the batch; waits at most for the first datagram.
-    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<Receipt> {
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<ReceiveResult> {
         let flags = match wait {
             Wait::Block => libc::MSG_WAITFORONE,
             Wait::Now => libc::MSG_DONTWAIT,
@@ -93,7 +98,7 @@ impl Burst {
             match check(result as isize) {
                 Ok(count) => return Ok(self.received(count)),
                 Err(error) => {
-                    if let Some(done) = receipt_of_error(error) {
+                    if let Some(done) = result_of_error(error) {
                         return done;
                     }
                 }
@@ -102,7 +107,7 @@ impl Burst {
     }
 
     /// Receives one datagram with `recvmsg`: for batch 1 with packet info.
-    pub(crate) fn receive_one(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<Receipt> {
+    pub(crate) fn receive_one(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<ReceiveResult> {
         let flags = match wait {
             Wait::Block => 0,
             Wait::Now => libc::MSG_DONTWAIT,
@@ -118,7 +123,7 @@ impl Burst {
                     return Ok(self.received(1));
                 }
                 Err(error) => {
-                    if let Some(done) = receipt_of_error(error) {
+                    if let Some(done) = result_of_error(error) {
                         return done;
                     }
                 }
@@ -141,7 +146,7 @@ impl Burst {
     }
 
     /// Takes over the lengths the kernel wrote for `count` messages.
-    fn received(&mut self, count: usize) -> Receipt {
+    fn received(&mut self, count: usize) -> ReceiveResult {
         self.used = count;
         for i in 0..count {
             let header = &self.headers[i].msg_hdr;
@@ -152,13 +157,17 @@ impl Burst {
             }
         }
         // A message without a sender is no datagram: the socket was shut for receiving and is empty.
-        if count > 0 && !self.names[0].is_some() { Receipt::Woken } else { Receipt::Datagrams(count) }
+        if count > 0 && !self.names[0].is_some() {
+            ReceiveResult::Woken
+        } else {
+            ReceiveResult::Datagrams(count)
+        }
     }
 
     /// Datagram `i` of the last receive, and the room for its reply, which [`Burst::queue`] makes permanent.
     pub(crate) fn datagram(&mut self, i: usize) -> (Datagram<'_>, &mut [u8]) {
         let header = &self.headers[i];
-        let len = (header.msg_len as usize).min(RECEIVE_ROOM);
+        let len = (header.msg_len as usize).min(RECEIVE_BUFFER_LEN);
         let start = i * STRIDE;
         let datagram = Datagram {
             payload: &self.rx.bytes()[start..start + len],
@@ -166,7 +175,7 @@ impl Burst {
             control: self.packet_info.then_some(&self.controls[i]),
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
         };
-        (datagram, self.outbox.room())
+        (datagram, self.outbox.reply_buffer())
     }
 
     #[cfg(test)]
@@ -180,12 +189,12 @@ impl Burst {
     }
 
     /// Sends all queued replies, with as few calls as the kernel allows.
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, counts: &Published) {
+    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
         self.outbox.send(socket, counts);
     }
 
     /// Sends the one queued reply with `sendmsg`: the counterpart of [`Burst::receive_one`].
-    pub(crate) fn send_one(&mut self, socket: BorrowedFd<'_>, counts: &Published) {
+    pub(crate) fn send_one(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
         self.outbox.send_one(socket, counts);
     }
 }

@@ -15,38 +15,38 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use libc::cmsghdr;
 
 /// Room for one packet info of either family (32 or 40 bytes) and, on sending, the length of segments (24).
-const ROOM: usize = 64;
-const HEADER: usize = size_of::<cmsghdr>();
+const BUFFER_LEN: usize = 64;
+const HEADER_LEN: usize = size_of::<cmsghdr>();
 
 /// Bytes of the control message that asks for segmentation, padded as the kernel wants the next one to start.
-const SEGMENT: usize = HEADER + 8;
+const SEGMENT_LEN: usize = HEADER_LEN + 8;
 
 /// The control bytes of one datagram.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(crate) struct Control {
-    bytes: [u8; ROOM],
+    bytes: [u8; BUFFER_LEN],
     len: usize,
 }
 
 impl Control {
     /// Empty.
-    pub(crate) const fn room() -> Self {
-        Self { bytes: [0; ROOM], len: 0 }
+    pub(crate) const fn empty() -> Self {
+        Self { bytes: [0; BUFFER_LEN], len: 0 }
     }
 
     /// What makes a reply come from `source`.
     pub(crate) fn of_source(source: IpAddr) -> Self {
-        let mut control = Self::room();
+        let mut control = Self::empty();
         let (level, kind, len) = match source {
             IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO, size_of::<libc::in_pktinfo>()),
             IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, size_of::<libc::in6_pktinfo>()),
         };
         control.bytes[offset_of!(cmsghdr, cmsg_len)..][..size_of::<usize>()]
-            .copy_from_slice(&(HEADER + len).to_ne_bytes());
+            .copy_from_slice(&(HEADER_LEN + len).to_ne_bytes());
         control.bytes[offset_of!(cmsghdr, cmsg_level)..][..4].copy_from_slice(&level.to_ne_bytes());
         control.bytes[offset_of!(cmsghdr, cmsg_type)..][..4].copy_from_slice(&kind.to_ne_bytes());
-        let data = &mut control.bytes[HEADER..];
+        let data = &mut control.bytes[HEADER_LEN..];
         match source {
             // The interface stays 0: routing decides. spec_dst, then the address for those who read it.
             IpAddr::V4(ip) => {
@@ -55,18 +55,18 @@ impl Control {
             }
             IpAddr::V6(ip) => data[..16].copy_from_slice(&ip.octets()),
         }
-        control.len = HEADER + len.next_multiple_of(8);
+        control.len = HEADER_LEN + len.next_multiple_of(8);
         control
     }
 
     /// How many bytes the kernel may write.
     pub(super) const fn capacity() -> usize {
-        ROOM
+        BUFFER_LEN
     }
 
     /// Takes over the length the kernel reported (`msg_controllen`).
     pub(super) fn set_len(&mut self, len: usize) {
-        self.len = len.min(ROOM);
+        self.len = len.min(BUFFER_LEN);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -79,7 +79,7 @@ impl Control {
 
     /// The address the datagram was sent to, if the kernel said.
     pub(crate) fn asked(&self) -> Option<IpAddr> {
-        let data = &self.bytes[HEADER..];
+        let data = &self.bytes[HEADER_LEN..];
         match self.kind()? {
             Kind::V4 => Some(IpAddr::V4(Ipv4Addr::new(data[8], data[9], data[10], data[11]))),
             Kind::V6 => Some(IpAddr::V6(v6(data))),
@@ -87,8 +87,8 @@ impl Control {
     }
 
     /// Whether the datagram was sent to a broadcast or multicast address.
-    pub(crate) fn is_to_group(&self) -> bool {
-        let data = &self.bytes[HEADER..];
+    pub(crate) fn is_broadcast_or_multicast(&self) -> bool {
+        let data = &self.bytes[HEADER_LEN..];
         match self.kind() {
             // Of what is for this host alone, spec_dst is the address it was sent to; of anything else it is an address
             // to answer from, if there is one. So says the route, which knows the broadcast addresses of subnets.
@@ -110,7 +110,7 @@ impl Control {
     /// to routing, except for link-local addresses, which mean nothing without their interface.
     pub(crate) fn answer_from_asked(&mut self) {
         let kind = self.kind();
-        let data = &mut self.bytes[HEADER..];
+        let data = &mut self.bytes[HEADER_LEN..];
         match kind {
             // spec_dst is the kernel's own choice of a local unicast address for this datagram, right for
             // broadcasts too; only the interface is cleared.
@@ -131,33 +131,35 @@ impl Control {
     pub(super) fn with_segment(&mut self, size: usize, packet_info: bool) -> usize {
         let start = if packet_info { self.len } else { 0 };
         let size = u16::try_from(size).unwrap_or(u16::MAX);
-        let message = &mut self.bytes[start..start + SEGMENT];
-        let len = HEADER + size_of_val(&size);
+        let message = &mut self.bytes[start..start + SEGMENT_LEN];
+        let len = HEADER_LEN + size_of_val(&size);
         message[offset_of!(cmsghdr, cmsg_len)..][..size_of::<usize>()].copy_from_slice(&len.to_ne_bytes());
         message[offset_of!(cmsghdr, cmsg_level)..][..4].copy_from_slice(&libc::SOL_UDP.to_ne_bytes());
         message[offset_of!(cmsghdr, cmsg_type)..][..4].copy_from_slice(&libc::UDP_SEGMENT.to_ne_bytes());
-        message[HEADER..len].copy_from_slice(&size.to_ne_bytes());
-        start + SEGMENT
+        message[HEADER_LEN..len].copy_from_slice(&size.to_ne_bytes());
+        start + SEGMENT_LEN
     }
 
     /// What is left of a length from [`Control::with_segment`] without the segments.
     pub(super) fn info_len(with_segment: usize) -> usize {
-        with_segment.saturating_sub(SEGMENT)
+        with_segment.saturating_sub(SEGMENT_LEN)
     }
 
     /// What the first and only control message is.
     fn kind(&self) -> Option<Kind> {
-        if self.len < HEADER {
+        if self.len < HEADER_LEN {
             return None;
         }
         let level = self.int(offset_of!(cmsghdr, cmsg_level));
         let kind = self.int(offset_of!(cmsghdr, cmsg_type));
         match (level, kind) {
-            (libc::IPPROTO_IP, libc::IP_PKTINFO) if self.len >= HEADER + size_of::<libc::in_pktinfo>() => {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO)
+                if self.len >= HEADER_LEN + size_of::<libc::in_pktinfo>() =>
+            {
                 Some(Kind::V4)
             }
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO)
-                if self.len >= HEADER + size_of::<libc::in6_pktinfo>() =>
+                if self.len >= HEADER_LEN + size_of::<libc::in6_pktinfo>() =>
             {
                 Some(Kind::V6)
             }
@@ -193,12 +195,12 @@ mod tests {
     use super::*;
 
     fn control(level: i32, kind: i32, data: &[u8]) -> Control {
-        let mut control = Control::room();
-        control.bytes[..HEADER - 8].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
-        control.bytes[HEADER - 8..HEADER - 4].copy_from_slice(&level.to_ne_bytes());
-        control.bytes[HEADER - 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
-        control.bytes[HEADER..HEADER + data.len()].copy_from_slice(data);
-        control.set_len(HEADER + data.len().next_multiple_of(8));
+        let mut control = Control::empty();
+        control.bytes[..HEADER_LEN - 8].copy_from_slice(&(HEADER_LEN + data.len()).to_ne_bytes());
+        control.bytes[HEADER_LEN - 8..HEADER_LEN - 4].copy_from_slice(&level.to_ne_bytes());
+        control.bytes[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&kind.to_ne_bytes());
+        control.bytes[HEADER_LEN..HEADER_LEN + data.len()].copy_from_slice(data);
+        control.set_len(HEADER_LEN + data.len().next_multiple_of(8));
         control
     }
 
@@ -206,9 +208,9 @@ mod tests {
     fn an_ipv4_reply_keeps_the_source_and_leaves_the_interface_to_routing() {
         let mut c = control(libc::IPPROTO_IP, libc::IP_PKTINFO, &[3, 0, 0, 0, 10, 0, 0, 1, 10, 0, 0, 255]);
         assert_eq!(c.asked(), Some("10.0.0.255".parse().unwrap()));
-        assert!(c.is_to_group());
+        assert!(c.is_broadcast_or_multicast());
         c.answer_from_asked();
-        assert_eq!(c.bytes[HEADER..HEADER + 8], [0, 0, 0, 0, 10, 0, 0, 1]);
+        assert_eq!(c.bytes[HEADER_LEN..HEADER_LEN + 8], [0, 0, 0, 0, 10, 0, 0, 1]);
     }
 
     #[test]
@@ -218,9 +220,9 @@ mod tests {
             data.extend(5_u32.to_ne_bytes());
             let mut c = control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
             assert_eq!(c.asked(), Some(text.parse().unwrap()));
-            assert!(!c.is_to_group());
+            assert!(!c.is_broadcast_or_multicast());
             c.answer_from_asked();
-            assert_eq!(c.bytes[HEADER + 16..HEADER + 20], index.to_ne_bytes(), "{text}");
+            assert_eq!(c.bytes[HEADER_LEN + 16..HEADER_LEN + 20], index.to_ne_bytes(), "{text}");
         }
     }
 
@@ -229,7 +231,7 @@ mod tests {
         for ip in ["192.0.2.1", "2001:db8::1"] {
             let mut control = Control::of_source(ip.parse().unwrap());
             assert_eq!(control.asked(), Some(ip.parse().unwrap()));
-            assert!(!control.is_to_group());
+            assert!(!control.is_broadcast_or_multicast());
             let made = control;
             control.answer_from_asked();
             assert!(control == made, "nothing is left to change");
@@ -241,7 +243,7 @@ mod tests {
         let mut data = "ff02::1".parse::<Ipv6Addr>().unwrap().octets().to_vec();
         data.extend(5_u32.to_ne_bytes());
         let mut multicast = control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
-        assert!(multicast.is_to_group());
+        assert!(multicast.is_broadcast_or_multicast());
         multicast.answer_from_asked();
         assert_eq!(multicast.len(), 0);
         let mut foreign = control(libc::SOL_SOCKET, 1, &[0; 12]);

@@ -13,8 +13,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::arena::Arena;
-use super::{Control, RECEIVE_ROOM, RawAddr, check, empty_header};
-use crate::counters::Published;
+use super::{Control, RECEIVE_BUFFER_LEN, RawAddr, check, empty_header};
+use crate::counters::WorkerCounters;
 
 /// Without segmentation, replies start on a cache line of their own: two never share one while the kernel copies them.
 const LINE: usize = 64;
@@ -32,7 +32,7 @@ pub(super) struct Outbox {
     queued: usize,
     cursor: usize,
     /// The longest reply.
-    room: usize,
+    max_reply: usize,
     packet_info: bool,
     /// The longest reply worth joining: what the kernel refused was longer. 0: none.
     longest_segment: usize,
@@ -58,9 +58,14 @@ pub(super) struct Peers<'a> {
 
 impl Outbox {
     /// Room for `batch` replies of up to `room` bytes.
-    pub(super) fn new(batch: usize, room: usize, packet_info: bool, segmentation: bool) -> io::Result<Self> {
-        // Every reply takes its length rounded up to a line, at most RECEIVE_ROOM.
-        let arena = Arena::new(batch * RECEIVE_ROOM)?;
+    pub(super) fn new(
+        batch: usize,
+        max_reply: usize,
+        packet_info: bool,
+        segmentation: bool,
+    ) -> io::Result<Self> {
+        // Every reply takes its length rounded up to a line, at most RECEIVE_BUFFER_LEN.
+        let arena = Arena::new(batch * RECEIVE_BUFFER_LEN)?;
         let mut parts = vec![libc::iovec { iov_base: arena.pointer(0, 0), iov_len: 0 }; batch];
         let headers = parts
             .iter_mut()
@@ -78,9 +83,9 @@ impl Outbox {
             messages: vec![Message { first: 0, segment: 0, replies: 0, open: false }; batch],
             queued: 0,
             cursor: 0,
-            room,
+            max_reply,
             packet_info,
-            longest_segment: if segmentation { room } else { 0 },
+            longest_segment: if segmentation { max_reply } else { 0 },
         })
     }
 
@@ -93,14 +98,14 @@ impl Outbox {
 
     /// Room for the next reply.
     #[inline]
-    pub(super) fn room(&mut self) -> &mut [u8] {
-        &mut self.arena.bytes_mut()[self.cursor..self.cursor + self.room]
+    pub(super) fn reply_buffer(&mut self) -> &mut [u8] {
+        &mut self.arena.bytes_mut()[self.cursor..self.cursor + self.max_reply]
     }
 
     /// Queues the first `len` bytes of the room as the answer to datagram `i`.
     #[inline]
     pub(super) fn queue(&mut self, i: usize, len: usize, mut peers: Peers<'_>) {
-        let len = len.min(self.room);
+        let len = len.min(self.max_reply);
         if self.packet_info {
             peers.controls[i].answer_from_asked();
         }
@@ -132,7 +137,7 @@ impl Outbox {
             && len <= message.segment
             && message.segment <= self.longest_segment
             && message.replies < MAX_SEGMENTS
-            && part.iov_len + len <= self.room;
+            && part.iov_len + len <= self.max_reply;
         if !fits
             || peers.names[message.first] != peers.names[i]
             || (self.packet_info && peers.controls[message.first] != peers.controls[i])
@@ -153,7 +158,7 @@ impl Outbox {
     }
 
     /// Sends all queued replies, with as few calls as the kernel allows.
-    pub(super) fn send(&mut self, socket: BorrowedFd<'_>, counts: &Published) {
+    pub(super) fn send(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
         let queued = self.queued;
         self.clear();
         let mut at = 0;
@@ -193,7 +198,7 @@ impl Outbox {
     }
 
     /// Sends the one queued reply with `sendmsg`.
-    pub(super) fn send_one(&mut self, socket: BorrowedFd<'_>, counts: &Published) {
+    pub(super) fn send_one(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
         if self.queued > 0 {
             self.clear();
             self.send_apart(socket, 0, counts);
@@ -202,7 +207,7 @@ impl Outbox {
 
     /// Deals with a message the kernel did not take.
     #[cold]
-    fn failed(&mut self, socket: BorrowedFd<'_>, at: usize, error: &io::Error, counts: &Published) {
+    fn failed(&mut self, socket: BorrowedFd<'_>, at: usize, error: &io::Error, counts: &WorkerCounters) {
         let message = self.messages[at];
         if message.replies == 1 {
             counts.failed(error, 1);
@@ -217,7 +222,7 @@ impl Outbox {
     }
 
     /// Sends the replies of message `at` one by one.
-    fn send_apart(&mut self, socket: BorrowedFd<'_>, at: usize, counts: &Published) {
+    fn send_apart(&mut self, socket: BorrowedFd<'_>, at: usize, counts: &WorkerCounters) {
         let Message { segment, replies, .. } = self.messages[at];
         let part = self.parts[at];
         let header = &mut self.headers[at].msg_hdr;
@@ -254,7 +259,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::sys::{Burst, Receipt, Wait};
+    use crate::sys::{Burst, ReceiveResult, Wait};
 
     /// Answers one burst of datagrams of these lengths, from one client or (odd ones) another. How many messages it
     /// took, and what the first client got, in order.
@@ -270,7 +275,10 @@ mod tests {
             clients[usize::from(other(i))].send(&vec![i as u8; *len]).unwrap();
         }
         let mut burst = Burst::new(lengths.len(), 65_507, false, true).unwrap();
-        assert_eq!(burst.receive(server.as_fd(), Wait::Now).unwrap(), Receipt::Datagrams(lengths.len()));
+        assert_eq!(
+            burst.receive(server.as_fd(), Wait::Now).unwrap(),
+            ReceiveResult::Datagrams(lengths.len())
+        );
         for i in 0..lengths.len() {
             let (datagram, room) = burst.datagram(i);
             let len = datagram.payload.len();
@@ -278,7 +286,7 @@ mod tests {
             burst.queue(i, len);
         }
         let messages = burst.outbox().queued;
-        let counts = Published::default();
+        let counts = WorkerCounters::default();
         burst.send(server.as_fd(), &counts);
         let mut room = [0; 65_536];
         let got = (0..lengths.len())

@@ -8,8 +8,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::arena::Arena;
-use super::{Control, Datagram, RECEIVE_ROOM, RawAddr, Receipt, Wait, check, receipt_of_error};
-use crate::counters::Published;
+use super::{Control, Datagram, RECEIVE_BUFFER_LEN, RawAddr, ReceiveResult, Wait, check, result_of_error};
+use crate::counters::WorkerCounters;
 
 /// Room for one datagram and its reply.
 pub(crate) struct Single {
@@ -17,28 +17,28 @@ pub(crate) struct Single {
     tx: Arena,
     name: RawAddr,
     len: usize,
-    reply_room: usize,
+    max_reply: usize,
     /// The length of the answer, if there is one.
     reply: Option<usize>,
 }
 
 impl Single {
-    /// Room for one datagram and a reply of up to `reply_room` bytes.
-    pub(crate) fn new(reply_room: usize) -> io::Result<Self> {
-        assert!(reply_room <= RECEIVE_ROOM, "no datagram is longer");
+    /// Room for one datagram and a reply of up to `max_reply` bytes.
+    pub(crate) fn new(max_reply: usize) -> io::Result<Self> {
+        assert!(max_reply <= RECEIVE_BUFFER_LEN, "no datagram is longer");
         Ok(Self {
-            rx: Arena::new(RECEIVE_ROOM)?,
-            tx: Arena::new(RECEIVE_ROOM)?,
-            name: RawAddr::room(),
+            rx: Arena::new(RECEIVE_BUFFER_LEN)?,
+            tx: Arena::new(RECEIVE_BUFFER_LEN)?,
+            name: RawAddr::empty(),
             len: 0,
             reply: None,
-            reply_room,
+            max_reply,
         })
     }
 
     /// Receives one datagram.
     #[inline(always)]
-    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<Receipt> {
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<ReceiveResult> {
         let flags = match wait {
             Wait::Block => 0,
             Wait::Now => libc::MSG_DONTWAIT,
@@ -47,14 +47,14 @@ impl Single {
         loop {
             self.name.reopen();
             let (name, name_len) = self.name.as_mut_ptrs();
-            // SAFETY: the room is RECEIVE_ROOM writable bytes and the name has the length its own `len` says;
+            // SAFETY: the room is RECEIVE_BUFFER_LEN writable bytes and the name has the length its own `len` says;
             // both belong to `self`, held mutably.
             let result = unsafe {
                 libc::syscall(
                     libc::SYS_recvfrom,
                     socket.as_raw_fd(),
-                    self.rx.pointer(0, RECEIVE_ROOM),
-                    RECEIVE_ROOM,
+                    self.rx.pointer(0, RECEIVE_BUFFER_LEN),
+                    RECEIVE_BUFFER_LEN,
                     flags,
                     name,
                     name_len,
@@ -64,10 +64,14 @@ impl Single {
                 Ok(len) => {
                     self.len = len;
                     // Without a sender it is no datagram: the socket was shut for receiving and is empty.
-                    return Ok(if self.name.is_some() { Receipt::Datagrams(1) } else { Receipt::Woken });
+                    return Ok(if self.name.is_some() {
+                        ReceiveResult::Datagrams(1)
+                    } else {
+                        ReceiveResult::Woken
+                    });
                 }
                 Err(error) => {
-                    if let Some(done) = receipt_of_error(error) {
+                    if let Some(done) = result_of_error(error) {
                         return done;
                     }
                 }
@@ -85,18 +89,18 @@ impl Single {
             control: None,
             truncated: false,
         };
-        (datagram, &mut self.tx.bytes_mut()[..self.reply_room])
+        (datagram, &mut self.tx.bytes_mut()[..self.max_reply])
     }
 
     /// Makes the first `len` bytes of the reply room the answer.
     #[inline(always)]
     pub(crate) fn queue(&mut self, len: usize) {
-        self.reply = Some(len.min(self.reply_room));
+        self.reply = Some(len.min(self.max_reply));
     }
 
     /// Sends the answer, if there is one.
     #[inline(always)]
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, counts: &Published) {
+    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
         let Some(len) = self.reply.take() else { return };
         match send_to(socket, &self.tx.bytes()[..len], &self.name, None) {
             Ok(len) => counts.sent(1, len as u64),

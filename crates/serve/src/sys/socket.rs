@@ -12,19 +12,19 @@ use super::check;
 
 /// A socket kept open by a shared owner, with its number at hand: on the packet path that saves a visit to the owner,
 /// which no cache holds any more.
-pub(crate) struct Held<O> {
+pub(crate) struct SocketHandle<O> {
     raw: RawFd,
     _owner: Arc<O>,
 }
 
-impl<O: AsFd> Held<O> {
+impl<O: AsFd> SocketHandle<O> {
     /// `owner` must keep the same descriptor for as long as it lives, as every holder of an `OwnedFd` does.
     pub(crate) fn new(owner: Arc<O>) -> Self {
         Self { raw: owner.as_fd().as_raw_fd(), _owner: owner }
     }
 }
 
-impl<O> AsFd for Held<O> {
+impl<O> AsFd for SocketHandle<O> {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the owner holds the descriptor open and lives at least as long as `self`.
@@ -131,7 +131,7 @@ pub(crate) fn segmentation(socket: BorrowedFd<'_>) -> bool {
 ///
 /// Done with a classic socket filter that accepts nothing, which needs no privilege. Without it a server under
 /// load could never finish answering "what is queued".
-pub(crate) fn close_door(socket: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn stop_receiving(socket: BorrowedFd<'_>) -> io::Result<()> {
     /// `return 0`: keep no byte of the datagram.
     const RETURN_NOTHING: libc::sock_filter =
         libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };

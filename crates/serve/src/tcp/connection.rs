@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-use super::counters::{Meter, add};
+use super::counters::{TcpCounters, add};
 use crate::dispatch::{StreamDispatch, StreamOutcome};
 
 pub(super) struct Connection {
@@ -14,9 +14,9 @@ pub(super) struct Connection {
 
 /// What a turn did to a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum TurnResult {
     /// Bytes moved; there may be more.
-    Moved,
+    Progressed,
     /// Nothing to do until the peer sends, or takes what is unsent.
     Idle,
     /// The peer said it is done and has everything.
@@ -38,44 +38,44 @@ impl Connection {
     pub(super) fn serve(
         &mut self,
         dispatch: &mut StreamDispatch,
-        meter: &Meter,
+        counters: &TcpCounters,
         input: &mut [u8],
         output: &mut [u8],
-    ) -> Fate {
+    ) -> TurnResult {
         if !self.unsent.is_empty() {
             match write_some(&mut self.stream, &self.unsent) {
                 Ok(sent) => {
-                    add(&meter.answered_bytes, sent);
+                    add(&counters.answered_bytes, sent);
                     self.unsent.drain(..sent);
                 }
-                Err(_) => return Fate::Failed,
+                Err(_) => return TurnResult::Failed,
             }
             if !self.unsent.is_empty() {
-                return Fate::Idle;
+                return TurnResult::Idle;
             }
             // Nothing is kept for a peer that keeps up.
             self.unsent = Vec::new();
         }
         let read = match self.stream.read(input) {
-            Ok(0) => return Fate::Ended,
+            Ok(0) => return TurnResult::Ended,
             Ok(read) => read,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                return Fate::Idle;
+                return TurnResult::Idle;
             }
-            Err(_) => return Fate::Failed,
+            Err(_) => return TurnResult::Failed,
         };
-        add(&meter.received_bytes, read);
+        add(&counters.received_bytes, read);
         match dispatch.serve(&input[..read], output) {
             StreamOutcome::Reply(len) => match write_some(&mut self.stream, &output[..len]) {
                 Ok(sent) => {
-                    add(&meter.answered_bytes, sent);
+                    add(&counters.answered_bytes, sent);
                     self.unsent.extend_from_slice(&output[sent..len]);
-                    if self.unsent.is_empty() { Fate::Moved } else { Fate::Idle }
+                    if self.unsent.is_empty() { TurnResult::Progressed } else { TurnResult::Idle }
                 }
-                Err(_) => Fate::Failed,
+                Err(_) => TurnResult::Failed,
             },
-            StreamOutcome::Continue => Fate::Moved,
-            StreamOutcome::Close => Fate::Failed,
+            StreamOutcome::Continue => TurnResult::Progressed,
+            StreamOutcome::Close => TurnResult::Failed,
         }
     }
 }

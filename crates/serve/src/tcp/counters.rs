@@ -6,7 +6,7 @@ use crate::counts::TcpCounts;
 
 /// One worker's TCP counters; only its thread writes them.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct TcpCounters {
     pub(super) accepted: AtomicU64,
     pub(super) closed: AtomicU64,
     pub(super) refused: AtomicU64,
@@ -20,7 +20,7 @@ pub(super) fn add(counter: &AtomicU64, more: usize) {
     counter.store(counter.load(Relaxed) + more as u64, Relaxed);
 }
 
-impl Meter {
+impl TcpCounters {
     pub(crate) fn add_to(&self, sum: &mut TcpCounts) {
         sum.accepted += self.accepted.load(Relaxed);
         sum.open += self.accepted.load(Relaxed).saturating_sub(self.closed.load(Relaxed));

@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use crate::error::{Error, Transport};
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
-const BACKLOG: i32 = 1024;
+const LISTEN_BACKLOG: i32 = 1024;
 /// Opens a listener per worker for `address`; all share its port.
 pub(crate) fn listen(address: SocketAddr, workers: usize) -> Result<Vec<TcpListener>, Error> {
     let mut listeners: Vec<TcpListener> = Vec::with_capacity(workers);
@@ -45,6 +45,6 @@ fn open(address: SocketAddr, member: bool) -> Result<TcpListener, Error> {
         // After binding, so that another server's group is not joined silently.
         sockopt::set_socket_reuseport(&fd, true).map_err(failed("share the port of"))?;
     }
-    rustix::net::listen(&fd, BACKLOG).map_err(taken)?;
+    rustix::net::listen(&fd, LISTEN_BACKLOG).map_err(taken)?;
     Ok(TcpListener::from(fd))
 }

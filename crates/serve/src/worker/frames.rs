@@ -4,7 +4,7 @@
 //! ```text
 //! AF_XDP queue ─▸ stack::Worker::turn ─▸ ServiceHandler ─▸ Dispatch  ─▸ reply in the request's frame
 //! kernel sockets ─────────────────────────────────────────▸ the service ─▸ sendmmsg
-//!      looked into every KERNEL_EVERY turns, and whenever there is nothing else; a sleep waits for both
+//!      looked into every KERNEL_POLL_TURNS turns, and whenever there is nothing else; a sleep waits for both
 //! ```
 //! One service instance serves both, as the thread does one thing at a time.
 
@@ -17,12 +17,12 @@ use rustix::event::epoll;
 use udpath_stack::counters::Drop as FrameDrop;
 use udpath_stack::handler::{self, Datagram, Handler};
 use udpath_stack::port::{Port, Unsent};
-use udpath_stack::worker::{Parts, Progress, Worker as Stack};
+use udpath_stack::worker::{Parts, Progress, Worker as Datapath};
 
-use super::runner::{LaneSide, Pass, ServiceRunner};
-use crate::counters::Published;
+use super::runner::{BurstResult, ServiceRunner, SocketSource};
+use crate::counters::WorkerCounters;
 use crate::dispatch::{Exchange, Incoming, Received};
-use crate::lane::{Lane, Lanes};
+use crate::endpoint::{Endpoint, Endpoints};
 use crate::outcome::SendError;
 use crate::request::Peer;
 use crate::service::{Service, WorkerId};
@@ -30,28 +30,28 @@ use crate::sys::{Control, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, RawAddr, send_to};
 
 /// Turns of a busy worker between two looks into its kernel sockets. More: what the fast path declines waits longer, at
 /// 64 frames of half a microsecond each some 2 ms. Fewer: a system call for nothing is made more often.
-const KERNEL_EVERY: u32 = 64;
+const KERNEL_POLL_TURNS: u32 = 64;
 
 /// Longest sleep. Nothing is missed by a longer one; a shorter one wakes an idle machine for nothing.
-const SLEEP: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Between two looks of a worker that has nothing to do but wait for the others' end. Shorter: it takes CPU time from those who
 /// have something to do; longer: stopping takes that much longer.
-const END_LOOK: Duration = Duration::from_micros(200);
+const END_POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// One thread's part of a server whose Io is `xdp`.
 pub(crate) struct FrameWorker<P: Port, S, F> {
-    stack: Stack<P, ServiceHandler<S, F>>,
-    sides: Vec<LaneSide>,
+    datapath: Datapath<P, ServiceHandler<S, F>>,
+    sources: Vec<SocketSource>,
 }
 
 /// Where frames meet the service.
 pub(super) struct ServiceHandler<S, F> {
     runner: ServiceRunner<S, F>,
     /// By binding.
-    lanes: Vec<Arc<Lane>>,
+    endpoints: Vec<Arc<Endpoint>>,
     /// By worker, then by binding.
-    all: Lanes,
+    all: Endpoints,
     counts: Vec<TurnCounts>,
 }
 
@@ -91,7 +91,12 @@ impl Exchange for FrameExchange<'_> {
     }
 
     #[cold]
-    fn answer_probe(&mut self, _only: usize, _counters: &Published, write: impl FnOnce(&mut [u8]) -> usize) {
+    fn answer_probe(
+        &mut self,
+        _only: usize,
+        _counters: &WorkerCounters,
+        write: impl FnOnce(&mut [u8]) -> usize,
+    ) {
         self.answer = Some(Answer::Probe(write(self.buffer)));
     }
 }
@@ -100,28 +105,33 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
     /// A worker for these sockets and the frames of `parts`, whose handler is not made yet.
     pub(super) fn new(
         runner: ServiceRunner<S, F>,
-        sides: Vec<LaneSide>,
-        all: Lanes,
+        sources: Vec<SocketSource>,
+        all: Endpoints,
         parts: Parts<P, ()>,
     ) -> Self {
-        let lanes: Vec<_> = sides.iter().map(|side| Arc::clone(&side.lane)).collect();
-        let counts = vec![TurnCounts::default(); lanes.len()];
-        let handler = ServiceHandler { runner, lanes, all, counts };
+        let endpoints: Vec<_> = sources.iter().map(|source| Arc::clone(&source.endpoint)).collect();
+        let counts = vec![TurnCounts::default(); endpoints.len()];
+        let handler = ServiceHandler { runner, endpoints, all, counts };
         let Parts { port, reader, groups, links, steering, handler: () } = parts;
-        Self { stack: Stack::new(Parts { port, reader, groups, links, steering, handler }), sides }
+        Self { datapath: Datapath::new(Parts { port, reader, groups, links, steering, handler }), sources }
     }
 
     /// The counters of its frames.
     pub(crate) fn counters(&self) -> udpath_stack::counters::Counters {
-        self.stack.counters()
+        self.datapath.counters()
     }
 
     /// Serves until told to stop and nothing is left. `stop` becomes readable when that happens.
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         // One descriptor for all that is not a frame.
         let others = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for side in &self.sides {
-            epoll::add(&others, side.lane.socket.fd(), epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        for source in &self.sources {
+            epoll::add(
+                &others,
+                source.endpoint.socket.fd(),
+                epoll::EventData::new_u64(0),
+                epoll::EventFlags::IN,
+            )?;
         }
         epoll::add(&others, stop, epoll::EventData::new_u64(1), epoll::EventFlags::IN)?;
         let mut until_kernel = 0;
@@ -129,30 +139,30 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
             let mut moved = self.turn() > 0;
             if !moved || until_kernel == 0 {
                 moved |= self.kernel();
-                until_kernel = KERNEL_EVERY;
+                until_kernel = KERNEL_POLL_TURNS;
             }
             until_kernel -= 1;
             if moved {
                 continue;
             }
-            if self.stack.handler().runner.is_stopping() {
+            if self.datapath.handler().runner.is_stopping() {
                 self.finish();
                 return Ok(());
             }
-            self.stack.wait(SLEEP, Some(others.as_fd()))?;
+            self.datapath.wait(MAX_SLEEP, Some(others.as_fd()))?;
         }
     }
 
     /// Serves what is left: nothing is taken from the interfaces any more, and the sockets are shut. Ends with the others.
     fn finish(&mut self) {
         loop {
-            self.stack.handler().begin();
-            let progress = self.stack.finish();
-            self.stack.handler().publish();
+            self.datapath.handler().begin();
+            let progress = self.datapath.finish();
+            self.datapath.handler().publish();
             let moved = self.kernel();
             match progress {
                 Progress::Done if !moved => return,
-                Progress::Waits if !moved => std::thread::sleep(END_LOOK),
+                Progress::Waits if !moved => std::thread::sleep(END_POLL_INTERVAL),
                 _ => {}
             }
         }
@@ -161,18 +171,20 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
     /// Serves what came as frames.
     #[inline]
     fn turn(&mut self) -> usize {
-        self.stack.handler().begin();
-        let moved = self.stack.turn();
+        self.datapath.handler().begin();
+        let moved = self.datapath.turn();
         if moved > 0 {
-            self.stack.handler().publish();
+            self.datapath.handler().publish();
         }
         moved
     }
 
     /// Serves a burst of each kernel socket. Was there anything?
     fn kernel(&mut self) -> bool {
-        let runner = &mut self.stack.handler().runner;
-        self.sides.iter_mut().fold(false, |moved, side| moved | (runner.pass_any(side) == Pass::Moved))
+        let runner = &mut self.datapath.handler().runner;
+        self.sources
+            .iter_mut()
+            .fold(false, |moved, source| moved | (runner.serve_burst(source) == BurstResult::Served))
     }
 }
 
@@ -182,11 +194,11 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceHandler<S, F> {
     }
 
     fn publish(&mut self) {
-        for (counts, lane) in self.counts.iter_mut().zip(&self.lanes) {
+        for (counts, endpoint) in self.counts.iter_mut().zip(&self.endpoints) {
             if counts.received.datagrams > 0 {
                 let TurnCounts { received, answered, answered_bytes } = std::mem::take(counts);
-                lane.published.received(received.datagrams, received.bytes);
-                lane.published.sent(answered, answered_bytes);
+                endpoint.counters.received(received.datagrams, received.bytes);
+                endpoint.counters.sent(answered, answered_bytes);
             }
         }
     }
@@ -195,11 +207,11 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceHandler<S, F> {
 impl<S: Service, F: Fn(WorkerId) -> S> Handler for ServiceHandler<S, F> {
     fn handle(&mut self, datagram: Datagram<'_>, room: &mut [u8]) -> handler::Outcome {
         let place = usize::from(datagram.binding);
-        let Some(lane) = self.lanes.get(place) else { return handler::Outcome::Declined };
+        let Some(endpoint) = self.endpoints.get(place) else { return handler::Outcome::Declined };
         let longest = if datagram.headers.is_ipv4() { MAX_PAYLOAD_V4 } else { MAX_PAYLOAD_V6 };
         let mut frame = FrameExchange { datagram, buffer: &mut room[..longest], answer: None };
         let counts = &mut self.counts[place];
-        self.runner.dispatch.serve(&mut frame, lane, 1, &mut counts.received);
+        self.runner.dispatch.serve(&mut frame, endpoint, 1, &mut counts.received);
         match frame.answer {
             Some(Answer::Reply(len)) => {
                 counts.answered += 1;
@@ -214,25 +226,25 @@ impl<S: Service, F: Fn(WorkerId) -> S> Handler for ServiceHandler<S, F> {
     /// Counted as answered when the service gave it.
     #[cold]
     fn unsent(&mut self, worker: usize, reply: Option<Unsent>, reason: FrameDrop) {
-        let Some(lanes) = self.all.get(worker) else { return };
-        let from = |reply: &Unsent| lanes.iter().position(|lane| lane.answers_from(reply.from));
-        let Some(lane) = lanes.get(reply.as_ref().and_then(from).unwrap_or(0)) else { return };
+        let Some(endpoints) = self.all.get(worker) else { return };
+        let from = |reply: &Unsent| endpoints.iter().position(|endpoint| endpoint.answers_from(reply.from));
+        let Some(endpoint) = endpoints.get(reply.as_ref().and_then(from).unwrap_or(0)) else { return };
         let cause = if reason == FrameDrop::ReplyTooLong { SendError::TooLong } else { SendError::NoBuffers };
-        lane.late.unsent(cause, reply.map_or(0, |reply| reply.len));
+        endpoint.shared_counters.unsent(cause, reply.map_or(0, |reply| reply.len));
     }
 
     /// From the kernel's socket, which sends it in fragments.
     fn too_long(&mut self, datagram: Datagram<'_>, reply: &[u8]) -> bool {
         let place = usize::from(datagram.binding);
-        let Some(lane) = self.lanes.get(place) else { return false };
+        let Some(endpoint) = self.endpoints.get(place) else { return false };
         let peer = RawAddr::encode(datagram.headers.source());
-        let wildcard = lane.socket.bind.ip().is_unspecified();
+        let wildcard = endpoint.socket.bind.ip().is_unspecified();
         let mut source = wildcard.then(|| Control::of_source(datagram.headers.destination().ip()));
-        if let Err(error) = send_to(lane.socket.fd(), reply, &peer, source.as_mut()) {
+        if let Err(error) = send_to(endpoint.socket.fd(), reply, &peer, source.as_mut()) {
             let counts = &mut self.counts[place];
             counts.answered -= 1;
             counts.answered_bytes -= reply.len() as u64;
-            lane.published.failed(&error, 1);
+            endpoint.counters.failed(&error, 1);
         }
         true
     }

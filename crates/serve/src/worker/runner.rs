@@ -13,10 +13,10 @@ use std::time::Duration;
 use rustix::event::epoll;
 
 use crate::dispatch::{Dispatch, Received};
-use crate::io::{KernelPort, Port};
-use crate::lane::Lane;
+use crate::endpoint::Endpoint;
+use crate::io::{BurstSocket, KernelSocket};
 use crate::service::{Service, WorkerId};
-use crate::sys::{Receipt, Wait};
+use crate::sys::{ReceiveResult, Wait};
 
 /// Bursts taken from one ready socket before the others get their turn. Fewer pay for `epoll_wait` more often,
 /// which at batch 1 is once per datagram; more let a busy address delay a quiet one.
@@ -25,13 +25,13 @@ const BURSTS_PER_TURN: usize = 64;
 /// First and longest pause after a receive call failed, when it fails again and again. A single error (an ICMP
 /// message, a moment without memory) costs no pause. Shorter would burn a CPU on a socket that is broken for good,
 /// longer would answer late once it works again.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+const MIN_BACKOFF: Duration = Duration::from_millis(1);
+const MAX_BACKOFF: Duration = Duration::from_millis(100);
 
 /// One socket as the worker sees it.
-pub(crate) struct LaneSide {
-    pub(crate) port: KernelPort,
-    pub(crate) lane: Arc<Lane>,
+pub(crate) struct SocketSource {
+    pub(crate) socket: KernelSocket,
+    pub(crate) endpoint: Arc<Endpoint>,
 }
 
 /// Takes bursts from kernel sockets and runs the service over them.
@@ -41,9 +41,9 @@ pub(super) struct ServiceRunner<S, F> {
 
 /// What a receive attempt came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pass {
-    Moved,
-    Idle,
+pub(super) enum BurstResult {
+    Served,
+    Empty,
     Woken,
     Failed,
 }
@@ -54,31 +54,35 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceRunner<S, F> {
     }
 
     /// Blocks in the receive call.
-    pub(super) fn serve_one<P: Port>(&mut self, port: &mut P, lane: &Arc<Lane>) {
-        let mut pause = Pause::default();
+    pub(super) fn serve_socket<P: BurstSocket>(&mut self, socket: &mut P, endpoint: &Arc<Endpoint>) {
+        let mut backoff = Backoff::default();
         loop {
-            while self.pass(port, lane, Wait::Block) == Pass::Moved {
-                pause.reset();
+            while self.serve_next(socket, endpoint, Wait::Block) == BurstResult::Served {
+                backoff.reset();
             }
             // Woken, or the call failed.
             if self.is_stopping() {
                 return;
             }
-            pause.take();
+            backoff.wait();
         }
     }
 
     /// Waits for any of several sockets.
-    pub(super) fn serve_many(&mut self, sides: &mut [LaneSide], stop: BorrowedFd<'_>) -> io::Result<()> {
+    pub(super) fn serve_sockets(
+        &mut self,
+        sources: &mut [SocketSource],
+        stop: BorrowedFd<'_>,
+    ) -> io::Result<()> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         // Exclusive: where workers share a socket, a datagram wakes one of them, not all.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-        for (name, side) in (0..).zip(sides.iter()) {
-            epoll::add(&epoll, side.lane.socket.fd(), epoll::EventData::new_u64(name), flags)?;
+        for (name, source) in (0..).zip(sources.iter()) {
+            epoll::add(&epoll, source.endpoint.socket.fd(), epoll::EventData::new_u64(name), flags)?;
         }
         epoll::add(&epoll, stop, epoll::EventData::new_u64(u64::MAX), epoll::EventFlags::IN)?;
-        let mut events = Vec::with_capacity(sides.len() + 1);
-        let mut pause = Pause::default();
+        let mut events = Vec::with_capacity(sources.len() + 1);
+        let mut backoff = Backoff::default();
         while !self.is_stopping() {
             events.clear();
             match epoll::wait(epoll.as_fd(), rustix::buffer::spare_capacity(&mut events), None) {
@@ -87,55 +91,60 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceRunner<S, F> {
             }
             for event in &events {
                 let name = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);
-                if let Some(side) = sides.get_mut(name) {
-                    self.turn(side, &mut pause);
+                if let Some(source) = sources.get_mut(name) {
+                    self.turn(source, &mut backoff);
                 }
             }
         }
         // The doors are closed: what is queued is all there will be.
-        for side in sides {
-            while self.pass_any(side) == Pass::Moved {}
+        for source in sources {
+            while self.serve_burst(source) == BurstResult::Served {}
         }
         Ok(())
     }
 
     /// Takes bursts from a ready socket.
-    fn turn(&mut self, side: &mut LaneSide, pause: &mut Pause) {
+    fn turn(&mut self, source: &mut SocketSource, backoff: &mut Backoff) {
         for _ in 0..BURSTS_PER_TURN {
-            match self.pass_any(side) {
-                Pass::Moved => pause.reset(),
-                Pass::Idle | Pass::Woken => return,
-                Pass::Failed => return pause.take(),
+            match self.serve_burst(source) {
+                BurstResult::Served => backoff.reset(),
+                BurstResult::Empty | BurstResult::Woken => return,
+                BurstResult::Failed => return backoff.wait(),
             }
         }
     }
 
     /// One burst, without waiting.
-    pub(super) fn pass_any(&mut self, side: &mut LaneSide) -> Pass {
-        match &mut side.port {
-            KernelPort::Single(port) => self.pass(port, &side.lane, Wait::Now),
-            KernelPort::Info(port) => self.pass(port, &side.lane, Wait::Now),
-            KernelPort::Many(port) => self.pass(port, &side.lane, Wait::Now),
+    pub(super) fn serve_burst(&mut self, source: &mut SocketSource) -> BurstResult {
+        match &mut source.socket {
+            KernelSocket::Single(socket) => self.serve_next(socket, &source.endpoint, Wait::Now),
+            KernelSocket::Info(socket) => self.serve_next(socket, &source.endpoint, Wait::Now),
+            KernelSocket::Many(socket) => self.serve_next(socket, &source.endpoint, Wait::Now),
         }
     }
 
     /// Receives a burst, serves it, sends the replies, counts. Inlined for the reason given in `io/kernel.rs`.
     #[inline(always)]
-    fn pass<P: Port>(&mut self, port: &mut P, lane: &Arc<Lane>, wait: Wait) -> Pass {
-        match port.receive(wait) {
-            Ok(Receipt::Datagrams(0)) => Pass::Idle,
-            Ok(Receipt::Datagrams(count)) => {
+    fn serve_next<P: BurstSocket>(
+        &mut self,
+        socket: &mut P,
+        endpoint: &Arc<Endpoint>,
+        wait: Wait,
+    ) -> BurstResult {
+        match socket.receive(wait) {
+            Ok(ReceiveResult::Datagrams(0)) => BurstResult::Empty,
+            Ok(ReceiveResult::Datagrams(count)) => {
                 let mut received = Received::default();
                 self.dispatch.begin_burst();
-                self.dispatch.serve(port, lane, count, &mut received);
-                port.send(&lane.published);
-                lane.published.received(received.datagrams, received.bytes);
-                Pass::Moved
+                self.dispatch.serve(socket, endpoint, count, &mut received);
+                socket.send(&endpoint.counters);
+                endpoint.counters.received(received.datagrams, received.bytes);
+                BurstResult::Served
             }
-            Ok(Receipt::Woken) => Pass::Woken,
+            Ok(ReceiveResult::Woken) => BurstResult::Woken,
             Err(_) => {
-                lane.published.receive_error();
-                Pass::Failed
+                endpoint.counters.receive_error();
+                BurstResult::Failed
             }
         }
     }
@@ -143,19 +152,19 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceRunner<S, F> {
 
 /// Keeps a failing receive call from becoming a busy loop.
 #[derive(Default)]
-struct Pause {
+struct Backoff {
     next: Option<Duration>,
 }
 
-impl Pause {
+impl Backoff {
     fn reset(&mut self) {
         self.next = None;
     }
 
-    fn take(&mut self) {
+    fn wait(&mut self) {
         if let Some(now) = self.next {
             std::thread::sleep(now);
         }
-        self.next = Some(self.next.map_or(FIRST_PAUSE, |last| (last * 2).min(LONGEST_PAUSE)));
+        self.next = Some(self.next.map_or(MIN_BACKOFF, |last| (last * 2).min(MAX_BACKOFF)));
     }
 }

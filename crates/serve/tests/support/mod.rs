@@ -10,7 +10,7 @@ use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_serve::{Config, Io, IoChoice, Outcome, Reply, Request, Server, Service, Status, WorkerId};
 
 /// Longest wait for anything that must come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Echo;
 
@@ -49,10 +49,9 @@ impl Gate {
     /// Waits until `count` services are held back.
     pub(crate) fn holds(&self, count: usize) {
         let (state, change) = &*self.0;
-        let (_state, timeout) = change
-            .wait_timeout_while(state.lock().unwrap(), PATIENCE, |state| state.waiting < count)
-            .unwrap();
-        assert!(!timeout.timed_out(), "nobody came to the gate");
+        let (_state, timeout) =
+            change.wait_timeout_while(state.lock().unwrap(), TIMEOUT, |state| state.waiting < count).unwrap();
+        assert!(!timeout.timed_out(), "no service reached the gate");
     }
 }
 
@@ -95,7 +94,7 @@ pub(crate) fn client(target: SocketAddr) -> UdpSocket {
     let any = if target.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
     let socket = UdpSocket::bind(any).unwrap();
     socket.connect(target).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 
@@ -106,17 +105,17 @@ pub(crate) fn payload(size: usize) -> Vec<u8> {
 
 /// Receives one datagram.
 pub(crate) fn receive(client: &UdpSocket) -> Vec<u8> {
-    let mut room = vec![0; 65_536];
-    let len = client.recv(&mut room).unwrap();
-    room.truncate(len);
-    room
+    let mut buffer = vec![0; 65_536];
+    let len = client.recv(&mut buffer).unwrap();
+    buffer.truncate(len);
+    buffer
 }
 
 /// Waits until `done`, or fails with `what`.
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !done() {
-        assert!(Instant::now() < deadline, "in vain waited until {what}");
+        assert!(Instant::now() < deadline, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

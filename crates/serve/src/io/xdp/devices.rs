@@ -15,10 +15,10 @@ use crate::error::Error;
 /// Readers beside the workers: the keeper, and the one that opens.
 const OTHER_READERS: usize = 2;
 /// Tables that may wait for a reader that is slow: each change of an address makes one.
-const RETIRED: usize = 64;
+const MAX_RETIRED_TABLES: usize = 64;
 
 /// Most queues that workers can be made for: as many readers of the tables there may be. More than any NIC has.
-const MOST_QUEUES: usize = 1024;
+const MAX_QUEUES: usize = 1024;
 
 /// The interfaces of a server, with the program attached and nothing taken yet.
 pub(crate) struct Devices {
@@ -34,8 +34,8 @@ impl Devices {
     pub(crate) fn open(binds: &[SocketAddr], config: &XdpConfig, workers: usize) -> Result<Self, Error> {
         let no = |error: &dyn std::fmt::Display| Error::Xdp(error.to_string());
         // Room for workers: each queue may need one.
-        let readers = workers.max(MOST_QUEUES) + OTHER_READERS;
-        let domain = Domain::new(readers, RETIRED);
+        let readers = workers.max(MAX_QUEUES) + OTHER_READERS;
+        let domain = Domain::new(readers, MAX_RETIRED_TABLES);
         let mirror = Mirror::start(&domain).map_err(|error| no(&error))?;
         let names = match config.interfaces.as_slice() {
             [] => interfaces_of(binds, &domain, &mirror.tables())?,

@@ -18,10 +18,10 @@ use super::state::{is_virtual, serves};
 
 /// Most networks that are left to the kernel because of rp_filter, over all VLANs of an interface. Each costs 100 bytes of
 /// kernel memory; a router with more routes than this is not told apart in time.
-const MOST_NETWORKS: usize = 8192;
+const MAX_NETWORKS: usize = 8192;
 /// The first IPv4 address that may be unicast, and the first behind them. Others are never taken.
-const FIRST: u32 = 0x0100_0000;
-const BEHIND: u32 = 0xe000_0000;
+const UNICAST_START: u32 = 0x0100_0000;
+const UNICAST_END: u32 = 0xe000_0000;
 
 /// What one interface's program takes.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -116,10 +116,10 @@ impl Ingress {
             ));
         }
         let refused = refused_v4(view, accepts);
-        if self.sources.networks.len() + refused.len() > MOST_NETWORKS {
+        if self.sources.networks.len() + refused.len() > MAX_NETWORKS {
             self.sentences.push(format!(
                 "rp_filter={mode} of {} does not hold for frames that xdp takes: its routes make more than \
-                 {MOST_NETWORKS} networks; filter sources elsewhere, or use reuseport",
+                 {MAX_NETWORKS} networks; filter sources elsewhere, or use reuseport",
                 interface.name
             ));
             return;
@@ -197,18 +197,18 @@ fn refused_v4(view: &View<'_>, accepts: &dyn Fn(&Route) -> bool) -> Vec<(Ipv4Add
     let mut refused = Vec::new();
     let mut changes = view.routes.changes_v4().peekable();
     while let Some((first, route)) = changes.next() {
-        let behind = changes.peek().map_or(BEHIND, |(next, _)| next.to_bits());
+        let behind = changes.peek().map_or(UNICAST_END, |(next, _)| next.to_bits());
         if !route.is_some_and(accepts) {
-            networks(first.to_bits().max(FIRST), behind.min(BEHIND), &mut refused);
+            networks(first.to_bits().max(UNICAST_START), behind.min(UNICAST_END), &mut refused);
         }
-        if refused.len() > MOST_NETWORKS {
+        if refused.len() > MAX_NETWORKS {
             break;
         }
     }
     refused
 }
 
-/// The fewest networks that make up the addresses from `first` to before `behind`, which is not beyond [`BEHIND`].
+/// The fewest networks that make up the addresses from `first` to before `behind`, which is not beyond [`UNICAST_END`].
 fn networks(mut first: u32, behind: u32, into: &mut Vec<(Ipv4Addr, u8)>) {
     while first < behind {
         // As large as the address is aligned, and as there is room.

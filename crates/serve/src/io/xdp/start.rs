@@ -17,23 +17,23 @@ use udpath_steer::flow_limit::FlowLimit;
 use udpath_steer::rps::RpsMap;
 use udpath_steer::toeplitz::Key;
 
+use super::address_filter::AddressFilter;
+use super::arrivals::ArrivalCounter;
 use super::devices::Devices;
-use super::doors::Doors;
+use super::fast_path::FastPath;
 use super::ingress::Ingress;
-use super::intake::Intake;
-use super::keeper::{Held, Keeper};
-use super::proof::Proof;
-use super::running::Fast;
+use super::monitor::{AddressMonitor, InterfaceState};
+use super::probe::QueueProbe;
 use super::state::{Shared, locals};
 use crate::config::{Steer, XdpConfig};
 use crate::error::Error;
 use crate::status::XdpPortStatus;
 
 /// What a worker needs for its frames.
-pub(crate) type Frames = Parts<XdpPort, ()>;
+pub(crate) type FrameParts = Parts<XdpPort, ()>;
 
-/// Frames that may wait for one worker from one other, where they are spread: `netdev_max_backlog`, as a power of two.
-const BACKLOG: usize = 1024;
+/// FrameParts that may wait for one worker from one other, where they are spread: `netdev_max_backlog`, as a power of two.
+const BACKLOG_LEN: usize = 1024;
 impl Devices {
     /// Opens a port per queue: what each of the workers needs, and what takes what is for `binds` once it is shown that
     /// it comes to them.
@@ -42,11 +42,11 @@ impl Devices {
         binds: Vec<SocketAddr>,
         workers: usize,
         config: &XdpConfig,
-    ) -> Result<(Fast, Vec<Frames>, Proof), Error> {
+    ) -> Result<(FastPath, Vec<FrameParts>, QueueProbe), Error> {
         let no = |error: &dyn std::fmt::Display| Error::Xdp(error.to_string());
         let Self { mut devices, named, domain, mirror } = self;
         let tables = mirror.tables();
-        let mut reader = domain.register("xdp keeper").map_err(|error| no(&error))?;
+        let mut reader = domain.register("xdp monitor").map_err(|error| no(&error))?;
         let locals = locals(&mut reader, &tables);
         let sentences = first_ingress(&mut devices, &mut reader, &tables, &binds, &named)?;
         let groups = Groups::new(&binds, locals.iter().copied()).map_err(|error| no(&error))?;
@@ -64,16 +64,17 @@ impl Devices {
             }));
             ports.extend(of_device);
         }
-        let proof = {
+        let queue_probe = {
             let guard = reader.pin();
-            Proof::new(&devices, trials, &binds, &tables.load(&guard))
+            QueueProbe::new(&devices, trials, &binds, &tables.load(&guard))
         };
         reader.idle();
-        let proof = proof?;
-        let intake = Intake::new(ports.iter().map(XdpPort::monitor).collect());
+        let queue_probe = queue_probe?;
+        let arrivals = ArrivalCounter::new(ports.iter().map(XdpPort::monitor).collect());
         let most = devices.iter().map(|device| device.config().frames).max().unwrap_or(1);
         let count = u16::try_from(workers).map_err(|error| no(&error))?;
-        let all = mesh(count, mesh::Config { backlog: BACKLOG, frames: most }).map_err(|error| no(&error))?;
+        let all =
+            mesh(count, mesh::Config { backlog: BACKLOG_LEN, frames: most }).map_err(|error| no(&error))?;
         let mut ports = ports.into_iter();
         let mut frames = Vec::with_capacity(workers);
         let everyone = CpuSet::first_n(count.into());
@@ -102,14 +103,14 @@ impl Devices {
             let groups = Arc::clone(&groups);
             frames.push(Parts { port: ports.next(), handler: (), reader, groups, links, steering });
         }
-        let held = devices.iter().map(Held::of).collect();
+        let held = devices.iter().map(InterfaceState::of).collect();
         let shared = Arc::new(Shared {
-            doors: Mutex::new(Doors::new(devices, binds.clone(), locals.clone())),
-            intake: Mutex::new(intake),
+            filter: Mutex::new(AddressFilter::new(devices, binds.clone(), locals.clone())),
+            arrivals: Mutex::new(arrivals),
             warnings: Mutex::new(sentences),
         });
         let (stop, stopped) = mpsc::channel();
-        let keeper = Keeper {
+        let monitor = AddressMonitor {
             shared: Arc::clone(&shared),
             groups,
             reader,
@@ -120,19 +121,19 @@ impl Devices {
             named,
             held,
         };
-        let keeper = thread::Builder::new()
-            .name("xdp-keeper".into())
-            .spawn(move || keeper.run(&stopped))
+        let monitor = thread::Builder::new()
+            .name("xdp-monitor".into())
+            .spawn(move || monitor.run(&stopped))
             .map_err(|cause| Error::Resources { operation: "start a thread", cause })?;
-        let fast = Fast {
+        let fast_path = FastPath {
             shared,
             ports: described,
             counters: Mutex::new(vec![None; workers]),
             probed: Mutex::new(vec![Snapshot::default(); workers]),
             stop: Some(stop),
-            keeper: Some(keeper),
+            monitor: Some(monitor),
         };
-        Ok((fast, frames, proof))
+        Ok((fast_path, frames, queue_probe))
     }
 }
 

@@ -7,20 +7,20 @@ use std::sync::{Mutex, PoisonError};
 use udpath_stack::epoch::Reader;
 use udpath_stack::tables::Tables;
 
-use super::doors::Doors;
-use super::intake::Intake;
+use super::address_filter::AddressFilter;
+use super::arrivals::ArrivalCounter;
 use crate::status::Arrivals;
 
 pub(super) struct Shared {
-    pub(super) doors: Mutex<Doors>,
-    pub(super) intake: Mutex<Intake>,
+    pub(super) filter: Mutex<AddressFilter>,
+    pub(super) arrivals: Mutex<ArrivalCounter>,
     pub(super) warnings: Mutex<Vec<String>>,
 }
 
 impl Shared {
     /// What came to the ports so far.
     pub(super) fn arrivals(&self) -> Arrivals {
-        lock(&self.intake).look(|| lock(&self.doors).taken())
+        lock(&self.arrivals).read(|| lock(&self.filter).taken())
     }
 }
 

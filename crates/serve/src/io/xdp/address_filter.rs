@@ -11,53 +11,53 @@ use udpath_stack::port::xdp::XdpDevice;
 use crate::error::Error;
 
 /// See the module.
-pub(super) struct Doors {
+pub(super) struct AddressFilter {
     pub(super) devices: Vec<XdpDevice>,
     binds: Vec<SocketAddr>,
     /// This host's addresses.
     locals: BTreeSet<IpAddr>,
     /// What is taken now; `None` before and after.
-    open: Option<BTreeSet<SocketAddr>>,
+    active: Option<BTreeSet<SocketAddr>>,
 }
 
-impl Doors {
+impl AddressFilter {
     /// Nothing is taken yet.
     pub(super) fn new(devices: Vec<XdpDevice>, binds: Vec<SocketAddr>, locals: BTreeSet<IpAddr>) -> Self {
-        Self { devices, binds, locals, open: None }
+        Self { devices, binds, locals, active: None }
     }
 
     /// Begins to take what is for the addresses served.
-    pub(super) fn open(&mut self) -> Result<(), Error> {
-        self.open = Some(BTreeSet::new());
-        self.enter()
+    pub(super) fn start(&mut self) -> Result<(), Error> {
+        self.active = Some(BTreeSet::new());
+        self.add_new()
     }
 
     /// Takes also what is for new addresses of this host, unless the doors are closed.
-    pub(super) fn enter(&mut self) -> Result<(), Error> {
-        let Some(open) = &mut self.open else { return Ok(()) };
+    pub(super) fn add_new(&mut self) -> Result<(), Error> {
+        let Some(active) = &mut self.active else { return Ok(()) };
         for address in served(&self.binds, &self.locals) {
-            if open.contains(&address) {
+            if active.contains(&address) {
                 continue;
             }
             for device in &mut self.devices {
                 device.bind(address).map_err(|error| Error::Xdp(error.to_string()))?;
             }
-            open.insert(address);
+            active.insert(address);
         }
         Ok(())
     }
 
     /// This host's addresses are `locals` from now on: leaves to the kernel what is for others.
-    pub(super) fn leave(&mut self, locals: BTreeSet<IpAddr>) {
+    pub(super) fn set_locals(&mut self, locals: BTreeSet<IpAddr>) {
         self.locals = locals;
-        let Some(open) = &mut self.open else { return };
+        let Some(active) = &mut self.active else { return };
         let served = served(&self.binds, &self.locals);
-        for address in open.difference(&served) {
+        for address in active.difference(&served) {
             for device in &mut self.devices {
                 device.unbind(*address);
             }
         }
-        open.retain(|address| served.contains(address));
+        active.retain(|address| served.contains(address));
     }
 
     /// Frames that the programs took so far.
@@ -66,8 +66,8 @@ impl Doors {
     }
 
     /// Leaves everything that comes from now on to the kernel, for good.
-    pub(super) fn close(&mut self) {
-        for address in self.open.take().unwrap_or_default() {
+    pub(super) fn stop(&mut self) {
+        for address in self.active.take().unwrap_or_default() {
             for device in &mut self.devices {
                 device.unbind(address);
             }

@@ -16,10 +16,10 @@ use crate::status::Arrivals;
 
 /// Between two looks that find the same number of frames taken, after which none is between the program and a ring. A softirq
 /// takes a few milliseconds at most; a look that is wrong, for its CPU stood still that long, is put right by the next.
-const QUIET: Duration = Duration::from_millis(40);
+const SETTLE_INTERVAL: Duration = Duration::from_millis(40);
 
 /// Adds up what the ports of a server received.
-pub(super) struct Intake {
+pub(super) struct ArrivalCounter {
     /// By port.
     monitors: Vec<Monitor>,
     /// What of it was the probe's.
@@ -33,7 +33,7 @@ pub(super) struct Intake {
     closed: bool,
 }
 
-impl Intake {
+impl ArrivalCounter {
     pub(super) fn new(monitors: Vec<Monitor>) -> Self {
         let probed = vec![Received::default(); monitors.len()];
         Self { monitors, probed, taken: (0, Instant::now()), last: 0, failed: 0, closed: false }
@@ -50,7 +50,7 @@ impl Intake {
     }
 
     /// What came so far; `taken` says how many frames the programs took.
-    pub(super) fn look(&mut self, taken: impl FnOnce() -> u64) -> Arrivals {
+    pub(super) fn read(&mut self, taken: impl FnOnce() -> u64) -> Arrivals {
         let received: Vec<_> = self
             .monitors
             .iter()
@@ -68,7 +68,7 @@ impl Intake {
         if taken != self.taken.0 {
             self.taken = (taken, now);
         }
-        if self.closed || now.duration_since(self.taken.1) >= QUIET {
+        if self.closed || now.duration_since(self.taken.1) >= SETTLE_INTERVAL {
             self.failed = taken.saturating_sub(arrived);
         } else {
             self.failed = self.failed.max(self.last.saturating_sub(arrived));
@@ -94,25 +94,25 @@ mod tests {
 
     #[test]
     fn frames_under_way_are_no_failures_and_failures_are_found() {
-        let mut intake = Intake::new(Vec::new());
+        let mut arrivals = ArrivalCounter::new(Vec::new());
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         // Under traffic some are always between the program and the ring.
-        intake.note(1_000, 970, at(10));
-        assert_eq!(intake.failed, 0);
-        intake.note(2_000, 1_990, at(20));
-        assert_eq!(intake.failed, 0);
+        arrivals.note(1_000, 970, at(10));
+        assert_eq!(arrivals.failed, 0);
+        arrivals.note(2_000, 1_990, at(20));
+        assert_eq!(arrivals.failed, 0);
         // The socket accepts nothing more: seen at the next look.
-        intake.note(3_000, 1_990, at(30));
-        assert_eq!(intake.failed, 10, "at least");
-        intake.note(3_000, 1_990, at(80));
-        assert_eq!(intake.failed, 1_010, "exactly, once nothing comes");
+        arrivals.note(3_000, 1_990, at(30));
+        assert_eq!(arrivals.failed, 10, "at least");
+        arrivals.note(3_000, 1_990, at(80));
+        assert_eq!(arrivals.failed, 1_010, "exactly, once nothing comes");
         // A look while the CPU stood still is put right.
-        intake.note(3_000, 2_000, at(90));
-        assert_eq!(intake.failed, 1_000);
-        intake.note(4_000, 2_950, at(100));
-        intake.close();
-        intake.note(4_000, 3_000, at(100));
-        assert_eq!(intake.failed, 1_000);
+        arrivals.note(3_000, 2_000, at(90));
+        assert_eq!(arrivals.failed, 1_000);
+        arrivals.note(4_000, 2_950, at(100));
+        arrivals.close();
+        arrivals.note(4_000, 3_000, at(100));
+        assert_eq!(arrivals.failed, 1_000);
     }
 }

@@ -25,12 +25,12 @@ use super::state::{Shared, locals, lock};
 /// How often this host's addresses and interfaces are compared with what they were. Longer: what comes for a new address,
 /// to a wildcard, is dropped for that much longer, and so are replies longer than a new MTU. Shorter: it takes CPU from
 /// the workers for nothing.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How many of these make a second, after which the interfaces' files are read although rtnetlink said nothing.
-const LOOKS_PER_DEVICE: u32 = 20;
+const POLLS_PER_DEVICE_CHECK: u32 = 20;
 
 /// Follows what changes around the workers.
-pub(super) struct Keeper {
+pub(super) struct AddressMonitor {
     pub(super) shared: Arc<Shared>,
     pub(super) groups: Arc<Table<Groups>>,
     pub(super) reader: Reader,
@@ -42,26 +42,26 @@ pub(super) struct Keeper {
     /// Interfaces that were asked for.
     pub(super) named: Vec<String>,
     /// By device.
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<InterfaceState>,
 }
 
-impl Keeper {
+impl AddressMonitor {
     /// Until `stopped` is hung up.
     pub(super) fn run(mut self, stopped: &mpsc::Receiver<()>) {
-        let (mut looks, mut generation) = (0_u32, self.generation());
-        while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        let (mut polls, mut generation) = (0_u32, self.generation());
+        while stopped.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let now = locals(&mut self.reader, &self.tables);
             let held = if now == self.locals { None } else { self.publish(now) };
-            looks += 1;
+            polls += 1;
             let before = std::mem::replace(&mut generation, self.generation());
-            if looks < LOOKS_PER_DEVICE && before == generation {
+            if polls < POLLS_PER_DEVICE_CHECK && before == generation {
                 continue;
             }
-            looks = 0;
+            polls = 0;
             // So that no counter wraps unseen, and what goes wrong is found without anyone asking.
             let _ = self.shared.arrivals();
             let mut warnings: Vec<_> = held.into_iter().collect();
-            for (device, held) in lock(&self.shared.doors).devices.iter_mut().zip(&self.held) {
+            for (device, held) in lock(&self.shared.filter).devices.iter_mut().zip(&self.held) {
                 warnings.extend(follow(device, *held));
             }
             warnings.extend(self.follow_ingress());
@@ -74,16 +74,16 @@ impl Keeper {
 
     /// Has the programs take what they may as the machine is now. What they cannot leave to the kernel, in sentences.
     fn follow_ingress(&mut self) -> Vec<String> {
-        let mut doors = lock(&self.shared.doors);
+        let mut filter = lock(&self.shared.filter);
         let all: Vec<_> = {
             let guard = self.reader.pin();
             let view = self.tables.load(&guard);
             let of = |device: &XdpDevice| Ingress::of(device, &view, &self.binds, &self.named);
-            doors.devices.iter().map(of).collect()
+            filter.devices.iter().map(of).collect()
         };
         self.reader.idle();
         let mut sentences = Vec::new();
-        for (device, ingress) in doors.devices.iter_mut().zip(all) {
+        for (device, ingress) in filter.devices.iter_mut().zip(all) {
             sentences.extend(ingress.apply(device).err());
             sentences.extend(ingress.sentences);
         }
@@ -102,10 +102,10 @@ impl Keeper {
         // A new address is no longer a sender's before it is served.
         self.follow_ingress();
         // Nothing is taken that the workers do not know: what goes is left before, what is new is entered after.
-        let mut doors = lock(&self.shared.doors);
-        doors.leave(now.clone());
+        let mut filter = lock(&self.shared.filter);
+        filter.set_locals(now.clone());
         let published = self.groups.publish(groups).map_err(|error| error.to_string());
-        match published.and_then(|()| doors.enter().map_err(|error| error.to_string())) {
+        match published.and_then(|()| filter.add_new().map_err(|error| error.to_string())) {
             Ok(()) => {
                 self.locals = now;
                 None
@@ -118,19 +118,19 @@ impl Keeper {
 
 /// What of an interface the workers' ports were made for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct InterfaceState {
     queues: u32,
     mtu: u32,
 }
 
-impl Held {
+impl InterfaceState {
     pub(super) fn of(device: &XdpDevice) -> Self {
         Self { queues: device.queues(), mtu: device.mtu() }
     }
 }
 
 /// Takes the interface as it is now. What is no longer as its ports are, in sentences.
-fn follow(device: &mut XdpDevice, held: Held) -> Vec<String> {
+fn follow(device: &mut XdpDevice, held: InterfaceState) -> Vec<String> {
     let name = device.name().to_owned();
     match device.changed() {
         None => {}
@@ -143,8 +143,8 @@ fn follow(device: &mut XdpDevice, held: Held) -> Vec<String> {
             }
         }
     }
-    let Held { queues, mtu } = held;
-    let now = Held::of(device);
+    let InterfaceState { queues, mtu } = held;
+    let now = InterfaceState::of(device);
     let mut sentences = Vec::new();
     if now.queues > queues {
         sentences.push(format!(

@@ -17,12 +17,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use udpath_stack::counters::{Drop, Snapshot};
+use udpath_stack::counters::{Drop as FrameDrop, Snapshot};
 use udpath_stack::port::xdp::{Sources, Trial, XdpDevice};
 use udpath_stack::tables::View;
 use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, build};
 
-use super::running::Fast;
+use super::fast_path::FastPath;
 use super::state::lock;
 use crate::error::Error;
 use crate::io::Io;
@@ -30,26 +30,26 @@ use crate::probe::Prober;
 
 /// The port that frames come from: discard, whose owner expects nothing.
 const SOURCE_PORT: u16 = 9;
-/// Room for a frame of the probe: all headers and a question.
-const ROOM: usize = 256;
+/// Room for a frame of the probe: all headers and a frame.
+const BUFFER_LEN: usize = 256;
 
 /// What is to be shown.
-pub(crate) struct Proof {
+pub(crate) struct QueueProbe {
     /// By device.
     trials: Vec<Option<Trial>>,
-    questions: Vec<Question>,
+    frames: Vec<ProbeFrame>,
 }
 
 /// A datagram to an address that is served, by one interface.
 #[derive(Debug, Clone, Copy)]
-struct Question {
+struct ProbeFrame {
     device: usize,
     mac: [u8; 6],
     from: SocketAddr,
     to: SocketAddr,
 }
 
-impl Proof {
+impl QueueProbe {
     /// For all of `binds` on all of the devices, each of which has at most one trial.
     pub(super) fn new(
         devices: &[XdpDevice],
@@ -57,40 +57,40 @@ impl Proof {
         binds: &[SocketAddr],
         view: &View<'_>,
     ) -> Result<Self, Error> {
-        let mut questions = Vec::new();
+        let mut frames = Vec::new();
         for (index, (device, trial)) in devices.iter().zip(&mut trials).enumerate() {
             for bind in binds {
                 if let Some(trial) = trial {
                     trial.bind(*bind).map_err(|error| Error::Xdp(error.to_string()))?;
                 }
                 // A wildcard's family may have no address there: then nothing comes for it either.
-                let Some(ip) = asked(bind.ip(), device, view) else { continue };
+                let Some(ip) = destination(bind.ip(), device, view) else { continue };
                 let to = SocketAddr::new(ip, bind.port());
                 let from =
-                    SocketAddr::new(stranger(ip, device.sources(), &on_link(device, view)), SOURCE_PORT);
-                questions.push(Question { device: index, mac: device.mac(), from, to });
+                    SocketAddr::new(choose_source(ip, device.sources(), &on_link(device, view)), SOURCE_PORT);
+                frames.push(ProbeFrame { device: index, mac: device.mac(), from, to });
             }
         }
-        Ok(Self { trials, questions })
+        Ok(Self { trials, frames })
     }
 
     /// Shows it, and begins to take what is for the addresses served.
-    pub(crate) fn run(self, fast: &Fast, prober: &Prober<'_>) -> Result<(), Error> {
+    pub(crate) fn run(self, fast_path: &FastPath, prober: &Prober<'_>) -> Result<(), Error> {
         let failed = |reason| Error::Probe { io: Io::Xdp, reason };
-        for question in &self.questions {
-            if let Some(trial) = &self.trials[question.device] {
-                question.injected(trial, fast, prober).map_err(failed)?;
+        for frame in &self.frames {
+            if let Some(trial) = &self.trials[frame.device] {
+                frame.injected(trial, fast_path, prober).map_err(failed)?;
             }
         }
         // From here on frames may be anybody's.
-        fast.forget_probe();
+        fast_path.forget_probe();
         drop(self.trials);
-        let mut doors = lock(&fast.shared.doors);
-        doors.open()?;
-        for (index, device) in doors.devices.iter_mut().enumerate() {
-            for question in self.questions.iter().filter(|question| question.device == index) {
+        let mut filter = lock(&fast_path.shared.filter);
+        filter.start()?;
+        for (index, device) in filter.devices.iter_mut().enumerate() {
+            for frame in self.frames.iter().filter(|frame| frame.device == index) {
                 for queue in 0..device.queues() {
-                    question.taken(device, queue, prober).map_err(failed)?;
+                    frame.taken(device, queue, prober).map_err(failed)?;
                 }
             }
         }
@@ -98,36 +98,36 @@ impl Proof {
     }
 }
 
-impl Question {
+impl ProbeFrame {
     fn frame(&self, prober: &Prober<'_>) -> Result<Vec<u8>, String> {
         let unfit = |error: udpath_stack::wire::Unfit| error.to_string();
         let own = Mac(self.mac);
         let link = Link { source: own, destination: own, tags: Tags::NONE };
         let flow = Flow::new(link, self.from, self.to).map_err(unfit)?;
-        let mut frame = vec![0; ROOM];
-        let headers = build(&mut frame, &flow, &prober.question(), UdpChecksum::Computed).map_err(unfit)?;
+        let mut frame = vec![0; BUFFER_LEN];
+        let headers = build(&mut frame, &flow, &prober.request(), UdpChecksum::Computed).map_err(unfit)?;
         frame.truncate(headers.frame_end());
         Ok(frame)
     }
 
-    fn injected(&self, trial: &Trial, fast: &Fast, prober: &Prober<'_>) -> Result<(), String> {
-        let queue = fast.name_of(self.device, 0);
+    fn injected(&self, trial: &Trial, fast_path: &FastPath, prober: &Prober<'_>) -> Result<(), String> {
+        let queue = fast_path.name_of(self.device, 0);
         let cannot = |error: udpath_stack::port::xdp::Error| format!("{queue}: {error}");
         let frame = self.frame(prober)?;
         if let Some(why) = trial.leaves(&frame).map_err(cannot)? {
             return Err(self.left(&queue, &format!(" ({why})")));
         }
-        let before = fast.with_probe().total;
+        let before = fast_path.with_probe().total;
         trial.inject(&frame).map_err(cannot)?;
         // A device without a carrier drops it: that is none of the queue's.
-        let left = |frames: &Snapshot| frames.answered + frames.dropped(Drop::TransmitFull);
+        let left = |frames: &Snapshot| frames.answered + frames.dropped(FrameDrop::TransmitFull);
         // At rest: workers count what they did at the end of a turn, and what comes later would be traffic's.
         let is_done = |now: &Snapshot| left(now) > left(&before) && now.is_at_rest();
-        if prober.wait(|| is_done(&fast.with_probe().total)) {
+        if prober.wait(|| is_done(&fast_path.with_probe().total)) {
             return Ok(());
         }
-        let waited = Prober::WAIT.as_secs();
-        let came = came(&before, &fast.with_probe().total);
+        let waited = Prober::WAIT_TIMEOUT.as_secs();
+        let came = describe(&before, &fast_path.with_probe().total);
         Err(format!("{queue}: no answer left within {waited} s to {self}, put into the queue; {came}"))
     }
 
@@ -147,14 +147,14 @@ impl Question {
     }
 }
 
-impl std::fmt::Display for Question {
+impl std::fmt::Display for ProbeFrame {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "a datagram from {} to {}", self.from, self.to)
     }
 }
 
 /// What became of frames meanwhile, for a sentence.
-fn came(before: &Snapshot, now: &Snapshot) -> String {
+fn describe(before: &Snapshot, now: &Snapshot) -> String {
     let received = now.received - before.received;
     if received == 0 {
         return "no worker received anything".into();
@@ -171,7 +171,7 @@ fn came(before: &Snapshot, now: &Snapshot) -> String {
 }
 
 /// Where to send so that it comes to what is served at `ip`: of a wildcard, an address of the interface.
-fn asked(ip: IpAddr, device: &XdpDevice, view: &View<'_>) -> Option<IpAddr> {
+fn destination(ip: IpAddr, device: &XdpDevice, view: &View<'_>) -> Option<IpAddr> {
     if !ip.is_unspecified() {
         return Some(ip);
     }
@@ -182,7 +182,7 @@ fn asked(ip: IpAddr, device: &XdpDevice, view: &View<'_>) -> Option<IpAddr> {
 
 /// A sender for a frame to `ip`: a documentation address, or else one of `on_link`, that the program does not leave to the
 /// kernel. If all are left, so will the frame be, and the probe says so.
-fn stranger(ip: IpAddr, left: &Sources, on_link: &[IpAddr]) -> IpAddr {
+fn choose_source(ip: IpAddr, left: &Sources, on_link: &[IpAddr]) -> IpAddr {
     let documentation: [IpAddr; 2] = match ip {
         IpAddr::V4(_) => [1, 2].map(|last| Ipv4Addr::new(192, 0, 2, last).into()),
         IpAddr::V6(_) => [1, 2].map(|last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into()),
@@ -214,7 +214,7 @@ mod tests {
     fn a_frame_never_comes_from_the_address_it_is_for() {
         for ip in ["192.0.2.1", "192.0.2.2", "10.0.0.1", "2001:db8::1", "fe80::1"] {
             let ip: IpAddr = ip.parse().unwrap();
-            let stranger = stranger(ip, &Sources::default(), &[]);
+            let stranger = choose_source(ip, &Sources::default(), &[]);
             assert_ne!(stranger, ip);
             assert_eq!(stranger.is_ipv4(), ip.is_ipv4());
         }
@@ -225,17 +225,17 @@ mod tests {
         let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
         let on_link = ["10.0.0.1", "10.0.0.3"].map(ip);
         let mut left = Sources { addresses: [ip("192.0.2.1")].into(), ..Sources::default() };
-        assert_eq!(stranger(ip("10.0.0.1"), &left, &on_link), ip("192.0.2.2"));
+        assert_eq!(choose_source(ip("10.0.0.1"), &left, &on_link), ip("192.0.2.2"));
         left.networks.insert(Network { vlan: 0, address: ip("192.0.0.0"), len: 8 });
-        assert_eq!(stranger(ip("10.0.0.1"), &left, &on_link), ip("10.0.0.3"));
+        assert_eq!(choose_source(ip("10.0.0.1"), &left, &on_link), ip("10.0.0.3"));
     }
 
     #[test]
     fn what_came_is_told() {
         let before = Snapshot::default();
-        assert_eq!(came(&before, &before), "no worker received anything");
+        assert_eq!(describe(&before, &before), "no worker received anything");
         let mut now = before.clone();
         (now.received, now.declined) = (2, 1);
-        assert_eq!(came(&before, &now), "workers received 2 and declined 1");
+        assert_eq!(describe(&before, &now), "workers received 2 and declined 1");
     }
 }

@@ -6,28 +6,28 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
-use crate::counters::{Late, Published};
+use crate::counters::{SharedCounters, WorkerCounters};
 use crate::counts::Counts;
 use crate::io::Socket;
 use crate::outcome::DropReason;
 
-/// All workers' lanes: by worker, then by address.
-pub(crate) type Lanes = Arc<[Vec<Arc<Lane>>]>;
+/// All workers' endpoints: by worker, then by address.
+pub(crate) type Endpoints = Arc<[Vec<Arc<Endpoint>>]>;
 
 /// One worker on one socket.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct Endpoint {
     pub(crate) socket: Arc<Socket>,
-    pub(crate) published: CachePadded<Published>,
-    pub(crate) late: CachePadded<Late>,
+    pub(crate) counters: CachePadded<WorkerCounters>,
+    pub(crate) shared_counters: CachePadded<SharedCounters>,
 }
 
-impl Lane {
+impl Endpoint {
     pub(crate) fn new(socket: Arc<Socket>) -> Self {
-        Self { socket, published: CachePadded::default(), late: CachePadded::default() }
+        Self { socket, counters: CachePadded::default(), shared_counters: CachePadded::default() }
     }
 
-    /// Is a reply from `address` one of this lane?
+    /// Is a reply from `address` one of this endpoint?
     pub(crate) fn answers_from(&self, address: SocketAddr) -> bool {
         let bind = self.socket.bind;
         bind.port() == address.port()
@@ -37,7 +37,7 @@ impl Lane {
 
     /// The sums so far.
     pub(crate) fn counts(&self) -> Counts {
-        let (now, late) = (&self.published, &self.late);
+        let (now, late) = (&self.counters, &self.shared_counters);
         let unsent: u64 = late.unsent.iter().map(|count| count.load(Relaxed)).sum();
         let mut counts = Counts {
             received: now.received.load(Relaxed),
@@ -52,7 +52,7 @@ impl Lane {
         let mut settled = late.answered.load(Relaxed);
         for (i, count) in counts.send_errors.0.iter_mut().enumerate() {
             let late = late.failed[i].load(Relaxed);
-            *count = now.failed[i].load(Relaxed) + late + self.late.unsent[i].load(Relaxed);
+            *count = now.failed[i].load(Relaxed) + late + self.shared_counters.unsent[i].load(Relaxed);
             settled += late;
         }
         for (i, count) in counts.dropped.requests.iter_mut().enumerate() {
@@ -76,11 +76,11 @@ mod tests {
     #[test]
     fn a_reply_that_was_not_sent_is_dropped_and_not_answered() {
         let socket = Socket::open("127.0.0.1:0".parse().unwrap(), Sharing::Alone, None, None);
-        let lane = Lane::new(Arc::new(socket.unwrap()));
-        lane.published.received(3, 30);
-        lane.published.sent(3, 30);
-        lane.late.unsent(SendError::NoBuffers, 10);
-        let counts = lane.counts();
+        let endpoint = Endpoint::new(Arc::new(socket.unwrap()));
+        endpoint.counters.received(3, 30);
+        endpoint.counters.sent(3, 30);
+        endpoint.shared_counters.unsent(SendError::NoBuffers, 10);
+        let counts = endpoint.counts();
         assert_eq!((counts.answered, counts.answered_bytes, counts.deferred), (2, 20, 0));
         assert_eq!(counts.dropped.by(DropReason::SendFailed), 1);
         assert_eq!(counts.send_errors.by(SendError::NoBuffers), 1);

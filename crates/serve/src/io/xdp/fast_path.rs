@@ -15,10 +15,10 @@ use crate::sys;
 
 /// How long frames may take from the program to a ring where that cannot be waited for. Shorter: the last ones of a CPU that
 /// stands still are not counted; longer: stopping takes that long.
-const SOFTIRQS: Duration = Duration::from_millis(50);
+const SOFTIRQ_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The interfaces of a server that runs.
-pub(crate) struct Fast {
+pub(crate) struct FastPath {
     pub(super) shared: Arc<Shared>,
     pub(super) ports: Vec<XdpPortStatus>,
     /// The counters of the workers' frames, by worker, as they become ready.
@@ -26,7 +26,7 @@ pub(crate) struct Fast {
     /// What of them was the probe's.
     pub(super) probed: Mutex<Vec<Snapshot>>,
     pub(super) stop: Option<Sender<()>>,
-    pub(super) keeper: Option<JoinHandle<()>>,
+    pub(super) monitor: Option<JoinHandle<()>>,
 }
 
 /// What workers did with frames.
@@ -45,15 +45,15 @@ impl FrameCounts {
     }
 }
 
-impl Fast {
+impl FastPath {
     /// Leaves everything that comes from now on to the kernel. When this returns, what was taken before is in the rings.
-    pub(crate) fn close_door(&self) {
-        lock(&self.shared.doors).close();
+    pub(crate) fn stop_receiving(&self) {
+        lock(&self.shared.filter).stop();
         if sys::wait_for_softirqs().is_err() {
             // What it would have waited for takes less than that.
-            thread::sleep(SOFTIRQS);
+            thread::sleep(SOFTIRQ_TIMEOUT);
         }
-        lock(&self.shared.intake).close();
+        lock(&self.shared.arrivals).close();
     }
 
     /// Adds the counters of a worker.
@@ -81,25 +81,25 @@ impl Fast {
     /// All that came so far was the probe's.
     pub(super) fn forget_probe(&self) {
         *lock(&self.probed) = self.with_probe().by_worker;
-        lock(&self.shared.intake).forget_probe();
+        lock(&self.shared.arrivals).forget_probe();
     }
 
     /// The interfaces' names.
     pub(crate) fn interfaces(&self) -> Vec<String> {
-        lock(&self.shared.doors).devices.iter().map(|device| device.name().to_owned()).collect()
+        lock(&self.shared.filter).devices.iter().map(|device| device.name().to_owned()).collect()
     }
 
     /// The name of a device's queue.
     pub(super) fn name_of(&self, device: usize, queue: u32) -> String {
-        let doors = lock(&self.shared.doors);
-        format!("{} queue {queue}", doors.devices.get(device).map_or("", XdpDevice::name))
+        let filter = lock(&self.shared.filter);
+        format!("{} queue {queue}", filter.devices.get(device).map_or("", XdpDevice::name))
     }
 
     /// What the fast path did, of which `frames` is the workers' part; and what came to it.
     pub(crate) fn status(&self, frames: &FrameCounts) -> (Option<XdpStatus>, Arrivals) {
         let arrivals = self.shared.arrivals();
         let mut outcomes = Vec::new();
-        for device in &lock(&self.shared.doors).devices {
+        for device in &lock(&self.shared.filter).devices {
             for (outcome, count) in device.outcomes().iter() {
                 match outcomes.iter_mut().find(|(name, _)| *name == outcome.name()) {
                     Some((_, sum)) => *sum += count,
@@ -118,12 +118,12 @@ impl Fast {
     }
 }
 
-impl Drop for Fast {
+impl Drop for FastPath {
     fn drop(&mut self) {
         drop(self.stop.take());
-        if let Some(keeper) = self.keeper.take() {
+        if let Some(monitor) = self.monitor.take() {
             // It has nothing to say when it panicked: its message is on stderr.
-            let _ = keeper.join();
+            let _ = monitor.join();
         }
     }
 }
