@@ -156,9 +156,17 @@ fn serve() {
         (&["echo"], 2, "--bind <ADDR:PORT>"),
         (&["echo", "--bind", "127.0.0.1:99999"], 2, "--bind"),
         (&["echo", "--bind", "[fe80::1%nosuch0]:7"], 2, "--bind"),
-        (&["echo", "--bind", "192.0.2.1:7"], 3, "this machine does not have that address"),
-        (&["echo", "--bind", &busy], 3, "address in use; stop the other server or choose another port"),
-        (&["sink", "--bind", &busy], 3, "address in use; stop the other server or choose another port"),
+        (&["echo", "--bind", "192.0.2.1:7"], 3, "`ip address` lists the addresses of this host"),
+        (
+            &["echo", "--bind", &busy],
+            3,
+            "stop the other server or choose another port: Address already in use",
+        ),
+        (
+            &["sink", "--bind", &busy],
+            3,
+            "stop the other server or choose another port: Address already in use",
+        ),
         (&["chess", "--bind", "127.0.0.1:0"], 2, "possible values: echo, sink"),
     ];
     all_refused(&["serve"], cases);

@@ -1,4 +1,4 @@
-//! Why a server cannot be started.
+//! Why a server cannot be started, or did not end as it should.
 
 use std::fmt;
 use std::io;
@@ -8,97 +8,120 @@ use serde::Serialize;
 use udpath_steer::CpuSet;
 
 use crate::config::ConfigError;
-use crate::io::Io;
+use crate::io::{Io, XdpError};
+use crate::probe::ProbeError;
 
-/// Why a server cannot be started, each with what would make it possible. The kernel's own word is part of the
-/// sentence, so there is no further source.
+/// Why a server cannot be started. Messages name the operation, its object and, where there is one, the fix; the cause is the
+/// [source](std::error::Error::source).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The configuration makes no sense on any machine: the caller's mistake.
+    /// The configuration is invalid on every host: the caller's mistake.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// An address cannot be taken.
-    #[error("cannot bind {transport} {address}: {}", bind_cause(cause))]
+    /// An address cannot be bound.
+    #[error("cannot bind {transport} {address}{}", bind_hint(source))]
     Bind {
         /// UDP or TCP.
         transport: Transport,
         /// The address.
         address: SocketAddr,
-        /// The kernel's word.
-        cause: io::Error,
+        /// The kernel's answer.
+        source: io::Error,
     },
-    /// A socket cannot be made or prepared.
-    #[error("cannot {operation} the {transport} socket of {address}: {cause}")]
+    /// A socket cannot be opened or configured.
+    #[error("cannot {operation} the {transport} socket of {address}")]
     Socket {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
         /// UDP or TCP.
         transport: Transport,
         /// The address it is for.
         address: SocketAddr,
-        /// The kernel's word.
-        cause: io::Error,
+        /// The kernel's answer.
+        source: io::Error,
     },
-    /// The CPUs of the process are not known.
-    #[error("cannot read which CPUs this process may use: {0}")]
-    Affinity(io::Error),
-    /// A CPU was named that the process may not use.
+    /// The affinity of the process cannot be read.
+    #[error("cannot read which CPUs this process may use")]
+    Affinity(#[source] io::Error),
+    /// The configuration names a CPU that the process may not use.
     #[error("CPU {cpu} is not among those this process may use ({allowed}): change the list or the cpuset")]
     CpuNotAllowed {
         /// The CPU.
         cpu: u32,
-        /// Those allowed.
+        /// The allowed CPUs.
         allowed: CpuSet,
     },
-    /// A worker cannot be bound to its CPU.
-    #[error("cannot pin worker {worker} to CPU {cpu}: {cause}; --no-pin serves without pinning")]
+    /// A worker cannot be pinned to its CPU.
+    #[error("cannot pin worker {worker} to CPU {cpu} (--no-pin serves without pinning)")]
     Pin {
         /// The worker.
         worker: usize,
         /// The CPU.
         cpu: u32,
-        /// The kernel's word.
-        cause: io::Error,
+        /// The kernel's answer.
+        source: io::Error,
     },
     /// More workers than CPUs, where each CPU has exactly one.
-    #[error(
-        "percpu gives each CPU one worker: {workers} workers do not fit {cpus} CPUs; use {cpus} or fewer"
-    )]
+    #[error("percpu runs one worker per CPU: {workers} workers do not fit {cpus} CPUs; use {cpus} or fewer")]
     MoreWorkersThanCpus {
-        /// Workers asked for.
+        /// Workers requested.
         workers: usize,
         /// Distinct CPUs to use.
         cpus: usize,
     },
-    /// Threads, memory or descriptors ran out.
-    #[error("cannot {operation}: {cause}; fewer workers or a smaller batch need less")]
+    /// Threads, memory or file descriptors ran out.
+    #[error("cannot {operation} (fewer workers or a smaller batch need less)")]
     Resources {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// The kernel's word.
-        cause: io::Error,
+        /// The kernel's answer.
+        source: io::Error,
     },
-    /// The Io opened, but real datagrams did not come through as they must.
-    #[error("{io} does not work here: {reason}")]
+    /// The Io opened, but probe datagrams did not come through as they must.
+    #[error("{io} does not work here")]
     Probe {
         /// The Io that was probed.
         io: Io,
-        /// What was seen.
-        reason: String,
+        /// What the probe found.
+        source: Box<ProbeError>,
     },
-    /// Frames cannot be taken off a network device.
-    #[error("xdp is not possible here: {0}")]
-    Xdp(String),
+    /// Frames cannot be taken from a network device.
+    #[error("cannot serve with xdp")]
+    Xdp(#[from] XdpError),
     /// `auto` found no Io that works.
     #[error("no Io works here: {}", Reasons(.0))]
     NoIo(Vec<Rejected>),
-    /// A worker ended by itself, which only a defect can cause.
-    #[error("worker {0} ended by itself: its panic message is above")]
+    /// A worker thread ended unexpectedly, which only a defect can cause.
+    #[error("worker {0} ended unexpectedly; its panic message is above")]
     WorkerLost(usize),
 }
 
-/// An Io that `auto` did not take.
+impl Error {
+    /// Why `auto` rejects an Io, if it may try the next one after this error.
+    pub(crate) fn into_rejection(self) -> Result<String, Self> {
+        match self {
+            Self::Probe { source, .. } => Ok(with_sources(&source)),
+            Self::Xdp(source) => Ok(with_sources(&source)),
+            Self::Socket { .. } | Self::MoreWorkersThanCpus { .. } => Ok(with_sources(&self)),
+            other => Err(other),
+        }
+    }
+}
+
+/// The error and its sources in one sentence, joined by colons.
+pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// An Io that `auto` did not choose.
 #[derive(Debug, Clone, Serialize)]
 pub struct Rejected {
     /// The Io.
@@ -136,19 +159,16 @@ impl fmt::Display for Reasons<'_> {
     }
 }
 
-fn bind_cause(cause: &io::Error) -> String {
-    match cause.kind() {
-        io::ErrorKind::AddrInUse => "address in use; stop the other server or choose another port".into(),
-        io::ErrorKind::AddrNotAvailable => {
-            "this machine does not have that address; `ip address` lists those it has".into()
-        }
-        io::ErrorKind::PermissionDenied => {
-            "no permission; low ports need root or the capability NET_BIND_SERVICE".into()
-        }
-        _ => match cause.raw_os_error() {
-            Some(libc::EINVAL | libc::ENODEV) => format!("{cause}; link-local addresses need %INTERFACE"),
-            Some(libc::EAFNOSUPPORT) => "this machine has no IPv6; use an IPv4 address".into(),
-            _ => cause.to_string(),
+/// What to do about a failed bind, as the rest of the sentence.
+fn bind_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; stop the other server or choose another port",
+        io::ErrorKind::AddrNotAvailable => "; `ip address` lists the addresses of this host",
+        io::ErrorKind::PermissionDenied => "; low ports need root or CAP_NET_BIND_SERVICE",
+        _ => match error.raw_os_error() {
+            Some(libc::EINVAL | libc::ENODEV) => "; link-local addresses need %INTERFACE",
+            Some(libc::EAFNOSUPPORT) => "; this host has no IPv6: use an IPv4 address",
+            _ => "",
         },
     }
 }
@@ -158,15 +178,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_in_use_names_the_address_and_a_way_out() {
+    fn a_port_in_use_names_the_address_the_fix_and_the_cause() {
         let error = Error::Bind {
             transport: Transport::Udp,
             address: "10.0.0.1:53".parse().unwrap(),
-            cause: io::ErrorKind::AddrInUse.into(),
+            source: io::Error::from_raw_os_error(libc::EADDRINUSE),
         };
         assert_eq!(
-            error.to_string(),
-            "cannot bind UDP 10.0.0.1:53: address in use; stop the other server or choose another port"
+            with_sources(&error),
+            "cannot bind UDP 10.0.0.1:53; stop the other server or choose another port: Address already in use (os error 98)"
         );
+    }
+
+    #[test]
+    fn a_rejection_leaves_out_what_the_io_says_already() {
+        let target = "10.0.0.1:53".parse().unwrap();
+        let source = ProbeError::Unreached { flows: 64, target, worker: 1 }.into();
+        let error = Error::Probe { io: Io::Reuseport, source };
+        assert_eq!(
+            with_sources(&error),
+            "reuseport does not work here: none of 64 flows to 10.0.0.1:53 reached worker 1"
+        );
+        assert_eq!(error.into_rejection().unwrap(), "none of 64 flows to 10.0.0.1:53 reached worker 1");
     }
 }

@@ -1,13 +1,15 @@
-//! The start-up probe: real datagrams through the chosen Io, before it is declared up. Over kernel sockets they are sent by
-//! a socket here; the frames of `xdp` are in `io/xdp/proof.rs`.
+//! The start-up probe: real datagrams through the chosen Io, before the server is declared up. For kernel sockets they are
+//! sent here, from a socket; `io/xdp/probe.rs` has the frames of `xdp`.
 //!
-//! That a socket opened and bound does not show that datagrams come through: firewalls, a group that steers
-//! elsewhere and kernels that ignore an option are found only by sending. Probe datagrams carry a random token, are
-//! recognised only until the probe has ended, never reach the service and are not counted as traffic.
+//! A socket that was opened and bound may still receive nothing: firewalls, a reuseport group that steers elsewhere and
+//! kernels that ignore an option are found only by sending. Probe datagrams carry a random token. They are recognised only
+//! until the probe ends, never reach the service and are not counted as traffic.
 //!
 //! ```text
 //! request: magic 16 | token 16        answer: magic 16 | token 16 | worker u32 le
 //! ```
+
+mod error;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,50 +17,52 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+pub use error::ProbeError;
+
 const MAGIC: &[u8; 16] = b"udpath.probe/1 ?";
 const TOKEN_LEN: usize = 16;
 const REQUEST_LEN: usize = MAGIC.len() + TOKEN_LEN;
-/// Bytes of an answer.
+/// Length of an answer, in bytes.
 pub(crate) const ANSWER_LEN: usize = REQUEST_LEN + size_of::<u32>();
 
-/// How long to wait for one answer. A busy machine needs milliseconds; a shorter wait would mistake it for a
-/// broken one, a longer one delays the verdict on a broken one.
+/// How long to wait for one answer. A busy host needs milliseconds; a shorter timeout would fail there, a longer one delays
+/// the report of a real failure.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
-/// Questions asked before giving up: loopback loses datagrams only when a queue is full.
+/// Requests sent before giving up: the loopback loses datagrams only when a queue is full.
 const MAX_ATTEMPTS: usize = 4;
-/// Backoff between two looks at whether a frame was answered: a fraction of what injecting it takes.
+/// How often to check whether a frame was answered: a fraction of the time it takes to inject one.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
-/// How long repeated questions may lie in a queue before the probe ends regardless.
+/// How long repeated requests may stay in a queue before the probe ends anyway.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The state of the probe that workers look at.
+/// The state of the probe that workers read.
 #[derive(Debug)]
 pub(crate) struct ProbeState {
     on: AtomicBool,
     token: [u8; TOKEN_LEN],
-    /// Probe datagrams that workers received.
+    /// Probe datagrams received by workers.
     seen: AtomicU64,
 }
 
 impl ProbeState {
-    /// Under way from the start, with a fresh token.
+    /// A running probe with a new token.
     pub(crate) fn new() -> io::Result<Self> {
         let mut token = [0; TOKEN_LEN];
         File::open("/dev/urandom")?.read_exact(&mut token)?;
         Ok(Self { on: AtomicBool::new(true), token, seen: AtomicU64::new(0) })
     }
 
-    /// Whether probe datagrams have to be recognised. Asked once per burst.
+    /// Whether probe datagrams must be recognised. Read once per burst.
     pub(crate) fn is_on(&self) -> bool {
         self.on.load(Relaxed)
     }
 
-    /// Whether this is one of ours.
+    /// Whether `payload` is a request of this probe.
     pub(crate) fn matches(&self, payload: &[u8]) -> bool {
         payload.len() == REQUEST_LEN && payload.starts_with(MAGIC) && payload[MAGIC.len()..] == self.token
     }
 
-    /// Writes worker `worker`'s answer; returns its length.
+    /// Writes the answer of worker `worker`; returns its length.
     pub(crate) fn answer(&self, worker: usize, room: &mut [u8]) -> usize {
         self.seen.fetch_add(1, Relaxed);
         room[..MAGIC.len()].copy_from_slice(MAGIC);
@@ -69,17 +73,11 @@ impl ProbeState {
     }
 }
 
-/// Asks the questions.
+/// Sends the requests.
 #[derive(Debug)]
 pub(crate) struct Prober<'a> {
     probe: &'a ProbeState,
     sent: AtomicU64,
-}
-
-/// Who answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Answered {
-    pub(crate) worker: usize,
 }
 
 impl<'a> Prober<'a> {
@@ -87,28 +85,25 @@ impl<'a> Prober<'a> {
         Self { probe, sent: AtomicU64::new(0) }
     }
 
-    /// Sends one probe from the calling thread's CPU as a flow of its own, and waits for the answer.
-    pub(crate) fn ask(&self, target: SocketAddr) -> Result<Answered, String> {
+    /// Sends a request as a new flow, from the calling thread's CPU. Returns the worker that answered.
+    pub(crate) fn ask(&self, target: SocketAddr) -> Result<usize, ProbeError> {
         match self.try_ask(target) {
-            Ok(Some(seen)) => Ok(seen),
-            Ok(None) => Err(format!(
-                "no answer from {target} to {MAX_ATTEMPTS} datagrams within {} ms each; does a packet filter drop them?",
-                ANSWER_TIMEOUT.as_millis()
-            )),
-            Err(error) => Err(format!(
-                "cannot send a datagram to {target}: {error}; is the loopback device up, and does no packet filter \
-                 refuse it?"
-            )),
+            Ok(Some(worker)) => Ok(worker),
+            Ok(None) => {
+                let (attempts, timeout) = (MAX_ATTEMPTS, ANSWER_TIMEOUT);
+                Err(ProbeError::NoAnswer { target, attempts, timeout })
+            }
+            Err(source) => Err(ProbeError::Send { target, source }),
         }
     }
 
-    fn try_ask(&self, target: SocketAddr) -> io::Result<Option<Answered>> {
+    fn try_ask(&self, target: SocketAddr) -> io::Result<Option<usize>> {
         let any: SocketAddr = match target {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
         };
         let socket = UdpSocket::bind(any)?;
-        // Connected: an answer from any address but the asked one does not arrive.
+        // Connected: answers from other addresses are not received.
         socket.connect(target)?;
         let request = self.request();
         for _ in 0..MAX_ATTEMPTS {
@@ -121,9 +116,9 @@ impl<'a> Prober<'a> {
                 match socket.recv(&mut answer) {
                     Ok(ANSWER_LEN) if answer.starts_with(&request) => {
                         let worker = u32::from_le_bytes(answer[REQUEST_LEN..].try_into().unwrap_or_default());
-                        return Ok(Some(Answered { worker: worker as usize }));
+                        return Ok(Some(worker as usize));
                     }
-                    // A service that answers by itself, for example because another server has the port.
+                    // The answer of a service, for example of another server on this port.
                     Ok(_) => {}
                     Err(error) if is_timeout(&error) => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -134,7 +129,7 @@ impl<'a> Prober<'a> {
         Ok(None)
     }
 
-    /// What a probe datagram carries.
+    /// The payload of a request.
     pub(crate) fn request(&self) -> [u8; REQUEST_LEN] {
         let mut request = [0; REQUEST_LEN];
         request[..MAGIC.len()].copy_from_slice(MAGIC);
@@ -142,8 +137,8 @@ impl<'a> Prober<'a> {
         request
     }
 
-    /// Waits until `answered` to a question that was not sent by [`Prober::ask`], as long as that would wait for all its
-    /// tries. Was it?
+    /// Waits until `answered` returns true for a request that was not sent by [`Prober::ask`]. False after
+    /// [`Prober::WAIT_TIMEOUT`].
     pub(crate) fn wait(&self, answered: impl Fn() -> bool) -> bool {
         self.sent.fetch_add(1, Relaxed);
         let deadline = Instant::now() + Self::WAIT_TIMEOUT;
@@ -156,12 +151,12 @@ impl<'a> Prober<'a> {
         true
     }
 
-    /// The longest that [`Prober::wait`] takes.
+    /// How long [`Prober::wait`] waits: as long as [`Prober::ask`] with all its attempts.
     pub(crate) const WAIT_TIMEOUT: Duration =
         Duration::from_millis(ANSWER_TIMEOUT.as_millis() as u64 * MAX_ATTEMPTS as u64);
 
-    /// Ends the probe, once every question that was sent has been taken from its queue: a repeated one must not
-    /// be counted as traffic.
+    /// Ends the probe once all requests have been taken from their queues: a repeated request must not be counted as
+    /// traffic.
     pub(crate) fn finish(self) {
         let deadline = Instant::now() + DRAIN_TIMEOUT;
         while self.probe.seen.load(Relaxed) < self.sent.load(Relaxed) && Instant::now() < deadline {
@@ -175,7 +170,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Where to send so that it arrives at `bind`: a wildcard is reached at the loopback address.
+/// The address to send to so that a datagram arrives at `bind`: for a wildcard, the loopback address.
 pub(crate) fn target_of(bind: SocketAddr) -> SocketAddr {
     if !bind.ip().is_unspecified() {
         return bind;

@@ -161,7 +161,7 @@ impl Server {
                 match seen.iter().find(|(known, _)| *known == socket) {
                     Some((_, drops)) => *drops,
                     None => {
-                        let drops = endpoint.socket.shut();
+                        let drops = endpoint.socket.stop_receiving();
                         seen.push((socket, drops));
                         drops
                     }

@@ -119,7 +119,7 @@ fn a_factory_that_panics_at_once_is_an_error() {
         assert!(worker.index() == 0, "expected by the test");
         Echo
     });
-    assert!(error.unwrap_err().to_string().contains("ended by itself"));
+    assert!(error.unwrap_err().to_string().contains("ended unexpectedly"));
 }
 
 /// Hands every request over, whole, to another thread.

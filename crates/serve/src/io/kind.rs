@@ -8,26 +8,26 @@ use serde::{Serialize, Serializer};
 /// How a service moves datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Io {
-    /// One socket per address, read by all workers. They contend for its lock and queue.
+    /// One socket per address, read by all workers, which contend for its lock and queue.
     Shared,
-    /// A socket per worker and address; the kernel chooses by a hash of the flow. One flow stays with one worker.
+    /// A socket per worker and address; the kernel chooses by flow hash. A flow stays with one worker.
     Reuseport,
-    /// A socket per worker and address; the kernel chooses by the CPU that received the datagram, so that it never
-    /// leaves that CPU. Needs arrivals spread over the CPUs.
+    /// A socket per worker and address; the kernel chooses by the CPU that received the datagram, so that it never leaves
+    /// that CPU. Datagrams must arrive on all the workers' CPUs.
     Percpu,
-    /// Frames off the device's queues past the kernel's stack (AF_XDP), a worker per queue. What the fast path declines
-    /// comes over kernel sockets as with `reuseport`.
+    /// Frames from the device's queues, past the kernel's stack (AF_XDP), with a worker per queue. What the fast path
+    /// declines arrives on kernel sockets as with `reuseport`.
     Xdp,
 }
 
 impl Io {
-    /// All of them, best first: the order in which `auto` tries.
+    /// All, best first: the order in which `auto` tries them.
     pub const ALL: [Self; 4] = [Self::Xdp, Self::Percpu, Self::Reuseport, Self::Shared];
 
-    /// Those over kernel sockets alone, best first: they work on every machine and device.
+    /// Those that use kernel sockets only, best first: they work on every host and device.
     pub const KERNEL: [Self; 3] = [Self::Percpu, Self::Reuseport, Self::Shared];
 
-    /// The name the user types.
+    /// The name on the command line and in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl Serialize for Io {
 pub enum IoChoice {
     /// The first of [`Io::ALL`] whose probe passes.
     Auto,
-    /// This one or none.
+    /// This one only.
     Only(Io),
 }
 
@@ -71,7 +71,7 @@ impl FromStr for IoChoice {
             .into_iter()
             .find(|io| io.name() == text)
             .map(Self::Only)
-            .ok_or_else(|| format!("no Io is called {text:?}: use shared, reuseport, percpu, xdp or auto"))
+            .ok_or_else(|| format!("unknown Io {text:?}: use shared, reuseport, percpu, xdp or auto"))
     }
 }
 

@@ -1,13 +1,13 @@
 //! `percpu`: a socket per worker and address in one reuseport group; the kernel chooses the socket whose
 //! `SO_INCOMING_CPU` names the CPU that received the datagram.
 //!
-//! The usual way, a BPF program that returns the CPU number as an index, depends on the order of binding: closing
-//! socket 0 moves the last one into its place, and the reopened one goes to the end, so that one restarted worker
-//! silently leaves every datagram with a worker on another CPU. Here each socket carries its CPU itself. Nothing
-//! depends on order, no privilege is needed, and a datagram received on a CPU that no socket names falls back to
-//! the flow hash instead of being lost.
+//! The common alternative, a BPF program that returns the CPU number as an index, depends on the order of binding: closing
+//! socket 0 moves the last socket into its place, and the reopened one is added at the end, so that one restarted worker
+//! silently sends every datagram to a worker on another CPU. Here each socket names its CPU. The order does not matter, no
+//! privilege is needed, and a datagram received on a CPU that no socket names is distributed by flow hash instead of being
+//! lost.
 //!
-//! It pays only when datagrams arrive on all the workers' CPUs; `status.rs` watches that.
+//! This helps only if datagrams arrive on all the workers' CPUs; `status/spread.rs` checks that.
 
 use std::net::SocketAddr;
 
@@ -15,9 +15,9 @@ use super::reuseport;
 use super::socket::{SocketConfig, WorkerSockets};
 use crate::cpus;
 use crate::error::Error;
-use crate::probe::Prober;
+use crate::probe::{ProbeError, Prober};
 
-/// Opens a group per address, each socket named after its worker's CPU.
+/// Opens a reuseport group per address; each socket names its worker's CPU.
 pub(super) fn open(config: &SocketConfig<'_>) -> Result<WorkerSockets, Error> {
     let mut distinct = config.cpus.to_vec();
     distinct.sort_unstable();
@@ -28,31 +28,24 @@ pub(super) fn open(config: &SocketConfig<'_>) -> Result<WorkerSockets, Error> {
     reuseport::open_group(config, |worker| Some(config.cpus[worker]))
 }
 
-/// A datagram sent from each worker's CPU must reach exactly that worker: over loopback it is received on the CPU
-/// it was sent from.
+/// A datagram sent from a worker's CPU must reach that worker: over the loopback it is received on the CPU that sent it.
 pub(super) fn probe(
     prober: &Prober<'_>,
     config: &SocketConfig<'_>,
     target: SocketAddr,
-) -> Result<(), String> {
-    // A thread of its own, so that the caller's affinity stays what it is.
+) -> Result<(), ProbeError> {
+    // In a new thread, so that the caller's affinity does not change.
     let probe = || {
         for (worker, cpu) in config.cpus.iter().enumerate() {
-            cpus::pin_to(*cpu).map_err(|error| format!("cannot run the probe on CPU {cpu}: {error}"))?;
-            let seen = prober.ask(target)?;
-            if seen.worker != worker {
-                return Err(format!(
-                    "a datagram to {target} received on CPU {cpu} went to worker {} instead of {worker}; is \
-                     the kernel older than 6.2, or RPS set on the loopback device?",
-                    seen.worker
-                ));
+            cpus::pin_to(*cpu).map_err(|source| ProbeError::Pin { cpu: *cpu, source })?;
+            let answered = prober.ask(target)?;
+            if answered != worker {
+                return Err(ProbeError::WrongWorker { target, cpu: *cpu, answered, expected: worker });
             }
         }
         Ok(())
     };
-    std::thread::scope(|scope| {
-        scope.spawn(probe).join().unwrap_or_else(|_panic| Err("the probe panicked".into()))
-    })
+    std::thread::scope(|scope| scope.spawn(probe).join().unwrap_or(Err(ProbeError::Panicked)))
 }
 
 #[cfg(test)]
@@ -64,10 +57,10 @@ mod tests {
     use crate::io::socket::{Sharing, Socket};
     use crate::sys::{ReceiveResult, Single, Wait};
 
-    /// Flows sent from each CPU; with the flow hash instead, the chance that all go right is 2^-80.
+    /// Flows sent from each CPU; by flow hash instead, all of them go to the right worker with a probability of 2^-80.
     const FLOWS: usize = 40;
 
-    /// How many datagrams are queued at each socket, emptying them.
+    /// Empties each socket; returns how many datagrams were queued there.
     fn queued(sockets: &[Arc<Socket>]) -> Vec<usize> {
         sockets
             .iter()
@@ -82,7 +75,7 @@ mod tests {
             .collect()
     }
 
-    /// Sends one datagram per flow from a thread pinned to `cpu`.
+    /// Sends one datagram per flow, from a thread pinned to `cpu`.
     fn send_from(cpu: u32, target: SocketAddr) {
         std::thread::spawn(move || {
             cpus::pin_to(cpu).unwrap();
@@ -108,8 +101,7 @@ mod tests {
                 SocketAddr::V4(v4) => SocketAddr::from(([127, 0, 0, 1], v4.port())),
                 SocketAddr::V6(_) => address,
             };
-            // First as opened, then with each worker's socket closed and reopened in turn, which reorders the
-            // group every time.
+            // First as opened, then with each worker's socket closed and reopened in turn, which reorders the group.
             for reopened in std::iter::once(None).chain((0..cpus.len()).map(Some)) {
                 if let Some(worker) = reopened
                     && cpus.len() > 1

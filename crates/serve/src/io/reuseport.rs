@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use super::socket::{Sharing, Socket, SocketConfig, WorkerSockets};
 use crate::error::Error;
-use crate::probe::Prober;
+use crate::probe::{ProbeError, Prober};
 
-/// Flows tried per worker until each has answered one. The chance that the hash misses a given worker by bad luck
-/// is below 1e-27, whatever their number. Fewer make false alarms, more only delay a true one.
+/// Flows tried per worker until each worker has answered one. The probability that the hash misses a given worker by chance
+/// is below 1e-27, for any number of workers. Fewer flows cause false alarms; more only delay a real one.
 const FLOWS_PER_WORKER: usize = 64;
 
-/// Opens a group per address.
+/// Opens a reuseport group per address.
 pub(super) fn open(config: &SocketConfig<'_>) -> Result<WorkerSockets, Error> {
     open_group(config, |_worker| None)
 }
 
-/// Opens a socket per worker and address; `incoming_cpu` says what worker `i`'s sockets take.
+/// Opens a socket per worker and address; `incoming_cpu` returns the CPU whose datagrams worker `i`'s sockets take.
 pub(super) fn open_group(
     config: &SocketConfig<'_>,
     incoming_cpu: impl Fn(usize) -> Option<u32>,
@@ -24,7 +24,7 @@ pub(super) fn open_group(
     let mut by_worker: Vec<Vec<Arc<Socket>>> = Vec::with_capacity(config.cpus.len());
     for worker in 0..config.cpus.len() {
         let sockets = config.binds.iter().enumerate().map(|(index, asked)| {
-            // The first worker's socket turns port 0 into a real one; the others join it there.
+            // The first worker's socket turns port 0 into a real port; the others join it there.
             let (address, sharing) = match by_worker.first() {
                 Some(first) => (first[index].bind, Sharing::Member),
                 None => (*asked, Sharing::First),
@@ -37,23 +37,23 @@ pub(super) fn open_group(
     Ok(WorkerSockets { by_worker })
 }
 
-/// Many flows must between them reach every worker.
+/// Many flows together must reach every worker.
 pub(super) fn probe(
     prober: &Prober<'_>,
     config: &SocketConfig<'_>,
     target: SocketAddr,
-) -> Result<(), String> {
+) -> Result<(), ProbeError> {
     let mut reached = vec![false; config.cpus.len()];
     let flows = FLOWS_PER_WORKER * reached.len();
     for _ in 0..flows {
-        let seen = prober.ask(target)?;
-        if let Some(place) = reached.get_mut(seen.worker) {
+        let worker = prober.ask(target)?;
+        if let Some(place) = reached.get_mut(worker) {
             *place = true;
         }
         if reached.iter().all(|yes| *yes) {
             return Ok(());
         }
     }
-    let missing = reached.iter().position(|yes| !yes).unwrap_or(0);
-    Err(format!("of {flows} flows to {target} none reached worker {missing}"))
+    let worker = reached.iter().position(|yes| !yes).unwrap_or(0);
+    Err(ProbeError::Unreached { flows, target, worker })
 }

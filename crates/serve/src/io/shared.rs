@@ -1,13 +1,13 @@
 //! `shared`: one socket per address, every worker blocks in a receive call on it.
 //!
-//! The first rung of the ladder, and what most programs do. The kernel wakes one waiting worker per datagram.
+//! The simplest way, and what most programs do. The kernel wakes one waiting worker per datagram.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::socket::{Sharing, Socket, SocketConfig, WorkerSockets};
 use crate::error::Error;
-use crate::probe::Prober;
+use crate::probe::{ProbeError, Prober};
 
 /// Opens one socket per address for all workers.
 pub(super) fn open(config: &SocketConfig<'_>) -> Result<WorkerSockets, Error> {
@@ -19,7 +19,7 @@ pub(super) fn open(config: &SocketConfig<'_>) -> Result<WorkerSockets, Error> {
     Ok(WorkerSockets { by_worker: vec![sockets; config.cpus.len()] })
 }
 
-/// One answer, by whichever worker, is the proof.
-pub(super) fn probe(prober: &Prober<'_>, target: SocketAddr) -> Result<(), String> {
-    prober.ask(target).map(|_anyone| ())
+/// Any worker must answer.
+pub(super) fn probe(prober: &Prober<'_>, target: SocketAddr) -> Result<(), ProbeError> {
+    prober.ask(target).map(|_any_worker| ())
 }

@@ -10,25 +10,25 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use crate::error::{Error, Transport};
 use crate::sys;
 
-/// What an Io needs to know to open its sockets.
+/// What an Io needs to open its sockets.
 #[derive(Debug, Clone)]
 pub(crate) struct SocketConfig<'a> {
-    /// The addresses as asked for.
+    /// The addresses of the configuration.
     pub(crate) binds: &'a [SocketAddr],
-    /// The CPU of each worker: as many entries as workers. Binding even where threads are not pinned.
+    /// The CPU of each worker, used to choose sockets even if threads are not pinned.
     pub(crate) cpus: &'a [u32],
-    /// Receive buffer to ask for.
+    /// Receive buffer to request, in bytes.
     pub(crate) receive_buffer: Option<usize>,
 }
 
-/// The sockets of an Io: by worker, then by address. A socket that several workers read appears for each.
+/// The sockets of an Io: by worker, then by address. A socket that several workers read appears once for each.
 #[derive(Debug)]
 pub(crate) struct WorkerSockets {
     pub(crate) by_worker: Vec<Vec<Arc<Socket>>>,
 }
 
 impl WorkerSockets {
-    /// The addresses with their real ports.
+    /// The addresses, with the ports obtained.
     pub(crate) fn binds(&self) -> Vec<SocketAddr> {
         self.by_worker.first().into_iter().flatten().map(|socket| socket.bind).collect()
     }
@@ -38,36 +38,35 @@ impl WorkerSockets {
 #[derive(Debug)]
 pub(crate) struct Socket {
     fd: OwnedFd,
-    /// Its address, with the real port.
+    /// Its address, with the port obtained.
     pub(crate) bind: SocketAddr,
-    /// What `SO_RCVBUF` says.
+    /// The value of `SO_RCVBUF`, in bytes.
     pub(crate) receive_buffer: usize,
     drops: Mutex<DropCounter>,
 }
 
-/// Makes a 64-bit counter of the kernel's, which wraps at 32 bits. Right as long as it is read at least once per
-/// four thousand million drops.
+/// Extends the kernel's 32-bit drop counter to 64 bits. Correct if it is read at least once per 2^32 drops.
 #[derive(Debug, Default)]
 struct DropCounter {
     last: u32,
     total: u64,
 }
 
-/// Whether other sockets will have the same address.
+/// Whether other sockets have the same address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// None: fails if anyone else has it.
+    /// None. Fails if another socket has it.
     Alone,
-    /// Ours will follow: fails if anyone else has it, then opens the address to [`Sharing::Member`]s.
+    /// This server's sockets will follow. Fails if another socket has it, then opens the address to [`Sharing::Member`]s.
     First,
-    /// One of ours has it already.
+    /// One of this server's sockets has it already.
     Member,
 }
 
-/// Longest time a send waits for room in the send buffer. A device that moves at all frees some within
-/// milliseconds; one that is stuck must not take the worker with it. Shorter would drop replies that a short pause
-/// of the device only delays, longer keeps the worker from receiving.
-const SEND_WAIT: std::time::Duration = std::time::Duration::from_millis(100);
+/// How long a send waits for space in the send buffer. A working device frees some within milliseconds; a stuck one must not
+/// block the worker. A shorter timeout drops replies that a short pause of the device only delays; a longer one keeps the
+/// worker from receiving.
+const SEND_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(100);
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -76,7 +75,7 @@ impl AsFd for Socket {
 }
 
 impl Socket {
-    /// Opens and binds. `incoming_cpu`: take what arrives on this CPU.
+    /// Opens and binds a socket. `incoming_cpu`: take what arrives on this CPU.
     pub(crate) fn open(
         address: SocketAddr,
         sharing: Sharing,
@@ -84,29 +83,29 @@ impl Socket {
         receive_buffer: Option<usize>,
     ) -> Result<Self, Error> {
         let failed = |operation| {
-            move |cause: io::Error| Error::Socket { operation, transport: Transport::Udp, address, cause }
+            move |source: io::Error| Error::Socket { operation, transport: Transport::Udp, address, source }
         };
         let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
         let fd = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-            .map_err(|errno| Error::Bind { transport: Transport::Udp, address, cause: errno.into() })?;
+            .map_err(|errno| Error::Bind { transport: Transport::Udp, address, source: errno.into() })?;
         if address.is_ipv6() {
-            // Stated, not left to a sysctl: [::] takes IPv6 only.
+            // Set explicitly, whatever the sysctl says: [::] takes IPv6 only.
             sockopt::set_ipv6_v6only(&fd, true)
                 .map_err(io::Error::from)
                 .map_err(failed("restrict to IPv6"))?;
         }
         if address.ip().is_unspecified() {
-            sys::packet_info(fd.as_fd(), address.is_ipv6()).map_err(failed("ask for packet info on"))?;
+            sys::packet_info(fd.as_fd(), address.is_ipv6()).map_err(failed("enable packet info on"))?;
         }
         if let Some(bytes) = receive_buffer {
             sys::set_receive_buffer(fd.as_fd(), bytes).map_err(failed("set the receive buffer of"))?;
         }
         if let Some(cpu) = incoming_cpu {
-            sys::set_incoming_cpu(fd.as_fd(), cpu).map_err(failed("choose the receiving CPU of"))?;
+            sys::set_incoming_cpu(fd.as_fd(), cpu).map_err(failed("set the receiving CPU of"))?;
         }
-        sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(SEND_WAIT))
+        sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(SEND_TIMEOUT))
             .map_err(io::Error::from)
-            .map_err(failed("bound the sending time of"))?;
+            .map_err(failed("set the send timeout of"))?;
         let share = || {
             sockopt::set_socket_reuseport(&fd, true)
                 .map_err(io::Error::from)
@@ -118,10 +117,10 @@ impl Socket {
         rustix::net::bind(&fd, &address).map_err(|errno| Error::Bind {
             transport: Transport::Udp,
             address,
-            cause: errno.into(),
+            source: errno.into(),
         })?;
         if sharing == Sharing::First {
-            // After binding: with the option set before, the bind would silently join another server's group.
+            // After binding: with the option set earlier, the bind would silently join another server's group.
             share()?;
         }
         let bind = rustix::net::getsockname(&fd)
@@ -136,22 +135,22 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// Datagrams the kernel dropped at this socket so far.
+    /// Datagrams the kernel has dropped at this socket.
     pub(crate) fn kernel_drops(&self) -> u64 {
-        let mut meter = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
-        // Kernels before 4.12 lack the option; then nothing is known and nothing is claimed.
+        let mut counter = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
+        // Kernels before 4.12 lack the option: the count stays 0.
         if let Ok(now) = sys::kernel_drops(self.fd()) {
-            meter.total += u64::from(now.wrapping_sub(meter.last));
-            meter.last = now;
+            counter.total += u64::from(now.wrapping_sub(counter.last));
+            counter.last = now;
         }
-        meter.total
+        counter.total
     }
 
-    /// Lets nothing more in and wakes the workers, which answer what is queued and end. Returns the drops until
-    /// then: what the closed door keeps out is not counted as dropped.
-    pub(crate) fn shut(&self) -> u64 {
+    /// Stops receiving and wakes the workers, which answer what is queued and end. Returns the drops until then: datagrams
+    /// that arrive later are not counted as dropped.
+    pub(crate) fn stop_receiving(&self) -> u64 {
         let drops = self.kernel_drops();
-        // Without the filter (memory is out) the workers still end when they find the queue empty once.
+        // If the filter cannot be set (out of memory), the workers still end once they find the queue empty.
         let _ = sys::stop_receiving(self.fd());
         sys::wake_receivers(self.fd());
         drops
@@ -163,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taken_address_is_refused_even_if_its_owner_shares() {
+    fn a_taken_address_is_rejected_even_if_its_owner_shares() {
         let owner = Socket::open("127.0.0.1:0".parse().unwrap(), Sharing::First, None, None).unwrap();
         for sharing in [Sharing::Alone, Sharing::First] {
             let error = Socket::open(owner.bind, sharing, None, None).unwrap_err();

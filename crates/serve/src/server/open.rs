@@ -1,4 +1,4 @@
-//! Deciding who runs where, and opening the sockets of both transports.
+//! The CPU of each worker, and opening the sockets of both transports.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -6,19 +6,19 @@ use std::net::{SocketAddr, TcpListener};
 use crate::config::{Config, ConfigError};
 use crate::cpus;
 use crate::error::Error;
-use crate::io::{Devices, Io, SocketConfig, WorkerSockets};
+use crate::io::{Devices, Io, SocketConfig, WorkerSockets, XdpError};
 use crate::sys;
 use crate::tcp;
 
-/// Ports tried when any will do but the one UDP got is taken for TCP.
+/// Ports tried when any port will do, but the one obtained for UDP is in use for TCP.
 const MAX_PORT_ATTEMPTS: usize = 16;
 
-/// Refuses the broadcast addresses of this host's subnets: nobody can be answered from one.
+/// Rejects the broadcast addresses of this host's subnets: no reply can be sent from one.
 pub(super) fn check_addresses(binds: &[SocketAddr]) -> Result<(), Error> {
     let specific = |bind: &&SocketAddr| bind.is_ipv4() && !bind.ip().is_unspecified();
     for bind in binds.iter().filter(specific) {
-        let cannot = |cause| Error::Resources { operation: "look up an address to serve", cause };
-        // The port does not matter, and 0 cannot be connected to everywhere.
+        let cannot = |source| Error::Resources { operation: "look up an address to serve", source };
+        // The port does not matter, but some kernels cannot connect to port 0.
         if sys::is_broadcast(SocketAddr::new(bind.ip(), 9)).map_err(cannot)? {
             return Err(ConfigError::Unservable(*bind).into());
         }
@@ -26,7 +26,7 @@ pub(super) fn check_addresses(binds: &[SocketAddr]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The CPU of each worker: the listed ones in turn, or those the process may use.
+/// The CPU of each worker: the configured CPUs in turn, or those the process may use.
 pub(super) fn worker_cpus(config: &Config) -> Result<Vec<u32>, Error> {
     let allowed = cpus::allowed_cpus().map_err(Error::Affinity)?;
     let chosen = match &config.cpus {
@@ -42,38 +42,33 @@ pub(super) fn worker_cpus(config: &Config) -> Result<Vec<u32>, Error> {
     Ok(chosen.iter().cycle().take(workers).collect())
 }
 
-/// The CPU of each worker of `xdp`: as many as there are queues at least.
+/// The CPU of each worker of `xdp`: at least as many workers as queues.
 pub(super) fn cpus_for_queues(config: &Config, cpus: &[u32], devices: &Devices) -> Result<Vec<u32>, Error> {
     let queues = devices.queues();
     if config.workers.is_some() && cpus.len() < queues {
-        return Err(Error::Xdp(format!(
-            "{} queues ({}) need as many workers, and {} were asked for; use {queues}, or lower the queues with \
-             `ethtool -L`",
-            queues,
-            devices.names(),
-            cpus.len()
-        )));
+        let interfaces = devices.names();
+        return Err(XdpError::TooFewWorkers { queues, interfaces, workers: cpus.len() }.into());
     }
     Ok(cpus.iter().copied().cycle().take(queues.max(cpus.len())).collect())
 }
 
-/// The sockets, and by worker the TCP listeners on the same addresses and ports.
+/// The sockets, and for each worker the TCP listeners on the same addresses and ports.
 pub(super) fn open_all(
     io: Io,
     config: &SocketConfig<'_>,
     with_tcp: bool,
 ) -> Result<(WorkerSockets, Vec<Vec<TcpListener>>), Error> {
     let any_port = config.binds.iter().any(|bind| bind.port() == 0);
-    let mut tries = if any_port && with_tcp { MAX_PORT_ATTEMPTS } else { 1 };
+    let mut attempts = if any_port && with_tcp { MAX_PORT_ATTEMPTS } else { 1 };
     loop {
-        tries -= 1;
+        attempts -= 1;
         let sockets = io.open(config)?;
         if !with_tcp {
             return Ok((sockets, Vec::new()));
         }
         match listen_all(&sockets.binds(), config.cpus.len()) {
             Ok(listeners) => return Ok((sockets, listeners)),
-            Err(Error::Bind { cause, .. }) if tries > 0 && cause.kind() == io::ErrorKind::AddrInUse => {}
+            Err(Error::Bind { source, .. }) if attempts > 0 && source.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(error),
         }
     }

@@ -54,12 +54,7 @@ impl Server {
                     server.rejected = rejected;
                     return Ok(server);
                 }
-                Err(Error::Probe { reason, .. }) if auto => rejected.push(Rejected { io, reason }),
-                Err(error @ (Error::Socket { .. } | Error::MoreWorkersThanCpus { .. } | Error::Xdp(_)))
-                    if auto =>
-                {
-                    rejected.push(Rejected { io, reason: error.to_string() });
-                }
+                Err(error) if auto => rejected.push(Rejected { io, reason: error.into_rejection()? }),
                 Err(error) => return Err(error),
             }
         }
@@ -88,7 +83,7 @@ impl Server {
         }[..];
         let socket_config =
             SocketConfig { binds: &config.binds, cpus, receive_buffer: config.receive_buffer };
-        let resources = |operation| move |cause| Error::Resources { operation, cause };
+        let resources = |operation| move |source| Error::Resources { operation, source };
         let (sockets, listeners) = open::open_all(io, &socket_config, streams.is_some())?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(io::Error::from)
@@ -160,7 +155,7 @@ impl Server {
         let prober = Prober::new(&server.shared.probe);
         for bind in &server.binds {
             io.probe(&prober, &socket_config, target_of(*bind))
-                .map_err(|reason| Error::Probe { io, reason })?;
+                .map_err(|error| Error::Probe { io, source: error.into() })?;
         }
         if let (Some(fast_path), Some(queue_probe)) = (&server.fast_path, queue_probe) {
             queue_probe.run(fast_path, &prober)?;
@@ -230,14 +225,14 @@ impl Server {
         let handle = thread::Builder::new()
             .name(format!("{kind}-{worker}"))
             .spawn(move || {
-                if pinned && let Err(cause) = cpus::pin_to(cpu) {
+                if pinned && let Err(source) = cpus::pin_to(cpu) {
                     // A starter that gave up waiting has no use for the news.
-                    let _ = ready.send(Err(Error::Pin { worker, cpu, cause }));
+                    let _ = ready.send(Err(Error::Pin { worker, cpu, source }));
                     return Ok(());
                 }
                 body(Ready(ready))
             })
-            .map_err(|cause| Error::Resources { operation: "start a thread", cause })?;
+            .map_err(|source| Error::Resources { operation: "start a thread", source })?;
         self.threads.push((worker, handle));
         Ok(())
     }

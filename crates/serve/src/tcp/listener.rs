@@ -24,11 +24,11 @@ fn open(address: SocketAddr, member: bool) -> Result<TcpListener, Error> {
             operation,
             transport: Transport::Tcp,
             address,
-            cause: errno.into(),
+            source: errno.into(),
         }
     };
     let taken =
-        |errno: rustix::io::Errno| Error::Bind { transport: Transport::Tcp, address, cause: errno.into() };
+        |errno: rustix::io::Errno| Error::Bind { transport: Transport::Tcp, address, source: errno.into() };
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(failed("open"))?;

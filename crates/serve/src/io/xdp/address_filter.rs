@@ -1,53 +1,53 @@
-//! The interfaces, and for which addresses their programs take datagrams.
+//! The addresses for which the programs of the interfaces take datagrams.
 //!
-//! Of a wildcard these are this host's addresses, one by one. Everything else that comes to the port stays with the
-//! kernel, which knows what it is: a subnet's broadcast address, a route to the host itself, a datagram to be forwarded.
+//! On a wildcard bind these are this host's addresses, each listed explicitly. Everything else that arrives for the port
+//! stays with the kernel, which knows what it is: a subnet's broadcast address, a local route, a datagram to forward.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use udpath_stack::port::xdp::XdpDevice;
 
-use crate::error::Error;
+use super::error::XdpError;
 
 /// See the module.
 pub(super) struct AddressFilter {
     pub(super) devices: Vec<XdpDevice>,
     binds: Vec<SocketAddr>,
-    /// This host's addresses.
+    /// Addresses of this host.
     locals: BTreeSet<IpAddr>,
-    /// What is taken now; `None` before and after.
+    /// The addresses taken now; `None` before the start and after the stop.
     active: Option<BTreeSet<SocketAddr>>,
 }
 
 impl AddressFilter {
-    /// Nothing is taken yet.
+    /// Takes nothing yet.
     pub(super) fn new(devices: Vec<XdpDevice>, binds: Vec<SocketAddr>, locals: BTreeSet<IpAddr>) -> Self {
         Self { devices, binds, locals, active: None }
     }
 
-    /// Begins to take what is for the addresses served.
-    pub(super) fn start(&mut self) -> Result<(), Error> {
+    /// Begins to take datagrams for the served addresses.
+    pub(super) fn start(&mut self) -> Result<(), XdpError> {
         self.active = Some(BTreeSet::new());
         self.add_new()
     }
 
-    /// Takes also what is for new addresses of this host, unless the doors are closed.
-    pub(super) fn add_new(&mut self) -> Result<(), Error> {
+    /// Takes datagrams for new addresses of this host as well, if the filter is started.
+    pub(super) fn add_new(&mut self) -> Result<(), XdpError> {
         let Some(active) = &mut self.active else { return Ok(()) };
         for address in served(&self.binds, &self.locals) {
             if active.contains(&address) {
                 continue;
             }
             for device in &mut self.devices {
-                device.bind(address).map_err(|error| Error::Xdp(error.to_string()))?;
+                device.bind(address).map_err(XdpError::address(address, device.name()))?;
             }
             active.insert(address);
         }
         Ok(())
     }
 
-    /// This host's addresses are `locals` from now on: leaves to the kernel what is for others.
+    /// Sets the addresses of this host, and leaves datagrams for all others to the kernel.
     pub(super) fn set_locals(&mut self, locals: BTreeSet<IpAddr>) {
         self.locals = locals;
         let Some(active) = &mut self.active else { return };
@@ -60,12 +60,12 @@ impl AddressFilter {
         active.retain(|address| served.contains(address));
     }
 
-    /// Frames that the programs took so far.
+    /// Frames the programs have taken so far.
     pub(super) fn taken(&self) -> u64 {
         self.devices.iter().map(XdpDevice::taken).sum()
     }
 
-    /// Leaves everything that comes from now on to the kernel, for good.
+    /// Leaves all further datagrams to the kernel, permanently.
     pub(super) fn stop(&mut self) {
         for address in self.active.take().unwrap_or_default() {
             for device in &mut self.devices {
@@ -75,7 +75,7 @@ impl AddressFilter {
     }
 }
 
-/// The addresses of `binds`, wildcards as those of `locals` of their family.
+/// The addresses of `binds`, with each wildcard replaced by the `locals` of its family.
 fn served(binds: &[SocketAddr], locals: &BTreeSet<IpAddr>) -> BTreeSet<SocketAddr> {
     let of = |bind: &SocketAddr| {
         let (wildcard, ipv4, port) = (bind.ip().is_unspecified(), bind.is_ipv4(), bind.port());

@@ -1,12 +1,12 @@
-//! What came between the program and the workers: frames that it took and that the kernel dropped before a worker got them.
+//! Frames between the program and the workers: taken by the program, and dropped by the kernel before a worker received them.
 //!
 //! ```text
 //! program: taken ─ redirect ─┬▸ receive ring: delivered ─▸ worker: received
 //!                            ├ receive ring full, fill ring empty       counted by the socket
-//!                            └ no socket accepted it                    counted by nobody: taken, less all of the above
+//!                            └ no socket accepted it                    not counted: taken, minus all of the above
 //! ```
-//! The last is known exactly while nothing comes, and after the end. Under traffic frames are between the program and the ring
-//! at any moment; what was taken at one look and is in no counter at the next one is a lower bound.
+//! The last number is exact while no traffic arrives, and after the end. Under traffic there are always frames between the
+//! program and a ring; frames taken before one read and in no counter at the next are a lower bound.
 
 use std::time::{Duration, Instant};
 
@@ -14,22 +14,22 @@ use udpath_stack::port::xdp::{Monitor, Received};
 
 use crate::status::Arrivals;
 
-/// Between two looks that find the same number of frames taken, after which none is between the program and a ring. A softirq
-/// takes a few milliseconds at most; a look that is wrong, for its CPU stood still that long, is put right by the next.
+/// How long the number of frames taken must stay the same until none is between the program and a ring. A softirq takes a few
+/// milliseconds at most; if its CPU stalled for longer, the next read corrects the number.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(40);
 
-/// Adds up what the ports of a server received.
+/// Adds up what the ports received.
 pub(super) struct ArrivalCounter {
     /// By port.
     monitors: Vec<Monitor>,
-    /// What of it was the probe's.
+    /// By port: what the probe sent.
     probed: Vec<Received>,
-    /// Frames taken at the last look at which that number was another, and when that was.
+    /// The number of frames taken when it last changed, and when that was seen.
     taken: (u64, Instant),
-    /// Frames taken at the last look.
+    /// Frames taken at the last read.
     last: u64,
     failed: u64,
-    /// Nothing is taken any more, and nothing is on its way to a ring.
+    /// The programs take nothing any more, and no frame is on its way to a ring.
     closed: bool,
 }
 
@@ -39,17 +39,17 @@ impl ArrivalCounter {
         Self { monitors, probed, taken: (0, Instant::now()), last: 0, failed: 0, closed: false }
     }
 
-    /// All that came so far was the probe's.
+    /// Declares all frames so far to be the probe's.
     pub(super) fn forget_probe(&mut self) {
         self.probed = self.monitors.iter().map(Monitor::received).collect();
     }
 
-    /// Nothing is taken any more, and nothing is on its way to a ring: from now on the look is exact.
+    /// The programs take nothing any more, and no frame is on its way to a ring: from now on reads are exact.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// What came so far; `taken` says how many frames the programs took.
+    /// What has arrived so far; `taken` returns how many frames the programs took.
     pub(super) fn read(&mut self, taken: impl FnOnce() -> u64) -> Arrivals {
         let received: Vec<_> = self
             .monitors
@@ -58,7 +58,7 @@ impl ArrivalCounter {
             .map(|(port, probed)| since(port.received(), *probed))
             .collect();
         let arrived: u64 = received.iter().map(|port| port.delivered + port.ring_full + port.no_frame).sum();
-        // After the rings: what they have was counted as taken before.
+        // Read after the rings: frames in them were counted as taken before.
         let taken = taken();
         self.note(taken, arrived, Instant::now());
         Arrivals { taken, received, redirect_failed: self.failed }
@@ -102,12 +102,12 @@ mod tests {
         assert_eq!(arrivals.failed, 0);
         arrivals.note(2_000, 1_990, at(20));
         assert_eq!(arrivals.failed, 0);
-        // The socket accepts nothing more: seen at the next look.
+        // The socket accepts nothing more: found by the next read.
         arrivals.note(3_000, 1_990, at(30));
         assert_eq!(arrivals.failed, 10, "at least");
         arrivals.note(3_000, 1_990, at(80));
         assert_eq!(arrivals.failed, 1_010, "exactly, once nothing comes");
-        // A look while the CPU stood still is put right.
+        // A read while the CPU stalled is corrected.
         arrivals.note(3_000, 2_000, at(90));
         assert_eq!(arrivals.failed, 1_000);
         arrivals.note(4_000, 2_950, at(100));

@@ -1,4 +1,4 @@
-//! The interfaces of a server: found, and opened with the program attached.
+//! The interfaces of a server: which ones they are, and opening them with the program attached.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -8,35 +8,33 @@ use udpath_stack::port::Checksums;
 use udpath_stack::port::xdp::XdpDevice;
 use udpath_stack::tables::{Mirror, Tables};
 
+use super::error::XdpError;
 use super::state::{is_virtual, serves};
 use crate::config::{Steer, XdpConfig};
-use crate::error::Error;
 
-/// Readers beside the workers: the keeper, and the one that opens.
+/// Readers of the tables besides the workers: the address monitor, and the code that opens the interfaces.
 const OTHER_READERS: usize = 2;
-/// Tables that may wait for a reader that is slow: each change of an address makes one.
+/// Replaced tables that may wait for a slow reader: each change of an address replaces one.
 const MAX_RETIRED_TABLES: usize = 64;
 
-/// Most queues that workers can be made for: as many readers of the tables there may be. More than any NIC has.
+/// Maximum number of queues, and so of workers that read the tables. No NIC has more.
 const MAX_QUEUES: usize = 1024;
 
-/// The interfaces of a server, with the program attached and nothing taken yet.
+/// The interfaces of a server, with the program attached and taking nothing yet.
 pub(crate) struct Devices {
     pub(super) devices: Vec<XdpDevice>,
-    /// Interfaces that were asked for, VLAN devices among them.
+    /// Interfaces named in the configuration, including VLAN devices.
     pub(super) named: Vec<String>,
     pub(super) domain: Domain,
     pub(super) mirror: Mirror,
 }
 
 impl Devices {
-    /// Finds the interfaces and attaches the program to each, for `workers` and as many more as the queues take.
-    pub(crate) fn open(binds: &[SocketAddr], config: &XdpConfig, workers: usize) -> Result<Self, Error> {
-        let no = |error: &dyn std::fmt::Display| Error::Xdp(error.to_string());
-        // Room for workers: each queue may need one.
+    /// Finds the interfaces and attaches the program to each. There may be more than `workers` workers: one per queue.
+    pub(crate) fn open(binds: &[SocketAddr], config: &XdpConfig, workers: usize) -> Result<Self, XdpError> {
         let readers = workers.max(MAX_QUEUES) + OTHER_READERS;
         let domain = Domain::new(readers, MAX_RETIRED_TABLES);
-        let mirror = Mirror::start(&domain).map_err(|error| no(&error))?;
+        let mirror = Mirror::start(&domain).map_err(XdpError::Mirror)?;
         let names = match config.interfaces.as_slice() {
             [] => interfaces_of(binds, &domain, &mirror.tables())?,
             named => named.to_vec(),
@@ -47,28 +45,28 @@ impl Devices {
             if port.checksums == Checksums::Unverified && is_virtual(&name) {
                 port.checksums = Checksums::Partial;
             }
-            // Without steering nobody looks at it.
+            // Used by steering only.
             port.rx_hash |= config.steer != Steer::Off;
-            devices.push(XdpDevice::open(&name, port).map_err(|error| no(&error))?);
+            devices.push(XdpDevice::open(&name, port).map_err(XdpError::on("open", &name))?);
         }
         Ok(Self { devices, named: config.interfaces.clone(), domain, mirror })
     }
 
-    /// Receive queues of all of them: as many workers are needed at least.
+    /// Receive queues of all interfaces. There must be at least as many workers.
     pub(crate) fn queues(&self) -> usize {
         self.devices.iter().map(|device| device.queues() as usize).sum()
     }
 
-    /// The interfaces, for sentences.
+    /// The names of the interfaces, for messages.
     pub(crate) fn names(&self) -> String {
         self.devices.iter().map(XdpDevice::name).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// The same interfaces, with VLAN devices replaced by what they are VLANs of, which has the queues. Its program takes
-/// their tags.
-fn below_vlans(names: Vec<String>, domain: &Domain, tables: &Tables) -> Result<BTreeSet<String>, Error> {
-    let mut reader = domain.register("xdp opener").map_err(|error| Error::Xdp(error.to_string()))?;
+/// The interfaces, with each VLAN device replaced by the interface below it, which has the queues and whose program takes
+/// the VLAN's tag.
+fn below_vlans(names: Vec<String>, domain: &Domain, tables: &Tables) -> Result<BTreeSet<String>, XdpError> {
+    let mut reader = domain.register("xdp opener")?;
     let guard = reader.pin();
     let view = tables.load(&guard);
     let below = |name: String| {
@@ -79,9 +77,9 @@ fn below_vlans(names: Vec<String>, domain: &Domain, tables: &Tables) -> Result<B
     Ok(names.into_iter().map(below).collect())
 }
 
-/// The interfaces that have the addresses served.
-fn interfaces_of(binds: &[SocketAddr], domain: &Domain, tables: &Tables) -> Result<Vec<String>, Error> {
-    let mut reader = domain.register("xdp opener").map_err(|error| Error::Xdp(error.to_string()))?;
+/// The interfaces that have the served addresses.
+fn interfaces_of(binds: &[SocketAddr], domain: &Domain, tables: &Tables) -> Result<Vec<String>, XdpError> {
+    let mut reader = domain.register("xdp opener")?;
     let guard = reader.pin();
     let view = tables.load(&guard);
     let mut found = BTreeSet::new();
@@ -90,7 +88,7 @@ fn interfaces_of(binds: &[SocketAddr], domain: &Domain, tables: &Tables) -> Resu
         let mut loopback = false;
         for local in view.addresses.all().iter().filter(|local| serves(bind, local.address)) {
             match view.interfaces.get(local.interface) {
-                // Only what has a MAC address has frames.
+                // Only an interface with a MAC address has frames.
                 Some(interface) if interface.mac.is_some() && !local.address.is_loopback() => {
                     found.insert(interface.name.clone());
                 }
@@ -98,16 +96,11 @@ fn interfaces_of(binds: &[SocketAddr], domain: &Domain, tables: &Tables) -> Resu
             }
         }
         if found.len() == before && loopback && !bind.ip().is_unspecified() {
-            return Err(Error::Xdp(format!(
-                "{} is no address of a network device; serve one, or use reuseport",
-                bind.ip()
-            )));
+            return Err(XdpError::NotOnDevice(bind.ip()));
         }
     }
     if found.is_empty() {
-        return Err(Error::Xdp(
-            "no network device has an address that is served; name one with --interface".into(),
-        ));
+        return Err(XdpError::NoDevice);
     }
     Ok(found.into_iter().collect())
 }

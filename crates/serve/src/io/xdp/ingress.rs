@@ -1,12 +1,12 @@
-//! Which senders and VLANs an interface's program may take datagrams of: those that the kernel certainly accepts there.
+//! From which senders and VLANs an interface's program may take datagrams: those the kernel certainly accepts there.
 //!
 //! ```text
 //! addresses, local networks ─▸ this host's, broadcast and network addresses ─┐
-//! routes, rp_filter         ─▸ networks whose way back is another            ├▸ left to the kernel, which decides
-//! VLAN devices              ─▸ tags of others than those that serve          ┘
+//! routes, rp_filter         ─▸ networks routed by another interface          ├▸ left to the kernel, which decides
+//! VLAN devices              ─▸ tags of VLANs that are not served             ┘
 //! ```
-//! A reply to one of this host's own addresses would leave by the link, where a neighbour that forwards sends it back: the
-//! server would answer its own replies for ever.
+//! A reply to one of this host's own addresses would leave by the link, and a neighbour that forwards would send it back: the
+//! server would answer its own replies endlessly.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,29 +14,30 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use udpath_stack::port::xdp::{Network, Sources, XdpDevice};
 use udpath_stack::tables::{Interface, Route, View, Vlan, has_policy_rules};
 
+use super::error::XdpError;
 use super::state::{is_virtual, serves};
 
-/// Most networks that are left to the kernel because of rp_filter, over all VLANs of an interface. Each costs 100 bytes of
-/// kernel memory; a router with more routes than this is not told apart in time.
+/// Maximum number of networks left to the kernel because of rp_filter, over all VLANs of an interface. Each costs 100 bytes
+/// of kernel memory, and comparing more would take too long.
 const MAX_NETWORKS: usize = 8192;
-/// The first IPv4 address that may be unicast, and the first behind them. Others are never taken.
+/// The range of IPv4 addresses that may be unicast; the end is exclusive. Others are never taken.
 const UNICAST_START: u32 = 0x0100_0000;
 const UNICAST_END: u32 = 0xe000_0000;
 
-/// What one interface's program takes.
+/// What the program of one interface takes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Ingress {
     sources: Sources,
-    /// VLANs with the priority of their replies.
+    /// VLAN numbers, each with the priority of its replies.
     vlans: Vec<(u16, u8)>,
-    /// Names of the VLAN devices that serve.
+    /// Names of the served VLAN devices.
     names: Vec<String>,
-    /// What the kernel would refuse and is taken nevertheless, in sentences.
-    pub(super) sentences: Vec<String>,
+    /// Warnings about datagrams that the program takes and the kernel would reject.
+    pub(super) warnings: Vec<String>,
 }
 
 impl Ingress {
-    /// For the interface as `view` shows the machine. `named`: interfaces that were asked for.
+    /// The rules for `device` in the state of the host that `view` shows. `named`: interfaces named in the configuration.
     pub(super) fn of(device: &XdpDevice, view: &View<'_>, binds: &[SocketAddr], named: &[String]) -> Self {
         let mut ingress = Self::default();
         ingress.sources.addresses = special_addresses(view);
@@ -59,38 +60,35 @@ impl Ingress {
         ingress
     }
 
-    /// Why an interface that serves these VLANs cannot be used.
-    pub(super) fn unusable(&self, device: &XdpDevice) -> Option<String> {
-        let (name, vlans) = (device.name(), self.names.join(", "));
-        (!self.names.is_empty() && self.vlans.is_empty()).then(|| {
-            format!(
-                "{name} removes VLAN tags before xdp sees them, so frames of {vlans} cannot be recognized; run \
-                 'ethtool -K {name} rxvlan off', or use reuseport"
-            )
+    /// Why the interface cannot serve these VLANs, if it cannot.
+    pub(super) fn unusable(&self, device: &XdpDevice) -> Option<XdpError> {
+        (!self.names.is_empty() && self.vlans.is_empty()).then(|| XdpError::VlanTagsRemoved {
+            interface: device.name().to_owned(),
+            vlans: self.names.join(", "),
         })
     }
 
-    /// Has the program take this and nothing else. What went wrong, in a sentence.
-    pub(super) fn apply(&self, device: &mut XdpDevice) -> Result<(), String> {
+    /// Sets these rules in the program.
+    pub(super) fn apply(&self, device: &mut XdpDevice) -> Result<(), XdpError> {
         device.set_vlans(self.vlans.iter().copied());
-        device.set_sources(&self.sources).map_err(|error| format!("{}: {error}", device.name()))
+        device.set_sources(&self.sources).map_err(XdpError::on("set the source rules of", device.name()))
     }
 
-    /// No tag is seen, so none can be taken.
+    /// The device removes tags, so frames cannot be told apart by VLAN.
     fn without_tags(&mut self, device: &XdpDevice) {
         self.vlans.clear();
         let name = device.name();
         if let Some(why) = self.unusable(device) {
-            self.sentences.push(why);
+            self.warnings.push(why.to_string());
         } else if !is_virtual(name) {
-            self.sentences.push(format!(
-                "{name} removes VLAN tags before xdp sees them (rx-vlan-offload), so frames of any VLAN that reach it are \
-                 answered untagged; if VLANs do, run: ethtool -K {name} rxvlan off"
+            self.warnings.push(format!(
+                "{name} removes VLAN tags before xdp sees them (rx-vlan-offload), so frames of every VLAN are answered untagged; \
+                 if VLANs reach it, run: ethtool -K {name} rxvlan off"
             ));
         }
     }
 
-    /// Networks whose every address is this host's (`ip route add local`). The loopback's are never taken anyway.
+    /// Leaves to the kernel the networks that are local as a whole (`ip route add local`). Loopback networks are never taken.
     fn leave_local_networks(&mut self, vlan: u16, view: &View<'_>) {
         for &(address, len) in view.addresses.networks() {
             if is_single(address, len) || address.is_loopback() {
@@ -100,7 +98,7 @@ impl Ingress {
         }
     }
 
-    /// Leaves to the kernel what rp_filter of this interface may refuse (IPv4 alone has it).
+    /// Leaves to the kernel what rp_filter of this interface may reject (it exists for IPv4 only).
     fn filter_reverse_path(&mut self, vlan: u16, interface: &Interface, view: &View<'_>) {
         let mode = rp_filter(&interface.name);
         let accepts: &dyn Fn(&Route) -> bool = match mode {
@@ -109,17 +107,17 @@ impl Ingress {
             _ => &|route| matches!(route, Route::Hop(_)),
         };
         if has_policy_rules().unwrap_or(true) {
-            self.sentences.push(format!(
-                "rp_filter={mode} of {} holds by the main routing table only for frames that xdp takes: policy routing rules \
-                 (ip rule) are not asked",
+            self.warnings.push(format!(
+                "rp_filter={mode} of {} uses the main routing table only for frames that xdp takes: policy routing rules \
+                 (ip rule) are ignored",
                 interface.name
             ));
         }
         let refused = refused_v4(view, accepts);
         if self.sources.networks.len() + refused.len() > MAX_NETWORKS {
-            self.sentences.push(format!(
-                "rp_filter={mode} of {} does not hold for frames that xdp takes: its routes make more than \
-                 {MAX_NETWORKS} networks; filter sources elsewhere, or use reuseport",
+            self.warnings.push(format!(
+                "rp_filter={mode} of {} does not apply to frames that xdp takes: the routes make more than {MAX_NETWORKS} \
+                 networks; filter sources elsewhere, or use reuseport",
                 interface.name
             ));
             return;
@@ -130,8 +128,8 @@ impl Ingress {
     }
 }
 
-/// Addresses that the kernel refuses as a source, or answers over the loopback alone: all of this host, whichever
-/// interface has them, and the broadcast and network addresses of its networks.
+/// Addresses that the kernel rejects as a source, or answers over the loopback only: all addresses of this host, and the
+/// broadcast and network addresses of its networks.
 fn special_addresses(view: &View<'_>) -> BTreeSet<IpAddr> {
     let mut special = BTreeSet::new();
     for local in view.addresses.all() {
@@ -143,7 +141,7 @@ fn special_addresses(view: &View<'_>) -> BTreeSet<IpAddr> {
                 special.insert(IpAddr::V4((address.to_bits() & !host_bits).into()));
                 special.insert(IpAddr::V4((address.to_bits() | host_bits).into()));
             }
-            // Of the subnet's routers (RFC 4291, 2.6.1).
+            // The subnet-router anycast address (RFC 4291, 2.6.1).
             IpAddr::V6(address) if local.prefix < 127 => {
                 let host_bits = u128::MAX >> local.prefix;
                 special.insert(IpAddr::V6((address.to_bits() & !host_bits).into()));
@@ -160,8 +158,8 @@ fn is_single(address: IpAddr, len: u8) -> bool {
     len >= if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The VLAN devices over `device` whose tags are taken: of 802.1Q, up, with its MAC address, and named or with an address
-/// that is served.
+/// The VLAN devices over `device` whose tags are taken: 802.1Q, up, with its MAC address, and named in the configuration or
+/// with a served address.
 fn vlans_of<'v>(
     device: &XdpDevice,
     view: &'v View<'_>,
@@ -183,7 +181,7 @@ fn vlans_of<'v>(
     all.filter(|interface| named.contains(&interface.name) || serves(interface)).collect()
 }
 
-/// The mode in force for an interface: the stricter of its own and `all`, as the kernel takes them (`IN_DEV_MAXCONF`).
+/// The effective mode of an interface: the larger of its own and that of `all`, as in the kernel (`IN_DEV_MAXCONF`).
 fn rp_filter(interface: &str) -> u8 {
     let of = |name: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter")).ok();
@@ -192,7 +190,7 @@ fn rp_filter(interface: &str) -> u8 {
     of("all").max(of(interface))
 }
 
-/// Unicast networks with a route that `accepts` does not, or without one.
+/// Unicast networks without a route, or with one that `accepts` rejects.
 fn refused_v4(view: &View<'_>, accepts: &dyn Fn(&Route) -> bool) -> Vec<(Ipv4Addr, u8)> {
     let mut refused = Vec::new();
     let mut changes = view.routes.changes_v4().peekable();
@@ -208,10 +206,11 @@ fn refused_v4(view: &View<'_>, accepts: &dyn Fn(&Route) -> bool) -> Vec<(Ipv4Add
     refused
 }
 
-/// The fewest networks that make up the addresses from `first` to before `behind`, which is not beyond [`UNICAST_END`].
+/// The fewest networks that cover the addresses from `first` up to, not including, `behind`, which is at most
+/// [`UNICAST_END`].
 fn networks(mut first: u32, behind: u32, into: &mut Vec<(Ipv4Addr, u8)>) {
     while first < behind {
-        // As large as the address is aligned, and as there is room.
+        // As large as the alignment of the address and the rest of the range allow.
         let size = first.trailing_zeros().min((behind - first).ilog2());
         into.push((first.into(), (32 - size) as u8));
         first += 1 << size;

@@ -1,10 +1,10 @@
-//! Follows what changes around the workers: this host's addresses, and the interfaces.
+//! Follows changes of this host's addresses and interfaces.
 //!
 //! ```text
-//! addresses    20 times a second ─▸ groups, doors: what a wildcard serves
-//!                  at each change ─▸ ingress: senders and VLANs that are taken
-//! interfaces   as rtnetlink says  ─▸ the program's MAC address, the ports' longest frame; warnings
-//!              once a second     ─▸ the same, and queues, of which rtnetlink does not say how many are in use
+//! addresses    20 times a second  ─▸ groups, address filter: what a wildcard serves
+//!              at each change     ─▸ ingress: senders and VLANs to take
+//! interfaces   rtnetlink message  ─▸ the program's MAC address, the ports' longest frame; warnings
+//!              once a second      ─▸ the same, and the number of queues, which rtnetlink does not report
 //! routes, rp_filter, VLANs  once a second ─▸ ingress
 //! ```
 
@@ -20,59 +20,61 @@ use udpath_stack::port::xdp::{Change, XdpDevice};
 use udpath_stack::tables::{Mirror, Tables};
 
 use super::ingress::Ingress;
-use super::state::{Shared, locals, lock};
+use super::state::{FastPathState, locals, lock};
+use crate::error::with_sources;
 
-/// How often this host's addresses and interfaces are compared with what they were. Longer: what comes for a new address,
-/// to a wildcard, is dropped for that much longer, and so are replies longer than a new MTU. Shorter: it takes CPU from
-/// the workers for nothing.
+/// How often this host's addresses and interfaces are compared with their last state. A longer interval drops datagrams for
+/// a new address of a wildcard bind, and replies longer than a new MTU, for longer; a shorter one takes CPU time from the
+/// workers without need.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How many of these make a second, after which the interfaces' files are read although rtnetlink said nothing.
+/// Polls in a second, after which the interfaces' files are read even without an rtnetlink message.
 const POLLS_PER_DEVICE_CHECK: u32 = 20;
 
-/// Follows what changes around the workers.
+/// See the module.
 pub(super) struct AddressMonitor {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<FastPathState>,
     pub(super) groups: Arc<Table<Groups>>,
     pub(super) reader: Reader,
-    /// Kept, so that the tables follow the kernel's.
+    /// Keeps `tables` up to date with the kernel's.
     pub(super) mirror: Mirror,
     pub(super) tables: Arc<Tables>,
     pub(super) locals: BTreeSet<IpAddr>,
     pub(super) binds: Vec<SocketAddr>,
-    /// Interfaces that were asked for.
+    /// Interfaces named in the configuration.
     pub(super) named: Vec<String>,
-    /// By device.
-    pub(super) held: Vec<InterfaceState>,
+    /// By device: the state the workers' ports were opened with.
+    pub(super) opened_with: Vec<InterfaceState>,
 }
 
 impl AddressMonitor {
-    /// Until `stopped` is hung up.
+    /// Runs until the sender of `stopped` is dropped.
     pub(super) fn run(mut self, stopped: &mpsc::Receiver<()>) {
         let (mut polls, mut generation) = (0_u32, self.generation());
         while stopped.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let now = locals(&mut self.reader, &self.tables);
-            let held = if now == self.locals { None } else { self.publish(now) };
+            let warning = if now == self.locals { None } else { self.publish(now) };
             polls += 1;
             let before = std::mem::replace(&mut generation, self.generation());
             if polls < POLLS_PER_DEVICE_CHECK && before == generation {
                 continue;
             }
             polls = 0;
-            // So that no counter wraps unseen, and what goes wrong is found without anyone asking.
+            // Read regularly, so that no counter wraps unnoticed and failures are found even if nobody reads the status.
             let _ = self.shared.arrivals();
-            let mut warnings: Vec<_> = held.into_iter().collect();
-            for (device, held) in lock(&self.shared.filter).devices.iter_mut().zip(&self.held) {
-                warnings.extend(follow(device, *held));
+            let mut warnings: Vec<_> = warning.into_iter().collect();
+            for (device, opened_with) in lock(&self.shared.filter).devices.iter_mut().zip(&self.opened_with) {
+                warnings.extend(follow(device, *opened_with));
             }
             warnings.extend(self.follow_ingress());
             if let udpath_stack::tables::State::Ended(why) = self.mirror.status().state {
-                warnings.push(format!("addresses that change are not noticed any more: {why}"));
+                warnings.push(format!("changes of addresses are no longer noticed: {why}"));
             }
             *lock(&self.shared.warnings) = warnings;
         }
     }
 
-    /// Has the programs take what they may as the machine is now. What they cannot leave to the kernel, in sentences.
+    /// Sets what the programs may take in the current state of the host. Returns warnings about what they cannot leave to
+    /// the kernel.
     fn follow_ingress(&mut self) -> Vec<String> {
         let mut filter = lock(&self.shared.filter);
         let all: Vec<_> = {
@@ -82,41 +84,41 @@ impl AddressMonitor {
             filter.devices.iter().map(of).collect()
         };
         self.reader.idle();
-        let mut sentences = Vec::new();
+        let mut warnings = Vec::new();
         for (device, ingress) in filter.devices.iter_mut().zip(all) {
-            sentences.extend(ingress.apply(device).err());
-            sentences.extend(ingress.sentences);
+            warnings.extend(ingress.apply(device).err().map(|error| with_sources(&error)));
+            warnings.extend(ingress.warnings);
         }
-        sentences
+        warnings
     }
 
-    /// Another one each time that rtnetlink told of an interface.
+    /// A number that changes with each rtnetlink message about an interface.
     fn generation(&mut self) -> u64 {
         let generation = self.tables.load(&self.reader.pin()).interfaces.generation();
         self.reader.idle();
         generation
     }
 
+    /// Serves the addresses `now`. Returns a warning if that failed; the next poll tries again.
     fn publish(&mut self, now: BTreeSet<IpAddr>) -> Option<String> {
         let groups = Groups::new(&self.binds, now.iter().copied()).ok()?;
-        // A new address is no longer a sender's before it is served.
+        // A new address must no longer be accepted as a sender once it is served.
         self.follow_ingress();
-        // Nothing is taken that the workers do not know: what goes is left before, what is new is entered after.
+        // The programs take nothing the workers do not know: removed addresses go before, new ones come after.
         let mut filter = lock(&self.shared.filter);
         filter.set_locals(now.clone());
         let published = self.groups.publish(groups).map_err(|error| error.to_string());
-        match published.and_then(|()| filter.add_new().map_err(|error| error.to_string())) {
+        match published.and_then(|()| filter.add_new().map_err(|error| with_sources(&error))) {
             Ok(()) => {
                 self.locals = now;
                 None
             }
-            // Tried again at the next look.
-            Err(error) => Some(format!("new addresses are served by the kernel for now: {error}")),
+            Err(error) => Some(format!("new addresses are served over kernel sockets for now: {error}")),
         }
     }
 }
 
-/// What of an interface the workers' ports were made for.
+/// The properties of an interface that the workers' ports depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InterfaceState {
     queues: u32,
@@ -129,42 +131,44 @@ impl InterfaceState {
     }
 }
 
-/// Takes the interface as it is now. What is no longer as its ports are, in sentences.
-fn follow(device: &mut XdpDevice, held: InterfaceState) -> Vec<String> {
+/// Adapts to the interface as it is now. Returns warnings about differences from the state its ports were opened with.
+fn follow(device: &mut XdpDevice, opened_with: InterfaceState) -> Vec<String> {
     let name = device.name().to_owned();
     match device.changed() {
         None => {}
         Some(Change::Gone) => {
-            return vec![format!("interface {name} is gone: what comes elsewhere is served by the kernel")];
+            return vec![format!(
+                "interface {name} is gone; datagrams that arrive elsewhere are served over kernel sockets"
+            )];
         }
         Some(_) => {
             if let Err(error) = device.follow() {
-                return vec![error.to_string()];
+                return vec![with_sources(&error)];
             }
         }
     }
-    let InterfaceState { queues, mtu } = held;
+    let InterfaceState { queues, mtu } = opened_with;
     let now = InterfaceState::of(device);
-    let mut sentences = Vec::new();
+    let mut warnings = Vec::new();
     if now.queues > queues {
-        sentences.push(format!(
-            "interface {name} has {} queues now, it had {queues}: what comes on the new ones is served over kernel \
-             sockets; restart to take it",
+        warnings.push(format!(
+            "interface {name} has {} queues now, {queues} at the start: the new ones are served over kernel sockets; restart \
+             to serve them with xdp",
             now.queues
         ));
     }
     if now.queues < queues {
-        sentences.push(format!(
-            "interface {name} has {} queues now, it had {queues}: the workers of those that are gone serve kernel \
-             sockets; restart to have fewer",
+        warnings.push(format!(
+            "interface {name} has {} queues now, {queues} at the start: workers without a queue serve kernel sockets only; \
+             restart to run fewer",
             now.queues
         ));
     }
     if now.mtu < mtu {
-        sentences.push(format!(
-            "interface {name} has an MTU of {} now, it had {mtu}: the kernel sends longer replies, in fragments",
+        warnings.push(format!(
+            "interface {name} has an MTU of {} now, {mtu} at the start: the kernel sends longer replies, in fragments",
             now.mtu
         ));
     }
-    sentences
+    warnings
 }

@@ -1,46 +1,46 @@
-//! What the probe of `xdp` must show: that a frame of each interface's queue comes to its worker, to the service's place
-//! in it, and leaves as a reply.
+//! The probe of `xdp`: a frame of each queue must reach its worker and the service dispatch in it, and leave as a reply.
 //!
 //! ```text
-//! 1  nothing bound yet  ─ trial's program ─ frame injected ─▸ queue 0's socket ─▸ worker ─▸ reply on its transmit ring
-//! 2  bound              ─ attached program, asked for every queue: would it hand the frame to that queue's socket?
+//! 1  no address bound yet ─ trial program ─ frame injected ─▸ queue 0's socket ─▸ worker ─▸ reply on its transmit ring
+//! 2  addresses bound      ─ attached program, test run for each queue: would it redirect the frame to that queue's socket?
 //! ```
-//! The kernel injects frames on queue 0 alone, and not into memory that a driver fills (zero-copy). So of the other
-//! queues the second step is all there is to be seen before real traffic: the program, its maps and the socket in them.
-//! [`XdpPortStatus::probe`](crate::status::XdpPortStatus) says which it was.
+//! The kernel injects frames into queue 0 only, and never into memory that a driver fills (zero-copy). For the other queues
+//! step 2 is all that can be checked before real traffic: the program, its maps and the socket in them.
+//! [`XdpPortStatus::probe`](crate::status::XdpPortStatus) says which of the two passed.
 //!
-//! A frame comes from a documentation address (RFC 5737, RFC 3849), or else from one of the link's, whichever the program does
-//! not leave to the kernel, and from the interface's own MAC address. So its reply, which leaves by the device, is for a
-//! station that no other on the link is.
+//! A probe frame has a documentation address (RFC 5737, RFC 3849) as its source or, if the program leaves those to the kernel,
+//! an address of the link; and the interface's own MAC address. The reply leaves by the device, and no other station of the
+//! link accepts it.
 //!
-//! What came before the second step is the probe's, whole: it is taken off the counters.
+//! Everything counted before step 2 belongs to the probe and is subtracted from the counters.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use udpath_stack::counters::{Drop as FrameDrop, Snapshot};
 use udpath_stack::port::xdp::{Sources, Trial, XdpDevice};
 use udpath_stack::tables::View;
-use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, build};
+use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, Unfit, build};
 
+use super::error::XdpError;
 use super::fast_path::FastPath;
 use super::state::lock;
 use crate::error::Error;
 use crate::io::Io;
-use crate::probe::Prober;
+use crate::probe::{ProbeError, Prober};
 
-/// The port that frames come from: discard, whose owner expects nothing.
+/// Source port of probe frames: discard, whose owner expects no replies.
 const SOURCE_PORT: u16 = 9;
-/// Room for a frame of the probe: all headers and a frame.
+/// Buffer for a probe frame: all headers and a probe request.
 const BUFFER_LEN: usize = 256;
 
-/// What is to be shown.
+/// The frames to send, and the programs that inject them.
 pub(crate) struct QueueProbe {
-    /// By device.
+    /// By device; `None` where the kernel cannot inject frames.
     trials: Vec<Option<Trial>>,
     frames: Vec<ProbeFrame>,
 }
 
-/// A datagram to an address that is served, by one interface.
+/// A datagram to a served address, arriving on one interface.
 #[derive(Debug, Clone, Copy)]
 struct ProbeFrame {
     device: usize,
@@ -50,39 +50,39 @@ struct ProbeFrame {
 }
 
 impl QueueProbe {
-    /// For all of `binds` on all of the devices, each of which has at most one trial.
+    /// Prepares a frame for each of `binds` on each device. `trials` has an entry per device.
     pub(super) fn new(
         devices: &[XdpDevice],
         mut trials: Vec<Option<Trial>>,
         binds: &[SocketAddr],
         view: &View<'_>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, XdpError> {
         let mut frames = Vec::new();
         for (index, (device, trial)) in devices.iter().zip(&mut trials).enumerate() {
             for bind in binds {
                 if let Some(trial) = trial {
-                    trial.bind(*bind).map_err(|error| Error::Xdp(error.to_string()))?;
+                    trial.bind(*bind).map_err(XdpError::address(*bind, device.name()))?;
                 }
-                // A wildcard's family may have no address there: then nothing comes for it either.
+                // The interface may have no address of a wildcard's family: then no datagram arrives for it either.
                 let Some(ip) = destination(bind.ip(), device, view) else { continue };
                 let to = SocketAddr::new(ip, bind.port());
-                let from =
-                    SocketAddr::new(choose_source(ip, device.sources(), &on_link(device, view)), SOURCE_PORT);
+                let source = choose_source(ip, device.sources(), &on_link(device, view));
+                let from = SocketAddr::new(source, SOURCE_PORT);
                 frames.push(ProbeFrame { device: index, mac: device.mac(), from, to });
             }
         }
         Ok(Self { trials, frames })
     }
 
-    /// Shows it, and begins to take what is for the addresses served.
+    /// Runs both steps. After the first, the programs take datagrams for the served addresses.
     pub(crate) fn run(self, fast_path: &FastPath, prober: &Prober<'_>) -> Result<(), Error> {
-        let failed = |reason| Error::Probe { io: Io::Xdp, reason };
+        let failed = |error: ProbeError| Error::Probe { io: Io::Xdp, source: error.into() };
         for frame in &self.frames {
             if let Some(trial) = &self.trials[frame.device] {
-                frame.injected(trial, fast_path, prober).map_err(failed)?;
+                frame.inject(trial, fast_path, prober).map_err(failed)?;
             }
         }
-        // From here on frames may be anybody's.
+        // Frames received after this may be real traffic.
         fast_path.forget_probe();
         drop(self.trials);
         let mut filter = lock(&fast_path.shared.filter);
@@ -90,7 +90,7 @@ impl QueueProbe {
         for (index, device) in filter.devices.iter_mut().enumerate() {
             for frame in self.frames.iter().filter(|frame| frame.device == index) {
                 for queue in 0..device.queues() {
-                    frame.taken(device, queue, prober).map_err(failed)?;
+                    frame.check_redirect(device, queue, prober).map_err(failed)?;
                 }
             }
         }
@@ -99,65 +99,70 @@ impl QueueProbe {
 }
 
 impl ProbeFrame {
-    fn frame(&self, prober: &Prober<'_>) -> Result<Vec<u8>, String> {
-        let unfit = |error: udpath_stack::wire::Unfit| error.to_string();
-        let own = Mac(self.mac);
-        let link = Link { source: own, destination: own, tags: Tags::NONE };
-        let flow = Flow::new(link, self.from, self.to).map_err(unfit)?;
+    fn build(&self, prober: &Prober<'_>) -> Result<Vec<u8>, ProbeError> {
+        let Self { from, to, mac, .. } = *self;
+        let unfit = |source: Unfit| ProbeError::Frame { from, to, source };
+        let link = Link { source: Mac(mac), destination: Mac(mac), tags: Tags::NONE };
+        let flow = Flow::new(link, from, to).map_err(unfit)?;
         let mut frame = vec![0; BUFFER_LEN];
         let headers = build(&mut frame, &flow, &prober.request(), UdpChecksum::Computed).map_err(unfit)?;
         frame.truncate(headers.frame_end());
         Ok(frame)
     }
 
-    fn injected(&self, trial: &Trial, fast_path: &FastPath, prober: &Prober<'_>) -> Result<(), String> {
+    /// Step 1: injects the frame into queue 0 and waits for its reply to leave.
+    fn inject(&self, trial: &Trial, fast_path: &FastPath, prober: &Prober<'_>) -> Result<(), ProbeError> {
         let queue = fast_path.name_of(self.device, 0);
-        let cannot = |error: udpath_stack::port::xdp::Error| format!("{queue}: {error}");
-        let frame = self.frame(prober)?;
-        if let Some(why) = trial.leaves(&frame).map_err(cannot)? {
-            return Err(self.left(&queue, &format!(" ({why})")));
+        let failed = |operation| ProbeError::on_queue(&queue, operation);
+        let frame = self.build(prober)?;
+        if let Some(reason) = trial.leaves(&frame).map_err(failed("run the XDP program on a probe frame"))? {
+            return Err(self.left_to_kernel(queue, format!(" ({reason})")));
         }
         let before = fast_path.with_probe().total;
-        trial.inject(&frame).map_err(cannot)?;
-        // A device without a carrier drops it: that is none of the queue's.
-        let left = |frames: &Snapshot| frames.answered + frames.dropped(FrameDrop::TransmitFull);
-        // At rest: workers count what they did at the end of a turn, and what comes later would be traffic's.
-        let is_done = |now: &Snapshot| left(now) > left(&before) && now.is_at_rest();
+        trial.inject(&frame).map_err(failed("inject a probe frame"))?;
+        // A device without a carrier drops the reply, which is not the queue's fault.
+        let finished = |frames: &Snapshot| frames.answered + frames.dropped(FrameDrop::TransmitFull);
+        // At rest: workers publish their counters at the end of a turn, and later ones would count as traffic.
+        let is_done = |now: &Snapshot| finished(now) > finished(&before) && now.is_at_rest();
         if prober.wait(|| is_done(&fast_path.with_probe().total)) {
             return Ok(());
         }
-        let waited = Prober::WAIT_TIMEOUT.as_secs();
-        let came = describe(&before, &fast_path.with_probe().total);
-        Err(format!("{queue}: no answer left within {waited} s to {self}, put into the queue; {came}"))
+        let seen = describe(&before, &fast_path.with_probe().total);
+        Err(ProbeError::NoReply {
+            queue,
+            from: self.from,
+            to: self.to,
+            seconds: Prober::WAIT_TIMEOUT.as_secs(),
+            seen,
+        })
     }
 
-    fn taken(&self, device: &mut XdpDevice, queue: u32, prober: &Prober<'_>) -> Result<(), String> {
+    /// Step 2: whether the attached program would redirect the frame to the queue's socket.
+    fn check_redirect(
+        &self,
+        device: &mut XdpDevice,
+        queue: u32,
+        prober: &Prober<'_>,
+    ) -> Result<(), ProbeError> {
         let name = format!("{} queue {queue}", device.name());
-        match device.takes(&self.frame(prober)?, queue) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(self.left(&name, "")),
-            Err(error) => Err(format!("{name}: {error}")),
+        let frame = self.build(prober)?;
+        let operation = "run the attached XDP program on a probe frame";
+        if device.takes(&frame, queue).map_err(ProbeError::on_queue(&name, operation))? {
+            return Ok(());
         }
+        Err(self.left_to_kernel(name, String::new()))
     }
 
-    fn left(&self, queue: &str, why: &str) -> String {
-        format!(
-            "{queue}: the program leaves {self} to the kernel{why}; serve another address, or use reuseport"
-        )
-    }
-}
-
-impl std::fmt::Display for ProbeFrame {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a datagram from {} to {}", self.from, self.to)
+    fn left_to_kernel(&self, queue: String, reason: String) -> ProbeError {
+        ProbeError::LeftToKernel { queue, from: self.from, to: self.to, reason }
     }
 }
 
-/// What became of frames meanwhile, for a sentence.
+/// What workers did with frames between two snapshots, for a sentence.
 fn describe(before: &Snapshot, now: &Snapshot) -> String {
     let received = now.received - before.received;
     if received == 0 {
-        return "no worker received anything".into();
+        return "no worker received a frame".into();
     }
     let declined = now.declined - before.declined;
     let mut text = format!("workers received {received} and declined {declined}");
@@ -170,7 +175,7 @@ fn describe(before: &Snapshot, now: &Snapshot) -> String {
     text
 }
 
-/// Where to send so that it comes to what is served at `ip`: of a wildcard, an address of the interface.
+/// The address to send to so that a bind to `ip` serves it: for a wildcard, an address of the interface.
 fn destination(ip: IpAddr, device: &XdpDevice, view: &View<'_>) -> Option<IpAddr> {
     if !ip.is_unspecified() {
         return Some(ip);
@@ -180,8 +185,8 @@ fn destination(ip: IpAddr, device: &XdpDevice, view: &View<'_>) -> Option<IpAddr
     locals.map(|local| local.address).find(of_family)
 }
 
-/// A sender for a frame to `ip`: a documentation address, or else one of `on_link`, that the program does not leave to the
-/// kernel. If all are left, so will the frame be, and the probe says so.
+/// The source of a frame to `ip`: a documentation address or one of `on_link`, whichever the program does not leave to the
+/// kernel. If it leaves all of them, the probe fails and says so.
 fn choose_source(ip: IpAddr, left: &Sources, on_link: &[IpAddr]) -> IpAddr {
     let documentation: [IpAddr; 2] = match ip {
         IpAddr::V4(_) => [1, 2].map(|last| Ipv4Addr::new(192, 0, 2, last).into()),
@@ -196,7 +201,7 @@ fn choose_source(ip: IpAddr, left: &Sources, on_link: &[IpAddr]) -> IpAddr {
         .unwrap_or(documentation[usize::from(ip == documentation[0])])
 }
 
-/// Addresses next to those of the interface: of its networks, so that their way back is by it.
+/// Neighbours of the interface's addresses: they are in its networks, so replies to them are routed by it.
 fn on_link(device: &XdpDevice, view: &View<'_>) -> Vec<IpAddr> {
     let next = |ip: IpAddr| match ip {
         IpAddr::V4(v4) => [1, 2, 3].map(|bit| IpAddr::V4((v4.to_bits() ^ bit).into())),
@@ -231,9 +236,9 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_told() {
+    fn counted_frames_are_described() {
         let before = Snapshot::default();
-        assert_eq!(describe(&before, &before), "no worker received anything");
+        assert_eq!(describe(&before, &before), "no worker received a frame");
         let mut now = before.clone();
         (now.received, now.declined) = (2, 1);
         assert_eq!(describe(&before, &now), "workers received 2 and declined 1");

@@ -1,4 +1,4 @@
-//! State of the interfaces that the server and the address monitor share.
+//! The state of the fast path that the server and the address monitor share, and facts about this host.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -11,20 +11,22 @@ use super::address_filter::AddressFilter;
 use super::arrivals::ArrivalCounter;
 use crate::status::Arrivals;
 
-pub(super) struct Shared {
+/// See the module.
+pub(super) struct FastPathState {
     pub(super) filter: Mutex<AddressFilter>,
     pub(super) arrivals: Mutex<ArrivalCounter>,
+    /// Warnings of the last look at the interfaces.
     pub(super) warnings: Mutex<Vec<String>>,
 }
 
-impl Shared {
-    /// What came to the ports so far.
+impl FastPathState {
+    /// What has arrived at the ports so far.
     pub(super) fn arrivals(&self) -> Arrivals {
         lock(&self.arrivals).read(|| lock(&self.filter).taken())
     }
 }
 
-/// This host's addresses.
+/// The usable addresses of this host.
 pub(super) fn locals(reader: &mut Reader, tables: &Tables) -> BTreeSet<IpAddr> {
     let all = {
         let guard = reader.pin();
@@ -35,17 +37,19 @@ pub(super) fn locals(reader: &mut Reader, tables: &Tables) -> BTreeSet<IpAddr> {
     all
 }
 
-/// Is this address served by this bind?
+/// Whether `bind` serves `ip`.
 pub(super) fn serves(bind: &SocketAddr, ip: IpAddr) -> bool {
     bind.ip() == ip || bind.ip().is_unspecified() && ip.is_ipv4() == bind.is_ipv4()
 }
 
-/// An interface without a device of its own: a local sender at its other end, or on the same bridge, leaves UDP checksums
-/// for a device to fill in (`CHECKSUM_PARTIAL`). The kernel takes those unverified as well; all others are verified.
+/// Whether an interface has no device of its own. A local sender at its other end, or on the same bridge, leaves UDP
+/// checksums to be filled in by a device (`CHECKSUM_PARTIAL`); the kernel accepts those unverified as well. All others are
+/// verified.
 pub(super) fn is_virtual(interface: &str) -> bool {
     !std::path::Path::new("/sys/class/net").join(interface).join("device").exists()
 }
 
+/// Locks a mutex that another thread may have poisoned: none of these states is left half changed.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,13 +2,13 @@
 
 use crate::status::{Arrivals, XdpPortStatus};
 
-/// Sentences about the frames in `arrivals`, each from the first frame on.
+/// Warnings about frames in `arrivals` that were dropped, from the first frame on.
 pub(super) fn losses(ports: &[XdpPortStatus], arrivals: &Arrivals) -> Vec<String> {
     let mut warnings = Vec::new();
     for (worker, (port, received)) in ports.iter().zip(&arrivals.received).enumerate() {
         let name = &port.name;
         let slow = format!(
-            "worker {worker} is too slow or gets too little CPU time; spread frames over more workers (--steer), use \
+            "worker {worker} is too slow or gets too little CPU time; steer frames to more workers (--steer), use \
              more queues, or free its CPU"
         );
         if received.ring_full > 0 {
@@ -23,12 +23,12 @@ pub(super) fn losses(ports: &[XdpPortStatus], arrivals: &Arrivals) -> Vec<String
         }
         if received.fill_ring_empty > received.no_frame {
             warnings.push(format!(
-                "{name}: the driver finds the fill ring empty, and drops frames then (`ethtool -S`): {slow}"
+                "{name}: the driver finds the fill ring empty and drops frames (see `ethtool -S`): {slow}"
             ));
         }
         if received.invalid + received.transmit_invalid > 0 {
             warnings.push(format!(
-                "{name}: frames are dropped for invalid descriptors in its rings: a defect; please report it"
+                "{name}: frames are dropped because of invalid ring descriptors: this is a bug in udpath; please report it"
             ));
         }
     }
