@@ -5,25 +5,27 @@
 # make bench   every performance claim, measured again here
 # make soak    every test with its campaigns whole; writes benches/results/soak.txt; an hour and more
 # make fuzz    every parser under the fuzzer, for FUZZ_SECONDS each
+# make docs    rustdoc and the book (target/doc, target/book); make book: the book alone
+# make transcripts  every terminal transcript in README and docs, run again; on a quiet machine, as root
 
 SHELL := /bin/bash
 FUZZ_SECONDS ?= 60
 # Each test binary runs in a root as new as that of a fresh machine.
 FRESH_ROOT := $(CURDIR)/scripts/fresh-root.sh
 
-.PHONY: demo test check loom bench soak fuzz setup build lint docs unit
+.PHONY: demo test check loom bench soak fuzz setup build lint docs rustdoc book transcripts unit
 
 demo: build
 	@mkdir -p out
 	@target/release/udpath boost --lab --seconds 0.12 --bound 2.5 --blocks 7 --report out/boost.html
 
-test: setup lint docs loom
+test: setup lint rustdoc loom
 	cargo build --workspace --locked
 	cargo test --workspace --locked --no-fail-fast --config "target.'cfg(all())'.runner = '$(FRESH_ROOT)'"
 	$(FRESH_ROOT) scripts/check-setup.sh
 	bash scripts/check-habits.sh
 
-check: setup lint docs unit
+check: setup lint rustdoc unit
 
 loom:
 	RUSTFLAGS="--cfg loom" cargo test -p udpath-stack --release --test loom --target-dir target/loom --locked
@@ -48,8 +50,17 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-docs:
+docs: rustdoc book
+
+rustdoc:
+	bash scripts/check-docs.sh
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+book:
+	@bash scripts/book.sh
+
+transcripts: build
+	@bash scripts/transcripts.sh
 
 unit:
 	cargo test --workspace --lib --bins --locked

@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# Checks the Markdown files of the tree:
+#   links        every relative link, and every link to a file of this repository, leads to a file that exists; #anchors to a heading
+#   book         pages in docs/ link to pages in docs/ only; docs/SUMMARY.md lists each of them once
+#   transcripts  a block that shows a shell prompt has a marker for scripts/transcripts.sh
+#   words        no word that hides who does what (see CONTRIBUTING.md, English)
+#
+#     scripts/check-docs.sh          this tree; first proves on small broken trees that each check can fail
+#     scripts/check-docs.sh ROOT     the Markdown files below ROOT, only checked
+set -euo pipefail
+script=$(realpath "${BASH_SOURCE[0]}")
+here=https://github.com/udpath/udpath/blob/main/
+
+# The text of a page without code blocks and code spans; line numbers stay.
+prose() {
+    awk '/^ *(```|~~~)/ { fence = !fence; print ""; next } { print fence ? "" : $0 }' "$1" | sed -E 's/`[^`]*`//g'
+}
+
+# The anchors of a page's headings, as GitHub and mdBook make them.
+anchors() {
+    awk '/^ *(```|~~~)/ { fence = !fence } !fence && /^#+ /' "$1" \
+        | sed -E 's/^#+ +//; s/\]\([^)]*\)//g' | tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
+}
+
+complain() {
+    echo "check-docs: $*" >&2
+    status=1
+}
+
+links() {
+    local page=$1 folder line link file anchor target
+    folder=$(dirname "$page")
+    while IFS=: read -r line link; do
+        link=${link#](}
+        link=${link%)}
+        case $link in
+            "$here"*) file=${link#"$here"} anchor= ;;
+            *://* | mailto:*) continue ;;
+            *)
+                file=${link%%#*} anchor=
+                [ "$file" = "$link" ] || anchor=${link#*#}
+                if [ -z "$file" ]; then file=$page; else file=$folder/$file; fi
+                target=$(realpath -m --relative-to=. "$file")
+                case $page/$target in
+                    docs/*.md/docs/*) ;;
+                    docs/*) complain "$page:$line: $link leads out of the book; write $here$target" ;;
+                esac ;;
+        esac
+        if [ ! -e "$file" ]; then
+            complain "$page:$line: $link does not exist"
+        elif [ -n "$anchor" ] && ! anchors "$file" | grep -qxF -- "$anchor"; then
+            complain "$page:$line: $link: no heading with this anchor"
+        fi
+    done < <(prose "$page" | grep -noE '\]\([^) ]+\)' || true)
+}
+
+transcripts() {
+    awk -v page="$1" '
+        /^<!-- transcript / { marked = 1; open = !/-->/; next }
+        open { open = !/-->/; next }
+        /^```/ { fence = !fence; first = fence; if (!fence) marked = 0; next }
+        fence && first && /^\$ / && !marked {
+            printf "check-docs: %s:%d: a transcript without a marker <!-- transcript SCENE: COMMAND -->\n", page, FNR
+            bad = 1
+        }
+        fence { first = 0 }
+        !fence && marked && !/^$/ {
+            printf "check-docs: %s:%d: the marker above has no block\n", page, FNR
+            bad = 1
+            marked = 0
+        }
+        END { exit bad }' "$1" >&2 || status=1
+}
+
+words() {
+    local found
+    found=$(prose "$1" | grep -nwiE "told|tells|nobody|whoever|foretell|foretold|seldom|meanwhile|deserves?|arranged|goes by|by (it|them)selves|by itself|seeds?" \
+        | grep -viE -- "--seed|seed of|pure function of the seed" || true)
+    [ -z "$found" ] || complain "$1: words to avoid: $found"
+}
+
+summary() {
+    local page count
+    [ -e docs/SUMMARY.md ] || return 0
+    while IFS= read -r page; do
+        [ "$page" != docs/SUMMARY.md ] || continue
+        count=$(grep -cF "](${page#docs/})" docs/SUMMARY.md || true)
+        [ "$count" -eq 1 ] || complain "docs/SUMMARY.md lists ${page#docs/} $count times"
+    done < <(printf '%s\n' "${pages[@]}" | grep '^docs/')
+}
+
+check() {
+    local page
+    status=0
+    cd "$1"
+    if [ -e .git ]; then
+        mapfile -t pages < <(git ls-files --cached --others --exclude-standard -- '*.md' | while IFS= read -r page; do
+            [ ! -e "$page" ] || echo "$page"
+        done)
+    else
+        mapfile -t pages < <(find . -name '*.md' -printf '%P\n')
+    fi
+    for page in "${pages[@]}"; do
+        links "$page"
+        transcripts "$page"
+        # The changelog of released versions is history; fixtures are others' text.
+        case $page in CHANGELOG.md | */tests/*) ;; *) words "$page" ;; esac
+    done
+    summary
+    return $status
+}
+
+# Each of these trees has one fault, and the check must find it.
+prove() {
+    local work text
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' RETURN
+    mkdir -p "$work/docs"
+    sound() {
+        printf '# Good page\n[here](docs/page.md#a-heading)\n' > "$work/README.md"
+        printf '# Page\n## A heading\n<!-- transcript host: true -->\n```\n$ true\n```\n' > "$work/docs/page.md"
+        printf -- '- [page](page.md)\n' > "$work/docs/SUMMARY.md"
+    }
+    sound
+    "$script" "$work" || { echo "check-docs: rejects a sound tree" >&2; return 1; }
+    while IFS='|' read -r file text; do
+        sound
+        printf -- "$text" >> "$work/$file"
+        if "$script" "$work" 2>/dev/null; then
+            echo "check-docs: does not find the fault in: $file: $text" >&2
+            return 1
+        fi
+    done <<'FAULTS'
+README.md|[gone](docs/gone.md)\n
+README.md|[gone](docs/page.md#gone)\n
+README.md|[gone](https://github.com/udpath/udpath/blob/main/gone.md)\n
+README.md|[gone](#gone)\n
+docs/page.md|[out](../README.md)\n
+docs/page.md|```\n$ unmarked\n```\n
+docs/page.md|<!-- transcript host: true -->\nno block\n
+docs/page.md|The user is told.\n
+docs/SUMMARY.md|- [again](page.md)\n
+docs/unlisted.md|# Unlisted\n
+FAULTS
+}
+
+if [ $# -gt 0 ]; then
+    check "$1"
+else
+    prove
+    check "$(dirname "$script")/.."
+fi
