@@ -1,0 +1,258 @@
+#!/usr/bin/env bash
+# Runs every terminal transcript of README.md and docs/ again and replaces it with what was printed.
+#
+#     scripts/transcripts.sh                       all pages
+#     scripts/transcripts.sh docs/commands/*.md    these pages
+#     scripts/transcripts.sh --list                the markers, run nothing
+#
+# A transcript is a code block behind a marker; a marker may hold several commands, one per line:
+#
+#     <!-- transcript SCENE [OPTION...]: COMMAND -->
+#
+# SCENE is one of the functions scene_* below. Options: lines=N keeps the first N lines; from=TEXT keeps the output from the first line
+# that starts with TEXT (_ for a space); stderr shows messages too; keys=ABC (scene screen) are pressed one after the other. A command
+# that exits with more than 1 (1: findings), or prints nothing, ends the script and leaves its page as it was.
+#
+# UDPATH is the program, by default target/release/udpath. Run it as root on a quiet machine: figures are of that machine, so the page
+# has to name it. Needs what scripts/setup.sh installs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export UDPATH=${UDPATH:-$PWD/target/release/udpath} NO_COLOR=1 COLUMNS=100
+work=$(mktemp -d)
+lab=docs-$$
+background=()
+
+stop() {
+    local pid
+    for pid in "${background[@]}"; do kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null || true; done
+    background=()
+    if [ -e "$work/lab" ]; then
+        udpath lab down "$lab" >/dev/null 2>&1 || true
+        rm -f "$work/lab"
+    fi
+}
+trap 'stop; rm -rf "$work"' EXIT
+
+fail() {
+    echo "transcripts: $*" >&2
+    exit 1
+}
+
+# A journal of its own, so that applies are numbered from 1 and the machine's are not touched.
+inside() {
+    if [ "${UDPATH_TRANSCRIPTS:-}" != inside ]; then
+        exec unshare --mount --propagation private -- env UDPATH_TRANSCRIPTS=inside "$0" "$@"
+    fi
+    mkdir -p /var/lib/udpath
+    mount -n -t tmpfs -o mode=755 transcripts /var/lib/udpath
+}
+
+# Prints a command as typed and its output, as far as the options want it. $1: the command; $2: a file with the output.
+print() {
+    local text
+    text=$(sed 's/[[:space:]]*$//' "$2")
+    [ -n "$text" ] || fail "$page: '$1' prints nothing"
+    echo "\$ $1"
+    if [ -n "$from" ]; then
+        text=$(awk -v from="$from" 'index($0, from) == 1 { on = 1 } on' <<< "$text")
+        [ -n "$text" ] || fail "$page: '$1' prints no line that starts with '$from'"
+        echo "[...]"
+    fi
+    if [ -n "$lines" ] && [ "$(wc -l <<< "$text")" -gt "$lines" ]; then
+        head -n "$lines" <<< "$text"
+        echo "[...]"
+    else
+        cat <<< "$text"
+    fi
+}
+
+# Runs commands and prints them. $1: what they run in, such as `udpath lab exec docs/server --`, or nothing.
+each() {
+    local prefix=$1 command status
+    shift
+    for command; do
+        status=0
+        # shellcheck disable=SC2086
+        $prefix bash -o pipefail -c "$command" > "$work/out" 2> "$work/err" || status=$?
+        [ "$status" -le 1 ] || fail "$page: '$command' exits with $status: $(head -c 2000 "$work/err")"
+        [ -z "$stderr" ] || cat "$work/err" >> "$work/out"
+        print "$command" "$work/out"
+    done
+}
+
+# Two machines, client and server, joined by one link of two queues.
+two_machines() {
+    udpath lab up "$lab" --queues 2 --xdp server >/dev/null 2> "$work/err" || fail "lab up: $(cat "$work/err")"
+    : > "$work/lab"
+}
+
+# Starts a program in a machine of the lab, for as long as the scene lasts.
+start() {
+    local machine=$1
+    shift
+    udpath lab exec "$lab/$machine" -- "$@" > "$work/background" 2>&1 &
+    background+=($!)
+    sleep 1
+    kill -0 "${background[-1]}" 2>/dev/null || fail "$page: '$*' ends at once: $(cat "$work/background")"
+}
+
+# On this machine, in the root of the repository.
+scene_host() { each "" "$@"; }
+
+# The demo; several pages show it, so it runs once.
+scene_demo() {
+    if [ ! -s "$work/demo" ]; then
+        make -s demo > "$work/demo" 2> "$work/err" || fail "make demo: $(tail -5 "$work/err")"
+    fi
+    print "$1" "$work/demo"
+}
+
+# On the client, with an idle echo server at 10.0.0.2:7.
+scene_echo() {
+    two_machines
+    start server "$UDPATH" serve echo --bind 0.0.0.0:7 --io reuseport
+    each "udpath lab exec $lab/client --" "$@"
+}
+
+# On the server: one socket, two workers, as much load as it takes, from an engine that costs little beside it.
+busy() {
+    two_machines
+    start server "$UDPATH" serve echo --bind 0.0.0.0:7 --io shared "$@"
+    start client "$UDPATH" load echo 10.0.0.2:7 --engine kernel --flows 64 --inflight 6 -d 600s
+}
+scene_busy() {
+    busy
+    each "udpath lab exec $lab/server --" "$@"
+}
+
+# Two profiles, a system call for each datagram (a.json) and bursts (b.json), then the commands.
+scene_diff() {
+    local options name
+    for name in a b; do
+        options=()
+        [ "$name" = b ] || options=(--batch 1 --no-gso)
+        busy "${options[@]}"
+        udpath lab exec "$lab/server" -- "$UDPATH" profile --port 7 -d 3s --rate 997 --trace none --json > "$work/$name.json"
+        stop
+    done
+    each "env -C $work" "$@"
+}
+
+# A full screen of 80 columns, on the server under more load than it can take; a picture after each key.
+scene_screen() {
+    local key
+    two_machines
+    start server "$UDPATH" serve echo --bind 0.0.0.0:7 --io reuseport --rcvbuf 20000
+    start client "$UDPATH" load echo 10.0.0.2:7 --flows 64 --inflight 64 -d 600s
+    tmux -L "$lab" -f /dev/null new-session -d -x 80 -y 24 "PATH='$PATH' '$UDPATH' lab exec $lab/server -- $1"
+    sleep 4
+    echo "\$ $1"
+    for ((at = 0; at < ${#keys}; at++)); do
+        key=${keys:at:1}
+        tmux -L "$lab" send-keys "$key"
+        sleep 2
+        [ "$at" -eq 0 ] || echo
+        tmux -L "$lab" capture-pane -p | sed 's/[[:space:]]*$//' | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}' | grep -v '^$'
+    done
+    tmux -L "$lab" kill-server
+}
+
+# On a server that runs nsd with two workers at 10.0.0.2:53.
+scene_nsd() {
+    command -v nsd >/dev/null || fail "nsd not found; run scripts/setup.sh"
+    two_machines
+    mkdir -p "$work/nsd"
+    printf '$ORIGIN example.\n$TTL 60\n@ SOA ns admin 1 60 60 60 60\n@ NS ns\nns A 10.0.0.2\n' > "$work/nsd/example.zone"
+    cat > "$work/nsd/nsd.conf" <<CONF
+server:
+    server-count: 2
+    reuseport: yes
+    ip-address: 10.0.0.2
+    username: ""
+    chroot: ""
+    zonesdir: "$work/nsd"
+    pidfile: "$work/nsd/nsd.pid"
+    xfrdfile: "$work/nsd/xfrd.state"
+    zonelistfile: "$work/nsd/zone.list"
+    database: ""
+    logfile: "$work/nsd/log"
+remote-control:
+    control-enable: no
+zone:
+    name: example
+    zonefile: example.zone
+CONF
+    start server nsd -d -c "$work/nsd/nsd.conf"
+    each "udpath lab exec $lab/server --" "$@"
+}
+
+# Replaces the transcripts of one page.
+rewrite() {
+    page=$1
+    local line header commands option scene
+    local -a words
+    while IFS= read -r line; do
+        printf '%s\n' "$line"
+        case $line in "<!-- transcript "*) ;; *) continue ;; esac
+        commands=()
+        header=${line#<!-- transcript }
+        if [[ $header == *" -->" ]]; then
+            header=${header% -->}
+            commands=("${header#*: }")
+            header=${header%%: *}
+        else
+            header=${header%:}
+            while IFS= read -r line && [ "$line" != "-->" ]; do
+                printf '%s\n' "$line"
+                commands+=("$line")
+            done
+            printf '%s\n' "$line"
+        fi
+        read -ra words <<< "$header"
+        scene=${words[0]} lines='' from='' stderr='' keys=1
+        for option in "${words[@]:1}"; do
+            case $option in
+                lines=*) lines=${option#*=} ;;
+                from=*) from=${option#*=} from=${from//_/ } ;;
+                keys=*) keys=${option#*=} ;;
+                stderr) stderr=yes ;;
+                *) fail "$page: unknown option '$option'" ;;
+            esac
+        done
+        [ "$(type -t "scene_$scene")" = function ] || fail "$page: no scene '$scene'"
+        IFS= read -r line && [[ $line == '```'* ]] || fail "$page: no block behind '$header'"
+        printf '%s\n' "$line"
+        echo "transcripts: $page: ${commands[0]}" >&2
+        "scene_$scene" "${commands[@]}"
+        stop
+        while IFS= read -r line && [[ $line != '```'* ]]; do :; done
+        printf '%s\n' "$line"
+    done < "$page"
+}
+
+if [ "${1:-}" = --list ]; then
+    exec grep -n -A3 '^<!-- transcript ' README.md $(git ls-files 'docs/*.md')
+fi
+[ -x "$UDPATH" ] || fail "$UDPATH not found; build it first, or set UDPATH"
+inside "$@"
+mkdir "$work/bin"
+ln -s "$UDPATH" "$work/bin/udpath"
+export PATH="$work/bin:$PATH"
+
+# The script can fail: a command that does not exist, and one that cannot be done.
+for fault in 'udpath plan xps' 'udpath nonesuch' 'udpath show --sysroot /nonexistent'; do
+    printf '<!-- transcript host: %s -->\n```\n```\n' "$fault" > "$work/fault.md"
+    if (rewrite "$work/fault.md") >/dev/null 2>&1; then
+        fail "does not fail on '$fault'"
+    fi
+done
+
+if [ $# -eq 0 ]; then
+    mapfile -t pages < <(grep -l '^<!-- transcript ' README.md $(git ls-files 'docs/*.md'))
+else
+    pages=("$@")
+fi
+for page in "${pages[@]}"; do
+    rewrite "$page" > "$work/page.md"
+    cat "$work/page.md" > "$page"
+done
