@@ -41,9 +41,10 @@ fuzz: setup
 	bash fuzz/run.sh $(FUZZ_SECONDS)
 
 setup:
-	@scripts/setup.sh
+	@scripts/setup.sh test
 
-build: setup
+build:
+	@scripts/setup.sh build
 	@cargo build --release --locked --quiet
 
 lint:

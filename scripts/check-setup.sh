@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs scripts/setup.sh as on a new machine: nothing installed, nothing below /var/cache, and no network. apt and dpkg are
-# stand-ins that hand out small packages of the real ones' shape. Run it by scripts/fresh-root.sh: it covers /var/cache.
+# Checks every level of scripts/setup.sh as on a new machine: nothing installed, nothing below /var/cache, no network. apt
+# and dpkg are stubs that hand out small packages of the same layout. Run it with scripts/fresh-root.sh, which covers
+# /var/cache.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 fail() { echo "check-setup: $*" >&2; exit 1; }
@@ -13,7 +14,7 @@ export log=$work/log packages=$work/packages PATH="$work/bin:$PATH"
 mkdir -p "$work/bin" "$packages"
 : > "$log"
 
-# package NAME VERSION: what stands in for it, from the folder $work/NAME.
+# package NAME VERSION: builds a stub package from the folder $work/NAME.
 package() {
     mkdir -p "$work/$1/DEBIAN"
     printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <nobody@localhost>\nDescription: test\n' \
@@ -54,18 +55,51 @@ echo installed
 STUB
 chmod 755 "$work"/bin/*
 
-# Without root and with something missing: one sentence, and nothing is changed.
+# Without root and with something missing: one line that says what to run, and nothing is changed.
 # The repository may be closed to others.
 cp scripts/setup.sh "$work/setup.sh"
 chmod 755 "$work" "$work/setup.sh"
-said=$(cd / && setpriv --reuid 65534 --regid 65534 --clear-groups "$work/setup.sh" 2>&1) && fail "a user without root installs"
-case $said in "setup: not root"*clang*) ;; *) fail "a user without root is told: $said" ;; esac
-[ ! -s "$log" ] && [ ! -e /var/cache/udpath ] || fail "a user without root changes something"
+for level in build test; do
+    said=$(cd / && setpriv --reuid 65534 --regid 65534 --clear-groups "$work/setup.sh" $level 2>&1) \
+        && fail "$level: installs without root"
+    case $said in
+        "setup: missing: "*clang*"run as root: scripts/setup.sh $level") ;;
+        *) fail "$level: without root it says: $said" ;;
+    esac
+    [ ! -s "$log" ] && [ ! -e /var/cache/udpath ] || fail "$level: changes something without root"
+done
+said=$(scripts/setup.sh nonsense 2>&1) && fail "takes a level that does not exist"
+case $said in *"build test bench"*) ;; *) fail "an unknown level: $said" ;; esac
 
-(umask 077 && scripts/setup.sh) 2>"$work/said" || fail "exit $?: $(cat "$work/said")"
-grep -q '^apt-get update' "$log" || fail "installs without an update of the lists: $(cat "$log")"
-for name in clang iproute2 qemu-system-x86 nsd; do
-    grep -q "^apt-get install.* $name\b" "$log" || fail "does not install $name: $(cat "$log")"
+# Names the packages installed so far.
+installed() { sed -n 's/^apt-get install\( -[^ ]*\)* //p' "$log" | tr ' ' '\n' | sort; }
+
+# To build and run the demo: a handful of packages, nothing unpacked.
+most=6
+scripts/setup.sh build 2>"$work/said" || fail "build: exit $?: $(cat "$work/said")"
+[ "$(installed | wc -l)" -le $most ] || fail "build installs more than $most packages: $(installed | xargs)"
+for name in clang libbpf-dev gcc; do
+    installed | grep -qx "$name" || fail "build does not install $name: $(installed | xargs)"
+done
+for name in chromium nsd qemu-system-x86 socat tmux dpdk-dev; do
+    ! installed | grep -qx "$name" || fail "build installs $name"
+done
+[ ! -e /var/cache/udpath ] || fail "build unpacks $(ls /var/cache/udpath)"
+# `make demo` asks for this level and no other.
+demo=$(make --no-print-directory -n demo | grep -o 'scripts/setup.sh.*' || true)
+[ "$demo" = "scripts/setup.sh build" ] || fail "make demo runs: $demo"
+: > "$log"
+said=$(scripts/setup.sh build 2>&1) || fail "build, the second run: exit $?"
+[ -z "$said" ] && [ ! -s "$log" ] || fail "build, the second run is not silent: $said $(cat "$log")"
+
+# To test: peers, the kernel and promtool on top of that.
+(umask 077 && scripts/setup.sh) 2>"$work/said" || fail "test: exit $?: $(cat "$work/said")"
+grep -q '^apt-get update' "$log" || fail "test: installs without an update of the lists: $(cat "$log")"
+for name in iproute2 qemu-system-x86 nsd chromium; do
+    installed | grep -qx "$name" || fail "test does not install $name: $(cat "$log")"
+done
+for name in clang dpdk-dev; do
+    ! installed | grep -qx "$name" || fail "test installs $name"
 done
 cd /var/cache/udpath
 [ "$(cat kernel/boot/vmlinuz-*)" = kernel ] || fail "no kernel in $(pwd)"
@@ -75,8 +109,11 @@ cd /var/cache/udpath
 [ "$(echo *)" = "kernel promtool" ] || fail "leaves behind: $(echo *)"
 cd - >/dev/null
 
-# With everything there it only looks.
+# If nothing is missing, nothing is run or printed.
 : > "$log"
-said=$(scripts/setup.sh 2>&1) || fail "the second run: exit $?"
-[ -z "$said" ] && [ ! -s "$log" ] || fail "the second run is not silent: $said $(cat "$log")"
+said=$(scripts/setup.sh test 2>&1) || fail "test, the second run: exit $?"
+[ -z "$said" ] && [ ! -s "$log" ] || fail "test, the second run is not silent: $said $(cat "$log")"
+# A benchmark needs a large package of its own.
+scripts/setup.sh bench 2>/dev/null || fail "bench: exit $?"
+[ "$(installed)" = dpdk-dev ] || fail "bench installs $(installed | xargs)"
 rm -rf "$work"

@@ -1,39 +1,65 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building, testing and the demo need and that are missing, and says which.
-# Also unpacks the kernel that `udpath lab vm` boots, and promtool, below /var/cache/udpath: neither is installed.
-# Nothing else is changed; with everything there it only looks. Needs root only if something is missing.
-# `setup.sh bench` adds what only `make bench` needs.
+# Installs the Debian packages that a level needs and that are missing, and prints their names.
+#
+#     scripts/setup.sh build    what building and the lab need: `make demo`
+#     scripts/setup.sh test     also the peers of the tests, a kernel to boot and promtool: `make test`, `make check` (default)
+#     scripts/setup.sh bench    also what only `make bench` needs
+#
+# The kernel that `udpath lab vm` boots and promtool are unpacked below /var/cache/udpath, not installed. If nothing is
+# missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
-# What for                          package
-wanted=(
-    # builds the BPF programs and the C baseline
-    clang llvm libbpf-dev linux-libc-dev gcc libc6-dev make
-    # looks at what the lab made, in tests
-    iproute2 ethtool procps util-linux
-    # real peers of the tests and benchmarks
-    socat netcat-openbsd dnsperf nsd knot knot-dnsutils irqbalance
-    # emulates a machine with several nodes and many queues
-    qemu-system-x86 busybox-static xz-utils
-    # read the files that keep settings over a boot, in tests
-    systemd udev
-    # make the rules that a snapshot must show, and that `serve --io xdp` must name
-    nftables iptables
-    # samples the same interval, and looks on, in tests of the profile
-    linux-perf tcpdump
-    # a terminal to draw on, in tests
-    tmux
-    # opens the HTML report as a reader would
-    chromium
-)
-# A large one, and no test needs it: DPDK's testpmd with its drivers, a baseline of `make bench`.
-case "${1:-}" in
-    "") ;;
-    bench) wanted+=(dpdk-dev) ;;
-    *) echo "setup: '$1' is not known; say nothing, or bench" >&2; exit 2 ;;
-esac
+levels=(build test bench)
+level=${1:-test}
+if [ $# -gt 1 ] || [[ " ${levels[*]} " != *" $level "* ]]; then
+    echo "setup: unknown level '$*'; expected one of: ${levels[*]}" >&2
+    exit 2
+fi
 
-# Debian 12's newest kernel: it tells of queues and NAPI over netlink, which 6.1 does not.
+# Each level includes those before it. scripts/check-setup.sh keeps `build` at 6 packages or fewer.
+# level  package             what for
+table="
+build    clang               compiles the BPF programs
+build    libbpf-dev          headers of the BPF programs
+build    linux-libc-dev      the kernel's headers
+build    gcc                 links Rust programs
+build    libc6-dev           the C library to link to
+build    make                runs the Makefile
+test     iproute2            looks at what the lab made
+test     ethtool             looks at the lab's devices
+test     procps              ps and sysctl
+test     util-linux          unshare, setpriv, nsenter
+test     socat               UDP peer
+test     netcat-openbsd      UDP peer
+test     dnsperf             DNS load generator
+test     nsd                 DNS server
+test     knot                DNS server
+test     knot-dnsutils       DNS load generator over XDP (kxdpgun)
+test     irqbalance          moves interrupts that udpath has placed
+test     qemu-system-x86     emulates a machine with several nodes and many queues
+test     busybox-static      user space of the emulated machine
+test     xz-utils            unpacks kernel modules
+test     systemd             reads the units that keep settings over a reboot
+test     udev                reads the rules that keep settings over a reboot
+test     nftables            rules that a snapshot must show
+test     iptables            rules that a snapshot must show
+test     linux-perf          samples the same interval as udpath
+test     tcpdump             packet sockets for udpath to find
+test     tmux                a terminal to draw on
+test     chromium            opens the HTML report
+bench    dpdk-dev            testpmd, a baseline; a large package
+"
+
+wanted=()
+while read -r of package _; do
+    [ -n "$package" ] || continue
+    wanted+=("$package")
+done < <(for each in "${levels[@]}"; do
+    grep "^$each " <<< "$table"
+    [ "$each" != "$level" ] || break
+done)
+
+# Debian 12's newest kernel: it reports queues and NAPI over netlink, which 6.1 does not.
 kernel=linux-image-6.12-amd64
 # One download for all checkouts of a machine, where it may be removed at any time.
 cache=/var/cache/udpath/kernel
@@ -85,12 +111,18 @@ for package in "${wanted[@]}"; do
     status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$status" = installed ] || missing+=("$package")
 done
+unpack=()
+if [ "$level" != build ]; then
+    [ -d "$cache" ] || unpack+=(kernel)
+    [ -x "$promtool" ] || unpack+=(promtool)
+fi
 
-if [ ${#missing[@]} -eq 0 ] && [ -d "$cache" ] && [ -x "$promtool" ]; then
+if [ ${#missing[@]} -eq 0 ] && [ ${#unpack[@]} -eq 0 ]; then
     exit 0
 fi
 if [ "$(id -u)" -ne 0 ]; then
-    echo "setup: not root, and something is missing (${missing[*]:-$cache or $promtool}); run: sudo scripts/setup.sh" >&2
+    absent=("${missing[@]}" "${unpack[@]}")
+    echo "setup: missing: ${absent[*]}; run as root: scripts/setup.sh $level" >&2
     exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive
@@ -100,9 +132,6 @@ if [ ${#missing[@]} -gt 0 ]; then
     # Installing a server must not start it: the tests start their own, in their own namespaces.
     RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
-if [ ! -d "$cache" ]; then
-    fetch_kernel
-fi
-if [ ! -x "$promtool" ]; then
-    fetch_promtool
-fi
+for name in "${unpack[@]}"; do
+    "fetch_$name"
+done
