@@ -27,7 +27,7 @@ enum Verb {
     Top(verbs::top::Args),
     /// Export the machine's path as metrics: over HTTP, into a file, or once
     Export(verbs::export::Args),
-    /// Run a UDP service: echo or sink, over any Io
+    /// Run a UDP service, over any Io
     Serve(verbs::serve::Args),
     /// Send transactions to a service, time and judge every one
     Load(verbs::load::Args),

@@ -3,6 +3,7 @@
 pub(crate) mod apply;
 pub(crate) mod boost;
 mod captured;
+mod choice;
 pub(crate) mod completions;
 pub(crate) mod confirm;
 pub(crate) mod export;

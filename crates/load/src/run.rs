@@ -30,14 +30,25 @@ pub enum Engine {
     XdpRings,
 }
 
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Engine {
+    /// All engines.
+    pub const ALL: [Self; 4] = [Self::Socket, Self::Kernel, Self::Xdp, Self::XdpRings];
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::Socket => "socket",
             Self::Kernel => "kernel",
             Self::Xdp => "xdp",
             Self::XdpRings => "xdp-rings",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -112,23 +123,25 @@ fn one_way(
         }
         _ => {
             let targets = plan.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            outcome.warnings.push(unreported(plan.transport, &targets));
+            outcome.warnings.push(unreported(protocol.name(), plan.transport, &targets));
             None
         }
     };
     finish(&plan, (outcome, cut))
 }
 
-/// The warning of a one-way run whose receivers do not say what they got.
+/// The warning of a one-way run whose receivers do not report what they received. Servers of `udpath serve PROTOCOL` do.
 #[must_use]
-pub fn unreported(transport: Transport, targets: &str) -> String {
+pub fn unreported(protocol: &str, transport: Transport, targets: &str) -> String {
     match transport {
         Transport::Udp => {
-            format!("what arrived is unknown: {targets} did not report it (`udpath serve sink` does)")
+            format!(
+                "the number of datagrams received is unknown: {targets} did not report it (`udpath serve {protocol}` does)"
+            )
         }
         Transport::Tcp => format!(
-            "what arrived is unknown: {targets} did not report it (`udpath serve sink --tcp` does, over UDP); counted is what \
-             the kernel took, and the last of it may still be in socket buffers"
+            "the number of bytes received is unknown: {targets} did not report it (`udpath serve {protocol} --tcp` does, over \
+             UDP); the counts are what the kernel accepted, and the last of it may still be in socket buffers"
         ),
     }
 }

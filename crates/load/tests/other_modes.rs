@@ -119,7 +119,7 @@ fn without_a_report_what_arrived_is_unknown() {
     let result = one_way(&plan);
     assert_eq!((result.delivered, result.loss()), (None, None));
     assert!(result.counts.sent > 100 && result.counts.ok == 0 && result.counts.lost == 0);
-    assert!(result.warnings[0].contains("what arrived is unknown"), "{:?}", result.warnings);
+    assert!(result.warnings[0].contains("received is unknown"), "{:?}", result.warnings);
 }
 
 /// Datagrams of all sizes, the largest in many fragments.
@@ -225,7 +225,7 @@ fn a_tcp_stream_arrives_whole() {
     assert_eq!(total / 1400, result.counts.sent);
     // It does not say what it got.
     assert_eq!((result.delivered, result.loss()), (None, None));
-    assert!(result.warnings[0].contains("what arrived is unknown"), "{:?}", result.warnings);
+    assert!(result.warnings[0].contains("received is unknown"), "{:?}", result.warnings);
     assert!(result.per_core.sender.is_some() && result.per_core.receiver.is_none());
 }
 

@@ -1,7 +1,23 @@
-//! Echo: the payload comes back as it was sent (RFC 862).
+//! Echo: the server returns each payload unchanged (RFC 862).
 
 mod service;
 mod template;
 
-pub use service::Echo;
+pub use service::{Echo, start};
 pub use template::{EchoLoad, EchoTemplate, HEADER};
+
+use udpath_load::Engine;
+use udpath_load::plan::{Mode, Transport};
+
+use crate::ProtocolEntry;
+
+/// The row of the registry.
+pub static ENTRY: ProtocolEntry = ProtocolEntry {
+    name: "echo",
+    summary: "returns each request's payload",
+    transports: &[Transport::Udp, Transport::Tcp],
+    modes: &[Mode::Rr],
+    engines: &Engine::ALL,
+    start,
+    load: |run| Box::new(EchoLoad::new(run)),
+};

@@ -1,22 +1,38 @@
-//! Sink: datagrams are counted and not answered (RFC 863), except one: the question how many there were.
+//! Sink: the server counts datagrams and does not answer them (RFC 863), except for one question: how many?
 //!
 //! ```text
 //! question  "udpath.sink/2 ??" | 32 bytes 0                                            48 bytes, exactly
 //! report    "udpath.sink/2 ==" | datagrams | bytes | stream bytes | CPU time in ns     48 bytes, u64 little endian
 //! ```
 //!
-//! The totals are those of all workers since the start, of payload bytes, without the questions: of datagrams, and of
-//! TCP connections to the same address. What still waits in a socket is not in them: ask again until two reports
-//! agree. The CPU time is that of the sink's process, user and system. A question or its report may be lost like any
-//! datagram. A question is as long as its report, so that a forged source address gains nothing by it.
+//! The totals cover all workers since the start and count payload bytes, without the questions: of datagrams, and of
+//! TCP connections to the same address. They exclude what still waits in a socket: ask again until two reports
+//! agree. The CPU time is user and system time of the sink's process. A question or its report may be lost like any
+//! datagram. A question is as long as its report, so a forged source address gains no amplification.
 
 mod service;
 mod template;
 
-pub use service::{Sink, Totals};
+pub use service::{Sink, Totals, start};
 pub use template::{SinkLoad, SinkTemplate};
 
-/// The question, as a whole datagram.
+use udpath_load::Engine;
+use udpath_load::plan::{Mode, Transport};
+
+use crate::ProtocolEntry;
+
+/// The row of the registry.
+pub static ENTRY: ProtocolEntry = ProtocolEntry {
+    name: "sink",
+    summary: "counts requests and does not answer",
+    transports: &[Transport::Udp, Transport::Tcp],
+    modes: &[Mode::Stream, Mode::Flood],
+    engines: &[Engine::Socket],
+    start,
+    load: |_run| Box::new(SinkLoad),
+};
+
+/// The question: a whole datagram.
 pub const QUESTION: [u8; Report::LEN] = {
     let (mut question, text) = ([0; Report::LEN], *b"udpath.sink/2 ??");
     let mut place = 0;
@@ -27,17 +43,17 @@ pub const QUESTION: [u8; Report::LEN] = {
     question
 };
 
-/// How a report begins.
+/// First bytes of a report.
 const REPORT_MAGIC: [u8; 16] = *b"udpath.sink/2 ==";
 
-/// What a sink took so far.
+/// What a sink has received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Datagrams consumed.
+    /// Datagrams received.
     pub datagrams: u64,
     /// Their payload bytes.
     pub bytes: u64,
-    /// Bytes of TCP connections consumed.
+    /// Bytes received over TCP connections.
     pub stream_bytes: u64,
     /// CPU time of the sink's process so far, user and system, nanoseconds.
     pub cpu_ns: u64,
@@ -47,7 +63,7 @@ impl Report {
     /// Bytes of a report on the wire.
     pub const LEN: usize = 48;
 
-    /// The report as it goes over the wire.
+    /// The report's wire form.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut wire = [0; Self::LEN];
@@ -59,7 +75,7 @@ impl Report {
         wire
     }
 
-    /// Reads a report; `None` if the datagram is not one.
+    /// Parses a report; `None` if the datagram is not a report.
     #[must_use]
     pub fn decode(wire: &[u8]) -> Option<Self> {
         let (magic, numbers) = wire.split_first_chunk::<16>()?;
@@ -89,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn other_datagrams_are_no_reports() {
+    fn other_datagrams_are_not_reports() {
         let wire = Report::default().encode();
         assert_eq!(Report::decode(&wire[..47]), None);
         assert_eq!(Report::decode(&[&wire[..], &[0]].concat()), None);

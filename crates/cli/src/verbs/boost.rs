@@ -12,7 +12,7 @@ use udpath_advise::result::{Ratio, Verdict};
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, Error, Event, Io};
 use udpath_load::Engine;
-use udpath_protocols::echo::EchoLoad;
+use udpath_protocols::{ProtocolEntry, echo};
 use udpath_report::{Render, WriteError};
 
 use crate::exit::{Done, Failure};
@@ -25,6 +25,9 @@ const IN_FLIGHT: u32 = 384;
 /// and i40e 50 to 125). Less: a burst is a few frames, what handles bursts well is not told from what does not, and the
 /// timers cost more than they save. More: everybody waits, and latency is the timer's.
 const MODERATION: u32 = 75;
+
+/// What the servers under test speak: the kernel engine needs an echo server.
+const PROTOCOL: &ProtocolEntry = &echo::ENTRY;
 
 /// Arguments of `udpath boost`.
 #[derive(Debug, clap::Args)]
@@ -121,12 +124,8 @@ pub(crate) fn run(args: Args) -> Done {
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
     let mut watcher = Watcher::new();
-    let done = udpath_advise::boost(
-        &config,
-        &EchoLoad::new(u64::from(std::process::id())),
-        &mut |event| watcher.show(event),
-        &stop,
-    );
+    let load = (PROTOCOL.load)(u64::from(std::process::id()));
+    let done = udpath_advise::boost(&config, &*load, &mut |event| watcher.show(event), &stop);
     watcher.clear();
     let mut result = done.map_err(|error| match error {
         Error::Config(error) => Failure::Usage(error.to_string()),

@@ -15,16 +15,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use clap::ValueEnum;
-use udpath_load::plan::{Plan, PortRange};
+use clap::builder::TypedValueParser;
+use udpath_load::plan::{Mode, Plan, PortRange, Process, Transport};
 use udpath_load::result::LoadResult;
 use udpath_load::search::{FindMax, Limits, find_max};
 use udpath_load::template::Protocol;
 use udpath_load::{Engine, Error};
-use udpath_protocols::echo::EchoLoad;
-use udpath_protocols::sink::SinkLoad;
+use udpath_protocols::ProtocolEntry;
 use udpath_report::Render;
 
+use super::choice;
 use crate::exit::{Done, Failure};
 use crate::terminal;
 use options::Task;
@@ -33,24 +33,24 @@ use progress::ProgressLine;
 /// Arguments of `udpath load`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What the server speaks
-    protocol: Kind,
+    /// Protocol of the server
+    #[arg(value_name = "PROTOCOL", value_parser = choice::protocol())]
+    protocol: &'static ProtocolEntry,
     /// The server; several share the flows
     #[arg(value_name = "ADDR:PORT")]
     targets: Vec<String>,
-    /// What sends: kernel sockets; the driver by BPF (closed loop); or AF_XDP, past the kernel. The latter two: UDP, not
-    /// over the loopback
-    #[arg(long, default_value = "socket", value_name = "ENGINE")]
-    engine: Sending,
-    /// Datagrams or connections
-    #[arg(long, value_name = "udp|tcp")]
-    transport: Option<Pace>,
-    /// The same as --transport tcp
+    /// What sends the requests
+    #[arg(long, default_value = "socket", value_name = "ENGINE", value_parser = engine_parser())]
+    engine: Engine,
+    /// Transport [default: udp]
+    #[arg(long, value_name = "TRANSPORT", value_parser = transport_parser())]
+    transport: Option<Transport>,
+    /// Same as --transport tcp
     #[arg(long)]
     tcp: bool,
-    /// Requests and replies; one way, as much as it takes; or one way, every datagram alone
-    #[arg(long, value_name = "MODE")]
-    mode: Option<Moving>,
+    /// What a flow does [default: the first mode that the protocol supports]
+    #[arg(long, value_name = "MODE", value_parser = mode_parser())]
+    mode: Option<Mode>,
     /// Sockets, each with its own source port
     #[arg(long, default_value_t = 1, value_name = "N")]
     flows: u32,
@@ -61,8 +61,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = units::rate, allow_hyphen_values = true, value_name = "RATE")]
     rate: Option<f64>,
     /// How a rate is spread: constant, poisson, burst or burst:N
-    #[arg(long, value_parser = arriving, value_name = "PROCESS")]
-    arrivals: Option<Arriving>,
+    #[arg(long, value_parser = process, value_name = "PROCESS")]
+    arrivals: Option<Process>,
     /// Open loop with a rate that grows from A to B over the duration
     #[arg(long, value_parser = units::ramp, allow_hyphen_values = true, value_name = "A..B")]
     ramp: Option<(f64, f64)>,
@@ -106,68 +106,45 @@ pub(crate) struct Args {
     lab: lab::LabArgs,
 }
 
-/// What the server speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// It answers with the payload
-    Echo,
-    /// It counts and does not answer
-    Sink,
+fn engine_parser() -> impl TypedValueParser<Value = Engine> {
+    let engines = &[
+        (Engine::Socket, "kernel sockets; every plan"),
+        (Engine::Kernel, "closed loop in the driver, by BPF; UDP only, not over the loopback"),
+        (Engine::Xdp, "AF_XDP, bypassing the kernel's UDP; UDP only, not over the loopback"),
+        (Engine::XdpRings, "like xdp, but never sends live frames"),
+    ];
+    choice::one_of(engines, Engine::name)
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Sending {
-    Socket,
-    Kernel,
-    Xdp,
-    /// As xdp, sending by AF_XDP alone: never live frames, whatever is due at once
-    XdpRings,
+fn transport_parser() -> impl TypedValueParser<Value = Transport> {
+    choice::one_of(
+        &[(Transport::Udp, "datagrams"), (Transport::Tcp, "one connection per flow")],
+        Transport::name,
+    )
 }
 
-impl From<Sending> for Engine {
-    fn from(sending: Sending) -> Self {
-        match sending {
-            Sending::Socket => Self::Socket,
-            Sending::Kernel => Self::Kernel,
-            Sending::Xdp => Self::Xdp,
-            Sending::XdpRings => Self::XdpRings,
-        }
-    }
+fn mode_parser() -> impl TypedValueParser<Value = Mode> {
+    let modes = &[
+        (Mode::Rr, "requests and replies"),
+        (Mode::Stream, "one way, batched with GSO"),
+        (Mode::Flood, "one way, one datagram per message"),
+    ];
+    choice::one_of(modes, Mode::name)
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Pace {
-    Udp,
-    Tcp,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Moving {
-    Rr,
-    Stream,
-    Flood,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Arriving {
-    Constant,
-    Poisson,
-    Burst(u32),
-}
-
-/// Transactions of a burst without a number.
+/// Transactions per burst if `burst` has no number.
 const BURST: u32 = 16;
 
-fn arriving(text: &str) -> Result<Arriving, String> {
+fn process(text: &str) -> Result<Process, String> {
     match text.split_once(':').map_or((text, None), |(name, n)| (name, Some(n))) {
-        ("constant", None) => Ok(Arriving::Constant),
-        ("poisson", None) => Ok(Arriving::Poisson),
-        ("burst", None) => Ok(Arriving::Burst(BURST)),
+        ("constant", None) => Ok(Process::Constant),
+        ("poisson", None) => Ok(Process::Poisson),
+        ("burst", None) => Ok(Process::Burst { len: BURST }),
         ("burst", Some(n)) => match n.parse() {
-            Ok(n) => Ok(Arriving::Burst(n)),
-            Err(_) => Err(format!("`{n}` is no length of a burst; write burst:16")),
+            Ok(len) => Ok(Process::Burst { len }),
+            Err(_) => Err(format!("invalid burst length `{n}`: expected a number, as in burst:16")),
         },
-        _ => Err(format!("`{text}` is unknown; write constant, poisson, burst or burst:16")),
+        _ => Err(format!("unknown process `{text}`: expected constant, poisson, burst or burst:N")),
     }
 }
 
@@ -187,13 +164,10 @@ pub(crate) fn run(args: Args) -> Done {
     }
 }
 
-/// The protocol, marked so that replies another run left behind are not taken for this one's.
-fn protocol(kind: Kind) -> Box<dyn Protocol> {
+/// The protocol's side of a load, with a run number that tells its replies from those to other runs.
+fn protocol(entry: &ProtocolEntry) -> Box<dyn Protocol> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    match kind {
-        Kind::Echo => Box::new(EchoLoad::new(now.as_nanos() as u64 ^ u64::from(std::process::id()))),
-        Kind::Sink => Box::new(SinkLoad),
-    }
+    (entry.load)(now.as_nanos() as u64 ^ u64::from(std::process::id()))
 }
 
 fn load(args: &Args, task: &Task, stop: &AtomicBool) -> Done {
@@ -223,9 +197,10 @@ fn answered(result: &LoadResult) -> Done {
     }
     let hint = result.warnings.first().map_or_else(String::new, |w| format!(" ({w})"));
     Err(Failure::Cannot(anyhow::anyhow!(
-        "{} answered none of {} requests: is an echo server running there, and can it be reached?{hint}",
+        "{} answered none of {} requests: check that a server of protocol {} is running there and reachable{hint}",
         result.targets.join(", "),
         result.counts.sent,
+        result.protocol,
     )))
 }
 
@@ -255,8 +230,9 @@ fn search(args: &Args, task: &Task, limits: &Limits, stop: &AtomicBool) -> Done 
     match found.max_rate {
         Some(_) => Ok(()),
         None if found.probes.iter().all(|p| p.loss >= 1.0) => Err(Failure::Cannot(anyhow::anyhow!(
-            "{} answered nothing at any rate: is an echo server running there, and can it be reached?",
+            "{} answered no request at any rate: check that a server of protocol {} is running there and reachable",
             task.plan.targets[0],
+            args.protocol.name,
         ))),
         None => Err(Failure::Findings("no rate held the limits".into())),
     }

@@ -14,15 +14,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::ValueEnum;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use udpath_host::filters::Filters;
-use udpath_protocols::echo::Echo;
-use udpath_protocols::sink::{Sink, Totals};
-use udpath_serve::{Config, Error, IoChoice, MAX_WORKERS, Server, Status, Steer, XdpConfig, xdp};
+use udpath_load::plan::Transport;
+use udpath_protocols::ProtocolEntry;
+use udpath_serve::{Config, Error, IoChoice, Server, Status, Steer, XdpConfig, xdp};
 use udpath_steer::CpuSet;
 
+use super::choice;
 use crate::exit::{Done, Failure};
 
 /// How often the status line is renewed and the counters are looked at.
@@ -31,8 +31,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// Arguments of `udpath serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to serve
-    service: Kind,
+    /// Protocol to serve
+    #[arg(value_name = "PROTOCOL", value_parser = choice::protocol())]
+    protocol: &'static ProtocolEntry,
     /// How datagrams move: shared, reuseport, percpu, xdp, or auto for the best that works here
     #[arg(long, default_value = "auto", value_name = "IO")]
     io: IoChoice,
@@ -96,15 +97,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The services there are.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Kind {
-    /// Answer with the payload
-    Echo,
-    /// Count and do not answer
-    Sink,
-}
-
 /// The JSON document at the end.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
@@ -116,17 +108,12 @@ struct Document<'a> {
     filters: &'a Filters,
 }
 
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Echo => "echo",
-            Self::Sink => "sink",
-        }
-    }
-}
-
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Done {
+    let protocol = args.protocol;
+    if args.tcp && !protocol.transports.contains(&Transport::Tcp) {
+        return Err(Failure::Usage(format!("{} runs over UDP only: remove --tcp", protocol.name)));
+    }
     let config = Config {
         io: args.io,
         workers: args.workers,
@@ -156,7 +143,7 @@ pub(crate) fn run(args: Args) -> Done {
     };
     // Before anything is bound, so that a signal during the start is not lost.
     let mut signals = Signals::watch().context("cannot watch for signals")?;
-    let server = start(args.service, &config, args.tcp).map_err(|error| match error {
+    let server = (protocol.start)(&config, args.tcp).map_err(|error| match error {
         Error::Config(error) => Failure::Usage(error.to_string()),
         other => Failure::Cannot(other.into()),
     })?;
@@ -172,28 +159,9 @@ pub(crate) fn run(args: Args) -> Done {
     line.end();
     let status = server.stop().context("did not end well")?;
     line.warn(&status);
-    print(&status, args.service, &filters, args.json).context("cannot write the summary")?;
+    print(&status, protocol, &filters, args.json).context("cannot write the summary")?;
     status.balance().context("a defect in the counting; please report it")?;
     Ok(())
-}
-
-fn start(kind: Kind, config: &Config, tcp: bool) -> Result<Server, Error> {
-    match kind {
-        Kind::Echo if tcp => Server::start_with_tcp(config, |_| Echo, |_| Echo),
-        Kind::Echo => Server::start(config, |_| Echo),
-        Kind::Sink => {
-            // Where the number is not given there is one worker per CPU, and CPUs end where workers do.
-            let totals = Totals::new(config.workers.unwrap_or(MAX_WORKERS).min(MAX_WORKERS));
-            let sink = {
-                let totals = Arc::clone(&totals);
-                move |worker| Sink::new(&totals, worker)
-            };
-            if !tcp {
-                return Server::start(config, sink);
-            }
-            Server::start_with_tcp(config, sink, move |worker| Sink::new(&totals, worker))
-        }
-    }
 }
 
 /// A thread ended by itself: stop the others and say which.
@@ -342,10 +310,10 @@ impl StatusLine {
     }
 }
 
-fn print(status: &Status, kind: Kind, filters: &Filters, json: bool) -> io::Result<()> {
+fn print(status: &Status, protocol: &ProtocolEntry, filters: &Filters, json: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if json {
-        let document = Document { schema: "udpath.serve/1", service: kind.name(), status, filters };
+        let document = Document { schema: "udpath.serve/1", service: protocol.name, status, filters };
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {

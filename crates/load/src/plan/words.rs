@@ -1,25 +1,47 @@
-//! How plans are named in results.
+//! Names of a plan's parts, on the command line and in results.
 
 use std::fmt;
 
 use super::{Arrivals, Mode, Process, Transport};
 
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Transport {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Udp, Self::Tcp];
+
+    /// The name on the command line and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::Udp => "udp",
             Self::Tcp => "tcp",
-        })
+        }
+    }
+}
+
+impl Mode {
+    /// All modes.
+    pub const ALL: [Self; 3] = [Self::Rr, Self::Stream, Self::Flood];
+
+    /// The name on the command line and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rr => "rr",
+            Self::Stream => "stream",
+            Self::Flood => "flood",
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Rr => "rr",
-            Self::Stream => "stream",
-            Self::Flood => "flood",
-        })
+        f.pad(self.name())
     }
 }
 

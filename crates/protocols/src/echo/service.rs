@@ -1,6 +1,6 @@
-//! The answering side.
+//! The server: answers with what it received.
 
-use udpath_serve::{Outcome, Reply, Request, Service, StreamService};
+use udpath_serve::{Config, Error, Outcome, Reply, Request, Server, Service, StreamService};
 
 /// Answers every datagram with its own payload; over TCP, every byte with itself.
 ///
@@ -25,4 +25,12 @@ impl StreamService for Echo {
     fn serve(&mut self, input: &[u8], reply: &mut Reply<'_>) -> Outcome {
         reply.write(input)
     }
+}
+
+/// Starts an echo server; with `tcp`, also over TCP on the same addresses.
+///
+/// # Errors
+/// Those of [`Server::start`].
+pub fn start(config: &Config, tcp: bool) -> Result<Server, Error> {
+    if tcp { Server::start_with_tcp(config, |_| Echo, |_| Echo) } else { Server::start(config, |_| Echo) }
 }

@@ -1,29 +1,28 @@
-//! The load's side of echo: requests whose every byte is known, so that every damage to a reply is seen.
+//! The load: requests whose every byte is known, so that any damage to a reply is detected.
 //!
 //! ```text
 //!   0        2          6               14        18
-//!   | magic  | flow     | seq           | tag     | body: a stream drawn from (run, size, flow, seq) ...
+//!   | magic  | flow     | seq           | tag     | body: a stream derived from (run, size, flow, seq) ...
 //! ```
-//! All numbers big endian. The tag is drawn from the same numbers as the body, so a changed flow, seq or length does not
-//! go through even without a body. The peer needs to know none of it: any echo server will do. 18 bytes fill the
+//! All numbers are big endian. The tag is derived from the same numbers as the body, so a changed flow, seq or length
+//! is detected even without a body. The server needs to know none of this: any echo server works. 18 bytes fill the
 //! smallest Ethernet frame.
 
 use udpath_load::template::{Judgement, Protocol, Template};
 
-/// First two bytes of every request: "uP", to be found in a capture.
+/// First two bytes of every request: "uP", easy to find in a capture.
 const MAGIC: [u8; 2] = *b"uP";
 /// Bytes before the body: the smallest request.
 pub const HEADER: usize = 18;
 
-/// Echo as the load sees it.
+/// Echo for a load.
 #[derive(Debug, Clone, Copy)]
 pub struct EchoLoad {
     run: u64,
 }
 
 impl EchoLoad {
-    /// Requests of run `run`. Give each run its own number: replies that an earlier run left behind are then corrupt,
-    /// not valid.
+    /// Requests of run `run`. Give each run its own number: replies to an earlier run then count as corrupt, not valid.
     #[must_use]
     pub fn new(run: u64) -> Self {
         Self { run }
@@ -86,7 +85,7 @@ impl Template for EchoTemplate {
         }
         let words = body.chunks_exact(8);
         let rest = words.remainder();
-        // One verdict at the end: the whole body is read anyway, and nothing branches in the loop.
+        // Decided once at the end: the whole body is read anyway, and the loop has no branch.
         let mut wrong = false;
         for word in words {
             wrong |= *word != stream.next();
@@ -101,12 +100,12 @@ impl Template for EchoTemplate {
     }
 }
 
-/// The bytes of one request: SplitMix64 (Steele, Lea, Flood 2014), seeded by its name.
+/// The bytes of one request: SplitMix64 (Steele, Lea, Flood 2014), seeded by run, size, flow and seq.
 struct Stream(u64);
 
 impl Stream {
     fn new(run: u64, size: usize, flow: u32, seq: u64) -> Self {
-        // flow takes the upper half, a size 16 bits of the lower one.
+        // The flow takes the upper half, the size 16 bits of the lower one.
         Self(mix(mix(run ^ (u64::from(flow) << 32) ^ size as u64) ^ seq))
     }
 
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_intact_reply_tells_its_request() {
+    fn an_intact_reply_names_its_request() {
         for size in [HEADER, HEADER + 1, 25, 26, 27, 100, 1472, 65_507] {
             let bytes = request(size);
             let t = EchoTemplate { run: 7 };
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_seen() {
+    fn every_flipped_bit_is_detected() {
         for size in [HEADER, 23, 100] {
             for bit in 0..size * 8 {
                 let mut bytes = request(size);

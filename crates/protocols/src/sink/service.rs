@@ -1,18 +1,19 @@
-//! The answering side: counts without locks, so that the sum over all workers can be told at any time.
+//! The server: counts without locks; the sum over all workers can be read at any time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
 use rustix::time::{ClockId, clock_gettime};
-use udpath_serve::{DropReason, Outcome, Reply, Request, Service, StreamService, WorkerId};
+use udpath_serve::{
+    Config, DropReason, Error, MAX_WORKERS, Outcome, Reply, Request, Server, Service, StreamService, WorkerId,
+};
 
 use super::{QUESTION, Report};
 
-/// What all workers of a sink took; shared between their [`Sink`]s.
+/// What all workers of a sink have received; shared between their [`Sink`]s.
 ///
-/// Each worker has a place on its own cache lines; of its counters each has one thread that writes it: counting is a
-/// plain store.
+/// Each worker has counters on its own cache lines, and each counter has a single writer: counting is a plain store.
 #[derive(Debug)]
 pub struct Totals {
     places: Vec<CachePadded<Place>>,
@@ -22,17 +23,17 @@ pub struct Totals {
 struct Place {
     datagrams: AtomicU64,
     bytes: AtomicU64,
-    /// Of the worker's connections, which have a thread of their own.
+    /// Of the worker's connections, which are served by a thread of their own.
     stream_bytes: AtomicU64,
 }
 
-/// Adds for the counter's one writer: load and store need not be one step.
+/// Adds to a counter with a single writer: load and store need not be atomic together.
 fn add(counter: &AtomicU64, more: usize) {
     counter.store(counter.load(Relaxed) + more as u64, Relaxed);
 }
 
 impl Totals {
-    /// For this many workers.
+    /// Counters for `workers` workers.
     #[must_use]
     pub fn new(workers: usize) -> Arc<Self> {
         Arc::new(Self { places: (0..workers).map(|_| CachePadded::default()).collect() })
@@ -52,7 +53,7 @@ impl Totals {
     }
 }
 
-/// Takes every datagram and answers none but [`QUESTION`]; over TCP, takes every byte.
+/// Consumes every datagram and answers only [`QUESTION`]; over TCP, consumes every byte.
 ///
 /// ```
 /// use udpath_protocols::sink::{QUESTION, Report, Sink, Totals};
@@ -103,6 +104,23 @@ impl StreamService for Sink {
         add(&self.totals.places[self.worker].stream_bytes, input.len());
         Outcome::Drop(DropReason::Consumed)
     }
+}
+
+/// Starts a sink; with `tcp`, also over TCP on the same addresses.
+///
+/// # Errors
+/// Those of [`Server::start`].
+pub fn start(config: &Config, tcp: bool) -> Result<Server, Error> {
+    // Without a number there is one worker per CPU, and a server uses at most `MAX_WORKERS` of them.
+    let totals = Totals::new(config.workers.unwrap_or(MAX_WORKERS).min(MAX_WORKERS));
+    let datagrams = {
+        let totals = Arc::clone(&totals);
+        move |worker| Sink::new(&totals, worker)
+    };
+    if !tcp {
+        return Server::start(config, datagrams);
+    }
+    Server::start_with_tcp(config, datagrams, move |worker| Sink::new(&totals, worker))
 }
 
 #[cfg(test)]

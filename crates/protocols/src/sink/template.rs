@@ -1,4 +1,4 @@
-//! The load's side of sink: datagrams that name themselves, and the question what has arrived.
+//! The load: datagrams that carry their flow and seq, and the question of how many arrived.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -8,15 +8,15 @@ use udpath_load::template::{Judgement, Protocol, Received, Template};
 
 use super::{QUESTION, Report};
 
-/// First byte of every datagram: not that of [`QUESTION`].
+/// First byte of every datagram; differs from that of [`QUESTION`].
 const MAGIC: u8 = b'U';
-/// Magic, flow and seq, as far as they fit.
+/// Bytes of magic, flow and seq, as far as they fit.
 const HEADER: usize = 13;
-/// Questions asked within the time allowed: one or its report may be lost.
+/// Questions asked within the timeout: one or its report may be lost.
 const TRIES: u32 = 4;
 
-/// Sink as the load sees it. There are no replies to judge; datagrams carry flow and seq (big endian, as far as the
-/// size allows) for those who capture them.
+/// Sink for a load. There are no replies to judge; datagrams carry flow and seq (big endian, as far as the size
+/// allows), readable in a capture.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SinkLoad;
 
@@ -34,7 +34,7 @@ impl Protocol for SinkLoad {
     }
 
     fn received(&self, target: SocketAddr, transport: Transport, timeout: Duration) -> Option<Received> {
-        // It takes both at one address, and is asked by datagrams about either.
+        // The sink serves both transports at one address, and answers questions over UDP only.
         let Report { datagrams, bytes, stream_bytes, cpu_ns } = ask(target, timeout)?;
         let (datagrams, bytes) = match transport {
             Transport::Udp => (datagrams, bytes),
@@ -53,7 +53,7 @@ fn ask(target: SocketAddr, timeout: Duration) -> Option<Report> {
     socket.set_read_timeout(Some((timeout / TRIES).max(Duration::from_millis(1)))).ok()?;
     let mut reply = [0; Report::LEN + 1];
     for _ in 0..TRIES {
-        // A refusal (port unreachable) may be told by either call; the next try asks again.
+        // Either call may report "port unreachable"; the next try asks again.
         if socket.send(&QUESTION).is_err() {
             continue;
         }
@@ -84,12 +84,12 @@ impl Template for SinkTemplate {
         header[1..5].copy_from_slice(&flow.to_be_bytes());
         header[5..].copy_from_slice(&seq.to_be_bytes());
         let n = request.len().min(HEADER);
-        // The rest keeps what is there: a sink reads none of it, and a flood has no time to write it.
+        // The rest of the buffer stays as it is: a sink does not read it, and writing it would slow a flood down.
         request[..n].copy_from_slice(&header[..n]);
     }
 
     fn check(&self, _flow: u32, _reply: &[u8]) -> Judgement {
-        // Nothing answers a sink's datagrams.
+        // A sink does not answer, so anything that comes back is wrong.
         Judgement::Corrupt
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_datagram_is_taken_for_the_question() {
+    fn no_datagram_looks_like_the_question() {
         for size in [1, 12, 13, 16, 48, 100] {
             let mut bytes = vec![0; size];
             SinkTemplate.write(u32::MAX, u64::MAX, &mut bytes);
@@ -113,7 +113,7 @@ mod tests {
         let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
         let target = sink.local_addr().unwrap();
         assert_eq!(SinkLoad.received(target, Transport::Udp, Duration::from_millis(40)), None);
-        // It wakes up now, and finds the questions above before the ones below.
+        // The answering starts now, with the questions from above first.
         std::thread::scope(|scope| {
             let both = || {
                 [Transport::Udp, Transport::Tcp].map(|t| SinkLoad.received(target, t, Duration::from_secs(8)))
@@ -124,7 +124,7 @@ mod tests {
                 sink.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
                 if let Ok((n, peer)) = sink.recv_from(&mut question) {
                     assert_eq!(question[..n], QUESTION);
-                    // The asker of the first ones is gone.
+                    // The socket of the first questions is closed.
                     let report = Report { datagrams: 3, bytes: 300, stream_bytes: 4, cpu_ns: 5 };
                     let _ = sink.send_to(&report.encode(), peer);
                 }

@@ -10,7 +10,7 @@
 //! Every server is a process of its own (`udpath serve`) in a machine of its own; every client is a load of its own in
 //! a machine of its own. The loads start together, and their results are merged: counts and histograms add.
 
-mod sinks;
+mod receivers;
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
@@ -112,8 +112,11 @@ pub(super) fn check(args: &super::Args) -> Result<(), String> {
             "--pattern single is one flow: leave out --flows, or use --pattern one-to-one --hosts 1".into()
         );
     }
-    if args.protocol == super::Kind::Sink && !args.warmup.is_zero() {
-        return Err("the lab's sinks are asked before and after the whole run: leave out --warmup".into());
+    if !args.protocol.modes.contains(&Mode::Rr) && !args.warmup.is_zero() {
+        return Err(format!(
+            "--lab reads the {} counters before and after the whole run: remove --warmup",
+            args.protocol.name
+        ));
     }
     match hosts {
         Some(n) if !(1..=MAX_HOSTS).contains(n) => {
@@ -176,7 +179,7 @@ fn in_lab(
             .context("cannot make the servers take requests from the driver")?,
     };
     let one_way = task.plan.mode != Mode::Rr;
-    let ask = || if one_way { sinks::received(&loads, args) } else { Ok(None) };
+    let ask = || if one_way { receivers::received(&loads, args) } else { Ok(None) };
     let (before, cpu_before) = (ask()?, cpu_seconds(&running));
     let outcomes = together(args, task, &loads, stop);
     let (at_the_end, cpu_after) = (ask()?, cpu_seconds(&running));
@@ -205,7 +208,8 @@ fn in_lab(
             merged.deliver(Arrived { all, in_window });
         }
         _ if one_way => {
-            let warning = udpath_load::unreported(task.plan.transport, &merged.targets.join(", "));
+            let warning =
+                udpath_load::unreported(args.protocol.name, task.plan.transport, &merged.targets.join(", "));
             merged.warnings.push(warning);
         }
         _ => {
@@ -258,7 +262,7 @@ fn together(
     loads: &[(&Machine, Plan)],
     stop: &AtomicBool,
 ) -> Vec<Result<LoadResult, Error>> {
-    let protocol = sinks::Unasked(super::protocol(args.protocol));
+    let protocol = receivers::WithoutReports(super::protocol(args.protocol));
     let protocol = &protocol;
     let line = Mutex::new((ProgressLine::new(), vec![Progress::default(); loads.len()]));
     let ready = Barrier::new(loads.len());
@@ -309,12 +313,8 @@ struct Server(Child);
 impl Server {
     fn start(lab: &Lab, machine: &Machine, args: &super::Args, task: &Task) -> Result<Self, Failure> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let protocol = match args.protocol {
-            super::Kind::Echo => "echo",
-            super::Kind::Sink => "sink",
-        };
         let mut command = machine.command(program);
-        command.args(["serve", protocol, "--json", "--bind", &format!("0.0.0.0:{PORT}")]);
+        command.args(["serve", args.protocol.name, "--json", "--bind", &format!("0.0.0.0:{PORT}")]);
         if task.plan.transport == Transport::Tcp {
             command.arg("--tcp");
         }

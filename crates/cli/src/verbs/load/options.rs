@@ -7,7 +7,7 @@ use udpath_load::Engine;
 use udpath_load::plan::{Arrivals, Mode, Plan, Process, Transport};
 use udpath_load::search::Limits;
 
-use super::{Args, Arriving, Kind, Moving, Pace};
+use super::Args;
 
 /// Where a search for the highest rate begins, per second.
 const SEARCH_FROM: f64 = 1000.0;
@@ -30,6 +30,14 @@ pub(super) fn task(args: &Args) -> Result<Task, String> {
     let mode = mode(args)?;
     let transport = transport(args)?;
     let engine = engine(args, mode, transport)?;
+    if !args.protocol.engines.contains(&engine) {
+        let engines = args.protocol.engines.iter().map(|engine| engine.name()).collect::<Vec<_>>();
+        return Err(format!(
+            "--engine {engine} does not support {}: use --engine {}",
+            args.protocol.name,
+            engines.join(" or ")
+        ));
+    }
     let search = search(args, mode)?;
     let targets = match &args.lab.lab {
         // The lab makes the targets; until then any stands for them.
@@ -66,35 +74,41 @@ fn default_threads(flows: u32) -> usize {
 }
 
 fn mode(args: &Args) -> Result<Mode, String> {
-    let mode = match (args.mode, args.protocol) {
-        (None, Kind::Echo) | (Some(Moving::Rr), _) => Mode::Rr,
-        (None, Kind::Sink) | (Some(Moving::Stream), _) => Mode::Stream,
-        (Some(Moving::Flood), _) => Mode::Flood,
+    let protocol = args.protocol;
+    let Some(mode) = args.mode else {
+        return Ok(protocol.modes.first().copied().unwrap_or(Mode::Rr));
     };
-    match (args.protocol, mode) {
-        (Kind::Echo, Mode::Stream | Mode::Flood) => Err(format!(
-            "an echo server answers, and {mode} is one way: leave out --mode, or start `udpath serve sink` there and \
-             use `udpath load sink` --mode {mode}"
-        )),
-        (Kind::Sink, Mode::Rr) => {
-            Err("a sink does not answer, so rr has nothing to wait for: use --mode stream or \
-                                       flood, or `udpath load echo`"
-                .into())
-        }
-        _ => Ok(mode),
+    if protocol.modes.contains(&mode) {
+        return Ok(mode);
     }
+    let possible = protocol.modes.iter().map(|mode| mode.name()).collect::<Vec<_>>().join(" or ");
+    let others = udpath_protocols::with_mode(mode).map(|other| {
+        let name = other.name;
+        format!(", or `udpath load {name} --mode {mode}` with `udpath serve {name}` as the server")
+    });
+    Err(format!(
+        "{} does not support --mode {mode}: use {possible}{}",
+        protocol.name,
+        others.collect::<String>()
+    ))
 }
 
 fn transport(args: &Args) -> Result<Transport, String> {
-    match (args.transport, args.tcp) {
-        (Some(Pace::Udp), true) => Err("--tcp and --transport udp contradict each other: give one".into()),
-        (Some(Pace::Tcp), _) | (None, true) => Ok(Transport::Tcp),
-        (Some(Pace::Udp) | None, false) => Ok(Transport::Udp),
+    let transport = match (args.transport, args.tcp) {
+        (Some(Transport::Udp), true) => {
+            return Err("--tcp and --transport udp contradict each other: use one of them".into());
+        }
+        (Some(Transport::Tcp), _) | (None, true) => Transport::Tcp,
+        (Some(Transport::Udp) | None, false) => Transport::Udp,
+    };
+    if !args.protocol.transports.contains(&transport) {
+        return Err(format!("{} does not run over {transport}", args.protocol.name));
     }
+    Ok(transport)
 }
 
 fn engine(args: &Args, mode: Mode, transport: Transport) -> Result<Engine, String> {
-    let engine = Engine::from(args.engine);
+    let engine = args.engine;
     match engine {
         Engine::Socket => return Ok(engine),
         Engine::Xdp | Engine::XdpRings if transport == Transport::Tcp => {
@@ -163,11 +177,7 @@ fn arrivals(args: &Args, mode: Mode) -> Result<Arrivals, String> {
         (None, Some((from, to)), None) => Ok(Arrivals::Ramp { from, to }),
         (None, None, None) if !args.find_max => closed(),
         (rate, None, process) => {
-            let process = match process.unwrap_or(Arriving::Constant) {
-                Arriving::Constant => Process::Constant,
-                Arriving::Poisson => Process::Poisson,
-                Arriving::Burst(len) => Process::Burst { len },
-            };
+            let process = process.unwrap_or(Process::Constant);
             Ok(Arrivals::Open { rate: rate.unwrap_or(SEARCH_FROM), process })
         }
     }

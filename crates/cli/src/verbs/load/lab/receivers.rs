@@ -1,5 +1,5 @@
-//! What the lab's sinks received: asked once for all clients, since clients that share a sink would each be told the
-//! sum of all.
+//! What the lab's servers received in a one-way mode. Each server is queried once for all clients, because it reports
+//! the sum over the clients that share it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use udpath_load::template::{Protocol, Received, Template};
 use crate::exit::Failure;
 use crate::verbs::load::{Args, protocol};
 
-/// How long a sink may take to answer.
-const ASK: Duration = Duration::from_secs(1);
+/// How long a server may take to report.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A protocol whose receivers the load need not ask: their answers are put in afterwards.
-pub(super) struct Unasked(pub(super) Box<dyn Protocol>);
+/// A protocol whose servers the load does not query: their reports are added to the merged result.
+pub(super) struct WithoutReports(pub(super) Box<dyn Protocol>);
 
-impl Protocol for Unasked {
+impl Protocol for WithoutReports {
     fn name(&self) -> &'static str {
         self.0.name()
     }
@@ -37,9 +37,9 @@ impl Protocol for Unasked {
     }
 }
 
-/// What all servers have received so far; none if one does not tell.
+/// What all servers have received so far; none if one does not report it.
 pub(super) fn received(loads: &[(&Machine, Plan)], args: &Args) -> Result<Option<Received>, Failure> {
-    // One question per server machine, from any client that reaches it.
+    // One query per server, from any client that reaches it.
     let mut servers = BTreeMap::<_, (&Machine, SocketAddr, Transport)>::new();
     for (machine, plan) in loads {
         for (interface, target) in machine.interfaces().iter().zip(&plan.targets) {
@@ -49,7 +49,8 @@ pub(super) fn received(loads: &[(&Machine, Plan)], args: &Args) -> Result<Option
     let protocol = protocol(args.protocol);
     let mut sum = Received { cpu: Some(Duration::ZERO), ..Received::default() };
     for (machine, target, transport) in servers.into_values() {
-        let asked = machine.run(|| protocol.received(target, transport, ASK)).context("cannot ask a sink")?;
+        let asked = machine.run(|| protocol.received(target, transport, TIMEOUT));
+        let asked = asked.context("cannot query a server")?;
         let Some(one) = asked else { return Ok(None) };
         sum = sum.plus(one);
     }

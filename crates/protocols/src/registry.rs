@@ -1,0 +1,91 @@
+//! One row per protocol: all that `serve`, `load` and `boost` need to know of it.
+
+use udpath_load::Engine;
+use udpath_load::plan::{Mode, Transport};
+use udpath_load::template::Protocol;
+use udpath_serve::{Config, Error, Server};
+
+use crate::PROTOCOLS;
+
+/// A row of [`PROTOCOLS`].
+#[derive(Debug)]
+pub struct ProtocolEntry {
+    /// Name on the command line and in results.
+    pub name: &'static str,
+    /// What its server does, in one line of help, without a full stop.
+    pub summary: &'static str,
+    /// Transports that its server and its load support.
+    pub transports: &'static [Transport],
+    /// Modes of a load; the first is the default. With [`Mode::Rr`] the server answers requests.
+    pub modes: &'static [Mode],
+    /// Engines that can send its requests and judge its replies.
+    pub engines: &'static [Engine],
+    /// Starts a server of it; also over TCP if asked. Ask only for what `transports` has.
+    pub start: fn(config: &Config, tcp: bool) -> Result<Server, Error>,
+    /// Makes its side of a load. Each run has its own number: replies left over from another run are corrupt, not valid.
+    pub load: fn(run: u64) -> Box<dyn Protocol>,
+}
+
+/// The protocol of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static ProtocolEntry> {
+    PROTOCOLS.iter().copied().find(|protocol| protocol.name == name)
+}
+
+/// The protocols whose load supports `mode`.
+pub fn with_mode(mode: Mode) -> impl Iterator<Item = &'static ProtocolEntry> {
+    PROTOCOLS.iter().copied().filter(move |protocol| protocol.modes.contains(&mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_complete_and_names_unique() {
+        for (index, row) in PROTOCOLS.iter().enumerate() {
+            assert!(PROTOCOLS[..index].iter().all(|other| other.name != row.name), "{} twice", row.name);
+            assert!(!row.summary.is_empty() && !row.summary.ends_with('.'), "{}", row.name);
+            assert!(!row.modes.is_empty() && row.transports.contains(&Transport::Udp), "{}", row.name);
+            assert!(row.engines.contains(&Engine::Socket), "{}", row.name);
+            assert!(std::ptr::eq(find(row.name).unwrap(), *row));
+        }
+        assert!(find("").is_none());
+    }
+
+    /// The load names its protocol in results: the name that the user typed.
+    #[test]
+    fn both_sides_have_the_name_of_the_row() {
+        for row in PROTOCOLS {
+            let load = (row.load)(7);
+            assert_eq!((load.name(), load.template().name()), (row.name, row.name));
+            assert_eq!(load.min_size(), load.template().min_size(), "{}", row.name);
+        }
+    }
+
+    /// A server of every row starts over each of its transports and answers, or not, as its modes say.
+    #[test]
+    fn every_server_starts_over_every_transport() {
+        for row in PROTOCOLS {
+            for tcp in row.transports.iter().map(|transport| *transport == Transport::Tcp) {
+                let mut config = Config::new(["127.0.0.1:0".parse().unwrap()]);
+                config.workers = Some(1);
+                let server =
+                    (row.start)(&config, tcp).unwrap_or_else(|error| panic!("{}: {error}", row.name));
+                let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+                let mut request = vec![0; (row.load)(1).min_size()];
+                (row.load)(1).template().write(0, 0, &mut request);
+                client.send_to(&request, server.binds()[0]).unwrap();
+                let status = loop {
+                    let status = server.status();
+                    if status.total.received > 0 {
+                        break server.stop().unwrap();
+                    }
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                };
+                assert_eq!(status.total.answered > 0, row.modes.contains(&Mode::Rr), "{}", row.name);
+                assert_eq!(status.tcp.is_some(), tcp, "{}", row.name);
+            }
+        }
+    }
+}
