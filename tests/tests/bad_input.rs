@@ -123,7 +123,7 @@ fn load() {
         (&["echo", TO, "--engine", "xdp"], 2, "the loopback, which has no native XDP"),
         (&["echo", TO, "--engine", "xdp", "--tcp"], 2, "leave out --tcp, or use --engine socket"),
         (&["sink", TO, "--engine", "xdp"], 2, "takes replies, and stream has none"),
-        (&["echo", "192.0.2.1:9", "--engine", "xdp", "--flows", "5000"], 2, "more than the 4096 it takes"),
+        (&["echo", "192.0.2.1:9", "--engine", "xdp", "--flows", "5000"], 2, "exceed its limit of 4096"),
         (&["echo", TO, "--tcp"], 3, "start a server there"),
         (&["echo", TO, "--find-max", "--loss", "2"], 2, "give a share from 0 % to below 100 %"),
         (&["echo", "--lab", "--queues", "0"], 2, "0 queues are not possible on a link; use 1 to 4096"),

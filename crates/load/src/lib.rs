@@ -28,6 +28,7 @@ pub mod search;
 mod socket;
 pub mod template;
 mod threads;
+mod transmit;
 mod xdp;
 
 pub use error::Error;

@@ -1,11 +1,10 @@
-//! The socket engine: the plan carried out by threads over kernel sockets.
+//! The socket engine: carries out a plan with threads over kernel sockets.
 //!
-//! With T threads, flow `i` belongs to thread `i mod T`, which has one epoll for all of its flows.
+//! With T threads, flow `i` belongs to thread `i mod T`, which has one epoll instance for all of its flows.
 
-mod oneway;
-mod rr;
 mod sys;
 mod tcp;
+mod udp;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,62 +13,61 @@ use std::time::Instant;
 
 use crate::plan::{Mode, Plan, Transport};
 use crate::record::Outcome;
-use crate::template::{Protocol, Template};
+use crate::template::Protocol;
 use crate::threads::{self, Clock, LEAD, Poller, Report, Shared};
+use crate::transmit::{self, Ledger};
 use crate::{Error, Progress};
 
-/// What one thread is given.
+/// What one thread works with.
 struct Task<'a> {
-    plan: &'a Plan,
-    thread: usize,
-    clock: Clock,
-    shared: &'a Shared<'a>,
-    template: Box<dyn Template>,
-    /// Its flows: number in the plan, and socket.
-    flows: Vec<(u32, OwnedFd)>,
+    ledger: Ledger<'a>,
+    sockets: Vec<OwnedFd>,
     poller: Poller,
+    /// Longest reply, bytes.
+    max_reply: usize,
 }
 
-/// Carries out `plan`; the outcome, and why it had to end early if it had.
+/// Carries out `plan`; the outcome, and why the run ended early if it did.
 pub(crate) fn run(
     plan: &Plan,
     protocol: &dyn Protocol,
     progress: &mut dyn FnMut(&Progress),
     stop: &AtomicBool,
 ) -> Result<(Outcome, Option<String>), Error> {
-    let sockets = crate::flows::open(plan)?;
-    let mut parts: Vec<Vec<(u32, OwnedFd)>> = (0..plan.threads).map(|_| Vec::new()).collect();
-    for (flow, socket) in sockets.into_iter().enumerate() {
-        parts[flow % plan.threads].push((flow as u32, socket));
+    let mut parts: Vec<Vec<OwnedFd>> = (0..plan.threads).map(|_| Vec::new()).collect();
+    for (flow, socket) in crate::flows::open(plan)?.into_iter().enumerate() {
+        parts[flow % plan.threads].push(socket);
     }
     let shared = Shared::new(stop, plan.threads);
     let clock = Clock::new(Instant::now() + LEAD, plan);
     let mut tasks = Vec::with_capacity(plan.threads);
-    for (thread, flows) in parts.into_iter().enumerate() {
+    for (thread, sockets) in parts.into_iter().enumerate() {
         let poller = Poller::new().map_err(|e| Error::system("make an epoll instance", e))?;
-        tasks.push(Task {
-            plan,
-            thread,
-            clock,
-            shared: &shared,
-            template: protocol.template(),
-            flows,
-            poller,
-        });
+        let template = protocol.template();
+        let max_reply = template.max_reply(plan.size);
+        let numbers = (thread as u32..plan.flows).step_by(plan.threads);
+        let ledger = Ledger::new(plan, thread, clock, &shared, template, numbers);
+        tasks.push(Task { ledger, sockets, poller, max_reply });
     }
     let (reports, cpus) = threads::run(plan, clock, &shared, tasks, work, progress)?;
     Ok(threads::conclude("socket", plan, protocol, reports, cpus))
 }
 
 fn work(task: Task<'_>) -> Report {
-    match (task.plan.transport, task.plan.mode) {
-        (Transport::Udp, Mode::Rr) => rr::work(task),
-        (Transport::Udp, Mode::Stream | Mode::Flood) => oneway::work(task),
-        (Transport::Tcp, _) => tcp::work(task),
+    let Task { ledger, sockets, poller, max_reply } = task;
+    let plan = ledger.plan;
+    match (plan.transport, plan.mode) {
+        (Transport::Udp, Mode::Rr) => {
+            transmit::work(udp::RequestReply::new(plan, sockets, poller, max_reply), ledger)
+        }
+        (Transport::Udp, Mode::Stream | Mode::Flood) => {
+            transmit::work(udp::OneWay::new(plan, sockets, poller), ledger)
+        }
+        (Transport::Tcp, _) => transmit::work(tcp::Connections::new(plan, sockets, poller), ledger),
     }
 }
 
-/// Is this the kernel's way to say: nothing now, ask later?
+/// Is this the kernel's way to say: not now, try again later?
 fn try_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -12,10 +12,7 @@
 //! late and lost can be told apart.
 
 mod clock;
-mod course;
-mod credits;
 mod failures;
-mod left_over;
 mod sys;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,11 +26,8 @@ use crate::record::{Evidence, Outcome, Stopwatch, Tally, ThreadTime};
 use crate::template::Protocol;
 use crate::{Error, Progress};
 
-pub(crate) use clock::{Clock, LONGEST};
-pub(crate) use course::Course;
-pub(crate) use credits::Credits;
+pub(crate) use clock::{Clock, MAX_PAUSE};
 pub(crate) use failures::Failures;
-pub(crate) use left_over::left_over;
 pub(crate) use sys::Poller;
 
 /// Time between the making of the threads and the start of the plan: all of them are waiting by then.
@@ -71,11 +65,16 @@ impl<'a> Shared<'a> {
     }
 
     pub(crate) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.cut.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.is_cut()
     }
 
-    /// One thread's news, once per burst.
-    pub(crate) fn tell(&self, thread: usize, sent: u64, ok: u64) {
+    /// Must the threads end at once?
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
+    }
+
+    /// Publishes one thread's progress, once per turn.
+    pub(crate) fn publish(&self, thread: usize, sent: u64, ok: u64) {
         self.counters[thread].sent.store(sent, Ordering::Relaxed);
         self.counters[thread].ok.store(ok, Ordering::Relaxed);
     }

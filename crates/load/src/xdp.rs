@@ -1,38 +1,39 @@
-//! The AF_XDP engine: the plan carried out over a device's queues, past the kernel's UDP.
+//! The AF_XDP engine: carries out a plan over a device's queues, bypassing the kernel's UDP.
 //!
 //! ```text
 //!               ┌─ thread 0 ───────────────────────────────┐      ┌─ thread 1 ────────────┐
 //!   schedule ──▶│ request written into a frame ─▶ lane ────┼──▶   │                       │
 //!               │   (headers from a wire::Template)        │ port │                       │
-//!               │ verdict ◀── judge ◀── parse, checksums ◀─┼──    │ judge: not my flow ───┼─┐
+//!               │ count ◀──── judge ◀── parse, checksums ◀─┼──    │ judge: not my flow ───┼─┐
 //!               └────▲─────────────────────────────────────┘      └───────────────────────┘ │
-//!                    └───────────────────── ring of verdicts ───────────────────────────────┘
+//!                    └──────────────────── mailbox: judged replies ─────────────────────────┘
 //! ```
-//! - Every queue of the interface has a port, every port belongs to one thread, every flow sends by one port and
-//!   belongs to that port's thread. A reply comes back on whichever queue the device chooses (RSS; on a veth, the
-//!   sender's queue). Whoever receives it checks it; if the flow is another thread's, the verdict goes there, with the
-//!   time of its arrival. No frame changes its thread, and no table has two writers.
+//! - Every queue of the interface has a port, every port belongs to one thread, and every flow sends through one port and
+//!   belongs to that port's thread. The device chooses the queue of a reply (RSS; on a veth, the sender's queue). The
+//!   thread that receives it judges it; if the flow belongs to another thread, that thread counts it, with the time of
+//!   its arrival. No frame changes its thread, and no table has two writers.
 //! - A kernel socket per flow stays bound and connected for the whole run, unread: it reserves the port, keeps the kernel
-//!   from answering our replies with "port unreachable", and is told when the target's host says that. The XDP program
+//!   from answering replies with "port unreachable", and receives that error from the target's host. The XDP program
 //!   takes exactly these addresses and ports; everything else on the interface goes to the kernel as before.
-//! - Where many requests are due at once and the kernel would copy them one by one, they go past the lanes as live
-//!   frames ([`live`]); the result's notes say how many, and why not if they could not.
-//! - Where to send is asked of the kernel's own tables once, before the start ([`Ways`]).
+//! - Where many requests are due at once and the kernel would copy them one by one, they bypass the lanes as live
+//!   frames ([`live`]); the result's notes say how many, or why this failed.
+//! - Routes and neighbours are read from the kernel's own tables once, before the start ([`Routes`]).
 //!
-//! # What the times are worth
-//! The clock is read once per burst of at most 64 frames. **Sent** is the moment just before the kernel is told of the
-//! burst: writing it (some microseconds) is in the lateness, not in the latency; the kernel's way to the wire is in the
-//! latency. (Of at most 256 live frames; they take about as long to the wire as 64 by AF_XDP.) **Received** is the moment the thread finds the burst in the ring: it is late by what the thread did
-//! meanwhile, at most one turn (256 requests written and a burst per queue judged: tens of microseconds), or by its wake-up.
-//! **Intended** is the schedule's, untouched. In a closed loop it is the arrival of the reply that made room.
+//! # Accuracy of the times
+//! The clock is read once per burst of at most 64 frames. **Sent** is the moment just before the burst is given to the
+//! kernel: writing it (some microseconds) counts as lateness, not as latency; the kernel's way to the wire is latency.
+//! (Live frames: at most 256; they take about as long to the wire as 64 by AF_XDP.) **Received** is the moment the thread
+//! finds the burst in the ring: late by at most one turn (256 requests written and a burst per queue judged: tens of
+//! microseconds), or by the thread's wake-up. **Intended** is the schedule's time, unchanged; in a closed loop, the arrival
+//! of the reply that made room.
 
-mod hand_over;
 mod lane;
 mod live;
+mod mailbox;
 mod open;
+mod routes;
 mod table;
-mod way;
-mod worker;
+mod transmit;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -48,27 +49,28 @@ use crate::plan::{Mode, Plan, PlanError, Transport};
 use crate::record::Outcome;
 use crate::template::Protocol;
 use crate::threads::{self, Clock, LEAD, Shared};
+use crate::transmit::{Ledger, work};
 use crate::{Error, Progress};
-use hand_over::links;
 use lane::Lane;
 use live::Live;
+use mailbox::mailboxes;
 use open::Device;
+use routes::Routes;
 use table::Table;
-use way::Ways;
-use worker::Task;
+use transmit::{Flow, Frames};
 
 const NAME: &str = "xdp";
-/// Most flows: as many addresses with their ports does the XDP program take one by one.
+/// Most flows: the XDP program's table of addresses and ports has that many places.
 const MAX_FLOWS: u32 = 4096;
 
-/// What the threads found beside their reports, added up.
+/// Sums over all threads of what their reports do not have.
 #[derive(Debug, Default)]
 struct Sums {
     /// Threads that still wait for replies.
     waiting: AtomicUsize,
-    /// Replies whose flow is another thread's than the one that received them.
+    /// Replies received by another thread than their flow's.
     handed_over: AtomicU64,
-    /// Datagrams for a flow's port that are not from its target.
+    /// Datagrams to a flow's port that its target did not send.
     strangers: AtomicU64,
     /// Datagrams with a wrong checksum.
     damaged: AtomicU64,
@@ -79,7 +81,7 @@ struct Sums {
     /// Requests sent as live frames, and the calls for it.
     live: AtomicU64,
     live_calls: AtomicU64,
-    /// Why a thread ceased to send them.
+    /// Why a thread stopped sending them.
     live_given_up: OnceLock<String>,
 }
 
@@ -97,29 +99,24 @@ fn failed(what: impl Into<String>) -> Error {
     Error::Engine { engine: NAME, what: what.into() }
 }
 
-/// Holds a plan to what this engine can do, as far as that can be told without looking at the machine.
+/// Checks what does not depend on the machine: whether this engine can carry out the plan.
 pub(crate) fn check(plan: &Plan) -> Result<(), Error> {
     if plan.transport == Transport::Tcp {
-        return Err(cannot("it sends UDP; use the socket engine for TCP"));
+        return Err(cannot("it sends UDP only; use the socket engine for TCP"));
     }
     if plan.mode != Mode::Rr {
-        return Err(cannot(
-            "it sends requests and takes replies (rr); use the socket engine for stream and flood",
-        ));
+        return Err(cannot("it supports rr only; use the socket engine for stream and flood"));
     }
     if let Some(target) = plan.targets.iter().find(|target| target.ip().is_loopback()) {
-        return Err(cannot(way::over_the_loopback(target.ip())));
+        return Err(cannot(routes::over_the_loopback(target.ip())));
     }
     if plan.flows > MAX_FLOWS {
-        return Err(cannot(format!(
-            "{} flows are more than the {MAX_FLOWS} it takes; use fewer",
-            plan.flows
-        )));
+        return Err(cannot(format!("{} flows exceed its limit of {MAX_FLOWS}; use fewer", plan.flows)));
     }
     Ok(())
 }
 
-/// Carries out `plan`; the outcome, and why it had to end early if it had. Without `may_live` everything is sent by AF_XDP.
+/// Carries out `plan`; the outcome, and why the run ended early if it did. Without `may_live` everything is sent by AF_XDP.
 pub(crate) fn run(
     plan: &Plan,
     may_live: bool,
@@ -131,12 +128,12 @@ pub(crate) fn run(
     let sockets = crate::flows::open(plan)?;
     let locals = sockets.iter().enumerate().map(|(flow, socket)| local(flow, socket));
     let locals = locals.collect::<Result<Vec<_>, _>>()?;
-    let mut ways = Ways::new()?;
-    let interface = ways.interface(plan)?;
+    let mut routes = Routes::new()?;
+    let interface = routes.interface(plan)?;
     let (mut device, ports) = Device::open(&interface, plan, protocol)?;
     device.bind(&locals)?;
-    let links_of_targets = ways.resolve(plan, &interface)?;
-    drop(ways);
+    let links = routes.resolve(plan, &interface)?;
+    drop(routes);
 
     // A thread without a queue could neither send nor receive.
     let plan = &Plan { threads: plan.threads.min(ports.len()), ..plan.clone() };
@@ -151,11 +148,11 @@ pub(crate) fn run(
     let mut flows: Vec<Vec<_>> = (0..plan.threads).map(|_| Vec::new()).collect();
     for flow in 0..plan.flows {
         let entry = table.entry(flow);
-        let link = links_of_targets[flow as usize % links_of_targets.len()];
+        let link = links[flow as usize % links.len()];
         let headers = wire::Flow::new(link, entry.local, entry.remote)
-            .map_err(|_| failed("a flow's ends are of different address families"))?;
+            .map_err(|_| failed("a flow has addresses of different families"))?;
         let lane = flow as usize % queues / plan.threads;
-        flows[entry.thread as usize].push((flow, lane, wire::Template::new(&headers)));
+        flows[entry.thread as usize].push((flow, Flow { lane, headers: wire::Template::new(&headers) }));
     }
     let lives: Vec<Option<Live>> = lanes
         .iter()
@@ -166,18 +163,19 @@ pub(crate) fn run(
     let shared = Shared::new(stop, plan.threads);
     let clock = Clock::new(Instant::now() + LEAD, plan);
     let mut tasks = Vec::with_capacity(plan.threads);
-    let all = links(plan.threads)?.into_iter().zip(lanes).zip(flows).zip(lives).enumerate();
-    for (thread, (((links, lanes), flows), live)) in all {
-        let template = protocol.template();
-        let (shared, table, sums) = (&shared, &table, &sums);
-        tasks.push(Task { plan, thread, clock, shared, sums, table, template, lanes, live, flows, links });
+    let all = mailboxes(plan.threads)?.into_iter().zip(lanes).zip(flows).zip(lives).enumerate();
+    for (thread, (((mailboxes, lanes), flows), live)) in all {
+        let (numbers, flows): (Vec<u32>, Vec<Flow>) = flows.into_iter().unzip();
+        let ledger = Ledger::new(plan, thread, clock, &shared, protocol.template(), numbers.into_iter());
+        tasks.push((Frames::new(&sums, &table, &ledger, lanes, flows, live, mailboxes), ledger));
     }
 
-    let (reports, cpus) = threads::run(plan, clock, &shared, tasks, worker::work, progress)?;
+    let carry_out = |(frames, ledger)| work(frames, ledger);
+    let (reports, cpus) = threads::run(plan, clock, &shared, tasks, carry_out, progress)?;
     let (mut outcome, cut) = threads::conclude(NAME, plan, protocol, reports, cpus);
     outcome.evidence.notes.push(format!(
-        "AF_XDP in {mode} on {queues} queue(s) of {interface}, by {} thread(s); the transmit ring was full {} time(s), \
-         and {} replies were handed from one thread to another",
+        "AF_XDP in {mode} on {queues} queue(s) of {interface}, by {} thread(s); transmit ring full {} time(s); {} \
+         replies passed from one thread to another",
         plan.threads,
         Sums::of(&sums.ring_full),
         Sums::of(&sums.handed_over),
@@ -187,25 +185,25 @@ pub(crate) fn run(
     Ok((outcome, cut))
 }
 
-/// What one thread sends live frames with; none if it does not.
+/// What one thread needs for live frames; none if it does not use them.
 fn open_live(
     plan: &Plan,
     interface: &str,
     lanes: &[Lane],
-    flows: &[(u32, usize, wire::Template)],
+    flows: &[(u32, Flow)],
     sums: &Sums,
 ) -> Option<Live> {
-    let len = plan.size + flows.first()?.2.payload_offset();
-    // All are of one family and leave by one interface, so that their headers are as long as each other's.
-    let alike = flows.iter().all(|(.., headers)| headers.payload_offset() + plan.size == len);
-    if !alike || !live::is_worth_it(plan, lanes) {
+    let len = plan.size + flows.first()?.1.headers.payload_offset();
+    // All have one address family and leave by one interface, so their headers have one length.
+    let alike = flows.iter().all(|(_, flow)| flow.headers.payload_offset() + plan.size == len);
+    if !alike || !live::can_pay_off(plan, lanes) {
         return None;
     }
     let opened = Live::open(interface, len);
     opened.map_err(|error| sums.live_given_up.set(error.to_string())).ok()
 }
 
-/// By which way requests were sent, if not all by AF_XDP as a matter of course.
+/// How requests were sent, if not all by AF_XDP.
 fn how_sent(sums: &Sums) -> Option<String> {
     let (live, calls, given_up) =
         (Sums::of(&sums.live), Sums::of(&sums.live_calls), sums.live_given_up.get());
@@ -213,12 +211,12 @@ fn how_sent(sums: &Sums) -> Option<String> {
         return None;
     }
     let mut note = format!(
-        "{live} requests were sent as live frames, in {calls} call(s): where at least {} were due at once; all others by \
+        "{live} requests were sent as live frames in {calls} call(s), used when {} or more are due at once; all others by \
          AF_XDP",
-        live::LEAST
+        live::LIVE_THRESHOLD
     );
     if let Some(why) = given_up {
-        note.push_str(&format!("; a thread could not go on with live frames: {why}"));
+        note.push_str(&format!("; a thread stopped using live frames: {why}"));
     }
     Some(note)
 }
@@ -229,27 +227,21 @@ fn local(flow: usize, socket: &OwnedFd) -> Result<SocketAddr, Error> {
         .map_err(|e| Error::system(format!("read the address of flow {flow}"), e))
 }
 
-/// What the reader must know: all that happened to datagrams and is in none of the counts.
+/// Warns of everything that happened to datagrams and that no count shows.
 fn warn(warnings: &mut Vec<String>, sums: &Sums, device: &Device, sockets: &[OwnedFd]) {
-    let mut told = |count: u64, what: &str| {
+    let mut warn = |count: u64, what: &str| {
         if count > 0 {
             warnings.push(format!("{count} {what}"));
         }
     };
     let refused =
         sockets.iter().filter(|s| matches!(sockopt::socket_error(s), Ok(Err(Errno::CONNREFUSED)))).count();
-    told(
-        refused as u64,
-        "flow(s) were told by the target's host that nothing listens on the port (ICMP port unreachable)",
-    );
-    told(
-        Sums::of(&sums.dropped),
-        "requests were dropped by the interface's queue after they were handed over; they count as lost",
-    );
-    told(Sums::of(&sums.damaged), "replies had a wrong checksum and were dropped, as the kernel would");
-    told(Sums::of(&sums.strangers), "datagrams came to the flows' ports from others than their targets");
-    told(
+    warn(refused as u64, "flow(s) received an ICMP port unreachable: nothing listens on the port");
+    warn(Sums::of(&sums.dropped), "requests were dropped by the interface's queue; they count as lost");
+    warn(Sums::of(&sums.damaged), "replies had a wrong checksum and were dropped, as the kernel drops them");
+    warn(Sums::of(&sums.strangers), "datagrams to the flows' ports came from other hosts than their targets");
+    warn(
         device.to_the_kernel(),
-        "replies were too long for a frame, or came on a queue that was not there at the start: they count as lost",
+        "replies were too long for a frame, or arrived on a queue added after the start; they count as lost",
     );
 }

@@ -292,7 +292,7 @@ fn strangers_are_not_taken_for_the_server() {
     let result = result.get().unwrap();
     assert_eq!(server.stop().received, result.counts.sent);
     assert_eq!((result.counts.ok, result.counts.corrupt), (2000, 0), "{:?}", result.counts);
-    let told = result.warnings.iter().find(|w| w.contains("from others than their targets"));
+    let told = result.warnings.iter().find(|w| w.contains("other hosts than their targets"));
     let count: u64 = told.unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!(count > 100, "{count}");
 }
@@ -331,7 +331,7 @@ fn a_link_that_goes_down_ends_the_run_with_what_was_measured() {
         });
         assert!(began.elapsed() < PATIENCE, "{arrivals} {side}: {:?}", began.elapsed());
         let error = outcome.unwrap().unwrap_err();
-        assert!(error.to_string().contains("nothing could be sent by eth0"), "{arrivals} {side}: {error}");
+        assert!(error.to_string().contains("eth0 sent nothing for"), "{arrivals} {side}: {error}");
         let Error::Cut { result, .. } = error else { panic!("{error}") };
         result.counts.check().unwrap();
         assert!(result.counts.ok > 50 && result.counts.lost > 0, "{arrivals} {side}: {:?}", result.counts);
@@ -351,7 +351,7 @@ fn what_it_cannot_do_is_said() {
         (Plan { mode: Mode::Flood, ..good.clone() }, "use the socket engine for stream and flood"),
         (Plan { targets: vec!["127.0.0.1:7".parse().unwrap()], ..good.clone() }, "the loopback"),
         (Plan { targets: vec![own], ..good.clone() }, "the loopback"),
-        (Plan { flows: 5000, ..good.clone() }, "5000 flows are more than the 4096"),
+        (Plan { flows: 5000, ..good.clone() }, "5000 flows exceed its limit of 4096"),
         (Plan { size: 1473, ..good.clone() }, "takes up to 1472 bytes"),
     ] {
         let error = bed.run(&spoilt).unwrap_err();
@@ -381,7 +381,7 @@ fn an_interface_without_ethernet_is_told() {
     bed.ip("client", &["address", "add", "10.9.0.1/24", "dev", "tun9"]);
     bed.ip("client", &["link", "set", "tun9", "up"]);
     let error = bed.run(&plan("10.9.0.2:7".parse().unwrap(), open(100.0))).unwrap_err().to_string();
-    assert!(error.contains("cannot find the way to 10.9.0.2"), "{error}");
+    assert!(error.contains("cannot find a route to 10.9.0.2"), "{error}");
 }
 
 /// With two interfaces, the way to each target decides.
@@ -394,7 +394,7 @@ fn targets_behind_two_interfaces_are_refused() {
     let mut plan = plan(to("one"), open(100.0));
     plan.targets.push(to("two"));
     let error = lab.machine("client").unwrap().run(|| run_xdp(&plan)).unwrap().unwrap_err().to_string();
-    assert!(error.contains("it sends by one interface"), "{error}");
+    assert!(error.contains("it sends through one interface"), "{error}");
 }
 
 #[test]

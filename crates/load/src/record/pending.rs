@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use crate::plan::Plan;
+use crate::plan::{Mode, Plan};
 
 /// Time within which most replies come, seconds: the ring holds the requests of that time.
 const USUAL: f64 = 0.005;
@@ -111,10 +111,10 @@ pub(crate) struct Pending {
 
 impl Pending {
     pub(crate) fn new(plan: &Plan) -> Self {
-        let old_max = plan.pending_per_flow();
+        let old_max = if plan.mode == Mode::Rr { plan.pending_per_flow() } else { 0 };
         let usual = match plan.peak_rate() {
-            Some(rate) => (rate / f64::from(plan.flows) * USUAL) as u64,
-            None => old_max,
+            Some(rate) if plan.mode == Mode::Rr => (rate / f64::from(plan.flows) * USUAL) as u64,
+            _ => old_max,
         };
         let ring = usual.clamp(4, RING_MAX).next_power_of_two() as usize;
         Self {
@@ -195,6 +195,12 @@ impl Pending {
         }
         self.ring[slot] = Entry::NONE;
         self.next += 1;
+    }
+
+    /// Passes over the seqs of `count` requests that nothing answers: of a one-way mode.
+    pub(crate) fn skip_many(&mut self, count: u64) {
+        debug_assert!(self.open == 0, "one-way requests are not kept");
+        self.next += count;
     }
 
     /// A valid reply to `seq` came at `now`.

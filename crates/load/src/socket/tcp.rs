@@ -1,352 +1,257 @@
-//! TCP: `rr` with fixed-size messages, and `stream`; one thread's loop.
+//! TCP: `rr` with messages of a fixed size, and `stream`.
 //!
 //! ```text
 //!   backlog (intended times) ──▶ messages written into one buffer ──write──▶ connection ──read──▶ cut into messages
-//!      bounded, per connection     the first may be half sent already            the last may be half here already
+//!      bounded, per connection     the first may be half sent already            the last may be incomplete
 //! ```
-//! A message that the kernel took in part is written again from its transaction's number, so no connection keeps bytes
-//! to send. It counts as sent when its last byte is taken.
+//! A message that the kernel accepted in part is written again from its transaction's number, so no connection keeps
+//! bytes to send. It counts as sent when the kernel has accepted its last byte.
 
-mod replies;
+mod inbox;
 
 use std::collections::VecDeque;
 use std::io;
-use std::iter::Peekable;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
 
-use super::{Task, try_later};
-use crate::plan::{Arrivals, Mode, Plan, Schedule};
-use crate::record::{Pending, Tally};
-use crate::template::Template;
-use crate::threads::{Clock, Course, Failures, LONGEST, Poller, Report, Shared, left_over};
+use super::try_later;
+use crate::plan::{Arrivals, Mode, Plan};
+use crate::threads::Poller;
+use crate::transmit::{Ledger, Transmit};
+use inbox::Inbox;
 
 /// Bytes per `write` and `read`. Higher: longer turns of one connection. Lower: more system calls.
-const CHUNK: usize = 256 << 10;
+const CHUNK_LEN: usize = 256 << 10;
 /// Open loop: requests that may wait for a connection whose send buffer is full; then the whole schedule waits.
-const BACKLOG: usize = 256;
-/// Writes of one connection per turn.
-const WRITES: usize = 4;
-/// Schedule entries taken per turn.
-const TURN: usize = 256;
-/// Pause when nothing can be done but the schedule is due, nanoseconds.
-const RETRY: u64 = 1_000_000;
+const MAX_BACKLOG: usize = 256;
+/// Writes to one connection per turn.
+const MAX_WRITES: usize = 4;
 
-struct Flow {
-    number: u32,
+struct Connection {
     socket: OwnedFd,
-    pending: Pending,
-    /// Intended times of requests that are not wholly sent; the first is the one half sent.
+    /// Intended times of requests that are not completely sent; the first may be half sent.
     backlog: VecDeque<u64>,
-    /// Bytes of the first one that the kernel has.
+    /// Bytes of the first one that the kernel has accepted.
     offset: usize,
     /// Watched for room to send.
     blocked: bool,
-    /// A reply that is not all here.
-    inbox: Box<[u8]>,
-    filled: usize,
     closed: bool,
+    inbox: Inbox,
 }
 
-struct Worker<'a> {
-    plan: &'a Plan,
-    clock: Clock,
-    shared: &'a Shared<'a>,
-    thread: usize,
-    template: Box<dyn Template>,
-    poller: Poller,
-    flows: Vec<Flow>,
-    schedule: Option<Peekable<Schedule>>,
-    tx: Box<[u8]>,
-    rx: Box<[u8]>,
+/// The connections of one thread's flows.
+pub(super) struct Connections {
+    connections: Vec<Connection>,
+    /// Bytes of a message.
+    size: usize,
+    /// Most requests in a connection's backlog.
     depth: usize,
-    sending: bool,
+    /// Are replies expected?
+    replies: bool,
+    scheduled: bool,
+    poller: Poller,
+    /// Connections that are ready, after a wait.
+    ready: usize,
+    /// Connections that are not closed.
     alive: usize,
-    tally: Tally,
-    failures: Failures,
-    warnings: Vec<String>,
-    received: u64,
-    ignored: u64,
-    sent_ever: u64,
-    ok_ever: u64,
-    last_sent: u64,
-    queue_full: u64,
-    held_back: u64,
+    output: Box<[u8]>,
+    input: Box<[u8]>,
 }
 
-pub(super) fn work(task: Task<'_>) -> Report {
-    Worker::new(task).run()
-}
-
-impl<'a> Worker<'a> {
-    fn new(task: Task<'a>) -> Self {
-        let Task { plan, thread, clock, shared, template, flows, poller } = task;
-        let chunk = CHUNK.max(plan.size);
-        let depth = match (plan.mode, plan.arrivals) {
-            (Mode::Rr, Arrivals::Closed { inflight }) => inflight as usize,
-            (_, Arrivals::Closed { .. }) => chunk / plan.size,
-            _ => BACKLOG,
+impl Connections {
+    /// For flows with these connected sockets.
+    pub(super) fn new(plan: &Plan, sockets: Vec<OwnedFd>, poller: Poller) -> Self {
+        let chunk = CHUNK_LEN.max(plan.size);
+        let replies = plan.mode == Mode::Rr;
+        let depth = match plan.arrivals {
+            Arrivals::Closed { inflight } if replies => inflight as usize,
+            Arrivals::Closed { .. } => chunk / plan.size,
+            Arrivals::Open { .. } | Arrivals::Ramp { .. } => MAX_BACKLOG,
         };
-        let inbox = if plan.mode == Mode::Rr { plan.size } else { 0 };
-        let flows: Vec<Flow> = flows
+        let connections: Vec<Connection> = sockets
             .into_iter()
-            .map(|(number, socket)| Flow {
-                number,
+            .map(|socket| Connection {
                 socket,
-                pending: Pending::new(plan),
                 backlog: VecDeque::with_capacity(depth),
                 offset: 0,
                 blocked: false,
-                inbox: vec![0; inbox].into(),
-                filled: 0,
                 closed: false,
+                inbox: Inbox::new(if replies { plan.size } else { 0 }),
             })
             .collect();
         Self {
-            schedule: Schedule::new(plan, thread, plan.threads, flows.len() as u32).map(Iterator::peekable),
-            plan,
-            clock,
-            shared,
-            thread,
-            template,
-            poller,
-            alive: flows.len(),
-            flows,
-            tx: vec![0; chunk].into(),
-            rx: vec![0; CHUNK].into(),
+            alive: connections.len(),
+            connections,
+            size: plan.size,
             depth,
-            sending: true,
-            tally: Tally::new(),
-            failures: Failures::default(),
-            warnings: Vec::new(),
-            received: 0,
-            ignored: 0,
-            sent_ever: 0,
-            ok_ever: 0,
-            last_sent: 0,
-            queue_full: 0,
-            held_back: 0,
+            replies,
+            scheduled: plan.peak_rate().is_some(),
+            poller,
+            ready: 0,
+            output: vec![0; chunk].into(),
+            input: vec![0; CHUNK_LEN].into(),
         }
     }
 
-    fn run(mut self) -> Report {
-        for i in 0..self.flows.len() {
-            if let Err(e) = self.poller.watch(self.flows[i].socket.as_fd(), i, false) {
-                self.failures
-                    .give_up(format!("cannot watch the connection of flow {}: {e}", self.flows[i].number));
-                self.shared.cut.store(true, Ordering::Relaxed);
-            }
-        }
-        let mut course = Course::start(self.plan, self.clock, self.shared);
-        let mut now = self.clock.now();
-        let rr = self.plan.mode == Mode::Rr;
-        if self.schedule.is_none() {
-            for index in 0..self.flows.len() {
-                self.top_up(index, self.depth, now);
-            }
-        }
-        while course.goes_on(now) {
-            let pause = match self.schedule {
-                Some(_) => self.take_due(now),
-                None if rr => LONGEST,
-                None => self.stream(now),
-            };
-            self.shared.tell(self.thread, self.sent_ever, self.ok_ever);
-            self.turn(pause.min(self.clock.end() - now));
-            now = self.clock.now();
-            if rr && self.schedule.is_none() && course.gives_up(now) {
-                for index in 0..self.flows.len() {
-                    let given_up = self.flows[index].pending.give_up(now) as usize;
-                    self.top_up(index, given_up, now);
-                }
-            }
-        }
-        let ended = now.min(self.clock.end());
-        if self.schedule.is_some() && !self.shared.stopped() {
-            // What fell due during the last sleep.
-            self.take_due(ended);
-        }
-        self.sending = false;
-        let left = left_over(self.schedule.as_mut(), self.plan, self.clock.window(), ended);
-        let waiting: usize = self.flows.iter().map(|f| f.backlog.len()).sum();
-        let unsent = if self.schedule.is_some() { left + waiting as u64 } else { 0 };
-        let time = course.end();
-        if rr {
-            self.drain();
-        }
-        self.tally.counts.received = self.received - self.ignored;
-        Report {
-            tally: self.tally,
-            time,
-            ended,
-            unsent,
-            queue_full: self.queue_full,
-            held_back: self.held_back,
-            own_drops: 0,
-            failures: self.failures,
-            warnings: self.warnings,
-        }
-    }
-
-    /// Moves what is due from the schedule to the connections; how long to wait then.
-    fn take_due(&mut self, now: u64) -> u64 {
-        for _ in 0..TURN {
-            let Some(&next) = self.schedule.as_mut().and_then(Peekable::peek) else { return LONGEST };
-            if next.at > now {
-                return self.clock.pause(now, next.at);
-            }
-            let flow = &mut self.flows[next.flow as usize];
-            if flow.closed {
-                self.tally.counts.send_errors += u64::from(next.at >= self.clock.window());
-            } else if flow.backlog.len() == self.depth {
-                self.queue_full += 1;
-                self.flush(next.flow as usize);
-                return RETRY;
-            } else {
-                flow.backlog.push_back(next.at);
-            }
-            let index = next.flow as usize;
-            let mut run_ends = true;
-            if let Some(schedule) = &mut self.schedule {
-                schedule.next();
-                run_ends = schedule.peek().is_none_or(|t| t.flow as usize != index || t.at > now);
-            }
-            // A run of requests to one connection is one write.
-            if run_ends {
-                self.flush(index);
-            }
-        }
-        0
-    }
-
-    /// Keeps all connections that have room full; how long to wait then.
-    fn stream(&mut self, now: u64) -> u64 {
-        let mut pause = LONGEST;
-        for index in 0..self.flows.len() {
-            let flow = &self.flows[index];
-            if flow.closed || flow.blocked {
-                continue;
-            }
-            let room = self.depth - flow.backlog.len();
-            self.top_up(index, room, now);
-            if !self.flows[index].blocked {
-                pause = 0;
-            }
-        }
-        pause
-    }
-
-    /// Closed loop: lets connection `index` send `n` more requests.
-    fn top_up(&mut self, index: usize, n: usize, now: u64) {
-        let flow = &mut self.flows[index];
-        if n == 0 || flow.closed || !self.sending {
-            return;
-        }
-        for _ in 0..n.min(self.depth - flow.backlog.len()) {
-            flow.backlog.push_back(now);
-        }
-        self.flush(index);
-    }
-
-    /// Writes as much of connection `index`'s backlog as the kernel takes, within a turn's bound.
-    fn flush(&mut self, index: usize) {
-        for _ in 0..WRITES {
-            let size = self.plan.size;
-            let flow = &mut self.flows[index];
-            if flow.closed || flow.blocked || flow.backlog.is_empty() {
+    /// Writes as much of connection `index`'s backlog as the kernel accepts, within a turn's bound.
+    fn write(&mut self, ledger: &mut Ledger<'_>, index: usize) {
+        for _ in 0..MAX_WRITES {
+            let connection = &mut self.connections[index];
+            if connection.closed || connection.blocked || connection.backlog.is_empty() {
                 return;
             }
-            let now = self.clock.now();
-            let n = flow.backlog.len().min(self.tx.len() / size);
-            if self.plan.mode == Mode::Rr && !flow.pending.room(n as u64, now) {
-                self.held_back += 1;
-                break;
+            let now = ledger.clock.now();
+            let count = connection.backlog.len().min(self.output.len() / self.size);
+            for (ahead, message) in (0..).zip(self.output.chunks_exact_mut(self.size).take(count)) {
+                ledger.write(index, ahead, message);
             }
-            for (seq, message) in (flow.pending.next()..).zip(self.tx.chunks_exact_mut(size).take(n)) {
-                self.template.write(flow.number, seq, message);
-            }
-            let bytes = &self.tx[flow.offset..n * size];
-            match rustix::net::send(&flow.socket, bytes, rustix::net::SendFlags::NOSIGNAL) {
-                Ok(taken) => self.account(index, taken, now),
-                Err(e) => {
-                    let error = io::Error::from(e);
+            let bytes = &self.output[connection.offset..count * self.size];
+            match rustix::net::send(&connection.socket, bytes, rustix::net::SendFlags::NOSIGNAL) {
+                Ok(accepted) => self.account(ledger, index, accepted, now),
+                Err(error) => {
+                    let error = io::Error::from(error);
                     if !try_later(&error) {
-                        return self.close(index, &error.to_string());
+                        return self.close_connection(ledger, index, &error.to_string());
                     }
-                    self.queue_full += 1;
+                    ledger.queue_full += 1;
                     break;
                 }
             }
         }
-        // Whatever is left, because the kernel or the table is full or the turn is over, goes on when there is room.
-        if !self.flows[index].backlog.is_empty() {
-            self.block(index, true);
+        // What is left, because the kernel's buffer is full or the turn is over, continues when there is room.
+        if !self.connections[index].backlog.is_empty() {
+            self.watch(ledger, index, true);
         }
     }
 
-    /// `taken` more bytes of the backlog are with the kernel, handed over at `at`.
-    fn account(&mut self, index: usize, taken: usize, at: u64) {
-        let flow = &mut self.flows[index];
-        let total = flow.offset + taken;
-        let whole = total / self.plan.size;
-        flow.offset = total % self.plan.size;
-        for intended in flow.backlog.drain(..whole) {
-            if intended >= self.clock.window() {
-                flow.pending.begin_window();
-                self.tally.sent(intended, at);
-            }
-            if self.plan.mode == Mode::Rr {
-                flow.pending.insert(intended, at);
-            } else {
-                flow.pending.skip();
-            }
+    /// The kernel accepted `accepted` more bytes of the backlog at `at`.
+    fn account(&mut self, ledger: &mut Ledger<'_>, index: usize, accepted: usize, at: u64) {
+        let connection = &mut self.connections[index];
+        let total = connection.offset + accepted;
+        let messages = total / self.size;
+        connection.offset = total % self.size;
+        for intended in connection.backlog.drain(..messages) {
+            ledger.sent(index, intended, at);
         }
-        self.sent_ever += whole as u64;
-        self.last_sent = at;
-        self.failures.sent();
+        ledger.unstage(index, messages as u64);
+        ledger.failures.sent();
     }
 
-    fn block(&mut self, index: usize, blocked: bool) {
-        let flow = &mut self.flows[index];
-        if flow.blocked != blocked {
-            flow.blocked = blocked;
-            if let Err(e) = self.poller.rewatch(flow.socket.as_fd(), index, blocked) {
-                self.close(index, &e.to_string());
+    /// Watches connection `index` for room to send, or no longer.
+    fn watch(&mut self, ledger: &mut Ledger<'_>, index: usize, blocked: bool) {
+        let connection = &mut self.connections[index];
+        if connection.blocked != blocked {
+            connection.blocked = blocked;
+            if let Err(error) = self.poller.rewatch(connection.socket.as_fd(), index, blocked) {
+                self.close_connection(ledger, index, &error.to_string());
             }
         }
     }
 
-    /// Connection `index` is gone; when it was the last, so is the run.
-    fn close(&mut self, index: usize, why: &str) {
-        let flow = &mut self.flows[index];
-        if flow.closed {
+    /// Connection `index` is closed. Closing the last one ends the run.
+    fn close_connection(&mut self, ledger: &mut Ledger<'_>, index: usize, why: &str) {
+        let connection = &mut self.connections[index];
+        if connection.closed {
             return;
         }
-        flow.closed = true;
-        flow.backlog.clear();
-        self.poller.forget(flow.socket.as_fd());
+        connection.closed = true;
+        connection.backlog.clear();
+        self.poller.forget(connection.socket.as_fd());
         self.alive -= 1;
-        let when = self.clock.now() as f64 / 1e9;
-        if self.warnings.is_empty() {
-            self.warnings
-                .push(format!("the connection of flow {} ended after {when:.1} s: {why}", flow.number));
+        ledger.close_flow(index);
+        let when = ledger.clock.now() as f64 / 1e9;
+        if ledger.warnings.is_empty() {
+            let number = ledger.number(index);
+            ledger.warnings.push(format!("the connection of flow {number} ended after {when:.1} s: {why}"));
         }
         if self.alive == 0 {
-            self.failures.give_up(format!("no connection is left; the last ended after {when:.1} s: {why}"));
-            self.shared.cut.store(true, Ordering::Relaxed);
+            ledger.give_up_run(format!("no connection is left; the last ended after {when:.1} s: {why}"));
         }
     }
 
-    fn drain(&mut self) {
-        let timeout = self.plan.timeout.as_nanos() as u64;
-        let deadline = self.last_sent.saturating_add(timeout.saturating_mul(2));
-        loop {
-            let now = self.clock.now();
-            let open: u64 = self.flows.iter().filter(|f| !f.closed).map(|f| f.pending.open()).sum();
-            if open == 0 || now >= deadline || self.alive == 0 {
-                return;
+    /// Reads what connection `index` has, once; bytes.
+    fn read(&mut self, ledger: &mut Ledger<'_>, index: usize) -> usize {
+        let connection = &self.connections[index];
+        if connection.closed {
+            return 0;
+        }
+        let flags = rustix::net::RecvFlags::DONTWAIT;
+        match rustix::net::recv(&connection.socket, &mut *self.input, flags) {
+            Ok((0, _)) => self.close_connection(ledger, index, "closed by the peer"),
+            Ok((count, _)) => {
+                if self.replies {
+                    let now = ledger.clock.now();
+                    let inbox = &mut self.connections[index].inbox;
+                    inbox.cut(&self.input[..count], |reply| ledger.receive(index, reply, now));
+                    ledger.refill(self);
+                }
+                return count;
             }
-            self.turn(LONGEST.min(deadline - now));
+            Err(error) => {
+                let error = io::Error::from(error);
+                if !try_later(&error) {
+                    self.close_connection(ledger, index, &error.to_string());
+                }
+            }
+        }
+        0
+    }
+}
+
+impl Transmit for Connections {
+    const RETRY: u64 = 1_000_000;
+
+    fn batch(&self) -> usize {
+        self.depth
+    }
+
+    fn begin(&mut self, ledger: &mut Ledger<'_>) {
+        for (index, connection) in self.connections.iter().enumerate() {
+            if let Err(error) = self.poller.watch(connection.socket.as_fd(), index, false) {
+                let number = ledger.number(index);
+                ledger.give_up_run(format!("cannot watch the connection of flow {number}: {error}"));
+            }
+        }
+    }
+
+    fn is_ready(&self, index: usize) -> bool {
+        let connection = &self.connections[index];
+        !connection.closed && !connection.blocked
+    }
+
+    fn send(&mut self, ledger: &mut Ledger<'_>, index: usize, intended: &[u64]) -> usize {
+        let connection = &mut self.connections[index];
+        if connection.closed {
+            ledger.undeliverable(intended);
+            return intended.len();
+        }
+        let count = intended.len().min(self.depth - connection.backlog.len());
+        connection.backlog.extend(&intended[..count]);
+        ledger.stage(index, count as u64);
+        ledger.queue_full += u64::from(self.scheduled && count < intended.len());
+        self.write(ledger, index);
+        count
+    }
+
+    fn wait(&mut self, pause: u64) {
+        self.ready = self.poller.wait(pause);
+    }
+
+    fn receive(&mut self, ledger: &mut Ledger<'_>) -> usize {
+        let mut bytes = 0;
+        for place in 0..self.ready {
+            let index = self.poller.ready(place);
+            if self.poller.writable(place) && self.connections[index].blocked {
+                self.watch(ledger, index, false);
+                self.write(ledger, index);
+            }
+            bytes += self.read(ledger, index);
+        }
+        bytes
+    }
+
+    fn close(self, ledger: &mut Ledger<'_>) {
+        if self.scheduled {
+            ledger.unsent += self.connections.iter().map(|one| one.backlog.len() as u64).sum::<u64>();
         }
     }
 }

@@ -13,7 +13,7 @@ const SPIN_SHARE: u64 = 20;
 /// more lateness. Lower: at high rates every datagram would cost a wake-up of its own.
 const QUANTUM: u64 = 20_000;
 /// Longest sleep, nanoseconds: a stop is noticed within it.
-pub(crate) const LONGEST: u64 = 10_000_000;
+pub(crate) const MAX_PAUSE: u64 = 10_000_000;
 
 /// See the module.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,7 @@ impl Clock {
     pub(crate) fn pause(&self, now: u64, next: u64) -> u64 {
         let gap = next.saturating_sub(now);
         let pause = if self.spin > 0 { gap.saturating_sub(self.spin) } else { gap.max(QUANTUM) };
-        pause.min(LONGEST)
+        pause.min(MAX_PAUSE)
     }
 }
 
@@ -87,6 +87,6 @@ mod tests {
         assert_eq!(slow.pause(0, SPIN / 2), 0);
         let fast = clock(1e6);
         assert_eq!(fast.pause(0, 1), QUANTUM);
-        assert_eq!(fast.pause(0, 5_000_000_000), LONGEST);
+        assert_eq!(fast.pause(0, 5_000_000_000), MAX_PAUSE);
     }
 }

@@ -8,36 +8,36 @@ use udpath_stack::port::{Departed, Port};
 /// A request in a frame that the port has not taken yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Staged {
-    /// Its flow's number among the thread's.
+    /// Its flow's index in the thread's list.
     pub(super) index: u32,
     pub(super) intended: u64,
 }
 
-/// See the module. Frames and what is known of them stand in the same order.
+/// See the module. `frames` and `staged` are in the same order.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) port: XdpPort,
     free: Burst,
     frames: Burst,
     staged: ArrayVec<Staged, BURST>,
-    looked: Look,
+    progress: SendProgress,
     departed: Departed,
 }
 
-/// What the port had counted when it was last looked at.
+/// What the port had counted at the last check.
 #[derive(Debug, Clone, Copy, Default)]
-struct Look {
+struct SendProgress {
     /// Calls that failed, and requests that the queue dropped.
     trouble: u64,
     /// Requests that left, and were not dropped.
     gone: u64,
 }
 
-impl Look {
-    /// Takes over what is counted `now`. Did sending go wrong meanwhile, and did nothing get away?
+impl SendProgress {
+    /// Takes over what is counted `now`. Did sending fail since the last check, and did nothing leave?
     ///
-    /// A frame that was dropped counts as trouble at once, and as sent until it is collected. So what is gone may seem less
-    /// than it is for a while, and only more than ever before means that something got away.
+    /// A frame that was dropped counts as trouble at once, and as sent until it is collected. So `gone` may be too low for
+    /// a while, and only a new maximum means that something left.
     fn advance(&mut self, now: Self) -> bool {
         let stuck = now.trouble > self.trouble && now.gone <= self.gone;
         *self = Self { trouble: now.trouble, gone: now.gone.max(self.gone) };
@@ -52,7 +52,7 @@ impl Lane {
             free: Burst::new(),
             frames: Burst::new(),
             staged: ArrayVec::new(),
-            looked: Look::default(),
+            progress: SendProgress::default(),
             departed: Departed::default(),
         }
     }
@@ -68,7 +68,7 @@ impl Lane {
         self.staged.len()
     }
 
-    /// An empty frame; none while all are with the kernel.
+    /// A free frame; none while the kernel has all of them.
     #[inline]
     pub(super) fn frame(&mut self) -> Option<Frame> {
         if self.free.is_empty() {
@@ -77,14 +77,14 @@ impl Lane {
         self.free.pop()
     }
 
-    /// Adds a request. The caller has asked [`Lane::is_full`].
+    /// Adds a request. The caller has checked [`Lane::is_full`].
     #[inline]
     pub(super) fn stage(&mut self, frame: Frame, staged: Staged) {
         self.frames.push(frame);
         self.staged.push(staged);
     }
 
-    /// Hands what waits to the port, as far as that has room; what it took.
+    /// Gives what waits to the port, as much as it has room for; what it took.
     #[inline]
     pub(super) fn hand_over(&mut self) -> impl Iterator<Item = Staged> + '_ {
         self.port.transmit(&mut self.frames);
@@ -92,27 +92,27 @@ impl Lane {
         self.staged.drain(..taken)
     }
 
-    /// Has the port send what it took.
+    /// Makes the port send what it took.
     #[inline]
     pub(super) fn flush(&mut self) {
         self.port.flush();
-        // What the device dropped is lost as on the wire: no reply comes.
+        // What the device dropped is lost as if on the wire: no reply comes.
         self.port.departed(&mut self.departed);
         self.departed.clear();
     }
 
-    /// Since the last look: did sending go wrong, and did nothing get away? Makes a system call.
+    /// Since the last check: did sending fail, and did nothing leave? Makes a system call.
     pub(super) fn is_stuck(&mut self) -> bool {
         let statistics = self.port.statistics();
         let left = self.port.counts().transmitted - self.port.sending() as u64;
-        let now = Look {
+        let now = SendProgress {
             trouble: statistics.link_down + statistics.failed + statistics.dropped_sending,
             gone: left.saturating_sub(statistics.dropped_sending),
         };
-        self.looked.advance(now)
+        self.progress.advance(now)
     }
 
-    /// Gives all frames back; how many requests were still waiting for room, never sent.
+    /// Returns all frames; how many requests were never sent.
     pub(super) fn close(&mut self) -> u64 {
         self.port.recycle(&mut self.free);
         self.port.recycle(&mut self.frames);
@@ -124,15 +124,15 @@ impl Lane {
 mod tests {
     use super::*;
 
-    /// A link went down after 100 requests: at each look some of what was dropped is not collected yet, more or less.
+    /// A link went down after 100 requests: at each check some of the dropped frames are not collected yet.
     #[test]
-    fn nothing_gets_away_however_many_dropped_frames_are_still_out() {
-        let mut looked = Look { trouble: 0, gone: 100 };
-        let stuck =
-            [97, 100, 92, 99, 95].map(|gone| looked.advance(Look { trouble: looked.trouble + 7, gone }));
+    fn dropped_frames_never_count_as_sent() {
+        let mut progress = SendProgress { trouble: 0, gone: 100 };
+        let stuck = [97, 100, 92, 99, 95]
+            .map(|gone| progress.advance(SendProgress { trouble: progress.trouble + 7, gone }));
         assert_eq!(stuck, [true; 5]);
-        // It is up again; single drops do not matter then, nor does silence.
-        assert!(!looked.advance(Look { trouble: 36, gone: 101 }));
-        assert!(!looked.advance(Look { trouble: 36, gone: 101 }));
+        // It is up again: neither single drops nor silence matter then.
+        assert!(!progress.advance(SendProgress { trouble: 36, gone: 101 }));
+        assert!(!progress.advance(SendProgress { trouble: 36, gone: 101 }));
     }
 }

@@ -13,12 +13,12 @@ use crate::Error;
 use crate::plan::Plan;
 use crate::template::Protocol;
 
-/// Bytes of a frame that the kernel needs beside the packet (`XDP_PACKET_HEADROOM`).
+/// Bytes of a frame that the kernel needs before the packet (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
-/// Longest headers of a packet.
-const HEADERS: usize = ethernet::LEN + vlan::MAX * vlan::LEN + ipv6::LEN + udp::LEN;
+/// Bytes of a packet's longest headers.
+const MAX_HEADERS: usize = ethernet::LEN + vlan::MAX * vlan::LEN + ipv6::LEN + udp::LEN;
 
-/// The interface with its program attached; let go when dropped, and when the process ends in whatever way.
+/// The interface with its program attached; detached on drop, and however the process ends.
 #[derive(Debug)]
 pub(super) struct Device(XdpDevice);
 
@@ -29,11 +29,11 @@ impl Device {
         plan: &Plan,
         protocol: &dyn Protocol,
     ) -> Result<(Self, Vec<XdpPort>), Error> {
-        let longest = plan.size.max(protocol.template().max_reply(plan.size)) + HEADERS + HEADROOM;
+        let longest = plan.size.max(protocol.template().max_reply(plan.size)) + MAX_HEADERS + HEADROOM;
         let config = Config {
             frame_size: if longest > 2048 { 4096 } else { 2048 },
-            // A virtual interface has no device: a sender at its other end leaves UDP checksums to one, so that its frames
-            // carry half of one. A full check would refuse them all.
+            // A virtual interface has no device, but the sender at its other end leaves UDP checksums to one: they are
+            // partial in its frames, and full verification would reject all of them.
             checksums: if is_virtual(interface) { Checksums::Partial } else { Checksums::Unverified },
             ..Config::default()
         };
@@ -42,17 +42,17 @@ impl Device {
         Ok((Self(device), ports))
     }
 
-    /// From now on replies to `locals` come to the ports.
+    /// From now on replies to `locals` arrive at the ports.
     pub(super) fn bind(&mut self, locals: &[SocketAddr]) -> Result<(), Error> {
         locals.iter().try_for_each(|local| self.0.bind(*local).map_err(explain))
     }
 
-    /// How the program is attached and who copies, in words.
+    /// The modes of the port and of the program, for a note.
     pub(super) fn mode(&self, port: &XdpPort) -> String {
         format!("{} mode ({})", port.properties().mode, self.0.mode())
     }
 
-    /// Replies that were to be taken and went to the kernel's sockets instead, which nobody reads.
+    /// Replies that should have been taken and went to the kernel's sockets instead, which are not read.
     pub(super) fn to_the_kernel(&self) -> u64 {
         let outcomes = self.0.outcomes();
         outcomes.of(Outcome::TooLong) + outcomes.of(Outcome::NoSocket)

@@ -1,4 +1,4 @@
-//! Whose reply is it? From the addresses of a datagram to its flow; made once, read by all threads.
+//! Finds a reply's flow by the datagram's addresses. Built once, read by all threads.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,20 +6,20 @@ use udpath_stack::wire::Headers;
 
 use crate::plan::Plan;
 
-/// A place of the hash table without a flow.
-const NOBODY: u32 = u32::MAX;
+/// An empty place of the hash table.
+const EMPTY: u32 = u32::MAX;
 
-/// One flow, as far as all threads must know it.
+/// One flow, as all threads know it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
-    /// The thread it belongs to, and its number among that thread's flows.
+    /// The thread it belongs to, and its index in that thread's list.
     pub(super) thread: u32,
     pub(super) index: u32,
 }
 
-/// All flows, to be found by their own address and port, which no two share.
+/// All flows, found by their local address and port, which are unique.
 #[derive(Debug)]
 pub(super) struct Table {
     entries: Box<[Entry]>,
@@ -38,16 +38,16 @@ impl Table {
                 let thread = flow as usize % queues % plan.threads;
                 let index = next[thread];
                 next[thread] += 1;
-                // The scope of a link-local address is the interface's, and in no frame.
+                // The scope of a link-local address is that of the interface; frames do not carry it.
                 let (local, remote) = (plain(*local), plain(plan.target(flow)));
                 Entry { local, remote, thread: thread as u32, index }
             })
             .collect();
         let mut table =
-            Self { places: vec![NOBODY; (entries.len() * 2).next_power_of_two().max(2)].into(), entries };
+            Self { places: vec![EMPTY; (entries.len() * 2).next_power_of_two().max(2)].into(), entries };
         for flow in 0..table.entries.len() {
             let mut place = table.place(&table.entries[flow].local);
-            while table.places[place] != NOBODY {
+            while table.places[place] != EMPTY {
                 place = (place + 1) & (table.places.len() - 1);
             }
             table.places[place] = flow as u32;
@@ -55,19 +55,19 @@ impl Table {
         table
     }
 
-    /// What is known of flow `flow`.
+    /// The entry of flow `flow`.
     pub(super) fn entry(&self, flow: u32) -> &Entry {
         &self.entries[flow as usize]
     }
 
-    /// The flow whose target sent this datagram, with its number in the plan; none if it is from somebody else.
+    /// The flow whose target sent this datagram, with its number in the plan; none if another host sent it.
     #[inline]
     pub(super) fn find(&self, headers: &Headers) -> Option<(u32, &Entry)> {
         let local = headers.destination();
         let mut place = self.place(&local);
         loop {
             let flow = *self.places.get(place)?;
-            // Not there: the table is never full, so this ends the search.
+            // An empty place ends the search; the table is never full.
             let entry = self.entries.get(flow as usize)?;
             if entry.local == local {
                 return (entry.remote == headers.source()).then_some((flow, entry));

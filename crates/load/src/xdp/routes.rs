@@ -1,6 +1,6 @@
-//! Which interface the requests leave by, and between which link-layer addresses: the kernel's own tables say it.
+//! The interface that requests leave by, and their link-layer addresses, from the kernel's own tables.
 //!
-//! Asked once, before the start. A neighbour that moves to another MAC address during the run is not followed.
+//! They are read once, before the start. A neighbour whose MAC address changes during the run is not followed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -14,34 +14,34 @@ use super::{cannot, failed};
 use crate::Error;
 use crate::plan::Plan;
 
-/// How long a neighbour may take to answer. The kernel asks three times, one second apart, and then gives up; less would
-/// blame a slow host, more would wait for nothing.
-const PATIENCE: Duration = Duration::from_secs(4);
-/// Tables that may be replaced while we look at others.
-const REPLACED: usize = 32;
+/// How long a neighbour may take to answer. The kernel asks three times, one second apart, and then gives up. Shorter:
+/// slow hosts fail. Longer: nothing more can come.
+const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(4);
+/// Tables that may be replaced while others are being read.
+const MAX_REPLACED: usize = 32;
 
-/// The kernel's tables, as long as ways are looked for.
-pub(super) struct Ways {
+/// The kernel's tables, for as long as routes are being looked up.
+pub(super) struct Routes {
     mirror: Mirror,
     reader: Reader,
 }
 
-impl Ways {
+impl Routes {
     pub(super) fn new() -> Result<Self, Error> {
-        let domain = Domain::new(1, REPLACED);
+        let domain = Domain::new(1, MAX_REPLACED);
         let reader = domain.register("load").map_err(|e| failed(e.to_string()))?;
         let mirror = Mirror::start(&domain).map_err(|e| failed(e.to_string()))?;
         Ok(Self { mirror, reader })
     }
 
-    /// The name of the one interface that all requests leave by. The neighbours may still be unknown.
+    /// The name of the interface that all requests leave by. The neighbours may still be unknown.
     pub(super) fn interface(&mut self, plan: &Plan) -> Result<String, Error> {
         let guard = self.reader.pin();
         let tables = self.mirror.tables();
         let view = tables.load(&guard);
         let mut found: Option<String> = None;
         for target in &plan.targets {
-            let interface = match look(view, *target) {
+            let interface = match path(view, *target) {
                 Ok(path) => path.interface,
                 Err(
                     NoPath::NeighbourUnknown { interface, .. }
@@ -56,8 +56,8 @@ impl Ways {
             match &found {
                 Some(first) if *first != known.name => {
                     return Err(cannot(format!(
-                        "it sends by one interface, but {} is reached by {first} and {target} by {}; use one run each, \
-                         or the socket engine",
+                        "it sends through one interface, but {} is reached through {first} and {target} through {}; use a \
+                         run for each, or the socket engine",
                         plan.targets[0], known.name
                     )));
                 }
@@ -68,14 +68,14 @@ impl Ways {
         found.ok_or_else(|| failed("the plan has no target"))
     }
 
-    /// Between which stations the frames to each target go, in the targets' order; asks the kernel for neighbours that
-    /// it does not know.
+    /// The link-layer addresses of the frames to each target, in the targets' order. Makes the kernel resolve neighbours
+    /// that it does not know.
     pub(super) fn resolve(&mut self, plan: &Plan, interface: &str) -> Result<Vec<Link>, Error> {
         let resolver = self.mirror.resolver();
         let mut links = Vec::with_capacity(plan.targets.len());
         for target in &plan.targets {
             let path = resolver
-                .path(&mut self.reader, PATIENCE, |view| look(view, *target))
+                .path(&mut self.reader, NEIGHBOUR_TIMEOUT, |view| path(view, *target))
                 .map_err(|why| explain(why, *target, interface))?;
             let most = most_payload(path.mtu, target.is_ipv6());
             if plan.size > most {
@@ -91,14 +91,14 @@ impl Ways {
     }
 }
 
-fn look(view: View<'_>, target: SocketAddr) -> Result<Path, NoPath> {
+fn path(view: View<'_>, target: SocketAddr) -> Result<Path, NoPath> {
     match target {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => view.path_on_link(v6.scope_id(), target.ip()),
         _ => view.path(target.ip()),
     }
 }
 
-/// Why a target of this machine itself cannot be served.
+/// The error for a target on this machine.
 pub(super) fn over_the_loopback(target: IpAddr) -> String {
     format!(
         "{target} is reached through the loopback, which has no native XDP; use the socket engine, or a server in another \
@@ -112,9 +112,9 @@ fn explain(why: NoPath, target: SocketAddr, interface: &str) -> Error {
         NoPath::NeighbourUnknown { next_hop, .. }
         | NoPath::NeighbourResolving { next_hop, .. }
         | NoPath::NeighbourFailed { next_hop, .. } => failed(format!(
-            "no host answers for {next_hop} on {interface}, so its MAC address is unknown; see that it is up, and on \
+            "no host answers for {next_hop} on {interface}, so its MAC address is unknown; check that it is up and on \
              this link"
         )),
-        other => failed(format!("cannot find the way to {}: {other}", target.ip())),
+        other => failed(format!("cannot find a route to {}: {other}", target.ip())),
     }
 }

@@ -1,0 +1,54 @@
+//! One thread's way through the plan's time: when its window begins and ends, and when it gives up lost requests.
+
+use std::sync::atomic::Ordering;
+
+use crate::plan::Plan;
+use crate::record::ThreadTime;
+use crate::threads::{Clock, Shared};
+
+/// How often a closed loop looks for requests to give up, as a fraction of the timeout, and its bounds in nanoseconds.
+/// More often: each time costs a walk over all flows. Less often: the place of a lost request stays empty longer.
+const GIVE_UP: (u64, u64, u64) = (8, 1_000_000, 100_000_000);
+
+/// See the module.
+pub(super) struct RunWindow<'a> {
+    clock: Clock,
+    shared: &'a Shared<'a>,
+    /// CPU time when the window began.
+    began: Option<ThreadTime>,
+    give_up_interval: u64,
+    give_up_at: u64,
+}
+
+impl<'a> RunWindow<'a> {
+    /// Sleeps until the plan starts.
+    pub(super) fn start(plan: &Plan, clock: Clock, shared: &'a Shared<'a>) -> Self {
+        let (fraction, min, max) = GIVE_UP;
+        let interval = (plan.timeout.as_nanos() as u64 / fraction).clamp(min, max);
+        clock.wait_for_start();
+        Self { clock, shared, began: None, give_up_interval: interval, give_up_at: interval }
+    }
+
+    /// Is `now` before the end of the window, and nothing asked the run to stop? Called once per turn.
+    pub(super) fn is_open(&mut self, now: u64) -> bool {
+        if self.began.is_none() && now >= self.clock.window() {
+            self.began = Some(ThreadTime::now());
+        }
+        now < self.clock.end() && !self.shared.stopped()
+    }
+
+    /// Is it time to look for requests that are past their timeout?
+    pub(super) fn is_time_to_give_up(&mut self, now: u64) -> bool {
+        let due = now >= self.give_up_at;
+        if due {
+            self.give_up_at = now + self.give_up_interval;
+        }
+        due
+    }
+
+    /// Reports that this thread's window is over; the CPU time it took.
+    pub(super) fn end(self) -> ThreadTime {
+        self.shared.running.fetch_sub(1, Ordering::Release);
+        self.began.map_or_else(ThreadTime::default, |then| ThreadTime::now().since(then))
+    }
+}

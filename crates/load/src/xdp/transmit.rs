@@ -1,0 +1,233 @@
+//! Frames over a device's queues: requests into lanes or live frames, replies out of the queues' ports.
+//!
+//! No lock is taken, and the kernel is called per burst: to send, and to wait.
+
+mod live;
+mod replies;
+
+use std::sync::atomic::Ordering;
+
+use arrayvec::ArrayVec;
+use udpath_stack::frame::{BURST, Burst};
+use udpath_stack::port::Port;
+use udpath_stack::wire::{self, UdpChecksum};
+
+use super::Sums;
+use super::lane::{Lane, Staged};
+use super::live::Live;
+use super::mailbox::{JudgedReply, Mailboxes};
+use super::table::Table;
+use crate::transmit::{Ledger, Transmit};
+
+/// Time between two checks that requests leave at all, nanoseconds: a system call per port each. Longer: a link that
+/// went down is noticed later.
+const CHECK_INTERVAL: u64 = 100_000_000;
+/// A thread whose ports have sent nothing for this long although they tried gives up, nanoseconds. Shorter: a link that
+/// flaps ends the run. Longer: a run over a removed interface wastes its whole window.
+const STUCK_TIMEOUT: u64 = 1_000_000_000;
+
+/// How one flow sends.
+pub(super) struct Flow {
+    pub(super) lane: usize,
+    pub(super) headers: wire::Template,
+}
+
+/// The queues and flows of one thread.
+pub(super) struct Frames<'a> {
+    sums: &'a Sums,
+    table: &'a Table,
+    thread: usize,
+    /// Payload bytes of a request.
+    size: usize,
+    lanes: Vec<Lane>,
+    flows: Vec<Flow>,
+    /// None: everything is sent through lanes.
+    live: Option<Live>,
+    /// Requests are staged as live frames now.
+    staging_live: bool,
+    mailboxes: Mailboxes,
+    replies: Burst,
+    judged: ArrayVec<JudgedReply, BURST>,
+    check_at: u64,
+    stuck_since: Option<u64>,
+    /// This thread does not wait for replies any more.
+    finished: bool,
+    strangers: u64,
+    damaged: u64,
+    live_sent: u64,
+    live_calls: u64,
+    live_dropped: u64,
+}
+
+impl<'a> Frames<'a> {
+    pub(super) fn new(
+        sums: &'a Sums,
+        table: &'a Table,
+        ledger: &Ledger<'_>,
+        lanes: Vec<Lane>,
+        flows: Vec<Flow>,
+        live: Option<Live>,
+        mailboxes: Mailboxes,
+    ) -> Self {
+        Self {
+            sums,
+            table,
+            thread: ledger.thread,
+            size: ledger.plan.size,
+            lanes,
+            flows,
+            live,
+            staging_live: false,
+            mailboxes,
+            replies: Burst::new(),
+            judged: ArrayVec::new(),
+            check_at: CHECK_INTERVAL,
+            stuck_since: None,
+            finished: false,
+            strangers: 0,
+            damaged: 0,
+            live_sent: 0,
+            live_calls: 0,
+            live_dropped: 0,
+        }
+    }
+
+    /// Writes the next request of flow `index` into its lane, or a live frame. False: there is no room for it now.
+    #[inline]
+    fn stage(&mut self, ledger: &mut Ledger<'_>, index: usize, intended: u64) -> bool {
+        if self.staging_live {
+            return self.stage_live(ledger, index, intended);
+        }
+        let lane = self.flows[index].lane;
+        if self.lanes[lane].is_full() {
+            self.send_lane(ledger, lane);
+        }
+        let lane = &mut self.lanes[lane];
+        let frame = if lane.is_full() { None } else { lane.frame() };
+        let Some(mut frame) = frame else {
+            ledger.queue_full += 1;
+            return false;
+        };
+        let flow = &self.flows[index];
+        // It fits: before the start the size was checked against the MTU, and the frame against the size. If not, the
+        // reply to what is sent never comes, and counts as lost.
+        let fits = frame.set_len(flow.headers.payload_offset() + self.size);
+        debug_assert!(fits, "a frame has room for the plan's size");
+        flow.write(ledger, index, self.size, frame.bytes_mut());
+        lane.stage(frame, Staged { index: index as u32, intended });
+        true
+    }
+
+    /// Gives one lane's burst to the kernel and enters its requests as sent.
+    #[inline]
+    fn send_lane(&mut self, ledger: &mut Ledger<'_>, lane: usize) {
+        let lane = &mut self.lanes[lane];
+        if lane.waiting() > 0 {
+            let at = ledger.clock.now();
+            for Staged { index, intended } in lane.hand_over() {
+                ledger.unstage(index as usize, 1);
+                ledger.sent(index as usize, intended, at);
+            }
+        }
+        lane.flush();
+    }
+}
+
+impl Flow {
+    /// Writes the next request of this flow, whose index is `index`, into `frame`, which has exactly its length.
+    #[inline]
+    fn write(&self, ledger: &mut Ledger<'_>, index: usize, size: usize, frame: &mut [u8]) {
+        if let Some(payload) = frame.get_mut(self.headers.payload_offset()..) {
+            ledger.write(index, ledger.staged(index), payload);
+        }
+        let written = self.headers.emit(frame, size, UdpChecksum::Computed);
+        debug_assert!(written.is_ok(), "{written:?}");
+        ledger.stage(index, 1);
+    }
+}
+
+impl Transmit for Frames<'_> {
+    /// Longer: the transmit ring, 2,048 packets or a millisecond's worth, runs dry. Shorter: CPU time for asking.
+    const RETRY: u64 = 50_000;
+    /// Other threads may send until a little later than this one, and this one's ports receive their replies.
+    const GRACE: u64 = 100_000_000;
+
+    fn batch(&self) -> usize {
+        BURST
+    }
+
+    fn begin_turn(&mut self, due: usize) {
+        self.staging_live = self.use_live_frames(due);
+    }
+
+    fn send(&mut self, ledger: &mut Ledger<'_>, index: usize, intended: &[u64]) -> usize {
+        intended.iter().take_while(|intended| self.stage(ledger, index, **intended)).count()
+    }
+
+    /// Sends what all lanes and live frames have, and tells the kernel which frames came back.
+    fn flush(&mut self, ledger: &mut Ledger<'_>) {
+        self.send_live(ledger);
+        for lane in 0..self.lanes.len() {
+            self.send_lane(ledger, lane);
+        }
+    }
+
+    fn wait(&mut self, pause: u64) {
+        if pause > 0 {
+            self.mailboxes.sleep(&self.lanes, pause);
+        }
+    }
+
+    fn receive(&mut self, ledger: &mut Ledger<'_>) -> usize {
+        self.receive_ports(ledger) + self.receive_judged(ledger)
+    }
+
+    /// Ends the run if no request has left for long.
+    fn check(&mut self, ledger: &mut Ledger<'_>, now: u64) {
+        if now < self.check_at {
+            return;
+        }
+        self.check_at = now + CHECK_INTERVAL;
+        let stuck = self.lanes.iter_mut().fold(0, |stuck, lane| stuck + usize::from(lane.is_stuck()));
+        if stuck == 0 {
+            self.stuck_since = None;
+            return;
+        }
+        let since = *self.stuck_since.get_or_insert(now);
+        if now - since > STUCK_TIMEOUT {
+            let name = self.lanes.first().map_or("", |lane| lane.port.properties().name.as_str());
+            let name = name.split(' ').next().unwrap_or_default();
+            ledger.give_up_run(format!(
+                "{name} sent nothing for {:.1} s: its link is down, or the interface was removed",
+                (now - since) as f64 / 1e9
+            ));
+        }
+    }
+
+    fn may_end(&mut self) -> bool {
+        if !self.finished {
+            self.finished = true;
+            self.sums.waiting.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.sums.waiting.load(Ordering::Acquire) == 0
+    }
+
+    fn close(mut self, ledger: &mut Ledger<'_>) {
+        ledger.unsent += self.live.as_ref().map_or(0, |live| live.staged.len() as u64);
+        ledger.unsent += self.lanes.iter_mut().map(Lane::close).sum::<u64>();
+        ledger.own_drops += self.lanes.iter().map(|lane| lane.port.counts().missed).sum::<u64>();
+        ledger.own_drops += self.mailboxes.lost;
+        let dropped: u64 = self.lanes.iter().map(|lane| lane.port.statistics().dropped_sending).sum();
+        for (sum, count) in [
+            (&self.sums.handed_over, self.mailboxes.handed_over),
+            (&self.sums.strangers, self.strangers),
+            (&self.sums.damaged, self.damaged),
+            (&self.sums.dropped, dropped + self.live_dropped),
+            (&self.sums.live, self.live_sent),
+            (&self.sums.live_calls, self.live_calls),
+            (&self.sums.ring_full, ledger.queue_full),
+        ] {
+            sum.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+}
