@@ -7,7 +7,7 @@ use udpath_stack::frame::{Burst, Offloads};
 use udpath_stack::handler::{Datagram, Outcome};
 use udpath_stack::port::Port;
 use udpath_stack::port::memory::{End, looped};
-use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, build};
+use udpath_stack::wire::{Flow, LinkHeader, Mac, Tags, UdpChecksum, build};
 
 /// Port of all of them, clients and servers.
 const PORT: u16 = 7;
@@ -39,7 +39,7 @@ pub(crate) fn filled(frames: usize, hash: Hash) -> Result<(End, Vec<SocketAddr>)
         for frame in &mut burst {
             let [high, low] = made.to_be_bytes();
             let client = SocketAddr::from(([198, 51, 100 + high, low], PORT));
-            let link = Link {
+            let link = LinkHeader {
                 source: Mac([2, 0, 0, 0, 0, 9]),
                 destination: Mac([2, 0, 0, 0, 0, 1]),
                 tags: Tags::NONE,

@@ -82,11 +82,11 @@ fn cost(server: &str, hash: Hash) -> Result<f64> {
     let mut steering = Some(Steering::new(Key::microsoft(), map));
     let workers: Vec<_> = mesh(2, mesh::Config { backlog: 1024, frames: FRAMES })?
         .into_iter()
-        .map(|links| {
-            let reader = domain.register(format!("worker {}", links.index()))?;
+        .map(|rings| {
+            let reader = domain.register(format!("worker {}", rings.index()))?;
             let groups = Arc::clone(&groups);
             let parts =
-                Parts { port: port.take(), handler: echo, reader, groups, links, steering: steering.take() };
+                Parts { port: port.take(), handler: echo, reader, groups, rings, steering: steering.take() };
             anyhow::Ok(Worker::new(parts))
         })
         .collect::<Result<_>>()?;
@@ -120,7 +120,7 @@ fn work<P: Port, H: udpath_stack::handler::Handler>(mut worker: Worker<P, H>, st
     let mut busy = Duration::ZERO;
     let mut since = Instant::now();
     while !stop.load(Relaxed) {
-        let moved = worker.turn();
+        let moved = worker.poll();
         let now = Instant::now();
         if moved > 0 {
             busy += now - since;

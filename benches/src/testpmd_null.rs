@@ -105,17 +105,17 @@ fn transactions(steered: bool) -> Result<f64> {
         let (port, binds) = filled(FRAMES, Hash::Computed)?;
         let domain = Domain::new(1, 8);
         let groups = Arc::new(Table::new(&domain, Groups::new(&binds, [])?));
-        let links = mesh(1, mesh::Config { backlog: 64, frames: FRAMES })?.remove(0);
+        let rings = mesh(1, mesh::Config { backlog: 64, frames: FRAMES })?.remove(0);
         let reader = domain.register("worker 0")?;
         let steering =
             steered.then(|| Steering::new(Key::microsoft(), RpsMap::new(&[0].into_iter().collect(), None)));
-        let parts = Parts { port: Some(port), handler: echo, reader, groups, links, steering };
+        let parts = Parts { port: Some(port), handler: echo, reader, groups, rings, steering };
         let mut worker = Worker::new(parts);
         let counters = worker.counters();
         let (begin, before) = (Instant::now(), cpu_time());
         while begin.elapsed() < TRIAL {
             for _ in 0..TURNS {
-                ensure!(worker.turn() == FRAMES, "a frame was lost in the link");
+                ensure!(worker.poll() == FRAMES, "a frame was lost in the link");
             }
         }
         let used = cpu_time() - before;

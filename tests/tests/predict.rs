@@ -190,7 +190,7 @@ fn bad_input_is_told_in_one_sentence() {
         (
             &[FROM, TO, "--reverse", "0"],
             3,
-            "the queue of a flow cannot be foretold: no indirection table given",
+            "the queue of a flow cannot be predicted: no indirection table given",
         ),
         (&[FROM, TO, "--tables", "-", "--table", "-"], 2, "both read standard input"),
         (&[FROM, TO, "--tables", &path("none")], 3, "No such file or directory"),

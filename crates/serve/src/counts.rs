@@ -1,7 +1,7 @@
 //! Plain numbers: what was received, answered and dropped, and the identity they satisfy.
 
 use serde::{Serialize, Serializer};
-use udpath_stack::counters::{Drop as FrameDrop, Snapshot};
+use udpath_stack::counters::{DropReason as FrameDrop, Snapshot};
 
 use crate::outcome::{DropReason, SendError};
 

@@ -99,7 +99,7 @@ impl Status {
 
 #[cfg(test)]
 mod tests {
-    use udpath_stack::counters::Drop as FrameDrop;
+    use udpath_stack::counters::DropReason as FrameDrop;
 
     use super::*;
     use crate::outcome::DropReason;

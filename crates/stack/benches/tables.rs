@@ -257,7 +257,7 @@ fn path(criterion: &mut Criterion) {
     let addresses = LocalAddresses::new([LocalAddress::new(2, own, 16)], []);
     let neighbour = Neighbour::Usable(Mac([2, 0, 0, 0, 0, 2]));
     let neighbours = Neighbours::new(peers.iter().map(|peer| (2, *peer, neighbour)));
-    let routes = Routes::new([(own, 16, via), (Ipv4Addr::UNSPECIFIED.into(), 0, Route::Refused)]);
+    let routes = Routes::new([(own, 16, via), (Ipv4Addr::UNSPECIFIED.into(), 0, Route::Reject)]);
     let view =
         View { interfaces: &interfaces, addresses: &addresses, neighbours: &neighbours, routes: &routes };
     assert!(peers.iter().all(|peer| view.path(*peer).is_ok()));

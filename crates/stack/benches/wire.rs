@@ -19,7 +19,7 @@ use criterion::{
 use smoltcp::wire as other;
 use udpath_stack::wire::checksum::Sum;
 use udpath_stack::wire::{
-    Flow, Headers, Link, Mac, Packet, Refusal, Tags, Template, UdpChecksum, build, reply, vlan,
+    Flow, Headers, LinkHeader, Mac, Packet, Refusal, Tags, Template, UdpChecksum, build, reply, vlan,
 };
 
 /// Frames in a burst.
@@ -30,7 +30,7 @@ const FRAME: usize = 64;
 type Frame = [u8; FRAME];
 
 fn burst(source: &str, destination: &str, tags: Tags) -> Vec<Frame> {
-    let link = Link { source: Mac([2, 0, 0, 0, 0, 1]), destination: Mac([2, 0, 0, 0, 0, 2]), tags };
+    let link = LinkHeader { source: Mac([2, 0, 0, 0, 0, 1]), destination: Mac([2, 0, 0, 0, 0, 2]), tags };
     let mut flow = Flow::new(link, source.parse().unwrap(), destination.parse().unwrap()).unwrap();
     (0..BURST)
         .map(|number| {
@@ -146,7 +146,7 @@ fn whole(frame: &mut Frame) -> Result<Headers, Refusal> {
     let headers = Packet::parse(frame)?;
     headers.verify(frame)?;
     let len = headers.payload_len();
-    reply::turn(frame, &headers, len, UdpChecksum::Computed).map_err(|_| Refusal::FrameShort)
+    reply::in_place(frame, &headers, len, UdpChecksum::Computed).map_err(|_| Refusal::FrameShort)
 }
 
 fn frames(c: &mut Criterion) {
@@ -183,10 +183,8 @@ fn frames(c: &mut Criterion) {
         let len = headers.payload_len();
         let mut group = c.benchmark_group("turn");
         group.throughput(Throughput::Elements(BURST as u64));
-        over(&mut group, name, frames, |frame| reply::turn(frame, &headers, len, UdpChecksum::Computed));
-        over(&mut group, &format!("{name} unchanged"), frames, |frame| {
-            reply::turn_unchanged(frame, &headers)
-        });
+        over(&mut group, name, frames, |frame| reply::in_place(frame, &headers, len, UdpChecksum::Computed));
+        over(&mut group, &format!("{name} unchanged"), frames, |frame| reply::echo_in_place(frame, &headers));
         over(&mut group, &format!("{name}/smoltcp"), frames, |frame| smoltcp_turn(frame, ipv4));
     }
 
@@ -205,7 +203,7 @@ fn frames(c: &mut Criterion) {
 }
 
 fn templates(c: &mut Criterion) {
-    let link = Link { source: Mac([2; 6]), destination: Mac([4; 6]), tags: Tags::NONE };
+    let link = LinkHeader { source: Mac([2; 6]), destination: Mac([4; 6]), tags: Tags::NONE };
     let flow = Flow::new(link, "10.0.0.1:1".parse().unwrap(), "10.0.0.2:53".parse().unwrap()).unwrap();
     let frames = vec![[0; FRAME]; BURST];
     let sum = Sum::of(&[0; 22]);

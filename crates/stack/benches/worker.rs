@@ -23,7 +23,7 @@ use udpath_stack::port::Port;
 use udpath_stack::port::memory::{End, looped};
 use udpath_stack::socket::{self, UdpSocket, Wait, join};
 use udpath_stack::steering::Steering;
-use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, build};
+use udpath_stack::wire::{Flow, LinkHeader, Mac, Tags, UdpChecksum, build};
 use udpath_stack::worker::{Parts, Worker};
 use udpath_steer::rps::RpsMap;
 use udpath_steer::toeplitz::Key;
@@ -48,8 +48,11 @@ fn link() -> (End, Vec<SocketAddr>) {
     end.supply(&mut burst, FRAMES);
     for (i, frame) in burst.iter_mut().enumerate() {
         let client = SocketAddr::from(([198, 51, 100, 1 + i as u8], PORT));
-        let link =
-            Link { source: Mac([2, 0, 0, 0, 0, 9]), destination: Mac([2, 0, 0, 0, 0, 1]), tags: Tags::NONE };
+        let link = LinkHeader {
+            source: Mac([2, 0, 0, 0, 0, 9]),
+            destination: Mac([2, 0, 0, 0, 0, 1]),
+            tags: Tags::NONE,
+        };
         let flow = Flow::new(link, client, binds[0]).unwrap();
         assert!(frame.set_len(60));
         build(frame.bytes_mut(), &flow, &PAYLOAD, UdpChecksum::Computed).unwrap();
@@ -64,35 +67,35 @@ fn at_a_wildcard(delivering: bool) -> (Worker<End, impl Handler>, UdpSocket) {
     let (port, locals) = link();
     let binds = [SocketAddr::from(([0, 0, 0, 0], PORT))];
     let domain = Domain::new(1, 8);
-    let mut links = mesh(1, mesh::Config { backlog: 64, frames: FRAMES }).unwrap();
-    let sockets = join(&mut links, socket::Config { frames: FRAMES, stock: 1, pool: 1 << 20 }).unwrap();
+    let mut rings = mesh(1, mesh::Config { backlog: 64, frames: FRAMES }).unwrap();
+    let sockets = join(&mut rings, socket::Config { frames: FRAMES, free_frames: 1, pool: 1 << 20 }).unwrap();
     let socket = sockets.open(binds[0], 1 << 20).unwrap();
     let mut groups = Groups::new(&binds, locals.iter().map(SocketAddr::ip)).unwrap();
     if delivering {
-        groups = groups.delivering(&binds, &[socket.inlet()]).unwrap();
+        groups = groups.delivering(&binds, &[socket.handle()]).unwrap();
     }
     let groups = Arc::new(Table::new(&domain, groups));
     let reader = domain.register("worker 0").unwrap();
-    let links = links.remove(0);
-    (Worker::new(Parts { port: Some(port), handler: echo, reader, groups, links, steering: None }), socket)
+    let rings = rings.remove(0);
+    (Worker::new(Parts { port: Some(port), handler: echo, reader, groups, rings, steering: None }), socket)
 }
 
 fn to_a_socket(c: &mut Criterion) {
     let mut group = c.benchmark_group("run to completion or to a socket");
     group.throughput(Throughput::Elements(FRAMES as u64));
     let (mut served, _socket) = at_a_wildcard(false);
-    group.bench_function("run to completion", |b| b.iter(|| assert_eq!(served.turn(), FRAMES)));
+    group.bench_function("run to completion", |b| b.iter(|| assert_eq!(served.poll(), FRAMES)));
     let (mut worker, mut socket) = at_a_wildcard(true);
     group.bench_function("to a socket and back", |b| {
         b.iter(|| {
-            assert_eq!(worker.turn(), FRAMES, "received and delivered");
+            assert_eq!(worker.poll(), FRAMES, "received and delivered");
             let mut batch = socket.recv_batch(Wait::No).unwrap();
             for mut datagram in batch.iter_mut() {
                 let len = datagram.payload().len();
                 datagram.reply_with(|room| black_box(&room[..len]).len()).unwrap();
             }
             drop(batch);
-            assert_eq!(worker.turn(), FRAMES, "came home and sent");
+            assert_eq!(worker.poll(), FRAMES, "came home and sent");
         });
     });
     group.finish();
@@ -102,9 +105,9 @@ fn worker(steering: Option<Steering>) -> Worker<End, impl FnMut(Datagram<'_>, &m
     let (port, binds) = link();
     let domain = Domain::new(1, 8);
     let groups = Arc::new(Table::new(&domain, Groups::new(&binds, []).unwrap()));
-    let links = mesh(1, mesh::Config { backlog: 64, frames: FRAMES }).unwrap().remove(0);
+    let rings = mesh(1, mesh::Config { backlog: 64, frames: FRAMES }).unwrap().remove(0);
     let reader = domain.register("worker 0").unwrap();
-    Worker::new(Parts { port: Some(port), handler: echo, reader, groups, links, steering })
+    Worker::new(Parts { port: Some(port), handler: echo, reader, groups, rings, steering })
 }
 
 fn one_core(c: &mut Criterion) {
@@ -119,10 +122,10 @@ fn one_core(c: &mut Criterion) {
         });
     });
     let mut plain = worker(None);
-    group.bench_function("served", |b| b.iter(|| assert_eq!(plain.turn(), FRAMES)));
+    group.bench_function("served", |b| b.iter(|| assert_eq!(plain.poll(), FRAMES)));
     let map = RpsMap::new(&"0".parse().unwrap(), None);
     let mut hashed = worker(Some(Steering::new(Key::microsoft(), map)));
-    group.bench_function("hashed and served", |b| b.iter(|| assert_eq!(hashed.turn(), FRAMES)));
+    group.bench_function("hashed and served", |b| b.iter(|| assert_eq!(hashed.poll(), FRAMES)));
     group.finish();
 }
 

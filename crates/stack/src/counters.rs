@@ -20,7 +20,7 @@ use crate::wire::Refusal;
 /// Why a frame went no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Drop {
+pub enum DropReason {
     /// It is not a UDP datagram that may be answered.
     Refused(Refusal),
     /// Its address is none of this host's.
@@ -43,7 +43,7 @@ pub enum Drop {
     SocketClosed,
 }
 
-impl Drop {
+impl DropReason {
     const OWN: [Self; 9] = [
         Self::NotLocal,
         Self::Unbound,
@@ -64,7 +64,7 @@ impl Drop {
         Self::OWN.into_iter().chain(Refusal::ALL.iter().map(|refusal| Self::Refused(*refusal)))
     }
 
-    /// Its place in [`Drop::all`].
+    /// Its place in [`DropReason::all`].
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -117,18 +117,18 @@ pub(crate) struct Tally {
 #[derive(Debug)]
 struct Dropped {
     any: bool,
-    by_reason: [u32; Drop::COUNT],
+    by_reason: [u32; DropReason::COUNT],
 }
 
 impl Default for Dropped {
     fn default() -> Self {
-        Self { any: false, by_reason: [0; Drop::COUNT] }
+        Self { any: false, by_reason: [0; DropReason::COUNT] }
     }
 }
 
 impl Tally {
     #[inline]
-    pub(crate) fn drop(&mut self, reason: Drop, count: usize) {
+    pub(crate) fn drop(&mut self, reason: DropReason, count: usize) {
         self.dropped.any = true;
         self.dropped.by_reason[reason.index()] += count as u32;
     }
@@ -150,19 +150,19 @@ struct Shared {
     delivered: AtomicU64,
     sent: AtomicU64,
     unsent: AtomicU64,
-    dropped: [AtomicU64; Drop::COUNT],
+    dropped: [AtomicU64; DropReason::COUNT],
     /// By the worker whose handler replied.
-    replies: Box<[Departures]>,
+    replies: Box<[CompletedReplies]>,
 }
 
 /// Replies of one worker, by what became of them at another one's port.
 #[derive(Debug)]
-struct Departures {
+struct CompletedReplies {
     answered: AtomicU64,
     unsent: AtomicU64,
 }
 
-impl Default for Departures {
+impl Default for CompletedReplies {
     fn default() -> Self {
         Self { answered: AtomicU64::new(0), unsent: AtomicU64::new(0) }
     }
@@ -170,14 +170,14 @@ impl Default for Departures {
 
 impl Default for Counters {
     fn default() -> Self {
-        Self::among(0)
+        Self::for_workers(0)
     }
 }
 
 impl Shared {
-    fn among(workers: usize) -> Self {
+    fn for_workers(workers: usize) -> Self {
         Self {
-            replies: (0..workers).map(|_| Departures::default()).collect(),
+            replies: (0..workers).map(|_| CompletedReplies::default()).collect(),
             received: CachePadded::new(AtomicU64::new(0)),
             answered: AtomicU64::new(0),
             replied: AtomicU64::new(0),
@@ -193,13 +193,13 @@ impl Shared {
 
 impl Counters {
     /// Those of one of so many workers.
-    pub(crate) fn among(workers: usize) -> Self {
-        Self { shared: Arc::new(Shared::among(workers)) }
+    pub(crate) fn for_workers(workers: usize) -> Self {
+        Self { shared: Arc::new(Shared::for_workers(workers)) }
     }
 
     /// Replies of `worker` left the port, and others did not. Once per burst.
     #[inline]
-    pub(crate) fn departed(&self, worker: u16, answered: u64, unsent: u64) {
+    pub(crate) fn completed(&self, worker: u16, answered: u64, unsent: u64) {
         if let Some(replies) = self.shared.replies.get(usize::from(worker)) {
             add(&replies.answered, answered);
             add(&replies.unsent, unsent);
@@ -234,7 +234,7 @@ impl Counters {
             received: read(&self.shared.received),
             answered: read(&self.shared.answered),
             replied: read(&self.shared.replied),
-            settled: self.shared.replies.iter().map(|of| read(&of.answered) + read(&of.unsent)).collect(),
+            completed: self.shared.replies.iter().map(|of| read(&of.answered) + read(&of.unsent)).collect(),
             declined: read(&self.shared.declined),
             steered: read(&self.shared.steered),
             delivered: read(&self.shared.delivered),
@@ -263,7 +263,7 @@ pub struct Snapshot {
     /// Replies that the worker's own handler gave, to leave by whichever port their requests came by.
     pub replied: u64,
     /// By worker: replies of its handler that the worker's own port is done with, whether they left or not.
-    settled: Vec<u64>,
+    completed: Vec<u64>,
     /// Datagrams the handler took and did not answer: it dropped or kept them, and counts them itself.
     pub declined: u64,
     /// Frames handed to another worker.
@@ -283,13 +283,13 @@ impl Default for Snapshot {
             received: 0,
             answered: 0,
             replied: 0,
-            settled: Vec::new(),
+            completed: Vec::new(),
             declined: 0,
             steered: 0,
             delivered: 0,
             sent: 0,
             unsent: 0,
-            dropped: vec![0; Drop::COUNT],
+            dropped: vec![0; DropReason::COUNT],
         }
     }
 }
@@ -297,7 +297,7 @@ impl Default for Snapshot {
 impl Snapshot {
     /// Frames dropped for this reason.
     #[must_use]
-    pub fn dropped(&self, reason: Drop) -> u64 {
+    pub fn dropped(&self, reason: DropReason) -> u64 {
         self.dropped[reason.index()]
     }
 
@@ -308,8 +308,8 @@ impl Snapshot {
     }
 
     /// The reasons there were, with their counts.
-    pub fn drops(&self) -> impl Iterator<Item = (Drop, u64)> + '_ {
-        Drop::all().zip(self.dropped.iter().copied()).filter(|(_, count)| *count > 0)
+    pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::all().zip(self.dropped.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
     /// Frames received and not yet in any other number. 0 once everything has come to rest.
@@ -320,14 +320,14 @@ impl Snapshot {
 
     /// Replies of `worker`'s handler that the port is done with; of the sum over all workers: that all ports are done with.
     #[must_use]
-    pub fn settled(&self, worker: usize) -> u64 {
-        self.settled.get(worker).copied().unwrap_or(0)
+    pub fn completed(&self, worker: usize) -> u64 {
+        self.completed.get(worker).copied().unwrap_or(0)
     }
 
     /// Of the sum over all workers: is nothing under way?
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.under_way() == 0 && self.replied == self.settled.iter().sum::<u64>()
+        self.under_way() == 0 && self.replied == self.completed.iter().sum::<u64>()
     }
 
     /// Takes an earlier snapshot of the same counters off.
@@ -340,7 +340,7 @@ impl Snapshot {
         self.delivered -= earlier.delivered;
         self.sent -= earlier.sent;
         self.unsent -= earlier.unsent;
-        for (count, before) in self.settled.iter_mut().zip(&earlier.settled) {
+        for (count, before) in self.completed.iter_mut().zip(&earlier.completed) {
             *count -= before;
         }
         for (count, before) in self.dropped.iter_mut().zip(&earlier.dropped) {
@@ -353,8 +353,8 @@ impl Snapshot {
         self.received += other.received;
         self.answered += other.answered;
         self.replied += other.replied;
-        self.settled.resize(self.settled.len().max(other.settled.len()), 0);
-        for (sum, count) in self.settled.iter_mut().zip(&other.settled) {
+        self.completed.resize(self.completed.len().max(other.completed.len()), 0);
+        for (sum, count) in self.completed.iter_mut().zip(&other.completed) {
             *sum += count;
         }
         self.declined += other.declined;
@@ -374,8 +374,8 @@ mod tests {
 
     #[test]
     fn every_reason_has_its_own_place_and_name() {
-        let all: Vec<_> = Drop::all().collect();
-        assert_eq!(all.len(), Drop::COUNT);
+        let all: Vec<_> = DropReason::all().collect();
+        assert_eq!(all.len(), DropReason::COUNT);
         for (place, reason) in all.iter().enumerate() {
             assert_eq!(reason.index(), place);
         }
@@ -387,11 +387,14 @@ mod tests {
     fn what_is_published_is_what_was_tallied() {
         let counters = Counters::default();
         let mut tally = Tally { received: 10, answered: 6, ..Tally::default() };
-        tally.drop(Drop::Unbound, 3);
+        tally.drop(DropReason::Unbound, 3);
         counters.publish(&mut tally);
         counters.publish(&mut tally);
         let snapshot = counters.snapshot();
-        assert_eq!((snapshot.received, snapshot.dropped(Drop::Unbound), snapshot.under_way()), (10, 3, 1));
-        assert_eq!(snapshot.drops().collect::<Vec<_>>(), [(Drop::Unbound, 3)]);
+        assert_eq!(
+            (snapshot.received, snapshot.dropped(DropReason::Unbound), snapshot.under_way()),
+            (10, 3, 1)
+        );
+        assert_eq!(snapshot.drops().collect::<Vec<_>>(), [(DropReason::Unbound, 3)]);
     }
 }

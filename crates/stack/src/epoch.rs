@@ -76,7 +76,7 @@ const IDLE: u64 = u64::MAX;
 /// How long [`Domain::flush`] sleeps between two looks.
 ///
 /// Longer: shutting down takes longer than it must. Shorter: it takes CPU from the readers it waits for.
-const FLUSH_PAUSE: Duration = Duration::from_micros(100);
+const FLUSH_POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 /// A set of readers and the tables they read.
 #[derive(Clone)]
@@ -155,7 +155,7 @@ impl Domain {
                 // None: the last reader moved on between the two looks.
                 return self.stalled().into_iter().next().map_or(Ok(()), Err);
             }
-            std::thread::sleep(FLUSH_PAUSE);
+            std::thread::sleep(FLUSH_POLL_INTERVAL);
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Domain {
             .filter_map(|(slot, announced)| {
                 let announced = announced.load(Ordering::Relaxed);
                 let holds = control.retired.iter().filter(|retired| retired.epoch() >= announced).count();
-                (holds > 0).then(|| control.blame(slot, epoch - announced, holds))
+                (holds > 0).then(|| control.stalled_reader(slot, epoch - announced, holds))
             })
             .collect();
         stalled.sort_by_key(|stalled| std::cmp::Reverse(stalled.behind));
@@ -215,7 +215,7 @@ impl Control {
         Reclaimed { freed: self.retired.drain(..free).collect(), last }
     }
 
-    fn blame(&self, slot: usize, behind: u64, holds: usize) -> Stalled {
+    fn stalled_reader(&self, slot: usize, behind: u64, holds: usize) -> Stalled {
         Stalled { reader: self.names[slot].clone().unwrap_or_default(), behind, holds }
     }
 }
@@ -297,7 +297,7 @@ impl<T: Send + Sync + 'static> Table<T> {
     ///
     /// Writers take turns; they never wait for readers. If as many replaced values as the domain allows still wait for
     /// a reader, nothing is replaced, and the error gives `value` back and names that reader.
-    pub fn publish(&self, value: T) -> Result<(), Refused<T>> {
+    pub fn publish(&self, value: T) -> Result<(), PublishError<T>> {
         let shared = &self.domain().shared;
         let value = Box::new(value);
         let freed = {
@@ -307,8 +307,8 @@ impl<T: Send + Sync + 'static> Table<T> {
             let waiting = control.retired.len();
             if let (true, Some((slot, announced))) = (waiting >= shared.bound, reclaimed.last) {
                 let holds = control.retired.iter().filter(|retired| retired.epoch() >= announced).count();
-                let stalled = control.blame(slot, epoch - announced, holds);
-                return Err(Refused { value: *value, stalled });
+                let stalled = control.stalled_reader(slot, epoch - announced, holds);
+                return Err(PublishError { value: *value, stalled });
             }
             control.retired.push_back(self.replace(value, epoch));
             // Release: a reader that sees this epoch sees the new pointer.
@@ -348,26 +348,26 @@ pub struct Stalled {
 }
 
 /// A value that was not published, since a reader stalls reclamation.
-pub struct Refused<T> {
+pub struct PublishError<T> {
     /// What was to be published.
     pub value: T,
     /// Who stands in the way.
     pub stalled: Stalled,
 }
 
-impl<T> fmt::Debug for Refused<T> {
+impl<T> fmt::Debug for PublishError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refused").field("stalled", &self.stalled).finish_non_exhaustive()
+        f.debug_struct("PublishError").field("stalled", &self.stalled).finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Display for Refused<T> {
+impl<T> fmt::Display for PublishError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot publish: {}", self.stalled)
     }
 }
 
-impl<T> std::error::Error for Refused<T> {}
+impl<T> std::error::Error for PublishError<T> {}
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -4,15 +4,15 @@
 //! Region    one mapping            [chunk 0][chunk 1][chunk 2][chunk 3] ...
 //!   └ Pool  a port's share of it    free ▸ Frame, Frame, ...
 //!                                   with the kernel ▸ addresses in its rings
-//!                                   abroad ▸ Frames held by workers, rings and sockets
+//!                                   outstanding ▸ Frames held by workers, rings and sockets
 //! ```
-//! - A chunk is at any moment in one place: in its pool, with the kernel, or in one [`Frame`]. Nothing else reaches its
-//!   bytes, so a `Frame` gives them out mutably without a lock, on whichever thread it is.
-//! - Handing a frame over is moving the value: 24 bytes, no count is touched.
-//! - A frame comes home by [`Pool::put`], on the thread that owns the pool. One that is dropped elsewhere is lost to its
-//!   pool, as a packet's memory is that nobody frees: it is counted as abroad for ever.
-//! - A region whose frames are not all at home when its last pool goes is never unmapped: a frame is valid as long as it
-//!   exists, whatever became of its port.
+//! - At any moment a chunk is in one place: in its pool, with the kernel, or in one [`Frame`]. The frame is the only
+//!   handle to its bytes, so it hands them out mutably without a lock, on any thread.
+//! - Handing a frame over moves the value: 24 bytes, no reference count.
+//! - A frame is returned with [`Pool::put`], on the thread that owns the pool. One that is dropped elsewhere is
+//!   leaked, like a packet buffer that is never freed: it counts as outstanding for the rest of the pool's life.
+//! - A region with outstanding frames when its last pool is dropped is never unmapped: a frame stays valid for as
+//!   long as it exists, even after its port is gone.
 
 mod sys;
 
@@ -20,50 +20,50 @@ use arrayvec::ArrayVec;
 
 pub use sys::{Frame, Pool, Region};
 
-/// Frames that move together. A burst is what one turn of a worker takes from one queue: more would delay the first
-/// datagram of the burst and push the last out of the cache, fewer would spread the cost of the turn over less (the
-/// kernel's NAPI takes 64 as well).
+/// Frames that move together. A burst is the most that one poll of a worker takes from one queue: more would delay
+/// the first datagram of the burst and evict the last from the cache, fewer would spread the fixed cost of the poll
+/// over less (the kernel's NAPI weight is 64 too).
 pub const BURST: usize = 64;
 
 /// A burst of frames.
 pub type Burst = ArrayVec<Frame, BURST>;
 
-/// What a port knows about a frame's contents beyond its bytes.
+/// Metadata that a port supplies with a frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offloads {
     /// The NIC's RSS hash.
     pub hash: Option<u32>,
-    /// The IP and UDP checksums were found right already.
+    /// The IP and UDP checksums were verified already.
     pub checksums: bool,
 }
 
-/// Why packet memory could not be had.
+/// Why packet memory could not be allocated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Sizes that no region can have.
+    /// Invalid frame size or count.
     #[error(
-        "cannot cut memory into {chunks} frames of {size} bytes: a frame is 2048 or 4096 bytes, and there is at least one"
+        "cannot allocate {chunks} frames of {size} bytes: a frame must be 2048 or 4096 bytes, and a region needs at least one"
     )]
     Shape {
-        /// Bytes of each.
+        /// Bytes per frame.
         size: usize,
-        /// How many.
+        /// Number of frames.
         chunks: usize,
     },
-    /// More frames asked for than are left.
-    #[error("cannot give {wanted} frames to a port: {left} of the region are left")]
+    /// Not enough frames are left in the region.
+    #[error("cannot give {wanted} frames to a port: the region has {left} left")]
     Left {
-        /// How many were wanted.
+        /// How many were requested.
         wanted: usize,
-        /// How many there were.
+        /// How many were left.
         left: usize,
     },
     /// No memory.
     #[error("cannot map {bytes} bytes of packet memory: {cause}")]
     Map {
-        /// How much.
+        /// Bytes.
         bytes: usize,
-        /// Why not.
+        /// The kernel's error.
         cause: std::io::Error,
     },
 }
@@ -78,14 +78,14 @@ mod tests {
         let mut pool = region.pool(4).unwrap();
         assert!(matches!(region.pool(1), Err(Error::Left { wanted: 1, left: 0 })));
         let frames: Vec<Frame> = std::iter::from_fn(|| pool.take()).collect();
-        assert_eq!((frames.len(), pool.free(), pool.abroad()), (4, 0, 4));
+        assert_eq!((frames.len(), pool.free(), pool.outstanding()), (4, 0, 4));
         let mut starts: Vec<_> = frames.iter().map(|frame| frame.bytes().as_ptr() as usize).collect();
         starts.sort_unstable();
         assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= 2048));
         for frame in frames {
             pool.put(frame);
         }
-        assert_eq!((pool.free(), pool.abroad()), (4, 0));
+        assert_eq!((pool.free(), pool.outstanding()), (4, 0));
     }
 
     #[test]
@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn the_frame_of_another_pool_is_told_apart() {
+    fn a_pool_rejects_the_frame_of_another() {
         let mut region = Region::new(2048, 2).unwrap();
         let (mut a, mut b) = (region.pool(1).unwrap(), region.pool(1).unwrap());
         let frame = a.take().unwrap();
         assert!(a.owns(&frame) && !b.owns(&frame));
         let back = b.put(frame);
-        assert!(back.is_some(), "not taken in");
+        assert!(back.is_some(), "rejected");
         assert!(a.put(back.unwrap()).is_none());
     }
 }

@@ -12,7 +12,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::socket::Inlet;
+use crate::socket::SocketHandle;
 use crate::wire::{Headers, Words, words};
 
 /// A binding's number: its place in what the table was made of.
@@ -52,18 +52,18 @@ pub enum Error {
 pub struct Groups {
     /// The place in `ports` of each port that is served.
     by_port: Box<[u16]>,
-    ports: Vec<Port>,
+    ports: Vec<PortBindings>,
     /// Bindings to specific addresses.
-    specific: Table,
+    specific: AddressMap,
     /// This host's addresses.
-    locals: Table,
+    locals: AddressMap,
     /// By binding: the socket that its datagrams go to. Empty where there are none at all.
-    sockets: Box<[Option<Inlet>]>,
+    sockets: Box<[Option<SocketHandle>]>,
 }
 
 /// How a port is served.
 #[derive(Debug, Clone, Copy, Default)]
-struct Port {
+struct PortBindings {
     /// At some specific addresses?
     specific: bool,
     /// At every local address of each family.
@@ -73,7 +73,7 @@ struct Port {
 
 /// Where a datagram goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum Lookup {
     /// This binding.
     Binding(BindingId),
     /// Nobody serves the port, or not at this address.
@@ -92,7 +92,7 @@ impl Groups {
             return Err(Error::TooMany(binds.len()));
         }
         let mut by_port = vec![NONE; 1 << 16].into_boxed_slice();
-        let mut ports: Vec<Port> = Vec::new();
+        let mut ports: Vec<PortBindings> = Vec::new();
         let mut specific = Vec::new();
         for (id, bind) in (0..).zip(binds) {
             if bind.port() == 0 {
@@ -104,7 +104,7 @@ impl Groups {
             let place = &mut by_port[usize::from(bind.port())];
             if *place == NONE {
                 *place = ports.len() as u16;
-                ports.push(Port::default());
+                ports.push(PortBindings::default());
             }
             let port = &mut ports[usize::from(*place)];
             match bind.ip() {
@@ -120,8 +120,8 @@ impl Groups {
         Ok(Self {
             by_port,
             ports,
-            specific: Table::new(specific),
-            locals: Table::new(locals),
+            specific: AddressMap::new(specific),
+            locals: AddressMap::new(locals),
             sockets: Box::default(),
         })
     }
@@ -134,13 +134,13 @@ impl Groups {
     pub fn delivering<'a>(
         mut self,
         binds: &[SocketAddr],
-        inlets: impl IntoIterator<Item = &'a Inlet>,
+        handles: impl IntoIterator<Item = &'a SocketHandle>,
     ) -> Result<Self, Error> {
         let mut sockets = vec![None; binds.len()];
-        for inlet in inlets {
-            let bind = inlet.local_addr();
+        for handle in handles {
+            let bind = handle.local_addr();
             let place = binds.iter().position(|other| *other == bind).ok_or(Error::NoBinding(bind))?;
-            if sockets[place].replace(inlet.clone()).is_some() {
+            if sockets[place].replace(handle.clone()).is_some() {
                 return Err(Error::TwoSockets(bind));
             }
         }
@@ -152,27 +152,27 @@ impl Groups {
 
     /// Where the datagrams of a binding go, if that is a socket.
     #[inline]
-    pub(crate) fn socket(&self, binding: BindingId) -> Option<&Inlet> {
+    pub(crate) fn socket(&self, binding: BindingId) -> Option<&SocketHandle> {
         self.sockets.get(usize::from(binding))?.as_ref()
     }
 
     /// Who serves the datagram with these headers.
     #[inline]
     #[must_use]
-    pub fn find(&self, headers: &Headers) -> Found {
+    pub fn find(&self, headers: &Headers) -> Lookup {
         let place = self.by_port[usize::from(headers.destination_port())];
-        let Some(port) = self.ports.get(usize::from(place)) else { return Found::Unbound };
+        let Some(port) = self.ports.get(usize::from(place)) else { return Lookup::Unbound };
         let ipv4 = headers.is_ipv4();
         let key = Key { words: headers.destination_words(), port: headers.destination_port(), ipv4 };
         if port.specific
             && let Some(id) = self.specific.get(key)
         {
-            return Found::Binding(id);
+            return Lookup::Binding(id);
         }
         let Some(id) = (if ipv4 { port.wildcard_v4 } else { port.wildcard_v6 }) else {
-            return Found::Unbound;
+            return Lookup::Unbound;
         };
-        if self.locals.get(Key { port: 0, ..key }).is_some() { Found::Binding(id) } else { Found::NotLocal }
+        if self.locals.get(Key { port: 0, ..key }).is_some() { Lookup::Binding(id) } else { Lookup::NotLocal }
     }
 }
 
@@ -192,11 +192,11 @@ impl Key {
 
 /// A map that never changes: open addressing, at most half full, so that a look takes one or two comparisons.
 #[derive(Debug, Clone)]
-struct Table {
+struct AddressMap {
     slots: Box<[Option<(Key, BindingId)>]>,
 }
 
-impl Table {
+impl AddressMap {
     fn new(entries: Vec<(Key, BindingId)>) -> Self {
         let mut table = Self { slots: vec![None; (2 * entries.len()).next_power_of_two().max(2)].into() };
         for (key, id) in entries {
@@ -232,13 +232,16 @@ impl Table {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::wire::{Flow, Link, Mac, Packet, Tags, UdpChecksum, build};
+    use crate::wire::{Flow, LinkHeader, Mac, Packet, Tags, UdpChecksum, build};
 
-    fn found(groups: &Groups, to: &str) -> Found {
+    fn found(groups: &Groups, to: &str) -> Lookup {
         let destination: SocketAddr = to.parse().unwrap();
         let source = if destination.is_ipv4() { "192.0.2.9:5000" } else { "[2001:db8::9]:5000" };
-        let link =
-            Link { source: Mac([2, 0, 0, 0, 0, 1]), destination: Mac([2, 0, 0, 0, 0, 2]), tags: Tags::NONE };
+        let link = LinkHeader {
+            source: Mac([2, 0, 0, 0, 0, 1]),
+            destination: Mac([2, 0, 0, 0, 0, 2]),
+            tags: Tags::NONE,
+        };
         let flow = Flow::new(link, source.parse().unwrap(), destination).unwrap();
         let mut frame = [0; 128];
         let headers = build(&mut frame, &flow, b"x", UdpChecksum::Computed).unwrap();
@@ -256,14 +259,14 @@ mod tests {
     fn the_most_specific_binding_serves() {
         let groups = groups(&["0.0.0.0:53", "192.0.2.2:53", "[2001:db8::1]:53", "192.0.2.1:123"]);
         for (to, expected) in [
-            ("192.0.2.1:53", Found::Binding(0)),
-            ("192.0.2.2:53", Found::Binding(1)),
-            ("[2001:db8::1]:53", Found::Binding(2)),
-            ("192.0.2.1:123", Found::Binding(3)),
-            ("192.0.2.2:123", Found::Unbound),
-            ("192.0.2.3:53", Found::NotLocal),
-            ("[2001:db8::2]:53", Found::Unbound),
-            ("192.0.2.1:54", Found::Unbound),
+            ("192.0.2.1:53", Lookup::Binding(0)),
+            ("192.0.2.2:53", Lookup::Binding(1)),
+            ("[2001:db8::1]:53", Lookup::Binding(2)),
+            ("192.0.2.1:123", Lookup::Binding(3)),
+            ("192.0.2.2:123", Lookup::Unbound),
+            ("192.0.2.3:53", Lookup::NotLocal),
+            ("[2001:db8::2]:53", Lookup::Unbound),
+            ("192.0.2.1:54", Lookup::Unbound),
         ] {
             assert_eq!(found(&groups, to), expected, "{to}");
         }
@@ -272,15 +275,15 @@ mod tests {
     #[test]
     fn a_wildcard_serves_its_own_family_only() {
         let groups = groups(&["[::]:7"]);
-        assert_eq!(found(&groups, "192.0.2.1:7"), Found::Unbound);
-        assert_eq!(found(&groups, "[2001:db8::1]:7"), Found::Binding(0));
+        assert_eq!(found(&groups, "192.0.2.1:7"), Lookup::Unbound);
+        assert_eq!(found(&groups, "[2001:db8::1]:7"), Lookup::Binding(0));
     }
 
     #[test]
     fn an_ipv6_address_that_begins_like_an_ipv4_one_is_another() {
         let groups = Groups::new(&["192.0.2.1:7".parse().unwrap()], []).unwrap();
-        assert_eq!(found(&groups, "192.0.2.1:7"), Found::Binding(0));
-        assert_eq!(found(&groups, "[c000:201::]:7"), Found::Unbound);
+        assert_eq!(found(&groups, "192.0.2.1:7"), Lookup::Binding(0));
+        assert_eq!(found(&groups, "[c000:201::]:7"), Lookup::Unbound);
     }
 
     #[test]
@@ -299,8 +302,8 @@ mod tests {
         let locals = |i: u16| IpAddr::from([10, 0, (i >> 8) as u8, i as u8]);
         let groups = Groups::new(&["0.0.0.0:7".parse().unwrap()], (1..1000).map(locals)).unwrap();
         for i in 1..1000 {
-            assert_eq!(found(&groups, &format!("{}:7", locals(i))), Found::Binding(0));
+            assert_eq!(found(&groups, &format!("{}:7", locals(i))), Lookup::Binding(0));
         }
-        assert_eq!(found(&groups, "10.0.4.0:7"), Found::NotLocal);
+        assert_eq!(found(&groups, "10.0.4.0:7"), Lookup::NotLocal);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Bindings that a [socket](crate::socket) has do not come here: their datagrams wait for a thread of the application.
 
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::groups::BindingId;
 use crate::port::Unsent;
 use crate::wire::Headers;
@@ -40,7 +40,7 @@ pub trait Handler {
 
     /// A reply was not sent, for this reason, which the worker counts. `worker` is the one whose handler gave it: another one
     /// than this if frames are steered. Which datagram it was is not known of one that the port refused.
-    fn unsent(&mut self, _worker: usize, _reply: Option<Unsent>, _reason: Drop) {}
+    fn unsent(&mut self, _worker: usize, _reply: Option<Unsent>, _reason: DropReason) {}
 }
 
 impl<F: FnMut(Datagram<'_>, &mut [u8]) -> Outcome> Handler for F {

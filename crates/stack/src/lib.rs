@@ -1,19 +1,20 @@
-//! The user-space UDP datapath: what the kernel does between a NIC's queue and a socket, as a library.
+//! The user-space UDP datapath: the path from a NIC queue to a socket, as a library.
 //!
 //! ```text
 //! port ─ burst of frames ─▸ worker ─ parse, verify ─ steer ─┬▸ groups ─▸ handler ─▸ reply in the same frame ─▸ port
-//!                             ▴                             │            └▸ or a socket ─▸ its reader ─▸ home, sent
-//!                             │                             └▸ another worker's backlog; the frame comes home later
-//!                             └─ epochs: tables of addresses, routes, neighbours, groups are read without a lock
+//!                             ▴                             │            └▸ or a socket ─▸ its reader ─▸ returned, sent
+//!                             │                             └▸ another worker's backlog; the frame is returned later
+//!                             └─ epochs: tables of addresses, routes, neighbours and groups are read without a lock
 //! ```
-//! - [`frame`]: packet memory with one owner at a time. [`port`]: AF_XDP, a link within the process, capture files.
+//! - [`frame`]: packet memory with one owner at a time. [`port`]: AF_XDP, an in-memory link, capture files.
 //! - [`wire`]: Ethernet, VLAN, IPv4, IPv6 and UDP, read and written in place; checksums.
-//! - [`worker`]: one thread's turn. [`mesh`], [`steering`]: frames handed to other workers. [`groups`], [`handler`]: who
-//!   serves a datagram. [`counters`]: where every frame ended.
+//! - [`worker`]: the poll loop of one thread. [`mesh`], [`steering`]: frames handed to other workers. [`groups`],
+//!   [`handler`]: which handler or socket serves a datagram. [`counters`]: what became of every frame.
 //! - [`tables`]: the kernel's control plane, mirrored from rtnetlink.
-//! - [`ring`]: bursts from one worker to another. [`wake`]: sleep without losing a wake-up.
-//! - [`epoch`]: tables that are read without a lock and replaced meanwhile.
-//! - [`socket`]: where datagrams wait for their reader: two queues, memory accounted in bulk, frames that come home.
+//! - [`ring`]: bursts from one worker to another. [`wake`]: sleeping without losing a wake-up.
+//! - [`epoch`]: tables that are read without a lock and replaced while they are read.
+//! - [`socket`]: where datagrams wait for their reader: two queues, memory accounted in bulk, frames returned in
+//!   bulk.
 //!
 //! # An application that answers over AF_XDP
 //! ```no_run
@@ -27,29 +28,29 @@
 //! use udpath_stack::worker::{Parts, Worker};
 //!
 //! let bind = "192.0.2.1:7".parse()?;
-//! let mut device = XdpDevice::open("eth0", Config::default())?; // everything it does not take goes to the kernel
+//! let mut device = XdpDevice::open("eth0", Config::default())?; // what the program does not take goes to the kernel
 //! device.bind(bind)?;
 //! let domain = Domain::new(1, 8);
 //! let mut worker = Worker::new(Parts {
 //!     port: Some(device.port(0)?),
-//!     handler: |datagram: Datagram<'_>, room: &mut [u8]| {
-//!         room[..datagram.payload.len()].copy_from_slice(datagram.payload);
+//!     handler: |datagram: Datagram<'_>, buffer: &mut [u8]| {
+//!         buffer[..datagram.payload.len()].copy_from_slice(datagram.payload);
 //!         Outcome::Reply(datagram.payload.len())
 //!     },
 //!     reader: domain.register("worker 0")?,
 //!     groups: Arc::new(Table::new(&domain, Groups::new(&[bind], [])?)),
-//!     links: mesh(1, mesh::Config { backlog: 64, frames: 4096 })?.remove(0),
+//!     rings: mesh(1, mesh::Config { backlog: 64, frames: 4096 })?.remove(0),
 //!     steering: None,
 //! });
 //! loop {
-//!     if worker.turn() == 0 {
+//!     if worker.poll() == 0 {
 //!         worker.wait(Duration::from_secs(1), None)?;
 //!     }
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # The same with a socket, read by a thread of its own
+//! # The same with a socket, read on its own thread
 //! ```no_run
 //! # use std::{sync::Arc, thread, time::Duration};
 //! # use udpath_stack::epoch::{Domain, Table};
@@ -64,24 +65,24 @@
 //! let mut device = XdpDevice::open("eth0", Config::default())?;
 //! device.bind(bind)?;
 //! let domain = Domain::new(1, 8);
-//! let mut links = mesh(1, mesh::Config { backlog: 64, frames: 4096 })?;
-//! let mut socket = socket::join(&mut links, socket::Config::default())?.open(bind, 1 << 20)?;
-//! let groups = Groups::new(&[bind], [])?.delivering(&[bind], &[socket.inlet()])?;
+//! let mut rings = mesh(1, mesh::Config { backlog: 64, frames: 4096 })?;
+//! let mut socket = socket::join(&mut rings, socket::Config::default())?.open(bind, 1 << 20)?;
+//! let groups = Groups::new(&[bind], [])?.delivering(&[bind], &[socket.handle()])?;
 //! let mut worker = Worker::new(Parts {
 //!     port: Some(device.port(0)?),
 //!     handler: |_: Datagram<'_>, _: &mut [u8]| Outcome::Declined, // for bindings without a socket
 //!     reader: domain.register("worker 0")?,
 //!     groups: Arc::new(Table::new(&domain, groups)),
-//!     links: links.remove(0),
+//!     rings: rings.remove(0),
 //!     steering: None,
 //! });
 //! thread::spawn(move || {
-//!     while worker.turn() > 0 || worker.wait(Duration::from_secs(1), None).is_ok() {}
+//!     while worker.poll() > 0 || worker.wait(Duration::from_secs(1), None).is_ok() {}
 //! });
 //! loop {
 //!     for mut datagram in socket.recv_batch(Wait::Sleep(None))?.iter_mut() {
 //!         let len = datagram.payload().len();
-//!         datagram.reply_with(|_| len)?; // echo: the payload lies where the reply's goes
+//!         datagram.reply_with(|_| len)?; // echo: the request's payload is in place already
 //!     }
 //! }
 //! # #[allow(unreachable_code)]

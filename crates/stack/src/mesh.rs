@@ -16,12 +16,12 @@ use crossbeam_utils::CachePadded;
 use crate::frame::{Burst, Frame};
 use crate::primitive::{Arc, AtomicU32, AtomicUsize, Ordering};
 use crate::ring::{self, Consumer, Producer};
-use crate::socket::exchange::Depot;
+use crate::socket::returns::ReturnQueue;
 use crate::wake::{self, Announced, Sleeper, Waker};
 
-mod ending;
+mod shutdown;
 
-pub(crate) use ending::Ending;
+pub(crate) use shutdown::Shutdown;
 
 /// Sizes of the rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,23 +51,23 @@ pub enum Error {
 }
 
 /// One worker's ends of all its rings.
-pub struct Links {
+pub struct WorkerRings {
     index: u16,
     pub(crate) to: Vec<Option<Outgoing>>,
     pub(crate) from: Vec<Option<Incoming>>,
     /// By worker: the longest frame its port sends, bytes; 0 while it has none.
-    longest: Arc<Box<[AtomicUsize]>>,
+    max_frame_len: Arc<Box<[AtomicUsize]>>,
     /// Towards and from sockets, if there are any ([`crate::socket::join`]).
-    pub(crate) depot: Option<Depot<Frame>>,
+    pub(crate) return_queue: Option<ReturnQueue<Frame>>,
     /// How far all of them are with their end.
-    pub(crate) ending: Ending,
+    pub(crate) shutdown: Shutdown,
     sleeper: Sleeper,
 }
 
 /// Towards another worker.
 pub(crate) struct Outgoing {
     backlog: Producer<Frame>,
-    home: Producer<Frame>,
+    returns: Producer<Frame>,
     waker: Waker,
     /// Frames put into the backlog so far, wrapping; and how many of them were served.
     queued: u32,
@@ -78,7 +78,7 @@ pub(crate) struct Outgoing {
 /// From another worker.
 pub(crate) struct Incoming {
     backlog: Consumer<Frame>,
-    home: Consumer<Frame>,
+    returns: Consumer<Frame>,
     served: u32,
     done: Arc<CachePadded<AtomicU32>>,
 }
@@ -87,38 +87,46 @@ pub(crate) struct Incoming {
 ///
 /// # Errors
 /// Sizes that no ring has; no descriptors.
-pub fn mesh(workers: u16, config: Config) -> Result<Vec<Links>, Error> {
+pub fn mesh(workers: u16, config: Config) -> Result<Vec<WorkerRings>, Error> {
     let mut all = Vec::new();
-    let longest = Arc::new((0..workers).map(|_| AtomicUsize::new(0)).collect::<Box<[_]>>());
-    for (index, ending) in (0..workers).zip(Ending::of(workers.into())) {
+    let max_frame_len = Arc::new((0..workers).map(|_| AtomicUsize::new(0)).collect::<Box<[_]>>());
+    for (index, shutdown) in (0..workers).zip(Shutdown::of(workers.into())) {
         let (_, sleeper) = wake::pair().map_err(|cause| Error::Wake { worker: index.into(), cause })?;
         let (mut to, mut from) = (Vec::new(), Vec::new());
         to.resize_with(workers.into(), || None);
         from.resize_with(workers.into(), || None);
-        all.push(Links { index, to, from, longest: Arc::clone(&longest), depot: None, ending, sleeper });
+        all.push(WorkerRings {
+            index,
+            to,
+            from,
+            max_frame_len: Arc::clone(&max_frame_len),
+            return_queue: None,
+            shutdown,
+            sleeper,
+        });
     }
     for i in 0..usize::from(workers) {
         for j in (0..usize::from(workers)).filter(|j| *j != i) {
             let (backlog_in, backlog) = ring::ring(config.backlog)?;
             // In j's direction go i's wishes, and j's own frames home.
-            let (home_in, home) = ring::ring(config.frames.next_power_of_two())?;
+            let (returns_in, returns) = ring::ring(config.frames.next_power_of_two())?;
             let done = Arc::new(CachePadded::new(AtomicU32::new(0)));
             let waker = all[j].sleeper.waker();
             all[i].to[j] = Some(Outgoing {
                 backlog: backlog_in,
-                home: home_in,
+                returns: returns_in,
                 waker,
                 queued: 0,
                 done: Arc::clone(&done),
                 woken: 0,
             });
-            all[j].from[i] = Some(Incoming { backlog, home, served: 0, done });
+            all[j].from[i] = Some(Incoming { backlog, returns, served: 0, done });
         }
     }
     Ok(all)
 }
 
-impl Links {
+impl WorkerRings {
     /// The worker's number.
     #[must_use]
     pub fn index(&self) -> u16 {
@@ -126,15 +134,15 @@ impl Links {
     }
 
     /// Says how long the frames are that this worker's port sends. Before it hands over any.
-    pub(crate) fn set_longest(&self, bytes: usize) {
+    pub(crate) fn set_max_frame_len(&self, bytes: usize) {
         // Relaxed: who is to know it gets it with the first frame, through a ring.
-        self.longest[usize::from(self.index)].store(bytes, Ordering::Relaxed);
+        self.max_frame_len[usize::from(self.index)].store(bytes, Ordering::Relaxed);
     }
 
     /// The longest frame that a worker's port sends: what a reply in a frame of it may have.
     #[inline]
-    pub(crate) fn longest_of(&self, worker: usize) -> usize {
-        self.longest.get(worker).map_or(0, |longest| longest.load(Ordering::Relaxed))
+    pub(crate) fn max_frame_len_of(&self, worker: usize) -> usize {
+        self.max_frame_len.get(worker).map_or(0, |max_frame_len| max_frame_len.load(Ordering::Relaxed))
     }
 
     /// Wakes the worker.
@@ -149,11 +157,11 @@ impl Links {
     }
 
     /// Announces sleep, unless something has come from anyone meanwhile.
-    pub(crate) fn announce_if_quiet(&mut self) -> Option<Announced<'_>> {
+    pub(crate) fn announce_if_idle(&mut self) -> Option<Announced<'_>> {
         let announced = self.sleeper.announce();
-        let quiet = self.from.iter().flatten().all(|from| from.backlog.is_empty() && from.home.is_empty())
-            && self.depot.as_mut().is_none_or(Depot::is_quiet);
-        quiet.then_some(announced)
+        let idle = self.from.iter().flatten().all(|from| from.backlog.is_empty() && from.returns.is_empty())
+            && self.return_queue.as_mut().is_none_or(ReturnQueue::is_idle);
+        idle.then_some(announced)
     }
 
     /// System calls made to wake others.
@@ -197,9 +205,9 @@ impl Outgoing {
 
     /// Gives the worker's own frames back to it.
     #[inline]
-    pub(crate) fn send_home(&mut self, frames: &mut Burst) {
-        let pushed = self.home.push_burst(frames);
-        debug_assert!(frames.is_empty(), "the ring home holds all frames there are");
+    pub(crate) fn return_frames(&mut self, frames: &mut Burst) {
+        let pushed = self.returns.push_burst(frames);
+        debug_assert!(frames.is_empty(), "the return ring has room for every frame");
         self.wake(pushed);
     }
 
@@ -228,7 +236,7 @@ impl Incoming {
 
     /// Takes our own frames back.
     #[inline]
-    pub(crate) fn returned(&mut self, into: &mut Burst) -> usize {
-        self.home.pop_burst(into)
+    pub(crate) fn take_returned(&mut self, into: &mut Burst) -> usize {
+        self.returns.pop_burst(into)
     }
 }

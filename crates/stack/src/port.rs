@@ -84,7 +84,7 @@ pub struct Properties {
     pub mode: Mode,
     /// Longest frame that can be sent, bytes from the Ethernet header on, without the check sequence: one with two VLAN
     /// tags. Without them it is four bytes less for each. Where it follows an MTU it may change from turn to turn.
-    pub longest: usize,
+    pub max_frame_len: usize,
     /// What is known of the checksums of received packets.
     pub checksums: Checksums,
     /// Whether received frames tell the device's RSS hash, those of which it has one.
@@ -106,7 +106,7 @@ pub struct Counts {
 
 /// What became of frames that a port was given to send, in the order in which it was given them.
 #[derive(Debug, Default)]
-pub struct Departed {
+pub struct Completions {
     /// Frames the port is done with: sent, but for those in `lost`.
     pub frames: usize,
     /// Those of them that were not sent, by place.
@@ -118,7 +118,7 @@ pub struct Departed {
 /// A frame that was not sent: the driver dropped it, or the port ended before the device took it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost {
-    /// Its place among the frames of [`Departed`], from 0 on.
+    /// Its place among the frames of [`Completions`], from 0 on.
     pub place: usize,
     /// What was in it; `None`: no UDP datagram.
     pub datagram: Option<Unsent>,
@@ -133,7 +133,7 @@ pub struct Unsent {
     pub len: usize,
 }
 
-impl Departed {
+impl Completions {
     /// Room for as many losses at once, so that nothing is allocated when they happen.
     #[must_use]
     pub(crate) fn with_room(lost: usize) -> Self {
@@ -202,7 +202,7 @@ pub trait Port {
 
     /// Moves what became of frames to be sent since the last call to `into`, which is empty. To be asked after
     /// [`flush`](Self::flush).
-    fn departed(&mut self, into: &mut Departed);
+    fn completions(&mut self, into: &mut Completions);
 
     /// Whether frames to be sent wait for the device, so that [`flush`](Self::flush) has to be called again soon.
     fn is_sending(&self) -> bool {

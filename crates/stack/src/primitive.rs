@@ -1,18 +1,18 @@
-//! The one door through which atomics, shared cells, locks and sleeping enter this crate.
+//! The only module through which atomics, shared cells, locks and sleeping enter this crate.
 //!
 //! ```text
-//!   ring   wake   epoch   socket          never name std::sync::atomic, UnsafeCell, Arc, Mutex themselves
+//!   ring   wake   epoch   socket          never name std::sync::atomic, UnsafeCell, Arc or Mutex themselves
 //!      └─────┴──┬───┴────────┘
 //!          primitive
 //!      ┌────────┴─────────┐
 //!   std, core          loom (--cfg loom)
-//!   what runs          what the model checker explores: every interleaving and every value a load may return
+//!   production         the model checker: explores every interleaving and every value a load may return
 //! ```
 //!
-//! Built with `--cfg loom`, the same code runs on loom's types, and `tests/loom.rs` walks through the executions the
-//! memory model allows. Two limits of loom shape the code above this module: it takes a `SeqCst` *access* for
-//! acquire-release, so wherever a store must not be overtaken by a later load stands an explicit `fence(SeqCst)`,
-//! which it does model; and it knows no clock, so a model never waits with a time limit.
+//! Built with `--cfg loom`, the same code runs on loom's types, and `tests/loom` explores the executions that the
+//! memory model allows. Two limits of loom shape the code above this module: loom treats a `SeqCst` *access* as
+//! acquire-release, so wherever a store must not be reordered after a later load there is an explicit
+//! `fence(SeqCst)`, which loom does model; and loom has no clock, so a model never waits with a timeout.
 
 #[cfg(not(loom))]
 pub(crate) use std::{
@@ -35,10 +35,10 @@ pub(crate) use loom::{
 pub(crate) use cell::UnsafeCell;
 pub(crate) use event::Event;
 
-/// Takes the lock, also when a thread panicked in it.
+/// Takes the lock, even if a thread panicked while holding it.
 ///
-/// What is kept under locks here is consistent between any two statements that may panic, so that a dead thread's
-/// lock is as good as any; refusing it would spread the panic over threads that did nothing wrong.
+/// The data under locks here is consistent between any two statements that may panic, so the lock of a dead thread is
+/// usable. Rejecting it would spread the panic to threads that did nothing wrong.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -50,7 +50,7 @@ mod cell {
 
 #[cfg(not(loom))]
 mod cell {
-    /// A cell of loom's shape: access is bracketed by a closure, so that a model sees where it begins and ends.
+    /// A cell with loom's interface: each access is a closure, so that a model sees where it begins and ends.
     #[derive(Debug)]
     #[repr(transparent)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -60,13 +60,13 @@ mod cell {
             Self(std::cell::UnsafeCell::new(value))
         }
 
-        /// The pointer for reading; following it is the caller's claim that nobody writes meanwhile.
+        /// The pointer for reading. Dereferencing it asserts that there is no concurrent write.
         #[inline(always)]
         pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
             read(self.0.get())
         }
 
-        /// The pointer for writing; following it is the caller's claim that nobody else reads or writes meanwhile.
+        /// The pointer for writing. Dereferencing it asserts that there is no other concurrent access.
         #[inline(always)]
         pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
             write(self.0.get())
@@ -76,13 +76,13 @@ mod cell {
 
 /// How a wait on an [`Event`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(loom, allow(dead_code, reason = "a model's wait ends by a signal alone"))]
+#[cfg_attr(loom, allow(dead_code, reason = "only a signal ends a model's wait"))]
 pub(crate) enum Waited {
-    /// There is a signal to take.
+    /// A signal is pending.
     Signalled,
-    /// The time was over first.
+    /// The timeout expired.
     TimedOut,
-    /// A Unix signal was handled by this thread.
+    /// This thread handled a Unix signal.
     Interrupted,
 }
 
@@ -97,7 +97,7 @@ mod event {
 
     use super::Waited;
 
-    /// What a thread sleeps on: an eventfd, so that it can be polled together with sockets. It counts signals.
+    /// An eventfd that a thread sleeps on, so that it can be polled together with sockets. It counts signals.
     #[derive(Debug)]
     pub(crate) struct Event(OwnedFd);
 
@@ -106,14 +106,12 @@ mod event {
             Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
         }
 
-        /// Adds one signal.
-        ///
-        /// The only failure an eventfd of our own can have is a full counter, at which it is readable anyway.
+        /// The only way a write to our own eventfd can fail is a full counter, and then it is readable anyway.
         pub(crate) fn signal(&self) {
             let _ = rustix::io::retry_on_intr(|| rustix::io::write(&self.0, &1_u64.to_ne_bytes()));
         }
 
-        /// Takes all signals there are; does not wait for one.
+        /// Takes all pending signals; does not wait for one.
         pub(crate) fn take(&self) -> u64 {
             let mut count = [0; 8];
             match rustix::io::retry_on_intr(|| rustix::io::read(&self.0, &mut count)) {
@@ -122,9 +120,9 @@ mod event {
             }
         }
 
-        /// Sleeps until there is a signal to take; for ever without a `timeout`.
+        /// Sleeps until a signal is pending; without a `timeout`, indefinitely.
         pub(crate) fn wait(&self, timeout: Option<Duration>) -> io::Result<Waited> {
-            // A time beyond what the kernel's type can hold is as good as for ever.
+            // A timeout that the kernel's type cannot hold is treated as no timeout.
             let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
             match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], timeout.as_ref()) {
                 Ok(0) => Ok(Waited::TimedOut),
@@ -154,11 +152,11 @@ mod event {
 
     use super::{Waited, lock};
 
-    /// The model of an eventfd: a counter that can be waited on. Time never passes: a wait ends by a signal alone,
-    /// and a signal that never comes is a deadlock, which loom reports.
+    /// The model of an eventfd: a counter that can be waited on. Time never passes, so only a signal ends a wait; a
+    /// signal that never comes is a deadlock, which loom reports.
     #[derive(Debug)]
     pub(crate) struct Event {
-        /// Only so that code that polls descriptors compiles; no model runs it.
+        /// Lets code that polls descriptors compile; no model polls it.
         descriptor: &'static File,
         count: Mutex<u64>,
         changed: Condvar,

@@ -1,25 +1,25 @@
-//! A bounded ring between two threads: one writes, one reads, neither ever waits for the other.
+//! A bounded single-producer, single-consumer ring between two threads; neither side ever waits for the other.
 //!
-//! It carries what one worker hands another: frames to the backlog of the worker that owns the flow, and frames on
-//! their way home to the worker that owns their memory.
+//! It carries frames between workers: to the backlog of the worker that serves the flow, and back to the worker that
+//! owns their memory.
 //!
 //! ```text
-//!            head (reader's)              tail (writer's)
+//!            head (consumer's)            tail (producer's)
 //!              │                            │
 //!   ┌───┬───┬──▼┬───┬───┬───┬───┬───┬───┬───▼───┬───┐
 //!   │   │   │ a │ b │ c │ d │ e │ f │ g │   │   │   │      slot of index i = i mod capacity
 //!   └───┴───┴───┴───┴───┴───┴───┴───┴───┴───┴───┴───┘
 //!              └── written, not yet read ─┘
 //! ```
-//! - `head` and `tail` only grow (and wrap round `usize`); each is written by one side alone and lies on a cache line
-//!   of its own. `tail - head` items are in the ring, never more than its capacity.
-//! - Each side keeps the last value it saw of the other's index and looks again only when that value does not allow
-//!   what is asked. **An index is published once per burst**, so a burst costs one transfer of each index's cache line,
-//!   however many items it has.
-//! - Publishing `tail` (release) hands the slots before it to the reader, publishing `head` hands the slots before it
-//!   back. Between the two a slot belongs to exactly one side; that is the whole safety argument (`sys`).
-//! - A full ring takes no more: what does not fit **stays with the caller**, who counts it as dropped, by a reason that
-//!   only the caller knows. What is left in the ring when both ends are gone is dropped with it.
+//! - `head` and `tail` only grow (and wrap around `usize`); each is written by one side only and has a cache line of
+//!   its own. `tail - head` items are in the ring, never more than its capacity.
+//! - Each side caches the last value it saw of the other's index and reloads it only when the cached value is not
+//!   enough for the request. **An index is published once per burst**, so a burst costs one transfer of each index's
+//!   cache line, whatever its length.
+//! - Publishing `tail` (release) hands the slots before it to the consumer; publishing `head` hands the slots before
+//!   it back. In between, a slot belongs to exactly one side; that is the whole safety argument (`sys`).
+//! - A full ring accepts no more: what does not fit **stays with the caller**, who counts it as dropped, for a reason
+//!   that only the caller knows. Items left in the ring when both ends are gone are dropped with it.
 //!
 //! ```
 //! use arrayvec::ArrayVec;
@@ -28,7 +28,7 @@
 //! let (mut producer, mut consumer) = ring::ring(4)?;
 //! let mut burst: ArrayVec<u32, 32> = (0..6).collect();
 //! assert_eq!(producer.push_burst(&mut burst), 4);
-//! assert_eq!(burst.as_slice(), [4, 5], "refused, and still ours: count them");
+//! assert_eq!(burst.as_slice(), [4, 5], "did not fit, still ours: count them as dropped");
 //!
 //! let mut arrived: ArrayVec<u32, 32> = ArrayVec::new();
 //! assert_eq!(consumer.pop_burst(&mut arrived), 4);
@@ -42,39 +42,39 @@ use arrayvec::ArrayVec;
 
 pub use sys::{Consumer, Producer};
 
-/// The most items a ring may be made for.
+/// The largest capacity of a ring, items.
 ///
-/// Higher: a slip of the pen in a configuration reserves gigabytes. Lower: a backlog of a second at 10 Mpps no longer
-/// fits, which nobody should want anyway.
-pub const MOST_ITEMS: usize = 1 << 24;
+/// Higher: a typo in a configuration reserves gigabytes. Lower: a backlog of one second at 10 Mpps no longer fits,
+/// which is more than any server should queue.
+pub const MAX_ITEMS: usize = 1 << 24;
 
-/// A ring cannot have this capacity.
+/// Invalid ring capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("cannot make a ring of {capacity} items: give a power of two from 1 to {MOST_ITEMS}")]
+#[error("cannot create a ring of {capacity} items: expected a power of two from 1 to {MAX_ITEMS}")]
 pub struct CapacityError {
-    /// What was asked for, items.
+    /// The requested capacity, items.
     pub capacity: usize,
 }
 
-/// Makes a ring of `capacity` items, a power of two up to [`MOST_ITEMS`]. All memory is allocated here.
+/// Creates a ring of `capacity` items, a power of two up to [`MAX_ITEMS`]. All memory is allocated here.
 pub fn ring<T: Send>(capacity: usize) -> Result<(Producer<T>, Consumer<T>), CapacityError> {
-    if !capacity.is_power_of_two() || capacity > MOST_ITEMS {
+    if !capacity.is_power_of_two() || capacity > MAX_ITEMS {
         return Err(CapacityError { capacity });
     }
     Ok(sys::ends(capacity))
 }
 
 impl<T: Send> Producer<T> {
-    /// Moves `burst` into the ring, in order, as far as there is room; says how many went.
+    /// Moves items of `burst` into the ring, in order, as far as there is room; returns how many.
     ///
-    /// The rest stays in `burst`, in order: refused by a full ring, for the caller to count and to dispose of.
+    /// The rest stays in `burst`, in order, for the caller to count and dispose of.
     #[inline]
     pub fn push_burst<const N: usize>(&mut self, burst: &mut ArrayVec<T, N>) -> usize {
         let room = self.room(burst.len());
         self.push_from(&mut burst.drain(..room))
     }
 
-    /// Puts one item into the ring, or gives it back if the ring is full. Prefer bursts.
+    /// Pushes one item, or returns it if the ring is full. Prefer bursts.
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), T> {
         if self.room(1) == 0 {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_capacity_is_a_power_of_two_within_bounds() {
-        for capacity in [0, 3, 6, 100, MOST_ITEMS * 2] {
+        for capacity in [0, 3, 6, 100, MAX_ITEMS * 2] {
             assert_eq!(ring::<u8>(capacity).err(), Some(CapacityError { capacity }));
         }
         let message = ring::<u8>(3).err().map(|error| error.to_string());
@@ -116,7 +116,7 @@ mod tests {
 
         let mut two: ArrayVec<_, 2> = ArrayVec::new();
         assert_eq!(consumer.pop_burst(&mut two), 2);
-        assert_eq!(consumer.pop_burst(&mut two), 0, "no room at the reader either");
+        assert_eq!(consumer.pop_burst(&mut two), 0, "the destination is full as well");
         assert_eq!(two.as_slice(), [0, 1]);
 
         let mut rest = 4..100;

@@ -9,7 +9,7 @@
 //! ```
 //! - [`queue`]: many workers put datagrams in, one reader takes them out; two queues, so that they rarely meet.
 //! - [`memory`]: the bytes a socket, and all sockets together, may hold.
-//! - [`exchange`](mod@exchange): the way home, and blank frames.
+//! - [`returns`](mod@returns): the way home, and blank frames.
 //! - [`UdpSocket`]: what an application reads and answers with. [`Sockets`] opens them.
 //!
 //! # Who owns a frame
@@ -30,22 +30,24 @@
 //! ```
 //!
 //! # Where a flow is worked on
-//! With [`set_following`](UdpSocket::set_following) a socket writes down at each read which worker is nearest to its
+//! With [`set_flow_recorder`](UdpSocket::set_flow_recorder) a socket writes down at each read which worker is nearest to its
 //! reader, and [`Steering::following`](crate::steering::Steering::following) moves the flow there once nothing of it
 //! waits where it was (the kernel's RFS).
 //!
 //! [`Handler`]: crate::handler::Handler
 
-pub mod exchange;
 pub mod memory;
 pub mod queue;
+pub mod returns;
 
 #[cfg(not(loom))]
 mod batch;
 #[cfg(not(loom))]
-mod follow;
+mod flow_recorder;
 #[cfg(not(loom))]
 mod send;
+#[cfg(not(loom))]
+mod slot;
 #[cfg(not(loom))]
 mod udp;
 
@@ -56,23 +58,25 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 
 use crate::frame::{Burst, Frame};
-use crate::mesh::Links;
+use crate::mesh::WorkerRings;
 use crate::ring::CapacityError;
-use exchange::{Station, exchange};
 use memory::{Charged, Pool};
 use queue::{Producer, Refused};
+use returns::ReturnHandle;
 
 #[cfg(not(loom))]
-pub use batch::{Batch, Datagram, ReplyError};
+pub use batch::{Batch, Datagram};
 #[cfg(not(loom))]
-pub use follow::{Following, Near};
+pub use flow_recorder::{FlowRecorder, ReaderLocation};
 #[cfg(not(loom))]
-pub use send::{Exit, Paths, SendError};
+pub use send::{Egress, Paths, SendError};
+#[cfg(not(loom))]
+pub use slot::ReplyError;
 #[cfg(not(loom))]
 pub use udp::{Counts, UdpSocket, Wait};
 
 /// The least limit of a socket, bytes: one frame of the larger size.
-pub const LEAST_LIMIT: usize = 4096;
+pub const MIN_LIMIT: usize = 4096;
 
 /// What all sockets have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +87,7 @@ pub struct Config {
     /// Blank frames that each worker keeps ready for [`UdpSocket::send_to`], at least 1, rounded up to a power of two.
     /// Lower: a burst of datagrams that no request came before finds no frame. Higher: its port has that many fewer to
     /// receive with.
-    pub stock: usize,
+    pub free_frames: usize,
     /// Most bytes charged to all sockets together (the kernel's `net.ipv4.udp_mem`). A frame is charged whole, 2048 or
     /// 4096 bytes. Lower: busy sockets are refused what idle ones do not use. Higher: up to what the ports have, all of
     /// which can then lie in sockets that nobody reads, and nothing is received by anyone.
@@ -93,7 +97,7 @@ pub struct Config {
 impl Default for Config {
     /// For ports with the frames that an AF_XDP port has by default; a quarter of one port's may wait.
     fn default() -> Self {
-        Self { frames: 4096, stock: 64, pool: 1024 * 2048 }
+        Self { frames: 4096, free_frames: 64, pool: 1024 * 2048 }
     }
 }
 
@@ -110,7 +114,7 @@ pub enum Error {
     Joined(u16),
     /// A limit below one frame.
     #[error(
-        "cannot open a socket at {bind} that holds {limit} bytes: a frame is charged up to {LEAST_LIMIT}; give that or more"
+        "cannot open a socket at {bind} that holds {limit} bytes: a frame is charged up to {MIN_LIMIT}; give that or more"
     )]
     Limit {
         /// Its address.
@@ -132,7 +136,7 @@ pub enum Error {
 #[derive(Clone)]
 pub struct Sockets {
     /// By the number of the worker that owns the frames.
-    stations: Arc<[Station<Frame>]>,
+    return_handles: Arc<[ReturnHandle<Frame>]>,
     pool: Pool,
 }
 
@@ -140,34 +144,34 @@ pub struct Sockets {
 ///
 /// # Errors
 /// Sizes that no ring has; links that were joined before.
-pub fn join(links: &mut [Links], config: Config) -> Result<Sockets, Error> {
-    let mut stations = Vec::with_capacity(links.len());
-    for links in links.iter_mut() {
-        if links.depot.is_some() {
-            return Err(Error::Joined(links.index()));
+pub fn join(rings: &mut [WorkerRings], config: Config) -> Result<Sockets, Error> {
+    let mut return_handles = Vec::with_capacity(rings.len());
+    for rings in rings.iter_mut() {
+        if rings.return_queue.is_some() {
+            return Err(Error::Joined(rings.index()));
         }
-        let (station, depot) = exchange(links.waker(), config.frames, config.stock)?;
-        links.depot = Some(depot);
-        stations.push(station);
+        let (return_handle, return_queue) = returns::pair(rings.waker(), config.frames, config.free_frames)?;
+        rings.return_queue = Some(return_queue);
+        return_handles.push(return_handle);
     }
-    Ok(Sockets { stations: stations.into(), pool: Pool::new(config.pool) })
+    Ok(Sockets { return_handles: return_handles.into(), pool: Pool::new(config.pool) })
 }
 
 impl Sockets {
     /// A socket for what comes to the binding `bind`, that holds at most `limit` bytes of frames (the kernel's
-    /// `SO_RCVBUF`; from [`LEAST_LIMIT`] to [`queue::MOST_BYTES`]). Datagrams come once its [`Inlet`] is in the table of
+    /// `SO_RCVBUF`; from [`MIN_LIMIT`] to [`queue::MAX_BYTES`]). Datagrams come once its [`SocketHandle`] is in the table of
     /// [groups](crate::groups::Groups::delivering).
     ///
     /// # Errors
     /// A limit that cannot be; no descriptor to sleep on.
     #[cfg(not(loom))]
     pub fn open(&self, bind: SocketAddr, limit: usize) -> Result<UdpSocket, Error> {
-        if limit < LEAST_LIMIT {
+        if limit < MIN_LIMIT {
             return Err(Error::Limit { bind, limit });
         }
         let (producer, reader) = queue::queue(queue::Config::new(limit), &self.pool)
             .map_err(|cause| Error::Queue { bind, cause })?;
-        Ok(UdpSocket::new(Inlet { bind, producer }, reader, Arc::clone(&self.stations)))
+        Ok(UdpSocket::new(SocketHandle { bind, producer }, reader, Arc::clone(&self.return_handles)))
     }
 
     /// Bytes charged to all of them now, or kept for them.
@@ -179,19 +183,22 @@ impl Sockets {
 
 impl fmt::Debug for Sockets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sockets").field("workers", &self.stations.len()).field("pool", &self.pool).finish()
+        f.debug_struct("Sockets")
+            .field("workers", &self.return_handles.len())
+            .field("pool", &self.pool)
+            .finish()
     }
 }
 
 /// The workers' side of a socket: what the table of groups holds. A clone is of the same socket; it may outlive it, and
 /// then refuses everything.
 #[derive(Clone)]
-pub struct Inlet {
+pub struct SocketHandle {
     bind: SocketAddr,
     producer: Producer<Frame>,
 }
 
-impl Inlet {
+impl SocketHandle {
     /// The address it was opened for.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
@@ -211,9 +218,9 @@ impl Inlet {
     }
 }
 
-impl fmt::Debug for Inlet {
+impl fmt::Debug for SocketHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inlet").field("bind", &self.bind).finish_non_exhaustive()
+        f.debug_struct("SocketHandle").field("bind", &self.bind).finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use udpath_steer::flow_limit::FlowLimit;
 use udpath_steer::rfs::{FlowTable, SockFlowTable};
-use udpath_steer::rps::{self, Backlogs, Decision, RpsMap};
+use udpath_steer::rps::{self, Backlogs, RpsMap, SteerDecision};
 use udpath_steer::toeplitz::{Key, Toeplitz};
 
 use crate::frame::Offloads;
@@ -35,7 +35,7 @@ impl Steering {
     }
 
     /// Lets flows follow their readers, who say where they are in `wanted`; `entries` for this worker's port. Readers are
-    /// sockets that [follow](crate::socket::UdpSocket::set_following): a flow without a socket is spread by the map.
+    /// sockets that [follow](crate::socket::UdpSocket::set_flow_recorder): a flow without a socket is spread by the map.
     #[must_use]
     pub fn following(mut self, wanted: Arc<SockFlowTable>, entries: u32) -> Self {
         self.flows = Some((FlowTable::new(entries), wanted));
@@ -74,7 +74,7 @@ impl Steering {
 
     /// The worker for a frame with this hash; `None` is the one that has it.
     #[inline]
-    pub(crate) fn decide(&mut self, hash: u32, to: &[Option<Outgoing>]) -> Decision {
+    pub(crate) fn decide(&mut self, hash: u32, to: &[Option<Outgoing>]) -> SteerDecision {
         let flows = self.flows.as_mut().map(|(table, wanted)| (table, &**wanted));
         rps::steer(hash, flows, self.map.as_ref(), &Rings(to))
     }
@@ -87,8 +87,8 @@ impl Steering {
 
     /// Notes where a flow that follows its reader was queued.
     #[inline]
-    pub(crate) fn queued(&mut self, decision: Decision, tail: u32) {
-        if let (Decision::Rfs { slot, .. }, Some((table, _))) = (decision, &mut self.flows) {
+    pub(crate) fn queued(&mut self, decision: SteerDecision, tail: u32) {
+        if let (SteerDecision::Rfs { slot, .. }, Some((table, _))) = (decision, &mut self.flows) {
             table.queued(slot, tail);
         }
     }

@@ -9,7 +9,7 @@
 //!                          Repr   what a header says, checked; parse(view), emit(..)
 //! a whole datagram       Packet::parse(frame) -> Headers or Refusal       one pass, for the fast path
 //!                          Headers::verify, fill_checksums                checksums of the frame they describe
-//!                          reply::turn, turn_unchanged                    the request's frame becomes the reply's
+//!                          reply::in_place, echo_in_place                    the request's frame becomes the reply's
 //! a flow                 flow_of(frame)                                  of headers alone, whatever the addresses
 //! a new datagram         Template::new(flow), emit(frame, ..)             headers made once, a few fields per frame
 //! ```
@@ -28,6 +28,7 @@ mod build;
 pub mod checksum;
 pub mod ethernet;
 mod flow;
+mod headers;
 pub mod ipv4;
 pub mod ipv6;
 mod packet;
@@ -35,17 +36,21 @@ mod refusal;
 pub mod reply;
 mod template;
 pub mod udp;
+mod unfit;
 mod view;
 pub mod vlan;
+mod words;
 
 pub use addresses::Addresses;
-pub use build::{Flow, Link, Tags, Unfit, build};
+pub use build::{Flow, LinkHeader, Tags, build};
 pub use ethernet::{EtherType, Mac};
 pub use flow::flow_of;
-pub use packet::{Headers, Packet};
-pub(crate) use packet::{Words, words};
+pub use headers::Headers;
+pub use packet::Packet;
 pub use refusal::Refusal;
 pub use template::Template;
+pub use unfit::Unfit;
+pub(crate) use words::{Words, words};
 
 /// Who computes the UDP checksum of a frame that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,7 +65,7 @@ pub enum UdpChecksum {
 
 /// TTL and hop limit of what is sent: the kernel's default (`net.ipv4.ip_default_ttl`, `net.ipv6.conf.*.hop_limit`).
 /// Lower, far peers are not reached; higher, a routing loop lives longer.
-pub const HOPS: u8 = 64;
+pub const DEFAULT_TTL: u8 = 64;
 
 /// The 16-bit number at `at`, which is constant at every call: no check remains.
 #[inline(always)]

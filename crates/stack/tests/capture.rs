@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
-use udpath_stack::counters::Drop;
+use udpath_stack::counters::DropReason;
 use udpath_stack::epoch::{Domain, Table};
 use udpath_stack::frame::Burst;
 use udpath_stack::groups::Groups;
 use udpath_stack::handler::{Datagram, Outcome};
 use udpath_stack::mesh::{self, mesh};
 use udpath_stack::port::Port;
-use udpath_stack::port::capture::{Capture, Error, LONGEST, Skipped};
+use udpath_stack::port::capture::{Capture, Error, MAX_FRAME_LEN, Skipped};
 use udpath_stack::wire::Packet;
 use udpath_stack::worker::{Parts, Worker};
 
@@ -87,7 +87,7 @@ fn passed_on(mut capture: Capture, paper: &Paper) -> (Vec<Frame>, Capture) {
     }
     capture.flush();
     assert!(capture.at_end());
-    assert_eq!((capture.abroad(), capture.counts().received), (0, capture.counts().transmitted));
+    assert_eq!((capture.outstanding(), capture.counts().received), (0, capture.counts().transmitted));
     (plainly(&paper.0.lock().unwrap()), capture)
 }
 
@@ -107,7 +107,7 @@ fn worker(capture: Capture, server: &str) -> Worker<Capture, Echo> {
         handler: echo as Echo,
         reader: domain.register("replay").unwrap(),
         groups: Arc::new(Table::new(&domain, Groups::new(&[server], []).unwrap())),
-        links: mesh(1, mesh::Config { backlog: 64, frames: 256 }).unwrap().remove(0),
+        rings: mesh(1, mesh::Config { backlog: 64, frames: 256 }).unwrap().remove(0),
         steering: None,
     })
 }
@@ -119,13 +119,16 @@ fn the_replies_to_a_kernels_requests_are_the_kernels() {
         let folder = tempfile::tempdir().unwrap();
         let replies = folder.path().join("replies.pcap");
         let mut worker = worker(Capture::open(fixture(name), Some(&replies)).unwrap(), server);
-        while worker.turn() > 0 {}
+        while worker.poll() > 0 {}
         let capture = worker.port().unwrap();
-        assert!(capture.at_end() && capture.error().is_none() && capture.abroad() == 0);
+        assert!(capture.at_end() && capture.error().is_none() && capture.outstanding() == 0);
         let counts = worker.counters().snapshot();
         let half = frames.len() as u64 / 2;
         // The other half are the kernel's replies, and nobody is bound where they go.
-        assert_eq!((counts.received, counts.answered, counts.dropped(Drop::Unbound)), (2 * half, half, half));
+        assert_eq!(
+            (counts.received, counts.answered, counts.dropped(DropReason::Unbound)),
+            (2 * half, half, half)
+        );
         let replies = plainly(&std::fs::read(&replies).unwrap());
         assert_eq!(replies.len() as u64, half);
         for ((_, reply), pair) in replies.iter().zip(frames.chunks_exact(2)) {
@@ -276,7 +279,7 @@ fn a_reply_has_the_time_of_its_request_when_it_comes_alone() {
 #[test]
 fn what_is_not_whole_or_too_long_is_skipped_and_counted() {
     let good = frames().remove(0);
-    let (long, longest) = ((1, vec![0; LONGEST + 1]), (2, vec![0; LONGEST]));
+    let (long, longest) = ((1, vec![0; MAX_FRAME_LEN + 1]), (2, vec![0; MAX_FRAME_LEN]));
     let mut file = pcap(Order::Little, 0xa1b2_3c4d, 1, &[good.clone(), long, longest.clone(), good.clone()]);
     // The first was longer on the wire than what is here.
     file[24 + 12] += 1;
@@ -356,11 +359,11 @@ fn replies_that_cannot_be_written_are_told_and_not_counted_as_answers() {
     let many: Vec<Frame> = std::iter::repeat_with(|| frames().remove(0)).take(1000).collect();
     let file = pcap(Order::Little, 0xa1b2_3c4d, 1, &many);
     let mut worker = worker(Capture::new("it", io::Cursor::new(file), Some(Full(5000))).unwrap(), SERVER);
-    while worker.turn() > 0 {}
+    while worker.poll() > 0 {}
     let (counts, capture) = (worker.counters().snapshot(), worker.port().unwrap());
     assert!(matches!(capture.error(), Some(Error::Write { .. })), "{:?}", capture.error());
-    assert_eq!((counts.received, counts.under_way(), capture.abroad()), (1000, 0, 0));
-    assert!(counts.dropped(Drop::TransmitFull) > 0 && counts.answered < 1000, "{counts:?}");
+    assert_eq!((counts.received, counts.under_way(), capture.outstanding()), (1000, 0, 0));
+    assert!(counts.dropped(DropReason::TransmitFull) > 0 && counts.answered < 1000, "{counts:?}");
 }
 
 /// Replays a file that may be anything, and holds it to what always holds. How many frames came.
@@ -369,13 +372,16 @@ fn replayed(file: Vec<u8>) -> u64 {
     let Ok((capture, paper)) = opened(file) else { return 0 };
     let mut worker = worker(capture, SERVER);
     let mut turns = 0;
-    while worker.turn() > 0 {
+    while worker.poll() > 0 {
         turns += 1;
         assert!(turns <= len, "it goes on for ever");
     }
     let (counts, capture) = (worker.counters().snapshot(), worker.port().unwrap());
     assert!(capture.at_end());
-    assert_eq!((counts.received, counts.under_way(), capture.abroad()), (capture.counts().received, 0, 0));
+    assert_eq!(
+        (counts.received, counts.under_way(), capture.outstanding()),
+        (capture.counts().received, 0, 0)
+    );
     assert_eq!(plainly(&paper.0.lock().unwrap()).len() as u64, counts.answered);
     if let Some(error) = capture.error() {
         assert!(!error.to_string().is_empty());

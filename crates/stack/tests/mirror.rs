@@ -1,6 +1,6 @@
 //! The mirror beside a real kernel: what `ip` changes in a machine of a lab is seen in the tables. Needs root.
 //!
-//! Nothing here waits for a time: it is looked until the tables are as wanted, and given up only after [`PATIENCE`].
+//! Nothing here waits for a time: it is looked until the tables are as wanted, and given up only after [`TIMEOUT`].
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use udpath_stack::tables::{Mirror, MirrorError, Neighbour, NoPath, Route, State,
 use udpath_stack::wire::Mac;
 
 /// Long enough for anything here on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A mirror of one machine, and a reader of its tables.
 struct Watch {
@@ -42,7 +42,7 @@ impl Watch {
     /// Looks until `wanted` says yes.
     #[track_caller]
     fn until(&mut self, what: &str, wanted: impl Fn(View<'_>) -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !self.see(&wanted) {
             assert!(Instant::now() < end, "never seen: {what}; {:?}", self.mirror.status());
             std::thread::sleep(Duration::from_millis(2));
@@ -167,7 +167,7 @@ fn routes_come_change_and_go() {
     run(client, "route replace 198.51.100.0/24 via 10.0.0.3");
     watch.until("its change", |view| goes_by(view, "198.51.100.9") == Some((eth0, Some(ip("10.0.0.3")))));
     run(client, "route add blackhole 198.51.100.128/25");
-    watch.until("a hole in it", |view| view.routes.get(ip("198.51.100.200")) == Some(&Route::Refused));
+    watch.until("a hole in it", |view| view.routes.get(ip("198.51.100.200")) == Some(&Route::Reject));
     run(client, "route add 198.51.100.0/24 via 10.0.0.4 metric 5");
     run(client, "route del 198.51.100.0/24 via 10.0.0.3");
     watch.until("the next best", |view| goes_by(view, "198.51.100.9") == Some((eth0, Some(ip("10.0.0.4")))));
@@ -293,7 +293,7 @@ fn the_kernel_is_asked_for_a_neighbour() {
     let Watch { mirror, mut reader } = Watch::new(client);
     let resolver = mirror.resolver();
     let peer = ip("10.0.0.50");
-    let path = resolver.path(&mut reader, PATIENCE, |view| view.path(peer)).unwrap();
+    let path = resolver.path(&mut reader, TIMEOUT, |view| view.path(peer)).unwrap();
     assert_eq!((path.interface, path.next_hop, path.next_hop_address), (eth0, mac, peer));
     // Stale, then asked: the kernel confirms it.
     run(client, "neigh change 10.0.0.50 dev eth0 nud stale");
@@ -310,10 +310,7 @@ fn the_kernel_is_asked_for_a_neighbour() {
     assert_eq!(resolver.path(&mut reader, Duration::ZERO, |view| view.path(nobody)), Err(why));
     // What asking cannot change is told at once.
     let nowhere = ip("198.51.100.1");
-    assert_eq!(
-        resolver.path(&mut reader, PATIENCE, |view| view.path(nowhere)),
-        Err(NoPath::NoRoute(nowhere))
-    );
+    assert_eq!(resolver.path(&mut reader, TIMEOUT, |view| view.path(nowhere)), Err(NoPath::NoRoute(nowhere)));
     assert_eq!(mirror.status().refused, 0);
     drop(mirror);
     assert!(!resolver.ask(eth0, peer), "the mirror is gone");

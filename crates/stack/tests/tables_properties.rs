@@ -55,7 +55,7 @@ fn entry() -> impl Strategy<Value = (IpAddr, u8, Route)> {
         9 => (1_u32..6).prop_map(|interface| {
             Route::Hop(Hop { interface, gateway: None, source: None, mtu: None })
         }),
-        1 => Just(Route::Refused),
+        1 => Just(Route::Reject),
     ];
     let prefix = prop_oneof![0_u8..=128, 20_u8..=32, Just(0), Just(128)];
     (address(), prefix, route).prop_map(|(address, prefix, route)| {

@@ -23,9 +23,9 @@ fn frames(name: &str) -> Vec<Vec<u8>> {
 fn turned(request: &[u8]) -> (Vec<u8>, Headers) {
     let headers = Packet::parse(request).unwrap();
     let (mut one, mut other) = (request.to_vec(), request.to_vec());
-    let reply =
-        reply::turn(&mut one, &headers, headers.payload_len(), UdpChecksum::Computed).expect("it has room");
-    assert_eq!(reply::turn_unchanged(&mut other, &headers), Ok(reply));
+    let reply = reply::in_place(&mut one, &headers, headers.payload_len(), UdpChecksum::Computed)
+        .expect("it has room");
+    assert_eq!(reply::echo_in_place(&mut other, &headers), Ok(reply));
     assert_eq!(one, other);
     one.truncate(reply.frame_end());
     (one, reply)

@@ -7,8 +7,8 @@ use smoltcp::wire as other;
 use udpath_stack::port::Checksums;
 use udpath_stack::wire::checksum::{self, Sum};
 use udpath_stack::wire::{
-    Addresses, EtherType, Flow, Headers, Link, Mac, Packet, Refusal, Tags, Template, UdpChecksum, Unfit,
-    build, ethernet, ipv4, ipv6, reply, udp, vlan,
+    Addresses, EtherType, Flow, Headers, LinkHeader, Mac, Packet, Refusal, Tags, Template, UdpChecksum,
+    Unfit, build, ethernet, ipv4, ipv6, reply, udp, vlan,
 };
 
 /// RFC 1071 word by word, nothing else.
@@ -38,8 +38,8 @@ fn tags() -> impl Strategy<Value = Tags> {
 }
 
 prop_compose! {
-    fn link()(source in mac(), destination in mac(), tags in tags()) -> Link {
-        Link { source, destination, tags }
+    fn link()(source in mac(), destination in mac(), tags in tags()) -> LinkHeader {
+        LinkHeader { source, destination, tags }
     }
 }
 
@@ -234,7 +234,7 @@ proptest! {
         let original = frame.clone();
         frame.resize(headers.payload_offset() + answer.len().max(request.len()), 0);
         frame[headers.payload_offset()..][..answer.len()].copy_from_slice(&answer);
-        let there = reply::turn(&mut frame, &headers, answer.len(), UdpChecksum::Computed).unwrap();
+        let there = reply::in_place(&mut frame, &headers, answer.len(), UdpChecksum::Computed).unwrap();
         prop_assert_eq!(Packet::parse(&frame), Ok(there));
         prop_assert_eq!(there.verify(&frame), Ok(()));
         prop_assert_eq!(there.payload(&frame), &answer[..]);
@@ -248,11 +248,11 @@ proptest! {
         }
 
         let once = frame.clone();
-        let back = reply::turn_unchanged(&mut frame, &there).unwrap();
+        let back = reply::echo_in_place(&mut frame, &there).unwrap();
         prop_assert_eq!(back.verify(&frame), Ok(()));
         prop_assert_eq!((back.source(), back.destination()), (headers.source(), headers.destination()));
         prop_assert_eq!(&frame[..back.l3()], &original[..back.l3()]);
-        reply::turn_unchanged(&mut frame, &back).unwrap();
+        reply::echo_in_place(&mut frame, &back).unwrap();
         prop_assert_eq!(frame, once);
     }
 
@@ -365,8 +365,11 @@ proptest! {
 
 #[test]
 fn payloads_are_bounded_by_the_length_fields_and_the_buffer() {
-    let link =
-        Link { source: Mac([2, 0, 0, 0, 0, 1]), destination: Mac([2, 0, 0, 0, 0, 2]), tags: Tags::NONE };
+    let link = LinkHeader {
+        source: Mac([2, 0, 0, 0, 0, 1]),
+        destination: Mac([2, 0, 0, 0, 0, 2]),
+        tags: Tags::NONE,
+    };
     let v4 = Flow::new(link, "10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap()).unwrap();
     let v6 = Flow::new(link, "[fd00::1]:1".parse().unwrap(), "[fd00::2]:2".parse().unwrap()).unwrap();
     let mut buffer = vec![0; 70_000];
@@ -377,7 +380,7 @@ fn payloads_are_bounded_by_the_length_fields_and_the_buffer() {
         assert_eq!(headers.verify(&buffer), Ok(()));
         let longer = build(&mut buffer, &flow, &payload, UdpChecksum::Computed);
         assert_eq!(longer, Err(Unfit::TooLong { payload_len: most + 1, most }));
-        assert_eq!(reply::turn(&mut buffer, &headers, most + 1, UdpChecksum::Computed), longer);
+        assert_eq!(reply::in_place(&mut buffer, &headers, most + 1, UdpChecksum::Computed), longer);
 
         let frame_len = flow.payload_offset() + 100;
         let small = &mut buffer[..frame_len - 1];
@@ -391,7 +394,7 @@ fn payloads_are_bounded_by_the_length_fields_and_the_buffer() {
 
 #[test]
 fn headers_used_with_another_frame_are_refused_not_followed() {
-    let link = Link::default();
+    let link = LinkHeader::default();
     let flow = Flow::new(link, "10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap()).unwrap();
     let mut frame = vec![0; 100];
     let headers = build(&mut frame, &flow, &[7; 58], UdpChecksum::Computed).unwrap();
@@ -401,7 +404,7 @@ fn headers_used_with_another_frame_are_refused_not_followed() {
         assert_eq!(headers.payload(short), b"");
         assert!(headers.payload_mut(short).is_empty());
         assert!(headers.fill_checksums(short, UdpChecksum::Computed).is_err());
-        assert!(reply::turn_unchanged(short, &headers).is_err());
+        assert!(reply::echo_in_place(short, &headers).is_err());
         assert_eq!(short, &frame[..len]);
     }
 }

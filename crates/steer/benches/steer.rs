@@ -7,7 +7,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use udpath_steer::Flow;
 use udpath_steer::flow_limit::FlowLimit;
 use udpath_steer::rfs::{FlowTable, SockFlowTable};
-use udpath_steer::rps::{Backlogs, Decision, RpsMap, steer};
+use udpath_steer::rps::{Backlogs, RpsMap, SteerDecision, steer};
 use udpath_steer::rss::{IndirectionTable, Rss};
 use udpath_steer::toeplitz::{Fields, Input, Key, Toeplitz, Transform};
 
@@ -89,7 +89,7 @@ fn decision(c: &mut Criterion) {
                 let decision = steer(hash, Some((&mut present, &wanted)), map.as_ref(), &Idle);
                 // More than half full: the dearer of the two cases.
                 if !limit.drops(hash, 600, 1000)
-                    && let Decision::Rfs { slot, .. } = decision
+                    && let SteerDecision::Rfs { slot, .. } = decision
                 {
                     tail = tail.wrapping_add(1);
                     present.queued(slot, tail & 1);

@@ -19,6 +19,7 @@
 //! The rules are for two users: prediction of what the kernel does, and udpath's own datapath, which calls
 //! [`rss::Rss::hash`], [`rps::steer`] and [`flow_limit::FlowLimit::drops`] for each packet.
 
+mod backlog;
 pub mod cpu_set;
 pub mod drivers;
 pub mod flow;

@@ -9,7 +9,7 @@
 //! does with a secret of its own (its software hash, its choice by hash in a reuseport group) is not known to anybody
 //! outside, and is told as such.
 
-mod card;
+mod nic;
 mod path;
 mod reverse;
 mod spread;
@@ -18,10 +18,10 @@ mod verify;
 mod why;
 
 pub use path::{Path, Step};
-pub use reverse::{Ports, ReverseError, Wanted};
+pub use reverse::{ReverseError, SourcePorts, Wanted};
 pub use spread::{Amount, Spread};
 pub use tables::{Context, HashFunction, Queue, Schema, Sockets, Tables, TablesError};
-pub use verify::{Differs, Judged, Observed, Verification};
+pub use verify::{Mismatch, Observed, StepAccuracy, Verification};
 pub use why::Why;
 
 use std::collections::BTreeMap;
@@ -30,12 +30,12 @@ use crate::flow::Flow;
 use crate::hash::reciprocal_scale;
 use crate::reuseport::{By, Group};
 use crate::rps::RpsMap;
-use card::{Card, Received};
+use nic::{Nic, NicResult};
 
 /// Tables made ready for many flows.
 #[derive(Debug)]
 pub struct Predictor {
-    card: Card,
+    nic: Nic,
     by_queue: BTreeMap<u32, Receive>,
     sockets: Option<Receivers>,
     threaded: bool,
@@ -95,7 +95,7 @@ impl Predictor {
             (queue.queue, receive)
         });
         Ok(Self {
-            card: Card::new(tables),
+            nic: Nic::new(tables),
             by_queue: by_queue.collect(),
             sockets: tables.sockets.as_ref().map(Receivers::new),
             threaded: tables.threaded == Some(true),
@@ -112,7 +112,7 @@ impl Predictor {
     /// The same, with these sockets at its end instead of those of the tables.
     #[must_use]
     pub fn decide_among(&self, flow: &Flow, receivers: Option<&Receivers>) -> Path {
-        let Received { hash, queue, seen, gone } = self.card.receive(flow);
+        let NicResult { hash, queue, seen, gone } = self.nic.receive(flow);
         if let Some(why) = gone {
             let none = Step::unknown(why);
             return Path { hash, queue, irq: none, cpu: none, rps: none, socket: none };
@@ -142,13 +142,13 @@ impl Predictor {
     /// The hash that the stack sees with the flow's packets, if the driver passes on the card's.
     #[must_use]
     pub fn seen(&self, flow: &Flow) -> Step {
-        self.card.receive(flow).seen
+        self.nic.receive(flow).seen
     }
 
     /// How many receive queues there are.
     #[must_use]
     pub const fn queues(&self) -> Option<u32> {
-        self.card.queues()
+        self.nic.queues()
     }
 }
 

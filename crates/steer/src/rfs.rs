@@ -19,8 +19,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::backlog::Backlogs;
 use crate::hash::fold;
-use crate::rps::Backlogs;
 
 /// No CPU (`RPS_NO_CPU` of `include/net/rps.h`).
 const NO_CPU: u16 = u16::MAX;
@@ -185,7 +185,7 @@ impl Present {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rps::{Decision, RpsMap, steer};
+    use crate::rps::{RpsMap, SteerDecision, steer};
 
     /// Two CPUs whose backlogs are counters.
     #[derive(Default)]
@@ -264,10 +264,10 @@ mod tests {
         let (wanted, mut flows, cpus) = (SockFlowTable::new(16, 2), FlowTable::new(4), Two::default());
         let map = RpsMap::new(&"1".parse().unwrap(), None);
         let mut decide = |hash| steer(hash, Some((&mut flows, &wanted)), map.as_ref(), &cpus);
-        assert_eq!(decide(HASH), Decision::Rps { cpu: 1 });
+        assert_eq!(decide(HASH), SteerDecision::Rps { cpu: 1 });
         wanted.record(HASH, 0);
         assert_eq!(decide(HASH).cpu(), Some(0));
-        assert!(matches!(decide(HASH), Decision::Rfs { .. }));
+        assert!(matches!(decide(HASH), SteerDecision::Rfs { .. }));
     }
 
     #[test]

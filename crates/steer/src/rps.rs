@@ -11,6 +11,7 @@
 //! called for each packet, allocates nothing and waits for nothing.
 
 use crate::CpuSet;
+pub use crate::backlog::Backlogs;
 use crate::hash::reciprocal_scale;
 use crate::rfs::{FlowTable, Slot, SockFlowTable};
 
@@ -47,20 +48,9 @@ impl RpsMap {
     }
 }
 
-/// What [`steer`] has to know of the CPUs' backlogs. In the kernel that is `softnet_data`; in a datapath it is the
-/// rings between workers, worker `n` standing for CPU `n`.
-pub trait Backlogs {
-    /// How many packets the CPU has taken off its backlog so far, wrapping. Compared with the tail that
-    /// [`FlowTable::queued`] was given.
-    fn head(&self, cpu: u16) -> u32;
-
-    /// Can it be given packets?
-    fn is_online(&self, cpu: u16) -> bool;
-}
-
 /// Where a packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum SteerDecision {
     /// It is processed where it was received.
     Stay,
     /// The RPS map's choice.
@@ -77,7 +67,7 @@ pub enum Decision {
     },
 }
 
-impl Decision {
+impl SteerDecision {
     /// The CPU to hand the packet to, if any.
     #[must_use]
     pub const fn cpu(self) -> Option<u16> {
@@ -97,18 +87,18 @@ pub fn steer(
     rfs: Option<(&mut FlowTable, &SockFlowTable)>,
     map: Option<&RpsMap>,
     backlogs: &impl Backlogs,
-) -> Decision {
+) -> SteerDecision {
     if hash == 0 {
-        return Decision::Stay;
+        return SteerDecision::Stay;
     }
     if let Some((flows, wanted)) = rfs
         && let Some((cpu, slot)) = flows.steer(hash, wanted, backlogs)
     {
-        return Decision::Rfs { cpu, slot };
+        return SteerDecision::Rfs { cpu, slot };
     }
     match map.map(|map| map.cpu(hash)) {
-        Some(cpu) if backlogs.is_online(cpu) => Decision::Rps { cpu },
-        _ => Decision::Stay,
+        Some(cpu) if backlogs.is_online(cpu) => SteerDecision::Rps { cpu },
+        _ => SteerDecision::Stay,
     }
 }
 
@@ -147,9 +137,9 @@ mod tests {
     fn without_map_hash_or_online_cpu_a_packet_stays() {
         let map = RpsMap::new(&set("0-1"), None);
         let all = Online(set("0-1"));
-        assert_eq!(steer(u32::MAX, None, map.as_ref(), &all), Decision::Rps { cpu: 1 });
-        assert_eq!(steer(1, None, None, &all), Decision::Stay);
-        assert_eq!(steer(0, None, map.as_ref(), &all), Decision::Stay);
-        assert_eq!(steer(u32::MAX, None, map.as_ref(), &Online(set("0"))), Decision::Stay);
+        assert_eq!(steer(u32::MAX, None, map.as_ref(), &all), SteerDecision::Rps { cpu: 1 });
+        assert_eq!(steer(1, None, None, &all), SteerDecision::Stay);
+        assert_eq!(steer(0, None, map.as_ref(), &all), SteerDecision::Stay);
+        assert_eq!(steer(u32::MAX, None, map.as_ref(), &Online(set("0"))), SteerDecision::Stay);
     }
 }

@@ -93,11 +93,11 @@ const fn is_false(further: &bool) -> bool {
 
 /// Does a rule take a flow's packets?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fit {
+pub enum RuleMatch {
     /// It asks for others.
     No,
     /// It asks for something that a flow does not tell.
-    Perhaps,
+    Maybe,
     /// It takes all of them.
     Yes,
 }
@@ -108,7 +108,7 @@ const ETHER_TYPES: [u16; 2] = [0x0800, 0x86dd];
 impl FlowRule {
     /// Whether it takes packets of this flow.
     #[must_use]
-    pub fn fits(&self, flow: &Flow) -> Fit {
+    pub fn fits(&self, flow: &Flow) -> RuleMatch {
         let [ipv4, ipv6] = ETHER_TYPES;
         let ether_type = if flow.is_ipv4() { ipv4 } else { ipv6 };
         let kind = match self.flow.as_str() {
@@ -123,9 +123,9 @@ impl FlowRule {
             && self.destination_port.is_none_or(|wanted| wanted.has(flow.destination_port))
             && self.protocol.is_none_or(|wanted| wanted.has(flow.protocol));
         match (fits, kind.is_none() || self.further) {
-            (false, _) => Fit::No,
-            (true, true) => Fit::Perhaps,
-            (true, false) => Fit::Yes,
+            (false, _) => RuleMatch::No,
+            (true, true) => RuleMatch::Maybe,
+            (true, false) => RuleMatch::Yes,
         }
     }
 }
@@ -192,9 +192,9 @@ impl FlowRules {
 
     /// The first rule that takes packets of this flow, or may.
     #[must_use]
-    pub fn of(&self, flow: &Flow) -> Option<(&FlowRule, Fit)> {
+    pub fn of(&self, flow: &Flow) -> Option<(&FlowRule, RuleMatch)> {
         let fits = self.list.iter().map(|rule| (rule, rule.fits(flow)));
-        fits.into_iter().find(|(_, fit)| *fit != Fit::No)
+        fits.into_iter().find(|(_, fit)| *fit != RuleMatch::No)
     }
 }
 
@@ -214,14 +214,14 @@ mod tests {
     fn only_the_masks_bits_count() {
         let of = |json: &str| rule(json).fits(&flow("192.0.2.7:4000", "192.0.2.1:53"));
         let net = r#""flow": "udp4", "source": {"value": "192.0.2.0", "mask": "255.255.255.0"}"#;
-        assert_eq!(of(net), Fit::Yes);
-        assert_eq!(of(&net.replace("192.0.2.0", "192.0.3.0")), Fit::No);
+        assert_eq!(of(net), RuleMatch::Yes);
+        assert_eq!(of(&net.replace("192.0.2.0", "192.0.3.0")), RuleMatch::No);
         // Host bits of the value are outside the mask.
-        assert_eq!(of(&net.replace("192.0.2.0", "192.0.2.99")), Fit::Yes);
+        assert_eq!(of(&net.replace("192.0.2.0", "192.0.2.99")), RuleMatch::Yes);
         let port = r#""flow": "udp4", "destination_port": {"value": 53, "mask": 65535}"#;
-        assert_eq!((of(port), of(&port.replace(": 53", ": 54"))), (Fit::Yes, Fit::No));
+        assert_eq!((of(port), of(&port.replace(": 53", ": 54"))), (RuleMatch::Yes, RuleMatch::No));
         let odd = r#""flow": "udp4", "source_port": {"value": 1, "mask": 1}"#;
-        assert_eq!(of(odd), Fit::No);
+        assert_eq!(of(odd), RuleMatch::No);
     }
 
     #[test]
@@ -229,18 +229,21 @@ mod tests {
         let (v4, v6) = (flow("192.0.2.7:1", "192.0.2.1:53"), flow("[2001:db8::7]:1", "[2001:db8::1]:53"));
         let kind = |name: &str, flow| rule(&format!(r#""flow": "{name}""#)).fits(flow);
         for name in ["udp4", "ip4", "ether"] {
-            assert_eq!(kind(name, &v4), Fit::Yes, "{name}");
+            assert_eq!(kind(name, &v4), RuleMatch::Yes, "{name}");
         }
         for name in ["udp6", "ip6", "tcp4", "sctp4", "esp4", "ah4", "4"] {
-            assert_eq!(kind(name, &v4), Fit::No, "{name}");
+            assert_eq!(kind(name, &v4), RuleMatch::No, "{name}");
         }
-        assert_eq!((kind("udp6", &v6), kind("ip6", &v6), kind("udp4", &v6)), (Fit::Yes, Fit::Yes, Fit::No));
-        assert_eq!(kind("other", &v4), Fit::Perhaps);
+        assert_eq!(
+            (kind("udp6", &v6), kind("ip6", &v6), kind("udp4", &v6)),
+            (RuleMatch::Yes, RuleMatch::Yes, RuleMatch::No)
+        );
+        assert_eq!(kind("other", &v4), RuleMatch::Maybe);
         let protocol = |number| {
             let json = format!(r#""flow": "ip4", "protocol": {{"value": {number}, "mask": 255}}"#);
             rule(&json).fits(&v4)
         };
-        assert_eq!((protocol(17), protocol(6)), (Fit::Yes, Fit::No));
+        assert_eq!((protocol(17), protocol(6)), (RuleMatch::Yes, RuleMatch::No));
         let ether = |number: u16, flow| {
             let json = format!(r#""flow": "ether", "ether_type": {{"value": {number}, "mask": 65535}}"#);
             rule(&json).fits(flow)
@@ -248,9 +251,9 @@ mod tests {
         // That of PTP, as a time daemon has a driver set it.
         assert_eq!(
             (ether(0x88f7, &v4), ether(0x800, &v4), ether(0x86dd, &v6)),
-            (Fit::No, Fit::Yes, Fit::Yes)
+            (RuleMatch::No, RuleMatch::Yes, RuleMatch::Yes)
         );
-        assert_eq!(ether(0x800, &v6), Fit::No);
+        assert_eq!(ether(0x800, &v6), RuleMatch::No);
     }
 
     #[test]
@@ -263,9 +266,9 @@ mod tests {
             at(2, r#""flow": "tcp4""#),
         ]);
         let flow = flow("192.0.2.7:1", "192.0.2.1:53");
-        assert_eq!(rules.of(&flow).map(|(rule, fit)| (rule.location, fit)), Some((4, Fit::Perhaps)));
+        assert_eq!(rules.of(&flow).map(|(rule, fit)| (rule.location, fit)), Some((4, RuleMatch::Maybe)));
         let rules = FlowRules::new(vec![at(9, any), at(5, any)]);
-        assert_eq!(rules.of(&flow).map(|(rule, fit)| (rule.location, fit)), Some((5, Fit::Yes)));
+        assert_eq!(rules.of(&flow).map(|(rule, fit)| (rule.location, fit)), Some((5, RuleMatch::Yes)));
         assert_eq!(FlowRules::default().of(&flow), None);
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use proptest::prelude::*;
 use udpath_steer::Flow;
 use udpath_steer::predict::{Predictor, Step, Tables, Why};
-use udpath_steer::rules::{Fit, FlowAction, FlowRule, FlowRules, Masked};
+use udpath_steer::rules::{FlowAction, FlowRule, FlowRules, Masked, RuleMatch};
 
 /// The first of Microsoft's verification vectors; its hash with ports is 0x51ccc178.
 fn flow() -> Flow {
@@ -63,14 +63,14 @@ fn what_a_rule_does_elsewhere_or_perhaps_is_no_guess() {
     );
     let step = why(r#"{"queue": {"queue": 8, "vf": 0}}"#);
     assert_eq!((step.value, step.why), (None, Why::RuleBeyond { location: 1023, queue: 8 }));
-    assert_eq!(why(r#""wake""#).why, Why::RulePerhaps { location: 1023 });
+    assert_eq!(why(r#""wake""#).why, Why::RuleMaybe { location: 1023 });
     let missing = why(r#"{"context": {"context": 4, "queue": 0}}"#);
     assert_eq!(missing.why, Why::RuleNoContext { location: 1023, context: 4 });
     let path = predictor(
         r#""rules": [{"location": 0, "flow": "udp4", "further": true, "action": {"queue": {"queue": 1, "vf": 0}}}]"#,
     )
     .decide(&flow());
-    assert_eq!((path.queue.value, path.queue.why), (None, Why::RulePerhaps { location: 0 }));
+    assert_eq!((path.queue.value, path.queue.why), (None, Why::RuleMaybe { location: 0 }));
     assert_eq!((path.rps.value, path.socket.value), (None, None));
 }
 
@@ -239,7 +239,7 @@ proptest! {
         rules in prop::collection::vec(some_rule(), 0..12), flow in some_flow(),
     ) {
         for rule in &rules {
-            prop_assert_eq!(rule.fits(&flow) == Fit::Yes, plainly_fits(rule, &flow), "{:?} {}", rule, flow);
+            prop_assert_eq!(rule.fits(&flow) == RuleMatch::Yes, plainly_fits(rule, &flow), "{:?} {}", rule, flow);
         }
         let lowest = rules.iter().filter(|rule| plainly_fits(rule, &flow)).map(|rule| rule.location).min();
         let ordered = FlowRules::new(rules.clone());

@@ -8,25 +8,25 @@ use udpath_steer::flow_limit::FlowLimit;
 use udpath_steer::hash::{fold, reciprocal_scale};
 use udpath_steer::reuseport::Group;
 use udpath_steer::rfs::{FlowTable, SockFlowTable};
-use udpath_steer::rps::{Backlogs, Decision, RpsMap, steer};
+use udpath_steer::rps::{Backlogs, RpsMap, SteerDecision, steer};
 use udpath_steer::rss::IndirectionTable;
 use udpath_steer::xps::{Choice, Map, Xps};
 
 /// Backlogs as queues of (flow, number in the flow).
 #[derive(Default)]
-struct Machine {
+struct SimulatedCpus {
     queues: Vec<VecDeque<(u32, u32)>>,
     heads: Vec<u32>,
     tails: Vec<u32>,
 }
 
-impl Machine {
+impl SimulatedCpus {
     fn new(cpus: usize, start: u32) -> Self {
         Self { queues: vec![VecDeque::new(); cpus], heads: vec![start; cpus], tails: vec![start; cpus] }
     }
 }
 
-impl Backlogs for Machine {
+impl Backlogs for SimulatedCpus {
     fn head(&self, cpu: u16) -> u32 {
         self.heads[usize::from(cpu)]
     }
@@ -65,28 +65,28 @@ proptest! {
     fn rfs_keeps_the_order_of_a_flow(events in prop::collection::vec(event(), 1..400), start in any::<u32>()) {
         // One entry per flow: the promise of the rule is for flows that do not share one.
         let (wanted, mut flows) = (SockFlowTable::new(1 << 12, CPUS), FlowTable::new(1 << 12));
-        let mut machine = Machine::new(CPUS.into(), start);
+        let mut cpus = SimulatedCpus::new(CPUS.into(), start);
         let mut sent: BTreeMap<u32, u32> = BTreeMap::new();
         let mut taken: BTreeMap<u32, u32> = BTreeMap::new();
         for event in events {
             match event {
                 Event::Read(flow, cpu) => wanted.record(distinct(flow), cpu),
                 Event::Take(cpu) => {
-                    if let Some((flow, number)) = machine.queues[cpu].pop_front() {
-                        machine.heads[cpu] = machine.heads[cpu].wrapping_add(1);
+                    if let Some((flow, number)) = cpus.queues[cpu].pop_front() {
+                        cpus.heads[cpu] = cpus.heads[cpu].wrapping_add(1);
                         let before = taken.insert(flow, number);
                         prop_assert!(before.is_none_or(|before| before < number), "flow {flow:#x} overtook itself");
                     }
                 }
                 Event::Packet(flow) => {
-                    let decision = steer(distinct(flow), Some((&mut flows, &wanted)), None, &machine);
-                    let Decision::Rfs { cpu, slot } = decision else {
-                        prop_assert_eq!(decision, Decision::Stay);
+                    let decision = steer(distinct(flow), Some((&mut flows, &wanted)), None, &cpus);
+                    let SteerDecision::Rfs { cpu, slot } = decision else {
+                        prop_assert_eq!(decision, SteerDecision::Stay);
                         continue;
                     };
                     let number = sent.entry(flow).and_modify(|number| *number += 1).or_insert(0);
-                    machine.queues[usize::from(cpu)].push_back((flow, *number));
-                    let tail = &mut machine.tails[usize::from(cpu)];
+                    cpus.queues[usize::from(cpu)].push_back((flow, *number));
+                    let tail = &mut cpus.tails[usize::from(cpu)];
                     *tail = tail.wrapping_add(1);
                     flows.queued(slot, *tail);
                 }
@@ -98,19 +98,19 @@ proptest! {
     #[test]
     fn rfs_follows_the_reader(hash in 1..=u32::MAX, from in 0..CPUS, to in 0..CPUS, packets in 0..5_u32) {
         let (wanted, mut flows) = (SockFlowTable::new(64, CPUS), FlowTable::new(64));
-        let mut machine = Machine::new(CPUS.into(), 0);
+        let mut cpus = SimulatedCpus::new(CPUS.into(), 0);
         wanted.record(hash, from);
         for _ in 0..packets {
-            let (cpu, slot) = flows.steer(hash, &wanted, &machine).unwrap();
+            let (cpu, slot) = flows.steer(hash, &wanted, &cpus).unwrap();
             prop_assert_eq!(cpu, from);
-            machine.tails[usize::from(cpu)] += 1;
-            flows.queued(slot, machine.tails[usize::from(cpu)]);
+            cpus.tails[usize::from(cpu)] += 1;
+            flows.queued(slot, cpus.tails[usize::from(cpu)]);
         }
         wanted.record(hash, to);
-        let stays = flows.steer(hash, &wanted, &machine).unwrap().0;
+        let stays = flows.steer(hash, &wanted, &cpus).unwrap().0;
         prop_assert_eq!(stays, if packets > 0 { from } else { to });
-        machine.heads = machine.tails.clone();
-        prop_assert_eq!(flows.steer(hash, &wanted, &machine).unwrap().0, to);
+        cpus.heads = cpus.tails.clone();
+        prop_assert_eq!(flows.steer(hash, &wanted, &cpus).unwrap().0, to);
     }
 
     #[test]

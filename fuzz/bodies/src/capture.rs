@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use udpath_stack::frame::Burst;
 use udpath_stack::port::Port;
-use udpath_stack::port::capture::{Capture, LONGEST};
+use udpath_stack::port::capture::{Capture, MAX_FRAME_LEN};
 
 use crate::presentable;
 
@@ -33,7 +33,7 @@ pub fn capture(data: &[u8]) {
     let (mut frames, mut bytes, mut burst) = (0, 0, Burst::new());
     while capture.receive(&mut burst) > 0 {
         for frame in &burst {
-            assert!(frame.bytes().len() <= LONGEST.min(data.len()));
+            assert!(frame.bytes().len() <= MAX_FRAME_LEN.min(data.len()));
             bytes += frame.bytes().len() as u64;
             frames += 1;
         }
@@ -47,7 +47,7 @@ pub fn capture(data: &[u8]) {
     }
     capture.flush();
     let (counts, skipped) = (capture.counts(), capture.skipped());
-    assert!(capture.at_end() && capture.abroad() == 0);
+    assert!(capture.at_end() && capture.outstanding() == 0);
     assert_eq!((counts.received, counts.invalid), (frames, skipped.snapped + skipped.too_long));
     assert!(counts.transmitted <= frames && bytes <= data.len() as u64);
     let written = scales.0.load(Ordering::Relaxed);

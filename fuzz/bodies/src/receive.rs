@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use udpath_stack::counters::{Drop, Snapshot};
+use udpath_stack::counters::{DropReason, Snapshot};
 use udpath_stack::epoch::{Domain, Table};
 use udpath_stack::frame::{BURST, Burst, Offloads};
 use udpath_stack::groups::Groups;
@@ -14,7 +14,7 @@ use udpath_stack::port::Port;
 use udpath_stack::port::memory::{End, pair};
 use udpath_stack::steering::Steering;
 use udpath_stack::wire::{
-    Flow, Headers, Link, Mac, Packet, Refusal, Tags, UdpChecksum, build, ipv4, udp, vlan,
+    Flow, Headers, LinkHeader, Mac, Packet, Refusal, Tags, UdpChecksum, build, ipv4, udp, vlan,
 };
 use udpath_stack::worker::{Parts, Worker};
 use udpath_steer::flow_limit::FlowLimit;
@@ -199,16 +199,16 @@ impl Run {
         let groups = Groups::new(&binds, locals.iter().copied()).expect("none is there twice");
         let groups = Arc::new(Table::new(&domain, groups));
         let backlog = 4 << (backlog % 5);
-        let links = mesh(workers, mesh::Config { backlog, frames: FRAMES }).expect("a mesh");
+        let rings = mesh(workers, mesh::Config { backlog, frames: FRAMES }).expect("a mesh");
         let served = Rc::default();
         let (mut far, mut made) = (Vec::new(), Vec::new());
-        for links in links {
+        for rings in rings {
             let port = (far.len() < ports).then(|| {
                 let (end, near) = pair(FRAMES).expect("a link");
                 far.push(end);
                 near
             });
-            let reader = domain.register(format!("worker {}", links.index())).expect("a reader");
+            let reader = domain.register(format!("worker {}", rings.index())).expect("a reader");
             let handler = Answering { served: Rc::clone(&served) };
             let steering = if port.is_some() { steering() } else { None };
             made.push(Worker::new(Parts {
@@ -216,7 +216,7 @@ impl Run {
                 handler,
                 reader,
                 groups: Arc::clone(&groups),
-                links,
+                rings,
                 steering,
             }));
         }
@@ -254,7 +254,7 @@ impl Run {
             4 => self.send(),
             5 => {
                 let worker = usize::from(input.byte()?) % self.workers.len();
-                self.workers[worker].turn();
+                self.workers[worker].poll();
             }
             6 => {
                 let [hash, worker] = [input.byte()?, input.byte()?];
@@ -317,7 +317,7 @@ impl Run {
         let request = message(bytes, &headers, headers.payload(bytes).to_vec());
         expected.requests.push((request.1, request.2, request.3.clone()));
         // The longest frame has all tags that there can be.
-        let longest = self.far[link].properties().longest - (vlan::MAX - headers.tags()) * vlan::LEN;
+        let longest = self.far[link].properties().max_frame_len - (vlan::MAX - headers.tags()) * vlan::LEN;
         match answer(&request.3) {
             Answer::Reply(reply) if headers.payload_offset() + reply.len() <= longest => {
                 expected.replies[link].push(turned(&request, reply));
@@ -348,7 +348,7 @@ impl Run {
         self.send();
         // A turn takes at most a burst from each source.
         for _ in 0..=4 * MOST {
-            if self.workers.iter_mut().map(Worker::turn).sum::<usize>() == 0 {
+            if self.workers.iter_mut().map(Worker::poll).sum::<usize>() == 0 {
                 self.collect();
                 // What waits in a ring on its way home would keep its region mapped for ever.
                 for far in &mut self.far {
@@ -370,16 +370,19 @@ impl Run {
         assert!(sum.steered <= sum.received && (self.workers.len() > 1 || sum.steered == 0), "{sum:?}");
         for refusal in Refusal::ALL {
             let expected = refused.get(refusal).copied().unwrap_or(0);
-            assert_eq!(sum.dropped(Drop::Refused(*refusal)), expected, "{refusal}");
+            assert_eq!(sum.dropped(DropReason::Refused(*refusal)), expected, "{refusal}");
         }
         // Those that were given up for others' sake would have been in one of the rest.
-        let lost = [Drop::BacklogFull, Drop::FlowLimit].map(|reason| sum.dropped(reason)).iter().sum::<u64>();
-        assert_eq!(sum.dropped(Drop::TransmitFull), 0, "a link takes all frames there are");
+        let lost = [DropReason::BacklogFull, DropReason::FlowLimit]
+            .map(|reason| sum.dropped(reason))
+            .iter()
+            .sum::<u64>();
+        assert_eq!(sum.dropped(DropReason::TransmitFull), 0, "a link takes all frames there are");
         let answers: u64 = replies.iter().map(|replies| replies.len() as u64).sum();
         let rest = [
-            (*unbound, sum.dropped(Drop::Unbound)),
-            (*not_local, sum.dropped(Drop::NotLocal)),
-            (*too_long, sum.dropped(Drop::ReplyTooLong)),
+            (*unbound, sum.dropped(DropReason::Unbound)),
+            (*not_local, sum.dropped(DropReason::NotLocal)),
+            (*too_long, sum.dropped(DropReason::ReplyTooLong)),
             (*declined, sum.declined),
             (answers, sum.answered),
         ];
@@ -395,9 +398,9 @@ impl Run {
         // Even where flows move, they are served in order. Of several links none comes first.
         let served = self.served.borrow();
         among(&served, requests, |(source, destination, _)| (*source, *destination), self.far.len() == 1);
-        assert!(self.far.iter().all(|far| far.abroad() == 0), "memory of the clients is lost");
+        assert!(self.far.iter().all(|far| far.outstanding() == 0), "memory of the clients is lost");
         let ports = self.workers.iter().filter_map(Worker::port);
-        assert!(ports.map(End::abroad).all(|abroad| abroad == 0), "memory of a port is lost");
+        assert!(ports.map(End::outstanding).all(|outstanding| outstanding == 0), "memory of a port is lost");
     }
 }
 
@@ -441,7 +444,8 @@ fn built(input: &mut Input<'_>) -> Option<Vec<u8>> {
         1 => Tags::two(control(100), control(7)),
         _ => Tags::NONE,
     };
-    let link = Link { source: Mac([2, 0, 0, 0, 0, who & 3]), destination: Mac([2, 0, 0, 0, 1, 1]), tags };
+    let link =
+        LinkHeader { source: Mac([2, 0, 0, 0, 0, who & 3]), destination: Mac([2, 0, 0, 0, 1, 1]), tags };
     let source = SocketAddr::new(address(ipv6, 100 + who % 4), 5000 + u16::from(who >> 2));
     let port = [7, 53, 9, 7][usize::from(whom & 3)];
     let destination = SocketAddr::new(address(ipv6, LOCALS.start + (whom >> 2) % 5), port);

@@ -5,7 +5,7 @@ use udpath_steer::Flow;
 use udpath_steer::flow_limit::FlowLimit;
 use udpath_steer::predict::{Path, Predictor, Tables, Wanted};
 use udpath_steer::rfs::{FlowTable, SockFlowTable};
-use udpath_steer::rps::{Backlogs, Decision, RpsMap, steer};
+use udpath_steer::rps::{Backlogs, RpsMap, SteerDecision, steer};
 
 use crate::presentable;
 
@@ -105,7 +105,7 @@ pub fn steering(data: &[u8]) {
                 }
             }
             _ => match steer(hash, Some((&mut present, &wanted)), map.as_ref(), &machine) {
-                Decision::Rfs { cpu, slot } => {
+                SteerDecision::Rfs { cpu, slot } => {
                     let at = usize::from(cpu);
                     let backlog = machine.backlogs[at].len();
                     if limits[at].drops(hash, backlog, BOUND) {

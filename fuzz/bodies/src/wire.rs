@@ -1,8 +1,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use udpath_stack::wire::{
-    Addresses, EtherType, Flow, Headers, Link, Mac, Packet, Refusal, Tags, Template, UdpChecksum, Unfit,
-    build, ethernet, flow_of as flow_of_frame, ipv4, ipv6, reply, udp, vlan,
+    Addresses, EtherType, Flow, Headers, LinkHeader, Mac, Packet, Refusal, Tags, Template, UdpChecksum,
+    Unfit, build, ethernet, flow_of as flow_of_frame, ipv4, ipv6, reply, udp, vlan,
 };
 
 /// Longest frame that is tried: longer than any, and short enough for many tries.
@@ -34,15 +34,15 @@ fn answered(request: &[u8], headers: &Headers) {
     if headers.verify(request).is_err() {
         return;
     }
-    let there = reply::turn_unchanged(&mut frame, headers).expect("it is as long as the request");
+    let there = reply::echo_in_place(&mut frame, headers).expect("it is as long as the request");
     assert_eq!(Packet::parse(&frame), Ok(there));
     assert_eq!(there.verify(&frame), Ok(()));
     assert_eq!((there.source(), there.destination()), (headers.destination(), headers.source()));
     assert_eq!(there.payload(&frame), headers.payload(request));
     let mut summed = request.to_vec();
-    let again = reply::turn(&mut summed, headers, headers.payload_len(), UdpChecksum::Computed);
+    let again = reply::in_place(&mut summed, headers, headers.payload_len(), UdpChecksum::Computed);
     assert_eq!((again, &summed), (Ok(there), &frame), "the sum that was kept is not the sum computed");
-    let back = reply::turn_unchanged(&mut frame, &there).expect("it is as long as the request");
+    let back = reply::echo_in_place(&mut frame, &there).expect("it is as long as the request");
     assert_eq!(back, *headers);
     assert_eq!(back.verify(&frame), Ok(()));
     assert_eq!(frame[..back.l3()], request[..back.l3()]);
@@ -54,7 +54,7 @@ pub fn wire_reply(data: &[u8]) {
     let len = usize::from(u16::from_be_bytes(*len));
     let Ok(headers) = Packet::parse(request) else { return };
     let mut frame = request.to_vec();
-    match reply::turn(&mut frame, &headers, len, UdpChecksum::Computed) {
+    match reply::in_place(&mut frame, &headers, len, UdpChecksum::Computed) {
         Ok(there) => {
             assert_eq!(Packet::parse(&frame), Ok(there));
             assert_eq!(there.verify(&frame), Ok(()));
@@ -142,7 +142,7 @@ fn flow_of(bytes: &[u8; 60]) -> Flow {
         Addresses::V6 { source: array(0).into(), destination: array(16).into() }
     };
     Flow {
-        link: Link { source: mac(32), destination: mac(38), tags },
+        link: LinkHeader { source: mac(32), destination: mac(38), tags },
         addresses,
         source_port: number(44),
         destination_port: number(46),

@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use udpath_stack::frame::{BURST, Burst, Frame};
 use udpath_stack::port::xdp::XdpPort;
-use udpath_stack::port::{Departed, Port};
+use udpath_stack::port::{Completions, Port};
 
 /// A request in a frame that the port has not taken yet.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +21,7 @@ pub(super) struct Lane {
     frames: Burst,
     staged: ArrayVec<Staged, BURST>,
     progress: SendProgress,
-    departed: Departed,
+    completions: Completions,
 }
 
 /// What the port had counted at the last check.
@@ -53,7 +53,7 @@ impl Lane {
             frames: Burst::new(),
             staged: ArrayVec::new(),
             progress: SendProgress::default(),
-            departed: Departed::default(),
+            completions: Completions::default(),
         }
     }
 
@@ -97,8 +97,8 @@ impl Lane {
     pub(super) fn flush(&mut self) {
         self.port.flush();
         // What the device dropped is lost as if on the wire: no reply comes.
-        self.port.departed(&mut self.departed);
-        self.departed.clear();
+        self.port.completions(&mut self.completions);
+        self.completions.clear();
     }
 
     /// Since the last check: did sending fail, and did nothing leave? Makes a system call.

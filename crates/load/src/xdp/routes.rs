@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use udpath_stack::epoch::{Domain, Reader};
 use udpath_stack::tables::{Mirror, NoPath, Path, View};
-use udpath_stack::wire::{Link, Tags};
+use udpath_stack::wire::{LinkHeader, Tags};
 
 use super::open::most_payload;
 use super::{cannot, failed};
@@ -70,7 +70,7 @@ impl Routes {
 
     /// The link-layer addresses of the frames to each target, in the targets' order. Makes the kernel resolve neighbours
     /// that it does not know.
-    pub(super) fn resolve(&mut self, plan: &Plan, interface: &str) -> Result<Vec<Link>, Error> {
+    pub(super) fn resolve(&mut self, plan: &Plan, interface: &str) -> Result<Vec<LinkHeader>, Error> {
         let resolver = self.mirror.resolver();
         let mut links = Vec::with_capacity(plan.targets.len());
         for target in &plan.targets {
@@ -85,7 +85,7 @@ impl Routes {
                     plan.size
                 )));
             }
-            links.push(Link { source: path.own, destination: path.next_hop, tags: Tags::NONE });
+            links.push(LinkHeader { source: path.own, destination: path.next_hop, tags: Tags::NONE });
         }
         Ok(links)
     }

@@ -94,12 +94,12 @@ fn plain(address: SocketAddr) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
-    use udpath_stack::wire::{Flow, Link, Template, UdpChecksum};
+    use udpath_stack::wire::{Flow, LinkHeader, Template, UdpChecksum};
 
     use super::*;
 
     fn headers(from: SocketAddr, to: SocketAddr) -> Headers {
-        let flow = Flow::new(Link::default(), from, to).unwrap();
+        let flow = Flow::new(LinkHeader::default(), from, to).unwrap();
         Template::new(&flow).emit_payload(&mut [0; 100], b"x", UdpChecksum::Computed).unwrap()
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use udpath_stack::counters::Drop as FrameDrop;
+use udpath_stack::counters::DropReason as FrameDrop;
 
 use super::Server;
 use crate::counts::{Counts, TcpCounts};
@@ -35,7 +35,7 @@ impl Server {
                 endpoints.iter().for_each(|endpoint| counts.add(endpoint));
                 let port = arrivals.received.get(worker).copied().unwrap_or_default();
                 if let Some(frames) = &frames {
-                    let settled = frames.total.settled(worker);
+                    let settled = frames.total.completed(worker);
                     counts.add_frames(&frames.by_worker[worker], settled, port.transmit_invalid);
                 }
                 total.add(&counts);

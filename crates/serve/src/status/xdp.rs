@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use udpath_stack::counters::Snapshot;
 use udpath_stack::port::Port;
-use udpath_stack::port::xdp::{Received, XdpPort};
+use udpath_stack::port::xdp::{ReceiveCounts, XdpPort};
 
 use crate::counts::Unbalanced;
 
@@ -72,7 +72,7 @@ pub(crate) struct Arrivals {
     /// Frames that the program took.
     pub(crate) taken: u64,
     /// By port.
-    pub(crate) received: Vec<Received>,
+    pub(crate) received: Vec<ReceiveCounts>,
     /// Frames that it took and no socket accepted.
     pub(crate) redirect_failed: u64,
 }
@@ -80,7 +80,7 @@ pub(crate) struct Arrivals {
 impl Arrivals {
     /// Frames that the kernel dropped.
     pub(crate) fn dropped(&self) -> u64 {
-        self.received.iter().map(Received::dropped).sum::<u64>() + self.redirect_failed
+        self.received.iter().map(ReceiveCounts::dropped).sum::<u64>() + self.redirect_failed
     }
 }
 
@@ -98,15 +98,15 @@ impl XdpPortStatus {
         }
     }
 
-    fn received(&mut self, received: &Received) {
+    fn received(&mut self, received: &ReceiveCounts) {
         self.delivered = received.delivered;
         add(&mut self.dropped, received);
     }
 }
 
 /// Adds up by reason.
-fn add(dropped: &mut BTreeMap<&'static str, u64>, received: &Received) {
-    let Received { ring_full, no_frame, invalid, .. } = *received;
+fn add(dropped: &mut BTreeMap<&'static str, u64>, received: &ReceiveCounts) {
+    let ReceiveCounts { ring_full, no_frame, invalid, .. } = *received;
     let reasons =
         [(RECEIVE_RING_FULL, ring_full), (FILL_RING_EMPTY, no_frame), (INVALID_DESCRIPTOR, invalid)];
     for (reason, count) in reasons.into_iter().filter(|(_, count)| *count > 0) {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use udpath_stack::counters::Drop as FrameDrop;
+use udpath_stack::counters::DropReason as FrameDrop;
 use udpath_stack::handler::{self, Datagram, Handler};
 use udpath_stack::port::{Port, Unsent};
 use udpath_stack::worker::{Parts, Progress, Worker as Datapath};
@@ -112,8 +112,8 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
         let endpoints: Vec<_> = sources.iter().map(|source| Arc::clone(&source.endpoint)).collect();
         let counts = vec![TurnCounts::default(); endpoints.len()];
         let handler = ServiceHandler { runner, endpoints, all, counts };
-        let Parts { port, reader, groups, links, steering, handler: () } = parts;
-        Self { datapath: Datapath::new(Parts { port, reader, groups, links, steering, handler }), sources }
+        let Parts { port, reader, groups, rings, steering, handler: () } = parts;
+        Self { datapath: Datapath::new(Parts { port, reader, groups, rings, steering, handler }), sources }
     }
 
     /// The counters of its frames.
@@ -172,7 +172,7 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
     #[inline]
     fn turn(&mut self) -> usize {
         self.datapath.handler().begin();
-        let moved = self.datapath.turn();
+        let moved = self.datapath.poll();
         if moved > 0 {
             self.datapath.handler().publish();
         }

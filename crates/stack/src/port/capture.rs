@@ -11,7 +11,7 @@
 //! # What is not replayed
 //! - A frame of which the capture has only the beginning (`tcpdump -s`): what it said at its end is not known, and the
 //!   datapath would find faults with it that it did not have. Counted: [`Skipped::snapped`].
-//! - A frame longer than [`LONGEST`], such as a GRO packet of a capture on the receiving host: [`Skipped::too_long`].
+//! - A frame longer than [`MAX_FRAME_LEN`], such as a GRO packet of a capture on the receiving host: [`Skipped::too_long`].
 //! - Other links than Ethernet; a capture on the interface `any` is one of them. The replay ends with an [`Error`].
 //!
 //! Frames that the capturing machine sent itself may lack their checksum, since its NIC was to fill that in:
@@ -41,10 +41,10 @@
 //!     },
 //!     reader: domain.register("replay")?,
 //!     groups: Arc::new(Table::new(&domain, Groups::new(&["10.77.0.2:7007".parse()?], [])?)),
-//!     links: mesh(1, mesh::Config { backlog: 64, frames: 256 })?.remove(0),
+//!     rings: mesh(1, mesh::Config { backlog: 64, frames: 256 })?.remove(0),
 //!     steering: None,
 //! });
-//! while worker.turn() > 0 {}
+//! while worker.poll() > 0 {}
 //! let capture = worker.port().expect("it was given one");
 //! assert!(capture.error().is_none() && capture.at_end());
 //! println!("{:?} {:?}", worker.counters().snapshot(), capture.skipped());
@@ -53,6 +53,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod error;
 mod read;
 mod write;
 
@@ -62,15 +63,17 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+pub use error::Error;
+
 use read::Source;
 use write::Sink;
 
 use crate::frame::{self, Burst, Pool, Region};
-use crate::port::{Checksums, Counts, Departed, Mode, Port, Properties};
+use crate::port::{Checksums, Completions, Counts, Mode, Port, Properties};
 
 /// Longest frame that is replayed or sent, in bytes: what a frame of 4096 has room for behind its headroom. AF_XDP has
 /// the same limit on a machine with pages of 4 KiB.
-pub const LONGEST: usize = FRAME_SIZE - 256;
+pub const MAX_FRAME_LEN: usize = FRAME_SIZE - 256;
 
 const FRAME_SIZE: usize = 4096;
 
@@ -85,7 +88,7 @@ pub struct Capture {
     source: Source,
     replies: Option<Sink>,
     counts: Counts,
-    departed: Departed,
+    completions: Completions,
     skipped: Skipped,
     /// When the frame was captured that was read last: nanoseconds since 1970.
     now: u64,
@@ -98,92 +101,8 @@ pub struct Capture {
 pub struct Skipped {
     /// The capture has only their beginning.
     pub snapped: u64,
-    /// Longer than [`LONGEST`].
+    /// Longer than [`MAX_FRAME_LEN`].
     pub too_long: u64,
-}
-
-/// Why a capture cannot be replayed, or not to its end, or why its replies cannot be kept.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// There is no such file, or it must not be read.
-    #[error("cannot open the capture {name}: {cause}")]
-    Open {
-        /// Which.
-        name: String,
-        /// Why not.
-        cause: io::Error,
-    },
-    /// The file for the replies cannot be made.
-    #[error("cannot create {name} for the replies: {cause}")]
-    Create {
-        /// Which.
-        name: String,
-        /// Why not.
-        cause: io::Error,
-    },
-    /// The replies would overwrite what is replayed.
-    #[error("cannot write the replies to {name}: it is the capture that is replayed; give another file")]
-    SameFile {
-        /// Which.
-        name: String,
-    },
-    /// It is something else.
-    #[error("{name} is not a capture: it begins like neither pcap nor pcapng")]
-    NotACapture {
-        /// Which.
-        name: String,
-    },
-    /// Frames of another kind of link.
-    #[error(
-        "cannot replay {name}: its link type is {link_type}, and only Ethernet, 1, is replayed; capture on one \
-         interface, not on \"any\""
-    )]
-    LinkType {
-        /// Which.
-        name: String,
-        /// As in the list at tcpdump.org/linktypes.html.
-        link_type: u32,
-    },
-    /// The file ends within a record.
-    #[error("{name} ends within the record at byte {at}: it was cut short")]
-    Cut {
-        /// Which.
-        name: String,
-        /// Where the record begins.
-        at: u64,
-    },
-    /// A record contradicts itself, or what comes before it.
-    #[error("{name} is damaged at byte {at}: {what}")]
-    Damaged {
-        /// Which.
-        name: String,
-        /// Where the record begins.
-        at: u64,
-        /// What is wrong with it.
-        what: &'static str,
-    },
-    /// The kernel does not give the bytes.
-    #[error("cannot read {name} at byte {at}: {cause}")]
-    Read {
-        /// Which.
-        name: String,
-        /// From where on.
-        at: u64,
-        /// Why not.
-        cause: io::Error,
-    },
-    /// The kernel does not take the replies.
-    #[error("cannot write replies to {name}: {cause}")]
-    Write {
-        /// Which.
-        name: String,
-        /// Why not.
-        cause: io::Error,
-    },
-    /// No memory for frames.
-    #[error(transparent)]
-    Frame(#[from] frame::Error),
 }
 
 /// The frames of a capture one after the other, as they lie in the file, those cut short by the capture too: to be looked
@@ -259,7 +178,7 @@ impl Capture {
         let properties = Properties {
             name: format!("capture {name}"),
             mode: Mode::Direct,
-            longest: LONGEST,
+            max_frame_len: MAX_FRAME_LEN,
             checksums: Checksums::Unverified,
             hashed: false,
         };
@@ -269,7 +188,7 @@ impl Capture {
             source,
             replies,
             counts: Counts::default(),
-            departed: Departed::default(),
+            completions: Completions::default(),
             skipped: Skipped::default(),
             now: 0,
             at_end: false,
@@ -306,8 +225,8 @@ impl Capture {
 
     /// Frames that are neither free nor written.
     #[must_use]
-    pub fn abroad(&self) -> usize {
-        self.pool.abroad()
+    pub fn outstanding(&self) -> usize {
+        self.pool.outstanding()
     }
 
     fn failed(&mut self, error: Error) {
@@ -330,7 +249,7 @@ impl Port for Capture {
                     skipped.snapped += 1;
                     return None;
                 }
-                if record.bytes.len() > LONGEST || !frame.set_len(record.bytes.len()) {
+                if record.bytes.len() > MAX_FRAME_LEN || !frame.set_len(record.bytes.len()) {
                     skipped.too_long += 1;
                     return None;
                 }
@@ -370,7 +289,7 @@ impl Port for Capture {
             sent += 1;
         }
         self.counts.transmitted += sent as u64;
-        self.departed.sent(sent);
+        self.completions.sent(sent);
         for frame in frames.drain(..sent) {
             let foreign = self.pool.put(frame);
             debug_assert!(foreign.is_none(), "a frame goes back to the port it came from");
@@ -398,8 +317,8 @@ impl Port for Capture {
         }
     }
 
-    fn departed(&mut self, into: &mut Departed) {
-        self.departed.move_to(into);
+    fn completions(&mut self, into: &mut Completions) {
+        self.completions.move_to(into);
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

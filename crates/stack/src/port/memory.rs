@@ -13,13 +13,13 @@
 use std::os::fd::BorrowedFd;
 
 use crate::frame::{self, Burst, Frame, Pool, Region};
-use crate::port::{Checksums, Counts, Departed, Mode, Port, Properties};
+use crate::port::{Checksums, Completions, Counts, Mode, Port, Properties};
 use crate::ring::{self, Consumer, Producer};
 
 /// Frames are of this size: a standard Ethernet frame fits, and two fit a page.
 const FRAME_SIZE: usize = 2048;
 /// Longest frame: Ethernet header, two VLAN tags and an MTU of 1500.
-const LONGEST: usize = 14 + 8 + 1500;
+const MAX_FRAME_LEN: usize = 14 + 8 + 1500;
 
 /// One end of a link.
 pub struct End {
@@ -31,7 +31,7 @@ pub struct End {
     returns: Producer<Frame>,
     returned: Consumer<Frame>,
     counts: Counts,
-    departed: Departed,
+    completions: Completions,
 }
 
 /// Why a link could not be made.
@@ -53,9 +53,9 @@ pub fn pair(frames: usize) -> Result<(End, End), Error> {
     let ring = || ring::ring(2 * frames.next_power_of_two());
     let mut region = Region::new(FRAME_SIZE, 2 * frames)?;
     let ((out_a, in_b), (out_b, in_a)) = (ring()?, ring()?);
-    let ((home_a, at_b), (home_b, at_a)) = (ring()?, ring()?);
-    let a = End::new("memory a", region.pool(frames)?, (out_a, in_a), (home_a, at_a));
-    let b = End::new("memory b", region.pool(frames)?, (out_b, in_b), (home_b, at_b));
+    let ((returns_a, at_b), (returns_b, at_a)) = (ring()?, ring()?);
+    let a = End::new("memory a", region.pool(frames)?, (out_a, in_a), (returns_a, at_a));
+    let b = End::new("memory b", region.pool(frames)?, (out_b, in_b), (returns_b, at_b));
     Ok((a, b))
 }
 
@@ -79,18 +79,18 @@ impl End {
         let properties = Properties {
             name: name.to_owned(),
             mode: Mode::Direct,
-            longest: LONGEST,
+            max_frame_len: MAX_FRAME_LEN,
             checksums: Checksums::Unverified,
             hashed: false,
         };
-        let (counts, departed) = (Counts::default(), Departed::default());
-        Self { properties, pool, out, inbound, returns, returned, counts, departed }
+        let (counts, completions) = (Counts::default(), Completions::default());
+        Self { properties, pool, out, inbound, returns, returned, counts, completions }
     }
 
     /// Frames of this end's pool that are neither free nor on their way back.
     #[must_use]
-    pub fn abroad(&self) -> usize {
-        self.pool.abroad() - self.returned.len()
+    pub fn outstanding(&self) -> usize {
+        self.pool.outstanding() - self.returned.len()
     }
 
     /// Takes in what has come home.
@@ -102,11 +102,11 @@ impl End {
     }
 
     /// Gives a frame back to the pool it is from.
-    fn home(&mut self, frame: Frame) {
+    fn put_back(&mut self, frame: Frame) {
         if let Some(foreign) = self.pool.put(frame) {
             // Never full: it has room for every frame of the other end.
             let lost = self.returns.push(foreign);
-            debug_assert!(lost.is_ok(), "the ring home holds all frames there are");
+            debug_assert!(lost.is_ok(), "the return ring has room for every frame");
         }
     }
 }
@@ -127,13 +127,13 @@ impl Port for End {
     fn transmit(&mut self, frames: &mut Burst) {
         let sent = self.out.push_burst(frames);
         self.counts.transmitted += sent as u64;
-        self.departed.sent(sent);
+        self.completions.sent(sent);
     }
 
     #[inline]
     fn recycle(&mut self, frames: &mut Burst) {
         for frame in frames.drain(..) {
-            self.home(frame);
+            self.put_back(frame);
         }
     }
 
@@ -148,8 +148,8 @@ impl Port for End {
     fn flush(&mut self) {}
 
     #[inline]
-    fn departed(&mut self, into: &mut Departed) {
-        self.departed.move_to(into);
+    fn completions(&mut self, into: &mut Completions) {
+        self.completions.move_to(into);
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -192,7 +192,7 @@ mod tests {
                 b.recycle(&mut got);
             }
         }
-        assert_eq!((a.abroad(), b.abroad()), (0, 0));
+        assert_eq!((a.outstanding(), b.outstanding()), (0, 0));
         assert_eq!((a.counts().transmitted, b.counts().received, a.counts().received), (100, 100, 50));
     }
 

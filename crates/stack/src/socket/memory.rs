@@ -28,7 +28,7 @@ use crate::primitive::{Arc, AtomicUsize, Ordering};
 /// Lower: a ring with more slots than the limit ever fills, whose cache lines are all walked through in turn (at 64, a
 /// quarter of the rate was lost). Higher: small items are charged for more than they take. The kernel's least is 768
 /// (an sk_buff and its smallest data), a frame of AF_XDP has 2048.
-pub const LEAST_CHARGE: usize = 512;
+pub const MIN_CHARGE: usize = 512;
 
 /// What an account takes from and returns to the pool at once, bytes.
 ///
@@ -45,7 +45,7 @@ pub const RELEASE_SHARE: usize = 4;
 /// Something that takes memory while it waits.
 pub trait Charged {
     /// How many bytes it is charged for: those it keeps others from using, not those of its payload. Less than
-    /// [`LEAST_CHARGE`] counts as that.
+    /// [`MIN_CHARGE`] counts as that.
     fn charge(&self) -> usize;
 }
 

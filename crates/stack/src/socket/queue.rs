@@ -42,7 +42,7 @@ use std::io;
 
 use crossbeam_utils::CachePadded;
 
-use super::memory::{Account, Charged, Dealing, Gathered, LEAST_CHARGE, Pool};
+use super::memory::{Account, Charged, Dealing, Gathered, MIN_CHARGE, Pool};
 use crate::primitive::{Arc, AtomicUsize, Mutex, Ordering, lock};
 use crate::ring;
 use crate::wake;
@@ -54,7 +54,7 @@ pub use reader::Reader;
 use counts::RefusedCells;
 
 /// The largest limit, bytes: a charge is kept in 32 bits beside its item.
-pub const MOST_BYTES: usize = 1 << 30;
+pub const MAX_BYTES: usize = 1 << 30;
 
 /// How far the queue has come; each step includes those before it. Anything but the default is for measuring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -76,7 +76,7 @@ pub enum Step {
 /// What a socket's queue is made with.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// Most bytes charged at a time, from [`LEAST_CHARGE`] to [`MOST_BYTES`] (the kernel's `SO_RCVBUF`). Lower: short
+    /// Most bytes charged at a time, from [`MIN_CHARGE`] to [`MAX_BYTES`] (the kernel's `SO_RCVBUF`). Lower: short
     /// bursts overflow. Higher: a reader that is too slow answers ever older requests instead of dropping early.
     pub limit: usize,
     /// How far the queue has come.
@@ -94,7 +94,7 @@ impl Config {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The limit is out of range.
-    #[error("cannot make a socket queue of {limit} bytes: give {LEAST_CHARGE} to {MOST_BYTES}")]
+    #[error("cannot make a socket queue of {limit} bytes: give {MIN_CHARGE} to {MAX_BYTES}")]
     Limit {
         /// What was asked for, bytes.
         limit: usize,
@@ -154,13 +154,13 @@ struct Hints {
 /// Makes a socket's queue, whose bytes come out of `pool`. All memory is allocated here.
 pub fn queue<T: Charged + Send>(config: Config, pool: &Pool) -> Result<(Producer<T>, Reader<T>), Error> {
     let Config { limit, step } = config;
-    if !(LEAST_CHARGE..=MOST_BYTES).contains(&limit) {
+    if !(MIN_CHARGE..=MAX_BYTES).contains(&limit) {
         return Err(Error::Limit { limit });
     }
     let (waker, sleeper) = wake::pair().map_err(|cause| Error::Eventfd { cause })?;
     let dealing = if step == Step::OneQueue { Dealing::Exact } else { Dealing::Quanta };
     // No more items than this can be charged at a time, in both queues together.
-    let most_items = limit / LEAST_CHARGE;
+    let most_items = limit / MIN_CHARGE;
     let (producer_items, own_items, ring_items) = match step {
         Step::OneQueue | Step::BulkRelease => (most_items, 0, 1),
         Step::TwoQueues | Step::Bursts => (most_items, most_items, 1),
@@ -187,7 +187,7 @@ pub fn queue<T: Charged + Send>(config: Config, pool: &Pool) -> Result<(Producer
         shared: Arc::clone(&shared),
         own: VecDeque::with_capacity(own_items),
         consumer,
-        empty_looks: 0,
+        empty_polls: 0,
         gathered: Gathered::new(limit),
         released: 0,
         unsettled: false,
@@ -226,7 +226,7 @@ impl<T> Shared<T> {
         let released = self.released.load(Ordering::Relaxed);
         // Negative if the second look saw what was charged after the first.
         let outstanding = charged.wrapping_sub(released) as isize;
-        outstanding + LEAST_CHARGE as isize > self.limit as isize
+        outstanding + MIN_CHARGE as isize > self.limit as isize
     }
 
     /// Publishes the hints; the caller holds the lock.

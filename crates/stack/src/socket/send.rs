@@ -6,23 +6,23 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 
-use super::exchange::Station;
+use super::returns::ReturnHandle;
 use crate::epoch::Reader;
 use crate::frame::Frame;
 use crate::tables::{NoPath, Path, Resolver, Tables};
-use crate::wire::{Flow, Link, Tags, UdpChecksum, Unfit, build, ethernet};
+use crate::wire::{Flow, LinkHeader, Tags, UdpChecksum, Unfit, build, ethernet};
 
 /// Blank frames that a socket takes from a worker's stock at once. Fewer: the stock's lock is taken more often. More: they
 /// lie with a socket that may not need them, and the stock must be larger.
-const BLANKS: usize = 16;
+const FREE_BATCH: usize = 16;
 
 /// How long a neighbour that went stale is not asked for again. Shorter: its lock and wake-up are paid more often.
 /// Longer: a neighbour whose MAC address has changed is sent to in vain for that long.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which worker's port sends by which interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exit {
+pub struct Egress {
     /// The interface's index.
     pub interface: u32,
     /// The worker's number.
@@ -34,7 +34,7 @@ pub struct Paths {
     tables: Arc<Tables>,
     reader: Reader,
     resolver: Option<Resolver>,
-    exits: Vec<(Exit, ArrayVec<Frame, BLANKS>)>,
+    egresses: Vec<(Egress, ArrayVec<Frame, FREE_BATCH>)>,
     /// The stale neighbour that was asked for last, and when.
     asked: Option<(u32, IpAddr, Instant)>,
 }
@@ -47,10 +47,10 @@ impl Paths {
         tables: Arc<Tables>,
         reader: Reader,
         resolver: Option<Resolver>,
-        exits: impl IntoIterator<Item = Exit>,
+        egresses: impl IntoIterator<Item = Egress>,
     ) -> Self {
-        let exits = exits.into_iter().map(|exit| (exit, ArrayVec::new())).collect();
-        Self { tables, reader, resolver, exits, asked: None }
+        let egresses = egresses.into_iter().map(|egress| (egress, ArrayVec::new())).collect();
+        Self { tables, reader, resolver, egresses, asked: None }
     }
 }
 
@@ -81,7 +81,7 @@ pub enum SendError {
     },
     /// None of the workers has a port of the interface.
     #[error("cannot send to {to}: it is reached by interface {interface}, of which no worker has a port")]
-    NoExit {
+    NoPort {
         /// Where to.
         to: SocketAddr,
         /// The way out.
@@ -116,7 +116,7 @@ impl Paths {
     /// A frame with `payload` from `local` to `to`, to be sent by its owner.
     pub(super) fn frame(
         &mut self,
-        stations: &[Station<Frame>],
+        return_handles: &[ReturnHandle<Frame>],
         local: SocketAddr,
         to: SocketAddr,
         payload: &[u8],
@@ -138,21 +138,22 @@ impl Paths {
             self.confirm(&path);
         }
         let source = if local.ip().is_unspecified() { path.source } else { local.ip() };
-        let link = Link { source: path.own, destination: path.next_hop, tags: Tags::NONE };
+        let link = LinkHeader { source: path.own, destination: path.next_hop, tags: Tags::NONE };
         let flow = Flow::new(link, SocketAddr::new(source, local.port()), to)
             .map_err(|_| SendError::Families { to, from: local })?;
 
-        let no_exit = SendError::NoExit { to, interface: path.interface };
-        let exit = self.exit(&path, to).ok_or(no_exit)?;
-        let (Exit { worker, .. }, blanks) = exit;
+        let no_port = SendError::NoPort { to, interface: path.interface };
+        let egress = self.egress(&path, to).ok_or(no_port)?;
+        let (Egress { worker, .. }, free) = egress;
         let worker = *worker;
-        let station = stations.get(usize::from(worker)).ok_or(no_exit)?;
-        if blanks.is_empty() && station.take(blanks, BLANKS) == 0 {
+        let return_handle = return_handles.get(usize::from(worker)).ok_or(no_port)?;
+        if free.is_empty() && return_handle.take_free(free, FREE_BATCH) == 0 {
             return Err(SendError::NoFrame { to, worker });
         }
-        let Some(mut frame) = blanks.pop() else { return Err(SendError::NoFrame { to, worker }) };
-        let longest = station.longest().min(ethernet::LEN + path.mtu as usize).min(frame.room());
-        frame.set_len(longest);
+        let Some(mut frame) = free.pop() else { return Err(SendError::NoFrame { to, worker }) };
+        let max_frame_len =
+            return_handle.max_frame_len().min(ethernet::LEN + path.mtu as usize).min(frame.room());
+        frame.set_len(max_frame_len);
         match build(frame.bytes_mut(), &flow, payload, UdpChecksum::Computed) {
             Ok(headers) => {
                 frame.set_len(headers.frame_end());
@@ -160,8 +161,8 @@ impl Paths {
                 Ok(frame)
             }
             Err(unfit) => {
-                blanks.push(frame);
-                let most = longest.saturating_sub(flow.payload_offset());
+                free.push(frame);
+                let most = max_frame_len.saturating_sub(flow.payload_offset());
                 Err(match unfit {
                     Unfit::Families => SendError::Families { to, from: local },
                     Unfit::NoRoom { .. } | Unfit::TooLong { .. } => {
@@ -173,20 +174,20 @@ impl Paths {
     }
 
     /// The blank frames that were not used.
-    pub(super) fn blanks(&mut self) -> impl Iterator<Item = Frame> {
-        self.exits.iter_mut().flat_map(|(_, blanks)| blanks.drain(..))
+    pub(super) fn free(&mut self) -> impl Iterator<Item = Frame> {
+        self.egresses.iter_mut().flat_map(|(_, free)| free.drain(..))
     }
 
     /// One of the interface's ports: the same for one destination, so that its datagrams stay in order.
-    fn exit(&mut self, path: &Path, to: SocketAddr) -> Option<&mut (Exit, ArrayVec<Frame, BLANKS>)> {
-        let fits = |exit: &Exit| exit.interface == path.interface;
-        let count = self.exits.iter().filter(|(exit, _)| fits(exit)).count();
+    fn egress(&mut self, path: &Path, to: SocketAddr) -> Option<&mut (Egress, ArrayVec<Frame, FREE_BATCH>)> {
+        let fits = |egress: &Egress| egress.interface == path.interface;
+        let count = self.egresses.iter().filter(|(egress, _)| fits(egress)).count();
         let address = match to.ip() {
             IpAddr::V4(ip) => ip.to_bits() as usize,
             IpAddr::V6(ip) => ip.to_bits() as usize,
         };
         let place = (address ^ usize::from(to.port())).checked_rem(count)?;
-        self.exits.iter_mut().filter(|(exit, _)| fits(exit)).nth(place)
+        self.egresses.iter_mut().filter(|(egress, _)| fits(egress)).nth(place)
     }
 
     /// Has a neighbour asked for if that is what is missing.
@@ -204,7 +205,7 @@ impl Paths {
         let Some(resolver) = &self.resolver else { return };
         let (interface, address, now) = (path.interface, path.next_hop_address, Instant::now());
         let lately = self.asked.is_some_and(|(asked_on, asked, at)| {
-            (asked_on, asked) == (interface, address) && now.duration_since(at) < ASK_AGAIN
+            (asked_on, asked) == (interface, address) && now.duration_since(at) < RETRY_INTERVAL
         });
         if !lately && resolver.ask(interface, address) {
             self.asked = Some((interface, address, now));

@@ -19,12 +19,12 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 
-use super::batch::{Batch, ReplyError, Slot};
-use super::exchange::Station;
-use super::follow::Following;
+use super::flow_recorder::FlowRecorder;
 use super::queue::{Reader, Received, Refused};
+use super::returns::ReturnHandle;
 use super::send::{Paths, SendError};
-use super::{Inlet, bundle};
+use super::slot::{ReplyError, Slot};
+use super::{SocketHandle, bundle};
 use crate::frame::{BURST, Burst, Frame};
 use crate::wake::Announced;
 use crate::wire::Packet;
@@ -59,33 +59,37 @@ pub struct Counts {
 /// A UDP socket of the datapath, in the style of [`std::net::UdpSocket`], for one thread at a time. See the module's head,
 /// [`Sockets::open`](super::Sockets::open) makes one. When it is dropped, all its frames go home.
 pub struct UdpSocket {
-    inlet: Inlet,
+    handle: SocketHandle,
     reader: Reader<Frame>,
-    stations: Arc<[Station<Frame>]>,
-    following: Option<Following>,
+    return_handles: Arc<[ReturnHandle<Frame>]>,
+    flow_recorder: Option<FlowRecorder>,
     paths: Option<Paths>,
     wait: Wait,
     slots: ArrayVec<Slot, BURST>,
     /// How many of the slots were read.
     read: usize,
-    home: Burst,
+    returns: Burst,
     received: u64,
     sent: u64,
     orphaned: u64,
 }
 
 impl UdpSocket {
-    pub(super) fn new(inlet: Inlet, reader: Reader<Frame>, stations: Arc<[Station<Frame>]>) -> Self {
+    pub(super) fn new(
+        handle: SocketHandle,
+        reader: Reader<Frame>,
+        return_handles: Arc<[ReturnHandle<Frame>]>,
+    ) -> Self {
         Self {
-            inlet,
+            handle,
             reader,
-            stations,
-            following: None,
+            return_handles,
+            flow_recorder: None,
             paths: None,
             wait: Wait::Sleep(None),
             slots: ArrayVec::new(),
             read: 0,
-            home: Burst::new(),
+            returns: Burst::new(),
             received: 0,
             sent: 0,
             orphaned: 0,
@@ -95,13 +99,13 @@ impl UdpSocket {
     /// The binding it was opened for.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.inlet.local_addr()
+        self.handle.local_addr()
     }
 
     /// The workers' side of it, for the table of [groups](crate::groups::Groups::delivering).
     #[must_use]
-    pub fn inlet(&self) -> Inlet {
-        self.inlet.clone()
+    pub fn handle(&self) -> SocketHandle {
+        self.handle.clone()
     }
 
     /// What [`recv_from`](Self::recv_from) does when nothing is there. At first it sleeps, for as long as it takes.
@@ -111,13 +115,13 @@ impl UdpSocket {
 
     /// Has flows follow this socket's reader; `None`: no longer. What was written down stays until other flows or readers
     /// write over it.
-    pub fn set_following(&mut self, following: Option<Following>) {
-        self.following = following;
+    pub fn set_flow_recorder(&mut self, flow_recorder: Option<FlowRecorder>) {
+        self.flow_recorder = flow_recorder;
     }
 
     /// Lets it send first.
     pub fn set_paths(&mut self, paths: Paths) {
-        self.give_back_blanks();
+        self.give_back_free();
         self.paths = Some(paths);
     }
 
@@ -150,14 +154,14 @@ impl UdpSocket {
         if slot.answered {
             return Err(ReplyError::Answered);
         }
-        slot.reply(&self.stations, payload)?;
+        slot.reply(&self.return_handles, payload)?;
         let orphaned = self.orphaned;
         let owner = slot.frame.as_ref().map_or(0, Frame::owner);
         // With those that were read before it.
         for slot in &mut self.slots[..self.read] {
-            self.home.extend(slot.frame.take());
+            self.returns.extend(slot.frame.take());
         }
-        self.go_home();
+        self.return_frames();
         if self.orphaned == orphaned { Ok(()) } else { Err(ReplyError::WorkerEnded(owner)) }
     }
 
@@ -168,18 +172,6 @@ impl UdpSocket {
         self.read.checked_sub(1).and_then(|last| self.slots.get(last)).map_or(0, |slot| slot.refused_before)
     }
 
-    /// Reads all that is there, up to a burst, without copying: what is unread of the last burst, or a new one. Empty if
-    /// nothing came in time. Allocates nothing.
-    ///
-    /// # Errors
-    /// The kernel refuses to wait.
-    pub fn recv_batch(&mut self, wait: Wait) -> io::Result<Batch<'_>> {
-        if self.unread().is_empty() {
-            self.fill(wait)?;
-        }
-        Ok(Batch { socket: self })
-    }
-
     /// Sends a datagram to anyone the tables know a way to, in a frame of its own. It goes at once.
     ///
     /// # Errors
@@ -187,8 +179,8 @@ impl UdpSocket {
     pub fn send_to(&mut self, payload: &[u8], to: SocketAddr) -> Result<(), SendError> {
         self.prepare(payload, to)?;
         let orphaned = self.orphaned;
-        let owner = self.home.last().map_or(0, Frame::owner);
-        self.go_home();
+        let owner = self.returns.last().map_or(0, Frame::owner);
+        self.return_frames();
         if self.orphaned == orphaned { Ok(()) } else { Err(SendError::WorkerEnded(owner)) }
     }
 
@@ -220,23 +212,23 @@ impl UdpSocket {
         &self.slots[self.read..]
     }
 
-    pub(super) fn unread_mut(&mut self) -> (&mut [Slot], &[Station<Frame>]) {
-        (&mut self.slots[self.read..], &self.stations)
+    pub(super) fn unread_mut(&mut self) -> (&mut [Slot], &[ReturnHandle<Frame>]) {
+        (&mut self.slots[self.read..], &self.return_handles)
     }
 
     /// Makes a datagram that goes with the next burst.
     pub(super) fn prepare(&mut self, payload: &[u8], to: SocketAddr) -> Result<(), SendError> {
         let paths = self.paths.as_mut().ok_or(SendError::NoPaths(to))?;
-        let frame = paths.frame(&self.stations, self.inlet.local_addr(), to, payload)?;
-        if self.home.is_full() {
-            self.go_home();
+        let frame = paths.frame(&self.return_handles, self.handle.local_addr(), to, payload)?;
+        if self.returns.is_full() {
+            self.return_frames();
         }
-        self.home.push(frame);
+        self.returns.push(frame);
         Ok(())
     }
 
     /// Gives what was read back and reads a burst; says how many datagrams it has.
-    fn fill(&mut self, wait: Wait) -> io::Result<usize> {
+    pub(super) fn fill(&mut self, wait: Wait) -> io::Result<usize> {
         self.give_back();
         let mut burst = ArrayVec::<Received<Frame>, BURST>::new();
         match wait {
@@ -247,20 +239,23 @@ impl UdpSocket {
         // They lie in another core's cache: fetched together, they come at the price of one or two.
         burst.iter().for_each(|received| received.item.prefetch());
         self.received += burst.len() as u64;
-        let near = self.following.as_ref().and_then(|following| Some((following, following.worker()?)));
+        let recorder = self
+            .flow_recorder
+            .as_ref()
+            .and_then(|flow_recorder| Some((flow_recorder, flow_recorder.worker()?)));
         for Received { item: frame, refused_before, .. } in burst {
-            if let (Some((following, worker)), Some(hash)) = (near, frame.offloads().hash) {
-                following.wanted.record(hash, worker);
+            if let (Some((flow_recorder, worker)), Some(hash)) = (recorder, frame.offloads().hash) {
+                flow_recorder.wanted.record(hash, worker);
             }
             // Read again, for that is cheaper than to carry the headers over; what a worker delivers can be read.
             match Packet::parse(frame.bytes()) {
                 Ok(headers) => {
                     self.slots.push(Slot { frame: Some(frame), headers, refused_before, answered: false });
                 }
-                Err(_) => self.home.push(frame),
+                Err(_) => self.returns.push(frame),
             }
         }
-        self.go_home();
+        self.return_frames();
         Ok(self.slots.len())
     }
 
@@ -268,40 +263,46 @@ impl UdpSocket {
     pub(super) fn give_back(&mut self) {
         for slot in self.slots.drain(..) {
             let Some(frame) = slot.frame else { continue };
-            if self.home.is_full() {
-                go_home(&mut self.home, &self.stations, &mut self.sent, &mut self.orphaned);
+            if self.returns.is_full() {
+                return_frames(&mut self.returns, &self.return_handles, &mut self.sent, &mut self.orphaned);
             }
-            self.home.push(frame);
+            self.returns.push(frame);
         }
         self.read = 0;
-        self.go_home();
+        self.return_frames();
     }
 
-    fn go_home(&mut self) {
-        go_home(&mut self.home, &self.stations, &mut self.sent, &mut self.orphaned);
+    fn return_frames(&mut self) {
+        return_frames(&mut self.returns, &self.return_handles, &mut self.sent, &mut self.orphaned);
     }
 
-    fn give_back_blanks(&mut self) {
+    fn give_back_free(&mut self) {
         let Some(paths) = &mut self.paths else { return };
-        for mut frame in paths.blanks() {
+        for mut frame in paths.free() {
             frame.set_to_send(false);
-            if self.home.is_full() {
-                go_home(&mut self.home, &self.stations, &mut self.sent, &mut self.orphaned);
+            if self.returns.is_full() {
+                return_frames(&mut self.returns, &self.return_handles, &mut self.sent, &mut self.orphaned);
             }
-            self.home.push(frame);
+            self.returns.push(frame);
         }
-        self.go_home();
+        self.return_frames();
     }
 }
 
 /// Gives frames to the workers that own them, each worker's together.
 #[inline]
-fn go_home(home: &mut Burst, stations: &[Station<Frame>], sent: &mut u64, orphaned: &mut u64) {
+fn return_frames(
+    returns: &mut Burst,
+    return_handles: &[ReturnHandle<Frame>],
+    sent: &mut u64,
+    orphaned: &mut u64,
+) {
     let mut burst = Burst::new();
-    while let Some(owner) = bundle(home, &mut burst, Frame::owner, |frame| frame) {
+    while let Some(owner) = bundle(returns, &mut burst, Frame::owner, |frame| frame) {
         let to_send = burst.iter().filter(|frame| frame.to_send()).count();
         let count = burst.len();
-        let given = stations.get(usize::from(owner)).map_or(0, |station| station.give(&mut burst));
+        let given =
+            return_handles.get(usize::from(owner)).map_or(0, |return_handle| return_handle.push(&mut burst));
         if given == count {
             *sent += to_send as u64;
         } else {
@@ -328,13 +329,13 @@ impl fmt::Debug for UdpSocket {
 impl Drop for UdpSocket {
     fn drop(&mut self) {
         self.give_back();
-        self.give_back_blanks();
+        self.give_back_free();
         // From here on workers are refused; what they put in before goes home unread.
         self.reader.close();
         let mut burst = ArrayVec::<Received<Frame>, BURST>::new();
         while self.reader.try_receive_burst(&mut burst) > 0 {
-            self.home.extend(burst.drain(..).map(|received| received.item));
-            self.go_home();
+            self.returns.extend(burst.drain(..).map(|received| received.item));
+            self.return_frames();
         }
     }
 }

@@ -16,7 +16,7 @@ use std::net::Ipv6Addr;
 /// Odd, and half its bits set at random: the fraction of the golden ratio, as in Fibonacci hashing.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Fewest slots, a power of two: with one, the upper bits would be no bits.
-const FEWEST: usize = 2;
+const MIN_SLOTS: usize = 2;
 
 /// What can be looked up.
 pub(super) trait Key: Copy + Eq {
@@ -82,7 +82,7 @@ impl<K: Key, V: Copy> Map<K, V> {
     /// A map of `entries`; of several with one key the last counts.
     pub(super) fn new(entries: impl IntoIterator<Item = (K, V), IntoIter: ExactSizeIterator>) -> Self {
         let entries = entries.into_iter();
-        let size = (entries.len() * 2).next_power_of_two().max(FEWEST);
+        let size = (entries.len() * 2).next_power_of_two().max(MIN_SLOTS);
         let mut map = Self {
             slots: vec![None; size].into_boxed_slice(),
             shift: u64::BITS - size.trailing_zeros(),

@@ -32,8 +32,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::Tables;
-use super::resolve::{Asks, Resolver};
-use crate::epoch::{Domain, Refused, Stalled};
+use super::resolve::{Requests, Resolver};
+use crate::epoch::{Domain, PublishError, Stalled};
 use crate::primitive::{Arc, Mutex, lock};
 use model::Model;
 use netlink::{Item, Kind, Netlink, Received};
@@ -43,36 +43,36 @@ use netlink::{Item, Kind, Netlink, Received};
 /// Shorter: in a storm of changes every worker gets a new epoch more often, and the tables it has in its cache are thrown
 /// away. Longer: frames go to where a neighbour was before for that much longer; the first change after a quiet time is
 /// never held back.
-const SETTLE: Duration = Duration::from_millis(20);
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// For how many times its own duration a making of tables, or a reading of lists, rests afterwards, if that is longer
-/// than [`SETTLE`]: so the thread takes at most a tenth of a core for it, however large the tables are.
+/// than [`PUBLISH_INTERVAL`]: so the thread takes at most a tenth of a core for it, however large the tables are.
 ///
 /// Lower: a storm takes a core away from the workers. Higher: large tables follow more slowly.
-const REST: u32 = 9;
+const REST_FACTOR: u32 = 9;
 
 /// Datagrams read before tables are made and the stop is looked at. Lower: more turns in a storm. Higher: a storm
 /// without end holds tables back; these many take some milliseconds.
-const READS: usize = 1024;
+const MAX_READS: usize = 1024;
 
 /// Notices that may wait for a list to be complete. Lower: the storm in which a list is read must be calmer. Higher: more
 /// memory, some 500 bytes each. Beyond, it counts as an overrun.
-const NOTICES: usize = 16_384;
+const MAX_NOTICES: usize = 16_384;
 
 /// How often a list that changed while it was read is read again at once. Lower: a busy machine cannot be mirrored.
 /// Higher: [`Mirror::start`] tries longer before it says so; afterwards it is tried again all the time anyway.
-const TRIES: u32 = 10;
+const MAX_ATTEMPTS: u32 = 10;
 
 /// How long the kernel may take for the next part of a list. It answers within the system call; only a hung kernel lets
 /// this run out. Lower: a machine under heavy load fails for nothing. Higher: a hang is told late.
-const ANSWER: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often tables that were replaced are looked at, whether they can be freed, when nothing else happens. More often:
 /// wake-ups for nothing. More seldom: a large table's memory stays for longer.
-const COLLECT: Duration = Duration::from_secs(1);
+const COLLECT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// All that there is to follow, in the order in which it is read: a route is of use when its interface is known.
-const EVERYTHING: [Kind; 4] = [Kind::Links, Kind::Addresses, Kind::Neighbours, Kind::Routes];
+const EVERYTHING: [Kind; 4] = [Kind::WorkerRings, Kind::Addresses, Kind::Neighbours, Kind::Routes];
 
 /// Why the kernel cannot be followed.
 #[derive(Debug, thiserror::Error)]
@@ -86,14 +86,14 @@ pub enum MirrorError {
         cause: io::Error,
     },
     /// The kernel did not answer.
-    #[error("cannot {what}: no answer from the kernel for {} s", ANSWER.as_secs())]
+    #[error("cannot {what}: no answer from the kernel for {} s", REPLY_TIMEOUT.as_secs())]
     NoAnswer {
         /// The operation.
         what: &'static str,
     },
     /// Interfaces, addresses, neighbours or routes change all the time, faster than they can be read.
     #[error(
-        "cannot {what}: it changed while it was read, {TRIES} times in a row; try again when the machine is calmer"
+        "cannot {what}: it changed while it was read, {MAX_ATTEMPTS} times in a row; try again when the machine is calmer"
     )]
     Unsettled {
         /// The operation.
@@ -145,7 +145,7 @@ pub struct Status {
 #[derive(Debug)]
 pub struct Mirror {
     tables: Arc<Tables>,
-    asks: Arc<Asks>,
+    requests: Arc<Requests>,
     status: Arc<Mutex<Status>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -160,15 +160,16 @@ impl Mirror {
         let netlink = Netlink::open()
             .map_err(|cause| MirrorError::System { what: "open and subscribe an rtnetlink socket", cause })?;
         let tables = Arc::new(Tables::new(domain));
-        let asks =
-            Arc::new(Asks::new().map_err(|cause| MirrorError::System { what: "make an eventfd", cause })?);
+        let requests = Arc::new(
+            Requests::new().map_err(|cause| MirrorError::System { what: "make an eventfd", cause })?,
+        );
         let status = Arc::new(Mutex::new(Status::default()));
         let mut follower = Follower {
             netlink,
             model: Model::default(),
             tables: Arc::clone(&tables),
             domain: domain.clone(),
-            asks: Arc::clone(&asks),
+            requests: Arc::clone(&requests),
             status: Status::default(),
             shown: Arc::clone(&status),
             generation: 0,
@@ -190,7 +191,7 @@ impl Mirror {
             .name("udpath-mirror".to_owned())
             .spawn(move || follower.run())
             .map_err(|cause| MirrorError::System { what: "start the mirror's thread", cause })?;
-        Ok(Self { tables, asks, status, thread: Some(thread) })
+        Ok(Self { tables, requests, status, thread: Some(thread) })
     }
 
     /// The tables, for workers to keep: they stay, though they no longer change, when the mirror is gone.
@@ -202,7 +203,7 @@ impl Mirror {
     /// Who asks the kernel for neighbours.
     #[must_use]
     pub fn resolver(&self) -> Resolver {
-        Resolver::new(Arc::clone(&self.asks), Arc::clone(&self.tables))
+        Resolver::new(Arc::clone(&self.requests), Arc::clone(&self.tables))
     }
 
     /// How it is, and what happened so far.
@@ -220,7 +221,7 @@ impl Mirror {
 
 impl Drop for Mirror {
     fn drop(&mut self) {
-        self.asks.stop();
+        self.requests.stop();
         if let Some(thread) = self.thread.take() {
             // It panicked, then: what it knew is gone, what it published stays.
             let _ = thread.join();
@@ -234,7 +235,7 @@ struct Follower {
     model: Model,
     tables: Arc<Tables>,
     domain: Domain,
-    asks: Arc<Asks>,
+    requests: Arc<Requests>,
     status: Status,
     /// Where others see `status`.
     shown: Arc<Mutex<Status>>,
@@ -262,7 +263,7 @@ impl Follower {
         if let Err(error) = self.follow() {
             self.status.state = State::Ended(error.to_string());
             // Nobody is there to hear what is asked.
-            self.asks.stop();
+            self.requests.stop();
         }
         self.show();
     }
@@ -270,7 +271,7 @@ impl Follower {
     /// Turn after turn, until it is to stop.
     fn follow(&mut self) -> Result<(), MirrorError> {
         loop {
-            let Some(asked) = self.asks.take() else { return Ok(()) };
+            let Some(asked) = self.requests.take() else { return Ok(()) };
             for (interface, address) in asked {
                 self.status.asked += 1;
                 // A request that cannot be sent is like one refused: whoever asked will ask again.
@@ -294,7 +295,7 @@ impl Follower {
 
     /// Reads the notices there are; says whether there may be more.
     fn notices(&mut self) -> Result<bool, MirrorError> {
-        for _ in 0..READS {
+        for _ in 0..MAX_READS {
             match self.netlink.receive() {
                 Ok(Received::Datagram) => {
                     let (model, status) = (&mut self.model, &mut self.status);
@@ -374,13 +375,13 @@ impl Follower {
         notices: &mut Vec<Option<(u16, netlink_packet_route::RouteNetlinkMessage)>>,
     ) -> Read {
         let what = match kind {
-            Kind::Links => "read the list of links",
+            Kind::WorkerRings => "read the list of links",
             Kind::Addresses => "read the list of addresses",
             Kind::Neighbours => "read the list of neighbours",
             Kind::Routes => "read the list of routes",
         };
         let failed = |cause| Read::Failed(MirrorError::System { what, cause });
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             if let Err(cause) = self.netlink.list(kind) {
                 return failed(cause);
             }
@@ -400,10 +401,10 @@ impl Follower {
                         });
                     }
                     Ok(Received::Nothing) => {
-                        if self.asks.is_stopped() {
+                        if self.requests.is_stopped() {
                             return Read::Stopped;
                         }
-                        match readable(&[PollFd::new(&self.netlink, PollFlags::IN)], Some(ANSWER)) {
+                        match readable(&[PollFd::new(&self.netlink, PollFlags::IN)], Some(REPLY_TIMEOUT)) {
                             Ok(true) => {}
                             Ok(false) => return Read::Failed(MirrorError::NoAnswer { what }),
                             Err(cause) => return failed(cause),
@@ -415,7 +416,7 @@ impl Follower {
                     }
                     Err(cause) => return failed(cause),
                 }
-                if notices.len() > NOTICES {
+                if notices.len() > MAX_NOTICES {
                     self.status.overruns += 1;
                     return Read::Overrun(what);
                 }
@@ -451,7 +452,7 @@ impl Follower {
     }
 
     fn publish_dirty(&mut self) -> Result<(), Stalled> {
-        fn stalled<T>(refused: Refused<T>) -> Stalled {
+        fn stalled<T>(refused: PublishError<T>) -> Stalled {
             refused.stalled
         }
         let model = &mut self.model;
@@ -487,10 +488,11 @@ impl Follower {
         let reading = (self.lost || self.model.fib.is_unsure()).then_some(self.read_at);
         let publishing = self.model.dirty.any().then_some(self.publish_at);
         let now = Instant::now();
-        let collecting = garbage.then_some(now + COLLECT);
+        let collecting = garbage.then_some(now + COLLECT_INTERVAL);
         let next = [reading, publishing, collecting].into_iter().flatten().min();
         let timeout = next.map(|next| next.saturating_duration_since(now));
-        let fds = [PollFd::new(&self.netlink, PollFlags::IN), PollFd::new(&self.asks.event, PollFlags::IN)];
+        let fds =
+            [PollFd::new(&self.netlink, PollFlags::IN), PollFd::new(&self.requests.event, PollFlags::IN)];
         readable(&fds, timeout)
             .map(|_| ())
             .map_err(|cause| MirrorError::System { what: "wait for rtnetlink's notices", cause })
@@ -500,7 +502,7 @@ impl Follower {
 /// When work that began then may be done again.
 fn rested(began: Instant) -> Instant {
     let now = Instant::now();
-    now + SETTLE.max(now.duration_since(began) * REST)
+    now + PUBLISH_INTERVAL.max(now.duration_since(began) * REST_FACTOR)
 }
 
 /// Waits until one of `fds` is readable or broken, for at most `timeout`. A Unix signal counts as readable.

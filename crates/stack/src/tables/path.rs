@@ -56,7 +56,7 @@ pub enum NoPath {
     NoRoute(IpAddr),
     /// A route forbids it.
     #[error("the route to {0} refuses all packets (blackhole, unreachable, prohibit or throw)")]
-    Refused(IpAddr),
+    Rejected(IpAddr),
     /// The route is of a kind that only the kernel follows.
     #[error("the route to {0} is one that only the kernel can follow; send it by a kernel socket")]
     Kernel(IpAddr),
@@ -71,7 +71,7 @@ pub enum NoPath {
     NotEthernet(u32),
     /// The machine has no address to send from.
     #[error(
-        "no address of this machine fits as the source for {destination} by interface {interface}; add one"
+        "no address of this tables fits as the source for {destination} by interface {interface}; add one"
     )]
     NoSource {
         /// The way out.
@@ -140,7 +140,7 @@ impl View<'_> {
         self.check(0, destination)?;
         match self.routes.get(destination) {
             None => Err(NoPath::NoRoute(destination)),
-            Some(Route::Refused) => Err(NoPath::Refused(destination)),
+            Some(Route::Reject) => Err(NoPath::Rejected(destination)),
             Some(Route::Kernel) => Err(NoPath::Kernel(destination)),
             Some(Route::Hop(hop)) => self.follow(hop, destination),
         }
@@ -226,9 +226,9 @@ mod tests {
         }
     }
 
-    struct Machine(Interfaces, LocalAddresses, Neighbours, Routes);
+    struct TestTables(Interfaces, LocalAddresses, Neighbours, Routes);
 
-    impl Machine {
+    impl TestTables {
         fn new() -> Self {
             let hop = |interface, gateway: Option<&str>| Hop {
                 interface,
@@ -258,7 +258,7 @@ mod tests {
                 Routes::new([
                     (ip("10.0.0.0"), 24, Route::Hop(Hop { source: Some(ip("10.0.0.1")), ..hop(2, None) })),
                     (ip("0.0.0.0"), 0, Route::Hop(Hop { mtu: Some(1400), ..hop(2, Some("10.0.0.254")) })),
-                    (ip("192.0.2.0"), 24, Route::Refused),
+                    (ip("192.0.2.0"), 24, Route::Reject),
                     (ip("192.0.2.128"), 25, Route::Kernel),
                     (ip("10.3.0.0"), 16, Route::Hop(hop(3, None))),
                     (ip("10.4.0.0"), 16, Route::Hop(hop(4, None))),
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn by_a_router_and_on_the_link() {
-        let machine = Machine::new();
+        let tables = TestTables::new();
         let router = Path {
             interface: 2,
             source: ip("10.0.0.1"),
@@ -290,22 +290,22 @@ mod tests {
             mtu: 1400,
             stale: false,
         };
-        assert_eq!(machine.path("198.51.100.1"), Ok(router));
+        assert_eq!(tables.path("198.51.100.1"), Ok(router));
         let peer =
             Path { next_hop: PEER, next_hop_address: ip("10.0.0.9"), mtu: 1500, stale: true, ..router };
-        assert_eq!(machine.path("10.0.0.9"), Ok(peer));
+        assert_eq!(tables.path("10.0.0.9"), Ok(peer));
         // An IPv4 destination by an IPv6 router.
         let v6 = Path { next_hop_address: ip("fe80::fe"), mtu: 1500, ..router };
-        assert_eq!(machine.path("10.6.0.1"), Ok(v6));
-        assert_eq!(machine.path("2001:db8:f::1"), Ok(Path { source: ip("2001:db8::1"), ..v6 }));
-        let on_link = machine.view().path_on_link(2, ip("fe80::fe"));
+        assert_eq!(tables.path("10.6.0.1"), Ok(v6));
+        assert_eq!(tables.path("2001:db8:f::1"), Ok(Path { source: ip("2001:db8::1"), ..v6 }));
+        let on_link = tables.view().path_on_link(2, ip("fe80::fe"));
         assert_eq!(on_link, Ok(Path { source: ip("fe80::1"), ..v6 }));
     }
 
     #[test]
     fn why_not() {
-        let machine = Machine::new();
-        let why = |destination: &str| machine.path(destination).unwrap_err();
+        let tables = TestTables::new();
+        let why = |destination: &str| tables.path(destination).unwrap_err();
         for nobody in ["10.0.0.255", "255.255.255.255", "224.0.0.1", "ff02::1", "0.0.0.0", "::"] {
             assert_eq!(why(nobody), NoPath::NotUnicast(ip(nobody)));
         }
@@ -314,27 +314,27 @@ mod tests {
         }
         assert_eq!(why("fe80::fe"), NoPath::NeedsInterface(ip("fe80::fe")));
         assert_eq!(why("2001:db8:e::1"), NoPath::NoRoute(ip("2001:db8:e::1")));
-        assert_eq!(why("192.0.2.1"), NoPath::Refused(ip("192.0.2.1")));
+        assert_eq!(why("192.0.2.1"), NoPath::Rejected(ip("192.0.2.1")));
         assert_eq!(why("192.0.2.129"), NoPath::Kernel(ip("192.0.2.129")));
         assert_eq!(why("10.3.0.1"), NoPath::InterfaceDown(3));
         assert_eq!(why("10.4.0.1"), NoPath::NotEthernet(4));
         assert_eq!(why("10.5.0.1"), NoPath::NoInterface(5));
         let no_source = NoPath::NoSource { interface: 2, destination: ip("fd00::1") };
-        let bare = Machine(machine.0, LocalAddresses::default(), machine.2, machine.3);
+        let bare = TestTables(tables.0, LocalAddresses::default(), tables.2, tables.3);
         assert_eq!(bare.view().path_on_link(2, ip("fd00::1")), Err(no_source));
     }
 
     #[test]
     fn a_neighbour_that_is_missing_can_be_asked_for_unless_it_is_being_asked() {
-        let machine = Machine::new();
+        let tables = TestTables::new();
         let ask = |destination: &str| {
-            let why = machine.path(destination).unwrap_err();
+            let why = tables.path(destination).unwrap_err();
             assert!(why.may_pass(), "{why}");
             why.to_ask()
         };
         assert_eq!(ask("10.0.0.8"), Some((2, ip("10.0.0.8"))));
         assert_eq!(ask("10.0.0.11"), Some((2, ip("10.0.0.11"))));
         assert_eq!(ask("10.0.0.10"), None);
-        assert!(!machine.path("192.0.2.1").unwrap_err().may_pass());
+        assert!(!tables.path("192.0.2.1").unwrap_err().may_pass());
     }
 }

@@ -28,7 +28,7 @@ pub(super) trait Bits: Copy + Ord {
     const WIDTH: u32;
     /// The lowest address.
     const ZERO: Self;
-    /// The upper bits: those left after a shift to the right by `shift`, at most `MOST_INDEX_BITS` of them.
+    /// The upper bits: those left after a shift to the right by `shift`, at most `MAX_INDEX_BITS` of them.
     fn upper(self, shift: u32) -> usize;
     /// The lowest address with these upper bits, `None` beyond the highest.
     fn from_upper(upper: usize, shift: u32) -> Option<Self>;
@@ -76,7 +76,7 @@ const NOTHING: u32 = u32::MAX;
 ///
 /// Lower: large tables are searched for longer. Higher: the index falls out of the second-level cache, which costs more
 /// than the few steps it saves.
-const MOST_INDEX_BITS: u32 = 16;
+const MAX_INDEX_BITS: u32 = 16;
 
 /// Prefixes of one address family, each with a value.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl<B: Bits> Line<B> {
     }
 
     fn indexed(self) -> Prefixes<B> {
-        let bits = self.boundaries.len().ilog2().clamp(1, MOST_INDEX_BITS);
+        let bits = self.boundaries.len().ilog2().clamp(1, MAX_INDEX_BITS);
         let shift = B::WIDTH - bits;
         let last = self.boundaries.len() - 1;
         let index = (0..=1_usize << bits).map(|upper| {

@@ -12,23 +12,23 @@ use crate::primitive::{Arc, Event, Mutex, lock};
 ///
 /// Fewer: an application that begins with many peers at once is put off. More: a burst to addresses that do not exist
 /// fills the kernel's neighbour table (1,024 entries by default), and real neighbours are thrown out.
-const MOST: usize = 256;
+const MAX_PENDING: usize = 256;
 
 /// How long [`Resolver::path`] waits before it asks for the same neighbour again: as long as the kernel waits for an
 /// answer (`retrans_time_ms`, 1 s).
 ///
 /// Shorter: asks in vain, the kernel is asking already. Longer: a lost question delays the first datagram.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often [`Resolver::path`] looks.
 ///
 /// Shorter: takes CPU from those it waits for. Longer: the first datagram to a new peer waits for it; answers on a local
 /// network take some 100 us.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What waits to be done by the mirror's thread.
 #[derive(Debug)]
-pub(super) struct Asks {
+pub(super) struct Requests {
     waiting: Mutex<Waiting>,
     /// Wakes the mirror's thread.
     pub(super) event: Event,
@@ -40,7 +40,7 @@ struct Waiting {
     stop: bool,
 }
 
-impl Asks {
+impl Requests {
     pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self { waiting: Mutex::new(Waiting::default()), event: Event::new()? })
     }
@@ -66,46 +66,46 @@ impl Asks {
 /// Has the kernel find out who a neighbour is. A clone asks the same mirror. Needs `CAP_NET_ADMIN`, as AF_XDP does.
 #[derive(Clone)]
 pub struct Resolver {
-    asks: Arc<Asks>,
+    requests: Arc<Requests>,
     tables: Arc<Tables>,
 }
 
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.asks.fmt(f)
+        self.requests.fmt(f)
     }
 }
 
 impl Resolver {
-    pub(super) fn new(asks: Arc<Asks>, tables: Arc<Tables>) -> Self {
-        Self { asks, tables }
+    pub(super) fn new(requests: Arc<Requests>, tables: Arc<Tables>) -> Self {
+        Self { requests, tables }
     }
 
-    /// Asks for the MAC address of `address` on the link of `interface`, or for one that went stale to be confirmed. The
+    /// Requests for the MAC address of `address` on the link of `interface`, or for one that went stale to be confirmed. The
     /// answer comes into the neighbours' table, if one comes: some 100 us on a quiet network, and after three seconds
     /// in vain the neighbour is [failed](super::Neighbour::Failed).
     ///
     /// It takes a lock, and a system call if nothing was waiting: to be called once per neighbour and second, not per
     /// packet. `false`: too many wait already, or the mirror has ended; try again later.
     pub fn ask(&self, interface: u32, address: IpAddr) -> bool {
-        let mut waiting = lock(&self.asks.waiting);
+        let mut waiting = lock(&self.requests.waiting);
         if waiting.stop {
             return false;
         }
         if waiting.neighbours.contains(&(interface, address)) {
             return true;
         }
-        if waiting.neighbours.len() == MOST {
+        if waiting.neighbours.len() == MAX_PENDING {
             return false;
         }
         waiting.neighbours.push((interface, address));
         if waiting.neighbours.len() == 1 {
-            self.asks.event.signal();
+            self.requests.event.signal();
         }
         true
     }
 
-    /// Looks for a path until there is one, asking for the neighbour that is missing, for at most `patience`. `look` is
+    /// Looks for a path until there is one, asking for the neighbour that is missing, for at most `timeout`. `lookup` is
     /// [`View::path`] or [`View::path_on_link`]. Blocks: not for workers that serve a queue.
     ///
     /// # Errors
@@ -113,15 +113,15 @@ impl Resolver {
     pub fn path(
         &self,
         reader: &mut Reader,
-        patience: Duration,
-        look: impl Fn(View<'_>) -> Result<Path, NoPath>,
+        timeout: Duration,
+        lookup: impl Fn(View<'_>) -> Result<Path, NoPath>,
     ) -> Result<Path, NoPath> {
-        let end = Instant::now() + patience;
+        let end = Instant::now() + timeout;
         let mut ask_at = Instant::now();
         loop {
             let found = {
                 let guard = reader.pin();
-                look(self.tables.load(&guard))
+                lookup(self.tables.load(&guard))
             };
             reader.idle();
             let now = Instant::now();
@@ -137,12 +137,12 @@ impl Resolver {
                     if let (Some((interface, next_hop)), true) = (why.to_ask(), now >= ask_at) {
                         // Too many wait: try again with the next look.
                         if self.ask(interface, next_hop) {
-                            ask_at = now + ASK_AGAIN;
+                            ask_at = now + RETRY_INTERVAL;
                         }
                     }
                 }
             }
-            std::thread::sleep(LOOK.min(end - now));
+            std::thread::sleep(POLL_INTERVAL.min(end - now));
         }
     }
 }
@@ -155,18 +155,18 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_and_each_neighbour_waits_once() {
         let domain = Domain::new(1, 4);
-        let asks = Arc::new(Asks::new().unwrap());
-        let resolver = Resolver::new(Arc::clone(&asks), Arc::new(Tables::new(&domain)));
+        let requests = Arc::new(Requests::new().unwrap());
+        let resolver = Resolver::new(Arc::clone(&requests), Arc::new(Tables::new(&domain)));
         let address = |number: usize| IpAddr::V4((0x0a00_0000 + number as u32).into());
-        for number in 0..MOST {
+        for number in 0..MAX_PENDING {
             assert!(resolver.ask(2, address(number)));
         }
         assert!(resolver.ask(2, address(0)), "waits already");
-        assert!(!resolver.ask(2, address(MOST)));
-        assert_eq!(asks.take().map(|taken| taken.len()), Some(MOST));
-        assert!(resolver.ask(2, address(MOST)));
-        asks.stop();
+        assert!(!resolver.ask(2, address(MAX_PENDING)));
+        assert_eq!(requests.take().map(|taken| taken.len()), Some(MAX_PENDING));
+        assert!(resolver.ask(2, address(MAX_PENDING)));
+        requests.stop();
         assert!(!resolver.ask(2, address(0)));
-        assert_eq!(asks.take(), None);
+        assert_eq!(requests.take(), None);
     }
 }

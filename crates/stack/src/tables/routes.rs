@@ -25,7 +25,7 @@ pub enum Route {
     /// Send it there.
     Hop(Hop),
     /// Nothing may be sent there: blackhole, unreachable, prohibit, throw.
-    Refused,
+    Reject,
     /// Only the kernel can: local delivery, broadcast, encapsulation.
     Kernel,
 }

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::checksum::Sum;
-use super::udp;
 
 /// The sender's and the receiver's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,7 +53,7 @@ impl Addresses {
     /// The same, the other way round.
     #[must_use]
     #[inline]
-    pub const fn turned(self) -> Self {
+    pub const fn reversed(self) -> Self {
         match self {
             Self::V4 { source, destination } => Self::V4 { source: destination, destination: source },
             Self::V6 { source, destination } => Self::V6 { source: destination, destination: source },
@@ -73,13 +72,5 @@ impl Addresses {
                 Sum::of(&source.octets()).plus(Sum::of(&destination.octets()))
             }
         }
-    }
-
-    /// The sum of UDP's pseudo header (RFC 768, and RFC 8200, 8.1): addresses, protocol, and `len`, the length in the
-    /// UDP header. The same number for both families, since the longer fields of IPv6's are zero above.
-    #[must_use]
-    #[inline]
-    pub fn pseudo_header(&self, len: u16) -> Sum {
-        self.sum().plus(Sum::of_u16(u16::from(udp::PROTOCOL))).plus(Sum::of_u16(len))
     }
 }

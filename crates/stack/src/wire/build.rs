@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use super::checksum::Sum;
 use super::ethernet::{self, EtherType, Mac};
-use super::packet::words;
-use super::{Addresses, Headers, UdpChecksum, ipv4, ipv6, set16, udp, vlan};
+use super::words::words;
+use super::{Addresses, Headers, UdpChecksum, Unfit, ipv4, ipv6, set16, udp, vlan};
 
 /// The VLAN tags of a frame, the outer first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,7 +40,7 @@ impl Tags {
 
 /// Between which stations a frame goes, and on which VLAN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Link {
+pub struct LinkHeader {
     /// The sender.
     pub source: Mac,
     /// The receiver: the peer, or the router on the way to it.
@@ -49,7 +49,7 @@ pub struct Link {
     pub tags: Tags,
 }
 
-impl Link {
+impl LinkHeader {
     /// Bytes of the Ethernet header with its tags.
     #[must_use]
     pub const fn header_len(&self) -> usize {
@@ -82,14 +82,14 @@ impl Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flow {
     /// MAC addresses and tags.
-    pub link: Link,
+    pub link: LinkHeader,
     /// IP addresses.
     pub addresses: Addresses,
     /// The sender's port.
     pub source_port: u16,
     /// The receiver's port.
     pub destination_port: u16,
-    /// TTL or hop limit: usually [`HOPS`](super::HOPS).
+    /// TTL or hop limit: usually [`DEFAULT_TTL`](super::DEFAULT_TTL).
     pub hops: u8,
     /// TOS or traffic class: DSCP in the upper 6 bits, ECN in the lower 2.
     pub traffic_class: u8,
@@ -102,7 +102,7 @@ impl Flow {
     ///
     /// # Errors
     /// [`Unfit::Families`] if one address is IPv4 and the other IPv6.
-    pub const fn new(link: Link, source: SocketAddr, destination: SocketAddr) -> Result<Self, Unfit> {
+    pub const fn new(link: LinkHeader, source: SocketAddr, destination: SocketAddr) -> Result<Self, Unfit> {
         let Some(addresses) = Addresses::new(source.ip(), destination.ip()) else {
             return Err(Unfit::Families);
         };
@@ -111,7 +111,7 @@ impl Flow {
             addresses,
             source_port: source.port(),
             destination_port: destination.port(),
-            hops: super::HOPS,
+            hops: super::DEFAULT_TTL,
             traffic_class: 0,
             flow_label: 0,
         })
@@ -202,28 +202,4 @@ pub fn build(
     headers.payload_mut(frame).copy_from_slice(payload);
     flow.write(frame, &headers, headers.udp_field(udp_checksum, || Sum::of(payload)));
     Ok(headers)
-}
-
-/// Why a frame cannot be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
-    /// The frame would be longer than its buffer.
-    #[error("a frame of {frame_len} bytes does not fit a buffer of {room}")]
-    NoRoom {
-        /// Bytes of the frame.
-        frame_len: usize,
-        /// Bytes of the buffer.
-        room: usize,
-    },
-    /// The payload is longer than a UDP datagram's can be.
-    #[error("a payload of {payload_len} bytes does not fit a datagram, which takes {most}")]
-    TooLong {
-        /// Bytes of the payload.
-        payload_len: usize,
-        /// Most that fit.
-        most: usize,
-    },
-    /// One address is IPv4, the other IPv6.
-    #[error("source and destination are of different IP versions")]
-    Families,
 }

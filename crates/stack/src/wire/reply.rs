@@ -7,18 +7,18 @@
 //!
 //! | field | value | why |
 //! |---|---|---|
-//! | TTL, hop limit | [`HOPS`] | the default of the kernel; the request's would tell a peer nothing and may be 1 |
+//! | TTL, hop limit | [`DEFAULT_TTL`] | the default of the kernel; the request's would tell a peer nothing and may be 1 |
 //! | TOS, traffic class | 0 | a socket's default. ECN above all must not be reflected: its marks belong to one direction |
 //! | IPv4 flags | DF | path MTU discovery is on by default (`IP_PMTUDISC_WANT`), and nothing here fragments |
 //! | IPv4 identification | 0 | a packet that cannot be fragmented needs none (RFC 6864, 4.1). The kernel counts one up per pair of addresses for unconnected sockets (`ip_select_ident`), which would be shared state here and tells others how much is sent |
-//! | IPv6 flow label | the request's | stable per flow, as RFC 6437 asks, without a hash per packet; the kernel with `net.ipv6.flowlabel_reflect` |
+//! | IPv6 flow label | the request's | stable per flow, as RFC 6437 requests, without a hash per packet; the kernel with `net.ipv6.flowlabel_reflect` |
 //! | VLAN tags | the request's, priority included | the way back is the way here. Of frames over AF_XDP the program has written the priority of replies into it (`take.bpf.c`) |
 //!
 //! Replies below 60 bytes are not padded: NICs and their drivers do that.
 
 use super::checksum::Sum;
-use super::packet::to_v4;
-use super::{HOPS, Headers, UdpChecksum, Unfit, be16, ethernet, ipv4, ipv6, set16, udp};
+use super::words::to_v4;
+use super::{DEFAULT_TTL, Headers, UdpChecksum, Unfit, be16, ethernet, ipv4, ipv6, set16, udp};
 
 /// Makes `frame`, which holds a request and, where its payload was, `payload_len` bytes of the reply's payload, the
 /// reply. What is returned describes it; it is [`Headers::frame_end`] bytes long.
@@ -26,19 +26,19 @@ use super::{HOPS, Headers, UdpChecksum, Unfit, be16, ethernet, ipv4, ipv6, set16
 /// # Errors
 /// [`Unfit`] if the payload is longer than the frame's buffer or than a datagram can be; nothing was written then.
 #[inline(always)]
-pub fn turn(
+pub fn in_place(
     frame: &mut [u8],
     request: &Headers,
     payload_len: usize,
     udp_checksum: UdpChecksum,
 ) -> Result<Headers, Unfit> {
-    let reply = turned(request).resized(payload_len, frame.len())?;
+    let reply = reversed(request).resized(payload_len, frame.len())?;
     let field = reply.udp_field(udp_checksum, || Sum::of(reply.payload(frame)));
-    write(frame, &reply, field)?;
+    write_headers(frame, &reply, field)?;
     Ok(reply)
 }
 
-/// As [`turn`], for a service that answers with the very payload of the request (echo). Addresses and ports change
+/// As [`in_place`], for a service that answers with the very payload of the request (echo). Addresses and ports change
 /// places and the sum does not see it, so the request's UDP checksum stays: it costs nothing, and covers the payload
 /// from the client and back to it. A request without gets a checksum like any other reply.
 ///
@@ -47,19 +47,19 @@ pub fn turn(
 /// # Errors
 /// [`Unfit`] if `frame` is not the one that `request` describes; nothing was written then.
 #[inline(always)]
-pub fn turn_unchanged(frame: &mut [u8], request: &Headers) -> Result<Headers, Unfit> {
-    let reply = turned(request).resized(request.payload_len(), frame.len())?;
+pub fn echo_in_place(frame: &mut [u8], request: &Headers) -> Result<Headers, Unfit> {
+    let reply = reversed(request).resized(request.payload_len(), frame.len())?;
     let old =
         frame.get(request.l4()..).and_then(<[u8]>::first_chunk::<{ udp::LEN }>).map_or(0, |h| be16(h, 6));
     if old == 0 {
-        return turn(frame, request, request.payload_len(), UdpChecksum::Computed);
+        return in_place(frame, request, request.payload_len(), UdpChecksum::Computed);
     }
-    write(frame, &reply, old)?;
+    write_headers(frame, &reply, old)?;
     Ok(reply)
 }
 
 #[inline(always)]
-fn turned(request: &Headers) -> Headers {
+fn reversed(request: &Headers) -> Headers {
     Headers {
         source_ip: request.destination_ip,
         destination_ip: request.source_ip,
@@ -72,14 +72,14 @@ fn turned(request: &Headers) -> Headers {
 /// Everything in an IPv4 header that is the same in all replies: version and header length, DF, TTL and protocol.
 const IPV4_CONSTANT: Sum = Sum::of_u16(0x4500)
     .plus(Sum::of_u16(ipv4::DONT_FRAGMENT))
-    .plus(Sum::of_u16((HOPS as u16) << 8 | udp::PROTOCOL as u16));
+    .plus(Sum::of_u16((DEFAULT_TTL as u16) << 8 | udp::PROTOCOL as u16));
 
 /// Writes the headers of `reply` over those of its request.
 ///
 /// The sums come from values, not from the header: to read back, in wide words, what was just written in narrow ones
 /// makes the CPU wait for the writes.
 #[inline(always)]
-fn write(frame: &mut [u8], reply: &Headers, udp_field: u16) -> Result<(), Unfit> {
+fn write_headers(frame: &mut [u8], reply: &Headers, udp_field: u16) -> Result<(), Unfit> {
     let no_room = Unfit::NoRoom { frame_len: reply.frame_end(), room: frame.len() };
     // Both are in the frame, or it would not have been resized.
     let (link, _) = frame.split_first_chunk_mut::<{ ethernet::LEN }>().ok_or(no_room)?;
@@ -93,7 +93,14 @@ fn write(frame: &mut [u8], reply: &Headers, udp_field: u16) -> Result<(), Unfit>
             IPV4_CONSTANT.plus(Sum::of_u16(reply.ipv4_len())).plus(reply.addresses_sum()).checksum();
         header[..2].copy_from_slice(&[0x45, 0]);
         set16(header, 2, reply.ipv4_len());
-        header[4..10].copy_from_slice(&[0, 0, (ipv4::DONT_FRAGMENT >> 8) as u8, 0, HOPS, udp::PROTOCOL]);
+        header[4..10].copy_from_slice(&[
+            0,
+            0,
+            (ipv4::DONT_FRAGMENT >> 8) as u8,
+            0,
+            DEFAULT_TTL,
+            udp::PROTOCOL,
+        ]);
         set16(header, 10, checksum);
         header[12..16].copy_from_slice(&to_v4(reply.source_ip).octets());
         header[16..].copy_from_slice(&to_v4(reply.destination_ip).octets());
@@ -103,7 +110,7 @@ fn write(frame: &mut [u8], reply: &Headers, udp_field: u16) -> Result<(), Unfit>
         header[0] = 0x60;
         header[1] &= 0xf;
         set16(header, 4, reply.udp_len());
-        header[6..8].copy_from_slice(&[udp::PROTOCOL, HOPS]);
+        header[6..8].copy_from_slice(&[udp::PROTOCOL, DEFAULT_TTL]);
         let ([a, b], [c, d]) = (reply.source_ip, reply.destination_ip);
         header[8..16].copy_from_slice(&a.to_ne_bytes());
         header[16..24].copy_from_slice(&b.to_ne_bytes());

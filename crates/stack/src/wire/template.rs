@@ -4,11 +4,11 @@
 //! lengths. A field that changes is taken out of them and its new value added (RFC 1624), so a frame costs a copy of
 //! its headers and the sum of its payload, and not even that if the sender keeps the payload's [`Sum`] up to date.
 
-use super::build::{Flow, Unfit};
+use super::build::Flow;
 use super::checksum::Sum;
 use super::ethernet;
-use super::packet::words;
-use super::{Addresses, Headers, UdpChecksum, ipv4, ipv6, set16, udp, vlan};
+use super::words::words;
+use super::{Addresses, Headers, UdpChecksum, Unfit, ipv4, ipv6, set16, udp, vlan};
 
 /// Bytes of the longest headers: two tags and IPv6.
 const MAX_LEN: usize = ethernet::LEN + vlan::MAX * vlan::LEN + ipv6::LEN + udp::LEN;

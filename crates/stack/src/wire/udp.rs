@@ -23,6 +23,16 @@ pub const PROTOCOL: u8 = 17;
 /// UDP-Lite's number (RFC 3828).
 pub const LITE_PROTOCOL: u8 = 136;
 
+impl Addresses {
+    /// The sum of UDP's pseudo header (RFC 768, and RFC 8200, 8.1): addresses, protocol, and `len`, the length in the
+    /// UDP header. The same number for both families, since the longer fields of IPv6's are zero above.
+    #[must_use]
+    #[inline]
+    pub fn pseudo_header(&self, len: u16) -> Sum {
+        self.sum().plus(Sum::of_u16(u16::from(PROTOCOL))).plus(Sum::of_u16(len))
+    }
+}
+
 view! {
     /// A datagram's header and payload, in place. The payload ends where the header says: what IP carries beyond it is cut
     /// off.

@@ -3,15 +3,15 @@
 //! ```text
 //! looked at ─▸ staged ─▸ one socket's at a time ─▸ its producer queue, one lock
 //!                                   └ refused ─▸ dropped by the socket's reason; the memory goes home
-//! depot: our frames back from readers ─▸ tx, or recycled
+//! return_queue: our frames back from readers ─▸ tx, or recycled
 //!        blank frames for them ◂─ the port's memory
 //! ```
 
 use arrayvec::ArrayVec;
 
-use super::Traffic;
-use super::departure::Sender;
-use crate::counters::Drop;
+use super::Datapath;
+use super::completion::Sender;
+use crate::counters::DropReason;
 use crate::frame::{BURST, Burst, Frame};
 use crate::groups::{BindingId, Groups};
 use crate::handler::Handler;
@@ -47,7 +47,7 @@ impl Delivery {
     }
 }
 
-impl<P: Port, H: Handler> Traffic<P, H> {
+impl<P: Port, H: Handler> Datapath<P, H> {
     /// Puts what is staged into its sockets.
     #[inline]
     pub(super) fn deliver(&mut self, groups: &Groups) {
@@ -62,16 +62,16 @@ impl<P: Port, H: Handler> Traffic<P, H> {
         let Some(binding) = bundle(staged, burst, |(binding, _)| *binding, |(_, frame)| frame) else {
             return;
         };
-        let tally = &mut self.desk.tally;
+        let tally = &mut self.dispatch.tally;
         // The groups are those it was found in: nobody changes them within a turn.
-        if let Some(inlet) = groups.socket(binding) {
+        if let Some(handle) = groups.socket(binding) {
             let offered = burst.len();
-            let refused = inlet.offer_burst(burst);
+            let refused = handle.offer_burst(burst);
             tally.delivered += (offered - burst.len()) as u64;
             for (reason, count) in [
-                (Drop::SocketFull, refused.socket_full),
-                (Drop::PoolFull, refused.pool_full),
-                (Drop::SocketClosed, refused.closed),
+                (DropReason::SocketFull, refused.socket_full),
+                (DropReason::PoolFull, refused.pool_full),
+                (DropReason::SocketClosed, refused.closed),
             ] {
                 if count > 0 {
                     tally.drop(reason, count as usize);
@@ -81,9 +81,9 @@ impl<P: Port, H: Handler> Traffic<P, H> {
         for frame in burst.drain(..) {
             let owner = frame.owner();
             if owner == *index {
-                self.spare.push(frame);
+                self.to_recycle.push(frame);
             } else {
-                self.home[usize::from(owner)].push(frame);
+                self.returns[usize::from(owner)].push(frame);
             }
         }
     }
@@ -91,22 +91,22 @@ impl<P: Port, H: Handler> Traffic<P, H> {
     /// Takes our frames back that sockets are done with, and sends those that they want sent.
     #[inline]
     pub(super) fn take_from_sockets(&mut self) -> usize {
-        let Some(depot) = &mut self.links.depot else { return 0 };
-        let count = depot.receive(&mut self.rx);
+        let Some(return_queue) = &mut self.rings.return_queue else { return 0 };
+        let count = return_queue.receive(&mut self.rx);
         for frame in self.rx.drain(..) {
-            if frame.to_send() { &mut self.tx } else { &mut self.spare }.push(frame);
+            if frame.to_send() { &mut self.tx } else { &mut self.to_recycle }.push(frame);
         }
         if count > 0 {
             self.transmit(Sender::Socket);
         }
-        self.stock();
+        self.refill_free_frames();
         count
     }
 
     /// Fills up the stock of blank frames that sockets take from.
-    pub(super) fn stock(&mut self) {
-        let (Some(depot), Some(port)) = (&mut self.links.depot, &mut self.port) else { return };
-        let lacks = depot.lacks();
+    pub(super) fn refill_free_frames(&mut self) {
+        let (Some(return_queue), Some(port)) = (&mut self.rings.return_queue, &mut self.port) else { return };
+        let lacks = return_queue.shortage();
         if lacks == 0 {
             return;
         }
@@ -115,23 +115,23 @@ impl<P: Port, H: Handler> Traffic<P, H> {
         for frame in burst.iter_mut() {
             frame.set_owner(self.delivery.index);
         }
-        depot.fill(burst);
+        return_queue.fill(burst);
         port.recycle(burst);
     }
 }
 
 /// What lies in the rings of sockets comes home; what sockets and readers have stays theirs, and is lost to the port.
-impl<P: Port, H> std::ops::Drop for Traffic<P, H> {
+impl<P: Port, H> Drop for Datapath<P, H> {
     fn drop(&mut self) {
-        let (Some(depot), Some(port)) = (&mut self.links.depot, &mut self.port) else { return };
+        let (Some(return_queue), Some(port)) = (&mut self.rings.return_queue, &mut self.port) else { return };
         // Not empty if the handler panicked within a turn.
-        port.recycle(&mut self.spare);
-        depot.close(|frame| {
-            self.spare.push(frame);
-            if self.spare.is_full() {
-                port.recycle(&mut self.spare);
+        port.recycle(&mut self.to_recycle);
+        return_queue.close(|frame| {
+            self.to_recycle.push(frame);
+            if self.to_recycle.is_full() {
+                port.recycle(&mut self.to_recycle);
             }
         });
-        port.recycle(&mut self.spare);
+        port.recycle(&mut self.to_recycle);
     }
 }

@@ -17,9 +17,9 @@ use loom::thread;
 
 use udpath_stack::epoch::{Domain, Table};
 use udpath_stack::ring::{self, ring};
-use udpath_stack::socket::exchange::exchange;
 use udpath_stack::socket::memory::{Charged, Pool};
 use udpath_stack::socket::queue::{Config, Producer, Reader, Received, Step, queue};
+use udpath_stack::socket::returns;
 use udpath_stack::wake;
 
 use sys::Memory;
@@ -422,7 +422,7 @@ mod a_socket {
     }
 }
 
-mod an_exchange {
+mod a_return_queue {
     use super::*;
 
     fn burst(numbers: std::ops::Range<u32>) -> ArrayVec<Item, 2> {
@@ -431,52 +431,52 @@ mod an_exchange {
 
     /// A worker that sleeps whenever nothing is there hears of all that two sockets give back. A lost wake-up is a deadlock.
     #[test]
-    fn brings_home_what_two_sockets_give_to_a_worker_that_sleeps() {
+    fn returns_frames_of_two_sockets_to_a_sleeping_worker() {
         model(|| {
             let (waker, mut sleeper) = wake::pair().unwrap();
-            let (station, mut depot) = exchange::<Item>(waker, 4, 1).unwrap();
+            let (return_handle, mut return_queue) = returns::pair::<Item>(waker, 4, 1).unwrap();
             // Nothing to fill the stock with: that must not keep the worker awake.
-            depot.fill(&mut ArrayVec::<Item, 1>::new());
+            return_queue.fill(&mut ArrayVec::<Item, 1>::new());
             let sockets: Vec<_> = [0, 10]
                 .into_iter()
                 .map(|first| {
-                    let station = station.clone();
-                    thread::spawn(move || assert_eq!(station.give(&mut burst(first..first + 1)), 1))
+                    let return_handle = return_handle.clone();
+                    thread::spawn(move || assert_eq!(return_handle.push(&mut burst(first..first + 1)), 1))
                 })
                 .collect();
-            let mut home = ArrayVec::<Item, 2>::new();
-            while !home.is_full() {
-                if depot.receive(&mut home) == 0 {
-                    sleeper.sleep(None, || !depot.is_quiet()).unwrap();
+            let mut returned = ArrayVec::<Item, 2>::new();
+            while !returned.is_full() {
+                if return_queue.receive(&mut returned) == 0 {
+                    sleeper.sleep(None, || !return_queue.is_idle()).unwrap();
                 }
             }
             for socket in sockets {
                 socket.join().unwrap();
             }
-            let values = values(&home);
+            let values = values(&returned);
             assert!(values == [0, 10] || values == [10, 0], "{values:?}");
         });
     }
 
-    /// What is given while the worker ends comes out of the depot or stays with the socket: never both, never neither.
+    /// What is given while the worker ends comes out of the return_queue or stays with the socket: never both, never neither.
     #[test]
-    fn ends_while_a_socket_gives_and_takes() {
+    fn closes_while_a_socket_pushes_and_takes() {
         model(|| {
             let (waker, _sleeper) = wake::pair().unwrap();
-            let (station, mut depot) = exchange::<Item>(waker, 4, 2).unwrap();
-            depot.fill(&mut burst(10..12));
+            let (return_handle, mut return_queue) = returns::pair::<Item>(waker, 4, 2).unwrap();
+            return_queue.fill(&mut burst(10..12));
             let socket = thread::spawn(move || {
                 let mut taken = ArrayVec::<Item, 2>::new();
-                station.take(&mut taken, 1);
+                return_handle.take_free(&mut taken, 1);
                 let mut burst = burst(0..2);
-                station.give(&mut burst);
+                return_handle.push(&mut burst);
                 let mut kept = values(&taken);
                 kept.extend(values(&burst));
                 kept
             });
             let mut back = Vec::new();
-            depot.close(|item| back.push(item.value()));
-            drop(depot);
+            return_queue.close(|item| back.push(item.value()));
+            drop(return_queue);
             let mut all = socket.join().unwrap();
             all.extend(back);
             all.sort_unstable();
@@ -487,21 +487,21 @@ mod an_exchange {
     /// A socket that finds no blank frame gets one without doing anything more: whoever takes the stock below half wakes
     /// the worker, who fills it up.
     #[test]
-    fn fills_the_stock_of_a_worker_that_sleeps() {
+    fn wakes_a_sleeping_worker_to_refill_free_frames() {
         model(|| {
             let (waker, mut sleeper) = wake::pair().unwrap();
-            let (station, mut depot) = exchange::<Item>(waker, 4, 1).unwrap();
-            depot.fill(&mut burst(0..1));
+            let (return_handle, mut return_queue) = returns::pair::<Item>(waker, 4, 1).unwrap();
+            return_queue.fill(&mut burst(0..1));
             let socket = thread::spawn(move || {
                 let mut taken = ArrayVec::<Item, 2>::new();
-                assert_eq!(station.take(&mut taken, 1), 1);
+                assert_eq!(return_handle.take_free(&mut taken, 1), 1);
                 values(&taken)
             });
-            while depot.lacks() == 0 {
-                sleeper.sleep(None, || !depot.is_quiet()).unwrap();
+            while return_queue.shortage() == 0 {
+                sleeper.sleep(None, || !return_queue.is_idle()).unwrap();
             }
-            depot.fill(&mut burst(1..2));
-            assert!(depot.is_quiet());
+            return_queue.fill(&mut burst(1..2));
+            assert!(return_queue.is_idle());
             assert_eq!(socket.join().unwrap(), [0]);
         });
     }

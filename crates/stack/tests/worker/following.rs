@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use udpath_stack::handler::Handler;
-use udpath_stack::socket::{Following, Near, UdpSocket, Wait};
+use udpath_stack::socket::{FlowRecorder, ReaderLocation, UdpSocket, Wait};
 use udpath_stack::steering::Steering;
 use udpath_stack::wire::Tags;
 use udpath_steer::rfs::SockFlowTable;
@@ -24,8 +24,8 @@ fn following(workers: usize, entries: u32) -> (Bed<impl Handler>, Arc<SockFlowTa
     (bed(&SERVER, 1 << 20, 64, all, || echo), wanted)
 }
 
-fn near(wanted: &Arc<SockFlowTable>, worker: u16) -> Option<Following> {
-    Some(Following { wanted: Arc::clone(wanted), near: Near::Worker(worker) })
+fn near(wanted: &Arc<SockFlowTable>, worker: u16) -> Option<FlowRecorder> {
+    Some(FlowRecorder { wanted: Arc::clone(wanted), location: ReaderLocation::Worker(worker) })
 }
 
 fn numbered(flow: u8, number: u8) -> Vec<u8> {
@@ -55,8 +55,8 @@ fn a_flow_moves_to_the_worker_near_its_reader_and_back() {
     let mut steered = Vec::new();
     for (number, reader) in [(0, 1), (1, 1), (2, 2), (3, 2), (4, 0), (5, 0), (6, 0)] {
         send(&mut bed.fars[0], &[numbered(0, number)]);
-        settle(&mut bed.workers);
-        socket.set_following(near(&wanted, reader));
+        run_until_idle(&mut bed.workers);
+        socket.set_flow_recorder(near(&wanted, reader));
         assert_eq!(read(&mut socket), [(0, number)]);
         let delivered = |worker: usize| bed.workers[worker].counters().snapshot().delivered;
         steered.push([delivered(0), delivered(1), delivered(2)]);
@@ -64,7 +64,7 @@ fn a_flow_moves_to_the_worker_near_its_reader_and_back() {
     let expected = [[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 2, 1], [1, 2, 2], [2, 2, 2], [3, 2, 2]];
     assert_eq!(steered, expected, "a datagram goes where the one before it was read");
     drop(socket);
-    bed.assert_all_home();
+    bed.assert_all_returned();
 }
 
 #[test]
@@ -76,29 +76,29 @@ fn a_flow_stays_while_the_old_backlog_holds_its_frames() {
     let mut send_one = |bed: &mut Bed<_>| {
         send(&mut bed.fars[0], &[numbered(0, next)]);
         next += 1;
-        bed.workers[0].turn();
+        bed.workers[0].poll();
     };
     let steered = |bed: &Bed<_>| sum(&bed.workers).steered;
     send_one(&mut bed);
-    socket.set_following(near(&wanted, 1));
+    socket.set_flow_recorder(near(&wanted, 1));
     assert_eq!(read(&mut socket), [(0, 0)]);
     send_one(&mut bed);
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     // The second is in the socket, by worker 1; the third waits in worker 1's backlog.
     send_one(&mut bed);
     assert_eq!(steered(&bed), 2);
     // The reader moves to worker 0.
-    socket.set_following(near(&wanted, 0));
+    socket.set_flow_recorder(near(&wanted, 0));
     assert_eq!(read(&mut socket), [(0, 1)]);
     send_one(&mut bed);
     assert_eq!(steered(&bed), 3, "behind those that wait");
     assert_eq!(read(&mut socket), []);
-    bed.workers[1].turn();
+    bed.workers[1].poll();
     send_one(&mut bed);
     assert_eq!(steered(&bed), 3, "nothing waits there any more");
     assert_eq!(read(&mut socket), [(0, 2), (0, 3), (0, 4)]);
     drop(socket);
-    bed.assert_all_home();
+    bed.assert_all_returned();
 }
 
 #[test]
@@ -107,16 +107,16 @@ fn a_reader_is_where_its_cpu_is() {
     let mut socket = bed.open(SERVER[0], 1 << 18);
     bed.deliver_to(&[&socket]);
     let by_cpu = |workers: Vec<u16>| {
-        Some(Following { wanted: Arc::clone(&wanted), near: Near::ByCpu(workers.into()) })
+        Some(FlowRecorder { wanted: Arc::clone(&wanted), location: ReaderLocation::ByCpu(workers.into()) })
     };
     // Whatever CPU this is, worker 1 is the nearest; then, no CPU has a worker.
     for (number, near, steered) in
         [(0, vec![1; 1024], 0), (1, vec![], 1), (2, vec![0; 1024], 2), (3, vec![], 2)]
     {
         send(&mut bed.fars[0], &[numbered(0, number)]);
-        settle(&mut bed.workers);
+        run_until_idle(&mut bed.workers);
         assert_eq!(sum(&bed.workers).steered, steered);
-        socket.set_following(by_cpu(near));
+        socket.set_flow_recorder(by_cpu(near));
         assert_eq!(read(&mut socket), [(0, number)]);
     }
 }
@@ -171,24 +171,24 @@ proptest! {
                     under_way += usize::from(count);
                 }
                 Step::Turn(worker) => {
-                    bed.workers[usize::from(worker)].turn();
+                    bed.workers[usize::from(worker)].poll();
                 }
                 Step::Read { socket, near: worker } => {
                     let socket = &mut sockets[usize::from(socket)];
-                    socket.set_following(near(&wanted, worker));
+                    socket.set_flow_recorder(near(&wanted, worker));
                     let all = read(socket);
                     under_way -= all.len();
                     check(all)?;
                 }
             }
         }
-        settle(&mut bed.workers);
+        run_until_idle(&mut bed.workers);
         for socket in &mut sockets {
             check(read(socket))?;
         }
         prop_assert_eq!(got, sent);
         prop_assert_eq!(sum(&bed.workers).dropped_total(), 0);
         drop(sockets);
-        bed.assert_all_home();
+        bed.assert_all_returned();
     }
 }

@@ -1,7 +1,7 @@
-//! Workers over links within the process.
+//! Workers on in-memory links.
 
-mod ending;
 mod following;
 mod serving;
+mod shutdown;
 mod sockets;
 mod support;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use udpath_stack::counters::{Drop, Snapshot};
+use udpath_stack::counters::{DropReason, Snapshot};
 use udpath_stack::handler::{Datagram, Handler, Outcome};
 use udpath_stack::port::Port;
 use udpath_stack::wire::{Packet, Refusal, Tags, vlan};
@@ -21,7 +21,7 @@ fn requests_are_answered_the_way_they_came() {
             for payload in [&b""[..], b"x", &[7; 18], &[9; 1400]] {
                 let request = request(tags, 5000, to, payload);
                 send(&mut far, std::slice::from_ref(&request));
-                settle(&mut workers);
+                run_until_idle(&mut workers);
                 let replies = receive(&mut far);
                 assert_eq!(replies.len(), 1, "{to} {} bytes", payload.len());
                 let (asked, got) = (Packet::parse(&request).unwrap(), Packet::parse(&replies[0]).unwrap());
@@ -57,14 +57,14 @@ fn what_is_not_answered_is_dropped_by_name() {
         good,
     ];
     send(&mut far, &frames);
-    settle(&mut workers);
+    run_until_idle(&mut workers);
     assert_eq!(receive(&mut far).len(), 1);
     let sum = sum(&workers);
     assert_eq!((sum.received, sum.answered, sum.dropped_total(), sum.under_way()), (7, 1, 6, 0));
-    assert_eq!(sum.dropped(Drop::Unbound), 2);
-    assert_eq!(sum.dropped(Drop::Refused(Refusal::NotIp)), 1);
+    assert_eq!(sum.dropped(DropReason::Unbound), 2);
+    assert_eq!(sum.dropped(DropReason::Refused(Refusal::NotIp)), 1);
     assert_eq!(sum.drops().map(|(_, count)| count).sum::<u64>(), 6);
-    assert_eq!(far.abroad(), 0, "all memory came home");
+    assert_eq!(far.outstanding(), 0, "all memory came home");
 }
 
 #[test]
@@ -82,10 +82,10 @@ fn a_reply_too_long_for_the_link_goes_another_way_or_is_dropped() {
     }
     let (mut far, mut workers) = workers(1, 64, |_| Longer(true), || None);
     send(&mut far, &[ask(b"a"), ask(b"b")]);
-    settle(&mut workers);
+    run_until_idle(&mut workers);
     assert!(receive(&mut far).is_empty());
     let sum = sum(&workers);
-    assert_eq!((sum.declined, sum.dropped(Drop::ReplyTooLong), sum.under_way()), (1, 1, 0));
+    assert_eq!((sum.declined, sum.dropped(DropReason::ReplyTooLong), sum.under_way()), (1, 1, 0));
 }
 
 #[test]
@@ -98,14 +98,17 @@ fn a_steered_reply_is_held_to_the_link_it_leaves_by() {
     };
     let (mut far, mut workers) = workers(2, 64, handler, || Some(spread("1")));
     // The longest frame has two VLAN tags of four bytes, these have none; 42 bytes of headers.
-    let most = far.properties().longest - 2 * 4 - 42;
+    let most = far.properties().max_frame_len - 2 * 4 - 42;
     let ask = |len: usize| request(Tags::NONE, 5000, SERVER[0], &(len as u16).to_be_bytes());
     send(&mut far, &[ask(most), ask(most + 1)]);
-    settle(&mut workers);
+    run_until_idle(&mut workers);
     let lens: Vec<_> = receive(&mut far).iter().map(Vec::len).collect();
     assert_eq!(lens, [most + 42]);
     let sum = sum(&workers);
-    assert_eq!((sum.steered, sum.answered, sum.dropped(Drop::ReplyTooLong), sum.under_way()), (2, 1, 1, 0));
+    assert_eq!(
+        (sum.steered, sum.answered, sum.dropped(DropReason::ReplyTooLong), sum.under_way()),
+        (2, 1, 1, 0)
+    );
 }
 
 #[test]
@@ -128,10 +131,10 @@ fn flows_are_spread_over_workers_and_keep_their_order() {
         send(&mut far, &frames);
         // Turns in an order that changes, some workers several times, some not at all.
         for turn in 0..(round % 5) {
-            workers[usize::from((turn * 7 + round) % 3)].turn();
+            workers[usize::from((turn * 7 + round) % 3)].poll();
         }
         if round % 4 == 3 {
-            settle(&mut workers);
+            run_until_idle(&mut workers);
         }
         for reply in receive(&mut far) {
             let headers = Packet::parse(&reply).unwrap();
@@ -143,13 +146,13 @@ fn flows_are_spread_over_workers_and_keep_their_order() {
             assert_eq!(*served_by[flow].get_or_insert(worker), worker, "a flow stays with its worker");
         }
     }
-    settle(&mut workers);
+    run_until_idle(&mut workers);
     let used: std::collections::HashSet<_> = served_by.iter().flatten().collect();
     assert_eq!(used.len(), 3, "all workers serve: {served_by:?}");
     let sum = sum(&workers);
     assert_eq!((sum.received, sum.answered, sum.dropped_total(), sum.under_way()), (3200, 3200, 0, 0));
     assert!(sum.steered > 1000);
-    assert_eq!(far.abroad(), 0);
+    assert_eq!(far.outstanding(), 0);
 }
 
 #[test]
@@ -158,14 +161,14 @@ fn a_backlog_that_is_full_drops_and_says_so() {
     let (mut far, mut workers) = workers(2, 16, |_| echo, || Some(spread("1")));
     let frames: Vec<_> = (0..40).map(|i| request(Tags::NONE, 7000 + i, SERVER[0], b"x")).collect();
     send(&mut far, &frames);
-    assert!(workers[0].turn() > 0);
+    assert!(workers[0].poll() > 0);
     let first = sum(&workers);
-    assert_eq!((first.received, first.dropped(Drop::BacklogFull), first.under_way()), (40, 24, 16));
-    settle(&mut workers);
+    assert_eq!((first.received, first.dropped(DropReason::BacklogFull), first.under_way()), (40, 24, 16));
+    run_until_idle(&mut workers);
     let rest = sum(&workers);
     assert_eq!((rest.answered, rest.under_way()), (16, 0));
     assert_eq!(receive(&mut far).len(), 16);
-    assert_eq!(far.abroad(), 0);
+    assert_eq!(far.outstanding(), 0);
 }
 
 #[test]
@@ -182,20 +185,20 @@ fn a_flow_that_fills_the_backlog_is_held_back_for_the_others() {
         sent_small += (0..64).filter(|i| small(*i)).count();
         send(&mut far, &frames);
         // The other worker serves a burst for each that comes, so that one always waits.
-        workers[0].turn();
+        workers[0].poll();
         if sum(&workers).steered > 64 {
-            workers[1].turn();
+            workers[1].poll();
         }
-        workers[0].turn();
+        workers[0].poll();
         let to_small = |frame: &&Vec<u8>| Packet::parse(frame).unwrap().destination_port() == 7001;
         got_small += receive(&mut far).iter().filter(to_small).count();
     }
-    settle(&mut workers);
+    run_until_idle(&mut workers);
     got_small +=
         receive(&mut far).iter().filter(|f| Packet::parse(f).unwrap().destination_port() == 7001).count();
     let sum = sum(&workers);
-    assert!(sum.dropped(Drop::FlowLimit) > 20, "{sum:?}");
-    assert_eq!((got_small, sum.dropped(Drop::BacklogFull), sum.under_way()), (sent_small, 0, 0));
+    assert!(sum.dropped(DropReason::FlowLimit) > 20, "{sum:?}");
+    assert_eq!((got_small, sum.dropped(DropReason::BacklogFull), sum.under_way()), (sent_small, 0, 0));
 }
 
 #[test]
@@ -210,12 +213,12 @@ fn threads_that_sleep_serve_everything() {
             let stop = Arc::clone(&stop);
             std::thread::spawn(move || {
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    if worker.turn() == 0 {
+                    if worker.poll() == 0 {
                         worker.wait(Duration::from_millis(20), None).unwrap();
                         std::thread::yield_now();
                     }
                 }
-                worker.turn();
+                worker.poll();
             })
         })
         .collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use udpath_stack::counters::{Drop, Snapshot};
+use udpath_stack::counters::{DropReason, Snapshot};
 use udpath_stack::epoch::{Domain, Table};
 use udpath_stack::groups::{self, Groups};
 use udpath_stack::handler::Handler;
@@ -14,7 +14,7 @@ use udpath_stack::mesh::{self, mesh};
 use udpath_stack::port::memory::{End, pair};
 use udpath_stack::socket::memory::QUANTUM;
 use udpath_stack::socket::{
-    Config, Error, Exit, LEAST_LIMIT, Paths, ReplyError, SendError, Sockets, UdpSocket, Wait, join,
+    Config, Egress, Error, MIN_LIMIT, Paths, ReplyError, SendError, Sockets, UdpSocket, Wait, join,
 };
 use udpath_stack::steering::Steering;
 use udpath_stack::tables::{
@@ -26,7 +26,7 @@ use udpath_stack::worker::{Parts, Worker};
 use super::support::*;
 
 const CHARGE: usize = 2048;
-const STOCK: usize = 8;
+const FREE_FRAMES: usize = 8;
 
 /// Workers with a port each, and sockets.
 pub(crate) struct Bed<H: Handler> {
@@ -50,19 +50,19 @@ pub(crate) fn bed<H: Handler>(
     let domain = Domain::new(usize::from(count) + 4, 8);
     let binds: Vec<SocketAddr> = binds.iter().map(|bind| bind.parse().unwrap()).collect();
     let groups = Arc::new(Table::new(&domain, Groups::new(&binds, []).unwrap()));
-    let mut links = mesh(count, mesh::Config { backlog, frames: FRAMES }).unwrap();
-    let sockets = join(&mut links, Config { frames: FRAMES, stock: STOCK, pool }).unwrap();
-    assert!(matches!(join(&mut links, Config::default()), Err(Error::Joined(0))));
+    let mut rings = mesh(count, mesh::Config { backlog, frames: FRAMES }).unwrap();
+    let sockets = join(&mut rings, Config { frames: FRAMES, free_frames: FREE_FRAMES, pool }).unwrap();
+    assert!(matches!(join(&mut rings, Config::default()), Err(Error::Joined(0))));
     let (mut fars, mut workers) = (Vec::new(), Vec::new());
-    for (links, steering) in links.into_iter().zip(&mut steering) {
+    for (rings, steering) in rings.into_iter().zip(&mut steering) {
         let (far, near) = pair(FRAMES).unwrap();
         fars.push(far);
         workers.push(Worker::new(Parts {
             port: Some(near),
             handler: handler(),
-            reader: domain.register(format!("worker {}", links.index())).unwrap(),
+            reader: domain.register(format!("worker {}", rings.index())).unwrap(),
             groups: Arc::clone(&groups),
-            links,
+            rings,
             steering: steering.take(),
         }));
     }
@@ -75,17 +75,17 @@ impl<H: Handler> Bed<H> {
     }
 
     pub(crate) fn deliver_to(&self, sockets: &[&UdpSocket]) {
-        let inlets: Vec<_> = sockets.iter().map(|socket| socket.inlet()).collect();
-        let groups = Groups::new(&self.binds, []).unwrap().delivering(&self.binds, &inlets).unwrap();
+        let handles: Vec<_> = sockets.iter().map(|socket| socket.handle()).collect();
+        let groups = Groups::new(&self.binds, []).unwrap().delivering(&self.binds, &handles).unwrap();
         assert!(self.groups.publish(groups).is_ok());
     }
 
     /// Every frame of every port is where it began, but for the stocks.
-    pub(crate) fn assert_all_home(&mut self) {
-        settle(&mut self.workers);
+    pub(crate) fn assert_all_returned(&mut self) {
+        run_until_idle(&mut self.workers);
         for (far, worker) in self.fars.iter().zip(&self.workers) {
-            assert_eq!(far.abroad(), 0, "requests' frames");
-            assert_eq!(worker.port().unwrap().abroad(), STOCK, "the worker's own frames");
+            assert_eq!(far.outstanding(), 0, "requests' frames");
+            assert_eq!(worker.port().unwrap().outstanding(), FREE_FRAMES, "the worker's own frames");
         }
     }
 
@@ -116,7 +116,7 @@ fn a_socket_reads_and_answers_and_the_handler_serves_the_rest() {
         &mut bed.fars[0],
         &[to_one(b"one"), request(Tags::NONE, 5000, SERVER[1], b"handler"), to_one(b"two 2")],
     );
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     let replies = receive(&mut bed.fars[0]);
     assert_eq!(replies.iter().map(|frame| payload(frame)).collect::<Vec<_>>(), [b"handler"]);
 
@@ -133,7 +133,7 @@ fn a_socket_reads_and_answers_and_the_handler_serves_the_rest() {
     assert_eq!(socket.recv_from(&mut buffer).unwrap(), (4, peer));
     assert_eq!(&buffer, b"two ");
     socket.reply(b"").unwrap();
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     let replies = receive(&mut bed.fars[0]);
     assert_eq!(replies.len(), 2);
     for (reply, expected) in replies.iter().zip([&b"a longer reply"[..], b""]) {
@@ -147,7 +147,7 @@ fn a_socket_reads_and_answers_and_the_handler_serves_the_rest() {
     assert_eq!((sum.under_way(), sum.unsent), (0, 0));
     let counts = socket.counts();
     assert_eq!((counts.enqueued, counts.received, counts.sent, counts.refused.total()), (2, 2, 2, 0));
-    bed.assert_all_home();
+    bed.assert_all_returned();
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_batch_is_answered_in_place_and_goes_home_at_once() {
     bed.deliver_to(&[&socket]);
     let requests: Vec<_> = (0..100_u8).map(|number| to_one(&[number, 1])).collect();
     send(&mut bed.fars[0], &requests);
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     let mut next = 0;
     while next < 100 {
         let mut batch = socket.recv_batch(Wait::No).unwrap();
@@ -186,7 +186,7 @@ fn a_batch_is_answered_in_place_and_goes_home_at_once() {
         }
     }
     assert!(socket.recv_batch(Wait::Poll(Duration::from_micros(10))).unwrap().is_empty());
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     let got: Vec<Vec<u8>> = receive(&mut bed.fars[0]).iter().map(|frame| payload(frame).to_vec()).collect();
     let expected: Vec<Vec<u8>> = (0..100_u8)
         .filter_map(|number| match number % 3 {
@@ -196,7 +196,7 @@ fn a_batch_is_answered_in_place_and_goes_home_at_once() {
         })
         .collect();
     assert_eq!(got, expected);
-    bed.assert_all_home();
+    bed.assert_all_returned();
 }
 
 #[test]
@@ -206,22 +206,22 @@ fn a_slow_reader_is_refused_what_it_cannot_hold_and_told_so() {
     bed.deliver_to(&[&socket]);
     let numbered = |from: u8, to: u8| (from..to).map(|number| to_one(&[number])).collect::<Vec<_>>();
     send(&mut bed.fars[0], &numbered(0, 30));
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     assert_eq!(socket.recv_batch(Wait::No).unwrap().len(), 10);
     send(&mut bed.fars[0], &numbered(30, 32));
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     socket.set_wait(Wait::No);
     let mut number = [0];
     socket.recv_from(&mut number).unwrap();
     assert_eq!((number, socket.refused_before()), ([30], 20));
     let sum = sum(&bed.workers);
     assert_eq!(
-        (sum.received, sum.delivered, sum.dropped(Drop::SocketFull), sum.under_way()),
+        (sum.received, sum.delivered, sum.dropped(DropReason::SocketFull), sum.under_way()),
         (32, 12, 20, 0)
     );
     assert_eq!(socket.counts().refused.socket_full, 20);
     drop(socket);
-    bed.assert_all_home();
+    bed.assert_all_returned();
     assert_eq!(bed.sockets.memory(), 0);
 }
 
@@ -233,13 +233,13 @@ fn sockets_share_a_pool_and_its_end_is_told_apart() {
     bed.deliver_to(&[&first, &second]);
     let both: Vec<_> = (0..40).map(|i| request(Tags::NONE, 5000, SERVER[i % 2], b"x")).collect();
     send(&mut bed.fars[0], &both);
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     let sum = sum(&bed.workers);
-    assert_eq!((sum.delivered, sum.dropped(Drop::PoolFull), sum.under_way()), (16, 24, 0));
+    assert_eq!((sum.delivered, sum.dropped(DropReason::PoolFull), sum.under_way()), (16, 24, 0));
     let refused = [&first, &second].map(|socket| socket.counts().refused.pool_full);
     assert_eq!(refused.iter().sum::<u64>(), 24);
     drop((first, second));
-    bed.assert_all_home();
+    bed.assert_all_returned();
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_socket_that_closes_gives_everything_back_and_is_refused_from_then_on() {
     for far in &mut bed.fars {
         send(far, &vec![to_one(b"x"); 100]);
     }
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     // Some are read, one is answered, most wait.
     let mut buffer = [0; 8];
     for _ in 0..3 {
@@ -262,12 +262,12 @@ fn a_socket_that_closes_gives_everything_back_and_is_refused_from_then_on() {
     for far in &mut bed.fars {
         send(far, &[to_one(b"x")]);
     }
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     let replies: usize = bed.fars.iter_mut().map(|far| receive(far).len()).sum();
     let sum = sum(&bed.workers);
     assert_eq!((replies, sum.sent, sum.delivered), (1, 1, 200));
-    assert_eq!((sum.dropped(Drop::SocketClosed), sum.under_way()), (2, 0));
-    bed.assert_all_home();
+    assert_eq!((sum.dropped(DropReason::SocketClosed), sum.under_way()), (2, 0));
+    bed.assert_all_returned();
     assert_eq!(bed.sockets.memory(), 0);
 }
 
@@ -279,7 +279,7 @@ fn a_worker_that_ends_first_leaves_what_can_be_read_and_no_more() {
     for far in &mut bed.fars {
         send(far, &vec![to_one(b"x"); 10]);
     }
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     drop(bed.workers.remove(0));
     let (mut answered, mut buffer) = (0, [0; 8]);
     socket.set_wait(Wait::No);
@@ -291,12 +291,12 @@ fn a_worker_that_ends_first_leaves_what_can_be_read_and_no_more() {
         }
     }
     assert_eq!((answered, socket.counts().orphaned), (10, 10));
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     assert_eq!(receive(&mut bed.fars[1]).len(), 10);
     drop(socket);
-    settle(&mut bed.workers);
-    assert_eq!(bed.workers[0].port().unwrap().abroad(), STOCK);
-    assert_eq!(bed.frames(1).abroad(), 0);
+    run_until_idle(&mut bed.workers);
+    assert_eq!(bed.workers[0].port().unwrap().outstanding(), FREE_FRAMES);
+    assert_eq!(bed.frames(1).outstanding(), 0);
 }
 
 #[test]
@@ -305,23 +305,23 @@ fn a_worker_that_ends_last_takes_its_stock_back() {
     let socket = bed.open(SERVER[0], 1 << 20);
     bed.deliver_to(&[&socket]);
     send(&mut bed.fars[0], &vec![to_one(b"x"); 10]);
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     drop(socket);
     // What came home and was not seen by a turn yet goes back to the far end's pool as well.
     bed.workers.clear();
-    assert_eq!(bed.fars[0].abroad(), 0);
+    assert_eq!(bed.fars[0].outstanding(), 0);
 }
 
 #[test]
 fn tables_that_make_no_sense_are_refused() {
     let bed = bed(&SERVER, 1 << 20, 64, vec![None], || echo);
-    let (socket, other) = (bed.open(SERVER[0], LEAST_LIMIT), bed.open("192.0.2.7:7", LEAST_LIMIT));
+    let (socket, other) = (bed.open(SERVER[0], MIN_LIMIT), bed.open("192.0.2.7:7", MIN_LIMIT));
     let groups = || Groups::new(&bed.binds, []).unwrap();
-    let error = groups().delivering(&bed.binds, &[other.inlet()]).unwrap_err();
+    let error = groups().delivering(&bed.binds, &[other.handle()]).unwrap_err();
     assert_eq!(error, groups::Error::NoBinding(other.local_addr()));
-    let error = groups().delivering(&bed.binds, &[socket.inlet(), socket.inlet()]).unwrap_err();
+    let error = groups().delivering(&bed.binds, &[socket.handle(), socket.handle()]).unwrap_err();
     assert_eq!(error, groups::Error::TwoSockets(socket.local_addr()));
-    let error = bed.sockets.open(bed.binds[0], LEAST_LIMIT - 1).unwrap_err();
+    let error = bed.sockets.open(bed.binds[0], MIN_LIMIT - 1).unwrap_err();
     assert!(error.to_string().contains("192.0.2.1:7 that holds 4095 bytes"), "{error}");
     assert!(matches!(bed.sockets.open(bed.binds[0], usize::MAX), Err(Error::Queue { .. })));
 }
@@ -358,7 +358,7 @@ fn paths(domain: &Domain) -> Paths {
     assert!(tables.neighbours.publish(Neighbours::new([neighbour])).is_ok());
     assert!(tables.routes.publish(routes).is_ok());
     let reader = domain.register("sender").unwrap();
-    Paths::new(tables, reader, None, [Exit { interface: 2, worker: 0 }])
+    Paths::new(tables, reader, None, [Egress { interface: 2, worker: 0 }])
 }
 
 #[test]
@@ -383,25 +383,25 @@ fn a_socket_sends_first_as_far_as_the_stock_goes() {
     let too_long = SendError::TooLong { to, len: 1473, most: 1472 };
     assert_eq!(socket.send_to(&[0; 1473], to), Err(too_long));
     assert_eq!(socket.send_to(&[0; 1472], to), Ok(()));
-    for number in 1..STOCK {
+    for number in 1..FREE_FRAMES {
         socket.send_to(&[number as u8], to).unwrap();
     }
     assert_eq!(socket.send_to(b"x", to), Err(SendError::NoFrame { to, worker: 0 }));
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     assert_eq!(socket.send_to(b"again", to), Ok(()));
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     let sent = receive(&mut bed.fars[0]);
-    assert_eq!(sent.len(), STOCK + 1);
+    assert_eq!(sent.len(), FREE_FRAMES + 1);
     for frame in &sent {
         let headers = Packet::parse(frame).unwrap();
         headers.verify(frame).unwrap();
         assert_eq!((headers.source(), headers.destination()), (SERVER[0].parse().unwrap(), to));
     }
-    assert_eq!(payload(&sent[STOCK]), b"again");
+    assert_eq!(payload(&sent[FREE_FRAMES]), b"again");
     let sum = sum(&bed.workers);
-    assert_eq!((sum.sent, socket.counts().sent), (STOCK as u64 + 1, STOCK as u64 + 1));
+    assert_eq!((sum.sent, socket.counts().sent), (FREE_FRAMES as u64 + 1, FREE_FRAMES as u64 + 1));
     drop(socket);
-    bed.assert_all_home();
+    bed.assert_all_returned();
 }
 
 /// Several workers with a port each fill several sockets, each read by its own thread, one of them slowly. Sockets are
@@ -426,7 +426,7 @@ fn threads_that_sleep_read_everything_that_is_not_refused() {
                 let stop = &stop;
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        if worker.turn() == 0 {
+                        if worker.poll() == 0 {
                             worker.wait(Duration::from_millis(20), None).unwrap();
                             std::thread::yield_now();
                         }
@@ -484,7 +484,7 @@ fn threads_that_sleep_read_everything_that_is_not_refused() {
             for (place, far) in bed.fars.iter_mut().enumerate() {
                 got += receive(far).len() as u64;
                 // No more under way than there is memory for.
-                if sent[place] < PER_FAR && far.abroad() <= FRAMES - 32 {
+                if sent[place] < PER_FAR && far.outstanding() <= FRAMES - 32 {
                     let frames: Vec<_> = (sent[place]..sent[place] + 32)
                         .map(|number| {
                             // The flows of the two ends are different ones.
@@ -520,13 +520,13 @@ fn threads_that_sleep_read_everything_that_is_not_refused() {
         (ends, workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>())
     });
     bed.workers = workers;
-    bed.assert_all_home();
+    bed.assert_all_returned();
     let sum = sum(&bed.workers);
     let enqueued: u64 = ends.iter().map(|end| end.enqueued).sum();
     let refused: u64 = ends.iter().map(|end| end.refused.total()).sum();
     assert_eq!((sum.received, sum.under_way(), sum.unsent), (u64::from(2 * PER_FAR), 0, 0));
-    assert_eq!((sum.delivered, sum.dropped(Drop::SocketFull)), (enqueued, refused));
-    assert_eq!(sum.dropped_total(), refused + sum.dropped(Drop::BacklogFull));
+    assert_eq!((sum.delivered, sum.dropped(DropReason::SocketFull)), (enqueued, refused));
+    assert_eq!(sum.dropped_total(), refused + sum.dropped(DropReason::BacklogFull));
     assert_eq!(sum.sent, ends.iter().map(|end| end.sent).sum::<u64>());
     assert!(ends.iter().all(|end| end.received == end.enqueued && end.received > 0), "{ends:?}");
     assert!(ends[0].refused.socket_full > 0, "the slow reader was refused nothing: {ends:?}");
@@ -549,7 +549,7 @@ fn sockets_come_and_go_under_load() {
                 let stop = &stop;
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        if worker.turn() == 0 {
+                        if worker.poll() == 0 {
                             std::thread::yield_now();
                         }
                     }
@@ -575,7 +575,7 @@ fn sockets_come_and_go_under_load() {
             while !reader.is_finished() {
                 for far in &mut bed.fars {
                     receive(far);
-                    if far.abroad() <= FRAMES - 32 {
+                    if far.outstanding() <= FRAMES - 32 {
                         let frames: Vec<_> =
                             (0..32).map(|flow| request(Tags::NONE, 6000 + flow, SERVER[0], b"x")).collect();
                         send(far, &frames);
@@ -588,13 +588,13 @@ fn sockets_come_and_go_under_load() {
         workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
     });
     bed.workers = workers;
-    settle(&mut bed.workers);
+    run_until_idle(&mut bed.workers);
     for far in &mut bed.fars {
         receive(far);
     }
-    bed.assert_all_home();
+    bed.assert_all_returned();
     let sum = sum(&bed.workers);
     assert_eq!(sum.under_way(), 0);
-    assert!(read.into_inner() > 0 && sum.dropped(Drop::SocketClosed) > 0, "{sum:?}");
+    assert!(read.into_inner() > 0 && sum.dropped(DropReason::SocketClosed) > 0, "{sum:?}");
     assert_eq!(bed.sockets.memory(), 0);
 }

@@ -1,4 +1,4 @@
-//! Workers on links within the process, and requests for them.
+//! Workers on rings within the process, and requests for them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use udpath_stack::mesh::{self, mesh};
 use udpath_stack::port::Port;
 use udpath_stack::port::memory::{End, pair};
 use udpath_stack::steering::Steering;
-use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, build};
+use udpath_stack::wire::{Flow, LinkHeader, Mac, Tags, UdpChecksum, build};
 use udpath_stack::worker::{Parts, Worker};
 use udpath_steer::CpuSet;
 use udpath_steer::rps::RpsMap;
@@ -49,15 +49,15 @@ pub(crate) fn workers_on<P: Port, H: Handler>(
     let groups = Arc::new(Table::new(&domain, Groups::new(&binds, []).unwrap()));
     let (far, near) = pair(FRAMES).unwrap();
     let mut near = Some(port(near));
-    let links = mesh(count, mesh::Config { backlog, frames: FRAMES }).unwrap();
-    let workers = links
+    let rings = mesh(count, mesh::Config { backlog, frames: FRAMES }).unwrap();
+    let workers = rings
         .into_iter()
-        .map(|links| {
-            let reader = domain.register(format!("worker {}", links.index())).unwrap();
-            let handler = handler(links.index());
+        .map(|rings| {
+            let reader = domain.register(format!("worker {}", rings.index())).unwrap();
+            let handler = handler(rings.index());
             let port = near.take();
             let steering = if port.is_some() { steering() } else { None };
-            Worker::new(Parts { port, handler, reader, groups: Arc::clone(&groups), links, steering })
+            Worker::new(Parts { port, handler, reader, groups: Arc::clone(&groups), rings, steering })
         })
         .collect();
     (far, workers)
@@ -71,7 +71,7 @@ pub(crate) fn spread(workers: &str) -> Steering {
 pub(crate) fn request(tags: Tags, from: u16, to: &str, payload: &[u8]) -> Vec<u8> {
     let to: SocketAddr = to.parse().unwrap();
     let host: IpAddr = if to.is_ipv4() { [192, 0, 2, 9].into() } else { "2001:db8::9".parse().unwrap() };
-    let link = Link { source: Mac([2, 0, 0, 0, 0, 9]), destination: Mac([2, 0, 0, 0, 0, 1]), tags };
+    let link = LinkHeader { source: Mac([2, 0, 0, 0, 0, 9]), destination: Mac([2, 0, 0, 0, 0, 1]), tags };
     let flow = Flow::new(link, SocketAddr::new(host, from), to).unwrap();
     let mut frame = vec![0; 2048];
     let end = build(&mut frame, &flow, payload, UdpChecksum::Computed).unwrap().frame_end();
@@ -110,9 +110,9 @@ pub(crate) fn sum<P: Port, H: Handler>(workers: &[Worker<P, H>]) -> Snapshot {
 }
 
 /// Lets all workers have their turns until none finds anything.
-pub(crate) fn settle<P: Port, H: Handler>(workers: &mut [Worker<P, H>]) {
+pub(crate) fn run_until_idle<P: Port, H: Handler>(workers: &mut [Worker<P, H>]) {
     for _ in 0..10_000 {
-        if workers.iter_mut().map(Worker::turn).sum::<usize>() == 0 {
+        if workers.iter_mut().map(Worker::poll).sum::<usize>() == 0 {
             return;
         }
     }

@@ -55,7 +55,7 @@ fn many_replies_at_once_leave_without_a_buffer_each() {
     let sent = (2 * CLIENTS * EACH) as u64;
     assert!(statistics.live > sent / 2 && statistics.live <= sent, "{statistics:?}");
     assert!(statistics.live_calls < sent / 48, "{statistics:?}");
-    assert_eq!((port.counts().transmitted, statistics.dropped_sending, port.abroad()), (sent, 0, 0));
+    assert_eq!((port.counts().transmitted, statistics.dropped_sending, port.outstanding()), (sent, 0, 0));
     lab.down().unwrap();
 }
 
@@ -71,6 +71,6 @@ fn a_driver_that_takes_none_gets_them_by_the_ring() {
     assert!(port.live_frames().unwrap_err().contains("takes no frames from XDP"));
     let sent = (2 * CLIENTS * EACH) as u64;
     assert_eq!((port.counts().transmitted, statistics.live, statistics.dropped_sending), (sent, 0, 0));
-    assert_eq!(port.abroad(), 0);
+    assert_eq!(port.outstanding(), 0);
     lab.down().unwrap();
 }

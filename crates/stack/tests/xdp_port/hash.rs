@@ -44,7 +44,7 @@ fn connected(machine: &Machine, to: IpAddr) -> UdpSocket {
 /// The senders' ports and the hashes of what comes until `count` have come.
 fn hashes(ports: &mut [XdpPort], count: usize) -> Vec<(u16, Option<u32>)> {
     let mut seen = Vec::with_capacity(count);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let mut burst = Burst::new();
     while seen.len() < count {
         assert!(Instant::now() < end, "{} of {count} have come", seen.len());
@@ -213,8 +213,8 @@ fn frames_are_steered_by_it_and_flows_stay_with_their_worker() {
     let mut workers: Vec<_> = mesh(WORKERS, mesh::Config { backlog: 256, frames: 256 })
         .unwrap()
         .into_iter()
-        .map(|links| {
-            let index = links.index();
+        .map(|rings| {
+            let index = rings.index();
             let handler = move |_: Datagram<'_>, room: &mut [u8]| {
                 room[0] = index as u8;
                 Answered::Reply(1)
@@ -222,7 +222,7 @@ fn frames_are_steered_by_it_and_flows_stay_with_their_worker() {
             let reader = domain.register(format!("worker {index}")).unwrap();
             let steering = Some(Steering::new(Key::microsoft(), Some(map.clone())));
             let groups = Arc::clone(&groups);
-            Worker::new(Parts { port: ports.next(), handler, reader, groups, links, steering })
+            Worker::new(Parts { port: ports.next(), handler, reader, groups, rings, steering })
         })
         .collect();
     let mut used = BTreeSet::new();
@@ -234,10 +234,10 @@ fn frames_are_steered_by_it_and_flows_stay_with_their_worker() {
         for flow in &flows {
             let hash = known[&flow.local_addr().unwrap().port()];
             let mut reply = [0; 8];
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + TIMEOUT;
             while flow.recv(&mut reply).is_err() {
                 assert!(Instant::now() < end, "no answer");
-                workers.iter_mut().for_each(|worker| _ = worker.turn());
+                workers.iter_mut().for_each(|worker| _ = worker.poll());
             }
             assert_eq!(u16::from(reply[0]), map.cpu(hash), "the worker of hash {hash:#x}");
             used.insert(reply[0]);

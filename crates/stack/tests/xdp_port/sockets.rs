@@ -10,7 +10,7 @@ use udpath_stack::epoch::{Domain, Table};
 use udpath_stack::groups::Groups;
 use udpath_stack::handler::{Datagram, Outcome};
 use udpath_stack::mesh::{self, mesh};
-use udpath_stack::socket::{self, Exit, Paths, UdpSocket, Wait};
+use udpath_stack::socket::{self, Egress, Paths, UdpSocket, Wait};
 use udpath_stack::tables::Mirror;
 use udpath_stack::worker::{Parts, Worker};
 
@@ -43,17 +43,17 @@ fn a_kernel_client_is_answered_by_sockets_and_sent_to_first() {
 
     let domain = Domain::new(5, 64);
     let groups = Arc::new(Table::new(&domain, Groups::new(&binds, []).unwrap()));
-    let mut links = mesh(2, mesh::Config { backlog: 64, frames: 256 }).unwrap();
-    let config = socket::Config { frames: 256, stock: 16, pool: 1 << 20 };
-    let sockets = socket::join(&mut links, config).unwrap();
+    let mut rings = mesh(2, mesh::Config { backlog: 64, frames: 256 }).unwrap();
+    let config = socket::Config { frames: 256, free_frames: 16, pool: 1 << 20 };
+    let sockets = socket::join(&mut rings, config).unwrap();
     let mut open: Vec<UdpSocket> = binds.iter().map(|bind| sockets.open(*bind, 1 << 18).unwrap()).collect();
-    let inlets: Vec<_> = open.iter().map(UdpSocket::inlet).collect();
-    let delivering = Groups::new(&binds, []).unwrap().delivering(&binds, &inlets).unwrap();
+    let handles: Vec<_> = open.iter().map(UdpSocket::handle).collect();
+    let delivering = Groups::new(&binds, []).unwrap().delivering(&binds, &handles).unwrap();
     assert!(groups.publish(delivering).is_ok());
 
     let mirror = server.run(|| Mirror::start(&domain)).unwrap().unwrap();
     let interface = mirror_interface(&domain, &mirror);
-    let exits = [0, 1].map(|worker| Exit { interface, worker });
+    let exits = [0, 1].map(|worker| Egress { interface, worker });
     for socket in &mut open {
         let reader = domain.register("sender").unwrap();
         socket.set_paths(Paths::new(mirror.tables(), reader, Some(mirror.resolver()), exits));
@@ -61,14 +61,14 @@ fn a_kernel_client_is_answered_by_sockets_and_sent_to_first() {
 
     let workers: Vec<_> = ports
         .into_iter()
-        .zip(links)
-        .map(|(port, links)| {
+        .zip(rings)
+        .map(|(port, rings)| {
             Worker::new(Parts {
                 port: Some(port),
                 handler: |_: Datagram<'_>, _: &mut [u8]| Outcome::Declined,
-                reader: domain.register(format!("worker {}", links.index())).unwrap(),
+                reader: domain.register(format!("worker {}", rings.index())).unwrap(),
                 groups: Arc::clone(&groups),
-                links,
+                rings,
                 steering: None,
             })
         })
@@ -82,7 +82,7 @@ fn a_kernel_client_is_answered_by_sockets_and_sent_to_first() {
                 let stop = &end_workers;
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        if worker.turn() == 0 {
+                        if worker.poll() == 0 {
                             worker.wait(Duration::from_millis(20), None).unwrap();
                         }
                     }
@@ -102,7 +102,7 @@ fn a_kernel_client_is_answered_by_sockets_and_sent_to_first() {
                 client_address.ipv6.into()
             };
             let to = SocketAddr::new(ip, first.local_addr().unwrap().port());
-            let patience = Instant::now() + PATIENCE;
+            let patience = Instant::now() + TIMEOUT;
             while let Err(error) = own.send_to(b"hello", to) {
                 assert!(Instant::now() < patience, "{error}");
                 std::thread::sleep(Duration::from_millis(5));
@@ -136,8 +136,8 @@ fn a_kernel_client_is_answered_by_sockets_and_sent_to_first() {
         assert_eq!((counts.refused.total(), counts.orphaned), (0, 0));
     }
     drop(ended);
-    let patience = Instant::now() + PATIENCE;
-    while workers.iter_mut().map(Worker::turn).sum::<usize>() > 0
+    let patience = Instant::now() + TIMEOUT;
+    while workers.iter_mut().map(Worker::poll).sum::<usize>() > 0
         || workers.iter().any(|worker| worker.port().unwrap().sending() > 0)
     {
         assert!(Instant::now() < patience, "frames do not come back");
@@ -147,7 +147,7 @@ fn a_kernel_client_is_answered_by_sockets_and_sent_to_first() {
     assert_eq!((sum.received, sum.delivered, sum.sent, sum.unsent), (512, 512, 514, 0));
     assert!(counters.iter().all(|counters| counters.snapshot().delivered > 0), "both queues");
     // All but the stock is at home.
-    assert!(workers.iter().all(|worker| worker.port().unwrap().abroad() == 16));
+    assert!(workers.iter().all(|worker| worker.port().unwrap().outstanding() == 16));
     assert_eq!(sockets.memory(), 0);
     lab.down().unwrap();
 }

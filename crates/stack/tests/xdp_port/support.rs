@@ -12,7 +12,7 @@ use udpath_stack::port::xdp::{Config, XdpDevice, XdpPort};
 use udpath_stack::wire::{Packet, reply};
 
 /// Long enough for anything here on a machine that is busy with other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// The port served.
 pub(crate) const PORT: u16 = 5300;
 
@@ -52,7 +52,7 @@ pub(crate) fn addresses(lab: &Lab) -> [IpAddr; 2] {
 pub(crate) fn socket(machine: &Machine, peer: IpAddr) -> UdpSocket {
     let any: IpAddr = if peer.is_ipv4() { "0.0.0.0" } else { "::" }.parse().unwrap();
     let socket = machine.run(|| UdpSocket::bind((any, 0))).unwrap().unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn has_program(lab: &Lab) -> bool {
 /// Waits until no program is there any more. A descriptor that was closed lives a moment longer in a process that another
 /// test is just starting: between fork and exec it has copies of all of them.
 pub(crate) fn wait_until_gone(lab: &Lab) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while has_program(lab) {
         assert!(Instant::now() < end, "the program is still attached");
     }
@@ -92,7 +92,7 @@ pub(crate) fn echo(port: &mut XdpPort) -> usize {
     for mut frame in burst.drain(..) {
         let request = Packet::parse(frame.bytes()).expect("what is taken can be read");
         request.verify(frame.bytes()).expect("the checksums are right");
-        match reply::turn_unchanged(frame.bytes_mut(), &request) {
+        match reply::echo_in_place(frame.bytes_mut(), &request) {
             Ok(reply) if frame.set_len(reply.frame_end()) => replies.push(frame),
             _ => refused.push(frame),
         }
@@ -106,7 +106,7 @@ pub(crate) fn echo(port: &mut XdpPort) -> usize {
 
 /// Echoes on `ports` until `done`.
 pub(crate) fn echo_until(ports: &mut [XdpPort], mut done: impl FnMut(&mut [XdpPort]) -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !done(ports) {
         assert!(Instant::now() < end, "no progress: {:?}", ports[0].statistics());
         if ports.iter_mut().map(echo).sum::<usize>() == 0 {
@@ -118,7 +118,7 @@ pub(crate) fn echo_until(ports: &mut [XdpPort], mut done: impl FnMut(&mut [XdpPo
 /// Turns ports over until every frame is home or offered to the kernel.
 pub(crate) fn settle(ports: &mut [XdpPort]) {
     echo_until(ports, |ports| ports.iter().all(|port| port.sending() == 0));
-    assert!(ports.iter().all(|port| port.abroad() == 0), "{ports:?}");
+    assert!(ports.iter().all(|port| port.outstanding() == 0), "{ports:?}");
 }
 
 /// Sends an ICMP echo request to an IPv4 address and waits for its answer.
@@ -131,7 +131,7 @@ pub(crate) fn ping(machine: &Machine, to: IpAddr, with_option: bool) {
         super::sys::add_ip_option(&socket).unwrap();
     }
     sendto(&socket, &ECHO, SendFlags::empty(), &SocketAddr::new(to, 0)).unwrap();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         assert!(readable(socket.as_fd(), end.saturating_duration_since(Instant::now())), "no answer");
         let mut bytes = [0; 128];

@@ -29,13 +29,13 @@ fn exchange(clients: &[UdpSocket], to: IpAddr, ports: &mut [XdpPort], round: usi
 
 #[test]
 fn datagrams_come_on_every_queue_and_answers_go_back() {
-    let lab = lab("x-traffic", 2);
+    let lab = lab("x-datapath", 2);
     let mut device = device(&lab, Config::default());
     let mut ports = ports(&lab, &mut device);
     assert_eq!((device.queues(), ports.len(), device.memory()), (2, 2, 2 * Config::default().memory()));
     assert!(ports.iter().all(|port| port.properties().mode == Mode::Copy), "veth has no zero-copy");
     assert_eq!(ports[1].properties().name, "eth0 queue 1");
-    assert_eq!(ports[1].properties().longest, 1522);
+    assert_eq!(ports[1].properties().max_frame_len, 1522);
     let client = lab.machine("client").unwrap();
     for to in addresses(&lab) {
         let clients: Vec<UdpSocket> = (0..32).map(|_| socket(client, to)).collect();
@@ -125,7 +125,7 @@ fn what_is_not_taken_reaches_the_kernel() {
         let kernel = server.run(|| UdpSocket::bind((to, PORT))).unwrap().unwrap();
         let other = server.run(|| UdpSocket::bind((to, PORT + 1))).unwrap().unwrap();
         for socket in [&kernel, &other] {
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         }
         let sender = socket(client, to);
         let mut bytes = [0; 8192];
@@ -161,7 +161,7 @@ fn what_is_not_taken_reaches_the_kernel() {
     ping(client, to, false);
     ping(client, to, true);
     let kernel = server.run(|| UdpSocket::bind((to, PORT))).unwrap().unwrap();
-    kernel.set_read_timeout(Some(PATIENCE)).unwrap();
+    kernel.set_read_timeout(Some(TIMEOUT)).unwrap();
     let sender = socket(client, to);
     sys::add_ip_option(&sender).unwrap();
     sender.send_to(b"option", (to, PORT)).unwrap();
@@ -204,7 +204,7 @@ fn the_descriptor_becomes_readable_when_a_frame_comes() {
     for _ in 0..3 {
         assert!(!readable(ports[0].descriptor().unwrap(), Duration::ZERO));
         sender.send_to(b"wake", (to, PORT)).unwrap();
-        assert!(readable(ports[0].descriptor().unwrap(), PATIENCE));
+        assert!(readable(ports[0].descriptor().unwrap(), TIMEOUT));
         assert_eq!(echo(&mut ports[0]), 1);
     }
     settle(&mut ports);
@@ -247,7 +247,7 @@ fn bursts_of_ones_own_are_sent_whole_whatever_the_batch() {
     let port = &mut ports[0];
     let eth0 = server.interface("eth0").unwrap();
     let sink = client.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 7000))).unwrap().unwrap();
-    sink.set_read_timeout(Some(PATIENCE)).unwrap();
+    sink.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut bytes = [0; 64];
     for round in 0..50_u32 {
         let mut burst = Burst::new();
@@ -310,9 +310,9 @@ fn tagged_datagrams_go_there_and_back_between_two_ports() {
         burst[0].bytes_mut().copy_from_slice(&bytes);
         client.transmit(&mut burst);
         client.flush();
-        assert!(readable(servers[0].descriptor().unwrap(), PATIENCE));
+        assert!(readable(servers[0].descriptor().unwrap(), TIMEOUT));
         assert_eq!(echo(&mut servers[0]), 1);
-        assert!(readable(client.descriptor().unwrap(), PATIENCE));
+        assert!(readable(client.descriptor().unwrap(), TIMEOUT));
         assert_eq!(client.receive(&mut burst), 1);
         let reply = Packet::parse(burst[0].bytes()).unwrap();
         reply.verify(burst[0].bytes()).unwrap();

@@ -26,7 +26,7 @@ pub struct Wanted {
 
 /// The source ports found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Ports {
+pub struct SourcePorts {
     /// Ascending, and spread evenly over all that match.
     pub ports: Vec<u16>,
     /// How many of those tried match.
@@ -40,7 +40,7 @@ pub struct Ports {
 #[non_exhaustive]
 pub enum ReverseError {
     /// A wanted step is not known for any port.
-    #[error("the {step} of a flow cannot be foretold: {why}")]
+    #[error("the {step} of a flow cannot be predicted: {why}")]
     Unknown {
         /// Its name.
         step: &'static str,
@@ -62,14 +62,14 @@ impl Predictor {
     /// source port does not matter.
     ///
     /// # Errors
-    /// What is wanted cannot be foretold for any of the ports, or cannot be at all.
+    /// What is wanted cannot be predicted for any of the ports, or cannot be at all.
     pub fn source_ports(
         &self,
         flow: &Flow,
         wanted: &Wanted,
         ports: RangeInclusive<u16>,
         count: usize,
-    ) -> Result<Ports, ReverseError> {
+    ) -> Result<SourcePorts, ReverseError> {
         if let (Some(queue), Some(queues)) = (wanted.queue, self.queues())
             && queue >= queues
         {
@@ -78,14 +78,14 @@ impl Predictor {
         let (mut matching, mut tried) = (Vec::new(), 0);
         // The steps that were known for no port so far.
         let mut unknown = None;
-        let mut foretold = false;
+        let mut predicted = false;
         for port in ports {
             tried += 1;
             let path = self.decide(&flow.with_source_port(port));
             match wanted.missing(&path) {
                 Some(missing) => unknown = unknown.or(Some(missing)),
                 None => {
-                    foretold = true;
+                    predicted = true;
                     if wanted.holds(&path) {
                         matching.push(port);
                     }
@@ -93,8 +93,8 @@ impl Predictor {
             }
         }
         match unknown {
-            Some((step, why)) if !foretold => Err(ReverseError::Unknown { step, why }),
-            _ => Ok(Ports { ports: spread(&matching, count), matching: matching.len(), tried }),
+            Some((step, why)) if !predicted => Err(ReverseError::Unknown { step, why }),
+            _ => Ok(SourcePorts { ports: spread(&matching, count), matching: matching.len(), tried }),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Predictions against what packets really did.
+//! Predictions compared with what packets actually did.
 //!
 //! ```text
-//! way of real packets: hash, queue, CPU ─┐
-//! path foretold for their flow ──────────┴▸ Verification: right, wrong, not foretold, not told
+//! path of real packets: hash, queue, CPU ─┐
+//! path predicted for their flow ──────────┴▸ Verification: right, wrong, not predicted, not observed
 //! ```
-//! A step counts only where both sides say something: a prediction that says "not known" is not wrong, and a driver that
-//! does not tell its queue proves nothing.
+//! A step counts only where both sides have a value: a prediction of "not known" is not wrong, and a driver that does not
+//! record the queue proves nothing.
 
 use std::collections::HashSet;
 
@@ -14,37 +14,37 @@ use serde::Serialize;
 use super::{Amount, Path, Predictor, Spread, Step, Why};
 use crate::flow::Flow;
 
-/// Which way some packets of one flow took.
+/// The path that some packets of one flow took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observed {
     /// The flow.
     pub flow: Flow,
-    /// How many packets.
+    /// Number of packets.
     pub packets: u64,
     /// Their hash, if they had one.
     pub hash: Option<u32>,
     /// The receive queue, if the driver records it.
     pub queue: Option<u32>,
-    /// The CPU that took them up the stack, after RPS.
+    /// The CPU that processed them, after RPS.
     pub cpu: u32,
 }
 
-/// What packets really did, beside what was foretold.
+/// Observed packets compared with their predictions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Verification {
     /// Packets compared.
     pub packets: u64,
-    /// Their flows.
+    /// Flows of those packets.
     pub flows: u64,
-    /// The hash, where the driver passes on the card's.
-    pub hash: Judged,
+    /// The hash, where the driver passes the card's hash on.
+    pub hash: StepAccuracy,
     /// The receive queue.
-    pub queue: Judged,
+    pub queue: StepAccuracy,
     /// The CPU, after RPS.
-    pub cpu: Judged,
-    /// The queues the packets came by.
+    pub cpu: StepAccuracy,
+    /// Packets by the queue that received them.
     pub came_by: Spread,
-    /// The CPUs that took them.
+    /// Packets by the CPU that processed them.
     pub taken_by: Spread,
     #[serde(skip)]
     seen: HashSet<Flow>,
@@ -54,40 +54,44 @@ pub struct Verification {
     by_cpu: HashSet<(Flow, u32)>,
 }
 
-/// How one step's predictions did, in packets.
+/// How accurate the predictions of one step were, in packets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Judged {
-    /// As foretold.
+pub struct StepAccuracy {
+    /// Predicted correctly.
     pub right: u64,
-    /// Otherwise.
+    /// Predicted incorrectly.
     pub wrong: u64,
-    /// Nothing was foretold, and why for the last of them.
-    pub not_foretold: u64,
-    /// See there.
+    /// No prediction; `why` has the reason for the last of them.
+    #[serde(rename = "not_foretold")]
+    pub not_predicted: u64,
+    /// Why there was no prediction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<Why>,
-    /// Foretold, but the machine did not tell what happened.
-    pub not_told: u64,
-    /// Of the wrong ones the flow with the most packets.
+    /// Predicted, but not observable on this machine.
+    #[serde(rename = "not_told")]
+    pub not_observed: u64,
+    /// The wrong prediction with the most packets.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub differs: Option<Differs>,
+    pub differs: Option<Mismatch>,
 }
 
-/// A prediction that did not come true.
+/// A wrong prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Differs {
+pub struct Mismatch {
     /// The flow.
     pub flow: Flow,
-    /// What was foretold.
-    pub foretold: u32,
-    /// What came.
-    pub came: u32,
-    /// Packets of it.
+    /// The predicted value.
+    #[serde(rename = "foretold")]
+    pub predicted: u32,
+    /// The observed value.
+    #[serde(rename = "came")]
+    pub observed: u32,
+    /// Packets of the flow.
     pub packets: u64,
 }
 
 impl Verification {
-    /// Compares packets with the way that `predictor` foretells for them.
+    /// Compares packets with the path that `predictor` predicts for their flow.
     pub fn add(&mut self, predictor: &Predictor, observed: &Observed) {
         let path: Path = predictor.decide(&observed.flow);
         self.packets += observed.packets;
@@ -98,55 +102,56 @@ impl Verification {
             Step { why: why @ Why::IfPassedOn, .. } => Step::unknown(why),
             step => step,
         };
-        self.hash.judge(seen, observed.hash, observed);
-        self.queue.judge(path.queue, observed.queue, observed);
-        self.cpu.judge(path.rps, Some(observed.cpu), observed);
+        self.hash.compare(seen, observed.hash, observed);
+        self.queue.compare(path.queue, observed.queue, observed);
+        self.cpu.compare(path.rps, Some(observed.cpu), observed);
         let amount = |new: bool| Amount { flows: new.into(), packets: observed.packets };
-        let came = Step { value: observed.queue, why: Why::NotRecorded };
-        self.came_by.count(came, amount(self.by_queue.insert((observed.flow, observed.queue))));
-        let taken = Step::known(observed.cpu, Why::IrqCpu);
-        self.taken_by.count(taken, amount(self.by_cpu.insert((observed.flow, observed.cpu))));
+        let queue = Step { value: observed.queue, why: Why::NotRecorded };
+        self.came_by.count(queue, amount(self.by_queue.insert((observed.flow, observed.queue))));
+        let cpu = Step::known(observed.cpu, Why::IrqCpu);
+        self.taken_by.count(cpu, amount(self.by_cpu.insert((observed.flow, observed.cpu))));
     }
 
-    /// The steps with their names, in the order of the way.
+    /// The steps with their names, in path order.
     #[must_use]
-    pub const fn steps(&self) -> [(&'static str, &Judged); 3] {
+    pub const fn steps(&self) -> [(&'static str, &StepAccuracy); 3] {
         [("hash", &self.hash), ("queue", &self.queue), ("CPU", &self.cpu)]
     }
 
-    /// The first step that was wrong for some packets.
+    /// The first step that was predicted wrongly for some packets.
     #[must_use]
-    pub fn wrong(&self) -> Option<(&'static str, &Judged)> {
-        self.steps().into_iter().find(|(_, judged)| judged.wrong > 0)
+    pub fn wrong(&self) -> Option<(&'static str, &StepAccuracy)> {
+        self.steps().into_iter().find(|(_, accuracy)| accuracy.wrong > 0)
     }
 
-    /// Was any step of any packet compared?
+    /// Whether any step of any packet was compared.
     #[must_use]
     pub fn is_compared(&self) -> bool {
-        self.steps().iter().any(|(_, judged)| judged.compared() > 0)
+        self.steps().iter().any(|(_, accuracy)| accuracy.compared() > 0)
     }
 }
 
-impl Judged {
-    /// Packets of which both sides said something.
+impl StepAccuracy {
+    /// Packets for which both a prediction and an observation exist.
     #[must_use]
     pub const fn compared(&self) -> u64 {
         self.right + self.wrong
     }
 
-    fn judge(&mut self, foretold: Step, came: Option<u32>, observed: &Observed) {
+    fn compare(&mut self, predicted: Step, value: Option<u32>, observed: &Observed) {
         let packets = observed.packets;
-        match (foretold.value, came) {
+        match (predicted.value, value) {
             (None, _) => {
-                self.not_foretold += packets;
-                self.why = Some(foretold.why);
+                self.not_predicted += packets;
+                self.why = Some(predicted.why);
             }
-            (Some(_), None) => self.not_told += packets,
-            (Some(foretold), Some(came)) if foretold == came => self.right += packets,
-            (Some(foretold), Some(came)) => {
+            (Some(_), None) => self.not_observed += packets,
+            (Some(predicted), Some(value)) if predicted == value => self.right += packets,
+            (Some(predicted), Some(value)) => {
                 self.wrong += packets;
                 if self.differs.is_none_or(|known| known.packets < packets) {
-                    self.differs = Some(Differs { flow: observed.flow, foretold, came, packets });
+                    self.differs =
+                        Some(Mismatch { flow: observed.flow, predicted, observed: value, packets });
                 }
             }
         }
@@ -174,7 +179,7 @@ mod tests {
         "table": [3, 1, 2, 3, 4, 5, 6, 7], "receive": [{"queue": 3, "irq_cpus": "5"}]"#;
 
     #[test]
-    fn what_came_as_foretold_is_right_and_the_rest_is_named() {
+    fn correct_predictions_are_counted_and_wrong_ones_named() {
         let predictor = predictor(KNOWN);
         let mut all = Verification::default();
         all.add(&predictor, &observed(97, Some(3), 5));
@@ -186,24 +191,24 @@ mod tests {
         assert_eq!((all.queue.right, all.queue.wrong), (97, 3));
         let (step, judged) = all.wrong().unwrap();
         let differs = judged.differs.unwrap();
-        assert_eq!((step, differs.foretold, differs.came, differs.packets), ("queue", 3, 6, 2));
+        assert_eq!((step, differs.predicted, differs.observed, differs.packets), ("queue", 3, 6, 2));
         assert_eq!(all.came_by.places()[0].0, 3);
         assert_eq!(all.taken_by.places(), [(5, Amount { flows: 1, packets: 100 })]);
     }
 
     #[test]
-    fn what_one_side_does_not_say_is_not_judged() {
+    fn steps_known_to_one_side_only_are_not_compared() {
         let mut all = Verification::default();
         all.add(&predictor(KNOWN), &Observed { hash: None, ..observed(2, None, 5) });
-        assert_eq!((all.hash.not_told, all.queue.not_told, all.cpu.right), (2, 2, 2));
+        assert_eq!((all.hash.not_observed, all.queue.not_observed, all.cpu.right), (2, 2, 2));
         let nothing = Predictor::new(&Tables::default()).unwrap();
         let mut all = Verification::default();
         all.add(&nothing, &observed(2, Some(1), 0));
         assert!(!all.is_compared());
-        assert_eq!((all.queue.not_foretold, all.queue.why), (2, Some(Why::NoTable)));
+        assert_eq!((all.queue.not_predicted, all.queue.why), (2, Some(Why::NoTable)));
         // Whether the driver passes its hash on is not known, so a hash of another origin would not be wrong.
         let mut all = Verification::default();
         all.add(&predictor(r#""key": "microsoft", "udp4": "sdfn""#), &observed(2, Some(1), 0));
-        assert_eq!((all.hash.not_foretold, all.hash.why), (2, Some(Why::IfPassedOn)));
+        assert_eq!((all.hash.not_predicted, all.hash.why), (2, Some(Why::IfPassedOn)));
     }
 }

@@ -86,7 +86,7 @@ pub enum Why {
         queue: u32,
     },
     /// A flow rule takes it or does not.
-    RulePerhaps {
+    RuleMaybe {
         /// Its location.
         location: u32,
     },
@@ -229,7 +229,7 @@ impl fmt::Display for Why {
                     "ntuple rule {location} gives it to queue {queue}, which is none of the stack's"
                 );
             }
-            Self::RulePerhaps { location } => {
+            Self::RuleMaybe { location } => {
                 return write!(
                     f,
                     "ntuple rule {location} may take it: it asks for more than addresses, ports and protocol"

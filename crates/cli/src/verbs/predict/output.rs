@@ -6,7 +6,7 @@ use anyhow::Context;
 use serde::Serialize;
 use udpath_report::{SpreadTable, spread_text};
 use udpath_steer::Flow;
-use udpath_steer::predict::{Amount, Path, Ports, Spread, Step, Verification, Wanted};
+use udpath_steer::predict::{Amount, Path, SourcePorts, Spread, Step, Verification, Wanted};
 
 use super::ends::{End, Reached, Spreads};
 use crate::exit::Failure;
@@ -35,7 +35,7 @@ struct PortsDocument<'a> {
     flow: &'a Flow,
     wanted: &'a Wanted,
     #[serde(flatten)]
-    found: &'a Ports,
+    found: &'a SourcePorts,
 }
 
 #[derive(Serialize)]
@@ -152,7 +152,7 @@ pub(super) fn json_of_path(
     json(&PathDocument { schema: SCHEMA, flow, path, receivers: &reached.list, verification })
 }
 
-pub(super) fn json_of_ports(flow: &Flow, wanted: &Wanted, found: &Ports) -> Result<String, Failure> {
+pub(super) fn json_of_ports(flow: &Flow, wanted: &Wanted, found: &SourcePorts) -> Result<String, Failure> {
     // The source port is what was asked for.
     let flow = &flow.with_source_port(0);
     json(&PortsDocument { schema: SCHEMA, flow, wanted, found })

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use udpath_bpf::{Watch, Way};
 use udpath_steer::Flow;
-use udpath_steer::predict::{Judged, Observed, Predictor, Verification};
+use udpath_steer::predict::{Observed, Predictor, StepAccuracy, Verification};
 
 use super::Args;
 use super::flows::Flows;
@@ -129,14 +129,14 @@ impl Verified {
             judged.wrong,
             judged.compared(),
             differs.flow,
-            value(differs.foretold),
-            value(differs.came)
+            value(differs.predicted),
+            value(differs.observed)
         )))
     }
 }
 
 /// `queue right in 100 %`, or why there is nothing to compare.
-fn sentence(name: &str, judged: &Judged) -> String {
+fn sentence(name: &str, judged: &StepAccuracy) -> String {
     match judged.compared() {
         0 => match judged.why {
             Some(why) => format!("{name} not compared ({why})"),
@@ -149,7 +149,7 @@ fn sentence(name: &str, judged: &Judged) -> String {
                 0 => format!("{}", thousandths / 10),
                 rest => format!("{}.{rest}", thousandths / 10),
             };
-            let less = judged.not_foretold + judged.not_told;
+            let less = judged.not_predicted + judged.not_observed;
             let part = if less > 0 { format!(" of {compared} packets") } else { String::new() };
             format!("{name} right in {share} %{part}")
         }
@@ -162,16 +162,16 @@ mod tests {
 
     #[test]
     fn shares_are_never_rounded_up_to_all() {
-        let of = |right, wrong| sentence("queue", &Judged { right, wrong, ..Judged::default() });
+        let of = |right, wrong| sentence("queue", &StepAccuracy { right, wrong, ..StepAccuracy::default() });
         assert_eq!(of(7, 0), "queue right in 100 %");
         assert_eq!(of(99_999, 1), "queue right in 99.9 %");
         assert_eq!(of(0, 3), "queue right in 0 %");
         assert_eq!(
-            sentence("queue", &Judged { right: 3, not_told: 1, ..Judged::default() }),
+            sentence("queue", &StepAccuracy { right: 3, not_observed: 1, ..StepAccuracy::default() }),
             "queue right in 100 % of 3 packets"
         );
         assert_eq!(
-            sentence("hash", &Judged { not_told: 1, ..Judged::default() }),
+            sentence("hash", &StepAccuracy { not_observed: 1, ..StepAccuracy::default() }),
             "hash not compared (the driver does not tell it)"
         );
     }

@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use udpath_stack::port::xdp::{Monitor, Received};
+use udpath_stack::port::xdp::{Monitor, ReceiveCounts};
 
 use crate::status::Arrivals;
 
@@ -23,7 +23,7 @@ pub(super) struct ArrivalCounter {
     /// By port.
     monitors: Vec<Monitor>,
     /// By port: what the probe sent.
-    probed: Vec<Received>,
+    probed: Vec<ReceiveCounts>,
     /// The number of frames taken when it last changed, and when that was seen.
     taken: (u64, Instant),
     /// Frames taken at the last read.
@@ -35,7 +35,7 @@ pub(super) struct ArrivalCounter {
 
 impl ArrivalCounter {
     pub(super) fn new(monitors: Vec<Monitor>) -> Self {
-        let probed = vec![Received::default(); monitors.len()];
+        let probed = vec![ReceiveCounts::default(); monitors.len()];
         Self { monitors, probed, taken: (0, Instant::now()), last: 0, failed: 0, closed: false }
     }
 
@@ -77,8 +77,8 @@ impl ArrivalCounter {
     }
 }
 
-fn since(now: Received, before: Received) -> Received {
-    Received {
+fn since(now: ReceiveCounts, before: ReceiveCounts) -> ReceiveCounts {
+    ReceiveCounts {
         delivered: now.delivered - before.delivered,
         ring_full: now.ring_full - before.ring_full,
         no_frame: now.no_frame - before.no_frame,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use udpath_stack::epoch::{Reader, Table};
 use udpath_stack::groups::Groups;
-use udpath_stack::port::xdp::{Change, XdpDevice};
+use udpath_stack::port::xdp::{InterfaceChange, XdpDevice};
 use udpath_stack::tables::{Mirror, Tables};
 
 use super::ingress::Ingress;
@@ -136,13 +136,13 @@ fn follow(device: &mut XdpDevice, opened_with: InterfaceState) -> Vec<String> {
     let name = device.name().to_owned();
     match device.changed() {
         None => {}
-        Some(Change::Gone) => {
+        Some(InterfaceChange::Gone) => {
             return vec![format!(
                 "interface {name} is gone; datagrams that arrive elsewhere are served over kernel sockets"
             )];
         }
         Some(_) => {
-            if let Err(error) = device.follow() {
+            if let Err(error) = device.refresh() {
                 return vec![with_sources(&error)];
             }
         }

@@ -16,10 +16,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use udpath_stack::counters::{Drop as FrameDrop, Snapshot};
-use udpath_stack::port::xdp::{Sources, Trial, XdpDevice};
+use udpath_stack::counters::{DropReason as FrameDrop, Snapshot};
+use udpath_stack::port::xdp::{Sources, Probe, XdpDevice};
 use udpath_stack::tables::View;
-use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, Unfit, build};
+use udpath_stack::wire::{Flow, LinkHeader, Mac, Tags, UdpChecksum, Unfit, build};
 
 use super::error::XdpError;
 use super::fast_path::FastPath;
@@ -36,7 +36,7 @@ const BUFFER_LEN: usize = 256;
 /// The frames to send, and the programs that inject them.
 pub(crate) struct QueueProbe {
     /// By device; `None` where the kernel cannot inject frames.
-    trials: Vec<Option<Trial>>,
+    trials: Vec<Option<Probe>>,
     frames: Vec<ProbeFrame>,
 }
 
@@ -53,7 +53,7 @@ impl QueueProbe {
     /// Prepares a frame for each of `binds` on each device. `trials` has an entry per device.
     pub(super) fn new(
         devices: &[XdpDevice],
-        mut trials: Vec<Option<Trial>>,
+        mut trials: Vec<Option<Probe>>,
         binds: &[SocketAddr],
         view: &View<'_>,
     ) -> Result<Self, XdpError> {
@@ -102,7 +102,7 @@ impl ProbeFrame {
     fn build(&self, prober: &Prober<'_>) -> Result<Vec<u8>, ProbeError> {
         let Self { from, to, mac, .. } = *self;
         let unfit = |source: Unfit| ProbeError::Frame { from, to, source };
-        let link = Link { source: Mac(mac), destination: Mac(mac), tags: Tags::NONE };
+        let link = LinkHeader { source: Mac(mac), destination: Mac(mac), tags: Tags::NONE };
         let flow = Flow::new(link, from, to).map_err(unfit)?;
         let mut frame = vec![0; BUFFER_LEN];
         let headers = build(&mut frame, &flow, &prober.request(), UdpChecksum::Computed).map_err(unfit)?;
@@ -111,11 +111,11 @@ impl ProbeFrame {
     }
 
     /// Step 1: injects the frame into queue 0 and waits for its reply to leave.
-    fn inject(&self, trial: &Trial, fast_path: &FastPath, prober: &Prober<'_>) -> Result<(), ProbeError> {
+    fn inject(&self, trial: &Probe, fast_path: &FastPath, prober: &Prober<'_>) -> Result<(), ProbeError> {
         let queue = fast_path.name_of(self.device, 0);
         let failed = |operation| ProbeError::on_queue(&queue, operation);
         let frame = self.build(prober)?;
-        if let Some(reason) = trial.leaves(&frame).map_err(failed("run the XDP program on a probe frame"))? {
+        if let Some(reason) = trial.passes(&frame).map_err(failed("run the XDP program on a probe frame"))? {
             return Err(self.left_to_kernel(queue, format!(" ({reason})")));
         }
         let before = fast_path.with_probe().total;

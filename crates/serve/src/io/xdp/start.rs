@@ -8,7 +8,7 @@ use udpath_stack::counters::Snapshot;
 use udpath_stack::epoch::{Domain, Reader, Table};
 use udpath_stack::groups::Groups;
 use udpath_stack::mesh::{self, mesh};
-use udpath_stack::port::xdp::{Trial, XdpDevice, XdpPort};
+use udpath_stack::port::xdp::{Probe, XdpDevice, XdpPort};
 use udpath_stack::steering::Steering;
 use udpath_stack::tables::Tables;
 use udpath_stack::worker::Parts;
@@ -43,7 +43,7 @@ struct Ports {
     ports: Vec<XdpPort>,
     statuses: Vec<XdpPortStatus>,
     /// By device.
-    trials: Vec<Option<Trial>>,
+    trials: Vec<Option<Probe>>,
 }
 
 impl Devices {
@@ -112,7 +112,7 @@ fn open_ports(devices: &mut [XdpDevice], steers: bool) -> Result<Ports, XdpError
     for device in devices {
         let name = device.name().to_owned();
         let ports = device.ports().map_err(XdpError::on("open the queues of", &name))?;
-        let trial = ports.first().map(|port| device.trial(port)).transpose();
+        let trial = ports.first().map(|port| device.probe(port)).transpose();
         let trial = trial.map_err(XdpError::on("load the probe program for", &name))?.flatten();
         let hash = steers.then(|| device.rx_hash().to_string());
         all.statuses.extend(ports.iter().map(|port| {
@@ -136,12 +136,12 @@ fn worker_parts(
 ) -> Result<Vec<FrameParts>, XdpError> {
     let count = u16::try_from(workers).map_err(|_too_many| XdpError::TooManyWorkers(workers))?;
     let map = steering_map(&config.steer, count)?;
-    let links = mesh(count, mesh::Config { backlog: BACKLOG_LEN, frames })
+    let rings = mesh(count, mesh::Config { backlog: BACKLOG_LEN, frames })
         .map_err(|source| XdpError::Mesh { workers, source })?;
     let mut ports = ports.into_iter();
     let mut parts = Vec::with_capacity(workers);
-    for links in links {
-        let reader = domain.register(format!("worker {}", links.index()))?;
+    for rings in rings {
+        let reader = domain.register(format!("worker {}", rings.index()))?;
         let steering = map.clone().map(|map| {
             let steering = Steering::new(Key::microsoft(), Some(map));
             if config.flow_limit {
@@ -151,7 +151,7 @@ fn worker_parts(
             }
         });
         let groups = Arc::clone(groups);
-        parts.push(Parts { port: ports.next(), handler: (), reader, groups, links, steering });
+        parts.push(Parts { port: ports.next(), handler: (), reader, groups, rings, steering });
     }
     Ok(parts)
 }

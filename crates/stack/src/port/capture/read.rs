@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   file ──▸ buffer[start..end] ──▸ pcap_parser: one record or block ──▸ Record, borrowed from the buffer
-//!              ▴ grows up to LARGEST when a block does not fit
+//!              ▴ grows up to MAX_BLOCK_LEN when a block does not fit
 //! ```
 //! What the parser calls incomplete is read on; what is then still incomplete is an error that says where. All lengths of
 //! a file are claims: none makes the buffer grow before that many bytes have come.
@@ -19,15 +19,15 @@ use pcap_parser::{
     parse_pcap_frame_modified, parse_pcap_header,
 };
 
-use super::Error;
+use super::error::Error;
 
 /// Bytes of the buffer to begin with: a few dozen frames of full size are read by one system call. Less: more system
 /// calls. More: more memory for small captures.
-const BUFFER: usize = 1 << 16;
+const BUFFER_LEN: usize = 1 << 16;
 
 /// Largest record or block, bytes: Wireshark's limit. Less: blocks with the names or keys of a long capture do not fit.
 /// More: a damaged length makes more of the file be read before it is noticed.
-const LARGEST: usize = 16 << 20;
+const MAX_BLOCK_LEN: usize = 16 << 20;
 
 /// The link type without what pcap says above it: whether frames have a check sequence, and how long it is. That does not
 /// matter here, since a packet's length is IP's.
@@ -112,7 +112,7 @@ impl Source {
         let mut source = Self {
             name: name.to_owned(),
             from: Box::new(from),
-            buffer: vec![0; BUFFER],
+            buffer: vec![0; BUFFER_LEN],
             start: 0,
             end: 0,
             at: 0,
@@ -205,7 +205,7 @@ impl Source {
         self.end -= self.start;
         self.start = 0;
         if self.end == self.buffer.len() {
-            if self.end >= LARGEST {
+            if self.end >= MAX_BLOCK_LEN {
                 return Err(self.damaged("its length is more than 16 MiB"));
             }
             self.buffer.resize(2 * self.end, 0);

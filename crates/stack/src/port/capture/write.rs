@@ -3,7 +3,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use super::Error;
+use super::error::Error;
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 

@@ -17,32 +17,32 @@ use std::io;
 use udpath_bpf::LiveFrames;
 
 use crate::frame::{BURST, Frame, Pool};
-use crate::port::Departed;
+use crate::port::Completions;
 
 /// Frames from which on live frames are cheaper: a call costs 30 us, an skb with what follows from it 0.7 us. Lower: calls
 /// cost more than they save. Higher: skbs are made where none was needed.
-const LEAST: usize = 48;
+const MIN_FRAMES: usize = 48;
 /// The longest frame that is sent so, bytes: the kernel's page less its own data. Longer ones go into the ring.
-const LONGEST: usize = 3_300;
+const MAX_FRAME_LEN: usize = 3_300;
 
 /// How often many frames go into the ring, after a driver took none as live frames, before it is asked again. Fewer: a
 /// driver that never takes any costs a call in vain each time. More: after a link was down, skbs are made for longer.
-const REST: u32 = 4096;
+const BACKOFF_FLUSHES: u32 = 4096;
 
 /// See the module.
 pub(super) struct Bulk {
     live: LiveFrames,
     gathered: Vec<Frame>,
     /// How often live frames are passed over yet, and why.
-    resting: u32,
+    backoff: u32,
     why: Option<String>,
 }
 
 impl Bulk {
-    /// For frames of at most `longest` bytes by `interface`.
-    pub(super) fn open(interface: &str, longest: usize) -> Result<Self, udpath_bpf::Error> {
-        let live = LiveFrames::open(interface, longest.min(LONGEST))?;
-        Ok(Self { live, gathered: Vec::with_capacity(LiveFrames::MOST), resting: 0, why: None })
+    /// For frames of at most `max_frame_len` bytes by `interface`.
+    pub(super) fn open(interface: &str, max_frame_len: usize) -> Result<Self, udpath_bpf::Error> {
+        let live = LiveFrames::open(interface, max_frame_len.min(MAX_FRAME_LEN))?;
+        Ok(Self { live, gathered: Vec::with_capacity(LiveFrames::MOST), backoff: 0, why: None })
     }
 
     /// Frames that can be gathered yet.
@@ -59,12 +59,12 @@ impl Bulk {
 
     /// Are there enough that live frames are cheaper, and does the driver take them as far as is known?
     #[inline]
-    pub(super) fn is_worth_it(&mut self) -> bool {
-        if self.gathered.len() < LEAST {
+    pub(super) fn should_send(&mut self) -> bool {
+        if self.gathered.len() < MIN_FRAMES {
             return false;
         }
-        let rested = self.resting == 0;
-        self.resting = self.resting.saturating_sub(1);
+        let rested = self.backoff == 0;
+        self.backoff = self.backoff.saturating_sub(1);
         rested
     }
 
@@ -86,8 +86,8 @@ impl Bulk {
 
     /// Sends them as live frames: how many the driver took and dropped. What could not be sent so is gathered still. Which of
     /// a call's frames a driver dropped is not known, only how many: the last ones count as lost.
-    pub(super) fn send(&mut self, pool: &mut Pool, departed: &mut Departed) -> (usize, usize) {
-        let fits = |frame: &&Frame| frame.bytes().len() <= LONGEST;
+    pub(super) fn send(&mut self, pool: &mut Pool, completions: &mut Completions) -> (usize, usize) {
+        let fits = |frame: &&Frame| frame.bytes().len() <= MAX_FRAME_LEN;
         for frame in self.gathered.iter().take_while(fits) {
             let Some(room) = self.live.frame(frame.bytes().len()) else { break };
             room.copy_from_slice(frame.bytes());
@@ -100,7 +100,7 @@ impl Bulk {
             gone += offered.frames;
             let Some(cause) = offered.failed else { continue };
             if cause.kind() != io::ErrorKind::Interrupted {
-                (self.resting, self.why) = (REST, Some(cause.to_string()));
+                (self.backoff, self.why) = (BACKOFF_FLUSHES, Some(cause.to_string()));
                 break;
             }
             if offered.frames == 0 {
@@ -108,10 +108,10 @@ impl Bulk {
             }
         }
         self.live.clear();
-        departed.sent(taken);
+        completions.sent(taken);
         for (place, frame) in self.gathered.drain(..gone).enumerate() {
             if place >= taken {
-                departed.lost(Some(frame.bytes()));
+                completions.lost(Some(frame.bytes()));
             }
             let foreign = pool.put(frame);
             debug_assert!(foreign.is_none(), "the frame is another port's");

@@ -4,7 +4,8 @@ use std::fmt;
 
 use udpath_bpf::LiveFrames;
 
-use super::Error;
+use super::error::Error;
+use super::ring::MAX_RING_LEN;
 use crate::frame::BURST;
 use crate::port::Checksums;
 use crate::wire::{ethernet, vlan};
@@ -14,9 +15,6 @@ pub(super) const HEADROOM: usize = 256;
 /// Bytes of a receive or transmit ring's entry, and of a fill or completion ring's.
 const DESCRIPTOR: usize = 16;
 const ADDRESS: usize = 8;
-/// Largest ring, entries. The kernel would take more; that many packets are tens of milliseconds of delay.
-const LARGEST: u32 = 1 << 16;
-
 /// Who copies packets between the device and the frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Copying {
@@ -41,7 +39,7 @@ pub enum Attach {
     Generic,
 }
 
-/// The kernel polls the device when the worker asks, rather than on interrupts (`SO_PREFER_BUSY_POLL`). Of use with a
+/// The kernel polls the device when the worker requests, rather than on interrupts (`SO_PREFER_BUSY_POLL`). Of use with a
 /// worker that never sleeps, and with `napi_defer_hard_irqs` and `gro_flush_timeout` set on the device, without which
 /// interrupts stay on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,13 +115,13 @@ impl Default for Config {
 impl Config {
     /// The longest frame that can be received, bytes.
     #[must_use]
-    pub const fn longest(&self) -> usize {
+    pub const fn max_frame_len(&self) -> usize {
         self.frame_size.saturating_sub(HEADROOM)
     }
 
     /// The longest frame that can be sent by an interface with this MTU, bytes, VLAN tags among them.
-    pub(super) fn longest_sent(&self, mtu: u32) -> usize {
-        (mtu as usize + ethernet::LEN + vlan::MAX * vlan::LEN).min(self.longest())
+    pub(super) fn max_transmit_len(&self, mtu: u32) -> usize {
+        (mtu as usize + ethernet::LEN + vlan::MAX * vlan::LEN).min(self.max_frame_len())
     }
 
     /// Memory of one port, bytes: frames, rings, and live frames that wait, all of it there from the start. In copy mode
@@ -151,7 +149,7 @@ impl Config {
             ("completion", self.completion),
         ];
         for (ring, size) in rings {
-            if !size.is_power_of_two() || !(BURST as u32..=LARGEST).contains(&size) {
+            if !size.is_power_of_two() || !(BURST as u32..=MAX_RING_LEN).contains(&size) {
                 return Err(Error::RingSize { ring, size });
             }
         }
@@ -175,8 +173,6 @@ impl fmt::Display for Config {
         )
     }
 }
-
-pub(super) const LARGEST_RING: u32 = LARGEST;
 
 #[cfg(test)]
 mod tests {

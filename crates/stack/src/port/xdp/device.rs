@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use udpath_bpf::{AttachMode, Outcome, Outcomes, RxHash, Sources, Take, TakeLayout};
 
+use super::config::{Attach, Config};
+use super::error::Error;
 use super::interface::{Facts, Interface};
+use super::port::XdpPort;
 use super::socket::Umem;
-use super::{Attach, Config, Error, XdpPort};
 use crate::frame::Region;
 
 /// Places for sockets in the program's map, eight bytes each: more queues than any NIC has.
@@ -30,13 +32,13 @@ pub struct XdpDevice {
     pub(super) facts: Facts,
     pub(super) config: Config,
     /// The longest frame that its ports send; they read it each turn.
-    longest: Arc<AtomicUsize>,
+    max_frame_len: Arc<AtomicUsize>,
 }
 
 /// How an interface is no longer as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Change {
+pub enum InterfaceChange {
     /// It cannot be read any more: it was removed.
     Gone,
     /// Its receive queues are others: ports have to be opened for new ones, and those of the rest get nothing.
@@ -46,7 +48,7 @@ pub enum Change {
         /// How many there are.
         now: u32,
     },
-    /// Its MTU is another: until [`XdpDevice::follow`], [`Properties::longest`](crate::port::Properties::longest) of its
+    /// Its MTU is another: until [`XdpDevice::refresh`], [`Properties::max_frame_len`](crate::port::Properties::max_frame_len) of its
     /// ports is not what can be sent.
     Mtu {
         /// What it was, bytes.
@@ -54,7 +56,7 @@ pub enum Change {
         /// What it is, bytes.
         now: u32,
     },
-    /// Its MAC address is another: until [`XdpDevice::follow`], its datagrams go to the kernel.
+    /// Its MAC address is another: until [`XdpDevice::refresh`], its datagrams go to the kernel.
     Mac,
 }
 
@@ -68,15 +70,15 @@ impl XdpDevice {
     pub fn open(interface: &str, config: Config) -> Result<Self, Error> {
         config.check()?;
         let interface = Interface::find(interface)?;
-        let longest = config.longest() as u32;
+        let longest = config.max_frame_len() as u32;
         let rx_hash = config.rx_hash;
         let mut take = Take::load(&TakeLayout { queues: QUEUES, longest, addresses: ADDRESSES, rx_hash })?;
         let mode = attach(&mut take, &interface, config.attach)?;
         // Drivers may set up their queues anew for a program: what they have is known from now on.
         let facts = interface.facts()?;
         take.set_mac(Some(facts.mac));
-        let longest = Arc::new(AtomicUsize::new(config.longest_sent(facts.mtu)));
-        Ok(Self { take, mode, interface, facts, config, longest })
+        let max_frame_len = Arc::new(AtomicUsize::new(config.max_transmit_len(facts.mtu)));
+        Ok(Self { take, mode, interface, facts, config, max_frame_len })
     }
 
     /// The interface's name.
@@ -139,9 +141,15 @@ impl XdpDevice {
     /// No such queue, one that has a socket already, no permission, no memory.
     pub fn port(&mut self, queue: u32) -> Result<XdpPort, Error> {
         let generic = self.mode == AttachMode::Generic;
-        let longest = Arc::clone(&self.longest);
-        let mut port =
-            XdpPort::with_own_memory(&self.interface, &self.facts, queue, &self.config, longest, generic)?;
+        let max_frame_len = Arc::clone(&self.max_frame_len);
+        let mut port = XdpPort::with_own_memory(
+            &self.interface,
+            &self.facts,
+            queue,
+            &self.config,
+            max_frame_len,
+            generic,
+        )?;
         self.hand_to(&mut port)?;
         Ok(port)
     }
@@ -167,10 +175,10 @@ impl XdpDevice {
         for queue in 0..self.facts.queues {
             let pool = region.pool(frames)?;
             let umem = ports.first().map_or(Umem::Own(&region), |first| Umem::Of(first.socket.as_fd()));
-            let (facts, longest) = (&self.facts, Arc::clone(&self.longest));
+            let (facts, max_frame_len) = (&self.facts, Arc::clone(&self.max_frame_len));
             let memory = (umem, pool);
             let mut port =
-                XdpPort::with(&self.interface, facts, queue, &self.config, longest, generic, memory)?;
+                XdpPort::with(&self.interface, facts, queue, &self.config, max_frame_len, generic, memory)?;
             self.hand_to(&mut port)?;
             ports.push(port);
         }
@@ -231,7 +239,7 @@ impl XdpDevice {
         self.interface.removes_vlan_tags()
     }
 
-    /// Would `frame`, had `queue` received it, come to that queue's port? Asks the attached program and disturbs nothing;
+    /// Would `frame`, had `queue` received it, come to that queue's port? Requests the attached program and disturbs nothing;
     /// in the network namespace the device was opened in.
     ///
     /// # Errors
@@ -252,18 +260,18 @@ impl XdpDevice {
         self.take.outcomes().of(Outcome::Taken)
     }
 
-    /// How the interface differs from what it was at the start, or at the last [`follow`](Self::follow). Reads a few
+    /// How the interface differs from what it was at the start, or at the last [`refresh`](Self::refresh). Reads a few
     /// files: for once a second, not for the packet path.
     #[must_use]
-    pub fn changed(&self) -> Option<Change> {
-        let Ok(now) = self.interface.facts() else { return Some(Change::Gone) };
+    pub fn changed(&self) -> Option<InterfaceChange> {
+        let Ok(now) = self.interface.facts() else { return Some(InterfaceChange::Gone) };
         let before = self.facts;
         if now.queues != before.queues {
-            Some(Change::Queues { before: before.queues, now: now.queues })
+            Some(InterfaceChange::Queues { before: before.queues, now: now.queues })
         } else if now.mac != before.mac {
-            Some(Change::Mac)
+            Some(InterfaceChange::Mac)
         } else if now.mtu != before.mtu {
-            Some(Change::Mtu { before: before.mtu, now: now.mtu })
+            Some(InterfaceChange::Mtu { before: before.mtu, now: now.mtu })
         } else {
             None
         }
@@ -274,10 +282,10 @@ impl XdpDevice {
     ///
     /// # Errors
     /// It cannot be read: it is gone.
-    pub fn follow(&mut self) -> Result<(), Error> {
+    pub fn refresh(&mut self) -> Result<(), Error> {
         self.facts = self.interface.facts()?;
         self.take.set_mac(Some(self.facts.mac));
-        self.longest.store(self.config.longest_sent(self.facts.mtu), Relaxed);
+        self.max_frame_len.store(self.config.max_transmit_len(self.facts.mtu), Relaxed);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::config::LARGEST_RING;
+use super::ring::MAX_RING_LEN;
 use crate::frame;
 
 /// A port or its program could not be opened.
@@ -104,7 +104,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// A ring's size that cannot be.
-    #[error("a {ring} ring of {size} entries is not possible; use a power of two from 64 to {LARGEST_RING}")]
+    #[error("a {ring} ring of {size} entries is not possible; use a power of two from 64 to {MAX_RING_LEN}")]
     RingSize {
         /// Which ring.
         ring: &'static str,

@@ -6,12 +6,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{Dir, Mode, OFlags, openat};
 use rustix::net::{AddressFamily, SocketType};
 
-use super::{Error, sys};
+use super::error::Error;
+use super::sys;
 
 /// Longest file that is read of an interface, bytes. All of them are a number or an address.
-const LONGEST: usize = 64;
+const MAX_FILE_LEN: usize = 64;
 
-/// An interface of the network namespace it was looked up in, whichever thread asks.
+/// An interface of the network namespace it was looked up in, whichever thread requests.
 #[derive(Debug)]
 pub(super) struct Interface {
     name: String,
@@ -104,8 +105,8 @@ impl Interface {
         let failed = |cause: io::Error| self.unreadable(file, cause);
         let opened = openat(&self.folder, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|cause| failed(cause.into()))?;
-        let mut text = String::with_capacity(LONGEST);
-        let mut bytes = std::fs::File::from(opened).take(LONGEST as u64);
+        let mut text = String::with_capacity(MAX_FILE_LEN);
+        let mut bytes = std::fs::File::from(opened).take(MAX_FILE_LEN as u64);
         bytes.read_to_string(&mut text).map_err(failed)?;
         Ok(text.trim().to_owned())
     }

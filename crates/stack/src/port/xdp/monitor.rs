@@ -23,7 +23,7 @@ use super::sys::Ring;
 
 /// Frames that the program handed to a port's socket, by what became of them there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceiveCounts {
     /// Put into the receive ring, for the worker to take.
     pub delivered: u64,
     /// Dropped: the receive ring was full. The worker is too slow, or gets too little CPU time.
@@ -38,7 +38,7 @@ pub struct Received {
     pub transmit_invalid: u64,
 }
 
-impl Received {
+impl ReceiveCounts {
     /// All of them that no worker gets.
     #[must_use]
     pub fn dropped(&self) -> u64 {
@@ -68,7 +68,7 @@ impl Descriptor {
     }
 }
 
-/// Reads what a port [received](Received), from any thread, also after the port was dropped. Keeps nothing open.
+/// Reads what a port [received](ReceiveCounts), from any thread, also after the port was dropped. Keeps nothing open.
 #[derive(Debug, Clone)]
 pub struct Monitor {
     shared: Arc<Shared>,
@@ -86,7 +86,7 @@ struct Shared {
 struct Last {
     /// The producer index when last seen. It wraps at 2^32, so it has to be read more often than that many frames come.
     index: u32,
-    received: Received,
+    received: ReceiveCounts,
 }
 
 impl Monitor {
@@ -103,7 +103,7 @@ impl Monitor {
 
     /// What the port received so far. Makes a system call. To be called at least once per four thousand million frames.
     #[must_use]
-    pub fn received(&self) -> Received {
+    pub fn received(&self) -> ReceiveCounts {
         let mut last = self.shared.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(socket) = self.shared.socket.upgrade() {
             let index = socket.receive.producer().load(Ordering::Acquire);

@@ -20,6 +20,9 @@ use rustix::net::xdp::{XdpRingFlags, XdpRingOffset};
 
 use super::sys::{Entry, Ring};
 
+/// Largest ring, entries. The kernel would take more; that many packets are tens of milliseconds of delay.
+pub(super) const MAX_RING_LEN: u32 = 1 << 16;
+
 /// The end that puts entries in.
 #[derive(Debug)]
 pub(super) struct Producer<T> {

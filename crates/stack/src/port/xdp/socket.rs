@@ -16,20 +16,20 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 use super::config::{Config, Copying};
+use super::error::Error;
 use super::interface::Interface;
 use super::monitor::Descriptor;
 use super::ring::{Consumer, Producer};
-use super::sys::Ring;
-use super::{Error, sys};
+use super::sys::{self, Ring};
 use crate::frame::Region;
 use crate::port::Mode;
 
 /// How long a queue may stay taken by a socket that was closed just before: the kernel lets it go in a worker, after
 /// every CPU has passed through its scheduler. That takes milliseconds; too low, reopening fails for nothing; too high,
 /// a queue that somebody else holds is told late.
-const LET_GO: Duration = Duration::from_millis(500);
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Between two tries.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Whose memory a socket uses.
 #[derive(Clone, Copy)]
@@ -172,7 +172,7 @@ fn bind_to(
             Copying::Kernel => SocketAddrXdpFlags::XDP_COPY,
             Copying::ZeroCopy => SocketAddrXdpFlags::XDP_ZEROCOPY,
         };
-    let mut tries = LET_GO.as_millis() / LOOK.as_millis();
+    let mut tries = RELEASE_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis();
     loop {
         let bound = match umem {
             Umem::Own(_) => bind(fd, &SocketAddrXdp::new(flags, interface.index(), queue)),
@@ -187,6 +187,6 @@ fn bind_to(
             return bound;
         }
         tries -= 1;
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }

@@ -1,188 +1,18 @@
 //! Memory and numbers that cross to the kernel: ring mappings, addresses of chunks, socket options that rustix lacks.
 #![allow(unsafe_code, reason = "rings are memory shared with the kernel, which also decides who has a chunk")]
 
+mod frames;
+mod ring;
+
 use std::io;
-use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::{self, NonNull};
-// Not this crate's `primitive`: the other side is the kernel, which no model checker runs.
-use std::sync::atomic::AtomicU32;
+use std::ptr;
 
-use rustix::net::xdp::{XdpDesc, XdpRingOffset};
-
-use super::ring::Consumer;
-use crate::frame::{Burst, Offloads, Pool};
+pub(super) use frames::{pushed, receive, reclaim};
+pub(super) use ring::{Entry, Ring};
 
 /// Lets a call of sendto work through more than 32 packets in copy mode (linux/if_xdp.h, Linux 6.17 and later).
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
-
-/// What may lie in a ring: plain numbers, of which every bit pattern is a value.
-pub(super) trait Entry: Copy {}
-impl Entry for u64 {}
-impl Entry for XdpDesc {}
-
-/// A ring of the kernel's, mapped: two indices, flags and a power of two of entries.
-#[derive(Debug)]
-pub(super) struct Ring<T> {
-    mapping: NonNull<libc::c_void>,
-    bytes: usize,
-    producer: NonNull<AtomicU32>,
-    consumer: NonNull<AtomicU32>,
-    flags: Option<NonNull<AtomicU32>>,
-    entries: NonNull<T>,
-    mask: u32,
-    _entry: PhantomData<T>,
-}
-
-// SAFETY: a mapping belongs to the process, not to a thread; the indices are atomics, and entries are reached through
-// the one owner of this value only.
-unsafe impl<T: Entry> Send for Ring<T> {}
-// SAFETY: through a shared reference indices are loaded, atomically, and entries copied that the kernel wrote; writing
-// entries takes the one owner.
-unsafe impl<T: Entry> Sync for Ring<T> {}
-
-impl<T: Entry> Ring<T> {
-    /// Maps the ring at `place` of the socket's file; `size` is the number of entries it was given, a power of two.
-    pub(super) fn map(
-        socket: BorrowedFd<'_>,
-        place: u64,
-        offsets: &XdpRingOffset,
-        size: u32,
-    ) -> io::Result<Self> {
-        let wrong = || io::Error::other("the kernel's layout of a ring makes no sense");
-        let offset = |at: u64| usize::try_from(at).map_err(|_| wrong());
-        let bytes = offset(offsets.desc)? + size as usize * size_of::<T>();
-        let index_fits = |at: u64| at.is_multiple_of(4) && at < offsets.desc;
-        let fits = index_fits(offsets.producer)
-            && index_fits(offsets.consumer)
-            && offsets.flags.is_none_or(index_fits)
-            && offsets.desc.is_multiple_of(8);
-        if !fits || !size.is_power_of_two() {
-            return Err(wrong());
-        }
-        let place = libc::off_t::try_from(place).map_err(|_| wrong())?;
-        // SAFETY: a new mapping at an address of the kernel's choice; the kernel checks its length against the ring.
-        let mapping = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                socket.as_raw_fd(),
-                place,
-            )
-        };
-        if mapping == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let mapping = NonNull::new(mapping).ok_or_else(|| io::Error::other("mapped at address zero"))?;
-        // SAFETY: within the mapping, as checked above, for this and the next three.
-        let at = |offset: usize| unsafe { mapping.byte_add(offset) };
-        Ok(Self {
-            mapping,
-            bytes,
-            producer: at(offset(offsets.producer)?).cast(),
-            consumer: at(offset(offsets.consumer)?).cast(),
-            flags: offsets.flags.map(|flags| at(flags as usize).cast()),
-            entries: at(offset(offsets.desc)?).cast(),
-            mask: size - 1,
-            _entry: PhantomData,
-        })
-    }
-
-    /// Entries there are.
-    #[inline]
-    pub(super) fn size(&self) -> u32 {
-        self.mask + 1
-    }
-
-    #[inline]
-    pub(super) fn producer(&self) -> &AtomicU32 {
-        // SAFETY: aligned, within the mapping, which lives as long as `self`; the kernel writes it whole.
-        unsafe { self.producer.as_ref() }
-    }
-
-    #[inline]
-    pub(super) fn consumer(&self) -> &AtomicU32 {
-        // SAFETY: as above.
-        unsafe { self.consumer.as_ref() }
-    }
-
-    #[inline]
-    pub(super) fn flags(&self) -> Option<&AtomicU32> {
-        // SAFETY: as above.
-        self.flags.map(|flags| unsafe { flags.as_ref() })
-    }
-
-    /// The entry at `index`, which wraps round.
-    #[inline]
-    pub(super) fn read(&self, index: u32) -> T {
-        // SAFETY: masked, so within the mapping; every bit pattern is a `T`. Volatile: the kernel wrote it.
-        unsafe { self.entries.add((index & self.mask) as usize).read_volatile() }
-    }
-
-    /// Writes the entry at `index`, which wraps round.
-    #[inline]
-    pub(super) fn write(&mut self, index: u32, entry: T) {
-        // SAFETY: as above. What the kernel makes of it is checked there.
-        unsafe { self.entries.add((index & self.mask) as usize).write_volatile(entry) }
-    }
-}
-
-impl<T> Drop for Ring<T> {
-    fn drop(&mut self) {
-        // SAFETY: exactly what mmap returned, and no reference into it is left.
-        unsafe { libc::munmap(self.mapping.as_ptr(), self.bytes) };
-    }
-}
-
-/// Appends the packets that are in `rx` to `into`, as far as that has room. How many entries were taken, and how many
-/// of those had an address or a length that they cannot have.
-#[inline]
-pub(super) fn receive(rx: &mut Consumer<XdpDesc>, pool: &mut Pool, into: &mut Burst) -> (u32, u32) {
-    let room = into.remaining_capacity() as u32;
-    let (mut taken, mut unfit) = (0, 0);
-    if rx.available(room) == 0 {
-        return (0, 0);
-    }
-    while taken < room
-        && let Some(entry) = rx.take()
-    {
-        taken += 1;
-        // SAFETY: only the kernel writes this ring, and each entry is read once: the kernel has given the chunk up.
-        match unsafe { pool.receive(entry.addr, entry.len, Offloads::default()) } {
-            Some(frame) => into.push(frame),
-            None => unfit += 1,
-        }
-    }
-    rx.release();
-    (taken, unfit)
-}
-
-/// Takes back the chunks whose packets were sent. How many entries there were, and how many of them were foreign.
-#[inline]
-pub(super) fn reclaim(completion: &mut Consumer<u64>, pool: &mut Pool) -> (u32, u32) {
-    let (mut taken, mut unfit) = (0, 0);
-    if completion.available(1) == 0 {
-        return (0, 0);
-    }
-    while let Some(address) = completion.take() {
-        taken += 1;
-        // SAFETY: only the kernel writes this ring, and each entry is read once: the kernel has given the chunk up.
-        if !unsafe { pool.reclaim(address) } {
-            unfit += 1;
-        }
-    }
-    completion.release();
-    (taken, unfit)
-}
-
-/// The bytes of a packet that was put into the transmit ring, in copy mode, before its chunk was taken back.
-pub(super) fn pushed(pool: &Pool, entry: XdpDesc) -> Option<&[u8]> {
-    // SAFETY: the pool lent this packet out for the ring, only the completion ring brings it back, which is read after this
-    // by the caller, who has the port for itself; and the kernel reads packets that it sends.
-    unsafe { pool.lent_packet(entry.addr, entry.len) }
-}
 
 /// Has the kernel send what is in the transmit ring, or wakes the driver that does.
 #[inline]
@@ -259,7 +89,7 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// Asks for an interface's flags (`ETHTOOL_GFLAGS`), and the one for VLAN tags that it removes (`ETH_FLAG_RXVLAN`).
+/// Requests for an interface's flags (`ETHTOOL_GFLAGS`), and the one for VLAN tags that it removes (`ETH_FLAG_RXVLAN`).
 const GET_FLAGS: u32 = 0x25;
 const RX_VLAN: u32 = 1 << 8;
 

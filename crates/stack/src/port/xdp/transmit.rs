@@ -11,7 +11,8 @@ use std::os::fd::AsFd;
 
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
-use super::{XdpPort, sys};
+use super::port::XdpPort;
+use super::sys;
 use crate::frame::Frame;
 use crate::port::Mode;
 
@@ -42,9 +43,9 @@ impl XdpPort {
         }
         if let Ok(bulk) = &mut self.bulk
             && !self.unsent
-            && bulk.is_worth_it()
+            && bulk.should_send()
         {
-            let (taken, dropped) = bulk.send(&mut self.pool, &mut self.departed);
+            let (taken, dropped) = bulk.send(&mut self.pool, &mut self.completions);
             self.statistics.live += taken as u64;
             self.statistics.live_calls += 1;
             self.statistics.dropped_sending += dropped as u64;
@@ -69,8 +70,8 @@ impl XdpPort {
         let (back, unfit) = sys::reclaim(&mut self.socket.completion, &mut self.pool);
         self.sending = self.sending.saturating_sub(back);
         if self.properties.mode != Mode::Copy {
-            self.departing = self.departing.wrapping_add(back);
-            self.departed.sent(back as usize);
+            self.next_completion = self.next_completion.wrapping_add(back);
+            self.completions.sent(back as usize);
         }
         self.statistics.transmit_invalid += u64::from(unfit);
         back > 0
@@ -118,11 +119,11 @@ impl XdpPort {
     pub(super) fn note_sent(&mut self) -> u32 {
         let waiting = self.socket.transmit.waiting();
         if self.properties.mode == Mode::Copy {
-            let taken = self.socket.transmit.index().wrapping_sub(waiting).wrapping_sub(self.departing);
+            let taken = self.socket.transmit.index().wrapping_sub(waiting).wrapping_sub(self.next_completion);
             // Behind what was noted already: the kernel shows the entry of a dropped packet as taken with the next one.
             if taken as i32 > 0 {
-                self.departing = self.departing.wrapping_add(taken);
-                self.departed.sent(taken as usize);
+                self.next_completion = self.next_completion.wrapping_add(taken);
+                self.completions.sent(taken as usize);
             }
         }
         waiting
@@ -134,12 +135,12 @@ impl XdpPort {
     fn note_lost(&mut self) {
         let waiting = self.socket.transmit.waiting();
         let end = self.socket.transmit.index();
-        let taken = end.wrapping_sub(waiting).wrapping_sub(self.departing);
+        let taken = end.wrapping_sub(waiting).wrapping_sub(self.next_completion);
         if taken as i32 > 1 {
-            self.departed.sent(taken as usize - 1);
-            self.departing = self.departing.wrapping_add(taken - 1);
+            self.completions.sent(taken as usize - 1);
+            self.next_completion = self.next_completion.wrapping_add(taken - 1);
         }
-        if self.departing != end {
+        if self.next_completion != end {
             self.give_up_next();
         }
     }
@@ -147,9 +148,9 @@ impl XdpPort {
     /// The next entry of the transmit ring goes nowhere.
     #[cold]
     pub(super) fn give_up_next(&mut self) {
-        let entry = self.socket.transmit.pushed(self.departing);
-        self.departed.lost(sys::pushed(&self.pool, entry));
-        self.departing = self.departing.wrapping_add(1);
+        let entry = self.socket.transmit.pushed(self.next_completion);
+        self.completions.lost(sys::pushed(&self.pool, entry));
+        self.next_completion = self.next_completion.wrapping_add(1);
     }
 
     /// Whether calling again may send more, after this answer.
@@ -180,7 +181,7 @@ impl XdpPort {
     #[cold]
     pub(super) fn refuse(&mut self, frame: Frame) {
         self.statistics.refused += 1;
-        self.departed.refused += 1;
+        self.completions.refused += 1;
         let foreign = self.pool.put(frame);
         debug_assert!(foreign.is_none(), "the frame is another port's");
     }

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::super::memory::{Charged, Denied, LEAST_CHARGE};
+use super::super::memory::{Charged, Denied, MIN_CHARGE};
 use super::counts::{Counts, Refused};
 use super::{Locked, Received, Shared, Step};
 use crate::primitive::{Arc, lock};
@@ -85,7 +85,7 @@ impl<T: Charged + Send> Producer<T> {
             shared.settle(locked);
             let Locked { queue, ring, account, enqueued, closed, .. } = locked;
             let mut taken = items.filter_map(|item| {
-                let charge = item.charge().max(LEAST_CHARGE);
+                let charge = item.charge().max(MIN_CHARGE);
                 let charged = if *closed { None } else { Some(account.charge(charge)) };
                 match charged {
                     Some(Ok(())) => {

@@ -18,19 +18,19 @@ use crate::wake::{self, Announced, Sleeper};
 ///
 /// Lower: reading the clock (tens of nanoseconds) becomes what the reader does. Higher: the budget is overdrawn by that
 /// many looks and their pauses, some microseconds.
-const LOOKS_PER_CLOCK: u32 = 16;
+const POLLS_PER_CLOCK_READ: u32 = 16;
 
 /// How many pause instructions lie between two looks.
 ///
 /// Lower: the reader pulls the cache lines of the queue's end away from the worker that is writing there; without a pause
 /// a flood delivers a third less. Higher: a datagram is seen later, by some 25 ns for each.
-const PAUSES_PER_LOOK: u32 = 16;
+const PAUSES_PER_POLL: u32 = 16;
 
 /// How often in a row a polling reader finds nothing before it gives what it released back to the pool itself.
 ///
 /// Lower: it takes the workers' lock in every gap between two bursts. Higher: an idle socket whose reader polls
 /// keeps its memory from the others for longer. A reader that goes to sleep does so at once.
-const LOOKS_BEFORE_SETTLING: u32 = 64;
+const EMPTY_POLLS_BEFORE_SETTLING: u32 = 64;
 
 /// The reader's side of a socket. When it is dropped, what waits is dropped, and producers are refused.
 pub struct Reader<T> {
@@ -44,7 +44,7 @@ pub struct Reader<T> {
     /// Bytes were released without the lock since we last held it; a worker may have settled them meanwhile.
     pub(super) unsettled: bool,
     /// How often in a row the ring was empty while something was unsettled.
-    pub(super) empty_looks: u32,
+    pub(super) empty_polls: u32,
     pub(super) sleeper: Sleeper,
 }
 
@@ -97,12 +97,12 @@ impl<T: Charged + Send> Reader<T> {
     ) -> usize {
         let mut end = None;
         loop {
-            for _ in 0..LOOKS_PER_CLOCK {
+            for _ in 0..POLLS_PER_CLOCK_READ {
                 let count = self.try_receive_burst(into);
                 if count > 0 || into.is_full() {
                     return count;
                 }
-                for _ in 0..PAUSES_PER_LOOK {
+                for _ in 0..PAUSES_PER_POLL {
                     spin_loop();
                 }
             }
@@ -150,7 +150,7 @@ impl<T: Charged + Send> Reader<T> {
             }
             return;
         }
-        self.empty_looks = 0;
+        self.empty_polls = 0;
         self.gathered.add(into[before..].iter().map(|received| received.charge as usize).sum());
         if self.gathered.is_enough() {
             self.shared.release(&mut self.released, &mut self.gathered);
@@ -166,15 +166,15 @@ impl<T: Charged + Send> Reader<T> {
             self.shared.release(&mut self.released, &mut self.gathered);
             self.unsettled = true;
         }
-        self.empty_looks += 1;
-        if self.empty_looks >= LOOKS_BEFORE_SETTLING {
+        self.empty_polls += 1;
+        if self.empty_polls >= EMPTY_POLLS_BEFORE_SETTLING {
             self.settle();
         }
     }
 
     /// Gives what was released back to the account, and the pool, ourselves.
     fn settle(&mut self) {
-        (self.unsettled, self.empty_looks) = (false, 0);
+        (self.unsettled, self.empty_polls) = (false, 0);
         let mut locked = lock(&self.shared.locked);
         self.shared.settle(&mut locked);
         self.shared.publish(&locked);

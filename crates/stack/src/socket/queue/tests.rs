@@ -143,7 +143,7 @@ fn without_a_reader_all_is_dropped_and_refused() -> TestResult {
 #[test]
 fn a_limit_has_a_range() {
     let pool = Pool::new(1 << 20);
-    for limit in [0, LEAST_CHARGE - 1, MOST_BYTES + 1] {
+    for limit in [0, MIN_CHARGE - 1, MAX_BYTES + 1] {
         let error = queue::<Packet>(Config::new(limit), &pool).err().map(|error| error.to_string());
         assert!(
             error.is_some_and(
@@ -189,7 +189,7 @@ proptest! {
                     expected.push_back(packet);
                 }
             }
-            let charged: usize = expected.iter().map(|packet| packet.charge.max(LEAST_CHARGE)).sum();
+            let charged: usize = expected.iter().map(|packet| packet.charge.max(MIN_CHARGE)).sum();
             prop_assert!(charged <= 30_000);
             for _ in 0..wanted {
                 let mut one: ArrayVec<_, 1> = ArrayVec::new();

@@ -194,7 +194,7 @@ fn read(message: &RouteMessage) -> Option<(Changed, Prefix, Entry)> {
             _ => Route::Kernel,
         }),
         RouteType::BlackHole | RouteType::Unreachable | RouteType::Prohibit | RouteType::Throw => {
-            Some(Route::Refused)
+            Some(Route::Reject)
         }
         _ => Some(Route::Kernel),
     };

@@ -63,7 +63,7 @@ impl Model {
     /// Forgets what a list that was broken off has said.
     pub(super) fn forget(&mut self, kind: Kind) {
         match kind {
-            Kind::Links => self.interfaces.clear(),
+            Kind::WorkerRings => self.interfaces.clear(),
             Kind::Addresses => self.addresses.clear(),
             Kind::Neighbours => self.neighbours.clear(),
             Kind::Routes => self.fib = Fib::default(),
@@ -73,7 +73,7 @@ impl Model {
     /// Takes over what `fresh` was told in a list of this kind.
     pub(super) fn adopt(&mut self, kind: Kind, fresh: &mut Self) {
         match kind {
-            Kind::Links => {
+            Kind::WorkerRings => {
                 self.dirty.interfaces |= self.interfaces != fresh.interfaces;
                 std::mem::swap(&mut self.interfaces, &mut fresh.interfaces);
             }

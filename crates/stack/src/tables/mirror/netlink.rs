@@ -49,7 +49,7 @@ const DATAGRAM: usize = 64 << 10;
 /// What the kernel lists on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    Links,
+    WorkerRings,
     Addresses,
     Neighbours,
     Routes,
@@ -118,10 +118,10 @@ impl Netlink {
         Self { socket, port, sequence: 0, listing: None, interrupted: false, buffer, len: 0 }
     }
 
-    /// Asks for a list of all there are.
+    /// Requests for a list of all there are.
     pub(super) fn list(&mut self, kind: Kind) -> io::Result<()> {
         let message = match kind {
-            Kind::Links => {
+            Kind::WorkerRings => {
                 let mut message = LinkMessage::default();
                 // Statistics are most of a link's message, and of no use here.
                 message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
@@ -137,7 +137,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// Asks the kernel to find out or confirm a neighbour's MAC address (`NTF_USE`, `neigh_add` in net/core/neighbour.c):
+    /// Requests the kernel to find out or confirm a neighbour's MAC address (`NTF_USE`, `neigh_add` in net/core/neighbour.c):
     /// as if it had a packet for it. It keeps trying as its settings say, and answers with notices.
     pub(super) fn resolve(&mut self, interface: u32, address: IpAddr) -> io::Result<()> {
         let mut message = NeighbourMessage::default();

@@ -50,7 +50,7 @@ fn follower() -> (Follower, UnixDatagram) {
         model: Model::default(),
         tables: Arc::new(Tables::new(&domain)),
         domain,
-        asks: Arc::new(Asks::new().unwrap()),
+        requests: Arc::new(Requests::new().unwrap()),
         status: Status::default(),
         shown: Arc::new(Mutex::new(Status::default())),
         generation: 0,
@@ -145,7 +145,7 @@ fn when_the_socket_dies_the_tables_stay_and_the_state_says_so() {
     let (mut follower, kernel) = follower();
     feed(&mut follower, &kernel, &bytes(RouteNetlinkMessage::NewLink(link(2, 1500))));
     let (tables, domain) = (Arc::clone(&follower.tables), follower.domain.clone());
-    let (shown, asks) = (Arc::clone(&follower.shown), Arc::clone(&follower.asks));
+    let (shown, requests) = (Arc::clone(&follower.shown), Arc::clone(&follower.requests));
     follower.publish();
     follower.model.fib = fib::Fib::default();
     // An empty datagram is how the end of this socket looks like.
@@ -159,7 +159,7 @@ fn when_the_socket_dies_the_tables_stay_and_the_state_says_so() {
     );
     let mut reader = domain.register("test").unwrap();
     assert!(tables.load(&reader.pin()).interfaces.by_name("eth2").is_some());
-    assert!(!Resolver::new(asks, tables).ask(2, [10, 0, 0, 1].into()), "nobody would hear it");
+    assert!(!Resolver::new(requests, tables).ask(2, [10, 0, 0, 1].into()), "nobody would hear it");
 }
 
 #[test]

@@ -4,14 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use udpath_bpf::Outcome;
 use udpath_stack::port::Port;
-use udpath_stack::wire::{Flow, Link, Mac, Tags, UdpChecksum, build};
+use udpath_stack::wire::{Flow, LinkHeader, Mac, Tags, UdpChecksum, build};
 
 use super::support::*;
 
-/// A datagram to `to`, from a documentation address and the device's own station.
+/// A datagram to `to`, from a documentation address and the device's own return_handle.
 fn frame(mac: [u8; 6], to: IpAddr) -> Vec<u8> {
     let from: IpAddr = if to.is_ipv4() { "192.0.2.1" } else { "2001:db8::1" }.parse().unwrap();
-    let link = Link { source: Mac(mac), destination: Mac(mac), tags: Tags::NONE };
+    let link = LinkHeader { source: Mac(mac), destination: Mac(mac), tags: Tags::NONE };
     let flow = Flow::new(link, SocketAddr::new(from, 9), SocketAddr::new(to, PORT)).unwrap();
     let mut frame = vec![0; 128];
     let headers = build(&mut frame, &flow, b"is anybody there?", UdpChecksum::Computed).unwrap();
@@ -21,21 +21,21 @@ fn frame(mac: [u8; 6], to: IpAddr) -> Vec<u8> {
 
 #[test]
 fn an_injected_frame_is_answered_while_the_device_takes_nothing() {
-    let lab = lab("x-trial", 2);
+    let lab = lab("x-probe", 2);
     let server = lab.machine("server").unwrap();
     let mut device = device(&lab, small());
     for any in ["0.0.0.0", "::"] {
         device.unbind(SocketAddr::new(any.parse().unwrap(), PORT));
     }
     let mut ports = ports(&lab, &mut device);
-    assert!(device.trial(&ports[1]).unwrap().is_none(), "the kernel injects on queue 0 alone");
-    let mut trial = device.trial(&ports[0]).unwrap().unwrap();
+    assert!(device.probe(&ports[1]).unwrap().is_none(), "the kernel injects on queue 0 alone");
+    let mut probe = device.probe(&ports[0]).unwrap().unwrap();
     for (sent, to) in (1..).zip(addresses(&lab)) {
         let frame = frame(device.mac(), to);
-        assert_eq!(trial.leaves(&frame).unwrap(), Some("other_port"));
-        trial.bind(SocketAddr::new(to, PORT)).unwrap();
-        assert_eq!(trial.leaves(&frame).unwrap(), None);
-        server.run(|| trial.inject(&frame)).unwrap().unwrap();
+        assert_eq!(probe.passes(&frame).unwrap(), Some("other_port"));
+        probe.bind(SocketAddr::new(to, PORT)).unwrap();
+        assert_eq!(probe.passes(&frame).unwrap(), None);
+        server.run(|| probe.inject(&frame)).unwrap().unwrap();
         echo_until(&mut ports, |ports| ports[0].counts().transmitted == sent);
         // What the interface receives meanwhile goes to the kernel.
         assert!(!server.run(|| device.takes(&frame, 0)).unwrap().unwrap());
@@ -46,7 +46,7 @@ fn an_injected_frame_is_answered_while_the_device_takes_nothing() {
     // Without its socket the frame would go to the kernel.
     let left = frame(device.mac(), addresses(&lab)[0]);
     ports.remove(0);
-    assert_eq!(trial.leaves(&left).unwrap(), Some("no_socket"));
+    assert_eq!(probe.passes(&left).unwrap(), Some("no_socket"));
 }
 
 #[test]

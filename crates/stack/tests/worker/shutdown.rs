@@ -7,11 +7,11 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use udpath_stack::counters::Drop;
+use udpath_stack::counters::DropReason;
 use udpath_stack::frame::{Burst, Frame};
 use udpath_stack::handler::{Datagram, Handler, Outcome};
 use udpath_stack::port::memory::End;
-use udpath_stack::port::{Counts, Departed, Lost, Port, Properties, Unsent};
+use udpath_stack::port::{Completions, Counts, Lost, Port, Properties, Unsent};
 use udpath_stack::wire::{Packet, Tags};
 use udpath_stack::worker::{Progress, Worker};
 
@@ -25,19 +25,19 @@ struct Slow {
     /// How many frames the next flushes take, and which of each burst are lost; in turn.
     flushes: Vec<(usize, Vec<usize>)>,
     flush: usize,
-    departed: Departed,
+    completions: Completions,
 }
 
 impl Slow {
     fn new(end: End, room: usize, flushes: Vec<(usize, Vec<usize>)>) -> Self {
-        Self { end, room, waiting: VecDeque::new(), flushes, flush: 0, departed: Departed::default() }
+        Self { end, room, waiting: VecDeque::new(), flushes, flush: 0, completions: Completions::default() }
     }
 
     fn leave(&mut self, frame: Frame, lost: bool) {
         if lost {
             let headers = Packet::parse(frame.bytes()).unwrap();
             let datagram = Unsent { from: headers.source(), len: headers.payload(frame.bytes()).len() };
-            self.departed.lost.push(Lost { place: self.departed.frames, datagram: Some(datagram) });
+            self.completions.lost.push(Lost { place: self.completions.frames, datagram: Some(datagram) });
         }
         let mut burst = Burst::new();
         burst.push(frame);
@@ -47,7 +47,7 @@ impl Slow {
             self.end.transmit(&mut burst);
         }
         assert!(burst.is_empty());
-        self.departed.frames += 1;
+        self.completions.frames += 1;
     }
 }
 
@@ -79,9 +79,9 @@ impl Port for Slow {
             self.leave(frame, lost.contains(&place));
         }
     }
-    fn departed(&mut self, into: &mut Departed) {
-        into.frames += std::mem::take(&mut self.departed.frames);
-        into.lost.append(&mut self.departed.lost);
+    fn completions(&mut self, into: &mut Completions) {
+        into.frames += std::mem::take(&mut self.completions.frames);
+        into.lost.append(&mut self.completions.lost);
     }
     fn is_sending(&self) -> bool {
         !self.waiting.is_empty()
@@ -110,8 +110,8 @@ impl Handler for Noting {
         self.1.borrow_mut()[self.0].0 += 1;
         echo(datagram, room)
     }
-    fn unsent(&mut self, worker: usize, reply: Option<Unsent>, reason: Drop) {
-        assert_eq!(reason, Drop::TransmitFull);
+    fn unsent(&mut self, worker: usize, reply: Option<Unsent>, reason: DropReason) {
+        assert_eq!(reason, DropReason::TransmitFull);
         self.1.borrow_mut()[worker].1.push(reply);
     }
 }
@@ -161,12 +161,12 @@ proptest! {
             send(&mut far, &requests(round, count));
             asked += count as u64;
             for turn in 0..turns {
-                workers[(turn * 7 + round) % 3].turn();
+                workers[(turn * 7 + round) % 3].poll();
                 let now = sum(&workers);
                 prop_assert!(now.under_way() >= 0 && now.answered <= now.replied);
             }
             // All memory is home before the next round: the far end has few frames.
-            settle(&mut workers);
+            run_until_idle(&mut workers);
             got += receive(&mut far).len() as u64;
         }
         workers.reverse();
@@ -181,7 +181,7 @@ proptest! {
         prop_assert_eq!((sum.received, sum.answered), (asked, got));
         let mut unsent = 0;
         for (worker, (replied, lost)) in given.borrow().iter().enumerate() {
-            prop_assert_eq!(sum.settled(worker), *replied);
+            prop_assert_eq!(sum.completed(worker), *replied);
             unsent += lost.len() as u64;
             for reply in lost {
                 let reply = reply.unwrap();
@@ -189,9 +189,9 @@ proptest! {
                 prop_assert!(served.contains(&reply.from) && (1..=10).contains(&reply.len), "{:?}", reply);
             }
         }
-        prop_assert_eq!(sum.dropped(Drop::TransmitFull), unsent);
+        prop_assert_eq!(sum.dropped(DropReason::TransmitFull), unsent);
         prop_assert_eq!(sum.answered + sum.dropped_total(), asked);
-        prop_assert_eq!(far.abroad(), 0);
+        prop_assert_eq!(far.outstanding(), 0);
     }
 }
 
@@ -199,15 +199,15 @@ proptest! {
 fn a_reply_that_waits_is_under_way_and_one_that_is_given_up_is_dropped() {
     let (given, mut far, mut workers) = noting(256, Vec::new());
     send(&mut far, &requests(0, 60));
-    settle(&mut workers);
+    run_until_idle(&mut workers);
     let now = sum(&workers);
     assert_eq!((now.received, now.replied, now.answered, now.under_way()), (60, 60, 0, 60));
     finish(&mut workers);
     let end = sum(&workers);
-    assert_eq!((end.answered, end.dropped(Drop::TransmitFull), end.under_way()), (0, 60, 0));
+    assert_eq!((end.answered, end.dropped(DropReason::TransmitFull), end.under_way()), (0, 60, 0));
     assert_eq!(given.borrow().iter().map(|(_, lost)| lost.len()).sum::<usize>(), 60);
     assert!(receive(&mut far).is_empty());
-    assert_eq!(far.abroad(), 0);
+    assert_eq!(far.outstanding(), 0);
 }
 
 #[test]

@@ -13,12 +13,12 @@ use crate::drivers::{self, Driver};
 use crate::flow::Flow;
 use crate::predict::HashFunction;
 use crate::rss::IndirectionTable;
-use crate::rules::{Fit, FlowAction, FlowRules};
+use crate::rules::{FlowAction, FlowRules, RuleMatch};
 use crate::toeplitz::{Fields, Toeplitz, Transform};
 
 /// A card made ready for many flows.
 #[derive(Debug)]
-pub(super) struct Card {
+pub(super) struct Nic {
     rules: FlowRules,
     main: Context,
     contexts: BTreeMap<u32, Context>,
@@ -29,7 +29,7 @@ pub(super) struct Card {
 
 /// What a card does with a flow's packets.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Received {
+pub(super) struct NicResult {
     /// The hash that it computes.
     pub(super) hash: Step,
     /// The queue.
@@ -60,7 +60,7 @@ struct Hash {
     passed_on: Option<bool>,
 }
 
-impl Card {
+impl Nic {
     /// Of tables that fit together.
     pub(super) fn new(tables: &Tables) -> Self {
         let driver = tables.driver.as_deref().and_then(drivers::find);
@@ -87,38 +87,38 @@ impl Card {
     }
 
     /// Where a flow's packets go.
-    pub(super) fn receive(&self, flow: &Flow) -> Received {
+    pub(super) fn receive(&self, flow: &Flow) -> NicResult {
         let received = self.chosen(flow);
         match (received.queue.value, received.queue.why) {
             (Some(queue), Why::Rule { location } | Why::RuleContext { location, .. })
                 if self.queues.is_some_and(|queues| queue >= queues) =>
             {
                 let why = Why::RuleBeyond { location, queue };
-                Received { queue: Step::unknown(why), seen: Step::unknown(why), gone: Some(why), ..received }
+                NicResult { queue: Step::unknown(why), seen: Step::unknown(why), gone: Some(why), ..received }
             }
             _ => received,
         }
     }
 
     /// The same, whatever queue a rule names.
-    fn chosen(&self, flow: &Flow) -> Received {
+    fn chosen(&self, flow: &Flow) -> NicResult {
         let hash = self.main.hash.of(flow);
         let seen = self.main.hash.seen(flow, hash);
         let Some((rule, fit)) = self.rules.of(flow) else {
-            return Received { hash, queue: self.queue(hash), seen, gone: None };
+            return NicResult { hash, queue: self.queue(hash), seen, gone: None };
         };
         let location = rule.location;
         let unknown =
-            |why| Received { hash, queue: Step::unknown(why), seen: Step::unknown(why), gone: None };
-        let gone = |why| Received { gone: Some(why), ..unknown(why) };
+            |why| NicResult { hash, queue: Step::unknown(why), seen: Step::unknown(why), gone: None };
+        let gone = |why| NicResult { gone: Some(why), ..unknown(why) };
         match rule.action {
             // One that wakes the machine says nothing of a machine that is awake.
-            FlowAction::Wake => unknown(Why::RulePerhaps { location }),
-            _ if fit == Fit::Perhaps => unknown(Why::RulePerhaps { location }),
+            FlowAction::Wake => unknown(Why::RuleMaybe { location }),
+            _ if fit == RuleMatch::Maybe => unknown(Why::RuleMaybe { location }),
             FlowAction::Drop => gone(Why::RuleDrops { location }),
             FlowAction::Queue { queue, vf } => match vf.checked_sub(1) {
                 Some(vf) => gone(Why::RuleElsewhere { location, vf }),
-                None => Received {
+                None => NicResult {
                     queue: Step::known(queue, Why::Rule { location }),
                     ..unknown(Why::RuleHash { location })
                 },
@@ -128,7 +128,7 @@ impl Card {
                 Some(context) => {
                     let hash = context.hash.of(flow);
                     let queue = context.ruled(hash, location, number, added);
-                    Received { hash, queue, seen: context.hash.seen(flow, hash), gone: None }
+                    NicResult { hash, queue, seen: context.hash.seen(flow, hash), gone: None }
                 }
             },
         }

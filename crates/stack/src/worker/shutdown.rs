@@ -13,7 +13,7 @@ use crate::port::Port;
 
 /// How long the device may take for what is left to be sent. Less: replies are given up that a queue which is full for a moment
 /// would have taken; more: a server whose link is down ends later.
-const LINGER: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How far a worker is with its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,26 +43,26 @@ impl<P: Port, H: Handler> Worker<P, H> {
     /// not take within a second are given up, and count as dropped.
     pub fn finish(&mut self) -> Progress {
         // Before the turn: what was handed over before is found by it.
-        let ending = &self.traffic.links.ending;
-        let (handing_over, serving) = (ending.is_handing_over(), ending.is_serving());
-        if self.turn() > 0 {
+        let shutdown = &self.datapath.rings.shutdown;
+        let (handing_over, serving) = (shutdown.is_handing_over(), shutdown.is_serving());
+        if self.poll() > 0 {
             return Progress::Moved;
         }
         match self.stage {
             Stage::Serving => {
                 // What still comes is served here.
-                self.traffic.steering = None;
-                self.traffic.links.ending.hands_over_no_more();
+                self.datapath.steering = None;
+                self.datapath.rings.shutdown.stop_handing_over();
                 self.stage = Stage::Closing;
                 Progress::Waits
             }
             Stage::Closing if !handing_over => {
-                self.traffic.links.ending.serves_no_more();
-                self.stage = Stage::Sending(Instant::now() + LINGER);
+                self.datapath.rings.shutdown.stop_serving();
+                self.stage = Stage::Sending(Instant::now() + DRAIN_TIMEOUT);
                 Progress::Waits
             }
             Stage::Sending(until) if !serving && (!self.is_sending() || Instant::now() >= until) => {
-                self.traffic.give_up();
+                self.datapath.give_up();
                 self.stage = Stage::Done;
                 Progress::Done
             }
@@ -72,17 +72,17 @@ impl<P: Port, H: Handler> Worker<P, H> {
     }
 
     fn is_sending(&self) -> bool {
-        self.traffic.port.as_ref().is_some_and(Port::is_sending)
+        self.datapath.port.as_ref().is_some_and(Port::is_sending)
     }
 }
 
-impl<P: Port, H: Handler> super::Traffic<P, H> {
+impl<P: Port, H: Handler> super::Datapath<P, H> {
     /// Counts what the device has not taken as lost.
     fn give_up(&mut self) {
         if let Some(port) = &mut self.port {
             port.abandon();
-            self.settle();
-            self.counters.publish(&mut self.desk.tally);
+            self.account_completions();
+            self.counters.publish(&mut self.dispatch.tally);
         }
     }
 }

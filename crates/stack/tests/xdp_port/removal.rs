@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use udpath_bpf::AttachMode;
 use udpath_lab::{LabBuilder, LinkSpec};
 use udpath_stack::port::Port;
-use udpath_stack::port::xdp::{Attach, Change, Config, Copying, Error, XdpDevice, XdpPort};
+use udpath_stack::port::xdp::{Attach, Config, Copying, Error, InterfaceChange, XdpDevice, XdpPort};
 
 use super::support::*;
 
@@ -172,7 +172,7 @@ fn nothing_is_left_of_a_killed_process() {
 
 /// Waits for the kernel's own sockets to be reachable again after the link was down.
 fn eventually(client: &UdpSocket, to: std::net::IpAddr, ports: &mut [XdpPort]) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     client.set_nonblocking(true).unwrap();
     let mut bytes = [0; 16];
     loop {
@@ -222,14 +222,14 @@ fn changes_of_the_interface_are_told() {
     let sender = socket(client, to);
     assert_eq!(device.changed(), None);
     printed(server, "ip", &["link", "set", "eth0", "mtu", "1400"]);
-    assert_eq!(device.changed(), Some(Change::Mtu { before: 1500, now: 1400 }));
-    device.follow().unwrap();
+    assert_eq!(device.changed(), Some(InterfaceChange::Mtu { before: 1500, now: 1400 }));
+    device.refresh().unwrap();
     assert_eq!(device.changed(), None);
     eventually(&sender, to, &mut ports);
     // Its datagrams are the kernel's until the new address is followed.
     printed(server, "ip", &["link", "set", "eth0", "address", "02:00:00:00:00:77"]);
-    assert_eq!(device.changed(), Some(Change::Mac));
-    device.follow().unwrap();
+    assert_eq!(device.changed(), Some(InterfaceChange::Mac));
+    device.refresh().unwrap();
     printed(
         client,
         "ip",
@@ -240,7 +240,7 @@ fn changes_of_the_interface_are_told() {
     // The kernel takes no queue away that has a socket, nor one that the peer's transmit queues need.
     drop(ports);
     printed(client, "ethtool", &["-L", "eth0", "tx", "1"]);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let mut fewer = server.command("ethtool");
     fewer.args(["-L", "eth0", "rx", "1"]).stderr(Stdio::null());
     // A worker of the kernel's lets the queue of a closed socket go a moment later.
@@ -248,8 +248,8 @@ fn changes_of_the_interface_are_told() {
         assert!(Instant::now() < end, "the queue is not let go");
         std::thread::sleep(Duration::from_millis(2));
     }
-    assert_eq!(device.changed(), Some(Change::Queues { before: 2, now: 1 }));
+    assert_eq!(device.changed(), Some(InterfaceChange::Queues { before: 2, now: 1 }));
     lab.down().unwrap();
-    assert_eq!(device.changed(), Some(Change::Gone));
-    assert!(device.follow().is_err());
+    assert_eq!(device.changed(), Some(InterfaceChange::Gone));
+    assert!(device.refresh().is_err());
 }

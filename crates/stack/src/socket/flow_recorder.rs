@@ -7,7 +7,7 @@ use udpath_steer::rfs::SockFlowTable;
 
 /// Which worker is nearest to the reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Near {
+pub enum ReaderLocation {
     /// This one, wherever the reader runs.
     Worker(u16),
     /// By the CPU on which the reader is when it reads, found out once per burst. CPUs beyond the list have none: nothing
@@ -17,26 +17,26 @@ pub enum Near {
 
 /// How a socket says where its flows are read (`sock_rps_record_flow` of the kernel).
 #[derive(Clone)]
-pub struct Following {
+pub struct FlowRecorder {
     /// The table that the workers' [steering](crate::steering::Steering::following) reads.
     pub wanted: Arc<SockFlowTable>,
     /// Where the reader is.
-    pub near: Near,
+    pub location: ReaderLocation,
 }
 
-impl Following {
+impl FlowRecorder {
     /// The worker nearest to the calling thread.
     #[inline]
     pub(super) fn worker(&self) -> Option<u16> {
-        match &self.near {
-            Near::Worker(worker) => Some(*worker),
-            Near::ByCpu(workers) => workers.get(rustix::thread::sched_getcpu()).copied(),
+        match &self.location {
+            ReaderLocation::Worker(worker) => Some(*worker),
+            ReaderLocation::ByCpu(workers) => workers.get(rustix::thread::sched_getcpu()).copied(),
         }
     }
 }
 
-impl fmt::Debug for Following {
+impl fmt::Debug for FlowRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Following").field("near", &self.near).finish_non_exhaustive()
+        f.debug_struct("FlowRecorder").field("location", &self.location).finish_non_exhaustive()
     }
 }

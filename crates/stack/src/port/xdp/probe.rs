@@ -12,12 +12,14 @@ use std::os::fd::AsFd;
 
 use udpath_bpf::{Outcome, Take, TakeLayout};
 
-use super::{Error, XdpDevice, XdpPort};
+use super::device::XdpDevice;
+use super::error::Error;
+use super::port::XdpPort;
 use crate::port::{Mode, Port};
 
 /// Brings frames to the port of queue 0. See the module's head.
 #[derive(Debug)]
-pub struct Trial {
+pub struct Probe {
     take: Take,
     interface: u32,
 }
@@ -28,24 +30,24 @@ impl XdpDevice {
     ///
     /// # Errors
     /// No permission, no memory.
-    pub fn trial(&self, port: &XdpPort) -> Result<Option<Trial>, Error> {
+    pub fn probe(&self, port: &XdpPort) -> Result<Option<Probe>, Error> {
         if port.queue() != 0 || port.properties().mode == Mode::ZeroCopy {
             return Ok(None);
         }
         let layout = TakeLayout {
             queues: 1,
-            longest: self.config.longest() as u32,
+            longest: self.config.max_frame_len() as u32,
             addresses: super::device::ADDRESSES,
             rx_hash: false,
         };
         let mut take = Take::load(&layout)?;
         take.set_mac(Some(self.facts.mac));
         take.set_socket(0, port.socket.as_fd())?;
-        Ok(Some(Trial { take, interface: self.interface.index() }))
+        Ok(Some(Probe { take, interface: self.interface.index() }))
     }
 }
 
-impl Trial {
+impl Probe {
     /// Takes frames for `address`, as [`XdpDevice::bind`].
     ///
     /// # Errors
@@ -58,7 +60,7 @@ impl Trial {
     ///
     /// # Errors
     /// Shorter than an Ethernet header, or longer than a page.
-    pub fn leaves(&self, frame: &[u8]) -> Result<Option<&'static str>, Error> {
+    pub fn passes(&self, frame: &[u8]) -> Result<Option<&'static str>, Error> {
         let outcome = self.take.judge(frame)?;
         Ok((outcome != Outcome::Taken).then(|| outcome.name()))
     }

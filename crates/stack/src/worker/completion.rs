@@ -1,14 +1,14 @@
 //! What becomes of frames between the worker that has them sent and the device.
 //!
 //! ```text
-//! replies of worker i, frames of sockets ─▸ transmit ─▸ port: gathered, or in a ring ─▸ flush ─▸ departed: left, or lost
+//! replies of worker i, frames of sockets ─▸ transmit ─▸ port: gathered, or in a ring ─▸ flush ─▸ completed: sent, or lost
 //!            └ runs: how many of whom, in order ─────────────────────────────────────────────────▸ whose they were
 //! ```
 //! A port sends in order. So whose a frame was that it is done with is told by what was handed over, burst by burst, and
 //! nothing is written down for each frame.
 
-use super::Traffic;
-use crate::counters::Drop;
+use super::Datapath;
+use crate::counters::DropReason;
 use crate::handler::Handler;
 use crate::port::{Lost, Port, Unsent};
 
@@ -28,7 +28,7 @@ pub(super) struct Run {
     frames: usize,
 }
 
-impl<P: Port, H: Handler> Traffic<P, H> {
+impl<P: Port, H: Handler> Datapath<P, H> {
     /// Has the port send the replies of a worker's handler and takes back what is free.
     #[inline]
     pub(super) fn send(&mut self, worker: u16) {
@@ -57,10 +57,10 @@ impl<P: Port, H: Handler> Traffic<P, H> {
                 self.refused(sender);
             }
         }
-        if !self.spare.is_empty()
+        if !self.to_recycle.is_empty()
             && let Some(port) = &mut self.port
         {
-            port.recycle(&mut self.spare);
+            port.recycle(&mut self.to_recycle);
         }
     }
 
@@ -70,7 +70,7 @@ impl<P: Port, H: Handler> Traffic<P, H> {
         for frame in &self.tx {
             let reply = Unsent::of(frame.bytes());
             if let Sender::Handler(worker) = sender {
-                self.desk.handler.unsent(worker.into(), reply, Drop::TransmitFull);
+                self.dispatch.handler.unsent(worker.into(), reply, DropReason::TransmitFull);
             }
         }
         let lost = self.tx.len();
@@ -82,21 +82,21 @@ impl<P: Port, H: Handler> Traffic<P, H> {
 
     /// Counts what the port is done with. Once per turn, after its flush.
     #[inline]
-    pub(super) fn settle(&mut self) {
+    pub(super) fn account_completions(&mut self) {
         let Some(port) = &mut self.port else { return };
-        port.departed(&mut self.departed);
-        if self.departed.frames > 0 {
-            self.settle_runs();
+        port.completions(&mut self.completions);
+        if self.completions.frames > 0 {
+            self.account_runs();
         }
-        if self.departed.refused > 0 {
-            self.settle_refused();
+        if self.completions.refused > 0 {
+            self.account_refused();
         }
     }
 
-    fn settle_runs(&mut self) {
-        let (mut at, mut lost) = (0, std::mem::take(&mut self.departed.lost));
+    fn account_runs(&mut self) {
+        let (mut at, mut lost) = (0, std::mem::take(&mut self.completions.lost));
         let mut next = lost.iter().peekable();
-        let frames = std::mem::take(&mut self.departed.frames);
+        let frames = std::mem::take(&mut self.completions.frames);
         while at < frames
             && let Some(run) = self.sending.front_mut()
         {
@@ -110,20 +110,20 @@ impl<P: Port, H: Handler> Traffic<P, H> {
             while let Some(Lost { datagram, .. }) = next.next_if(|lost| lost.place < at) {
                 gone += 1;
                 if let Sender::Handler(worker) = sender {
-                    self.desk.handler.unsent(worker.into(), *datagram, Drop::TransmitFull);
+                    self.dispatch.handler.unsent(worker.into(), *datagram, DropReason::TransmitFull);
                 }
             }
             self.count(sender, count - gone, gone);
         }
         debug_assert!(at == frames, "a port sends what it was given");
         lost.clear();
-        self.departed.lost = lost;
+        self.completions.lost = lost;
     }
 
     /// Frames that the port refused when it was given them: of the latest run that has any.
     #[cold]
-    fn settle_refused(&mut self) {
-        for _ in 0..std::mem::take(&mut self.departed.refused) {
+    fn account_refused(&mut self) {
+        for _ in 0..std::mem::take(&mut self.completions.refused) {
             let Some(run) = self.sending.back_mut() else { return };
             let sender = run.sender;
             run.frames -= 1;
@@ -131,7 +131,7 @@ impl<P: Port, H: Handler> Traffic<P, H> {
                 self.sending.pop_back();
             }
             if let Sender::Handler(worker) = sender {
-                self.desk.handler.unsent(worker.into(), None, Drop::TransmitFull);
+                self.dispatch.handler.unsent(worker.into(), None, DropReason::TransmitFull);
             }
             self.count(sender, 0, 1);
         }
@@ -140,14 +140,14 @@ impl<P: Port, H: Handler> Traffic<P, H> {
     /// Frames of `sender` left, and others did not.
     #[inline]
     fn count(&mut self, sender: Sender, left: usize, lost: usize) {
-        let tally = &mut self.desk.tally;
+        let tally = &mut self.dispatch.tally;
         match sender {
             Sender::Handler(worker) => {
                 tally.answered += left as u64;
                 if lost > 0 {
-                    tally.drop(Drop::TransmitFull, lost);
+                    tally.drop(DropReason::TransmitFull, lost);
                 }
-                self.counters.departed(worker, left as u64, lost as u64);
+                self.counters.completed(worker, left as u64, lost as u64);
             }
             Sender::Socket => {
                 tally.sent += left as u64;

@@ -8,7 +8,7 @@
 use crate::primitive::{Arc, AtomicUsize, Ordering};
 
 /// One worker's part. Dropped before its end, as by a panic, it counts as having taken both steps: nobody waits for it.
-pub(crate) struct Ending {
+pub(crate) struct Shutdown {
     shared: Arc<Shared>,
     taken: Step,
 }
@@ -27,7 +27,7 @@ struct Shared {
     serving: AtomicUsize,
 }
 
-impl Ending {
+impl Shutdown {
     /// The parts of so many workers.
     pub(crate) fn of(workers: usize) -> Vec<Self> {
         let shared = Shared { handing_over: AtomicUsize::new(workers), serving: AtomicUsize::new(workers) };
@@ -36,7 +36,7 @@ impl Ending {
     }
 
     /// The worker hands over nothing more.
-    pub(crate) fn hands_over_no_more(&mut self) {
+    pub(crate) fn stop_handing_over(&mut self) {
         if self.taken < Step::HandsOver {
             self.taken = Step::HandsOver;
             // Release: the frames that it handed over are in the rings before.
@@ -45,8 +45,8 @@ impl Ending {
     }
 
     /// The worker serves nothing more that others handed over.
-    pub(crate) fn serves_no_more(&mut self) {
-        self.hands_over_no_more();
+    pub(crate) fn stop_serving(&mut self) {
+        self.stop_handing_over();
         if self.taken < Step::Serves {
             self.taken = Step::Serves;
             // Release: the frames that it served are in the rings home before.
@@ -65,9 +65,9 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for Shutdown {
     fn drop(&mut self) {
-        self.serves_no_more();
+        self.stop_serving();
     }
 }
 
@@ -77,15 +77,15 @@ mod tests {
 
     #[test]
     fn a_step_is_taken_when_all_have_taken_it() {
-        let mut all = Ending::of(3);
-        all[0].hands_over_no_more();
-        all[0].hands_over_no_more();
-        all[1].hands_over_no_more();
+        let mut all = Shutdown::of(3);
+        all[0].stop_handing_over();
+        all[0].stop_handing_over();
+        all[1].stop_handing_over();
         assert!(all[0].is_handing_over(), "one is left");
-        all[2].hands_over_no_more();
+        all[2].stop_handing_over();
         assert!(!all[0].is_handing_over() && all[0].is_serving());
-        all[0].serves_no_more();
-        all[1].serves_no_more();
+        all[0].stop_serving();
+        all[1].stop_serving();
         assert!(all[0].is_serving());
         // One that panics.
         drop(all.pop());
