@@ -91,7 +91,7 @@ pub(crate) fn maps(object: &Ebpf) -> Vec<(String, RawFd)> {
 pub(crate) fn attach(object: &[u8], maps: &[(String, RawFd)], interface: &str) -> Result<OwnedFd, String> {
     let name = std::ffi::CString::new(interface).map_err(|error| error.to_string())?;
     let index = sys::interface_index(&name).ok_or("there is no such interface")?;
-    match netdev::tells_rx_hash(index) {
+    match netdev::reports_rx_hash(index) {
         Ok(true) => {}
         Ok(false) => return Err("the driver tells no hash to XDP programs".into()),
         Err(error) => return Err(format!("the kernel does not say what the driver tells: {error}")),

@@ -1,4 +1,4 @@
-//! The kernel of one network namespace, asked and told through sockets.
+//! The kernel of one network namespace: questions become requests, and answers become facts of the snapshot.
 //!
 //! ```text
 //!  Question --> netlink: ethtool, netdev, route      first
@@ -6,10 +6,10 @@
 //!          \--> ioctl: what netlink lacks            driver's name and counters, flow rules; RSS and time stamping of
 //!                                                   older kernels
 //! ```
-//! The sockets belong to the namespace of the thread that opened them, whatever thread uses them. Reading needs no
-//! right. Setting takes CAP_NET_ADMIN over the namespace, and reads nothing back: who sets, compares.
+//! Requests and sockets are those of the crate `udpath-netlink`. The sockets belong to the namespace of the thread that
+//! opened them, whichever thread uses them. Reading needs no privilege. Setting needs CAP_NET_ADMIN over the namespace,
+//! and reads nothing back: the caller compares.
 
-mod bitset;
 mod ethtool;
 mod flow_rules;
 mod hooks;
@@ -19,64 +19,50 @@ pub(crate) mod netfilter;
 mod route;
 mod set;
 mod sockets;
-mod sys;
 mod time_stamping;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use netlink_sys::protocols::{
-    NETLINK_AUDIT, NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_SOCK_DIAG,
-};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use udpath_netlink::{Error, Generic, Protocol, Rtnetlink, Socket};
 
-pub use crate::netlink::Refused;
-use crate::netlink::numbers::{CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME, CTRL_CMD_GETFAMILY};
-use crate::netlink::{Answers, Attributes, Netlink, Writer};
 use crate::source::{Answer, Question};
 use crate::{Absence, Fact, Provenance};
 pub use set::{NapiChange, RssChange};
 
-/// The generic netlink family that knows the others, `GENL_ID_CTRL`.
-const CONTROL: u16 = 16;
-/// Bytes of a generic netlink header: command, version, two unused.
-const GENERIC_HEADER: usize = 4;
-
 /// Sockets to the kernel, of one network namespace.
 pub struct Kernel {
-    route: Result<Netlink, Refused>,
-    generic: Result<Netlink, Refused>,
-    diag: Result<Netlink, Refused>,
-    netfilter: Result<Netlink, Refused>,
-    audit: Result<Netlink, Refused>,
-    control: Result<OwnedFd, Refused>,
-    families: BTreeMap<&'static str, u16>,
+    route: Result<Rtnetlink, Error>,
+    generic: Result<Generic, Error>,
+    diag: Result<Socket, Error>,
+    netfilter: Result<Socket, Error>,
+    audit: Result<Socket, Error>,
+    control: Result<OwnedFd, Error>,
 }
 
 impl fmt::Debug for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kernel").field("families", &self.families).finish_non_exhaustive()
+        f.debug_struct("Kernel").field("generic", &self.generic).finish_non_exhaustive()
     }
 }
 
 impl Kernel {
-    /// Opens the sockets, in the calling thread's network namespace. One that cannot be opened is told by the first
-    /// question that needs it.
+    /// Opens the sockets, in the calling thread's network namespace. The first question that needs a socket reports why it
+    /// could not be opened.
     #[must_use]
     pub fn open() -> Self {
         // Bound to nothing: it only carries ioctls.
         let control =
             rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         Self {
-            route: Netlink::open(NETLINK_ROUTE),
-            generic: Netlink::open(NETLINK_GENERIC),
-            diag: Netlink::open(NETLINK_SOCK_DIAG),
-            netfilter: Netlink::open(NETLINK_NETFILTER),
-            audit: Netlink::open(NETLINK_AUDIT),
-            control: control.map_err(|errno| std::io::Error::from(errno).into()),
-            families: BTreeMap::new(),
+            route: Rtnetlink::open(),
+            generic: Generic::open(),
+            diag: Socket::open(Protocol::SockDiag),
+            netfilter: Socket::open(Protocol::Netfilter),
+            audit: Socket::open(Protocol::Audit),
+            control: control.map_err(Error::from),
         }
     }
 
@@ -93,7 +79,7 @@ impl Kernel {
         })
     }
 
-    fn answer(&mut self, question: &Question) -> Result<Fact<Answer>, Refused> {
+    fn answer(&mut self, question: &Question) -> Result<Fact<Answer>, Error> {
         let from_route = |message: &str| Provenance::Route(message.into());
         let from_netdev = |operation: &str| Provenance::Netdev(operation.into());
         let from_ethtool = |operation: &str| Provenance::Ethtool(operation.into());
@@ -174,67 +160,21 @@ impl Kernel {
         })
     }
 
-    fn route(&mut self) -> Result<&mut Netlink, Refused> {
+    fn route(&mut self) -> Result<&mut Rtnetlink, Error> {
         self.route.as_mut().map_err(|refused| refused.clone())
     }
 
-    fn control(&self) -> Result<BorrowedFd<'_>, Refused> {
+    fn generic(&mut self) -> Result<&mut Generic, Error> {
+        self.generic.as_mut().map_err(|refused| refused.clone())
+    }
+
+    fn control(&self) -> Result<BorrowedFd<'_>, Error> {
         self.control.as_ref().map(AsFd::as_fd).map_err(Clone::clone)
     }
-
-    /// A request to a generic netlink family: its answers, without netlink's header and generic netlink's.
-    fn generic(
-        &mut self,
-        family: &'static str,
-        command: u16,
-        dump: bool,
-        fill: impl FnOnce(&mut Writer),
-    ) -> Result<Answers, Refused> {
-        let kind = self.family(family)?;
-        let socket = self.generic.as_mut().map_err(|refused| refused.clone())?;
-        let body = generic_body(command, fill)?;
-        if dump { socket.dump(kind, &body) } else { socket.request(kind, &body) }
-    }
-
-    /// The number of a family, which the kernel deals out as they are registered.
-    fn family(&mut self, name: &'static str) -> Result<u16, Refused> {
-        if let Some(number) = self.families.get(name) {
-            return Ok(*number);
-        }
-        let socket = self.generic.as_mut().map_err(|refused| refused.clone())?;
-        let body = generic_body(CTRL_CMD_GETFAMILY, |body| {
-            body.text(CTRL_ATTR_FAMILY_NAME, name);
-        })?;
-        let answers = socket.request(CONTROL, &body).map_err(|refused| match refused.errno {
-            Some(libc::ENOENT) => Refused {
-                errno: Some(libc::EOPNOTSUPP),
-                detail: Some(format!("this kernel has no netlink family {name}")),
-                ..refused
-            },
-            _ => refused,
-        })?;
-        let number = attributes(&answers).find_map(|answer| answer.number(CTRL_ATTR_FAMILY_ID));
-        let number = number.and_then(|number| u16::try_from(number).ok());
-        let number = number.ok_or_else(|| Refused::other(format_args!("the family {name} has no number")))?;
-        self.families.insert(name, number);
-        Ok(number)
-    }
-}
-
-fn generic_body(command: u16, fill: impl FnOnce(&mut Writer)) -> Result<Vec<u8>, Refused> {
-    let command = u8::try_from(command).map_err(Refused::other)?;
-    let mut body = Writer::after(&[command, 1, 0, 0]);
-    fill(&mut body);
-    Ok(body.finish())
-}
-
-/// The attributes of generic netlink's answers.
-fn attributes(answers: &Answers) -> impl Iterator<Item = Attributes<'_>> {
-    answers.bodies().map(|body| Attributes::new(body.get(GENERIC_HEADER..).unwrap_or_default()))
 }
 
 /// A refusal to show something, as what it means for the reader.
-fn absence(refused: &Refused) -> Absence {
+fn absence(refused: &Error) -> Absence {
     match refused.errno {
         Some(libc::EOPNOTSUPP | libc::ENOTTY) => Absence::NotSupported,
         Some(libc::EPERM | libc::EACCES) => Absence::NotPermitted { needs: "CAP_NET_ADMIN".into() },
@@ -245,14 +185,50 @@ fn absence(refused: &Refused) -> Absence {
 
 #[cfg(test)]
 mod tests {
+    use udpath_netlink::numbers;
+
     use super::*;
+    use crate::btf;
+
+    /// The newest numbers, RSS_SET and its companions, came with this kernel. An older one lacks some; only those are not
+    /// compared.
+    const NEWEST: (u32, u32) = (6, 17);
+    /// Prefixes of names that modules define, which are not built in everywhere.
+    const OF_MODULES: [&str; 3] = ["IFLA_VLAN_", "NFNLA_", "VETH_"];
+
+    fn release() -> (u32, u32) {
+        let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse().ok());
+        (numbers.next().unwrap(), numbers.next().unwrap())
+    }
 
     #[test]
-    fn refusals_are_told_apart() {
-        assert_eq!(absence(&Refused::errno(libc::EOPNOTSUPP)), Absence::NotSupported);
-        assert_eq!(absence(&Refused::errno(libc::ENODEV)), Absence::NotThere);
-        assert!(matches!(absence(&Refused::errno(libc::EPERM)), Absence::NotPermitted { .. }));
-        let mut busy = Refused::errno(libc::EBUSY);
+    fn netlinks_numbers_are_the_running_kernels() {
+        let bytes = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
+        let kernel = btf::enumerators(&bytes).unwrap();
+        let mut compared = 0;
+        for (name, ours) in numbers::ALL {
+            match kernel.get(*name) {
+                Some(theirs) => {
+                    assert_eq!(u32::from(*ours), *theirs, "{name}");
+                    compared += 1;
+                }
+                None => assert!(
+                    release() < NEWEST || OF_MODULES.iter().any(|start| name.starts_with(start)),
+                    "the kernel has no {name}"
+                ),
+            }
+        }
+        // Linux 6.1 has these many.
+        assert!(compared > 80, "{compared}");
+    }
+
+    #[test]
+    fn refusals_are_distinguished() {
+        assert_eq!(absence(&Error::errno(libc::EOPNOTSUPP)), Absence::NotSupported);
+        assert_eq!(absence(&Error::errno(libc::ENODEV)), Absence::NotThere);
+        assert!(matches!(absence(&Error::errno(libc::EPERM)), Absence::NotPermitted { .. }));
+        let mut busy = Error::errno(libc::EBUSY);
         busy.detail = Some("in use by AF_XDP".into());
         assert_eq!(
             absence(&busy),

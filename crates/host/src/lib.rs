@@ -30,7 +30,6 @@ pub mod filters;
 pub mod kernel;
 pub mod map;
 pub mod namespace;
-mod netlink;
 pub mod process;
 pub mod read;
 pub mod receivers;

@@ -9,13 +9,14 @@
 
 use std::collections::BTreeMap;
 
+use udpath_netlink::numbers::*;
+use udpath_netlink::{Attributes, Error, Writer};
+
 use super::Datagram;
 use super::chain::{Action, Chain, Finding, Table};
 use super::nft_rule::Evaluation;
 use crate::kernel::Kernel;
 use crate::kernel::netfilter::{FAMILIES, NFGENMSG};
-use crate::netlink::numbers::*;
-use crate::netlink::{Attributes, Refused, Writer};
 
 /// Families of linux/netfilter.h.
 const INET: u8 = 1;
@@ -111,7 +112,7 @@ fn parts(body: &[u8]) -> Option<(u8, Attributes<'_>)> {
 
 impl Ruleset {
     /// Reads all chains and rules; sets are read when a rule asks.
-    pub(super) fn read(kernel: &mut Kernel) -> Result<Self, Refused> {
+    pub(super) fn read(kernel: &mut Kernel) -> Result<Self, Error> {
         let mut list = |message| kernel.nft_list(message, 0, &Writer::default());
         let dormant = |body| {
             let (family, is) = parts(body)?;

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use udpath_netlink::Attributes;
+use udpath_netlink::numbers::*;
+
 use super::Datagram;
 use super::bits::{Bits, not};
 use super::chain::{Action, Applies, Rule};
 use super::nft::{Element, RawRule, Verdict, be32, listed, verdict};
 use super::nft_text::{self as text, Field};
 use super::xtables;
-use crate::netlink::Attributes;
-use crate::netlink::numbers::*;
 
 /// Families of linux/netfilter.h.
 const IPV4: u8 = 2;

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::netlink::numbers::*;
+use udpath_netlink::numbers::*;
 
 /// Keys of connection tracking (`enum nft_ct_keys`) by number, those that have a short name.
 const CT: [(u32, &str); 6] =

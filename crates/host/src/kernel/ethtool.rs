@@ -2,75 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::{Kernel, attributes, bitset};
-use crate::netlink::numbers::*;
-use crate::netlink::{Answers, Attributes, Refused, Writer};
+use udpath_netlink::ethtool::{self, COALESCING, bitset, single};
+use udpath_netlink::numbers::*;
+use udpath_netlink::{Answers, Attributes, Error, attributes};
+
+use super::Kernel;
 use crate::snapshot::{
     ChannelCounts, Channels, Coalescing, Feature, Features, Fields, HashFields, Rings, Rss, RssContext,
 };
 
-/// The family's name.
-pub(super) const ETHTOOL: &str = "ethtool";
-/// Every message has its header as its first attribute.
-const HEADER: u16 = 1;
-
-/// How wide a coalescing value is on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Width {
-    Byte,
-    Word,
-}
-
-/// Coalescing values: ethtool's name, attribute, width.
-pub(super) const COALESCING: [(&str, u16, Width); 27] = [
-    ("rx-usecs", ETHTOOL_A_COALESCE_RX_USECS, Width::Word),
-    ("rx-frames", ETHTOOL_A_COALESCE_RX_MAX_FRAMES, Width::Word),
-    ("rx-usecs-irq", ETHTOOL_A_COALESCE_RX_USECS_IRQ, Width::Word),
-    ("rx-frames-irq", ETHTOOL_A_COALESCE_RX_MAX_FRAMES_IRQ, Width::Word),
-    ("tx-usecs", ETHTOOL_A_COALESCE_TX_USECS, Width::Word),
-    ("tx-frames", ETHTOOL_A_COALESCE_TX_MAX_FRAMES, Width::Word),
-    ("tx-usecs-irq", ETHTOOL_A_COALESCE_TX_USECS_IRQ, Width::Word),
-    ("tx-frames-irq", ETHTOOL_A_COALESCE_TX_MAX_FRAMES_IRQ, Width::Word),
-    ("stats-block-usecs", ETHTOOL_A_COALESCE_STATS_BLOCK_USECS, Width::Word),
-    ("adaptive-rx", ETHTOOL_A_COALESCE_USE_ADAPTIVE_RX, Width::Byte),
-    ("adaptive-tx", ETHTOOL_A_COALESCE_USE_ADAPTIVE_TX, Width::Byte),
-    ("pkt-rate-low", ETHTOOL_A_COALESCE_PKT_RATE_LOW, Width::Word),
-    ("rx-usecs-low", ETHTOOL_A_COALESCE_RX_USECS_LOW, Width::Word),
-    ("rx-frames-low", ETHTOOL_A_COALESCE_RX_MAX_FRAMES_LOW, Width::Word),
-    ("tx-usecs-low", ETHTOOL_A_COALESCE_TX_USECS_LOW, Width::Word),
-    ("tx-frames-low", ETHTOOL_A_COALESCE_TX_MAX_FRAMES_LOW, Width::Word),
-    ("pkt-rate-high", ETHTOOL_A_COALESCE_PKT_RATE_HIGH, Width::Word),
-    ("rx-usecs-high", ETHTOOL_A_COALESCE_RX_USECS_HIGH, Width::Word),
-    ("rx-frames-high", ETHTOOL_A_COALESCE_RX_MAX_FRAMES_HIGH, Width::Word),
-    ("tx-usecs-high", ETHTOOL_A_COALESCE_TX_USECS_HIGH, Width::Word),
-    ("tx-frames-high", ETHTOOL_A_COALESCE_TX_MAX_FRAMES_HIGH, Width::Word),
-    ("sample-interval", ETHTOOL_A_COALESCE_RATE_SAMPLE_INTERVAL, Width::Word),
-    ("cqe-mode-tx", ETHTOOL_A_COALESCE_USE_CQE_MODE_TX, Width::Byte),
-    ("cqe-mode-rx", ETHTOOL_A_COALESCE_USE_CQE_MODE_RX, Width::Byte),
-    ("tx-aggr-max-bytes", ETHTOOL_A_COALESCE_TX_AGGR_MAX_BYTES, Width::Word),
-    ("tx-aggr-max-frames", ETHTOOL_A_COALESCE_TX_AGGR_MAX_FRAMES, Width::Word),
-    ("tx-aggr-time-usecs", ETHTOOL_A_COALESCE_TX_AGGR_TIME_USECS, Width::Word),
-];
-
-/// Names the interface of a request.
-pub(super) fn header(body: &mut Writer, interface: &str) {
-    body.nest(HEADER, |header| {
-        header.text(ETHTOOL_A_HEADER_DEV_NAME, interface);
-    });
-}
-
-/// The single answer to a request, or what it means that there is none.
-pub(super) fn single(answers: &Answers) -> Result<Attributes<'_>, Refused> {
-    attributes(answers).next().ok_or_else(|| Refused::other("the kernel gave no answer"))
-}
-
 impl Kernel {
     /// Asks for what one message tells of an interface.
-    pub(super) fn get(&mut self, command: u16, interface: &str) -> Result<Answers, Refused> {
-        self.generic(ETHTOOL, command, false, |body| header(body, interface))
+    pub(super) fn get(&mut self, command: u16, interface: &str) -> Result<Answers, Error> {
+        ethtool::get(self.generic()?, command, interface)
     }
 
-    pub(super) fn channels(&mut self, interface: &str) -> Result<Channels, Refused> {
+    pub(super) fn channels(&mut self, interface: &str) -> Result<Channels, Error> {
         let answers = self.get(ETHTOOL_MSG_CHANNELS_GET, interface)?;
         let is = single(&answers)?;
         Ok(Channels {
@@ -89,7 +36,7 @@ impl Kernel {
         })
     }
 
-    pub(super) fn rings(&mut self, interface: &str) -> Result<Rings, Refused> {
+    pub(super) fn rings(&mut self, interface: &str) -> Result<Rings, Error> {
         let answers = self.get(ETHTOOL_MSG_RINGS_GET, interface)?;
         let is = single(&answers)?;
         Ok(Rings {
@@ -105,7 +52,7 @@ impl Kernel {
         })
     }
 
-    pub(super) fn coalescing(&mut self, interface: &str) -> Result<Coalescing, Refused> {
+    pub(super) fn coalescing(&mut self, interface: &str) -> Result<Coalescing, Error> {
         let answers = self.get(ETHTOOL_MSG_COALESCE_GET, interface)?;
         let is = single(&answers)?;
         Ok(COALESCING
@@ -114,7 +61,7 @@ impl Kernel {
             .collect())
     }
 
-    pub(super) fn features(&mut self, interface: &str) -> Result<Features, Refused> {
+    pub(super) fn features(&mut self, interface: &str) -> Result<Features, Error> {
         let answers = self.get(ETHTOOL_MSG_FEATURES_GET, interface)?;
         let is = single(&answers)?;
         let [hardware, wanted, active, never] = [
@@ -142,12 +89,11 @@ impl Kernel {
     }
 
     /// Since Linux 6.3; further contexts since 6.12.
-    pub(super) fn rss(&mut self, interface: &str) -> Result<Rss, Refused> {
+    pub(super) fn rss(&mut self, interface: &str) -> Result<Rss, Error> {
         let answers = self.get(ETHTOOL_MSG_RSS_GET, interface)?;
         let functions = self.hash_functions()?;
         let main = context(single(&answers)?, &functions);
-        let others = self.generic(ETHTOOL, ETHTOOL_MSG_RSS_GET, true, |body| {
-            header(body, interface);
+        let others = ethtool::dump(self.generic()?, ETHTOOL_MSG_RSS_GET, interface, |body| {
             body.u32(ETHTOOL_A_RSS_START_CONTEXT, 1);
         });
         let contexts = match &others {
@@ -164,36 +110,20 @@ impl Kernel {
     }
 
     /// Since Linux 6.17; none before.
-    pub(super) fn hash_fields(&mut self, interface: &str) -> Result<Option<HashFields>, Refused> {
+    pub(super) fn hash_fields(&mut self, interface: &str) -> Result<Option<HashFields>, Error> {
         let answers = self.get(ETHTOOL_MSG_RSS_GET, interface)?;
         let is = single(&answers)?;
         Ok(hash_fields(is))
     }
 
     /// The names of the bits that stand for hash functions, from the first on.
-    pub(super) fn hash_functions(&mut self) -> Result<Vec<String>, Refused> {
+    pub(super) fn hash_functions(&mut self) -> Result<Vec<String>, Error> {
         self.strings(ETH_SS_RSS_HASH_FUNCS)
     }
 
     /// The kernel's own names for the bits of a set, from the first on.
-    pub(super) fn strings(&mut self, names: u16) -> Result<Vec<String>, Refused> {
-        let answers = self.generic(ETHTOOL, ETHTOOL_MSG_STRSET_GET, false, |body| {
-            // Of no device; the header must be there all the same.
-            body.nest(HEADER, |_| {});
-            body.nest(ETHTOOL_A_STRSET_STRINGSETS, |sets| {
-                sets.nest(ETHTOOL_A_STRINGSETS_STRINGSET, |set| {
-                    set.u32(ETHTOOL_A_STRINGSET_ID, names.into());
-                });
-            });
-        })?;
-        let set =
-            single(&answers)?.nested(ETHTOOL_A_STRSET_STRINGSETS).nested(ETHTOOL_A_STRINGSETS_STRINGSET);
-        let strings = set.nested(ETHTOOL_A_STRINGSET_STRINGS);
-        Ok(strings
-            .iter()
-            .filter(|(kind, _)| *kind == ETHTOOL_A_STRINGS_STRING)
-            .filter_map(|(_, string)| Attributes::new(string).text(ETHTOOL_A_STRING_VALUE))
-            .collect())
+    pub(super) fn strings(&mut self, names: u16) -> Result<Vec<String>, Error> {
+        ethtool::strings(self.generic()?, names)
     }
 }
 
@@ -225,6 +155,7 @@ pub(super) fn function(bits: u32, functions: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use udpath_netlink::Writer;
 
     use super::*;
 

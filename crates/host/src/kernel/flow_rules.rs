@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
+use udpath_netlink::{Error, ioctl};
+
+use super::Kernel;
 use super::ioctl::{long, word};
-use super::{Kernel, sys};
-use crate::netlink::Refused;
 use crate::snapshot::{FlowAction, FlowRule, Masked};
 
 /// Flags in a flow type: it counts in another RSS context; it has further fields.
@@ -35,17 +36,17 @@ const IP6_PROTOCOL: usize = 37;
 const ETHER_TYPE: usize = 12;
 
 impl Kernel {
-    pub(super) fn flow_rules(&self, interface: &str) -> Result<Vec<FlowRule>, Refused> {
-        let count = word(&self.ioctl(interface, sys::RULE_COUNT, &[])?, NFC_COUNT);
+    pub(super) fn flow_rules(&self, interface: &str) -> Result<Vec<FlowRule>, Error> {
+        let count = word(&self.ioctl(interface, ioctl::RULE_COUNT, &[])?, NFC_COUNT);
         let mut request = vec![0; NFC_COUNT - 4];
         request.extend(count.to_ne_bytes());
-        let places = if count == 0 { Vec::new() } else { self.ioctl(interface, sys::RULES, &request)? };
+        let places = if count == 0 { Vec::new() } else { self.ioctl(interface, ioctl::RULES, &request)? };
         let found = word(&places, NFC_COUNT).min(count) as usize;
         let mut rules = Vec::with_capacity(found);
         for at in 0..found {
             let mut request = vec![0; NFC_SPEC + SPEC_LOCATION - 4];
             request.extend(word(&places, NFC_PLACES + 4 * at).to_ne_bytes());
-            match self.ioctl(interface, sys::RULE, &request) {
+            match self.ioctl(interface, ioctl::RULE, &request) {
                 Ok(rule) => rules.push(flow_rule(&rule)),
                 // Gone since the list was read.
                 Err(refused) if refused.errno == Some(libc::ENOENT) => {}

@@ -6,14 +6,15 @@
 //! ```
 //! Numbers are in the network's order. The kernel lists one hook of one family at a time.
 
-use super::Kernel;
-use super::netfilter::{DEVICE_HOOKS, FAMILIES, HOOKS, NFGENMSG, unsupported};
-use crate::netlink::numbers::{
+use udpath_netlink::numbers::{
     NFNLA_CHAIN_FAMILY, NFNLA_CHAIN_NAME, NFNLA_CHAIN_TABLE, NFNLA_HOOK_BPF_ID, NFNLA_HOOK_CHAIN_INFO,
     NFNLA_HOOK_DEV, NFNLA_HOOK_FUNCTION_NAME, NFNLA_HOOK_HOOKNUM, NFNLA_HOOK_INFO_DESC, NFNLA_HOOK_INFO_TYPE,
     NFNLA_HOOK_MODULE_NAME, NFNLA_HOOK_PRIORITY,
 };
-use crate::netlink::{Attributes, Refused, Writer};
+use udpath_netlink::{Attributes, Error, Writer};
+
+use super::Kernel;
+use super::netfilter::{DEVICE_HOOKS, FAMILIES, HOOKS, NFGENMSG, unsupported};
 use crate::snapshot::netfilter::{Hook, HookChain};
 
 /// `NFNL_SUBSYS_HOOK` of linux/netfilter/nfnetlink.h, and `NFNL_MSG_HOOK_GET` of linux/netfilter/nfnetlink_hook.h.
@@ -29,7 +30,7 @@ const ASKED: [(u8, usize); 3] = [(2, 5), (10, 5), (7, 5)];
 const NETDEV: u8 = 5;
 
 impl Kernel {
-    pub(super) fn netfilter_hooks(&mut self) -> Result<Vec<Hook>, Refused> {
+    pub(super) fn netfilter_hooks(&mut self) -> Result<Vec<Hook>, Error> {
         let mut found = Vec::new();
         for (family, hooks) in ASKED {
             for number in 0..hooks {
@@ -56,9 +57,9 @@ impl Kernel {
     }
 
     /// The functions at one hook, in the order in which packets meet them.
-    fn hooks(&mut self, family: u8, number: usize, device: Option<&str>) -> Result<Vec<Hook>, Refused> {
+    fn hooks(&mut self, family: u8, number: usize, device: Option<&str>) -> Result<Vec<Hook>, Error> {
         let mut request = Writer::after(&[family, 0, 0, 0]);
-        let wire = u32::try_from(number).map_err(Refused::other)?;
+        let wire = u32::try_from(number).map_err(Error::other)?;
         request.bytes(NFNLA_HOOK_HOOKNUM, &wire.to_be_bytes());
         if let Some(device) = device {
             request.text(NFNLA_HOOK_DEV, device);

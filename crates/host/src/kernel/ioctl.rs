@@ -1,9 +1,10 @@
 //! What only the ethtool ioctl tells: the driver's name and counters, flow rules (`flow_rules.rs`); and RSS of kernels whose
 //! netlink does not have it. Structures of linux/ethtool.h, read by their offsets.
 
-use super::{Kernel, ethtool, route, sys};
-use crate::netlink::Refused;
-use crate::netlink::numbers::ETH_SS_STATS;
+use udpath_netlink::numbers::ETH_SS_STATS;
+use udpath_netlink::{Error, ioctl};
+
+use super::{Kernel, ethtool, route};
 use crate::snapshot::{Counters, Driver, Fields, HashFields, Rss, RssContext};
 
 /// The set of names of the driver's counters.
@@ -45,21 +46,21 @@ impl Kernel {
     pub(super) fn ioctl(
         &self,
         interface: &str,
-        command: sys::Command,
+        command: ioctl::Command,
         request: &[u8],
-    ) -> Result<Vec<u8>, Refused> {
-        sys::ethtool(self.control()?, interface, command, request).map_err(|error| {
+    ) -> Result<Vec<u8>, Error> {
+        ioctl::ethtool(self.control()?, interface, command, request).map_err(|error| {
             match error.raw_os_error() {
                 // Drivers answer EINVAL for commands of these that they do not have; of what is set, it is the value.
-                Some(libc::EINVAL) if !command.sets() => Refused::errno(libc::EOPNOTSUPP),
-                Some(libc::ENOTTY) => Refused::errno(libc::EOPNOTSUPP),
+                Some(libc::EINVAL) if !command.sets() => Error::errno(libc::EOPNOTSUPP),
+                Some(libc::ENOTTY) => Error::errno(libc::EOPNOTSUPP),
                 _ => error.into(),
             }
         })
     }
 
-    pub(super) fn driver(&self, interface: &str) -> Result<Driver, Refused> {
-        let info = self.ioctl(interface, sys::DRIVER, &[])?;
+    pub(super) fn driver(&self, interface: &str) -> Result<Driver, Error> {
+        let info = self.ioctl(interface, ioctl::DRIVER, &[])?;
         Ok(Driver {
             name: text(&info, 4, 32),
             version: text(&info, 36, 32),
@@ -68,43 +69,43 @@ impl Kernel {
         })
     }
 
-    pub(super) fn permanent_address(&self, interface: &str) -> Result<String, Refused> {
-        let found = self.ioctl(interface, sys::PERMANENT_ADDRESS, &words(&[ADDRESS]))?;
+    pub(super) fn permanent_address(&self, interface: &str) -> Result<String, Error> {
+        let found = self.ioctl(interface, ioctl::PERMANENT_ADDRESS, &words(&[ADDRESS]))?;
         let length = word(&found, 4).min(ADDRESS) as usize;
         Ok(route::mac(&found[8..8 + length]))
     }
 
-    pub(super) fn driver_counters(&self, interface: &str) -> Result<Counters, Refused> {
+    pub(super) fn driver_counters(&self, interface: &str) -> Result<Counters, Error> {
         // Reserved, then a mask of the sets asked for.
         let mut request = words(&[0]);
         request.extend((1_u64 << COUNTER_NAMES).to_ne_bytes());
-        let counts = self.ioctl(interface, sys::STRING_COUNTS, &request)?;
+        let counts = self.ioctl(interface, ioctl::STRING_COUNTS, &request)?;
         // The mask comes back without the sets that the driver does not have.
         let count = word(&counts, 16);
         if long(&counts, 8) == 0 || count == 0 {
-            return Err(Refused::errno(libc::EOPNOTSUPP));
+            return Err(Error::errno(libc::EOPNOTSUPP));
         }
-        let names = self.ioctl(interface, sys::STRINGS, &words(&[COUNTER_NAMES, count]))?;
-        let values = self.ioctl(interface, sys::COUNTERS, &words(&[count]))?;
+        let names = self.ioctl(interface, ioctl::STRINGS, &words(&[COUNTER_NAMES, count]))?;
+        let values = self.ioctl(interface, ioctl::COUNTERS, &words(&[count]))?;
         // Queues may have come or gone between the two calls; then names and values do not belong together.
         if word(&names, 8) != word(&values, 4) {
-            return Err(Refused::other("the driver's counters changed while they were read"));
+            return Err(Error::other("the driver's counters changed while they were read"));
         }
         Ok(counters(&names, &values))
     }
 
-    pub(super) fn rss_by_ioctl(&mut self, interface: &str) -> Result<Rss, Refused> {
+    pub(super) fn rss_by_ioctl(&mut self, interface: &str) -> Result<Rss, Error> {
         // Context 0, and no room: only the sizes are told.
-        let sizes = self.ioctl(interface, sys::RSS, &words(&[0, 0, 0]))?;
+        let sizes = self.ioctl(interface, ioctl::RSS, &words(&[0, 0, 0]))?;
         let (entries, key) = (word(&sizes, 8), word(&sizes, 12));
-        let found = self.ioctl(interface, sys::RSS, &words(&[0, entries, key]))?;
+        let found = self.ioctl(interface, ioctl::RSS, &words(&[0, entries, key]))?;
         let functions = self.hash_functions().unwrap_or_default();
         Ok(Rss { main: rss(&found, &functions), ..Rss::default() })
     }
 
-    pub(super) fn hash_fields_by_ioctl(&self, interface: &str) -> Result<HashFields, Refused> {
-        let fields = |flow: u32| -> Result<Fields, Refused> {
-            let found = self.ioctl(interface, sys::HASH_FIELDS, &words(&[flow]))?;
+    pub(super) fn hash_fields_by_ioctl(&self, interface: &str) -> Result<HashFields, Error> {
+        let fields = |flow: u32| -> Result<Fields, Error> {
+            let found = self.ioctl(interface, ioctl::HASH_FIELDS, &words(&[flow]))?;
             Ok(Fields(word(&found, NFC_DATA)))
         };
         Ok(HashFields { udp4: Some(fields(UDP4)?), udp6: fields(UDP6).ok() })

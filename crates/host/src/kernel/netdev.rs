@@ -1,12 +1,12 @@
 //! The netdev family: queues, NAPI instances, counters of queues. Documentation/netlink/specs/netdev.yaml.
 
-use super::{Kernel, attributes};
-use crate::netlink::numbers::*;
-use crate::netlink::{Attributes, Refused};
+use udpath_netlink::netdev::{self, FAMILY};
+use udpath_netlink::numbers::*;
+use udpath_netlink::{Attributes, Error, attributes};
+
+use super::Kernel;
 use crate::snapshot::{Counters, Direction, Napi, NetdevQueue, QueueCounters, XdpFeatures};
 
-/// The family's name. Linux 6.3 began it.
-pub(super) const NETDEV: &str = "netdev";
 /// `NETDEV_QSTATS_SCOPE_QUEUE`: counters of each queue rather than their sum.
 const BY_QUEUE: u64 = 1;
 
@@ -29,26 +29,25 @@ const COUNTERS: [(&str, u16); 13] = [
 ];
 
 impl Kernel {
-    pub(super) fn queues(&mut self) -> Result<Vec<NetdevQueue>, Refused> {
-        let answers = self.generic(NETDEV, NETDEV_CMD_QUEUE_GET, true, |_| {})?;
+    pub(super) fn queues(&mut self) -> Result<Vec<NetdevQueue>, Error> {
+        let answers = self.generic()?.dump(FAMILY, NETDEV_CMD_QUEUE_GET, |_| {})?;
         Ok(attributes(&answers).filter_map(queue).collect())
     }
 
-    pub(super) fn napis(&mut self) -> Result<Vec<Napi>, Refused> {
-        let answers = self.generic(NETDEV, NETDEV_CMD_NAPI_GET, true, |_| {})?;
+    pub(super) fn napis(&mut self) -> Result<Vec<Napi>, Error> {
+        let answers = self.generic()?.dump(FAMILY, NETDEV_CMD_NAPI_GET, |_| {})?;
         Ok(attributes(&answers).filter_map(napi).collect())
     }
 
-    pub(super) fn queue_counters(&mut self) -> Result<Vec<QueueCounters>, Refused> {
-        let answers = self.generic(NETDEV, NETDEV_CMD_QSTATS_GET, true, |body| {
+    pub(super) fn queue_counters(&mut self) -> Result<Vec<QueueCounters>, Error> {
+        let answers = self.generic()?.dump(FAMILY, NETDEV_CMD_QSTATS_GET, |body| {
             body.uint(NETDEV_A_QSTATS_SCOPE, BY_QUEUE);
         })?;
         Ok(attributes(&answers).filter_map(queue_counters).collect())
     }
 
-    pub(super) fn xdp_features(&mut self) -> Result<Vec<XdpFeatures>, Refused> {
-        let answers = self.generic(NETDEV, NETDEV_CMD_DEV_GET, true, |_| {})?;
-        Ok(attributes(&answers).filter_map(xdp_features).collect())
+    pub(super) fn xdp_features(&mut self) -> Result<Vec<XdpFeatures>, Error> {
+        Ok(netdev::devices(self.generic()?)?.into_iter().map(xdp_features).collect())
     }
 }
 
@@ -94,21 +93,21 @@ fn queue_counters(is: Attributes<'_>) -> Option<QueueCounters> {
     })
 }
 
-fn xdp_features(is: Attributes<'_>) -> Option<XdpFeatures> {
-    Some(XdpFeatures {
-        interface: is.u32(NETDEV_A_DEV_IFINDEX)?,
-        features: is.number(NETDEV_A_DEV_XDP_FEATURES)?,
-        zero_copy_segments: is.u32(NETDEV_A_DEV_XDP_ZC_MAX_SEGS),
-        rx_metadata: is.number(NETDEV_A_DEV_XDP_RX_METADATA_FEATURES).unwrap_or(0),
-    })
+fn xdp_features(device: netdev::Device) -> XdpFeatures {
+    XdpFeatures {
+        interface: device.index,
+        features: device.xdp_features,
+        zero_copy_segments: device.zero_copy_segments,
+        rx_metadata: device.rx_metadata.unwrap_or(0),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use udpath_netlink::Writer;
 
     use super::*;
-    use crate::netlink::Writer;
 
     #[test]
     fn counters_over_32_bits_are_whole() {
@@ -144,7 +143,7 @@ mod tests {
         #[test]
         fn no_message_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let is = Attributes::new(&bytes);
-            let _ = (queue(is), napi(is), queue_counters(is), xdp_features(is));
+            let _ = (queue(is), napi(is), queue_counters(is));
         }
     }
 }

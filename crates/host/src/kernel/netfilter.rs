@@ -1,11 +1,12 @@
 //! nftables and audit: what stands in the way of a packet and of a system call.
 
-use super::Kernel;
-use crate::netlink::numbers::{
+use udpath_netlink::numbers::{
     NFT_MSG_GETCHAIN, NFTA_CHAIN_HOOK, NFTA_CHAIN_NAME, NFTA_CHAIN_TABLE, NFTA_CHAIN_TYPE, NFTA_CHAIN_USE,
     NFTA_HOOK_HOOKNUM, NFTA_HOOK_PRIORITY,
 };
-use crate::netlink::{Answers, Attributes, Refused, Writer};
+use udpath_netlink::{Answers, Attributes, Error, Writer};
+
+use super::Kernel;
 use crate::snapshot::kernel::AuditStatus;
 use crate::snapshot::netfilter::NftChain;
 
@@ -24,32 +25,32 @@ pub(super) const DEVICE_HOOKS: [&str; 2] = ["ingress", "egress"];
 pub(super) const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
 
 impl Kernel {
-    pub(super) fn nft_chains(&mut self) -> Result<Vec<NftChain>, Refused> {
+    pub(super) fn nft_chains(&mut self) -> Result<Vec<NftChain>, Error> {
         let socket = self.netfilter.as_mut().map_err(|refused| refused.clone())?;
         let answers = socket.dump(NFTABLES << 8 | NFT_MSG_GETCHAIN, &[0; NFGENMSG]).map_err(unsupported)?;
         Ok(answers.bodies().filter_map(chain).collect())
     }
 
     /// What nftables lists in answer to one message; `body` without its header.
-    pub(crate) fn nft_list(&mut self, message: u16, family: u8, body: &Writer) -> Result<Answers, Refused> {
+    pub(crate) fn nft_list(&mut self, message: u16, family: u8, body: &Writer) -> Result<Answers, Error> {
         let socket = self.netfilter.as_mut().map_err(|refused| refused.clone())?;
         let request = [&[family, 0, 0, 0], body.written()].concat();
         socket.dump(NFTABLES << 8 | message, &request).map_err(unsupported)
     }
 
-    pub(super) fn audit_status(&mut self) -> Result<AuditStatus, Refused> {
+    pub(super) fn audit_status(&mut self) -> Result<AuditStatus, Error> {
         let socket = self.audit.as_mut().map_err(|refused| refused.clone())?;
         let answers = socket.request_answered_later(AUDIT_GET, &[]).map_err(unsupported)?;
         let status = answers.bodies().find_map(status);
-        status.ok_or_else(|| Refused::other("the audit system did not answer"))
+        status.ok_or_else(|| Error::other("the audit system did not answer"))
     }
 }
 
 /// A kernel without the subsystem knows no such message, or nobody listens.
-pub(super) fn unsupported(refused: Refused) -> Refused {
+pub(super) fn unsupported(refused: Error) -> Error {
     match refused.errno {
         Some(libc::EINVAL | libc::ECONNREFUSED | libc::EPROTONOSUPPORT) => {
-            Refused { errno: Some(libc::EOPNOTSUPP), ..refused }
+            Error { errno: Some(libc::EOPNOTSUPP), ..refused }
         }
         _ => refused,
     }

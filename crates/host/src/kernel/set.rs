@@ -5,11 +5,12 @@
 //! interrupts are new, and the RSS table of some, such as vmxnet3, is the driver's own again, so RSS comes after them);
 //! features may; coalescing, RSS and NAPI settings do not.
 
-use super::ethtool::{COALESCING, ETHTOOL, Width, header};
+use udpath_netlink::ethtool::{self, COALESCING, Width, bitset};
+use udpath_netlink::numbers::*;
+use udpath_netlink::{Error, Writer, ioctl, netdev};
+
+use super::Kernel;
 use super::ioctl::{UDP4, UDP6};
-use super::{Kernel, bitset, netdev, sys};
-use crate::netlink::numbers::*;
-use crate::netlink::{Refused, Writer};
 use crate::snapshot::{ChannelCounts, Fields, HashFields, Rings};
 
 /// A change of the main RSS context. What is none stays.
@@ -37,19 +38,15 @@ pub struct NapiChange {
 }
 
 impl Kernel {
-    fn set(&mut self, command: u16, interface: &str, fill: impl FnOnce(&mut Writer)) -> Result<(), Refused> {
-        let done = self.generic(ETHTOOL, command, false, |body| {
-            header(body, interface);
-            fill(body);
-        });
-        done.map(|_| ())
+    fn set(&mut self, command: u16, interface: &str, fill: impl FnOnce(&mut Writer)) -> Result<(), Error> {
+        ethtool::set(self.generic()?, command, interface, fill)
     }
 
     /// Sets numbers of channels; those that are none stay.
     ///
     /// # Errors
     /// The kernel's or the driver's refusal: more than its maximum, RSS table or AF_XDP sockets in the way.
-    pub fn set_channels(&mut self, interface: &str, counts: &ChannelCounts) -> Result<(), Refused> {
+    pub fn set_channels(&mut self, interface: &str, counts: &ChannelCounts) -> Result<(), Error> {
         let values = [
             (ETHTOOL_A_CHANNELS_RX_COUNT, counts.rx),
             (ETHTOOL_A_CHANNELS_TX_COUNT, counts.tx),
@@ -68,7 +65,7 @@ impl Kernel {
     ///
     /// # Errors
     /// The kernel's or the driver's refusal.
-    pub fn set_rings(&mut self, interface: &str, rings: &Rings) -> Result<(), Refused> {
+    pub fn set_rings(&mut self, interface: &str, rings: &Rings) -> Result<(), Error> {
         let words = [
             (ETHTOOL_A_RINGS_RX, rings.rx),
             (ETHTOOL_A_RINGS_TX, rings.tx),
@@ -95,13 +92,12 @@ impl Kernel {
     ///
     /// # Errors
     /// A name that does not exist, or the kernel's or the driver's refusal.
-    pub fn set_coalescing(&mut self, interface: &str, values: &[(&str, u32)]) -> Result<(), Refused> {
+    pub fn set_coalescing(&mut self, interface: &str, values: &[(&str, u32)]) -> Result<(), Error> {
         let what = || format!("set the coalescing of {interface}");
         let mut known = Vec::new();
         for (name, value) in values {
             let row = COALESCING.iter().find(|(known, ..)| known == name);
-            let unknown =
-                || Refused::other(format_args!("there is no coalescing value '{name}'")).when(what());
+            let unknown = || Error::other(format_args!("there is no coalescing value '{name}'")).when(what());
             let (_, kind, width) = row.ok_or_else(unknown)?;
             known.push((*kind, *width, *value));
         }
@@ -120,7 +116,7 @@ impl Kernel {
     ///
     /// # Errors
     /// A name that does not exist. A device that cannot is no error: read back.
-    pub fn set_features(&mut self, interface: &str, features: &[(&str, bool)]) -> Result<(), Refused> {
+    pub fn set_features(&mut self, interface: &str, features: &[(&str, bool)]) -> Result<(), Error> {
         let set = self.set(ETHTOOL_MSG_FEATURES_SET, interface, |body| {
             body.nest(ETHTOOL_A_FEATURES_WANTED, |set| bitset::write(set, features));
         });
@@ -131,7 +127,7 @@ impl Kernel {
     ///
     /// # Errors
     /// An unknown function, or the kernel's or the driver's refusal.
-    pub fn set_rss(&mut self, interface: &str, change: &RssChange) -> Result<(), Refused> {
+    pub fn set_rss(&mut self, interface: &str, change: &RssChange) -> Result<(), Error> {
         let what = || format!("set the RSS of {interface}");
         let function = match &change.function {
             None => None,
@@ -155,12 +151,11 @@ impl Kernel {
         set.map_err(|refused| refused.when(what()))
     }
 
-    fn function_bit(&mut self, name: &str) -> Result<u32, Refused> {
+    fn function_bit(&mut self, name: &str) -> Result<u32, Error> {
         let functions = self.hash_functions()?;
         let bit = functions.iter().position(|known| known == name);
-        let unknown = || {
-            Refused::other(format_args!("'{name}' is no hash function; there are {}", functions.join(", ")))
-        };
+        let unknown =
+            || Error::other(format_args!("'{name}' is no hash function; there are {}", functions.join(", ")));
         bit.and_then(|bit| u32::try_from(bit).ok()).map(|bit| 1 << bit).ok_or_else(unknown)
     }
 
@@ -170,15 +165,15 @@ impl Kernel {
         interface: &str,
         change: &RssChange,
         function: Option<u32>,
-    ) -> Result<(), Refused> {
-        let length = |length: usize| u32::try_from(length).map_err(Refused::other);
-        let entries = change.table.as_ref().map_or(Ok(sys::UNCHANGED), |table| length(table.len()))?;
+    ) -> Result<(), Error> {
+        let length = |length: usize| u32::try_from(length).map_err(Error::other);
+        let entries = change.table.as_ref().map_or(Ok(ioctl::UNCHANGED), |table| length(table.len()))?;
         let key = change.key.as_deref().unwrap_or_default();
         let mut request = words(&[0, entries, length(key.len())?]);
         request.extend([u8::try_from(function.unwrap_or(0)).unwrap_or(0), 0, 0, 0, 0, 0, 0, 0]);
         request.extend(words(change.table.as_deref().unwrap_or_default()));
         request.extend(key);
-        self.ioctl(interface, sys::SET_RSS, &request).map(|_| ())
+        self.ioctl(interface, ioctl::SET_RSS, &request).map(|_| ())
     }
 
     /// Sets which fields of UDP are hashed; a family that is none stays. By netlink since Linux 6.17, before that by
@@ -186,7 +181,7 @@ impl Kernel {
     ///
     /// # Errors
     /// The kernel's or the driver's refusal: many devices know addresses alone, or addresses and ports, nothing else.
-    pub fn set_hash_fields(&mut self, interface: &str, fields: &HashFields) -> Result<(), Refused> {
+    pub fn set_hash_fields(&mut self, interface: &str, fields: &HashFields) -> Result<(), Error> {
         let flows = [(ETHTOOL_A_FLOW_UDP4, UDP4, fields.udp4), (ETHTOOL_A_FLOW_UDP6, UDP6, fields.udp6)];
         let wanted: Vec<(u16, u32, Fields)> =
             flows.into_iter().filter_map(|(kind, flow, fields)| Some((kind, flow, fields?))).collect();
@@ -201,7 +196,7 @@ impl Kernel {
             Err(refused) if unknown_command(&refused) => wanted.iter().try_for_each(|(_, flow, fields)| {
                 let mut request = words(&[*flow]);
                 request.extend(u64::from(fields.0).to_ne_bytes());
-                self.ioctl(interface, sys::SET_HASH_FIELDS, &request).map(|_| ())
+                self.ioctl(interface, ioctl::SET_HASH_FIELDS, &request).map(|_| ())
             }),
             done => done,
         };
@@ -212,8 +207,9 @@ impl Kernel {
     ///
     /// # Errors
     /// No such instance, or the kernel's refusal.
-    pub fn set_napi(&mut self, id: u32, change: &NapiChange) -> Result<(), Refused> {
-        let set = self.generic(netdev::NETDEV, NETDEV_CMD_NAPI_SET, false, |body| {
+    pub fn set_napi(&mut self, id: u32, change: &NapiChange) -> Result<(), Error> {
+        let generic = self.generic()?;
+        let set = generic.request(netdev::FAMILY, NETDEV_CMD_NAPI_SET, |body| {
             body.u32(NETDEV_A_NAPI_ID, id);
             if let Some(polls) = change.defer_hard_irqs {
                 body.u32(NETDEV_A_NAPI_DEFER_HARD_IRQS, polls);
@@ -233,7 +229,7 @@ impl Kernel {
 }
 
 /// Does the kernel not have the command at all? It says so without a sentence; a driver's refusal has the same number.
-fn unknown_command(refused: &Refused) -> bool {
+fn unknown_command(refused: &Error) -> bool {
     refused.errno == Some(libc::EOPNOTSUPP)
 }
 

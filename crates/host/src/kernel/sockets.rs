@@ -8,9 +8,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use udpath_netlink::numbers::{INET_DIAG_SKMEMINFO, INET_DIAG_SKV6ONLY};
+use udpath_netlink::{Attributes, Error};
+
 use super::Kernel;
-use crate::netlink::numbers::{INET_DIAG_SKMEMINFO, INET_DIAG_SKV6ONLY};
-use crate::netlink::{Attributes, Refused};
 use crate::snapshot::sockets::{Socket, SocketMemory};
 
 /// `SOCK_DIAG_BY_FAMILY` of linux/sock_diag.h.
@@ -24,7 +25,7 @@ const ALL_STATES: u32 = u32::MAX;
 const CONNECTED: u8 = 1;
 
 impl Kernel {
-    pub(super) fn udp_sockets(&mut self) -> Result<Vec<Socket>, Refused> {
+    pub(super) fn udp_sockets(&mut self) -> Result<Vec<Socket>, Error> {
         let mut sockets = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
             let mut request = [0; REQUEST];
@@ -41,10 +42,10 @@ impl Kernel {
 }
 
 /// A kernel that has sock_diag without UDP says ENOENT, and one without IPv6 lists nothing.
-fn unsupported(refused: Refused) -> Refused {
+fn unsupported(refused: Error) -> Error {
     match refused.errno {
         Some(libc::ENOENT | libc::EINVAL | libc::EPROTONOSUPPORT | libc::ECONNREFUSED) => {
-            Refused { errno: Some(libc::EOPNOTSUPP), ..refused }
+            Error { errno: Some(libc::EOPNOTSUPP), ..refused }
         }
         _ => refused,
     }

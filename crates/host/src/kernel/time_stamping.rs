@@ -1,10 +1,10 @@
 //! Time stamping of a device: by the ethtool family, and by the ioctl that was there before.
 
-use super::bitset;
-use super::ethtool::single;
-use super::{Kernel, sys};
-use crate::netlink::numbers::*;
-use crate::netlink::{Attributes, Refused};
+use udpath_netlink::ethtool::{bitset, single};
+use udpath_netlink::numbers::*;
+use udpath_netlink::{Attributes, Error, ioctl};
+
+use super::Kernel;
 use crate::snapshot::{TimeStamping, TimeStampingOffer};
 
 /// Ethtool's words for `enum hwtstamp_tx_types` of linux/net_tstamp.h, in its order (`ts_tx_type_names` of
@@ -32,22 +32,22 @@ const RX: [&str; 16] = [
 
 impl Kernel {
     /// Since Linux 5.8.
-    pub(super) fn time_stamping_offer(&mut self, interface: &str) -> Result<TimeStampingOffer, Refused> {
+    pub(super) fn time_stamping_offer(&mut self, interface: &str) -> Result<TimeStampingOffer, Error> {
         let answers = self.get(ETHTOOL_MSG_TSINFO_GET, interface)?;
         Ok(offer(single(&answers)?))
     }
 
     /// Since Linux 6.14.
-    pub(super) fn time_stamping(&mut self, interface: &str) -> Result<TimeStamping, Refused> {
+    pub(super) fn time_stamping(&mut self, interface: &str) -> Result<TimeStamping, Error> {
         let answers = self.get(ETHTOOL_MSG_TSCONFIG_GET, interface)?;
-        config(single(&answers)?).ok_or_else(|| Refused::other("the kernel named no type or no filter"))
+        config(single(&answers)?).ok_or_else(|| Error::other("the kernel named no type or no filter"))
     }
 
-    pub(super) fn time_stamping_by_ioctl(&self, interface: &str) -> Result<TimeStamping, Refused> {
-        let [_flags, tx, rx] = sys::time_stamping(self.control()?, interface).map_err(|error| {
+    pub(super) fn time_stamping_by_ioctl(&self, interface: &str) -> Result<TimeStamping, Error> {
+        let [_flags, tx, rx] = ioctl::time_stamping(self.control()?, interface).map_err(|error| {
             match error.raw_os_error() {
                 // Drivers answer EINVAL for ioctls that they do not have.
-                Some(libc::EINVAL | libc::ENOTTY) => Refused::errno(libc::EOPNOTSUPP),
+                Some(libc::EINVAL | libc::ENOTTY) => Error::errno(libc::EOPNOTSUPP),
                 _ => error.into(),
             }
         })?;
@@ -86,9 +86,9 @@ fn config(is: Attributes<'_>) -> Option<TimeStamping> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use udpath_netlink::Writer;
 
     use super::*;
-    use crate::netlink::Writer;
 
     fn bits(writer: &mut Writer, kind: u16, names: &[&str]) {
         let listed: Vec<(&str, bool)> = names.iter().map(|name| (*name, false)).collect();

@@ -1,7 +1,6 @@
 //! What the rows share whose settings are the driver's: numbers in and out, refusals, ethtool's lines.
 
 use udpath_host::Absence;
-use udpath_host::kernel::Refused;
 
 use super::row::{Limit, Target};
 use super::shell::quoted;
@@ -74,7 +73,7 @@ impl Target<'_> {
     }
 
     /// The kernel's answer, with its own sentence where it gave one.
-    pub(super) fn done(&self, result: Result<(), Refused>) -> Result<(), Refusal> {
+    pub(super) fn done(&self, result: Result<(), udpath_netlink::Error>) -> Result<(), Refusal> {
         result.map_err(|refused| match (refused.errno, &refused.detail) {
             (Some(errno), None) => {
                 Refusal::kernel("set", self.setting, &std::io::Error::from_raw_os_error(errno))

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::netlink::numbers::{
+use crate::numbers::{
     ETHTOOL_A_BITSET_BIT_NAME, ETHTOOL_A_BITSET_BIT_VALUE, ETHTOOL_A_BITSET_BITS, ETHTOOL_A_BITSET_BITS_BIT,
     ETHTOOL_A_BITSET_NOMASK,
 };
-use crate::netlink::{Attributes, Writer};
+use crate::{Attributes, Writer};
 
 /// Names and values. A set without a mask lists what is set; one with a mask also what is not.
-pub(super) fn read(set: Attributes<'_>) -> BTreeMap<String, bool> {
+pub fn read(set: Attributes<'_>) -> BTreeMap<String, bool> {
     let listed_is_set = set.has(ETHTOOL_A_BITSET_NOMASK);
     let bits = set.nested(ETHTOOL_A_BITSET_BITS);
     bits.iter()
@@ -22,7 +22,7 @@ pub(super) fn read(set: Attributes<'_>) -> BTreeMap<String, bool> {
 }
 
 /// Bits to change, and to what. Others stay.
-pub(super) fn write(set: &mut Writer, bits: &[(&str, bool)]) {
+pub fn write(set: &mut Writer, bits: &[(&str, bool)]) {
     set.nest(ETHTOOL_A_BITSET_BITS, |list| {
         for (name, value) in bits {
             list.nest(ETHTOOL_A_BITSET_BITS_BIT, |bit| {

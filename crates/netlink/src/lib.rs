@@ -1,0 +1,40 @@
+//! The workspace's one netlink client: how udpath reads and changes the kernel's networking.
+//!
+//! ```text
+//!  route        links, addresses, neighbours, routes, rules, qdiscs    ethtool   settings of a device
+//!     \                                                                netdev    queues, NAPI, XDP features
+//!      \      diag, netfilter (sockets; chains and hooks)                  |
+//!       \________________________|_____________________________________ generic   families by name
+//!                                |
+//!            socket: a request, its answers       subscription: notifications, as they come
+//!                      \_____________________________/
+//!            message, attribute: the codec        numbers: by their kernel names
+//!
+//!  ioctl        what netlink lacks on some kernels, or altogether
+//! ```
+//! Commands and attributes are written as the kernel names them ([`numbers`]), so that its documentation is this crate's
+//! too. Reading needs no privilege; changes need CAP_NET_ADMIN over the network namespace, and nothing is read back: the
+//! caller compares, because drivers round, and some accept a value and ignore it.
+//!
+//! The codec is our own, and small. `netlink-bindings`, the one crate that knows these families, misnumbers ethtool's
+//! commands (it counts notifications) and truncates counters of type `uint` to 32 bits; `netlink-packet-route` rejects a
+//! whole message for one attribute it cannot parse. Here an unknown attribute is skipped, and a missing one is `None`.
+
+mod attribute;
+mod error;
+pub mod ethtool;
+mod generic;
+pub mod ioctl;
+pub mod message;
+pub mod netdev;
+pub mod numbers;
+pub mod rtnetlink;
+mod socket;
+mod sys;
+
+pub use attribute::{Attributes, Writer, number};
+pub use error::Error;
+pub use generic::{Generic, attributes};
+pub use message::{Message, Messages, flag};
+pub use rtnetlink::Rtnetlink;
+pub use socket::{Answers, Protocol, Socket};

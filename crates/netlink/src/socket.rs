@@ -1,0 +1,255 @@
+//! A netlink socket: one request at a time, and all of its answers.
+//!
+//! ```text
+//!  request --> kernel --> answer, answer, ... --> acknowledgement (0 or an error)   a plain request
+//!                    \--> answer, answer, ... --> done           (0 or an error)   a dump
+//! ```
+//! The socket belongs to the network namespace its thread was in when it was opened, whichever thread uses it later. A
+//! dump that the kernel marks as interrupted is inconsistent, and is repeated.
+
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, recv, send, socket_with,
+    sockopt,
+};
+
+use crate::error::Error;
+use crate::message::{Message, Messages, NLMSG_DONE, NLMSG_ERROR, encode, flag};
+use crate::sys;
+
+/// How long the kernel may take to answer. It answers within the send call, unless another process holds the lock of all
+/// interfaces (rtnl) while hardware resets. Lower: machines with slow hardware fail needlessly. Higher: a hang is
+/// reported late.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+/// Size of the largest datagram accepted, bytes. The kernel fills dumps up to 32 KiB and sends a single answer whole; the
+/// longest of those is an RSS table, 4 bytes for each of up to some thousand entries. Lower: such a table is truncated,
+/// and refused here. Higher: wasted memory.
+pub(crate) const MAX_DATAGRAM: usize = 64 << 10;
+/// How often an interrupted dump is repeated before that is an error. Interfaces come and go in bursts: with fewer
+/// attempts a dump fails in one; more only follow it for longer.
+const MAX_DUMPS: u32 = 5;
+
+/// Netlink's protocols, as far as they are used here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// rtnetlink: interfaces, addresses, neighbours, routes, queueing disciplines.
+    Route,
+    /// Sockets.
+    SockDiag,
+    /// nfnetlink: nftables, hooks.
+    Netfilter,
+    /// The audit subsystem.
+    Audit,
+    /// Generic netlink: ethtool, netdev.
+    Generic,
+}
+
+impl Protocol {
+    fn raw(self) -> Option<rustix::net::Protocol> {
+        match self {
+            // NETLINK_ROUTE is 0.
+            Self::Route => None,
+            Self::SockDiag => Some(netlink::SOCK_DIAG),
+            Self::Netfilter => Some(netlink::NETFILTER),
+            Self::Audit => Some(netlink::AUDIT),
+            Self::Generic => Some(netlink::GENERIC),
+        }
+    }
+
+    /// A socket of this protocol in the calling thread's network namespace, subscribed to `groups` (group n is bit n - 1)
+    /// and connected to the kernel, so that other processes cannot send to it.
+    pub(crate) fn socket(self, flags: SocketFlags, groups: u32) -> Result<OwnedFd, Error> {
+        let flags = SocketFlags::CLOEXEC | flags;
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, self.raw())?;
+        bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+        connect(&socket, &SocketAddrNetlink::new(0, 0))?;
+        Ok(socket)
+    }
+}
+
+/// The answers to one request.
+#[derive(Debug, Default)]
+pub struct Answers {
+    bytes: Vec<u8>,
+}
+
+impl Answers {
+    /// The answers.
+    #[must_use]
+    pub fn messages(&self) -> Messages<'_> {
+        Messages::new(&self.bytes)
+    }
+
+    /// The answers' bodies, without netlink's header.
+    pub fn bodies(&self) -> impl Iterator<Item = &[u8]> {
+        self.messages().map(|message| message.body)
+    }
+}
+
+/// Whether a datagram ended the exchange.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    More,
+    End,
+}
+
+/// A socket of one netlink protocol.
+pub struct Socket {
+    socket: OwnedFd,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Socket(sequence {})", self.sequence)
+    }
+}
+
+impl Socket {
+    /// Opens a socket in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// The kernel lacks the protocol, or a limit of descriptors is reached.
+    pub fn open(protocol: Protocol) -> Result<Self, Error> {
+        let socket = protocol.socket(SocketFlags::empty(), 0)?;
+        // Kernels before 4.12 and 4.20 lack these: their errors say less, and they check less.
+        for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK, libc::NETLINK_GET_STRICT_CHK] {
+            let _ = sys::enable(&socket, option);
+        }
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(TIMEOUT))?;
+        Ok(Self { socket, sequence: 0, buffer: vec![0; MAX_DATAGRAM] })
+    }
+
+    /// A plain request; returns its answers.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or no answer in time.
+    pub fn request(&mut self, kind: u16, body: &[u8]) -> Result<Answers, Error> {
+        self.exchange(kind, flag::ACK, body).map(|(answers, _)| answers)
+    }
+
+    /// A plain request that another thread of the kernel answers after the acknowledgement, as audit does.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn request_answered_later(&mut self, kind: u16, body: &[u8]) -> Result<Answers, Error> {
+        let mut answers = self.request(kind, body)?;
+        while answers.bytes.is_empty() {
+            self.receive(&mut answers, &mut false)?;
+        }
+        Ok(answers)
+    }
+
+    /// A request that creates, replaces or deletes something; `flags`: [`flag::CREATE`] and the like.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn change(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Error> {
+        self.exchange(kind, flag::ACK | flags, body).map(|_| ())
+    }
+
+    /// A dump: all there is of something. Repeated while the kernel reports that it changed during the dump.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request), or every dump was interrupted.
+    pub fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Answers, Error> {
+        for _ in 0..MAX_DUMPS {
+            let (answers, interrupted) = self.exchange(kind, flag::DUMP, body)?;
+            if !interrupted {
+                return Ok(answers);
+            }
+        }
+        Err(Error::other(format_args!("interfaces changed during each of {MAX_DUMPS} attempts to list them")))
+    }
+
+    fn exchange(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(Answers, bool), Error> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = encode(kind, flag::REQUEST | flags, self.sequence, 0, body)?;
+        rustix::io::retry_on_intr(|| send(&self.socket, &request, SendFlags::empty()))?;
+        let (mut answers, mut interrupted) = (Answers::default(), false);
+        while self.receive(&mut answers, &mut interrupted)? == Step::More {}
+        Ok((answers, interrupted))
+    }
+
+    /// Receives one datagram of the answers to the last request.
+    fn receive(&mut self, answers: &mut Answers, interrupted: &mut bool) -> Result<Step, Error> {
+        let (socket, buffer) = (self.socket.as_fd(), &mut self.buffer);
+        let (_, length) = rustix::io::retry_on_intr(|| recv(socket, &mut buffer[..], RecvFlags::TRUNC))?;
+        let Some(datagram) = self.buffer.get(..length) else {
+            return Err(Error::other(format_args!("an answer of {length} bytes, over {MAX_DATAGRAM}")));
+        };
+        take(datagram, self.sequence, answers, interrupted)
+    }
+}
+
+/// Takes the answers to request number `sequence` out of a datagram.
+fn take(
+    datagram: &[u8],
+    sequence: u32,
+    answers: &mut Answers,
+    interrupted: &mut bool,
+) -> Result<Step, Error> {
+    // Late answers to an earlier request that timed out are skipped.
+    let ours = |message: &Message<'_>| message.sequence == sequence;
+    for message in Messages::new(datagram).filter(ours) {
+        *interrupted |= message.flags & flag::DUMP_INTR != 0;
+        match message.kind {
+            NLMSG_ERROR | NLMSG_DONE => return message.result().map(|()| Step::End),
+            _ => answers.bytes.extend_from_slice(message.whole),
+        }
+    }
+    Ok(Step::More)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::numbers::{CTRL_ATTR_FAMILY_NAME, CTRL_CMD_GETFAMILY, IFLA_IFNAME, RTM_GETLINK};
+    use crate::{Attributes, Writer};
+
+    fn message(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
+        encode(kind, flags, sequence, 0, body).unwrap()
+    }
+
+    #[test]
+    fn answers_to_another_request_are_skipped_and_an_interruption_is_seen() {
+        let mut datagram = message(16, 0, 6, b"old!");
+        datagram.extend(message(16, flag::DUMP_INTR, 7, b"ours"));
+        let (mut answers, mut interrupted) = (Answers::default(), false);
+        assert_eq!(take(&datagram, 7, &mut answers, &mut interrupted), Ok(Step::More));
+        assert_eq!(answers.bodies().collect::<Vec<_>>(), [b"ours"]);
+        assert!(interrupted);
+    }
+
+    #[test]
+    fn the_kernel_answers_dumps_and_explains_refusals() {
+        let mut route = Socket::open(Protocol::Route).unwrap();
+        let answers = route.dump(RTM_GETLINK, &[0; 16]).unwrap();
+        let names: Vec<_> =
+            answers.bodies().filter_map(|body| Attributes::new(&body[16..]).text(IFLA_IFNAME)).collect();
+        assert!(names.contains(&"lo".into()), "{names:?}");
+        // Strict checking: a header that asks for something a dump cannot do.
+        let error = route.dump(RTM_GETLINK, &[1; 16]).unwrap_err();
+        assert_eq!(error.errno, Some(libc::EINVAL));
+        assert!(error.detail.is_some(), "{error:?}");
+        let mut generic = Socket::open(Protocol::Generic).unwrap();
+        let mut body = Writer::after(&[u8::try_from(CTRL_CMD_GETFAMILY).unwrap(), 1, 0, 0]);
+        body.text(CTRL_ATTR_FAMILY_NAME, "no-such-family");
+        assert_eq!(generic.request(16, &body.finish()).unwrap_err().errno, Some(libc::ENOENT));
+    }
+
+    proptest! {
+        #[test]
+        fn no_datagram_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..120), kind in 0_u16..5, flags: u16) {
+            let _ = take(&bytes, 7, &mut Answers::default(), &mut false);
+            let _ = take(&message(kind, flags, 7, &bytes), 7, &mut Answers::default(), &mut false);
+        }
+    }
+}
