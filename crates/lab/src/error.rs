@@ -196,6 +196,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// `what`: operation and object.
+    pub(crate) fn netlink(what: impl Into<String>, refused: udpath_netlink::Error) -> Self {
+        let detail = refused.errno.and(refused.detail.clone());
+        Self::Netlink { what: what.into(), cause: refused.into(), detail }
+    }
+
     pub(crate) fn system(what: impl Into<String>, cause: impl Into<io::Error>) -> Self {
         Self::System { what: what.into(), cause: cause.into() }
     }

@@ -213,7 +213,7 @@ impl Interface {
             udpath_bpf::PassProgram::load().map_err(|cause| Error::Napi { object: self.object(), cause })?;
         self.site
             .rtnl(|rtnl| rtnl.set_xdp(self.ifindex(), program.as_fd()))
-            .map_err(|refused| refused.when(format!("attach an XDP program to {}", self.object())))
+            .map_err(|refused| Error::netlink(format!("attach an XDP program to {}", self.object()), refused))
     }
 
     /// `machine/interface`.

@@ -11,7 +11,6 @@ use crate::keeper::Keeper;
 use crate::machine::Site;
 use crate::namespace::{self, Inside};
 use crate::record::Record;
-use crate::rtnl::Refused;
 use crate::undo::Undo;
 use crate::{
     Blueprint, End, Error, LinkBlueprint, Machine, ethtool, labs, moderation, processes, user_namespace,
@@ -214,12 +213,13 @@ fn join(sites: &[Arc<Site>], link: &LinkBlueprint, undo: &mut Undo) -> Result<()
     let LinkBlueprint { spec, ends: [one, other] } = link;
     let (here, there) = (at(sites, one), at(sites, other));
     let named = format!("{} - {}", object(one), object(other));
-    here.rtnl(|rtnl| rtnl.add_link(one, other, there.net(), spec))
-        .map_err(|refused| refused.when(format!("create link {named} with {} queues", spec.queues)))?;
+    here.rtnl(|rtnl| rtnl.add_link(one, other, there.net(), spec)).map_err(|refused| {
+        Error::netlink(format!("create link {named} with {} queues", spec.queues), refused)
+    })?;
     let (site, ifindex) = (Arc::clone(here), one.ifindex);
     undo.push(move || {
         let deleted = site.rtnl(|rtnl| rtnl.delete_link(ifindex));
-        deleted.map_err(|refused| refused.when(format!("remove link {named}")))
+        deleted.map_err(|refused| Error::netlink(format!("remove link {named}"), refused))
     });
     for (site, end) in [(here, one), (there, other)] {
         ethtool::set_offloads(site.control(), &end.interface, &spec.offloads)
@@ -228,10 +228,10 @@ fn join(sites: &[Arc<Site>], link: &LinkBlueprint, undo: &mut Undo) -> Result<()
             site.run(|| moderation::write(&object(end), &end.interface, spec.moderation))??;
         }
         site.rtnl(|rtnl| rtnl.set_silent(end.ifindex))
-            .map_err(|refused| refused.when(format!("silence {}", object(end))))?;
+            .map_err(|refused| Error::netlink(format!("silence {}", object(end)), refused))?;
         for (ip, prefix) in addresses(end) {
             site.rtnl(|rtnl| rtnl.add_address(end.ifindex, ip, prefix))
-                .map_err(|refused| refused.when(format!("add address {ip} to {}", object(end))))?;
+                .map_err(|refused| Error::netlink(format!("add address {ip} to {}", object(end)), refused))?;
         }
     }
     Ok(())
@@ -240,7 +240,7 @@ fn join(sites: &[Arc<Site>], link: &LinkBlueprint, undo: &mut Undo) -> Result<()
 /// Sets a link up once its addresses are in force, waits until it carries traffic, and gives its ends their neighbours.
 fn finish(sites: &[Arc<Site>], link: &LinkBlueprint, deadline: Instant) -> Result<(), Error> {
     let LinkBlueprint { spec, ends: [one, other] } = link;
-    let failed = |what: String| move |refused: Refused| refused.when(what);
+    let failed = |what: String| move |refused| Error::netlink(what, refused);
     for end in [one, other] {
         let site = at(sites, end);
         for (ip, _) in addresses(end) {

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::blueprint::IPV4_PREFIX;
 use crate::namespace::{Inside, on_thread};
-use crate::rtnl::{Refused, Rtnl};
+use crate::rtnl::Rtnl;
 use crate::{Blueprint, Error, Interface, sys};
 
 /// What stays the same for a machine's whole life; its interfaces hold it too.
@@ -45,8 +45,11 @@ impl Site {
         self.control.as_fd()
     }
 
-    pub(crate) fn rtnl<T>(&self, ask: impl FnOnce(&mut Rtnl) -> Result<T, Refused>) -> Result<T, Refused> {
-        // A panic between question and answer leaves an old answer behind, and those are told by their number.
+    pub(crate) fn rtnl<T>(
+        &self,
+        ask: impl FnOnce(&mut Rtnl) -> Result<T, udpath_netlink::Error>,
+    ) -> Result<T, udpath_netlink::Error> {
+        // A panic between request and answer leaves an old answer behind; its sequence number gives it away.
         ask(&mut self.rtnl.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -147,9 +150,11 @@ impl Machine {
             Err(errno) => return Err(Error::system(format!("find {}/{interface}", self.name()), errno)),
         };
         let added = self.site.rtnl(|rtnl| rtnl.add_address(ifindex, address, IPV4_PREFIX));
-        added.map_err(|refused| refused.when(format!("add {address} to {}/{interface}", self.name())))?;
+        added.map_err(|refused| {
+            Error::netlink(format!("add {address} to {}/{interface}", self.name()), refused)
+        })?;
         let up = self.site.rtnl(|rtnl| rtnl.set_up(ifindex));
-        up.map_err(|refused| refused.when(format!("set up {}/{interface}", self.name())))?;
+        up.map_err(|refused| Error::netlink(format!("set up {}/{interface}", self.name()), refused))?;
         Ok(true)
     }
 

@@ -85,7 +85,9 @@ impl Inside {
             }
             let mut inside = Self::sockets(net).map_err(|source| failed("open the sockets", source))?;
             let up = inside.rtnl.set_up(LOOPBACK);
-            up.map_err(|refused| refused.when(format!("set up the loopback of machine {machine}")))?;
+            up.map_err(|refused| {
+                Error::netlink(format!("set up the loopback of machine {machine}"), refused)
+            })?;
             Ok(inside)
         })?
     }

@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -127,33 +127,4 @@ pub fn pass_on(command: &mut Command, descriptors: Vec<OwnedFd>) {
     // SAFETY: between fork and exec the hook makes system calls on descriptors opened before the fork; it neither
     // allocates nor takes a lock.
     unsafe { command.pre_exec(hook) };
-}
-
-/// `struct ethtool_value` of linux/ethtool.h.
-#[repr(C)]
-struct EthtoolValue {
-    cmd: u32,
-    data: u32,
-}
-
-/// One legacy ethtool request that carries one number, on an interface of the socket's network namespace. Gives the
-/// number as the kernel leaves it.
-pub(crate) fn ethtool(socket: BorrowedFd<'_>, interface: &str, cmd: u32, data: u32) -> io::Result<u32> {
-    // SAFETY: an ifreq of zeros is a valid one: numbers and a null pointer.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte stays zero.
-    if interface.len() >= request.ifr_name.len() {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    }
-    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
-        *to = from.cast_signed();
-    }
-    let mut value = EthtoolValue { cmd, data };
-    request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: the request points to a live value of the type these commands read and write, and both outlive the call.
-    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
-    if done < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(value.data)
 }

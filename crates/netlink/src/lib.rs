@@ -1,19 +1,20 @@
 //! The workspace's one netlink client: how udpath reads and changes the kernel's networking.
 //!
 //! ```text
-//!  route        links, addresses, neighbours, routes, rules, qdiscs    ethtool   settings of a device
-//!     \                                                                netdev    queues, NAPI, XDP features
-//!      \      diag, netfilter (sockets; chains and hooks)                  |
-//!       \________________________|_____________________________________ generic   families by name
-//!                                |
-//!            socket: a request, its answers       subscription: notifications, as they come
-//!                      \_____________________________/
-//!            message, attribute: the codec        numbers: by their kernel names
+//!  rtnetlink   diag      netfilter   audit     ethtool    netdev          a family each: messages as types
+//!      |         |           |         |          \________/
+//!      |         |           |         |           generic                families found by name
+//!      |_________|___________|_________|______________|
+//!      |                     |
+//!  subscription           socket       notifications as they come; one request and its answers
+//!      \_____________________/
+//!       message, attribute             the codec
+//!       numbers                        commands and attributes by the kernel's names
 //!
-//!  ioctl        what netlink lacks on some kernels, or altogether
+//!  ioctl                               for settings that netlink lacks, on some kernels or on all
 //! ```
 //! Commands and attributes are written as the kernel names them ([`numbers`]), so that its documentation is this crate's
-//! too. Reading needs no privilege; changes need CAP_NET_ADMIN over the network namespace, and nothing is read back: the
+//! too. Most reading needs no privilege; changes need CAP_NET_ADMIN over the network namespace, and nothing is read back: the
 //! caller compares, because drivers round, and some accept a value and ignore it.
 //!
 //! The codec is our own, and small. `netlink-bindings`, the one crate that knows these families, misnumbers ethtool's
@@ -30,6 +31,7 @@ pub mod netdev;
 pub mod numbers;
 pub mod rtnetlink;
 mod socket;
+pub mod subscription;
 mod sys;
 
 pub use attribute::{Attributes, Writer, number};
@@ -38,3 +40,4 @@ pub use generic::{Generic, attributes};
 pub use message::{Message, Messages, flag};
 pub use rtnetlink::Rtnetlink;
 pub use socket::{Answers, Protocol, Socket};
+pub use subscription::{Received, Subscription};

@@ -7,6 +7,8 @@
 //! ```
 
 pub mod address;
+#[cfg(test)]
+mod captured;
 mod client;
 pub mod link;
 pub mod neighbour;
@@ -117,7 +119,7 @@ pub mod list {
     /// `RTEXT_FILTER_SKIP_STATS` of linux/rtnetlink.h.
     const SKIP_STATS: u32 = 1 << 3;
 
-    /// Links without their statistics, which are most of a link's message.
+    /// Links without their IPv6 statistics, which are most of a link's message.
     #[must_use]
     pub fn links() -> (u16, Vec<u8>) {
         let mut body = Link::default().writer(0);

@@ -30,13 +30,15 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use udpath_netlink::Received;
+use udpath_netlink::rtnetlink::Update;
 
 use super::Tables;
 use super::resolve::{Requests, Resolver};
 use crate::epoch::{Domain, PublishError, Stalled};
 use crate::primitive::{Arc, Mutex, lock};
 use model::Model;
-use netlink::{Item, Kind, Netlink, Received};
+use netlink::{Item, Kind, Netlink};
 
 /// The shortest time from one making of tables to the next; changes in between are taken together.
 ///
@@ -72,7 +74,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const COLLECT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// All that there is to follow, in the order in which it is read: a route is of use when its interface is known.
-const EVERYTHING: [Kind; 4] = [Kind::WorkerRings, Kind::Addresses, Kind::Neighbours, Kind::Routes];
+const EVERYTHING: [Kind; 4] = [Kind::Links, Kind::Addresses, Kind::Neighbours, Kind::Routes];
 
 /// Why the kernel cannot be followed.
 #[derive(Debug, thiserror::Error)]
@@ -368,14 +370,9 @@ impl Follower {
     }
 
     /// Reads one list into `fresh`. `notices`: what came meanwhile; `None` for one on next hop objects.
-    fn read_list(
-        &mut self,
-        kind: Kind,
-        fresh: &mut Model,
-        notices: &mut Vec<Option<(u16, netlink_packet_route::RouteNetlinkMessage)>>,
-    ) -> Read {
+    fn read_list(&mut self, kind: Kind, fresh: &mut Model, notices: &mut Vec<Option<(u16, Update)>>) -> Read {
         let what = match kind {
-            Kind::WorkerRings => "read the list of links",
+            Kind::Links => "read the list of links",
             Kind::Addresses => "read the list of addresses",
             Kind::Neighbours => "read the list of neighbours",
             Kind::Routes => "read the list of routes",

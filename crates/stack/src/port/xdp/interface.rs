@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Dir, Mode, OFlags, openat};
 use rustix::net::{AddressFamily, SocketType};
+use udpath_netlink::ioctl::{self, ethtool_value};
 
 use super::error::Error;
 use super::sys;
@@ -91,9 +92,13 @@ impl Interface {
         Ok(if octets.next().is_none() { mac } else { [0; 6] })
     }
 
-    /// Whether it takes VLAN tags out of frames that it receives.
+    /// Whether it removes VLAN tags from frames it receives.
     pub(super) fn removes_vlan_tags(&self) -> Option<bool> {
-        sys::removes_vlan_tags(&self.name).ok()
+        /// `ETH_FLAG_RXVLAN` of linux/ethtool.h.
+        const RX_VLAN: u32 = 1 << 8;
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+        let flags = ethtool_value(socket.as_fd(), &self.name, ioctl::FLAGS, 0).ok()?;
+        Some(flags & RX_VLAN != 0)
     }
 
     fn number(&self, file: &'static str) -> Result<u32, Error> {

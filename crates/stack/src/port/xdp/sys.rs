@@ -82,37 +82,6 @@ pub(super) fn hardware_address(socket: BorrowedFd<'_>, name: &str) -> io::Result
     Ok(if address.sa_family == libc::ARPHRD_ETHER { [a, b, c, d, e, f] } else { [0; 6] })
 }
 
-/// `struct ethtool_value` (linux/ethtool.h).
-#[repr(C)]
-struct EthtoolValue {
-    command: u32,
-    data: u32,
-}
-
-/// Requests for an interface's flags (`ETHTOOL_GFLAGS`), and the one for VLAN tags that it removes (`ETH_FLAG_RXVLAN`).
-const GET_FLAGS: u32 = 0x25;
-const RX_VLAN: u32 = 1 << 8;
-
-/// Whether an interface of the calling thread's network namespace removes VLAN tags from frames that it receives.
-pub(super) fn removes_vlan_tags(name: &str) -> io::Result<bool> {
-    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
-    let mut value = EthtoolValue { command: GET_FLAGS, data: 0 };
-    // SAFETY: all zeros is a valid ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte stays 0, so that the name has an end.
-    let room = request.ifr_name.len() - 1;
-    for (place, byte) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
-        *place = byte as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: the kernel reads the name and the command, and writes the data, within the two structures.
-    let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(value.data & RX_VLAN != 0) }
-}
-
-/// linux/sockios.h.
-const SIOCETHTOOL: libc::c_ulong = 0x8946;
-
 fn set(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let len = size_of_val(&value) as libc::socklen_t;
     // SAFETY: `value` is there for the call and `len` is its size.

@@ -9,19 +9,11 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use netlink_packet_core::NLM_F_REPLACE;
-use netlink_packet_route::AddressFamily;
-use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteNextHopFlags, RouteType,
-    RouteVia,
-};
+use udpath_netlink::flag;
+use udpath_netlink::rtnetlink::route::{CLONED, kind, table};
+use udpath_netlink::rtnetlink::{self, Route as RouteMessage};
 
 use super::super::{Hop, Route};
-
-/// The table that ordinary routes are in (`RT_TABLE_MAIN`).
-const MAIN: u32 = 254;
-/// The table of the machine's own addresses (`RT_TABLE_LOCAL`).
-const LOCAL: u32 = 255;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Prefix {
@@ -93,7 +85,7 @@ impl Fib {
         let mut rivals = entries.iter_mut().filter(|other| other.metric == metric);
         match (rivals.next(), rivals.next()) {
             (None, _) => entries.push(entry),
-            (Some(one), None) if flags & NLM_F_REPLACE != 0 || one.identity == entry.identity => *one = entry,
+            (Some(one), None) if flags & flag::REPLACE != 0 || one.identity == entry.identity => *one = entry,
             _ => self.unsure = true,
         }
         table
@@ -144,138 +136,55 @@ impl Fib {
     }
 }
 
-/// Table, prefix and route of a message; `None` if the mirror has no use for it: another table, one that counts
-/// only for some senders or traffic classes, one that the kernel made for a single peer.
+/// Table, prefix and route of a message; `None` if the mirror has no use for it: another table, a route for only some
+/// senders or traffic classes, one that the kernel made for a single peer.
 fn read(message: &RouteMessage) -> Option<(Changed, Prefix, Entry)> {
-    let header = &message.header;
-    let unspecified = match header.address_family {
-        AddressFamily::Inet => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        AddressFamily::Inet6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    let unspecified = match i32::from(message.family) {
+        libc::AF_INET => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        libc::AF_INET6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         _ => return None,
     };
-    if header.flags.contains(RouteFlags::Cloned) || header.source_prefix_length != 0 || header.tos != 0 {
+    if message.flags & CLONED != 0 || message.source_len != 0 || message.tos != 0 {
         return None;
     }
-    let mut prefix = Prefix { address: unspecified, len: header.destination_prefix_length };
-    let mut table = u32::from(header.table);
-    let (mut metric, mut source, mut mtu) = (0, None, None);
-    for attribute in &message.attributes {
-        match attribute {
-            RouteAttribute::Destination(address) => prefix.address = ip(address)?,
-            RouteAttribute::Table(number) => table = *number,
-            RouteAttribute::Priority(priority) => metric = *priority,
-            RouteAttribute::PrefSource(address) => source = Some(ip(address)?),
-            RouteAttribute::Metrics(metrics) => {
-                mtu = metrics.iter().find_map(|metric| match metric {
-                    RouteMetric::Mtu(mtu) if *mtu > 0 => Some(*mtu),
-                    _ => None,
-                });
-            }
-            _ => {}
-        }
-    }
-    let table = match (table, header.kind) {
-        (MAIN, _) => Changed::Main,
-        (LOCAL, RouteType::Local | RouteType::Anycast) => Changed::Local,
+    let prefix = Prefix { address: message.destination.unwrap_or(unspecified), len: message.prefix_len };
+    let table = match (message.table, message.kind) {
+        (table::MAIN, _) => Changed::Main,
+        (table::LOCAL, kind::LOCAL | kind::ANYCAST) => Changed::Local,
         _ => return None,
     };
-    let hops = hops(message);
+    let RouteMessage { kind, preferred_source: source, mtu, .. } = *message;
     let mut hasher = DefaultHasher::new();
-    (u8::from(header.kind), source).hash(&mut hasher);
-    for hop in &hops {
-        (hop.interface, hop.gateway, hop.wrapped).hash(&mut hasher);
+    (kind, source).hash(&mut hasher);
+    for hop in &message.hops {
+        (hop.interface, hop.gateway, hop.beyond_ip).hash(&mut hasher);
     }
-    let route = match header.kind {
-        RouteType::Unicast if hops.is_empty() => Some(Route::Kernel),
-        RouteType::Unicast => hops.iter().find(|hop| !hop.dead).map(|hop| match hop {
-            RawHop { wrapped: false, interface, gateway, .. } => {
-                Route::Hop(Hop { interface: *interface, gateway: *gateway, source, mtu })
+    let route = match kind {
+        kind::UNICAST if message.hops.is_empty() => Some(Route::Kernel),
+        kind::UNICAST => message.hops.iter().find(|hop| !hop.dead).map(|hop| match *hop {
+            rtnetlink::Hop { beyond_ip: false, interface, gateway, .. } => {
+                Route::Hop(Hop { interface, gateway, source, mtu })
             }
             _ => Route::Kernel,
         }),
-        RouteType::BlackHole | RouteType::Unreachable | RouteType::Prohibit | RouteType::Throw => {
-            Some(Route::Reject)
-        }
+        kind::BLACKHOLE | kind::UNREACHABLE | kind::PROHIBIT | kind::THROW => Some(Route::Reject),
         _ => Some(Route::Kernel),
     };
-    Some((table, prefix, Entry { metric, identity: hasher.finish(), route }))
-}
-
-struct RawHop {
-    interface: u32,
-    gateway: Option<IpAddr>,
-    /// The interface is down.
-    dead: bool,
-    /// The packet is to be put into another (`RTA_ENCAP`), or the gateway is none of IP.
-    wrapped: bool,
-}
-
-/// The hops of a route: one, or those of `RTA_MULTIPATH` in their order. None if the message names no interface.
-fn hops(message: &RouteMessage) -> Vec<RawHop> {
-    let several = message.attributes.iter().find_map(|attribute| match attribute {
-        RouteAttribute::MultiPath(hops) => Some(hops),
-        _ => None,
-    });
-    if let Some(several) = several {
-        let hops = several.iter().map(|hop| {
-            let dead = hop.flags.contains(RouteNextHopFlags::Dead);
-            self::hop(&hop.attributes, Some(hop.interface_index), dead)
-        });
-        return hops.flatten().collect();
-    }
-    let interface = message.attributes.iter().find_map(|attribute| match attribute {
-        RouteAttribute::Oif(interface) => Some(*interface),
-        _ => None,
-    });
-    let dead = message.header.flags.contains(RouteFlags::Dead);
-    hop(&message.attributes, interface, dead).into_iter().collect()
-}
-
-fn hop(attributes: &[RouteAttribute], interface: Option<u32>, dead: bool) -> Option<RawHop> {
-    let mut hop = RawHop { interface: interface?, gateway: None, dead, wrapped: false };
-    for attribute in attributes {
-        match attribute {
-            RouteAttribute::Gateway(address) => hop.gateway = ip(address),
-            RouteAttribute::Via(RouteVia::Inet(address)) => hop.gateway = Some(IpAddr::V4(*address)),
-            RouteAttribute::Via(RouteVia::Inet6(address)) => hop.gateway = Some(IpAddr::V6(*address)),
-            RouteAttribute::Via(_) | RouteAttribute::Encap(_) | RouteAttribute::EncapType(_) => {
-                hop.wrapped = true;
-            }
-            _ => {}
-        }
-    }
-    Some(hop)
-}
-
-fn ip(address: &RouteAddress) -> Option<IpAddr> {
-    match address {
-        RouteAddress::Inet(address) => Some(IpAddr::V4(*address)),
-        RouteAddress::Inet6(address) => Some(IpAddr::V6(*address)),
-        _ => None,
-    }
+    Some((table, prefix, Entry { metric: message.metric.unwrap_or(0), identity: hasher.finish(), route }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn route(prefix: &str, metric: u32, attributes: &[RouteAttribute]) -> RouteMessage {
+    fn route(prefix: &str, metric: u32, hops: &[rtnetlink::Hop]) -> RouteMessage {
         let (address, len) = prefix.split_once('/').unwrap();
-        let address: IpAddr = address.parse().unwrap();
-        let mut message = RouteMessage::default();
-        message.header.address_family =
-            if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-        message.header.destination_prefix_length = len.parse().unwrap();
-        message.header.table = 254;
-        message.header.kind = RouteType::Unicast;
-        message.attributes =
-            vec![RouteAttribute::Destination(address.into()), RouteAttribute::Priority(metric)];
-        message.attributes.extend_from_slice(attributes);
-        message
+        let route = RouteMessage::new(address.parse().unwrap(), len.parse().unwrap());
+        RouteMessage { metric: Some(metric), hops: hops.to_vec(), ..route }
     }
 
-    fn by(interface: u32) -> RouteAttribute {
-        RouteAttribute::Oif(interface)
+    fn by(interface: u32) -> rtnetlink::Hop {
+        rtnetlink::Hop { interface, ..rtnetlink::Hop::default() }
     }
 
     fn ways(fib: &Fib) -> Vec<u32> {
@@ -296,7 +205,7 @@ mod tests {
         assert_eq!(ways(&fib), [2]);
         assert_eq!(fib.remove(&near), Changed::Main);
         assert_eq!(ways(&fib), [3]);
-        assert_eq!(fib.add(&route("10.0.0.0/8", 20, &[by(4)]), NLM_F_REPLACE), Changed::Main);
+        assert_eq!(fib.add(&route("10.0.0.0/8", 20, &[by(4)]), flag::REPLACE), Changed::Main);
         assert_eq!(ways(&fib), [4]);
         assert!(!fib.is_unsure());
     }
@@ -315,9 +224,7 @@ mod tests {
     #[test]
     fn dead_hops_are_passed_over() {
         let mut fib = Fib::default();
-        let mut message = route("10.0.0.0/8", 0, &[by(2)]);
-        message.header.flags = RouteFlags::Dead;
-        fib.list(&message);
+        fib.list(&route("10.0.0.0/8", 0, &[rtnetlink::Hop { dead: true, ..by(2) }]));
         fib.list(&route("10.0.0.0/8", 5, &[by(3)]));
         assert_eq!(ways(&fib), [3]);
         // Up again: the same route, not another.
@@ -330,22 +237,17 @@ mod tests {
     fn other_tables_clones_and_classes_do_not_count() {
         let mut fib = Fib::default();
         let plain = route("10.0.0.0/8", 0, &[by(2)]);
-        let mut clone = plain.clone();
-        clone.header.flags = RouteFlags::Cloned;
-        let mut class = plain.clone();
-        class.header.tos = 8;
-        let mut from = plain.clone();
-        from.header.source_prefix_length = 8;
-        let other = route("10.0.0.0/8", 0, &[by(2), RouteAttribute::Table(1000)]);
-        let mut broadcast = plain.clone();
-        (broadcast.header.table, broadcast.header.kind) = (255, RouteType::Broadcast);
+        let clone = RouteMessage { flags: CLONED, ..plain.clone() };
+        let class = RouteMessage { tos: 8, ..plain.clone() };
+        let from = RouteMessage { source_len: 8, ..plain.clone() };
+        let other = RouteMessage { table: 1000, ..plain.clone() };
+        let broadcast = RouteMessage { table: table::LOCAL, kind: kind::BROADCAST, ..plain.clone() };
         for message in [clone, class, from, other, broadcast] {
             assert_eq!(fib.add(&message, 0), Changed::Nothing);
             assert_eq!(fib.remove(&message), Changed::Nothing);
         }
         assert!(!fib.is_unsure());
-        let mut local = plain;
-        (local.header.table, local.header.kind) = (255, RouteType::Local);
+        let local = RouteMessage { table: table::LOCAL, kind: kind::LOCAL, ..plain };
         assert_eq!(fib.add(&local, 0), Changed::Local);
         assert_eq!(fib.local().collect::<Vec<_>>(), [("10.0.0.0".parse().unwrap(), 8)]);
     }

@@ -3,15 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
-use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
-use netlink_packet_route::link::{
-    InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, VlanProtocol,
-    VlanQosMapping,
-};
-use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
-};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use udpath_netlink::rtnetlink::link::{flags as link_flags, hardware};
+use udpath_netlink::rtnetlink::{self, Address, Link, Update, address, neighbour};
 
 use super::super::{
     Interface, Interfaces, LocalAddress, LocalAddresses, Neighbour, Neighbours, Routes, Vlan,
@@ -19,6 +12,11 @@ use super::super::{
 use super::fib::{Changed, Fib};
 use super::netlink::Kind;
 use crate::wire::Mac;
+
+/// `AF_UNSPEC`: the family of messages about interfaces themselves.
+const UNSPECIFIED: u8 = 0;
+/// The EtherType of ordinary VLAN tags (802.1Q); service tags have another.
+const CUSTOMER_TAG: u16 = 0x8100;
 
 /// Interface, address, prefix and peer: an address can be on an interface several times, with different prefixes or
 /// other ends.
@@ -53,9 +51,9 @@ impl Dirty {
 
 impl Model {
     /// Takes an entry of a list.
-    pub(super) fn list(&mut self, message: &RouteNetlinkMessage) {
+    pub(super) fn list(&mut self, message: &Update) {
         match message {
-            RouteNetlinkMessage::NewRoute(message) => self.fib.list(message),
+            Update::NewRoute(message) => self.fib.list(message),
             message => self.notice(message, 0),
         }
     }
@@ -63,7 +61,7 @@ impl Model {
     /// Forgets what a list that was broken off has said.
     pub(super) fn forget(&mut self, kind: Kind) {
         match kind {
-            Kind::WorkerRings => self.interfaces.clear(),
+            Kind::Links => self.interfaces.clear(),
             Kind::Addresses => self.addresses.clear(),
             Kind::Neighbours => self.neighbours.clear(),
             Kind::Routes => self.fib = Fib::default(),
@@ -73,7 +71,7 @@ impl Model {
     /// Takes over what `fresh` was told in a list of this kind.
     pub(super) fn adopt(&mut self, kind: Kind, fresh: &mut Self) {
         match kind {
-            Kind::WorkerRings => {
+            Kind::Links => {
                 self.dirty.interfaces |= self.interfaces != fresh.interfaces;
                 std::mem::swap(&mut self.interfaces, &mut fresh.interfaces);
             }
@@ -98,23 +96,23 @@ impl Model {
     }
 
     /// Takes a notice.
-    pub(super) fn notice(&mut self, message: &RouteNetlinkMessage, flags: u16) {
+    pub(super) fn notice(&mut self, message: &Update, flags: u16) {
         match message {
-            RouteNetlinkMessage::NewLink(message) => self.link(message),
-            RouteNetlinkMessage::DelLink(message) => self.link_gone(message),
-            RouteNetlinkMessage::NewAddress(message) => {
+            Update::NewLink(message) => self.link(message),
+            Update::DelLink(message) => self.link_gone(message),
+            Update::NewAddress(message) => {
                 if let Some((key, address)) = read_address(message) {
                     self.address(key, address);
                 }
             }
-            RouteNetlinkMessage::DelAddress(message) => {
+            Update::DelAddress(message) => {
                 if let Some((key, _)) = read_address(message) {
                     self.dirty.addresses |= self.addresses.remove(&key).is_some();
                     // Routes that prefer this source go with it, some in silence.
                     self.fib.doubt();
                 }
             }
-            RouteNetlinkMessage::NewNeighbour(message) => {
+            Update::NewNeighbour(message) => {
                 if let Some((key, neighbour)) = read_neighbour(message) {
                     let old = match neighbour {
                         Some(neighbour) => self.neighbours.insert(key, neighbour),
@@ -123,16 +121,16 @@ impl Model {
                     self.dirty.neighbours |= old != neighbour;
                 }
             }
-            RouteNetlinkMessage::DelNeighbour(message) => {
+            Update::DelNeighbour(message) => {
                 if let Some((key, _)) = read_neighbour(message) {
                     self.dirty.neighbours |= self.neighbours.remove(&key).is_some();
                 }
             }
-            RouteNetlinkMessage::NewRoute(message) => {
+            Update::NewRoute(message) => {
                 let changed = self.fib.add(message, flags);
                 self.routed(changed);
             }
-            RouteNetlinkMessage::DelRoute(message) => {
+            Update::DelRoute(message) => {
                 let changed = self.fib.remove(message);
                 self.routed(changed);
             }
@@ -140,7 +138,7 @@ impl Model {
         }
     }
 
-    fn link(&mut self, message: &LinkMessage) {
+    fn link(&mut self, message: &Link) {
         let Some(interface) = read_link(message) else { return };
         let old = self.interfaces.get(&interface.index);
         if old == Some(&interface) {
@@ -154,12 +152,10 @@ impl Model {
         self.interfaces.insert(interface.index, interface);
     }
 
-    fn link_gone(&mut self, message: &LinkMessage) {
-        let index = message.header.index;
-        // A port that leaves its bridge is told in the same words, by another family.
-        if message.header.interface_family != AddressFamily::Unspec
-            || self.interfaces.remove(&index).is_none()
-        {
+    fn link_gone(&mut self, message: &Link) {
+        let index = message.index;
+        // A port that leaves its bridge is reported by the same message, of another family.
+        if message.family != UNSPECIFIED || self.interfaces.remove(&index).is_none() {
             return;
         }
         self.dirty.interfaces = true;
@@ -227,130 +223,82 @@ fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The interface of a link message; `None` if it tells of something else: a bridge's port, a radio event.
-fn read_link(message: &LinkMessage) -> Option<Interface> {
-    if message.header.interface_family != AddressFamily::Unspec {
+/// The interface of a link message; `None` if it is about something else: a bridge's port, a radio event.
+fn read_link(message: &Link) -> Option<Interface> {
+    if message.family != UNSPECIFIED {
         return None;
     }
-    let flags = message.header.flags;
-    let (mut name, mut mtu, mut mac) = (None, None, None);
-    let (mut rx_queues, mut tx_queues) = (1, 1);
-    let (mut lower, mut elsewhere, mut vlan) = (None, false, None);
-    for attribute in &message.attributes {
-        match attribute {
-            LinkAttribute::IfName(text) => name = Some(text.clone()),
-            LinkAttribute::Mtu(bytes) => mtu = Some(*bytes),
-            LinkAttribute::Address(bytes) => mac = mac_of(bytes),
-            LinkAttribute::NumRxQueues(count) => rx_queues = *count,
-            LinkAttribute::NumTxQueues(count) => tx_queues = *count,
-            LinkAttribute::Link(index) => lower = Some(*index),
-            LinkAttribute::LinkNetNsId(_) => elsewhere = true,
-            LinkAttribute::LinkInfo(infos) => vlan = read_vlan(infos),
-            _ => {}
-        }
-    }
-    let lower = lower.filter(|_| !elsewhere);
-    let vlan = vlan.zip(lower).map(|(vlan, lower)| Vlan { lower, ..vlan });
+    let ethernet = message.hardware == hardware::ETHERNET;
+    let has = |flags: u32| message.flags & flags == flags;
+    // The interface below, unless it is in another namespace.
+    let lower = message.link.filter(|_| message.link_namespace.is_none());
+    let vlan = message.vlan.as_ref().zip(lower).and_then(|(vlan, lower)| read_vlan(vlan, lower));
     Some(Interface {
-        index: message.header.index,
-        name: name?,
-        mac: mac.filter(|_| message.header.link_layer_type == LinkLayerType::Ether),
-        mtu: mtu?,
-        up: flags.contains(LinkFlags::Up),
-        running: flags.contains(LinkFlags::Up | LinkFlags::Running),
-        rx_queues,
-        tx_queues,
+        index: message.index,
+        name: message.name.clone()?,
+        mac: message.address.as_deref().and_then(mac_of).filter(|_| ethernet),
+        mtu: message.mtu?,
+        up: has(link_flags::UP),
+        running: has(link_flags::UP | link_flags::RUNNING),
+        rx_queues: message.rx_queues.unwrap_or(1),
+        tx_queues: message.tx_queues.unwrap_or(1),
         vlan,
     })
 }
 
-/// What is said of a VLAN device, but for the interface below it.
-fn read_vlan(infos: &[LinkInfo]) -> Option<Vlan> {
-    let attributes = infos.iter().find_map(|info| match info {
-        LinkInfo::Data(InfoData::Vlan(attributes)) => Some(attributes),
-        _ => None,
-    })?;
-    let (mut id, mut service, mut priority) = (None, false, 0);
-    for attribute in attributes {
-        match attribute {
-            InfoVlan::Id(number) => id = Some(*number),
-            InfoVlan::Protocol(protocol) => service = *protocol != VlanProtocol::Ieee8021Q,
-            InfoVlan::EgressQos(mappings) => {
-                for mapping in mappings {
-                    if let VlanQosMapping::Mapping(0, to) = mapping {
-                        priority = (*to & 7) as u8;
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    Some(Vlan { lower: 0, id: id?, service, priority })
+fn read_vlan(vlan: &rtnetlink::link::Vlan, lower: u32) -> Option<Vlan> {
+    let of_zero = vlan.egress_priorities.iter().rev().find(|(priority, _)| *priority == 0);
+    Some(Vlan {
+        lower,
+        id: vlan.id?,
+        service: vlan.protocol.is_some_and(|protocol| protocol != CUSTOMER_TAG),
+        priority: of_zero.map_or(0, |(_, to)| (to & 7) as u8),
+    })
 }
 
-fn read_address(message: &AddressMessage) -> Option<(AddressKey, LocalAddress)> {
-    let header = &message.header;
-    let (mut own, mut other, mut broadcast) = (None, None, None);
-    let mut flags = AddressFlags::from_bits_retain(u32::from(header.flags.bits()));
-    for attribute in &message.attributes {
-        match attribute {
-            // Of the two ends of a link with two ends, or the same twice; IPv6 has only the second.
-            AddressAttribute::Local(address) => own = Some(*address),
-            AddressAttribute::Address(address) => other = Some(*address),
-            AddressAttribute::Broadcast(address) => broadcast = Some(*address),
-            AddressAttribute::Flags(all) => flags = *all,
-            _ => {}
-        }
-    }
-    let address = own.or(other)?;
-    // Tentative, unless the kernel takes the risk; or a duplicate.
-    let waits = flags.contains(AddressFlags::Tentative) && !flags.contains(AddressFlags::Optimistic);
+fn read_address(message: &Address) -> Option<(AddressKey, LocalAddress)> {
+    let has = |flags: u32| message.flags & flags != 0;
+    // Of the two ends of a point-to-point link, or the same twice; IPv6 has only the second.
+    let address = message.local.or(message.address)?;
+    // Tentative, unless the kernel uses it all the same; or a duplicate.
+    let waits = has(address::flags::TENTATIVE) && !has(address::flags::OPTIMISTIC);
+    let broadcast = message.broadcast.and_then(|address| match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    });
     let local = LocalAddress {
         broadcast,
-        scope: header.scope.into(),
-        usable: !waits && !flags.contains(AddressFlags::Dadfailed),
+        scope: message.scope,
+        usable: !waits && !has(address::flags::DADFAILED),
         // The bit means "temporary" for IPv6.
-        secondary: address.is_ipv4() && flags.contains(AddressFlags::Secondary),
-        deprecated: flags.contains(AddressFlags::Deprecated),
-        ..LocalAddress::new(header.index, address, header.prefix_len)
+        secondary: address.is_ipv4() && has(address::flags::SECONDARY),
+        deprecated: has(address::flags::DEPRECATED),
+        ..LocalAddress::new(message.interface, address, message.prefix_len)
     };
-    Some(((header.index, address, header.prefix_len, other.unwrap_or(address)), local))
+    Some(((message.interface, address, message.prefix_len, message.address.unwrap_or(address)), local))
 }
 
-/// Whose neighbour a message is about and what is known now: nothing, maybe. `None` if it is about a bridge's forwarding
-/// entry or an address that is answered for.
-fn read_neighbour(message: &NeighbourMessage) -> Option<((u32, IpAddr), Option<Neighbour>)> {
-    let header = &message.header;
-    if !matches!(header.family, AddressFamily::Inet | AddressFamily::Inet6)
-        || header.flags.contains(NeighbourFlags::Proxy)
-    {
+/// Which neighbour a message is about and what is known now: maybe nothing. `None` if it is about a bridge's forwarding
+/// entry or an address that this host answers for.
+fn read_neighbour(message: &rtnetlink::Neighbour) -> Option<((u32, IpAddr), Option<Neighbour>)> {
+    use neighbour::state;
+
+    if message.flags & neighbour::flags::PROXY != 0 {
         return None;
     }
-    let (mut ip, mut mac) = (None, None);
-    for attribute in &message.attributes {
-        match attribute {
-            NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => {
-                ip = Some(IpAddr::V4(*address));
-            }
-            NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => {
-                ip = Some(IpAddr::V6(*address));
-            }
-            NeighbourAttribute::LinkLayerAddress(bytes) => mac = mac_of(bytes),
-            _ => {}
+    // Only IP's families have one.
+    let ip = message.destination?;
+    let mac = message.address.as_deref().and_then(mac_of);
+    let neighbour = match message.state {
+        state::REACHABLE | state::DELAY | state::PROBE | state::PERMANENT | state::NOARP => {
+            mac.map(Neighbour::Usable)
         }
-    }
-    let neighbour = match header.state {
-        NeighbourState::Reachable
-        | NeighbourState::Delay
-        | NeighbourState::Probe
-        | NeighbourState::Permanent
-        | NeighbourState::Noarp => mac.map(Neighbour::Usable),
-        NeighbourState::Stale => mac.map(Neighbour::Stale),
-        NeighbourState::Incomplete => Some(Neighbour::Resolving),
-        NeighbourState::Failed => Some(Neighbour::Failed),
+        state::STALE => mac.map(Neighbour::Stale),
+        state::INCOMPLETE => Some(Neighbour::Resolving),
+        state::FAILED => Some(Neighbour::Failed),
         _ => None,
     };
-    Some(((header.ifindex, ip?), neighbour))
+    Some(((message.interface, ip), neighbour))
 }
 
 fn mac_of(bytes: &[u8]) -> Option<Mac> {

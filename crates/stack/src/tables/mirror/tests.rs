@@ -3,41 +3,34 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 
-use netlink_packet_core::{
-    DoneMessage, NLM_F_DUMP_INTR, NLM_F_MULTIPART, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
-use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
-};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use proptest::prelude::*;
 use udpath_lab::{LabBuilder, LinkSpec};
+use udpath_netlink::flag;
+use udpath_netlink::message::encode;
+use udpath_netlink::rtnetlink::link::{flags, hardware};
+use udpath_netlink::rtnetlink::{Link, Neighbour, neighbour};
 
 use super::*;
 
 /// What the follower takes for its own address; the kernel's answers bear it.
 const PORT: u32 = 77;
 
-fn bytes(message: RouteNetlinkMessage) -> Vec<u8> {
-    let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    bytes
+/// A notification.
+fn bytes(update: &Update) -> Vec<u8> {
+    let (kind, body) = update.encode();
+    encode(kind, 0, 0, 0, &body).unwrap()
 }
 
-fn link(index: u32, mtu: u32) -> LinkMessage {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    message.header.link_layer_type = LinkLayerType::Ether;
-    message.header.flags = LinkFlags::Up | LinkFlags::Running;
-    message.attributes = vec![
-        LinkAttribute::IfName(format!("eth{index}")),
-        LinkAttribute::Mtu(mtu),
-        LinkAttribute::Address(vec![2, 0, 0, 0, 0, index as u8]),
-    ];
-    message
+fn new_link(index: u32, mtu: u32) -> Update {
+    Update::NewLink(Link {
+        index,
+        hardware: hardware::ETHERNET,
+        flags: flags::UP | flags::RUNNING,
+        name: Some(format!("eth{index}")),
+        mtu: Some(mtu),
+        address: Some(vec![2, 0, 0, 0, 0, index as u8]),
+        ..Link::default()
+    })
 }
 
 fn follower() -> (Follower, UnixDatagram) {
@@ -70,7 +63,7 @@ fn feed(follower: &mut Follower, kernel: &UnixDatagram, datagram: &[u8]) {
 #[test]
 fn a_notice_becomes_a_table() {
     let (mut follower, kernel) = follower();
-    feed(&mut follower, &kernel, &bytes(RouteNetlinkMessage::NewLink(link(2, 1500))));
+    feed(&mut follower, &kernel, &bytes(&new_link(2, 1500)));
     assert!(follower.model.dirty.interfaces);
     follower.publish();
     assert!(!follower.model.dirty.any());
@@ -80,14 +73,14 @@ fn a_notice_becomes_a_table() {
     assert_eq!(interfaces.by_name("eth2").map(|eth2| (eth2.index, eth2.mtu)), Some((2, 1500)));
     assert_eq!(interfaces.generation(), 1);
     // The same again changes nothing.
-    feed(&mut follower, &kernel, &bytes(RouteNetlinkMessage::NewLink(link(2, 1500))));
+    feed(&mut follower, &kernel, &bytes(&new_link(2, 1500)));
     assert!(!follower.model.dirty.any());
 }
 
 #[test]
 fn unknown_and_malformed_messages_are_passed_over() {
     let (mut follower, kernel) = follower();
-    let good = bytes(RouteNetlinkMessage::NewLink(link(3, 9000)));
+    let good = bytes(&new_link(3, 9000));
     // A type that nobody knows, then a good one, in one datagram.
     let mut unknown = vec![20, 0, 0, 0, 200, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
     unknown.extend_from_slice(&good);
@@ -130,7 +123,7 @@ proptest! {
         }
         feed(&mut follower, &kernel, &datagram);
         // A good message with some bytes changed.
-        let mut datagram = bytes(RouteNetlinkMessage::NewLink(link(2, 1500)));
+        let mut datagram = bytes(&new_link(2, 1500));
         for (at, byte) in flip {
             let at = at.index(datagram.len());
             datagram[at] = byte;
@@ -143,7 +136,7 @@ proptest! {
 #[test]
 fn when_the_socket_dies_the_tables_stay_and_the_state_says_so() {
     let (mut follower, kernel) = follower();
-    feed(&mut follower, &kernel, &bytes(RouteNetlinkMessage::NewLink(link(2, 1500))));
+    feed(&mut follower, &kernel, &bytes(&new_link(2, 1500)));
     let (tables, domain) = (Arc::clone(&follower.tables), follower.domain.clone());
     let (shown, requests) = (Arc::clone(&follower.shown), Arc::clone(&follower.requests));
     follower.publish();
@@ -170,10 +163,10 @@ fn a_reader_that_stalls_is_named_and_publishing_goes_on_when_it_moves() {
     follower.domain = domain.clone();
     let mut reader = domain.register("worker 7").unwrap();
     let _ = reader.pin();
-    feed(&mut follower, &kernel, &bytes(RouteNetlinkMessage::NewLink(link(2, 1500))));
+    feed(&mut follower, &kernel, &bytes(&new_link(2, 1500)));
     follower.publish();
     assert_eq!(follower.status.state, State::Following, "one may wait");
-    feed(&mut follower, &kernel, &bytes(RouteNetlinkMessage::NewLink(link(2, 1400))));
+    feed(&mut follower, &kernel, &bytes(&new_link(2, 1400)));
     follower.publish();
     let State::Held(stalled) = &follower.status.state else { panic!("{:?}", follower.status.state) };
     assert_eq!(stalled.reader, "worker 7");
@@ -185,28 +178,31 @@ fn a_reader_that_stalls_is_named_and_publishing_goes_on_when_it_moves() {
     assert_eq!(follower.tables.load(&guard).interfaces.get(2).map(|eth2| eth2.mtu), Some(1400));
 }
 
-fn neighbour(last: u8) -> NeighbourMessage {
-    let mut message = NeighbourMessage::default();
-    message.header.family = AddressFamily::Inet;
-    message.header.ifindex = 2;
-    message.header.state = NeighbourState::Reachable;
-    message.attributes = vec![
-        NeighbourAttribute::Destination(NeighbourAddress::Inet([10, 0, 0, last].into())),
-        NeighbourAttribute::LinkLayerAddress(vec![2, 0, 0, 0, 0, last]),
-    ];
-    message
+fn neighbour(last: u8) -> Neighbour {
+    Neighbour {
+        state: neighbour::state::REACHABLE,
+        address: Some(vec![2, 0, 0, 0, 0, last]),
+        ..Neighbour::new(2, [10, 0, 0, last].into())
+    }
 }
 
-/// What a kernel says, the request's sequence number being known.
-type Saying = (u16, NetlinkPayload<RouteNetlinkMessage>);
+/// A message of the kernel's: type, flags and body. The request's sequence number is added to answers.
+type Saying = (u16, u16, Vec<u8>);
+
+fn saying(flags: u16, update: &Update) -> Saying {
+    let (kind, body) = update.encode();
+    (kind, flags, body)
+}
 
 /// A part of a list.
 fn listed(last: u8) -> Saying {
-    (NLM_F_MULTIPART, RouteNetlinkMessage::NewNeighbour(neighbour(last)).into())
+    saying(flag::MULTI, &Update::NewNeighbour(neighbour(last)))
 }
 
-fn done() -> Saying {
-    (NLM_F_MULTIPART, NetlinkPayload::Done(DoneMessage::default()))
+/// The end of a list: 0, or the negative number of an error.
+fn done(code: i32) -> Saying {
+    const NLMSG_DONE: u16 = 3;
+    (NLMSG_DONE, flag::MULTI, code.to_ne_bytes().to_vec())
 }
 
 /// Answers one request for a list after the other, each with what `answers` has for it, message by message. Those without
@@ -222,17 +218,9 @@ fn answer(kernel: &UnixDatagram, answers: Vec<Vec<Saying>>) {
     }
 }
 
-fn say(kernel: &UnixDatagram, (flags, payload): Saying, sequence: u32) {
-    let mut header = NetlinkHeader::default();
-    header.flags = flags;
-    if flags & NLM_F_MULTIPART != 0 {
-        (header.sequence_number, header.port_number) = (sequence, PORT);
-    }
-    let mut message = NetlinkMessage::new(header, payload);
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    kernel.send(&bytes).unwrap();
+fn say(kernel: &UnixDatagram, (kind, flags, body): Saying, sequence: u32) {
+    let (sequence, port) = if flags & flag::MULTI != 0 { (sequence, PORT) } else { (0, 0) };
+    kernel.send(&encode(kind, flags, sequence, port, &body).unwrap()).unwrap();
 }
 
 /// The last bytes of the neighbours' addresses after `answers`.
@@ -248,12 +236,12 @@ fn neighbours_after(follower: &mut Follower, kernel: &UnixDatagram, answers: Vec
 #[test]
 fn an_entry_that_was_removed_while_the_list_was_copied_does_not_come_back() {
     let (mut follower, kernel) = follower();
-    let gone = (0, RouteNetlinkMessage::DelNeighbour(neighbour(7)).into());
-    let new = (0, RouteNetlinkMessage::NewNeighbour(neighbour(8)).into());
-    let seen = neighbours_after(&mut follower, &kernel, vec![vec![gone, new, listed(7), listed(9), done()]]);
+    let gone = saying(0, &Update::DelNeighbour(neighbour(7)));
+    let new = saying(0, &Update::NewNeighbour(neighbour(8)));
+    let seen = neighbours_after(&mut follower, &kernel, vec![vec![gone, new, listed(7), listed(9), done(0)]]);
     assert_eq!(seen, [8, 9]);
     // What a new list lacks is gone, too.
-    assert_eq!(neighbours_after(&mut follower, &kernel, vec![vec![listed(9), done()]]), [9]);
+    assert_eq!(neighbours_after(&mut follower, &kernel, vec![vec![listed(9), done(0)]]), [9]);
 }
 
 #[test]
@@ -263,12 +251,10 @@ fn what_is_left_of_a_list_that_was_given_up_does_not_count() {
     let mut request = [0; 256];
     kernel.recv(&mut request).unwrap();
     say(&kernel, listed(7), 1);
-    say(&kernel, done(), 1);
-    assert_eq!(neighbours_after(&mut follower, &kernel, vec![vec![listed(9), done()]]), [9]);
+    say(&kernel, done(0), 1);
+    assert_eq!(neighbours_after(&mut follower, &kernel, vec![vec![listed(9), done(0)]]), [9]);
     // If the kernel is not through with it, it refuses the next one.
-    let mut busy = DoneMessage::default();
-    busy.code = -libc::EBUSY;
-    let answers = vec![vec![(NLM_F_MULTIPART, NetlinkPayload::Done(busy))]];
+    let answers = vec![vec![done(-libc::EBUSY)]];
     let read = std::thread::scope(|scope| {
         scope.spawn(|| answer(&kernel, answers));
         follower.read(&[Kind::Neighbours])
@@ -279,9 +265,9 @@ fn what_is_left_of_a_list_that_was_given_up_does_not_count() {
 #[test]
 fn an_interrupted_list_is_read_again() {
     let (mut follower, kernel) = follower();
-    let (flags, message) = listed(7);
-    let broken = vec![(flags | NLM_F_DUMP_INTR, message), done()];
-    let seen = neighbours_after(&mut follower, &kernel, vec![broken, vec![listed(8), listed(9), done()]]);
+    let (kind, flags, body) = listed(7);
+    let broken = vec![(kind, flags | flag::DUMP_INTR, body), done(0)];
+    let seen = neighbours_after(&mut follower, &kernel, vec![broken, vec![listed(8), listed(9), done(0)]]);
     assert_eq!(seen, [8, 9]);
     assert_eq!(follower.status.interrupted, 1);
 }
@@ -289,9 +275,7 @@ fn an_interrupted_list_is_read_again() {
 #[test]
 fn a_list_that_is_refused_is_an_error_with_its_name() {
     let (mut follower, kernel) = follower();
-    let mut refused = DoneMessage::default();
-    refused.code = -libc::ENOMEM;
-    let answers = vec![vec![(NLM_F_MULTIPART, NetlinkPayload::Done(refused))]];
+    let answers = vec![vec![done(-libc::ENOMEM)]];
     let read = std::thread::scope(|scope| {
         scope.spawn(|| answer(&kernel, answers));
         follower.read(&[Kind::Neighbours])
