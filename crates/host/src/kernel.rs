@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use udpath_netlink::{Error, Generic, Protocol, Rtnetlink, Socket};
+use udpath_netlink::{Audit, Error, Generic, Nfnetlink, Rtnetlink, SockDiag};
 
 use crate::source::{Answer, Question};
 use crate::{Absence, Fact, Provenance};
@@ -36,9 +36,9 @@ pub use set::{NapiChange, RssChange};
 pub struct Kernel {
     route: Result<Rtnetlink, Error>,
     generic: Result<Generic, Error>,
-    diag: Result<Socket, Error>,
-    netfilter: Result<Socket, Error>,
-    audit: Result<Socket, Error>,
+    diag: Result<SockDiag, Error>,
+    netfilter: Result<Nfnetlink, Error>,
+    audit: Result<Audit, Error>,
     control: Result<OwnedFd, Error>,
 }
 
@@ -59,9 +59,9 @@ impl Kernel {
         Self {
             route: Rtnetlink::open(),
             generic: Generic::open(),
-            diag: Socket::open(Protocol::SockDiag),
-            netfilter: Socket::open(Protocol::Netfilter),
-            audit: Socket::open(Protocol::Audit),
+            diag: SockDiag::open(),
+            netfilter: Nfnetlink::open(),
+            audit: Audit::open(),
             control: control.map_err(Error::from),
         }
     }
@@ -166,6 +166,10 @@ impl Kernel {
 
     fn generic(&mut self) -> Result<&mut Generic, Error> {
         self.generic.as_mut().map_err(|refused| refused.clone())
+    }
+
+    fn netfilter(&mut self) -> Result<&mut Nfnetlink, Error> {
+        self.netfilter.as_mut().map_err(|refused| refused.clone())
     }
 
     fn control(&self) -> Result<BorrowedFd<'_>, Error> {

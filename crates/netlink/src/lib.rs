@@ -22,12 +22,15 @@
 //! whole message for one attribute it cannot parse. Here an unknown attribute is skipped, and a missing one is `None`.
 
 mod attribute;
+pub mod audit;
+pub mod diag;
 mod error;
 pub mod ethtool;
 mod generic;
 pub mod ioctl;
 pub mod message;
 pub mod netdev;
+pub mod netfilter;
 pub mod numbers;
 pub mod rtnetlink;
 mod socket;
@@ -35,9 +38,12 @@ pub mod subscription;
 mod sys;
 
 pub use attribute::{Attributes, Writer, number};
+pub use audit::Audit;
+pub use diag::SockDiag;
 pub use error::Error;
 pub use generic::{Generic, attributes};
 pub use message::{Message, Messages, flag};
+pub use netfilter::Nfnetlink;
 pub use rtnetlink::Rtnetlink;
 pub use socket::{Answers, Protocol, Socket};
 pub use subscription::{Received, Subscription};

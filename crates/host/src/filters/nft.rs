@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use udpath_netlink::netfilter::{be32, parts};
 use udpath_netlink::numbers::*;
 use udpath_netlink::{Attributes, Error, Writer};
 
@@ -16,7 +17,7 @@ use super::Datagram;
 use super::chain::{Action, Chain, Finding, Table};
 use super::nft_rule::Evaluation;
 use crate::kernel::Kernel;
-use crate::kernel::netfilter::{FAMILIES, NFGENMSG};
+use crate::kernel::netfilter::FAMILIES;
 
 /// Families of linux/netfilter.h.
 const INET: u8 = 1;
@@ -95,19 +96,9 @@ pub(super) struct Verdict {
     pub(super) text: String,
 }
 
-pub(super) fn be32(of: Attributes<'_>, kind: u16) -> Option<u32> {
-    Some(u32::from_be_bytes(of.bytes(kind)?.try_into().ok()?))
-}
-
 /// The elements of a list.
 pub(super) fn listed(list: Attributes<'_>) -> impl Iterator<Item = Attributes<'_>> {
     list.iter().filter(|(kind, _)| *kind == NFTA_LIST_ELEM).map(|(_, value)| Attributes::new(value))
-}
-
-/// Family and attributes of a message.
-fn parts(body: &[u8]) -> Option<(u8, Attributes<'_>)> {
-    let (fixed, rest) = body.split_at_checked(NFGENMSG)?;
-    Some((fixed[0], Attributes::new(rest)))
 }
 
 impl Ruleset {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use udpath_netlink::Attributes;
+use udpath_netlink::netfilter::be32;
 use udpath_netlink::numbers::*;
 
 use super::Datagram;
 use super::bits::{Bits, not};
 use super::chain::{Action, Applies, Rule};
-use super::nft::{Element, RawRule, Verdict, be32, listed, verdict};
+use super::nft::{Element, RawRule, Verdict, listed, verdict};
 use super::nft_text::{self as text, Field};
 use super::xtables;
 
