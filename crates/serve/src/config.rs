@@ -1,4 +1,4 @@
-//! What to serve on and how: [`Config`], checked before anything is opened.
+//! The configuration of a server: [`Config`], checked before anything is opened.
 
 use std::net::SocketAddr;
 
@@ -7,63 +7,63 @@ use udpath_steer::CpuSet;
 
 use crate::io::{Io, IoChoice};
 
-/// Most datagrams in one burst: what one `recvmmsg` call takes (`UIO_MAXIOV` of the kernel).
+/// Maximum datagrams in one burst: the limit of one `recvmmsg` call (the kernel's `UIO_MAXIOV`).
 pub const MAX_BATCH: usize = 1024;
-/// Most workers: as many CPUs as a mask of the affinity calls names.
+/// Maximum number of workers: as many CPUs as an affinity mask holds.
 pub const MAX_WORKERS: usize = 1024;
-/// Most addresses of one server. Each costs every worker a socket and the buffers of a burst.
+/// Maximum number of addresses of one server. Each costs every worker a socket and the buffers of a burst.
 pub const MAX_BINDS: usize = 256;
-/// Largest receive buffer that can be asked for, in bytes: the kernel doubles it in a signed 32-bit number.
+/// Largest receive buffer that can be requested, in bytes: the kernel doubles it in a signed 32-bit number.
 const MAX_RECEIVE_BUFFER: usize = (1 << 30) - 1;
 
-/// What to serve on and how.
+/// What to serve on, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Addresses to serve, IPv4 and IPv6. Port 0 takes a free one; a wildcard address answers from the address
-    /// that was asked. `[::]` takes IPv6 only: name `0.0.0.0` too for both.
+    /// Addresses to serve, IPv4 and IPv6. Port 0 takes a free port. Replies of a wildcard bind come from the address the
+    /// request was sent to. `[::]` takes IPv6 only: add `0.0.0.0` for both.
     pub binds: Vec<SocketAddr>,
     /// How datagrams move.
     pub io: IoChoice,
     /// Threads, each with its own service instance; 1 to [`MAX_WORKERS`]. `None`: one per usable CPU.
     pub workers: Option<usize>,
-    /// Most datagrams per system call, 1 to [`MAX_BATCH`]. 1 uses the single calls.
+    /// Maximum datagrams per system call, 1 to [`MAX_BATCH`]. With 1, datagrams are received and sent one by one.
     ///
-    /// Costs address space of 128 KiB each, per worker and address, of which only what traffic touches becomes
-    /// memory: a few KiB for small datagrams.
+    /// Each takes 128 KiB of address space per worker and address. Only pages that traffic touches use memory: a few KiB
+    /// for small datagrams.
     pub batch: usize,
-    /// Whether replies of a burst that go to one peer in a row are handed to the kernel in one piece and cut apart at
-    /// the end (GSO, `UDP_SEGMENT`). Worth much where peers have several requests in flight, nothing elsewhere; what
-    /// goes out is the same. Needs a batch of more than 1 and kernel 4.18; without, it is silently not done.
+    /// Whether consecutive replies to one peer in a burst are sent as one message that the kernel segments (GSO,
+    /// `UDP_SEGMENT`). It helps when peers have several requests in flight, and does not change what is sent. Needs a
+    /// batch of more than 1 and kernel 4.18; otherwise it has no effect.
     pub gso: bool,
-    /// Whether worker `i` is bound to CPU `i` of `cpus`, counting on from the first when there are more workers.
+    /// Whether worker `i` is pinned to the `i`-th CPU of `cpus`, starting over when there are more workers than CPUs.
     pub pin: bool,
     /// The CPUs to use. `None`: all that the process may use.
     pub cpus: Option<CpuSet>,
-    /// Bytes to ask for each socket's receive buffer; `None` leaves the system's default
-    /// (`net.core.rmem_default`). What was obtained is in [`crate::SocketStatus`].
+    /// Receive buffer to request for each socket, in bytes; `None` leaves the system default
+    /// (`net.core.rmem_default`). [`crate::SocketStatus`] has the size obtained.
     pub receive_buffer: Option<usize>,
-    /// Whether requests to a broadcast or multicast address are answered. The kernel hands a copy to every socket of the
-    /// port; one worker answers, so one request brings one answer. By default none: whoever forges the source address of
-    /// such a request makes every server of a network answer a victim (the kernel does the same by default for ICMP,
-    /// `net.ipv4.icmp_echo_ignore_broadcasts`). Copies without an answer are counted as [`DropReason::Broadcast`].
+    /// Whether requests to a broadcast or multicast address are answered. Every socket of the port receives a copy; one
+    /// worker answers, so each request gets one reply. Off by default: with a forged source address, such a request makes
+    /// every server of a network answer one victim (for the same reason the kernel ignores broadcast pings,
+    /// `net.ipv4.icmp_echo_ignore_broadcasts`). Unanswered copies are counted as [`DropReason::Broadcast`].
     ///
     /// [`DropReason::Broadcast`]: crate::DropReason::Broadcast
     pub answer_broadcast: bool,
-    /// What the Io `xdp` needs beside; other Io do not look at it.
+    /// Settings of the Io `xdp`; the others ignore them.
     pub xdp: XdpConfig,
 }
 
 /// How frames are taken off the network devices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct XdpConfig {
-    /// The interfaces. Empty: those that have the addresses served; a wildcard's are all that are up, the loopback
-    /// excepted. For a VLAN device the interface below it is used, with the VLAN's tag.
+    /// The interfaces. Empty: those that have the served addresses; for a wildcard, all that are up, except the loopback.
+    /// A VLAN device is served by the interface below it, with the VLAN's tag.
     pub interfaces: Vec<String>,
-    /// Whether frames are spread over workers by flow hash, or served by the worker whose queue they came on. For
-    /// devices with fewer queues than there are CPUs, and services that take longer than the hand-over (some 60 ns).
+    /// Whether frames are spread over workers by flow hash, or served by the worker of the queue they arrived on. Useful
+    /// for devices with fewer queues than CPUs, and for services that take longer than the hand-over (about 60 ns).
     pub steer: Steer,
-    /// Whether a flow that has more than half of what came last is cut while a worker's backlog is half full or more, as
-    /// the kernel does with `net.core.flow_limit_cpu_bitmap`. Needs steering: only then are there backlogs.
+    /// Whether frames of a flow that makes up more than half of the recent traffic are dropped while a worker's backlog is
+    /// at least half full, like the kernel's `net.core.flow_limit_cpu_bitmap`. Needs steering: only then are there backlogs.
     pub flow_limit: bool,
     /// Memory, rings and polling of each queue.
     pub port: port::Config,
@@ -72,19 +72,19 @@ pub struct XdpConfig {
 /// Which workers serve a frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Steer {
-    /// The one whose queue it came on.
+    /// The worker of the queue it arrived on.
     #[default]
     Off,
-    /// All of them, by flow hash.
+    /// All workers, by flow hash.
     All,
-    /// These, by flow hash: workers' numbers, from 0 on. The others only hand over, for queues whose CPUs have enough
-    /// to do with that.
+    /// These worker numbers (counted from 0), by flow hash. The others only hand frames over, for queues whose CPUs have
+    /// no time for more.
     To(CpuSet),
 }
 
 impl Config {
-    /// Default burst. Larger ones gain little once the system call is shared by a few dozen datagrams, and delay
-    /// the first reply of a burst; smaller ones pay more per datagram.
+    /// Default batch. Larger batches gain little once a few dozen datagrams share the system call, and delay the first reply
+    /// of a burst; smaller ones cost more per datagram.
     pub const DEFAULT_BATCH: usize = 32;
 
     /// Serves these addresses with the best Io, a pinned worker per CPU and the default batch.
@@ -103,7 +103,7 @@ impl Config {
         }
     }
 
-    /// Whether the values make sense. Does not ask the machine anything.
+    /// Checks the values. Does not query the host.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.binds.is_empty() {
             return Err(ConfigError::NoBind);
@@ -153,7 +153,7 @@ impl Config {
         }
         match (self.io, steer, self.workers) {
             (IoChoice::Only(io), ..) if io != Io::Xdp => Err(ConfigError::NothingToSteer(io)),
-            (_, Steer::To(some), _) if some.is_empty() => Err(ConfigError::SteerToNobody),
+            (_, Steer::To(some), _) if some.is_empty() => Err(ConfigError::SteerToNoWorker),
             (_, Steer::To(some), Some(workers)) => match some.last() {
                 Some(worker) if worker as usize >= workers => {
                     Err(ConfigError::NoSuchWorker { worker, workers })
@@ -165,50 +165,50 @@ impl Config {
     }
 }
 
-/// A configuration that makes no sense on any machine.
+/// A configuration that is invalid on every host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Nothing to serve on.
+    /// No address.
     #[error("no address to serve: give at least one, such as 0.0.0.0:7")]
     NoBind,
     /// Too many addresses.
-    #[error("{0} addresses to serve are too many: at most {MAX_BINDS}")]
+    #[error("{0} addresses are too many: serve at most {MAX_BINDS}")]
     TooManyBinds(usize),
-    /// Multicast, broadcast or an IPv4 address in IPv6 clothes.
+    /// A multicast, broadcast or IPv4-mapped IPv6 address.
     #[error("cannot serve {0}: give a unicast or wildcard address (IPv4 addresses in IPv4 form)")]
     Unservable(SocketAddr),
     /// The same address and port twice.
-    #[error("{0} is named twice: name each address once")]
+    #[error("address {0} is given twice")]
     BoundTwice(SocketAddr),
-    /// 0 workers, or more than a machine can have CPUs.
-    #[error("{0} workers make no sense: give 1 to {MAX_WORKERS}, best one per CPU")]
+    /// 0 workers, or more than [`MAX_WORKERS`].
+    #[error("invalid number of workers {0}: expected 1 to {MAX_WORKERS}, ideally one per CPU")]
     Workers(usize),
-    /// A batch of 0, or more than one system call can carry.
-    #[error("a batch of {0} is not possible: give 1 to {MAX_BATCH} datagrams")]
+    /// A batch of 0, or more than one system call can take.
+    #[error("invalid batch {0}: expected 1 to {MAX_BATCH} datagrams")]
     Batch(usize),
     /// An empty list of CPUs.
-    #[error("the list of CPUs is empty: name at least one, or leave it out for all")]
+    #[error("the list of CPUs is empty: name at least one, or omit it to use all")]
     NoCpus,
-    /// A limit of flows without backlogs to protect.
-    #[error("a flow limit protects the backlogs between workers, which there are with --steer alone: add it")]
+    /// A flow limit without backlogs to protect.
+    #[error("--flow-limit needs --steer: it limits the backlogs between workers, which only steering has")]
     FlowLimitAlone,
-    /// Steering where there are no frames.
-    #[error("{0} has no frames to steer: the kernel chooses its sockets; use --io xdp, or leave --steer out")]
+    /// Steering with an Io that has no frames.
+    #[error("{0} has no frames to steer: the kernel chooses the socket; use --io xdp, or omit --steer")]
     NothingToSteer(Io),
     /// Steering to an empty set of workers.
-    #[error("the list of workers to steer to is empty: name at least one, or leave it out for all")]
-    SteerToNobody,
-    /// A worker that there is not.
-    #[error("there is no worker {worker} to steer to: {workers} are asked for, counted from 0")]
+    #[error("the list of workers to steer to is empty: name at least one, or omit it to use all")]
+    SteerToNoWorker,
+    /// Steering to a worker that does not exist.
+    #[error("cannot steer to worker {worker}: there are {workers} workers, counted from 0")]
     NoSuchWorker {
         /// The number given.
         worker: u32,
         /// How many there will be.
         workers: usize,
     },
-    /// A receive buffer of 0 or one the kernel cannot express.
-    #[error("a receive buffer of {0} bytes is not possible: give 1 to {MAX_RECEIVE_BUFFER}")]
+    /// A receive buffer of 0 bytes, or more than the kernel can express.
+    #[error("invalid receive buffer size {0}: expected 1 to {MAX_RECEIVE_BUFFER} bytes")]
     ReceiveBuffer(usize),
 }
 
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn sensible_values_pass() {
+    fn valid_values_pass() {
         assert_eq!(config(|_| ()), Ok(()));
         assert_eq!(config(|c| c.batch = MAX_BATCH), Ok(()));
         assert_eq!(config(|c| c.binds = vec!["127.0.0.1:0".parse().unwrap(); 2]), Ok(()));
     }
 
     #[test]
-    fn senseless_values_are_named() {
+    fn invalid_values_are_named() {
         assert_eq!(config(|c| c.binds.clear()), Err(ConfigError::NoBind));
         assert_eq!(config(|c| c.batch = 0), Err(ConfigError::Batch(0)));
         assert_eq!(config(|c| c.batch = 1025), Err(ConfigError::Batch(1025)));
@@ -250,7 +250,10 @@ mod tests {
         assert_eq!(steered(IoChoice::Auto, some.clone(), Some(3)), Err(missing));
         let shared = ConfigError::NothingToSteer(Io::Shared);
         assert_eq!(steered(IoChoice::Only(Io::Shared), some, None), Err(shared));
-        assert_eq!(steered(IoChoice::Auto, Steer::To(CpuSet::new()), None), Err(ConfigError::SteerToNobody));
+        assert_eq!(
+            steered(IoChoice::Auto, Steer::To(CpuSet::new()), None),
+            Err(ConfigError::SteerToNoWorker)
+        );
         for text in ["224.0.0.1:7", "255.255.255.255:7", "[ff02::1]:7", "[::ffff:127.0.0.1]:7"] {
             let bind: SocketAddr = text.parse().unwrap();
             assert_eq!(config(|c| c.binds.push(bind)), Err(ConfigError::Unservable(bind)));

@@ -1,26 +1,26 @@
 //! What a worker counts on one socket.
 //!
 //! ```text
-//! worker thread: relaxed load + store, a few per burst ---> WorkerCounters (own cache lines, hot ones on the first)
-//! other threads: fetch_add, for deferred answers, and
-//!                for replies that a device did not send  ---> SharedCounters      (own cache lines)
-//! anyone:        Endpoint::counts() adds both up
+//! worker thread:   relaxed load and store, a few per burst ─▸ WorkerCounters   own cache lines, the hot ones first
+//! other threads:   fetch_add, for deferred answers, and for
+//!                  replies that a device did not send      ─▸ SharedCounters   own cache lines
+//! any thread:      Endpoint::counts() adds both up
 //! ```
 //!
-//! `WorkerCounters` has one writer, so counting needs no locked instruction; and there is no second copy of the numbers,
-//! because between two datagrams the kernel has evicted most of the nearest cache, and every line counts. A reader
-//! sees numbers that each were true, not necessarily at the same moment. At rest (worker joined) they agree exactly.
+//! `WorkerCounters` has a single writer, so counting needs no locked instruction. There is no second copy of the numbers:
+//! between two datagrams the kernel evicts most of the L1 cache, and every line counts. A reader sees numbers that were each
+//! correct, but not necessarily at the same time. At rest (worker joined) they agree exactly.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::outcome::{DropReason, SendError};
 
-/// The worker's numbers for one socket. Written by the worker alone.
+/// The worker's counters for one socket. Only the worker writes them.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct WorkerCounters {
-    // The first line: all that the usual datagram moves.
+    // The first line: all that an ordinary datagram changes.
     pub(crate) received: AtomicU64,
     pub(crate) received_bytes: AtomicU64,
     pub(crate) answered: AtomicU64,
@@ -28,12 +28,12 @@ pub(crate) struct WorkerCounters {
     pub(crate) bursts: AtomicU64,
     pub(crate) deferred: AtomicU64,
     pub(crate) receive_errors: AtomicU64,
-    // Further lines: what is rare, or the service's choice.
+    // Further lines: rare events, and drops chosen by the service.
     pub(crate) dropped: [AtomicU64; DropReason::ALL.len()],
     pub(crate) failed: [AtomicU64; SendError::ALL.len()],
 }
 
-/// Adds without a locked instruction: there is one writer.
+/// Adds without a locked instruction: there is a single writer.
 #[inline]
 fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
@@ -45,18 +45,18 @@ impl WorkerCounters {
     pub(crate) fn received(&self, count: u64, bytes: u64) {
         add(&self.received, count);
         add(&self.received_bytes, bytes);
-        // A burst of probes alone is no traffic.
+        // A burst of probes only is not traffic.
         add(&self.bursts, u64::from(count > 0));
     }
 
-    /// `count` replies of together `bytes` went out.
+    /// `count` replies with `bytes` in total were sent.
     #[inline]
     pub(crate) fn sent(&self, count: usize, bytes: u64) {
         add(&self.answered, count as u64);
         add(&self.answered_bytes, bytes);
     }
 
-    /// The kernel did not take `count` replies.
+    /// The kernel rejected `count` replies.
     #[cold]
     pub(crate) fn failed(&self, error: &io::Error, count: usize) {
         add(&self.failed[SendError::of(error) as usize], count as u64);
@@ -78,20 +78,20 @@ impl WorkerCounters {
     }
 }
 
-/// What became of deferred requests, counted by whoever ended them.
+/// Counters that any thread may write: the outcome of deferred requests, and replies that a device did not send.
 #[derive(Debug, Default)]
 pub(crate) struct SharedCounters {
     pub(crate) answered: AtomicU64,
     pub(crate) answered_bytes: AtomicU64,
     pub(crate) dropped: [AtomicU64; DropReason::ALL.len()],
     pub(crate) failed: [AtomicU64; SendError::ALL.len()],
-    /// Replies that the worker has published as answered and that did not leave after all.
+    /// Replies the worker counted as answered that were not sent after all.
     pub(crate) unsent: [AtomicU64; SendError::ALL.len()],
     pub(crate) unsent_bytes: AtomicU64,
 }
 
 impl SharedCounters {
-    /// A reply of so many bytes that the worker gave was not sent.
+    /// A reply of `bytes` bytes was not sent.
     #[cold]
     pub(crate) fn unsent(&self, cause: SendError, bytes: usize) {
         self.unsent_bytes.fetch_add(bytes as u64, Relaxed);

@@ -1,4 +1,4 @@
-//! Plain numbers: what was received, answered and dropped, and the identity they satisfy.
+//! Counters as plain numbers, and the identity they satisfy.
 
 use serde::{Serialize, Serializer};
 use udpath_stack::counters::{DropReason as FrameDrop, Snapshot};
@@ -12,25 +12,26 @@ pub struct Counts {
     pub received: u64,
     /// Their payload bytes.
     pub received_bytes: u64,
-    /// Replies the kernel took; of `xdp`, that left the port. A socket's are counted when the port gets them.
+    /// Replies the kernel accepted; with `xdp`, replies that left the port. In the counts of a socket, replies are counted
+    /// when the port receives them.
     pub answered: u64,
-    /// Their payload bytes, those in flight counted.
+    /// Their payload bytes, including replies in flight.
     pub answered_bytes: u64,
     /// Requests without an answer, by reason.
     pub dropped: Dropped,
-    /// Requests whose handles are still out.
+    /// Requests whose handles are still held by the service.
     pub deferred: u64,
-    /// Replies on their way to the port of `xdp` that sends them, or waiting there for the device.
+    /// With `xdp`: replies on their way to the port, or waiting there for the device.
     pub in_flight: u64,
     /// The causes of `dropped.send_failed`.
     pub send_errors: SendErrors,
-    /// Receive calls that brought at least one datagram. `received / bursts` is the mean burst.
+    /// Receive calls that returned at least one datagram. `received / bursts` is the mean burst.
     pub bursts: u64,
     /// Receive calls that failed.
     pub receive_errors: u64,
 }
 
-/// Counters by [`DropReason`], and by the names of frames' own reasons ([`FrameDrop`]).
+/// Counters by [`DropReason`] and, for frames, by [`FrameDrop`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dropped {
     pub(crate) requests: [u64; DropReason::ALL.len()],
@@ -44,25 +45,25 @@ impl Default for Dropped {
 }
 
 impl Dropped {
-    /// How many for this reason.
+    /// Requests dropped for this reason.
     #[must_use]
     pub fn by(&self, reason: DropReason) -> u64 {
         self.requests[reason as usize]
     }
 
-    /// How many frames of `xdp` for this reason, before they came to the service.
+    /// Frames of `xdp` dropped for this reason before they reached the service.
     #[must_use]
     pub fn frames(&self, reason: FrameDrop) -> u64 {
         self.frames[reason.index()]
     }
 
-    /// All of them.
+    /// Their sum.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.requests.iter().chain(&self.frames).sum()
     }
 
-    /// Reasons that occurred, by name, with their counts.
+    /// The reasons that occurred, by name, with their counts.
     pub fn occurred(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let requests = DropReason::ALL.into_iter().map(DropReason::name).zip(self.requests);
         requests.chain(self.of_frames()).filter(|(_, count)| *count > 0)
@@ -79,7 +80,7 @@ impl Dropped {
 }
 
 impl Serialize for Dropped {
-    /// All reasons of requests, and of frames those that occurred.
+    /// All reasons for requests, and the frame reasons that occurred.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let requests = DropReason::ALL.into_iter().map(DropReason::name).zip(self.requests);
         serializer.collect_map(requests.chain(self.of_frames().filter(|(_, count)| *count > 0)))
@@ -91,7 +92,7 @@ impl Serialize for Dropped {
 pub struct SendErrors(pub(crate) [u64; SendError::ALL.len()]);
 
 impl SendErrors {
-    /// How many for this cause.
+    /// Replies rejected for this cause.
     #[must_use]
     pub fn by(&self, cause: SendError) -> u64 {
         self.0[cause as usize]
@@ -104,16 +105,16 @@ impl Serialize for SendErrors {
     }
 }
 
-/// Counters of the TCP side.
+/// Counters of TCP.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TcpCounts {
-    /// Connections taken.
+    /// Connections accepted.
     pub accepted: u64,
-    /// Of these, still open.
+    /// Connections still open.
     pub open: u64,
-    /// Connections closed at once because a worker had its most.
+    /// Connections closed at once because a worker had its maximum.
     pub refused: u64,
-    /// Connections that ended by an error.
+    /// Connections that ended with an error.
     pub failed: u64,
     /// Bytes read.
     pub received_bytes: u64,
@@ -121,7 +122,7 @@ pub struct TcpCounts {
     pub answered_bytes: u64,
 }
 
-/// The identity does not hold: a defect, or a look at a server that is not at rest.
+/// The identity does not hold: a defect, or counters read from a server that is not at rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "counters do not add up: received {received}, but answered {answered} + dropped {dropped} + deferred {deferred} + \
@@ -137,7 +138,7 @@ pub struct Unbalanced {
 
 impl Counts {
     /// Checks `received = answered + dropped + deferred + in_flight`. Exact only at rest: after
-    /// [`crate::Server::stop`], or once traffic has ceased.
+    /// [`crate::Server::stop`], or once traffic has ended.
     pub fn balance(&self) -> Result<(), Unbalanced> {
         let dropped = self.dropped.total();
         if self.received == self.answered + dropped + self.deferred + self.in_flight {
@@ -162,15 +163,14 @@ impl Counts {
 }
 
 impl Counts {
-    /// Adds what a worker counted of frames: those that did not come to its service, and of its replies those that have not
-    /// left yet. `settled`: its replies that all ports together are done with. `invalid`: frames its port was given that the
-    /// kernel found unfit to be sent.
+    /// Adds a worker's frame counters: frames that did not reach its service, and replies that have not left yet. `settled`:
+    /// its replies that the ports have finished. `invalid`: frames of its port that the kernel rejected as invalid.
     pub(crate) fn add_frames(&mut self, frames: &Snapshot, settled: u64, invalid: u64) {
         let in_flight = frames.replied.saturating_sub(settled).min(self.answered);
         self.answered -= in_flight;
         self.in_flight += in_flight;
         for (reason, count) in frames.drops() {
-            // Of replies, which the service's counts have.
+            // These are replies, which the service's counts include.
             if !matches!(reason, FrameDrop::TransmitFull | FrameDrop::ReplyTooLong) {
                 self.received += count;
                 self.dropped.frames[reason.index()] += count;

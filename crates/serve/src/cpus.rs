@@ -1,4 +1,4 @@
-//! CPUs and the clock: which CPUs this process may use, pinning, where and when we are.
+//! CPUs and the clock: the CPUs this process may use, pinning, the current CPU and time.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub fn allowed_cpus() -> io::Result<CpuSet> {
     Ok((0_u32..).zip(0..Mask::MAX_CPU).filter(|(_, cpu)| mask.is_set(*cpu)).map(|(cpu, _)| cpu).collect())
 }
 
-/// Binds the calling thread to one CPU.
+/// Pins the calling thread to one CPU.
 pub(crate) fn pin_to(cpu: u32) -> io::Result<()> {
     let index = cpu as usize;
     if index >= Mask::MAX_CPU {
@@ -24,7 +24,7 @@ pub(crate) fn pin_to(cpu: u32) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// The CPU the calling thread is on.
+/// The CPU the calling thread runs on.
 pub(crate) fn current_cpu() -> u32 {
     // More CPUs than 32 bits can count do not exist.
     u32::try_from(sched_getcpu()).unwrap_or(u32::MAX)
@@ -33,7 +33,7 @@ pub(crate) fn current_cpu() -> u32 {
 /// Time since boot on `CLOCK_MONOTONIC`.
 pub(crate) fn monotonic_now() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
-    // The monotonic clock starts at 0 and its nanoseconds are below a thousand million.
+    // The monotonic clock starts at 0, and its nanoseconds are below 1e9.
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 

@@ -1,4 +1,4 @@
-//! Answering later, from any thread, over the socket the request came from.
+//! Answering later, from any thread, over the socket that received the request.
 
 use std::fmt;
 use std::io;
@@ -9,40 +9,39 @@ use crate::endpoint::Endpoint;
 use crate::outcome::DropReason;
 use crate::sys::{Control, RawAddr, send_to};
 
-/// The right and the duty to answer one request. Taken with [`crate::Request::defer`].
+/// A handle to answer one request later. Taken with [`crate::Request::defer`].
 ///
-/// Ends in exactly one way, and is counted so: answered, dropped for a reason, or, when the handle itself is
-/// dropped, [`DropReason::Abandoned`]. It keeps the socket open for as long as it lives.
+/// Each request ends in exactly one way and is counted once: answered, dropped for a reason or, if the handle itself is
+/// dropped, [`DropReason::Abandoned`]. The handle keeps the socket open.
 #[must_use = "dropping the handle counts the request as abandoned"]
 pub struct Deferred {
     peer: RawAddr,
     control: Option<Control>,
-    /// `None` once the request is counted, and for requests that did not come from a runtime.
+    /// `None` once the request is counted, and for made-up requests.
     endpoint: Option<Arc<Endpoint>>,
 }
 
-/// Why a deferred answer did not go out. It is counted as [`DropReason::SendFailed`].
+/// A deferred answer was not sent. It is counted as [`DropReason::SendFailed`].
 #[derive(Debug, thiserror::Error)]
-#[error("cannot answer {peer}: {source}")]
+#[error("cannot answer {peer}")]
 pub struct DeferredError {
     peer: SocketAddr,
     source: io::Error,
 }
 
 impl Deferred {
-    /// Without a endpoint the answer is discarded.
+    /// Without an endpoint the answer is discarded.
     pub(crate) fn new(endpoint: Option<Arc<Endpoint>>, peer: RawAddr, control: Option<Control>) -> Self {
         Self { peer, control, endpoint }
     }
 
-    /// Who waits for the answer.
+    /// The address that waits for the answer.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer.decode()
     }
 
-    /// Sends the answer, from the address that was asked. Blocks while the send buffer is full, for a tenth of a
-    /// second at most.
+    /// Sends the answer, from the address the request was sent to. Blocks while the send buffer is full, for at most 100 ms.
     pub fn answer(mut self, payload: &[u8]) -> Result<(), DeferredError> {
         let Some(endpoint) = self.endpoint.take() else { return Ok(()) };
         if let Some(control) = &mut self.control {
@@ -60,7 +59,7 @@ impl Deferred {
         }
     }
 
-    /// Gives no answer, for this reason.
+    /// Drops the request for this reason.
     pub fn discard(mut self, reason: DropReason) {
         self.settle(reason);
     }

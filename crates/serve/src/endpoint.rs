@@ -1,4 +1,4 @@
-//! One worker on one socket: the socket and the counters.
+//! One worker's use of one served address: the socket and the counters.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::counts::Counts;
 use crate::io::Socket;
 use crate::outcome::DropReason;
 
-/// All workers' endpoints: by worker, then by address.
+/// The endpoints of all workers: by worker, then by address.
 pub(crate) type Endpoints = Arc<[Vec<Arc<Endpoint>>]>;
 
-/// One worker on one socket.
+/// See the module.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) socket: Arc<Socket>,
@@ -27,7 +27,7 @@ impl Endpoint {
         Self { socket, counters: CachePadded::default(), shared_counters: CachePadded::default() }
     }
 
-    /// Is a reply from `address` one of this endpoint?
+    /// Whether a reply from `address` is one of this endpoint.
     pub(crate) fn answers_from(&self, address: SocketAddr) -> bool {
         let bind = self.socket.bind;
         bind.port() == address.port()
@@ -35,7 +35,7 @@ impl Endpoint {
             && (bind.ip() == address.ip() || bind.ip().is_unspecified())
     }
 
-    /// The sums so far.
+    /// The totals so far.
     pub(crate) fn counts(&self) -> Counts {
         let (now, late) = (&self.counters, &self.shared_counters);
         let unsent: u64 = late.unsent.iter().map(|count| count.load(Relaxed)).sum();
@@ -61,7 +61,7 @@ impl Endpoint {
             settled += late;
         }
         counts.dropped.requests[DropReason::SendFailed as usize] += counts.send_errors.0.iter().sum::<u64>();
-        // The handle can be answered before the worker has published that it was taken.
+        // A handle may be answered before the worker has counted it.
         counts.deferred = now.deferred.load(Relaxed).saturating_sub(settled);
         counts
     }

@@ -1,4 +1,4 @@
-//! A UDP service runtime: write one handler, run it over every way a kernel socket can move datagrams.
+//! A UDP service runtime: write one handler, run it over kernel sockets in several ways or over AF_XDP frames.
 //!
 //! ```
 //! use udpath_serve::{Config, Outcome, Reply, Request, Server, Service};
@@ -8,16 +8,16 @@
 //! impl Service for Reverse {
 //!     fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
 //!         let payload = request.payload();
-//!         let room = &mut reply.buffer_mut()[..payload.len()];
-//!         room.copy_from_slice(payload);
-//!         room.reverse();
+//!         let buffer = &mut reply.buffer_mut()[..payload.len()];
+//!         buffer.copy_from_slice(payload);
+//!         buffer.reverse();
 //!         reply.set_len(payload.len())
 //!     }
 //! }
 //!
 //! let mut config = Config::new(["127.0.0.1:0".parse()?]);
 //! config.workers = Some(1);
-//! let server = Server::start(&config, |_worker| Reverse)?; // returns once real datagrams came through
+//! let server = Server::start(&config, |_worker| Reverse)?; // returns once real datagrams have come through
 //!
 //! let client = std::net::UdpSocket::bind("127.0.0.1:0")?;
 //! client.send_to(b"abc", server.binds()[0])?;
@@ -34,32 +34,32 @@
 //! # Floor plan
 //!
 //! ```text
-//! server.rs    start, status, stop: the only room that sees everything
-//!   io.rs      the words: Io, IoChoice, Group (who reads which socket) and Port (one burst in, one burst out)
-//!     io/shared.rs, io/reuseport.rs, io/percpu.rs   how each Io opens its sockets and what its probe must show
-//!     io/kernel.rs                                  the Port of a kernel socket, in three forms
-//!     io/xdp.rs, io/xdp/proof.rs                    frames off the devices' queues, and what is shown of them at the start
-//!   probe.rs   real datagrams through the Io before it is declared up
-//!   worker.rs  one thread: receive a burst, run the service over it, send a burst, publish the counters
-//!   tcp.rs     the same address over TCP, for request/response comparisons
-//! service.rs   what the user writes and sees        deferred.rs  answering later, from elsewhere
-//! counters.rs  per worker and bind, own cache lines  status.rs    what they add up to, with warnings
-//! config.rs, error.rs, cpus.rs
-//! sys/         system calls, buffers and address forms; the only unsafe code
+//! server.rs        start, status, stop           server/start.rs, open.rs, summary.rs
+//! worker.rs        one thread                    worker/runner.rs: bursts of kernel sockets; worker/frames.rs: frames
+//! dispatch.rs      the one place where a Service is called: panics, deferral, drops by reason, probes
+//! service.rs       what the user writes          request.rs, reply.rs, outcome.rs: what a service sees and returns
+//! deferred.rs      answering later, from any thread
+//! io.rs            the ways to move datagrams: io/shared.rs, reuseport.rs, percpu.rs (kernel sockets), xdp.rs (frames)
+//!   io/kernel.rs   a kernel socket with a worker's buffers, in three forms
+//! probe.rs         real datagrams through the Io before the server is declared up
+//! endpoint.rs      a socket with its counters    counters.rs; counts.rs, status.rs: what they add up to, with warnings
+//! tcp.rs           the same addresses over TCP, for request/response comparisons
+//! config.rs, error.rs, shared.rs (what workers share), cpus.rs
+//! sys/             system calls, buffers and address forms; the only unsafe code
 //! ```
 //!
 //! # The life of a datagram
 //!
-//! The worker blocks in the receive call itself; nothing else is polled while it has one socket. A burst's
-//! datagrams lie in the worker's own receive arena, the replies are written one after the other into its
-//! transmit arena, and leave in one system call. There is no allocation, lock or dynamic dispatch in between.
-//! Then the worker stores its counters, which nobody else writes, and asks one shared word whether it shall stop.
+//! With one socket, the worker blocks in the receive call and polls nothing else. The datagrams of a burst lie in the worker's
+//! receive arena; the replies are written one after the other into its transmit arena and leave in one system call. Nothing in
+//! between allocates, locks or dispatches dynamically. Then the worker stores its counters, which no other thread writes, and
+//! checks one shared stop flag.
 //!
 //! # The identity
 //!
-//! For every worker: `received = answered + dropped (by reason) + deferred + in_flight`, and at rest nothing is in flight.
-//! What the kernel dropped before that is read from each socket (`kernel_drops`); of `xdp`, from its rings' counters.
-//! [`Counts::balance`] checks it.
+//! For each worker, `received = answered + dropped (by reason) + deferred + in_flight`, and at rest nothing is in flight.
+//! Datagrams the kernel dropped earlier are read from each socket (`kernel_drops`) and, for `xdp`, from the rings' counters.
+//! [`Counts::balance`] checks the identity.
 
 mod config;
 mod counters;

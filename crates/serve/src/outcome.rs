@@ -1,44 +1,44 @@
-//! What becomes of a request: [`Outcome`], and why one gets no answer: [`DropReason`], [`SendError`].
+//! The outcome of a request ([`Outcome`]), and why one gets no answer ([`DropReason`], [`SendError`]).
 
 use std::fmt;
 use std::io;
 
-/// What becomes of a request.
+/// What to do with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// Send what was written to the [`Reply`].
+    /// Send what was written to the [`Reply`](crate::Reply).
     Reply,
-    /// Send nothing, and count it under this reason.
+    /// Send nothing, and count the request under this reason.
     Drop(DropReason),
-    /// Nothing now: the service took a [`Deferred`] from the request and will answer, or drop it, later.
-    /// Taking the handle is what counts: with a handle taken any outcome means this one, and without
-    /// one this means `Drop(DropReason::Abandoned)`.
+    /// Nothing yet: the service took a [`Deferred`](crate::Deferred) from the request and will answer or drop it later.
+    /// Once a handle is taken, every outcome means `Defer`; without a handle, `Defer` means
+    /// `Drop(DropReason::Abandoned)`.
     Defer,
 }
 
-/// Why a request got no answer. Each has its own counter; `received = answered + the sum of these + deferred`.
+/// Why a request got no answer. Each reason has a counter: `received = answered + the sum of these + deferred`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// The service takes datagrams and never answers (a sink).
+    /// The service never answers (a sink).
     Consumed,
-    /// The request is not of the service's protocol.
+    /// The request does not follow the service's protocol.
     Malformed,
     /// The service chose not to answer (access rules, rate limits).
     Refused,
     /// The reply does not fit the reply buffer.
     ReplyTooLarge,
-    /// The request was longer than the receive buffer and was cut by the kernel.
+    /// The request was longer than the receive buffer, and the kernel cut it.
     Truncated,
-    /// The kernel did not take the reply; [`crate::SendError`] has the causes.
+    /// The kernel rejected the reply; [`SendError`] has the causes.
     SendFailed,
-    /// The service panicked on it; the worker goes on with a new instance.
+    /// The service panicked; the worker continues with a new instance.
     Panicked,
-    /// A deferred request whose handle was dropped without an answer.
+    /// The handle of a deferred request was dropped without an answer.
     Abandoned,
-    /// The request was sent to a broadcast or multicast address. None is answered unless
-    /// [`Config::answer_broadcast`](crate::Config::answer_broadcast) is set; with it, one worker answers and the others
-    /// count their copies here.
+    /// The request was sent to a broadcast or multicast address. Such requests are answered only with
+    /// [`Config::answer_broadcast`](crate::Config::answer_broadcast); then one worker answers, and the others count their
+    /// copies here.
     Broadcast,
 }
 
@@ -79,20 +79,20 @@ impl fmt::Display for DropReason {
     }
 }
 
-/// Why the kernel did not take a reply.
+/// Why the kernel rejected a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SendError {
-    /// The send buffer stayed full for as long as a send may wait.
+    /// The send buffer stayed full until the send timeout.
     BufferFull,
     /// Out of buffers below the socket (`ENOBUFS`, `ENOMEM`): the device's queue is full.
     NoBuffers,
-    /// A firewall or other rule forbids it (`EPERM`, `EACCES`).
+    /// A firewall or another rule rejects it (`EPERM`, `EACCES`).
     NotPermitted,
-    /// The peer's machine refused an earlier reply (`ECONNREFUSED`).
+    /// The peer's host rejected an earlier reply (`ECONNREFUSED`).
     Refused,
-    /// No way to the peer (`ENETUNREACH`, `EHOSTUNREACH`, `ENETDOWN`, ...).
+    /// No route to the peer (`ENETUNREACH`, `EHOSTUNREACH`, `ENETDOWN`, ...).
     Unreachable,
-    /// Longer than the way to the peer, or the protocol, allows (`EMSGSIZE`).
+    /// Longer than the path to the peer or the protocol allows (`EMSGSIZE`).
     TooLong,
     /// Anything else, such as a peer with port 0 (`EINVAL`).
     Other,

@@ -2,9 +2,9 @@
 
 use crate::outcome::{DropReason, Outcome};
 
-/// The bounded buffer a reply is written to, with a place for its own length.
+/// A bounded buffer for a reply, and the length of the reply.
 ///
-/// The buffer keeps whatever an earlier reply left in it: write every byte that [`Reply::set_len`] sends.
+/// The buffer still has the bytes of earlier replies: write every byte that [`Reply::set_len`] sends.
 #[derive(Debug)]
 pub struct Reply<'a> {
     buffer: &'a mut [u8],
@@ -12,36 +12,36 @@ pub struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// A reply over any buffer: for calling a service in tests, or from another runtime.
+    /// A reply in any buffer: to call a service in tests, or from another runtime.
     #[must_use]
     pub fn new(buffer: &'a mut [u8]) -> Self {
         Self { buffer, len: 0 }
     }
 
-    /// The most bytes a reply can have: 65,507 over IPv4, 65,527 over IPv6.
+    /// Maximum length of a reply in bytes: 65,507 over IPv4, 65,527 over IPv6.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Bytes of the reply so far.
+    /// Length of the reply so far, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing was written yet.
+    /// Whether the reply is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The whole buffer, to write in place; then [`Reply::set_len`].
+    /// The whole buffer, to write in place; set the length with [`Reply::set_len`].
     pub fn buffer_mut(&mut self) -> &mut [u8] {
         self.buffer
     }
 
-    /// Makes the first `len` bytes of the buffer the reply.
+    /// Makes the first `len` bytes of the buffer the reply. Returns `Outcome::Reply`, or a drop if `len` is too large.
     pub fn set_len(&mut self, len: usize) -> Outcome {
         if len > self.buffer.len() {
             return Outcome::Drop(DropReason::ReplyTooLarge);
@@ -50,7 +50,7 @@ impl<'a> Reply<'a> {
         Outcome::Reply
     }
 
-    /// Makes `bytes` the whole reply: the short way for services that have it ready.
+    /// Makes `bytes` the whole reply. Returns `Outcome::Reply`, or a drop if they do not fit.
     pub fn write(&mut self, bytes: &[u8]) -> Outcome {
         match self.buffer.get_mut(..bytes.len()) {
             Some(place) => {
@@ -62,7 +62,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Adds `bytes` to the reply. `Outcome::Reply`, or the drop to return when they do not fit.
+    /// Appends `bytes` to the reply. Returns `Outcome::Reply`, or a drop if they do not fit.
     pub fn append(&mut self, bytes: &[u8]) -> Outcome {
         let Some(place) = self.buffer.get_mut(self.len..).and_then(|rest| rest.get_mut(..bytes.len())) else {
             return Outcome::Drop(DropReason::ReplyTooLarge);
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn a_reply_takes_what_fits_and_nothing_more() {
-        let mut room = [0; 4];
-        let mut reply = Reply::new(&mut room);
+        let mut buffer = [0; 4];
+        let mut reply = Reply::new(&mut buffer);
         assert_eq!(reply.write(b"abcde"), Outcome::Drop(DropReason::ReplyTooLarge));
         assert!(reply.is_empty());
         assert_eq!(reply.append(b"abc"), Outcome::Reply);

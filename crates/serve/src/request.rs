@@ -16,31 +16,31 @@ use crate::sys::{Control, RawAddr};
 pub struct Request<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) peer: Peer<'a>,
-    /// What the kernel said of the address it was sent to, where the socket asks.
+    /// The kernel's report of the destination address, if the socket asks for it.
     pub(crate) control: Option<&'a Control>,
     pub(crate) origin: Origin<'a>,
     pub(crate) context: &'a BurstContext,
 }
 
-/// The peer as the kernel wrote it; decoded only when asked for.
+/// The peer as the kernel wrote it; decoded only on request.
 #[derive(Clone, Copy)]
 pub(crate) enum Peer<'a> {
     Raw(&'a RawAddr),
     Decoded(SocketAddr),
-    /// In the headers of a frame, and with it the address that was asked.
+    /// In the headers of a frame, as is the destination address.
     Frame(&'a Headers),
 }
 
-/// Where a request came in, and a deferred answer has to be counted and sent.
+/// Where a request arrived, and where a deferred answer is counted and sent.
 #[derive(Clone, Copy)]
 pub(crate) enum Origin<'a> {
-    /// A runtime. `taken` is set once a handle was taken: from then on the handle counts the request.
+    /// A running server. `deferred` is set once a handle was taken: from then on the handle counts the request.
     Endpoint { endpoint: &'a Arc<Endpoint>, deferred: &'a Cell<bool> },
-    /// Made up, with this as the local address.
+    /// A made-up request, with this local address.
     Detached(SocketAddr),
 }
 
-/// Time and CPU of a burst, read when the first request of the burst asks and then kept.
+/// Time and CPU of a burst, read when the first request of the burst asks and then cached.
 #[derive(Default)]
 pub(crate) struct BurstContext {
     clock: Cell<Option<Duration>>,
@@ -54,7 +54,7 @@ impl<'a> Request<'a> {
         self.payload
     }
 
-    /// Who sent it.
+    /// The address it was sent from.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         match self.peer {
@@ -64,7 +64,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The address it was sent to; on a wildcard bind the very address the peer asked.
+    /// The address it was sent to; on a wildcard bind, the actual destination address.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         if let Peer::Frame(headers) = self.peer {
@@ -80,8 +80,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// When its burst was handled, since the boot of the machine (`CLOCK_MONOTONIC`). The clock is read once per
-    /// burst, when the first request asks; a service that never asks pays nothing.
+    /// When its burst was handled, as time since boot (`CLOCK_MONOTONIC`). The clock is read once per burst, when the first
+    /// request asks, and never for a service that does not.
     #[must_use]
     pub fn received(&self) -> Duration {
         self.context.clock.get().unwrap_or_else(|| {
@@ -101,8 +101,8 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Takes a handle with which the request can be answered later, from any thread; the service then returns
-    /// [`Outcome::Defer`]. Copy what is needed of the payload first: it is gone when the service returns.
+    /// Takes a handle to answer the request later, from any thread; the service then returns
+    /// [`Outcome::Defer`](crate::Outcome::Defer). Copy what you need of the payload: it is gone when the service returns.
     #[must_use = "dropping the handle counts the request as abandoned"]
     pub fn defer(self) -> Deferred {
         let peer = match self.peer {
@@ -111,7 +111,7 @@ impl<'a> Request<'a> {
             Peer::Frame(headers) => RawAddr::encode(headers.source()),
         };
         let control = match (self.peer, self.origin) {
-            // It will be answered from the kernel's socket, which has to be told by which address if it has many.
+            // The kernel socket sends the answer; bound to a wildcard, it needs the source address.
             (Peer::Frame(headers), Origin::Endpoint { endpoint, .. })
                 if endpoint.socket.bind.ip().is_unspecified() =>
             {

@@ -1,10 +1,10 @@
 //! Start, status, stop.
 //!
 //! ```text
-//! start:  check -> open sockets (io) -> threads: pin, make the service, serve -> probe -> up
-//!         with `auto`, the next Io is tried when the sockets cannot be prepared or the probe fails
-//! stop:   note the kernel's drops, close the doors, wake -> workers answer what is queued and end -> last status
-//!         nothing comes to a socket or a ring before the first worker is told to end
+//! start:  check ─▸ open sockets (io) ─▸ threads: pin, make the service, serve ─▸ probe ─▸ up
+//!         with `auto`, the next Io is tried if the sockets cannot be opened or the probe fails
+//! stop:   read the kernel's drops, stop receiving, wake ─▸ workers answer what is queued and end ─▸ last status
+//!         all sockets and rings stop receiving before the first worker ends
 //! ```
 
 mod open;
@@ -31,18 +31,18 @@ use crate::shared::Shared;
 use crate::status::{SpreadMonitor, Status};
 use crate::tcp::TcpCounters;
 
-/// How long a stopping server waits for deferred answers. Shorter would abandon answers that wait for a slow
-/// back end, longer keeps a service manager waiting for requests that nobody will answer.
+/// How long a stopping server waits for deferred answers. A shorter timeout abandons answers that wait for a slow back end; a
+/// longer one keeps a service manager waiting for requests that will never be answered.
 const DEFERRED_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running server. Dropping it stops it, too.
+/// A running server. Dropping it stops it.
 pub struct Server {
     io: Io,
     rejected: Vec<Rejected>,
     batch: usize,
     gso: bool,
     binds: Vec<SocketAddr>,
-    /// The CPU of each worker, and whether its threads are bound to it.
+    /// The CPU of each worker; `pinned` says whether its threads are pinned to it.
     cpus: Vec<u32>,
     pinned: bool,
     /// By worker, then by address.
@@ -52,19 +52,19 @@ pub struct Server {
     fast_path: Option<Arc<FastPath>>,
     tcp_counters: Vec<Arc<CachePadded<TcpCounters>>>,
     threads: Vec<(usize, JoinHandle<io::Result<()>>)>,
-    /// Becomes readable for good when the server stops.
+    /// Becomes readable, permanently, when the server stops.
     stop: Arc<OwnedFd>,
     watch: Mutex<SpreadMonitor>,
     started: Instant,
-    /// Set once the doors are closed: what the kernel had dropped at each socket until then.
+    /// Set once the sockets stop receiving: what the kernel had dropped at each until then.
     final_drops: Option<Vec<Vec<u64>>>,
 }
 
 impl Server {
-    /// Starts serving. Returns when real datagrams have come through every address to the workers they should come
-    /// to; on an error nothing is left running.
+    /// Starts serving. Returns once real datagrams to every address have reached the right workers. On an error, nothing is
+    /// left running.
     ///
-    /// `factory` makes one service per worker, on the worker's thread, and again after a panic.
+    /// `factory` makes a service for each worker, on the worker's thread, and a new one after a panic.
     pub fn start<S, F>(config: &Config, factory: F) -> Result<Self, Error>
     where
         S: Service + 'static,
@@ -73,7 +73,7 @@ impl Server {
         Self::choose(config, &Arc::new(factory), None)
     }
 
-    /// As [`Server::start`], with a stream service on the same addresses over TCP.
+    /// Like [`Server::start`], with a stream service on the same addresses over TCP.
     pub fn start_with_tcp<S, F, T, G>(config: &Config, factory: F, streams: G) -> Result<Self, Error>
     where
         S: Service + 'static,
@@ -85,50 +85,50 @@ impl Server {
         Self::choose(config, &Arc::new(factory), Some(&streams))
     }
 
-    /// The Io that serves: with `auto`, the one that was chosen.
+    /// The Io in use; with `auto`, the one chosen.
     #[must_use]
     pub fn io(&self) -> Io {
         self.io
     }
 
-    /// What `auto` tried before, and why it was not taken.
+    /// What `auto` rejected, and why.
     #[must_use]
     pub fn rejected(&self) -> &[Rejected] {
         &self.rejected
     }
 
-    /// The addresses served, with real ports.
+    /// The served addresses, with the ports obtained.
     #[must_use]
     pub fn binds(&self) -> &[SocketAddr] {
         &self.binds
     }
 
-    /// How many workers there are.
+    /// The number of workers.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.endpoints.len()
     }
 
-    /// The CPU of each worker; `None` when they are not pinned.
+    /// The CPU of each worker; `None` without pinning.
     #[must_use]
     pub fn pinned_to(&self) -> Option<&[u32]> {
         self.pinned.then_some(self.cpus.as_slice())
     }
 
-    /// The interfaces from which frames are taken, past the kernel's packet filters; none but with [`Io::Xdp`].
+    /// The interfaces from which frames are taken, past the kernel's packet filters; empty unless the Io is [`Io::Xdp`].
     #[must_use]
     pub fn interfaces(&self) -> Vec<String> {
         self.fast_path.as_deref().map(FastPath::interfaces).unwrap_or_default()
     }
 
-    /// Whether a thread has ended by itself, which only a defect can cause.
+    /// Whether a thread has ended unexpectedly, which only a defect can cause.
     #[must_use]
     pub fn is_impaired(&self) -> bool {
         self.final_drops.is_none() && self.threads.iter().any(|(_, handle)| handle.is_finished())
     }
 
-    /// Stops: answers what is queued in the sockets, waits some seconds for deferred answers, and returns the last
-    /// status. Later datagrams are not received.
+    /// Stops: answers what is queued in the sockets, waits up to 5 seconds for deferred answers, and returns the last status.
+    /// Datagrams that arrive later are not received.
     pub fn stop(mut self) -> Result<Status, Error> {
         let lost = self.halt();
         let deadline = Instant::now() + DEFERRED_TIMEOUT;
@@ -143,16 +143,16 @@ impl Server {
         }
     }
 
-    /// Closes the doors and joins all threads; the worker of one that did not end well. Does nothing twice.
+    /// Stops receiving and joins all threads. Returns the worker of a thread that failed. Has no effect if called again.
     fn halt(&mut self) -> Option<usize> {
         if self.final_drops.is_some() {
             return None;
         }
-        // Nothing more comes before the workers are told: what they find from then on is all there will be.
+        // First stop receiving, then tell the workers: what they find queued from then on is all there is.
         if let Some(fast_path) = &self.fast_path {
             fast_path.stop_receiving();
         }
-        // A shared socket is shut once for each worker; the first time tells its drops.
+        // A shared socket is in the list of each worker; its drops are read the first time.
         let mut seen: Vec<(*const crate::io::Socket, u64)> = Vec::new();
         let mut drops = Vec::with_capacity(self.endpoints.len());
         for endpoints in self.endpoints.iter() {
@@ -171,7 +171,7 @@ impl Server {
         }
         self.final_drops = Some(drops);
         self.shared.stopping.store(true, Relaxed);
-        // An event counter at 0 takes a 1 without fail.
+        // Writing 1 to an event counter at 0 cannot fail.
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
         self.join()
     }

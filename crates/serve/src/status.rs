@@ -1,4 +1,4 @@
-//! What a server did so far, as plain numbers: per worker, per socket, in total.
+//! The status of a server: counters per worker, per socket and in total.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,23 +16,23 @@ pub(crate) use spread::SpreadMonitor;
 pub(crate) use xdp::Arrivals;
 pub use xdp::{XdpPortStatus, XdpStatus};
 
-/// What a server did so far.
+/// The status of a server.
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
     /// How datagrams move.
     pub io: Io,
-    /// What `auto` tried before, best first, and why it was not taken.
+    /// What `auto` rejected, in the order tried, and why.
     pub rejected: Vec<Rejected>,
-    /// Most datagrams per system call.
+    /// Maximum datagrams per system call.
     pub batch: usize,
-    /// Whether replies to one peer in a row go out in one piece, where the kernel can.
+    /// Whether consecutive replies to one peer are sent as one segmented message, where the kernel supports it.
     pub gso: bool,
     /// Seconds since the probe passed.
     pub seconds: f64,
-    /// Everything, added up.
+    /// The sum over all workers.
     pub total: Counts,
-    /// Datagrams that the kernel dropped at our sockets, AF_XDP's among them: arrived, never received. For AF_XDP
-    /// `xdp.dropped` has the reasons.
+    /// Datagrams that arrived and that the kernel dropped at the sockets, including AF_XDP sockets. `xdp.dropped` has the
+    /// reasons for AF_XDP.
     pub kernel_drops: u64,
     /// One entry per worker, in order.
     pub workers: Vec<WorkerStatus>,
@@ -40,46 +40,46 @@ pub struct Status {
     pub sockets: Vec<SocketStatus>,
     /// The same addresses over TCP, if served.
     pub tcp: Option<TcpCounts>,
-    /// What the fast path of `xdp` did; the datagrams it served are in the counters above as well.
+    /// The fast path of `xdp`; datagrams it served are included in the counters above.
     pub xdp: Option<XdpStatus>,
-    /// What is wrong with this configuration here, in whole sentences; usually empty.
+    /// Problems with this configuration on this host, in whole sentences; usually empty.
     pub warnings: Vec<String>,
 }
 
-/// One worker's share.
+/// The status of one worker.
 #[derive(Debug, Clone, Serialize)]
 pub struct WorkerStatus {
     /// Its number.
     pub worker: usize,
-    /// The CPU it is bound to; `None` without pinning.
+    /// The CPU it is pinned to; `None` without pinning.
     pub cpu: Option<u32>,
-    /// Datagrams that the kernel dropped at the sockets that this worker alone reads: its AF_XDP rings were full, or its
-    /// receive buffers.
+    /// Datagrams the kernel dropped at the sockets that only this worker reads, because its AF_XDP rings or its receive
+    /// buffers were full.
     pub kernel_drops: u64,
-    /// What it counted, over all its sockets. Of `xdp` also frames that went no further than their headers or another
-    /// worker's backlog: those are in no socket's counts.
+    /// Its counters over all its sockets. With `xdp` also frames dropped because of their headers or in another worker's
+    /// backlog, which no socket counts.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// One socket.
+/// The status of one socket.
 #[derive(Debug, Clone, Serialize)]
 pub struct SocketStatus {
-    /// Its address, with the real port.
+    /// Its address, with the port obtained.
     pub bind: SocketAddr,
     /// The worker that reads it; `None` when all do.
     pub worker: Option<usize>,
-    /// Its receive buffer in bytes of the kernel's accounting: twice what was asked for, or what was allowed.
+    /// Its receive buffer in bytes, as the kernel accounts it: twice the size requested, or what was allowed.
     pub receive_buffer_bytes: usize,
-    /// Datagrams the kernel dropped at it (buffer full, bad checksum).
+    /// Datagrams the kernel dropped at this socket (buffer full, bad checksum).
     pub kernel_drops: u64,
-    /// What was counted on it.
+    /// Its counters.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
 impl Status {
-    /// Checks the identity for every worker, every socket, the total, and frames.
+    /// Checks the identity for each worker, each socket, the total and the frames.
     pub fn balance(&self) -> Result<(), Unbalanced> {
         if let Some(xdp) = &self.xdp {
             xdp.balance()?;
@@ -89,7 +89,7 @@ impl Status {
         self.total.balance()
     }
 
-    /// Each worker's share of what was received, 0 to 1; by its number.
+    /// The share of received datagrams of each worker, 0 to 1, by worker number.
     #[must_use]
     pub fn shares(&self) -> BTreeMap<usize, f64> {
         let total = self.total.received.max(1) as f64;

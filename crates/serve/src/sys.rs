@@ -29,10 +29,10 @@ use std::io;
 pub(crate) const MAX_PAYLOAD_V4: usize = 65_507;
 /// Longest UDP payload over IPv6 without jumbograms: 65,535 less a UDP header of 8 bytes.
 pub(crate) const MAX_PAYLOAD_V6: usize = 65_527;
-/// Room for one received datagram: more than any payload, so that nothing is ever cut.
+/// Size of the buffer for one received datagram, in bytes: more than any payload, so that no datagram is cut.
 pub(crate) const RECEIVE_BUFFER_LEN: usize = 65_536;
 
-/// Turns a result of libc into ours, with `errno` as the error.
+/// Converts a result of libc, with `errno` as the error.
 #[inline]
 fn check(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_negative| io::Error::last_os_error())
@@ -48,25 +48,25 @@ pub(crate) struct Datagram<'a> {
     pub(crate) truncated: bool,
 }
 
-/// What came of a receive call.
+/// The result of a receive call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveResult {
-    /// This many datagrams; 0 when there was nothing and the caller did not want to wait.
+    /// This many datagrams; 0 if none was queued and the call did not wait.
     Datagrams(usize),
-    /// Nothing is queued and the socket was shut for receiving: it is time to stop.
+    /// Nothing is queued, and the socket no longer receives: stop.
     Woken,
 }
 
 /// Whether a receive call may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Until a datagram comes or the socket is woken.
+    /// Until a datagram arrives or the socket is woken.
     Block,
     /// Not at all.
     Now,
 }
 
-/// Deals with the errors every receive call shares. `None`: call again.
+/// Handles the errors of receive calls. `None`: call again.
 #[cold]
 fn result_of_error(error: io::Error) -> Option<io::Result<ReceiveResult>> {
     match error.kind() {

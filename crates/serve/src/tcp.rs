@@ -1,14 +1,14 @@
-//! The same addresses over TCP: a listener per worker and address, a thread per worker, so that the UDP path stays
-//! exactly what it is without TCP.
+//! The same addresses over TCP: a listener per worker and address, and a separate thread per worker, so that TCP does not
+//! change the UDP path.
 //!
 //! ```text
-//! readable -> read into the worker's buffer -> StreamService -> write at once
-//!                                                  what does not fit is kept; until it is gone the connection
-//!                                                  is watched for writing only: a peer that does not read its
-//!                                                  answers cannot send more requests
+//! readable ─▸ read into the worker's buffer ─▸ StreamDispatch ─▸ write at once
+//!                                                  the rest is kept; until it is sent, the connection is polled
+//!                                                  for writing only: a peer that does not read its replies
+//!                                                  cannot send more requests
 //! ```
 //!
-//! Bounds: [`MAX_CONNECTIONS`] per worker, and per connection at most one unsent reply.
+//! Limits: [`MAX_CONNECTIONS`] per worker, and at most one unsent reply per connection.
 
 use std::collections::HashMap;
 use std::io;
@@ -32,33 +32,31 @@ pub(crate) use listener::listen;
 use connection::{Connection, TurnResult};
 use counters::add;
 
-/// Most connections of one worker. Each may hold a reply of up to [`REPLY_LEN`] bytes that its peer does not read, so
-/// this bounds a worker's memory at 64 MiB under attack. Fewer would turn away real clients, more are held by a
-/// server that is built for connections.
+/// Maximum connections per worker. Each may keep a reply of up to [`REPLY_LEN`] bytes that its peer does not read, so this
+/// limits a worker's memory to 64 MiB under attack. A lower limit rejects real clients.
 const MAX_CONNECTIONS: usize = 1024;
-/// Bytes read, and handled, at once.
+/// Bytes read and handled at once.
 const READ_LEN: usize = 32 << 10;
-/// Room for the reply to one read.
+/// Size of the reply buffer for one read, in bytes.
 const REPLY_LEN: usize = 64 << 10;
-/// How long connections get, when the server stops, to take what was written to them.
+/// How long peers may take to receive unsent replies when the server stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Backoff after accepting failed for lack of descriptors or memory: the connection stays queued and would otherwise
-/// make the worker spin.
+/// Pause after accepting failed for lack of descriptors or memory: the connection stays queued, and the worker would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// One worker's TCP side.
+/// The TCP thread of one worker.
 pub(crate) struct TcpWorker {
     listeners: Vec<TcpListener>,
     dispatch: StreamDispatch,
     counters: Arc<CachePadded<TcpCounters>>,
     connections: HashMap<u64, Connection>,
-    /// The name of the next connection; the listeners have the first numbers, and none is used twice.
+    /// The epoll key of the next connection. Listeners have the first keys, and no key is reused.
     next: u64,
     input: Box<[u8]>,
     output: Box<[u8]>,
 }
 
-/// The name under which the stop descriptor is watched.
+/// The epoll key of the stop descriptor.
 const STOP: u64 = u64::MAX;
 
 impl TcpWorker {
@@ -79,7 +77,7 @@ impl TcpWorker {
         }
     }
 
-    /// Serves until `stop` is readable; then writes out what is unsent, within [`CLOSE_TIMEOUT`].
+    /// Serves until `stop` is readable; then sends what is unsent, within [`CLOSE_TIMEOUT`].
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let readable = epoll::EventFlags::IN;
@@ -125,7 +123,7 @@ impl TcpWorker {
         }
     }
 
-    /// Answers what has arrived and closes the connections that have nothing unsent.
+    /// Answers what has arrived, and closes connections without unsent bytes.
     fn drain(&mut self, poll: &impl AsFd, end: Instant) {
         let names: Vec<u64> = self.connections.keys().copied().collect();
         for name in names {
@@ -137,14 +135,14 @@ impl TcpWorker {
     }
 
     fn close(&mut self, name: u64, result: TurnResult) {
-        // Closing the descriptor ends the watching too.
+        // Closing the descriptor removes it from the epoll set.
         if self.connections.remove(&name).is_some() {
             add(&self.counters.failed, usize::from(result == TurnResult::Failed));
             add(&self.counters.closed, 1);
         }
     }
 
-    /// Takes the connections that wait at a listener.
+    /// Accepts the connections that wait at a listener.
     fn accept(&mut self, poll: &impl AsFd, listener: usize) {
         while let Some(listener) = self.listeners.get(listener) {
             match listener.accept() {
@@ -154,7 +152,7 @@ impl TcpWorker {
                 }
                 Ok((stream, _)) => {
                     let name = self.next;
-                    // Requests are answered one by one: waiting to fill segments would only delay them.
+                    // Replies are written one by one: waiting to fill segments would only delay them.
                     let ready =
                         stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).and_then(|()| {
                             let data = epoll::EventData::new_u64(name);
@@ -171,7 +169,7 @@ impl TcpWorker {
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
-                    // The peer is gone already; the next one may be there.
+                    // This peer is gone already; another one may wait.
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
                     _ => {
                         std::thread::sleep(ACCEPT_PAUSE);
@@ -182,7 +180,7 @@ impl TcpWorker {
         }
     }
 
-    /// Gives a connection its turn.
+    /// Serves a connection once.
     fn turn(&mut self, poll: &impl AsFd, name: u64) -> TurnResult {
         let Some(connection) = self.connections.get_mut(&name) else { return TurnResult::Ended };
         let waited = connection.is_waiting();

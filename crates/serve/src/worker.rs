@@ -18,14 +18,14 @@ pub(crate) use runner::SocketSource;
 
 use runner::ServiceRunner;
 
-/// One thread's part of the server.
+/// One worker, before it runs.
 pub(crate) struct Worker<S, F> {
     runner: ServiceRunner<S, F>,
     sources: Vec<SocketSource>,
 }
 
 impl<S: Service, F: Fn(WorkerId) -> S> Worker<S, F> {
-    /// A worker for these sockets. Makes its service instance, on the calling thread.
+    /// A worker for these sockets. Makes the service instance, on the calling thread.
     pub(crate) fn new(
         id: WorkerId,
         factory: Arc<F>,
@@ -35,7 +35,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> Worker<S, F> {
         Self { runner: ServiceRunner { dispatch: Dispatch::new(id, factory, shared) }, sources }
     }
 
-    /// The same with the frames of `parts`; `all` are the endpoints of all workers.
+    /// The same worker with the frames of `parts`. `all`: the endpoints of all workers.
     pub(crate) fn with_frames<P: udpath_stack::port::Port>(
         self,
         all: Endpoints,

@@ -1,4 +1,4 @@
-//! Wildcard binds answer from the address they were asked at, and services are told which one that was.
+//! Wildcard binds answer from the address the request was sent to, and services can read that address.
 
 mod support;
 
@@ -8,7 +8,7 @@ use support::{TIMEOUT, config, stop};
 use udpath_lab::{LabBuilder, LinkSpec};
 use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service};
 
-/// Answers with the address that was asked and the peer's.
+/// Answers with the destination address and the peer's address.
 struct WhoAmI;
 
 impl Service for WhoAmI {
@@ -17,7 +17,7 @@ impl Service for WhoAmI {
     }
 }
 
-/// Asks every address from an unconnected socket, which takes an answer from anywhere.
+/// Sends to every address from an unconnected socket, which accepts answers from any address.
 fn ask_all(io: Io, batch: usize, bind: &str, addresses: &[IpAddr]) {
     let server = Server::start(&Config { batch, ..config(io, bind) }, |_| WhoAmI).unwrap();
     let port = server.binds()[0].port();
@@ -52,7 +52,7 @@ fn ipv4_wildcards_answer_from_the_asked_address() {
 
 #[test]
 fn wildcards_answer_from_each_address_of_a_machine() {
-    // In a lab, whose machines have addresses besides loopback's.
+    // In a lab, whose machines have other addresses than the loopback's.
     let lab = LabBuilder::new("serve-address")
         .machine("client")
         .machine("server")

@@ -1,5 +1,5 @@
-//! A request to a broadcast or multicast address brings no answer, or one where that is asked for, whatever the Io and
-//! however many workers there are. Needs root.
+//! A request to a broadcast or multicast address gets no answer, or one if configured, over every Io and with any number of
+//! workers. Needs root.
 
 mod support;
 
@@ -12,10 +12,10 @@ use udpath_serve::{Config, ConfigError, DropReason, Error, Io, Server};
 
 const WORKERS: usize = 2;
 const PORT: u16 = 7000;
-/// How long an answer that must not come is waited for, once the server has ended: longer than a softirq is put off.
+/// How long to wait for an answer that must not come, once the server has ended: longer than a softirq may be deferred.
 const NO_ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The addresses that every server of the link hears: of the subnet, limited, all hosts; all nodes.
+/// Addresses that reach every server of the link: subnet broadcast, limited broadcast, all hosts; all nodes.
 fn groups(lab: &Lab) -> Vec<SocketAddr> {
     let net = lab.address_of("server", "client").unwrap().ipv4.octets();
     let subnet = Ipv4Addr::new(net[0], net[1], net[2], 255);
@@ -40,7 +40,7 @@ fn client(lab: &Lab, ipv4: bool) -> UdpSocket {
     socket
 }
 
-/// The same address by the client's interface, which alone says where an IPv6 group is meant.
+/// The same address with the client's interface, which an IPv6 multicast address needs.
 fn by_interface(lab: &Lab, to: SocketAddr) -> SocketAddr {
     let SocketAddr::V6(mut to) = to else { return to };
     let index = || std::fs::read_to_string("/sys/class/net/eth0/ifindex").unwrap();
@@ -49,13 +49,13 @@ fn by_interface(lab: &Lab, to: SocketAddr) -> SocketAddr {
 }
 
 #[test]
-fn a_request_to_a_group_is_answered_once_if_asked_for_and_else_never() {
+fn a_request_to_a_group_is_answered_once_if_configured_and_never_otherwise() {
     let lab = link("serve-broadcast", WORKERS as u32);
     let own = SocketAddr::new(lab.address_of("server", "client").unwrap().ipv4.into(), PORT);
     let groups = groups(&lab);
     for (io, batch) in Io::ALL.into_iter().flat_map(|io| [1, 32].map(|batch| (io, batch))) {
         for answer_broadcast in [false, true] {
-            let case = format!("{io} batch {batch}, to be answered: {answer_broadcast}");
+            let case = format!("{io} batch {batch}, answer_broadcast: {answer_broadcast}");
             let mut config = Config { batch, answer_broadcast, ..config(io, "0.0.0.0:7000") };
             config.binds.push("[::]:7000".parse().unwrap());
             config.workers = Some(WORKERS);
@@ -76,7 +76,7 @@ fn a_request_to_a_group_is_answered_once_if_asked_for_and_else_never() {
                 let from = || client.recv_from(&mut [0; 64]).ok().map(|(_, from)| from);
                 let from: Vec<_> = std::iter::from_fn(from).collect();
                 assert_eq!(from.len(), usize::from(answer_broadcast), "{case}, {to}: {from:?}");
-                // By an address that is the server's own, from the port that was asked.
+                // From an address of the server, and the port the request was sent to.
                 assert!(from.iter().all(|from| from.is_ipv6() || *from == own), "{case}, {to}: {from:?}");
             }
         }
@@ -85,11 +85,11 @@ fn a_request_to_a_group_is_answered_once_if_asked_for_and_else_never() {
 }
 
 #[test]
-fn what_is_for_this_host_alone_is_no_broadcast() {
+fn a_unicast_request_is_not_taken_for_a_broadcast() {
     let lab = link("serve-unicast", WORKERS as u32);
     let address = lab.address_of("server", "client").unwrap();
-    // A host address, one of a point-to-point subnet, whose last address is no broadcast, and a whole prefix that a route
-    // makes local.
+    // A host address, one of a point-to-point subnet, whose last address is not a broadcast address, and a prefix that a
+    // route makes local.
     ip(&lab, "server", &["addr", "add", "10.1.0.1/32", "dev", "eth0"]);
     ip(&lab, "server", &["addr", "add", "10.2.0.1/31", "dev", "eth0"]);
     ip(&lab, "server", &["route", "add", "local", "10.3.0.0/24", "dev", "lo"]);

@@ -1,4 +1,4 @@
-//! Every Io, both families, every batch, specific and wildcard addresses: all sizes come back as they were sent.
+//! Every Io, both families, every batch, specific and wildcard addresses: payloads of all sizes come back unchanged.
 
 mod support;
 
@@ -10,8 +10,7 @@ use udpath_serve::{Config, Io, IoChoice, MAX_BATCH, Server};
 
 const BINDS: [&str; 4] = ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"];
 
-/// Sizes at which something changes: nothing, one byte, around a cache line, a page, an Ethernet frame, fragments,
-/// the longest.
+/// Sizes around limits: empty, one byte, a cache line, a page, an Ethernet frame, fragments, the maximum.
 const SIZES: [usize; 14] = [0, 1, 2, 63, 64, 100, 1_472, 1_473, 4_095, 4_097, 16_384, 60_000, 65_506, 65_507];
 
 #[test]
@@ -23,7 +22,7 @@ fn all_sizes_come_back_unchanged() {
                 let to = target(&server, 0);
                 let longest = if to.is_ipv6() { Some(65_527) } else { None };
                 let mut sent = 0;
-                // Several flows, so that more than one worker has its turn.
+                // Several flows, so that more than one worker serves.
                 for _ in 0..4 {
                     let client = client(to);
                     for size in SIZES.into_iter().chain(longest) {
@@ -49,7 +48,7 @@ fn a_burst_of_mixed_sizes_comes_back_in_order() {
         let one = Config { workers: Some(1), batch: 64, ..config(io, bind) };
         let server = Server::start(&one, move |_| support::GatedEcho(held.clone())).unwrap();
         let client = client(target(&server, 0));
-        // One datagram holds the worker, so that the others make one burst.
+        // One datagram blocks the worker, so that the others form one burst.
         let sizes = [1, 5, 0, 2_000, 3, 20_000, 64, 65, 1, 9_000];
         client.send(&payload(sizes[0])).unwrap();
         gate.holds(1);
@@ -65,7 +64,7 @@ fn a_burst_of_mixed_sizes_comes_back_in_order() {
     }
 }
 
-/// Runs a client program with the payload on its standard input, and returns what it printed.
+/// Runs a client program with the payload on its standard input; returns its output.
 fn run(program: &str, arguments: &[String], input: &[u8]) -> Vec<u8> {
     let mut child = Command::new(program)
         .args(arguments)
@@ -84,7 +83,7 @@ fn netcat_and_socat_are_answered() {
             let server = Server::start(&config(io, bind), |_| Echo).unwrap();
             let to = target(&server, 0);
             let (host, port) = (to.ip().to_string(), to.port().to_string());
-            // nc reads 16 KiB at a time, so that is the longest datagram it sends. -W 1: end after one answer.
+            // nc reads 16 KiB at a time, which limits its datagrams. -W 1: end after one answer.
             for size in [1, 100, 1_473, 16_384] {
                 let arguments = ["-u", "-W", "1", "-w", "5", &host, &port].map(String::from);
                 assert!(run("nc", &arguments, &payload(size)) == payload(size), "nc {io} {bind}: {size}");
@@ -94,7 +93,7 @@ fn netcat_and_socat_are_answered() {
                     true => format!("UDP6:[{host}]:{port}"),
                     false => format!("UDP4:{host}:{port}"),
                 };
-                // -t: how long to wait for the answer after the input has ended.
+                // -t: how long to wait for the answer after the end of the input.
                 let arguments = ["-b", "65536", "-t", "0.2", "-", &peer].map(String::from);
                 assert!(
                     run("socat", &arguments, &payload(size)) == payload(size),
@@ -137,7 +136,7 @@ fn several_addresses_are_served_side_by_side() {
 }
 
 #[test]
-fn auto_takes_the_best_and_says_why_not_another() {
+fn auto_takes_the_best_and_reports_why_not_another() {
     let mut config = config(Io::Shared, "127.0.0.1:0");
     config.io = IoChoice::Auto;
     let cpus = udpath_serve::allowed_cpus().unwrap().len();
@@ -145,7 +144,7 @@ fn auto_takes_the_best_and_says_why_not_another() {
     assert_eq!(server.io(), if cpus > 1 { Io::Percpu } else { Io::Shared });
     stop(server);
 
-    // More workers than CPUs: percpu cannot be.
+    // More workers than CPUs: percpu is not possible.
     config.workers = Some(cpus + 1);
     let server = Server::start(&config, |_| Echo).unwrap();
     assert_eq!(server.io(), Io::Reuseport);

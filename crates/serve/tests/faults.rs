@@ -1,4 +1,4 @@
-//! What goes wrong is counted by its reason, and the worker goes on, over every Io. Needs root.
+//! Failures are counted by reason, and the worker continues, over every Io. Needs root.
 
 mod support;
 
@@ -98,7 +98,7 @@ fn a_factory_that_panics_later_costs_datagrams_not_the_worker() {
     let calls = Arc::new(AtomicUsize::new(0));
     let one = Config { workers: Some(1), ..config(Io::Shared, "127.0.0.1:0") };
     let server = Server::start(&one, move |_| {
-        // The second and third instance cannot be made.
+        // Making the second and third instance fails.
         assert!(!(1..=2).contains(&calls.fetch_add(1, Relaxed)), "expected by the test");
         Fragile { seen: 0 }
     })
@@ -122,7 +122,7 @@ fn a_factory_that_panics_at_once_is_an_error() {
     assert!(error.unwrap_err().to_string().contains("ended unexpectedly"));
 }
 
-/// Hands every request over, whole, to another thread.
+/// Passes every request to another thread.
 struct Later(mpsc::Sender<(Deferred, Vec<u8>)>);
 
 impl Service for Later {
@@ -130,7 +130,7 @@ impl Service for Later {
         let payload = request.payload().to_vec();
         match payload.as_slice() {
             b"without a handle" => Outcome::Defer,
-            // Once a handle is out the outcome no longer matters: this reply is not sent.
+            // Once a handle is taken, the outcome does not matter: this reply is not sent.
             b"both" => {
                 self.0.send((request.defer(), payload)).unwrap();
                 reply.write(b"not sent")
@@ -191,7 +191,7 @@ fn stopping_waits_for_deferred_answers() {
         let (handle, payload) = handles.recv().unwrap();
         assert_eq!(server.status().workers.len(), server.workers());
         let stopping = thread::spawn(move || stop(server));
-        // The workers have ended, their ends of the channel with them; the answer still goes out.
+        // The workers have ended and dropped their ends of the channel; the answer is still sent.
         assert!(handles.recv().is_err());
         assert!(!stopping.is_finished());
         handle.answer(&payload).unwrap();
@@ -203,7 +203,7 @@ fn stopping_waits_for_deferred_answers() {
 
 #[test]
 fn replies_too_large_are_dropped_as_such() {
-    /// Answers with the request so many times over as its first byte says.
+    /// Answers with the request, repeated as often as its first byte says.
     struct Times;
     impl Service for Times {
         fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
@@ -218,7 +218,7 @@ fn replies_too_large_are_dropped_as_such() {
     for case in cases(&lab, one_and_all) {
         let server = case.start(|_| Times);
         let client = case.client(&server, 0);
-        // Requests in one frame and in fragments; replies in one frame, in fragments, too long, and longer than any by one.
+        // Requests in one frame and in fragments; replies in one frame, in fragments, and too long, one of them by one byte.
         let longest = if case.target(&server, 0).is_ipv4() { 65_507 } else { 65_527 };
         let (mut received, mut refused) = (0, 0);
         for (times, len) in
@@ -229,7 +229,7 @@ fn replies_too_large_are_dropped_as_such() {
             received += 1;
             if usize::from(times) * len > longest {
                 refused += 1;
-                // Together with the next its fragments would not fit the socket's buffer.
+                // Its fragments and those of the next request would not fit the socket's buffer together.
                 wait_until("it is counted", || server.status().total.received == received);
                 continue;
             }

@@ -1,5 +1,5 @@
-//! The MTU changes under a server that takes frames: replies longer than a frame leave through the kernel's socket, those
-//! that fit leave as frames. Needs root.
+//! The MTU changes while a server takes frames: replies longer than a frame leave by the kernel socket, those that fit leave as
+//! frames. Needs root.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::{TIMEOUT, config, ip, link, payload, start_in, stop, wait_until};
 use udpath_lab::Lab;
 use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service, Steer};
 
-/// Answers with as many bytes as the request says in its first two.
+/// Answers with as many bytes as the first two bytes of the request say.
 struct AsLongAsAsked;
 
 impl Service for AsLongAsAsked {
@@ -20,20 +20,20 @@ impl Service for AsLongAsAsked {
     }
 }
 
-/// Both ends of the link from now on.
+/// Sets the MTU of both ends of the link.
 fn set_mtu(lab: &Lab, mtu: usize) {
     for machine in ["server", "client"] {
         ip(lab, machine, &["link", "set", "eth0", "mtu", &mtu.to_string()]);
     }
 }
 
-/// Asks for a reply of `len` bytes; did it come?
+/// Requests a reply of `len` bytes; returns whether it came.
 fn asked(client: &UdpSocket, len: usize) -> bool {
     client.send(&(len as u16).to_be_bytes()).unwrap();
     let mut buffer = [0; 65_536];
     while let Ok(got) = client.recv(&mut buffer) {
-        assert!(buffer[..got] == payload(got), "{got} bytes are not as they were sent");
-        // Anything else is late: an earlier question's.
+        assert!(buffer[..got] == payload(got), "{got} bytes were changed");
+        // Anything else is a late reply to an earlier request.
         if got == len {
             return true;
         }
@@ -41,10 +41,10 @@ fn asked(client: &UdpSocket, len: usize) -> bool {
     false
 }
 
-/// Requests that came as frames, and of their replies those that left as frames, once none is under way.
+/// Requests that arrived as frames, and replies that left as frames, once none is in flight.
 fn frames(server: &Server) -> (u64, u64) {
     let mut counts = (0, 0);
-    wait_until("nothing is under way", || {
+    wait_until("nothing is in flight", || {
         let xdp = server.status().xdp.unwrap();
         counts = (xdp.received, xdp.answered);
         xdp.received == xdp.answered + xdp.declined
@@ -52,7 +52,7 @@ fn frames(server: &Server) -> (u64, u64) {
     counts
 }
 
-/// Asks for a reply of `len` bytes and says whether it came as a frame; `None` if it did not come.
+/// Requests a reply of `len` bytes; returns whether it came as a frame, or `None` if it did not come.
 fn came_as_frame(server: &Server, client: &UdpSocket, len: usize) -> Option<bool> {
     let before = frames(server);
     if !asked(client, len) {
@@ -79,7 +79,7 @@ fn replies_follow_the_mtu_down_and_up() {
             client.connect(SocketAddr::new(to, 7000)).unwrap();
             for mtu in [1500, 1300, 1400, 1500] {
                 set_mtu(&lab, mtu);
-                // What was under way, and for as long as nobody has noticed, may be lost; then nothing is.
+                // Frames in flight, and those sent before the server notices the change, may be lost; later none are.
                 client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
                 let fits = mtu - headers;
                 wait_until("replies are as long as the MTU says", || {

@@ -1,5 +1,5 @@
-//! Ten times what the workers can serve, over a link whose own counters are the witness: every datagram has a name, over every
-//! Io. Needs root.
+//! Ten times the load that the workers can serve, over a link whose counters confirm the result: every datagram is accounted
+//! for, over every Io. Needs root.
 
 mod support;
 
@@ -12,13 +12,13 @@ use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service, Steer, 
 
 const PORT: u16 = 7000;
 
-/// How many times as many requests come as are answered.
+/// Requests sent per request answered.
 const OVERLOAD: u64 = 10;
 
-/// So many are lost at least: several times what all queues hold.
+/// Minimum number of lost datagrams: several times what all queues hold.
 const LOST: u64 = 20_000;
 
-/// Takes its time for every answer: 2,000 a second and worker, so that a tenth of what one thread sends is more.
+/// Takes 500 us for every answer: 2,000 per second and worker, less than a tenth of what one thread sends.
 struct Slow;
 
 impl Service for Slow {
@@ -35,14 +35,14 @@ fn lab() -> Lab {
     let builder = LabBuilder::new("sv-over").machine("client").machine("server");
     let lab = builder.link("client", "server", &LinkSpec::with_queues(2)).up().expect("a lab: run as root");
     for machine in lab.machines() {
-        // What the kernel says by itself over IPv6 would be in the link's counters as well.
+        // Datagrams that the kernel sends over IPv6 would be in the link's counters as well.
         let silent = || std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
         machine.run(silent).unwrap().unwrap();
     }
     lab
 }
 
-/// Frames that came to a machine's end of the link, and those of them that went no further there.
+/// Frames that arrived at a machine's end of the link, and those dropped there.
 fn arrived(lab: &Lab, machine: &str) -> (u64, u64) {
     let counter = |name: &str| -> u64 {
         let path = format!("/sys/class/net/eth0/statistics/{name}");
@@ -68,16 +68,16 @@ fn configs() -> Vec<Config> {
 }
 
 #[test]
-fn every_datagram_is_named_at_ten_times_the_load() {
+fn every_datagram_is_accounted_for_at_ten_times_the_load() {
     let lab = lab();
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
-    // Or a veth takes no live frames.
+    // A veth takes live frames only with NAPI.
     let _napi = client.interface("eth0").unwrap().ensure_napi().unwrap();
     let to = (lab.address_of("server", "client").unwrap().ipv4, PORT);
     for config in configs() {
         let what = format!("{:?} {:?}", config.io, config.xdp);
         let running = server.run(|| Server::start(&config, |_| Slow)).unwrap().unwrap();
-        // After the probe, whose replies leave by the link.
+        // Read after the probe, whose replies leave by the link.
         let before = (arrived(&lab, "server"), arrived(&lab, "client"));
         let sockets = || (0..16).map(|_| UdpSocket::bind("0.0.0.0:0").unwrap()).collect();
         let sockets: Vec<UdpSocket> = client.run(sockets).unwrap();
@@ -91,7 +91,7 @@ fn every_datagram_is_named_at_ten_times_the_load() {
             let status = running.status();
             let dropped = status.kernel_drops + status.total.dropped.total();
             if dropped > LOST && sent > OVERLOAD * status.total.answered {
-                assert!(!status.warnings.is_empty(), "{what}: losses are told at once");
+                assert!(!status.warnings.is_empty(), "{what}: losses are reported at once");
                 break;
             }
             assert!(Instant::now() < deadline, "{what}: no overload: {sent} sent, {:?}", status.total);

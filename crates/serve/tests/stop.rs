@@ -1,4 +1,4 @@
-//! Stopping answers what is queued, and nothing is lost without being counted, over every Io. Needs root.
+//! Stopping answers what is queued, and every lost datagram is counted, over every Io. Needs root.
 
 mod support;
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use support::{Echo, Gate, GatedEcho, cases, client, config, link, receive, stop, target, wait_until};
 use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service};
 
-/// The place's own address, all of the other family's, and two at once.
+/// A specific address, the wildcard of the other family, and both at once.
 fn binds(own: &str) -> Vec<Vec<String>> {
     vec![vec![format!("{own}:0")], vec!["[::]:0".into()], vec![format!("{own}:0"), "[::]:0".into()]]
 }
@@ -61,7 +61,7 @@ fn what_is_queued_is_answered_before_the_end() {
     lab.down().unwrap();
 }
 
-/// What the kernel says it dropped at the sockets of a port.
+/// Datagrams the kernel dropped at the sockets of a port.
 fn drops_at(port: u16) -> u64 {
     let mut drops = 0;
     for table in ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"] {
@@ -111,14 +111,14 @@ fn an_idle_server_stops_and_frees_its_ports() {
         assert_eq!(stop(server).total.received, 0, "the probe is no traffic");
         let server = case.start(|_| Echo);
         assert_eq!(server.io(), io);
-        // Dropped without a word it stops, too.
+        // Dropping the server stops it as well.
         drop(server);
         stop(case.start(|_| Echo));
     }
     lab.down().unwrap();
 }
 
-/// Takes its time for every answer.
+/// Takes 50 us for every answer.
 struct Slow;
 
 impl Service for Slow {
@@ -156,13 +156,13 @@ fn under_overload_every_datagram_is_accounted_for() {
     }
 }
 
-/// Over frames what is lost is lost before the workers see it: what they do see is answered, and the server goes on.
+/// Frames are lost only before workers receive them: what they receive is answered, and the server continues.
 #[test]
 fn under_overload_every_frame_that_came_is_answered() {
     const SENT: u64 = 20_000;
     let lab = link("serve-overload", 2);
     for mut case in cases(&lab, binds).into_iter().filter(support::Case::takes_frames) {
-        // Small rings, so that they are full.
+        // Small rings, so that they fill up.
         case.config.xdp.port.receive = 64;
         case.config.xdp.port.fill = 64;
         let server = case.start(|_| Slow);
@@ -170,7 +170,7 @@ fn under_overload_every_frame_that_came_is_answered() {
         for number in 0..SENT {
             flows[number as usize % flows.len()].send(b"overload").unwrap();
         }
-        // Whatever it lost, it goes on.
+        // It still answers after the losses.
         let client = case.client(&server, 0);
         client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let mut asked = 0;
@@ -187,10 +187,10 @@ fn under_overload_every_frame_that_came_is_answered() {
 }
 
 #[test]
-fn percpu_says_when_everything_arrives_on_one_cpu() {
+fn percpu_warns_when_everything_arrives_on_one_cpu() {
     let cpus = udpath_serve::allowed_cpus().unwrap();
     if cpus.len() < 2 {
-        // With one CPU there is nothing to spread and nothing to say.
+        // With one CPU there is nothing to spread.
         return;
     }
     let two = [cpus.first().unwrap(), cpus.last().unwrap()];

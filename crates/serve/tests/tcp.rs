@@ -69,15 +69,15 @@ fn a_peer_that_does_not_read_is_not_read_from() {
     let mut sent = 0;
     while let Ok(more) = lazy.write(&block[sent % block.len()..]) {
         sent += more;
-        assert!(sent < MOST, "the server takes everything and buffers it");
+        assert!(sent < MOST, "the server buffers without limit");
     }
-    // Others are served meanwhile.
+    // Other connections are still served.
     let mut other = connect(&server, 0);
     other.write_all(b"hello").unwrap();
     let mut answer = [0; 5];
     other.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"hello");
-    // Once it reads, it gets all of it, in order.
+    // Once it reads, it receives everything, in order.
     let reader = thread::spawn(move || {
         lazy.shutdown(Shutdown::Write).unwrap();
         let mut all = Vec::new();
@@ -125,7 +125,7 @@ fn stopping_answers_what_has_arrived() {
 }
 
 #[test]
-fn a_sink_takes_everything_and_says_nothing() {
+fn a_sink_takes_everything_and_answers_nothing() {
     struct Sink;
     impl StreamService for Sink {
         fn serve(&mut self, _input: &[u8], _reply: &mut Reply<'_>) -> Outcome {

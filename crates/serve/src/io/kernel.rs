@@ -1,4 +1,4 @@
-//! The [`BurstSocket`] of a kernel socket, in the three forms that cost least where they apply:
+//! A kernel socket with the buffers of a worker ([`KernelSocket`]), in three forms; each is the cheapest where it applies:
 //!
 //! | batch | bound to | calls |
 //! |---|---|---|
@@ -18,7 +18,7 @@ use crate::sys::{
     Burst, Datagram, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, ReceiveResult, Single, SocketHandle, Wait, segmentation,
 };
 
-/// One burst in, one burst out: what a worker needs of a kernel socket. Workers are compiled for each implementation, so
+/// A kernel socket as a worker uses it: receive a burst, send its replies. Workers are compiled for each implementation, so
 /// all calls are direct.
 pub(crate) trait BurstSocket: Exchange {
     /// Receives the next burst. Replies that were queued and not sent are discarded.
@@ -51,7 +51,7 @@ pub(crate) struct BatchSocket {
 }
 
 impl KernelSocket {
-    /// The form that fits; allocates, but touches nearly nothing of it.
+    /// The form for this socket and batch. Allocates the buffers, but touches almost none of their pages.
     pub(crate) fn new(socket: Arc<Socket>, batch: usize, gso: bool) -> io::Result<Self> {
         let max_reply = if socket.bind.is_ipv6() { MAX_PAYLOAD_V6 } else { MAX_PAYLOAD_V4 };
         let wildcard = socket.bind.ip().is_unspecified();
@@ -149,15 +149,15 @@ impl BurstSocket for BatchSocket {
     }
 }
 
-/// What the kernel wrote, as the dispatch takes it.
+/// A datagram as the dispatch takes it.
 #[inline(always)]
 fn incoming<'a>((datagram, buffer): (Datagram<'a>, &'a mut [u8])) -> (Incoming<'a>, &'a mut [u8]) {
     let Datagram { payload, peer, control, truncated } = datagram;
     (Incoming { payload, peer: Peer::Raw(peer), control, truncated }, buffer)
 }
 
-/// Sends the answer to a probe by itself, after the replies queued before it, so that it is not counted. If the kernel does
-/// not send it, the prober misses it and reports that.
+/// Sends the answer to a probe separately, after the replies queued before it, so that it is not counted. If the kernel does
+/// not send it, the probe fails and reports that.
 #[cold]
 fn answer_probe<P: BurstSocket>(
     socket: &mut P,

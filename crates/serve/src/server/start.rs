@@ -45,8 +45,10 @@ impl Server {
         for io in candidates.iter().copied() {
             let auto = config.io == IoChoice::Auto;
             if auto && cpus.len() == 1 && !matches!(io, Io::Shared | Io::Xdp) {
-                rejected
-                    .push(Rejected { io, reason: "a single worker shares its socket with nobody".into() });
+                rejected.push(Rejected {
+                    io,
+                    reason: "with a single worker there is nothing to distribute".into(),
+                });
                 continue;
             }
             match Self::launch(config, io, &cpus, factory, streams) {
@@ -87,7 +89,7 @@ impl Server {
         let (sockets, listeners) = open::open_all(io, &socket_config, streams.is_some())?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(io::Error::from)
-            .map_err(resources("make a descriptor to stop the workers"))?;
+            .map_err(resources("make an event descriptor"))?;
         let probe = ProbeState::new().map_err(resources("read random bytes for the probe"))?;
         let broadcast = match io {
             _ if !config.answer_broadcast => BroadcastPolicy::Ignore,
@@ -123,7 +125,7 @@ impl Server {
             }
             None => Vec::new(),
         };
-        // From here on dropping `server` stops whatever runs already.
+        // From here on, dropping `server` stops the threads that run already.
         let (ready, readiness) = mpsc::channel();
         let endpoint = |socket| Arc::new(Endpoint::new(socket));
         let of_worker = |sockets: Vec<_>| sockets.into_iter().map(endpoint).collect();
@@ -148,7 +150,7 @@ impl Server {
             match readiness.recv() {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return Err(error),
-                // Its factory panicked before it could say anything.
+                // Its factory panicked.
                 Err(mpsc::RecvError) => return Err(server.lost_worker()),
             }
         }
@@ -212,7 +214,7 @@ impl Server {
         })
     }
 
-    /// Starts a thread of `worker`, pinned if so configured. `body` says when it is ready to serve.
+    /// Starts a thread of `worker`, pinned if configured. `body` signals when it is ready to serve.
     fn spawn(
         &mut self,
         worker: usize,
@@ -226,7 +228,7 @@ impl Server {
             .name(format!("{kind}-{worker}"))
             .spawn(move || {
                 if pinned && let Err(source) = cpus::pin_to(cpu) {
-                    // A starter that gave up waiting has no use for the news.
+                    // Fails only if the starting thread gave up waiting.
                     let _ = ready.send(Err(Error::Pin { worker, cpu, source }));
                     return Ok(());
                 }
@@ -238,12 +240,12 @@ impl Server {
     }
 }
 
-/// A thread's word that it is ready. Lost without being said, it tells the starter that the thread panicked.
+/// Signals that a thread is ready. Dropped without a signal, it reports that the thread panicked.
 struct Ready(mpsc::Sender<Result<(), Error>>);
 
 impl Ready {
     fn signal(self) {
-        // A starter that gave up waiting has no use for the news.
+        // Fails only if the starting thread gave up waiting.
         let _ = self.0.send(Ok(()));
     }
 }

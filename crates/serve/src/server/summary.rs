@@ -1,4 +1,4 @@
-//! Adding up what the workers and the kernel counted.
+//! The status of a server: the counters of the workers and the kernel, added up.
 
 use std::sync::PoisonError;
 
@@ -11,8 +11,8 @@ use crate::outcome::SendError;
 use crate::status::{SocketStatus, Status, WorkerStatus};
 
 impl Server {
-    /// What was done so far. Costs a few system calls per socket and nothing on the packet path. Call it at least
-    /// every few minutes under heavy overload: the kernel's own drop counters wrap at 32 bits.
+    /// The status so far. Costs a few system calls per socket, and nothing on the packet path. Under heavy overload, call it
+    /// at least every few minutes: the kernel's drop counters wrap at 32 bits.
     pub fn status(&self) -> Status {
         let by_endpoint: Vec<Vec<Counts>> = self
             .endpoints
@@ -20,7 +20,7 @@ impl Server {
             .map(|endpoints| endpoints.iter().map(|endpoint| endpoint.counts()).collect())
             .collect();
         let frames = self.fast_path.as_deref().map(FastPath::frames);
-        // After what the workers counted: nothing they got is missing there.
+        // Read after the workers' counters, so that it includes all frames they received.
         let (xdp, arrivals) = match (&self.fast_path, &frames) {
             (Some(fast_path), Some(frames)) => fast_path.status(frames),
             _ => Default::default(),
@@ -74,7 +74,7 @@ impl Server {
 
     fn tcp_counts(&self) -> Option<TcpCounts> {
         let mut counts = TcpCounts::default();
-        self.tcp_counters.iter().for_each(|counters_of_worker| counters_of_worker.add_to(&mut counts));
+        self.tcp_counters.iter().for_each(|worker| worker.add_to(&mut counts));
         (!self.tcp_counters.is_empty()).then_some(counts)
     }
 
@@ -84,7 +84,7 @@ impl Server {
             for (worker, counts) in by_endpoint.iter().enumerate() {
                 let socket = &self.endpoints[worker][index].socket;
                 if self.io == Io::Shared && worker > 0 {
-                    // The one socket of all workers: add to the entry that the first of them made.
+                    // All workers share one socket: add to the entry of the first worker.
                     if let Some(SocketStatus { counts: sum, .. }) = sockets.last_mut() {
                         sum.add(&counts[index]);
                     }
@@ -106,32 +106,32 @@ impl Server {
     }
 }
 
-/// Sentences about datagrams that were lost, each from the first one on. Without figures: a sentence is said once, and the
-/// figures are beside it.
+/// Warnings about lost datagrams, from the first one on. Without numbers: each warning is printed once, and the counters have
+/// the numbers.
 fn losses(at_sockets: u64, total: &Counts) -> Vec<String> {
-    let mut sentences = Vec::new();
-    let mut say = |lost: u64, sentence: &str| {
+    let mut warnings = Vec::new();
+    let mut warn = |lost: u64, sentence: &str| {
         if lost > 0 {
-            sentences.push(sentence.to_owned());
+            warnings.push(sentence.to_owned());
         }
     };
-    say(
+    warn(
         at_sockets,
         "the kernel drops datagrams at the sockets (kernel_drops): a receive buffer is full because its worker is too slow \
-         or gets too little CPU time, or a checksum is wrong; add workers or CPUs, or raise --rcvbuf if it is bursts",
+         or gets too little CPU time, or a checksum is wrong; add workers or CPUs, or raise --rcvbuf for bursts",
     );
-    say(
+    warn(
         total.dropped.frames(FrameDrop::BacklogFull),
         "frames are dropped because the backlog of the worker they are steered to is full (backlog_full): that worker is \
          too slow or gets too little CPU time; steer to more workers",
     );
-    say(
+    warn(
         total.dropped.frames(FrameDrop::FlowLimit),
         "frames are dropped because their flow fills a worker's backlog (flow_limit): one sender is faster than a worker",
     );
-    say(
+    warn(
         total.send_errors.by(SendError::NoBuffers) + total.send_errors.by(SendError::BufferFull),
         "replies are dropped (send_failed): the device's transmit queue or the send buffer is full, or the link is down",
     );
-    sentences
+    warnings
 }

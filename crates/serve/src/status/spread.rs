@@ -1,22 +1,22 @@
-//! Notices that the work of `percpu` is not spread.
+//! Detects that datagrams for `percpu` all arrive on one CPU.
 
-/// Notices that the work is not spread, in windows long enough to mean something.
+/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct SpreadMonitor {
     before: Vec<u64>,
     warning: Option<String>,
 }
 
-/// Datagrams in a window before it is judged. Fewer could be one client's burst; with more, a service with little
-/// traffic would never be judged.
+/// Minimum datagrams in a window before it is evaluated. Fewer could be one client's burst; with more, a service with little
+/// traffic would never be evaluated.
 const MIN_WINDOW: u64 = 2_000;
 
-/// Share of one worker from which the traffic counts as arriving on one CPU. The rest is what stray CPUs
-/// (a local health check, a moved interrupt) bring. Lower would warn of a skew that spreads the work well enough.
+/// Share of one worker above which the traffic counts as arriving on one CPU. The rest comes from other CPUs by chance (a
+/// local health check, a moved interrupt). A lower threshold would warn although the work is spread well enough.
 const SKEW_THRESHOLD: f64 = 0.95;
 
 impl SpreadMonitor {
-    /// Looks at the received counts and CPUs by worker; says what is wrong, until a later window is better.
+    /// Evaluates the received counts and CPUs by worker. Returns a warning until a later window is better.
     pub(crate) fn observe(&mut self, received: &[u64], cpus: &[u32]) -> Option<&str> {
         if self.before.len() != received.len() {
             self.before = vec![0; received.len()];
@@ -46,12 +46,12 @@ mod tests {
 
     #[test]
     fn all_traffic_on_one_cpu_is_noticed_and_forgotten_again() {
-        let mut watch = SpreadMonitor::default();
+        let mut monitor = SpreadMonitor::default();
         let cpus = [4, 5];
-        assert_eq!(watch.observe(&[1_000, 0], &cpus), None, "too little to judge");
-        assert!(watch.observe(&[3, 3_000], &cpus).unwrap().contains("CPU 5"));
-        assert!(watch.observe(&[4, 3_001], &cpus).is_some(), "still the last judgement");
-        assert_eq!(watch.observe(&[1_500, 4_500], &cpus), None);
+        assert_eq!(monitor.observe(&[1_000, 0], &cpus), None, "too few to evaluate");
+        assert!(monitor.observe(&[3, 3_000], &cpus).unwrap().contains("CPU 5"));
+        assert!(monitor.observe(&[4, 3_001], &cpus).is_some(), "still the last evaluation");
+        assert_eq!(monitor.observe(&[1_500, 4_500], &cpus), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What became of frames: per queue, and in total.
+//! The status of the fast path of `xdp`: per queue and in total.
 
 use std::collections::BTreeMap;
 
@@ -9,55 +9,55 @@ use udpath_stack::port::xdp::{ReceiveCounts, XdpPort};
 
 use crate::counts::Unbalanced;
 
-/// What became of frames that were taken off the devices' queues:
+/// What happened to frames taken from the devices' queues:
 /// `taken = answered + declined + dropped (by reason) + in_flight`, and at rest nothing is in flight.
 #[derive(Debug, Clone, Serialize)]
 pub struct XdpStatus {
-    /// One per queue.
+    /// One entry per queue.
     pub ports: Vec<XdpPortStatus>,
-    /// Frames that the program took: redirected to the AF_XDP socket of their queue.
+    /// Frames the program took: redirected to the AF_XDP socket of their queue.
     pub taken: u64,
-    /// Of these, those that workers got.
+    /// Frames that workers received.
     pub received: u64,
-    /// Replies that left.
+    /// Replies sent.
     pub answered: u64,
-    /// Datagrams the service did not answer, or not from here.
+    /// Datagrams the service did not answer, or answered over a kernel socket.
     pub declined: u64,
-    /// Frames that another worker served than the one whose queue they came on.
+    /// Frames served by a worker other than that of their queue.
     pub steered: u64,
-    /// Frames that went no further, by reason. Those that the kernel dropped before a worker got them are in
-    /// [`Status::kernel_drops`](super::Status::kernel_drops) as well: `receive_ring_full`, `fill_ring_empty`,
-    /// `invalid_descriptor` and `redirect_failed`. All others are in the workers' counts.
+    /// Frames dropped, by reason. Those the kernel dropped before a worker received them are also in
+    /// [`Status::kernel_drops`](super::Status::kernel_drops): `receive_ring_full`, `fill_ring_empty`, `invalid_descriptor`
+    /// and `redirect_failed`. All others are in the workers' counts.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// Frames that are in none of the above yet: in a ring, with a worker, or a reply that waits for the device.
+    /// Frames not counted above yet: in a ring, with a worker, or replies waiting for the device.
     pub in_flight: u64,
-    /// What the program made of everything that came to the interfaces.
+    /// Everything that arrived at the interfaces, by the decision of the program.
     pub program: BTreeMap<&'static str, u64>,
 }
 
-/// One queue.
+/// The status of one queue.
 #[derive(Debug, Clone, Serialize)]
 pub struct XdpPortStatus {
     /// Interface and queue.
     pub name: String,
-    /// Who copies: `zero-copy` is nobody, `copy` is the kernel.
+    /// `zero-copy`, or `copy` if the kernel copies frames.
     pub mode: String,
-    /// What the start-up probe showed: `answered`, a frame put into the queue was answered by its worker; or `taken`, the
-    /// attached program would hand what comes there to the queue's socket. The kernel puts frames into queue 0 alone, and
-    /// into none that is zero-copy.
+    /// The result of the start-up probe: `answered` if its worker answered a frame injected into the queue, or `taken` if the
+    /// attached program would redirect frames to the queue's socket. The kernel can inject frames into queue 0 only, and not
+    /// with zero-copy.
     pub probe: &'static str,
-    /// Whether many replies at once are sent as live frames, in bulks: `yes`, or why not.
+    /// Whether bursts of replies are sent as live frames, in bulk: `yes`, or why not.
     pub live_frames: String,
-    /// Where the hash comes from that frames are steered by: `from the device` for those of which it has one, or
-    /// `computed` and why; `None` without steering.
+    /// The source of the hash that frames are steered by: `from the device` where it provides one, or `computed` and why;
+    /// `None` without steering.
     pub rx_hash: Option<String>,
-    /// Frames that the kernel put into the queue's receive ring.
+    /// Frames the kernel put into the queue's receive ring.
     pub delivered: u64,
-    /// Frames that it dropped instead, by reason.
+    /// Frames the kernel dropped instead, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
 }
 
-/// Reasons why the kernel dropped a frame that the program had taken.
+/// Why the kernel dropped a frame that the program had taken.
 #[cfg(test)]
 pub(super) const KERNEL_REASONS: [&str; 4] =
     [RECEIVE_RING_FULL, FILL_RING_EMPTY, INVALID_DESCRIPTOR, REDIRECT_FAILED];
@@ -66,19 +66,19 @@ const FILL_RING_EMPTY: &str = "fill_ring_empty";
 const INVALID_DESCRIPTOR: &str = "invalid_descriptor";
 const REDIRECT_FAILED: &str = "redirect_failed";
 
-/// What the program and the kernel made of frames.
+/// Frames as the program and the kernel counted them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Arrivals {
-    /// Frames that the program took.
+    /// Frames the program took.
     pub(crate) taken: u64,
     /// By port.
     pub(crate) received: Vec<ReceiveCounts>,
-    /// Frames that it took and no socket accepted.
+    /// Frames it took that no socket accepted.
     pub(crate) redirect_failed: u64,
 }
 
 impl Arrivals {
-    /// Frames that the kernel dropped.
+    /// Frames the kernel dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.received.iter().map(ReceiveCounts::dropped).sum::<u64>() + self.redirect_failed
     }
@@ -115,7 +115,7 @@ fn add(dropped: &mut BTreeMap<&'static str, u64>, received: &ReceiveCounts) {
 }
 
 impl XdpStatus {
-    /// `frames`: what all workers did. `arrivals` may be later.
+    /// `frames`: the counters of all workers. `arrivals` may have been read later.
     pub(crate) fn new(
         mut ports: Vec<XdpPortStatus>,
         frames: &Snapshot,
@@ -150,7 +150,7 @@ impl XdpStatus {
         }
     }
 
-    /// Checks that no frame is in two places.
+    /// Checks the identity.
     pub(super) fn balance(&self) -> Result<(), Unbalanced> {
         let dropped = self.dropped.values().sum();
         if self.taken == self.answered + self.declined + dropped + self.in_flight {

@@ -1,4 +1,4 @@
-//! A peer's address as the kernel writes it: kept raw on the packet path, decoded only when somebody asks.
+//! A peer's address as the kernel writes it: kept raw on the packet path, decoded only on request.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -22,24 +22,24 @@ impl PartialEq for RawAddr {
 }
 
 impl RawAddr {
-    /// Empty, with the whole room open to the kernel.
+    /// Empty, with the full length available to the kernel.
     pub(crate) const fn empty() -> Self {
         Self { bytes: [0; MAX_LEN as usize], len: MAX_LEN }
     }
 
-    /// Opens the whole room to the kernel again, which shortened it on the last call.
+    /// Makes the full length available again; the kernel shortened it on the last call.
     #[inline]
     pub(super) fn reopen(&mut self) {
         self.len = MAX_LEN;
     }
 
-    /// Takes over the length the kernel reported elsewhere (`msg_namelen`).
+    /// Sets the length the kernel reported in `msg_namelen`.
     #[inline]
     pub(super) fn set_len(&mut self, len: u32) {
         self.len = len.min(MAX_LEN);
     }
 
-    /// Whether the kernel wrote an address: it does for every datagram, even an empty one.
+    /// Whether the kernel wrote an address. It does for every datagram, even an empty one.
     #[inline]
     pub(crate) fn is_some(&self) -> bool {
         self.len > 0
@@ -55,7 +55,7 @@ impl RawAddr {
         self.bytes.as_ptr().cast()
     }
 
-    /// Pointers to the bytes and to their length, for the kernel to fill.
+    /// Pointers to the bytes and their length, for the kernel to fill in.
     #[inline]
     pub(super) fn as_mut_ptrs(&mut self) -> (*mut libc::sockaddr, *mut u32) {
         (self.bytes.as_mut_ptr().cast(), &raw mut self.len)

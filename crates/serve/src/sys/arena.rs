@@ -1,8 +1,7 @@
-//! A large private mapping whose pages cost nothing until they are touched.
+//! A large private mapping whose pages use no memory until they are touched.
 //!
-//! A burst has room for `batch` datagrams of 64 KiB, though nearly all are small. The mapping is zero-filled on
-//! demand and huge pages are refused for it (one touched byte would make 2 MiB resident), so that memory follows
-//! what traffic really used.
+//! A burst holds `batch` datagrams of up to 64 KiB, but nearly all are small. The mapping is zero-filled on demand, and huge
+//! pages are disabled for it (one touched byte would make 2 MiB resident), so that only memory that traffic used is resident.
 
 use std::io;
 use std::ptr::NonNull;
@@ -31,13 +30,13 @@ impl Arena {
             )
         }?;
         let arena = Self { base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len };
-        // Kernels without huge pages refuse the advice, and need none.
+        // Kernels without huge pages reject the advice, and do not need it.
         // SAFETY: the range is exactly the mapping made above; the advice does not change its contents.
         let _ = unsafe { mm::madvise(base, len, mm::Advice::LinuxNoHugepage) };
         Ok(arena)
     }
 
-    /// A pointer to the byte at `offset`, for the kernel. Bounds are checked here, `len` bytes from there on.
+    /// A pointer to the byte at `offset`, for the kernel. Checks that `len` bytes from there are inside.
     #[inline]
     pub(super) fn pointer(&self, offset: usize, len: usize) -> *mut libc::c_void {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "outside the arena");
@@ -64,7 +63,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `new` with this length; nothing borrows it any more.
-        // A failure would mean the range is not mapped: nothing is left to do then.
+        // A failure would mean that the range is not mapped: there is nothing left to do.
         let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

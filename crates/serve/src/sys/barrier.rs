@@ -1,15 +1,15 @@
-//! Waiting for what other CPUs are in the middle of.
+//! Waiting for softirqs on other CPUs.
 
 use std::io;
 
 /// `MEMBARRIER_CMD_GLOBAL` (linux/membarrier.h).
 const GLOBAL: libc::c_int = 1;
 
-/// Waits until every softirq that runs now has ended, and with it what an XDP program redirected in it: the call waits for an
-/// RCU grace period (kernel/sched/membarrier.c), and softirqs are RCU readers.
+/// Waits until every running softirq has ended, and with it the redirects of XDP programs in it: the call waits for an RCU
+/// grace period (kernel/sched/membarrier.c), and softirqs are RCU readers.
 ///
 /// # Errors
-/// A kernel with `nohz_full` CPUs, or without the call.
+/// The kernel has `nohz_full` CPUs, or lacks the call.
 pub(crate) fn wait_for_softirqs() -> io::Result<()> {
     // SAFETY: no memory of ours is involved.
     let done = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };

@@ -1,9 +1,9 @@
-//! The arrays of a burst: up to 1,024 datagrams in one `recvmmsg`, their replies in one `sendmmsg` ([`Outbox`]). With
-//! room for one datagram the same arrays serve `recvmsg`/`sendmsg`, for sockets that need packet info at batch 1.
+//! The arrays of a burst: up to 1,024 datagrams in one `recvmmsg`, their replies in one `sendmmsg` ([`Outbox`]). For a batch
+//! of 1 the same arrays serve `recvmsg` and `sendmsg`, on sockets that need packet info.
 //!
 //! ```text
-//! arena             [ room 0 ....... ][ room 1 ....... ][ room 2 ...    one 64 KiB room each, mostly untouched
-//! names, controls   written by the kernel, used again to answer
+//! arena             [ buffer 0 ..... ][ buffer 1 ..... ][ buffer 2 .    64 KiB each, mostly untouched
+//! names, controls   written by the kernel, reused to answer
 //! ```
 
 use std::io;
@@ -16,9 +16,8 @@ use super::{
 };
 use crate::counters::WorkerCounters;
 
-/// Bytes from one receive room to the next. Five cache lines more than 64 KiB: with an exact power of two the
-/// first line of every datagram would fall into the same few sets of the cache and evict the others. More would
-/// spread no better and waste address space.
+/// Bytes from one receive buffer to the next. Five cache lines more than 64 KiB: with an exact power of two, the first lines
+/// of all datagrams would fall into the same few cache sets and evict each other. More would not spread them better.
 const STRIDE: usize = RECEIVE_BUFFER_LEN + 320;
 
 /// Everything one worker needs to move bursts through one socket.
@@ -28,9 +27,9 @@ pub(crate) struct Burst {
     names: Vec<RawAddr>,
     controls: Vec<Control>,
     headers: Vec<libc::mmsghdr>,
-    // The headers point into these; never resized.
+    // The headers point into these; must never be resized.
     _parts: Vec<libc::iovec>,
-    /// Headers the kernel wrote to and that must be opened again.
+    /// Headers the kernel wrote to, which must be reset.
     used: usize,
     packet_info: bool,
 }
@@ -40,8 +39,8 @@ pub(crate) struct Burst {
 unsafe impl Send for Burst {}
 
 impl Burst {
-    /// Room for `batch` datagrams and replies of up to `max_reply` bytes. `segmentation`: the socket knows
-    /// `UDP_SEGMENT`, and it shall be used.
+    /// Buffers for `batch` datagrams, and for replies of up to `max_reply` bytes. `segmentation`: use `UDP_SEGMENT`, which the
+    /// socket must support.
     pub(crate) fn new(
         batch: usize,
         max_reply: usize,
@@ -75,7 +74,7 @@ impl Burst {
         Ok(Self { rx, outbox, names, controls, headers, _parts: parts, used: batch, packet_info })
     }
 
-    /// Receives what is queued, up to the batch; waits at most for the first datagram.
+    /// Receives what is queued, up to the batch. Waits at most for the first datagram.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<ReceiveResult> {
         let flags = match wait {
             Wait::Block => libc::MSG_WAITFORONE,
@@ -83,14 +82,14 @@ impl Burst {
         };
         loop {
             self.reopen();
-            let room = u32::try_from(self.headers.len()).unwrap_or(u32::MAX);
-            // SAFETY: all headers point to names, controls and rooms owned by `self`, which `&mut self` keeps
-            // to us for the call; `room` is their number; no timeout is passed.
+            let count = u32::try_from(self.headers.len()).unwrap_or(u32::MAX);
+            // SAFETY: all headers point to names, controls and buffers owned by `self`, which is borrowed mutably for the
+            // call; `count` is their number; no timeout is passed.
             let result = unsafe {
                 libc::recvmmsg(
                     socket.as_raw_fd(),
                     self.headers.as_mut_ptr(),
-                    room,
+                    count,
                     flags as _,
                     std::ptr::null_mut(),
                 )
@@ -131,7 +130,7 @@ impl Burst {
         }
     }
 
-    /// Gives the kernel back the room it shortened on the last call.
+    /// Resets the lengths the kernel shortened on the last call.
     fn reopen(&mut self) {
         self.outbox.clear();
         for (header, name) in self.headers[..self.used].iter_mut().zip(&mut self.names) {
@@ -145,7 +144,7 @@ impl Burst {
         self.used = 0;
     }
 
-    /// Takes over the lengths the kernel wrote for `count` messages.
+    /// Stores the lengths the kernel wrote for `count` messages.
     fn received(&mut self, count: usize) -> ReceiveResult {
         self.used = count;
         for i in 0..count {
@@ -156,7 +155,7 @@ impl Burst {
                 self.controls[i].set_len(header.msg_controllen as usize);
             }
         }
-        // A message without a sender is no datagram: the socket was shut for receiving and is empty.
+        // A message without a sender is not a datagram: the socket no longer receives, and is empty.
         if count > 0 && !self.names[0].is_some() {
             ReceiveResult::Woken
         } else {
@@ -164,7 +163,7 @@ impl Burst {
         }
     }
 
-    /// Datagram `i` of the last receive, and the room for its reply, which [`Burst::queue`] makes permanent.
+    /// Datagram `i` of the last receive, and the buffer for its reply, which [`Burst::queue`] queues.
     pub(crate) fn datagram(&mut self, i: usize) -> (Datagram<'_>, &mut [u8]) {
         let header = &self.headers[i];
         let len = (header.msg_len as usize).min(RECEIVE_BUFFER_LEN);
@@ -183,12 +182,12 @@ impl Burst {
         &self.outbox
     }
 
-    /// Queues the first `len` bytes of the reply room as the answer to datagram `i`.
+    /// Queues the first `len` bytes of the reply buffer as the answer to datagram `i`.
     pub(crate) fn queue(&mut self, i: usize, len: usize) {
         self.outbox.queue(i, len, Peers { names: &mut self.names, controls: &mut self.controls });
     }
 
-    /// Sends all queued replies, with as few calls as the kernel allows.
+    /// Sends all queued replies, in as few calls as the kernel allows.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
         self.outbox.send(socket, counts);
     }

@@ -1,8 +1,8 @@
-//! Packet info: which address a datagram was sent to, and which one the reply shall come from.
+//! Packet info: the address a datagram was sent to, and the source address of its reply.
 //!
-//! A socket bound to a wildcard address answers from whatever address routing prefers, which on a machine with
-//! several is not always the one that was asked; the peer then discards the answer. The kernel tells the asked
-//! address in a control message and takes the same message back on sending.
+//! A socket bound to a wildcard answers from the address that routing prefers. On a host with several addresses this may not
+//! be the one the request was sent to, and the peer discards the answer. The kernel reports the destination address in a
+//! control message, and accepts the same message when sending.
 //!
 //! ```text
 //! cmsghdr { len, level, type } | in_pktinfo  { ifindex, spec_dst, addr }      IPv4
@@ -14,11 +14,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libc::cmsghdr;
 
-/// Room for one packet info of either family (32 or 40 bytes) and, on sending, the length of segments (24).
+/// Size for one packet info of either family (32 or 40 bytes) and, when sending, the segment size (24).
 const BUFFER_LEN: usize = 64;
 const HEADER_LEN: usize = size_of::<cmsghdr>();
 
-/// Bytes of the control message that asks for segmentation, padded as the kernel wants the next one to start.
+/// Length of the control message for segmentation, padded to the alignment of the next one.
 const SEGMENT_LEN: usize = HEADER_LEN + 8;
 
 /// The control bytes of one datagram.
@@ -35,7 +35,7 @@ impl Control {
         Self { bytes: [0; BUFFER_LEN], len: 0 }
     }
 
-    /// What makes a reply come from `source`.
+    /// A control message that makes a reply come from `source`.
     pub(crate) fn of_source(source: IpAddr) -> Self {
         let mut control = Self::empty();
         let (level, kind, len) = match source {
@@ -48,7 +48,7 @@ impl Control {
         control.bytes[offset_of!(cmsghdr, cmsg_type)..][..4].copy_from_slice(&kind.to_ne_bytes());
         let data = &mut control.bytes[HEADER_LEN..];
         match source {
-            // The interface stays 0: routing decides. spec_dst, then the address for those who read it.
+            // The interface stays 0: routing decides. The address is in spec_dst and in addr.
             IpAddr::V4(ip) => {
                 data[4..8].copy_from_slice(&ip.octets());
                 data[8..12].copy_from_slice(&ip.octets());
@@ -59,12 +59,12 @@ impl Control {
         control
     }
 
-    /// How many bytes the kernel may write.
+    /// The number of bytes the kernel may write.
     pub(super) const fn capacity() -> usize {
         BUFFER_LEN
     }
 
-    /// Takes over the length the kernel reported (`msg_controllen`).
+    /// Sets the length the kernel reported in `msg_controllen`.
     pub(super) fn set_len(&mut self, len: usize) {
         self.len = len.min(BUFFER_LEN);
     }
@@ -77,7 +77,7 @@ impl Control {
         self.bytes.as_mut_ptr().cast()
     }
 
-    /// The address the datagram was sent to, if the kernel said.
+    /// The address the datagram was sent to, if the kernel reported it.
     pub(crate) fn asked(&self) -> Option<IpAddr> {
         let data = &self.bytes[HEADER_LEN..];
         match self.kind()? {
@@ -90,8 +90,8 @@ impl Control {
     pub(crate) fn is_broadcast_or_multicast(&self) -> bool {
         let data = &self.bytes[HEADER_LEN..];
         match self.kind() {
-            // Of what is for this host alone, spec_dst is the address it was sent to; of anything else it is an address
-            // to answer from, if there is one. So says the route, which knows the broadcast addresses of subnets.
+            // For a unicast datagram, spec_dst is the destination address; otherwise it is an address to answer from, if
+            // there is one. It comes from the route, which knows the broadcast addresses of subnets.
             Some(Kind::V4) => {
                 let answer_from = Ipv4Addr::new(data[4], data[5], data[6], data[7]);
                 let asked = Ipv4Addr::new(data[8], data[9], data[10], data[11]);
@@ -106,14 +106,14 @@ impl Control {
         }
     }
 
-    /// Turns what was received into what a reply needs, in place: the same source address, and the interface left
-    /// to routing, except for link-local addresses, which mean nothing without their interface.
+    /// Turns the received message into that of a reply, in place: the destination becomes the source, and the interface is
+    /// left to routing, except for link-local addresses, which need their interface.
     pub(crate) fn answer_from_asked(&mut self) {
         let kind = self.kind();
         let data = &mut self.bytes[HEADER_LEN..];
         match kind {
-            // spec_dst is the kernel's own choice of a local unicast address for this datagram, right for
-            // broadcasts too; only the interface is cleared.
+            // spec_dst is the kernel's choice of a local unicast address for this datagram, correct for broadcasts as
+            // well; only the interface is cleared.
             Some(Kind::V4) => data[..4].fill(0),
             Some(Kind::V6) => {
                 let asked = v6(data);
@@ -127,7 +127,7 @@ impl Control {
         }
     }
 
-    /// Asks for segments of `size` bytes, behind the packet info if that is wanted. The length of both.
+    /// Adds a request for segments of `size` bytes, after the packet info if there is one. Returns the total length.
     pub(super) fn with_segment(&mut self, size: usize, packet_info: bool) -> usize {
         let start = if packet_info { self.len } else { 0 };
         let size = u16::try_from(size).unwrap_or(u16::MAX);
@@ -140,12 +140,12 @@ impl Control {
         start + SEGMENT_LEN
     }
 
-    /// What is left of a length from [`Control::with_segment`] without the segments.
+    /// The length of the packet info, given the length from [`Control::with_segment`].
     pub(super) fn info_len(with_segment: usize) -> usize {
         with_segment.saturating_sub(SEGMENT_LEN)
     }
 
-    /// What the first and only control message is.
+    /// The type of the only control message.
     fn kind(&self) -> Option<Kind> {
         if self.len < HEADER_LEN {
             return None;

@@ -1,13 +1,13 @@
-//! The transmit half of a burst: replies side by side, the messages that carry them, one `sendmmsg`.
+//! The transmit half of a burst: replies one after the other, the messages that carry them, one `sendmmsg`.
 //!
 //! ```text
 //! arena     [reply 0][reply 1][reply 2][reply 3]...      few pages, hot cache
 //! messages  [---- one message ----------][ one ]...      names and controls are those of the datagrams answered
 //! ```
-//! **Segmentation.** Replies to one peer that follow each other and are equally long (the last may be shorter) become
-//! one message with `UDP_SEGMENT`: the kernel takes them through routing, filters and the queue of the device as one
-//! and cuts them apart at the end (GSO, kernel 4.18), or the NIC does. On the wire nothing differs. What the kernel
-//! refuses to cut (longer than the MTU, a device without checksums, IPsec) is sent apart, and not tried again.
+//! **Segmentation.** Consecutive replies of equal length to one peer (the last may be shorter) become one message with
+//! `UDP_SEGMENT`: it passes routing, filters and the device's queue once, and the kernel (GSO, 4.18) or the NIC cuts it into
+//! datagrams at the end. The datagrams on the wire are the same. If the kernel rejects it (longer than the MTU, a device
+//! without checksums, IPsec), the replies are sent separately, and that length is not tried again.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -16,10 +16,10 @@ use super::arena::Arena;
 use super::{Control, RECEIVE_BUFFER_LEN, RawAddr, check, empty_header};
 use crate::counters::WorkerCounters;
 
-/// Without segmentation, replies start on a cache line of their own: two never share one while the kernel copies them.
+/// Without segmentation, each reply starts on a new cache line, so that no line is shared while the kernel copies.
 const LINE: usize = 64;
 
-/// Most datagrams of one message: the kernel's `UDP_MAX_SEGMENTS`, 64 until 6.9 and 128 since.
+/// Maximum datagrams in one message: the kernel's `UDP_MAX_SEGMENTS`, 64 until 6.9 and 128 since.
 const MAX_SEGMENTS: usize = 64;
 
 /// Replies waiting to be sent.
@@ -28,36 +28,36 @@ pub(super) struct Outbox {
     headers: Vec<libc::mmsghdr>,
     parts: Vec<libc::iovec>,
     messages: Vec<Message>,
-    /// Messages that wait, and where the next reply starts in the arena.
+    /// Messages queued, and where the next reply starts in the arena.
     queued: usize,
     cursor: usize,
-    /// The longest reply.
+    /// Maximum length of a reply.
     max_reply: usize,
     packet_info: bool,
-    /// The longest reply worth joining: what the kernel refused was longer. 0: none.
+    /// Maximum length of replies to join: the kernel rejected longer ones. 0: join none.
     longest_segment: usize,
 }
 
-/// One message: a reply, or several to be cut apart by the kernel.
+/// One message: a reply, or several for the kernel to cut apart.
 #[derive(Clone, Copy)]
 struct Message {
-    /// The datagram whose peer and packet info it has.
+    /// The datagram whose peer and packet info it uses.
     first: usize,
     /// Length of each reply but the last.
     segment: usize,
     replies: usize,
-    /// Whether another may join: the last is not shorter.
+    /// Whether another reply may join: the last is not shorter.
     open: bool,
 }
 
-/// Who is answered: names and packet info of the datagrams of the burst.
+/// The peers: names and packet info of the datagrams of the burst.
 pub(super) struct Peers<'a> {
     pub(super) names: &'a mut [RawAddr],
     pub(super) controls: &'a mut [Control],
 }
 
 impl Outbox {
-    /// Room for `batch` replies of up to `room` bytes.
+    /// Buffers for `batch` replies of up to `max_reply` bytes.
     pub(super) fn new(
         batch: usize,
         max_reply: usize,
@@ -89,20 +89,20 @@ impl Outbox {
         })
     }
 
-    /// Forgets what was queued.
+    /// Discards what was queued.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.queued = 0;
         self.cursor = 0;
     }
 
-    /// Room for the next reply.
+    /// The buffer for the next reply.
     #[inline]
     pub(super) fn reply_buffer(&mut self) -> &mut [u8] {
         &mut self.arena.bytes_mut()[self.cursor..self.cursor + self.max_reply]
     }
 
-    /// Queues the first `len` bytes of the room as the answer to datagram `i`.
+    /// Queues the first `len` bytes of the buffer as the answer to datagram `i`.
     #[inline]
     pub(super) fn queue(&mut self, i: usize, len: usize, mut peers: Peers<'_>) {
         let len = len.min(self.max_reply);
@@ -126,7 +126,7 @@ impl Outbox {
         self.cursor += if self.longest_segment > 0 { len } else { len.next_multiple_of(LINE) };
     }
 
-    /// Lets the reply to datagram `i`, which lies behind the last message, join that.
+    /// Joins the reply to datagram `i`, which lies right after the last message, to that message if possible.
     #[inline]
     fn join(&mut self, i: usize, len: usize, peers: &mut Peers<'_>) -> bool {
         let Some(last) = self.queued.checked_sub(1) else { return false };
@@ -149,7 +149,7 @@ impl Outbox {
         message.open = len == message.segment;
         if message.replies == 2 {
             let header = &mut self.headers[last].msg_hdr;
-            // One control is written for all: those of the datagrams that joined are not used.
+            // One control message for all: those of the joined datagrams are not used.
             let control = &mut peers.controls[message.first];
             header.msg_controllen = control.with_segment(message.segment, self.packet_info) as _;
             header.msg_control = control.as_mut_ptr();
@@ -157,7 +157,7 @@ impl Outbox {
         true
     }
 
-    /// Sends all queued replies, with as few calls as the kernel allows.
+    /// Sends all queued replies, in as few calls as the kernel allows.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
         let queued = self.queued;
         self.clear();
@@ -169,8 +169,8 @@ impl Outbox {
             // owned by `self`; `count` is their number.
             let result = unsafe { libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), count, 0) };
             match check(result as isize) {
-                // The kernel stops at the first message it cannot send and tells why only when that one leads
-                // the call: so call again from there.
+                // The kernel stops at the first message it cannot send, and reports why only if that message is the
+                // first of a call: so call again from there.
                 Ok(sent) if sent > 0 => {
                     let replies = self.messages[at..at + sent].iter().map(|m| m.replies).sum();
                     counts.sent(replies, rest[..sent].iter().map(|h| u64::from(h.msg_len)).sum());
@@ -182,8 +182,8 @@ impl Outbox {
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => {}
-                    // The send buffer stayed full for as long as a send may wait. Waiting again for every
-                    // reply of the burst would stall the worker for seconds.
+                    // The send buffer stayed full until the timeout. Waiting again for each reply of the burst would
+                    // stall the worker for seconds.
                     io::ErrorKind::WouldBlock => {
                         counts.failed(&error, self.messages[at..queued].iter().map(|m| m.replies).sum());
                         at = queued;
@@ -205,7 +205,7 @@ impl Outbox {
         }
     }
 
-    /// Deals with a message the kernel did not take.
+    /// Handles a message that the kernel rejected.
     #[cold]
     fn failed(&mut self, socket: BorrowedFd<'_>, at: usize, error: &io::Error, counts: &WorkerCounters) {
         let message = self.messages[at];
@@ -213,8 +213,8 @@ impl Outbox {
             counts.failed(error, 1);
             return;
         }
-        // Refused as one: by its length, or because what leads there cannot cut at all. A peer that cannot be
-        // reached fails again below, and costs at most the joining of replies as long as this one.
+        // Rejected as a whole: because of its length, or because the path cannot segment at all. An unreachable peer fails
+        // again below; at most, replies of this length are no longer joined.
         if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO)) {
             self.longest_segment = message.segment - 1;
         }
@@ -261,8 +261,8 @@ mod tests {
     use super::*;
     use crate::sys::{Burst, ReceiveResult, Wait};
 
-    /// Answers one burst of datagrams of these lengths, from one client or (odd ones) another. How many messages it
-    /// took, and what the first client got, in order.
+    /// Answers one burst of datagrams of these lengths from one client, or from another where `other` is true. Returns the
+    /// number of messages it took, and what the first client received, in order.
     fn answered(lengths: &[usize], other: impl Fn(usize) -> bool) -> (usize, Vec<Vec<u8>>) {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let clients = [0, 1].map(|_| {
@@ -304,11 +304,11 @@ mod tests {
     fn equal_replies_to_one_peer_go_out_in_one_message() {
         for (lengths, messages) in [
             (vec![100; 40], 1),
-            (vec![1; 65], 2),                  // 64 at most
-            (vec![100, 100, 60, 100], 2),      // the last may be shorter, and ends it
-            (vec![60, 100, 100], 2),           // never longer
-            (vec![0, 0, 5, 5], 3),             // nothing has nothing to cut
-            (vec![30_000, 30_000, 30_000], 2), // no message is longer than a datagram can be
+            (vec![1; 65], 2),                  // at most 64
+            (vec![100, 100, 60, 100], 2),      // a shorter one is the last
+            (vec![60, 100, 100], 2),           // never a longer one
+            (vec![0, 0, 5, 5], 3),             // empty replies are not joined
+            (vec![30_000, 30_000, 30_000], 2), // no message exceeds a datagram
         ] {
             let (sent, got) = answered(&lengths, |_| false);
             assert_eq!(sent, messages, "{lengths:?}");

@@ -1,8 +1,8 @@
-//! One datagram at a time with `recvfrom` and `sendto`: the two cheapest calls there are for batch 1 on a socket
-//! bound to a specific address.
+//! One datagram at a time with `recvfrom` and `sendto`: the two cheapest calls for batch 1 on a socket bound to a specific
+//! address.
 //!
-//! They are made past the C library's wrappers. Those are cancellation points, which in a program with threads costs
-//! two locked instructions per call; nothing here is ever cancelled.
+//! They bypass the C library's wrappers, which are cancellation points: in a program with threads these cost two locked
+//! instructions per call, and nothing here is ever cancelled.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -11,19 +11,19 @@ use super::arena::Arena;
 use super::{Control, Datagram, RECEIVE_BUFFER_LEN, RawAddr, ReceiveResult, Wait, check, result_of_error};
 use crate::counters::WorkerCounters;
 
-/// Room for one datagram and its reply.
+/// Buffers for one datagram and its reply.
 pub(crate) struct Single {
     rx: Arena,
     tx: Arena,
     name: RawAddr,
     len: usize,
     max_reply: usize,
-    /// The length of the answer, if there is one.
+    /// The length of the reply, if there is one.
     reply: Option<usize>,
 }
 
 impl Single {
-    /// Room for one datagram and a reply of up to `max_reply` bytes.
+    /// Buffers for one datagram and a reply of up to `max_reply` bytes.
     pub(crate) fn new(max_reply: usize) -> io::Result<Self> {
         assert!(max_reply <= RECEIVE_BUFFER_LEN, "no datagram is longer");
         Ok(Self {
@@ -47,7 +47,7 @@ impl Single {
         loop {
             self.name.reopen();
             let (name, name_len) = self.name.as_mut_ptrs();
-            // SAFETY: the room is RECEIVE_BUFFER_LEN writable bytes and the name has the length its own `len` says;
+            // SAFETY: the buffer is RECEIVE_BUFFER_LEN writable bytes, and the name has the length its own `len` says;
             // both belong to `self`, held mutably.
             let result = unsafe {
                 libc::syscall(
@@ -63,7 +63,7 @@ impl Single {
             match check(result as isize) {
                 Ok(len) => {
                     self.len = len;
-                    // Without a sender it is no datagram: the socket was shut for receiving and is empty.
+                    // Without a sender it is not a datagram: the socket no longer receives, and is empty.
                     return Ok(if self.name.is_some() {
                         ReceiveResult::Datagrams(1)
                     } else {
@@ -79,10 +79,10 @@ impl Single {
         }
     }
 
-    /// The datagram, and the room for its reply.
+    /// The datagram, and the buffer for its reply.
     #[inline(always)]
     pub(crate) fn datagram(&mut self) -> (Datagram<'_>, &mut [u8]) {
-        // The room is longer than any datagram, so none is ever cut.
+        // The buffer is longer than any datagram, so none is cut.
         let datagram = Datagram {
             payload: &self.rx.bytes()[..self.len],
             peer: &self.name,
@@ -92,13 +92,13 @@ impl Single {
         (datagram, &mut self.tx.bytes_mut()[..self.max_reply])
     }
 
-    /// Makes the first `len` bytes of the reply room the answer.
+    /// Makes the first `len` bytes of the reply buffer the reply.
     #[inline(always)]
     pub(crate) fn queue(&mut self, len: usize) {
         self.reply = Some(len.min(self.max_reply));
     }
 
-    /// Sends the answer, if there is one.
+    /// Sends the reply, if there is one.
     #[inline(always)]
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
         let Some(len) = self.reply.take() else { return };
@@ -109,7 +109,7 @@ impl Single {
     }
 }
 
-/// Sends one datagram: with `sendto`, or with `sendmsg` when the source address must be said.
+/// Sends one datagram: with `sendto`, or with `sendmsg` if the source address must be set.
 #[inline(always)]
 pub(crate) fn send_to(
     socket: BorrowedFd<'_>,

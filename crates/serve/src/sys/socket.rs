@@ -10,15 +10,15 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::check;
 
-/// A socket kept open by a shared owner, with its number at hand: on the packet path that saves a visit to the owner,
-/// which no cache holds any more.
+/// A socket kept open by a shared owner, with a copy of its descriptor: the packet path need not read the owner, which is not
+/// in the cache.
 pub(crate) struct SocketHandle<O> {
     raw: RawFd,
     _owner: Arc<O>,
 }
 
 impl<O: AsFd> SocketHandle<O> {
-    /// `owner` must keep the same descriptor for as long as it lives, as every holder of an `OwnedFd` does.
+    /// `owner` must keep the same descriptor for its whole life, as every holder of an `OwnedFd` does.
     pub(crate) fn new(owner: Arc<O>) -> Self {
         Self { raw: owner.as_fd().as_raw_fd(), _owner: owner }
     }
@@ -47,7 +47,7 @@ fn set<T>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Resul
     check(result as isize).map(|_zero| ())
 }
 
-/// Asks the kernel to tell, with every datagram, the address it was sent to.
+/// Makes the kernel report the destination address of every datagram.
 pub(crate) fn packet_info(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
     let on: libc::c_int = 1;
     if ipv6 {
@@ -57,8 +57,8 @@ pub(crate) fn packet_info(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> 
     }
 }
 
-/// Whether `address` is the broadcast address of a subnet of this host: what is sent there is refused (`EACCES`) until a
-/// socket says that it may be (`SO_BROADCAST`). Sends nothing.
+/// Whether `address` is the broadcast address of a subnet of this host: the kernel rejects it (`EACCES`) unless the socket has
+/// `SO_BROADCAST` set. Sends nothing.
 pub(crate) fn is_broadcast(address: SocketAddr) -> io::Result<bool> {
     let socket =
         rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -69,29 +69,29 @@ pub(crate) fn is_broadcast(address: SocketAddr) -> io::Result<bool> {
     Ok(rustix::net::connect(&socket, &address).is_ok())
 }
 
-/// Makes the socket the one of its reuseport group that takes what arrives on this CPU.
+/// Makes the socket take what arrives on this CPU, within its reuseport group.
 pub(crate) fn set_incoming_cpu(socket: BorrowedFd<'_>, cpu: u32) -> io::Result<()> {
     let cpu = libc::c_int::try_from(cpu).map_err(|_too_large| io::ErrorKind::InvalidInput)?;
     set(socket, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, &cpu)
 }
 
-/// Asks for a receive buffer: beyond `net.core.rmem_max` where privilege allows, up to it otherwise.
+/// Requests a receive buffer: larger than `net.core.rmem_max` with privilege, up to it otherwise.
 pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).map_err(|_too_large| io::ErrorKind::InvalidInput)?;
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
         .or_else(|_no_privilege| set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
 }
 
-/// The receive buffer the socket really has, in bytes of the kernel's own accounting (twice what was asked).
+/// The size of the socket's receive buffer, as the kernel accounts it (twice the size requested).
 pub(crate) fn receive_buffer(socket: BorrowedFd<'_>) -> io::Result<usize> {
     sockopt::socket_recv_buffer_size(socket).map_err(io::Error::from)
 }
 
-/// Entries of `SO_MEMINFO`, and the one that counts drops (`SK_MEMINFO_DROPS` of linux/sock_diag.h).
+/// The number of entries of `SO_MEMINFO`, and the index of the drop counter (`SK_MEMINFO_DROPS` of linux/sock_diag.h).
 const MEMINFO_ENTRIES: usize = 9;
 const MEMINFO_DROPS: usize = 8;
 
-/// Datagrams the kernel dropped at this socket since it was opened, as a counter of 32 bits that wraps.
+/// Datagrams the kernel dropped at this socket since it was opened: a 32-bit counter that wraps.
 pub(crate) fn kernel_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut entries = [0_u32; MEMINFO_ENTRIES];
     let mut len = size_of_val(&entries) as libc::socklen_t;
@@ -109,8 +109,8 @@ pub(crate) fn kernel_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(entries[MEMINFO_DROPS])
 }
 
-/// Whether the kernel can cut one message into datagrams (`UDP_SEGMENT`, 4.18). An older one would take the request for
-/// nothing and send one long datagram.
+/// Whether the kernel can cut one message into datagrams (`UDP_SEGMENT`, 4.18). An older kernel would ignore the request and
+/// send one long datagram.
 pub(crate) fn segmentation(socket: BorrowedFd<'_>) -> bool {
     let mut size: libc::c_int = 0;
     let mut len = size_of_val(&size) as libc::socklen_t;
@@ -127,12 +127,12 @@ pub(crate) fn segmentation(socket: BorrowedFd<'_>) -> bool {
     check(result as isize).is_ok()
 }
 
-/// Lets nothing more into the socket's queue; what is queued stays and can be received.
+/// Stops the socket from receiving; what is queued can still be read.
 ///
-/// Done with a classic socket filter that accepts nothing, which needs no privilege. Without it a server under
-/// load could never finish answering "what is queued".
+/// Sets a classic socket filter that accepts nothing, which needs no privilege. Without it, a server under load would never
+/// finish answering what is queued.
 pub(crate) fn stop_receiving(socket: BorrowedFd<'_>) -> io::Result<()> {
-    /// `return 0`: keep no byte of the datagram.
+    /// `return 0`: drop the datagram.
     const RETURN_NOTHING: libc::sock_filter =
         libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
     let mut program = [RETURN_NOTHING];
@@ -140,12 +140,12 @@ pub(crate) fn stop_receiving(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
 }
 
-/// Wakes every thread that is blocked receiving from the socket, and lets none block again.
+/// Wakes every thread that blocks in a receive call on the socket. Later receive calls do not block.
 ///
-/// Linux marks even an unconnected UDP socket as shut and wakes its readers, though it reports `ENOTCONN`. They
-/// still get what is queued; then, at once, a message without sender. Sending goes on working.
+/// `shutdown` reports `ENOTCONN` for an unconnected UDP socket, but Linux marks the socket as shut and wakes its readers. They
+/// still receive what is queued and then, without blocking, a message without a sender. Sending continues to work.
 pub(crate) fn wake_receivers(socket: BorrowedFd<'_>) {
     // SAFETY: `shutdown` takes no memory.
-    // ENOTCONN is what success looks like here; the descriptor is open, so nothing else can come.
+    // It returns ENOTCONN on success; the descriptor is open, so no other error is possible.
     let _ = unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RD) };
 }

@@ -1,4 +1,4 @@
-//! One TCP connection: read, run the service, write; what the peer does not take is kept.
+//! One TCP connection: read, run the service, write, and keep what the peer does not take.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,18 +8,18 @@ use crate::dispatch::{StreamDispatch, StreamOutcome};
 
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
-    /// What the peer has not taken yet. Empty: the connection is watched for reading.
+    /// Bytes the peer has not taken yet. If empty, the connection is polled for reading.
     unsent: Vec<u8>,
 }
 
-/// What a turn did to a connection.
+/// The result of serving a connection once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TurnResult {
     /// Bytes moved; there may be more.
     Progressed,
-    /// Nothing to do until the peer sends, or takes what is unsent.
+    /// Nothing to do until the peer sends, or takes unsent bytes.
     Idle,
-    /// The peer said it is done and has everything.
+    /// The peer closed its side and has received everything.
     Ended,
     Failed,
 }
@@ -29,12 +29,12 @@ impl Connection {
         Self { stream, unsent: Vec::new() }
     }
 
-    /// Whether it waits for the peer to take what is unsent.
+    /// Whether it waits for the peer to take unsent bytes.
     pub(super) fn is_waiting(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Writes what is unsent, then reads and answers once.
+    /// Writes unsent bytes, then reads and answers once.
     pub(super) fn serve(
         &mut self,
         dispatch: &mut StreamDispatch,
@@ -53,7 +53,7 @@ impl Connection {
             if !self.unsent.is_empty() {
                 return TurnResult::Idle;
             }
-            // Nothing is kept for a peer that keeps up.
+            // Free the memory: a peer that keeps up needs none.
             self.unsent = Vec::new();
         }
         let read = match self.stream.read(input) {
@@ -80,7 +80,7 @@ impl Connection {
     }
 }
 
-/// Writes as much as the peer takes now.
+/// Writes as much as the socket accepts now; returns how much.
 fn write_some(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {

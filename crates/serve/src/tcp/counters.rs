@@ -1,10 +1,10 @@
-//! What one worker counts of its connections.
+//! The TCP counters of one worker.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::counts::TcpCounts;
 
-/// One worker's TCP counters; only its thread writes them.
+/// See the module. Only the worker's TCP thread writes them.
 #[derive(Debug, Default)]
 pub(crate) struct TcpCounters {
     pub(super) accepted: AtomicU64,
@@ -15,7 +15,7 @@ pub(crate) struct TcpCounters {
     pub(super) answered_bytes: AtomicU64,
 }
 
-/// Adds without a locked instruction: there is one writer.
+/// Adds without a locked instruction: there is a single writer.
 pub(super) fn add(counter: &AtomicU64, more: usize) {
     counter.store(counter.load(Relaxed) + more as u64, Relaxed);
 }

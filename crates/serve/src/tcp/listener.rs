@@ -8,7 +8,7 @@ use crate::error::{Error, Transport};
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const LISTEN_BACKLOG: i32 = 1024;
-/// Opens a listener per worker for `address`; all share its port.
+/// Opens a listener for each worker on `address`; all share its port.
 pub(crate) fn listen(address: SocketAddr, workers: usize) -> Result<Vec<TcpListener>, Error> {
     let mut listeners: Vec<TcpListener> = Vec::with_capacity(workers);
     for worker in 0..workers {
@@ -17,7 +17,7 @@ pub(crate) fn listen(address: SocketAddr, workers: usize) -> Result<Vec<TcpListe
     Ok(listeners)
 }
 
-/// Opens one listener; `member`: one of ours has the port already.
+/// Opens one listener. `member`: another listener of this server has the port already.
 fn open(address: SocketAddr, member: bool) -> Result<TcpListener, Error> {
     let failed = |operation| {
         move |errno: rustix::io::Errno| Error::Socket {
@@ -35,14 +35,14 @@ fn open(address: SocketAddr, member: bool) -> Result<TcpListener, Error> {
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, true).map_err(failed("restrict to IPv6"))?;
     }
-    // Connections of a server that just ended must not keep the port.
+    // Connections of a server that just ended must not block the port.
     sockopt::set_socket_reuseaddr(&fd, true).map_err(failed("reuse the address of"))?;
     if member {
         sockopt::set_socket_reuseport(&fd, true).map_err(failed("share the port of"))?;
     }
     rustix::net::bind(&fd, &address).map_err(taken)?;
     if !member {
-        // After binding, so that another server's group is not joined silently.
+        // After binding, so that the bind does not silently join another server's group.
         sockopt::set_socket_reuseport(&fd, true).map_err(failed("share the port of"))?;
     }
     rustix::net::listen(&fd, LISTEN_BACKLOG).map_err(taken)?;

@@ -1,12 +1,12 @@
-//! A worker of the Io `xdp`: one thread that serves its queue's frames to completion, and on the side the kernel sockets
-//! that get what the fast path declines.
+//! A worker of the Io `xdp`: one thread that serves its queue's frames to completion, and the kernel sockets that receive what
+//! the fast path declines.
 //!
 //! ```text
-//! AF_XDP queue ─▸ stack::Worker::turn ─▸ ServiceHandler ─▸ Dispatch  ─▸ reply in the request's frame
-//! kernel sockets ─────────────────────────────────────────▸ the service ─▸ sendmmsg
-//!      looked into every KERNEL_POLL_TURNS turns, and whenever there is nothing else; a sleep waits for both
+//! AF_XDP queue ─▸ stack::Worker::turn ─▸ ServiceHandler ─▸ Dispatch ─▸ reply in the request's frame
+//! kernel sockets ──────────────────────▸ ServiceRunner ──▸ Dispatch ─▸ sendmmsg
+//!      read every KERNEL_POLL_TURNS turns, and whenever no frames arrive; a sleep waits for both
 //! ```
-//! One service instance serves both, as the thread does one thing at a time.
+//! One service instance serves both.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,34 +28,34 @@ use crate::request::Peer;
 use crate::service::{Service, WorkerId};
 use crate::sys::{Control, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, RawAddr, send_to};
 
-/// Turns of a busy worker between two looks into its kernel sockets. More: what the fast path declines waits longer, at
-/// 64 frames of half a microsecond each some 2 ms. Fewer: a system call for nothing is made more often.
+/// Turns of a busy worker between two reads of its kernel sockets. With more, what the fast path declines waits longer: about
+/// 2 ms at 64 frames of 0.5 us each. With fewer, system calls that return nothing are more frequent.
 const KERNEL_POLL_TURNS: u32 = 64;
 
-/// Longest sleep. Nothing is missed by a longer one; a shorter one wakes an idle machine for nothing.
+/// Maximum sleep. A longer one would miss nothing; a shorter one wakes an idle host without need.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// Between two looks of a worker that has nothing to do but wait for the others' end. Shorter: it takes CPU time from those who
-/// have something to do; longer: stopping takes that much longer.
+/// How often a worker that has nothing left to do checks whether the others have ended. A shorter interval takes CPU time from
+/// them; a longer one delays stopping.
 const END_POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// One thread's part of a server whose Io is `xdp`.
+/// See the module.
 pub(crate) struct FrameWorker<P: Port, S, F> {
     datapath: Datapath<P, ServiceHandler<S, F>>,
     sources: Vec<SocketSource>,
 }
 
-/// Where frames meet the service.
+/// Runs the service over the frames of the datapath.
 pub(super) struct ServiceHandler<S, F> {
     runner: ServiceRunner<S, F>,
-    /// By binding.
+    /// By binding: the endpoints of this worker.
     endpoints: Vec<Arc<Endpoint>>,
-    /// By worker, then by binding.
+    /// By worker, then by binding: the endpoints of all workers, some of whose replies leave by this worker's port.
     all: Endpoints,
     counts: Vec<TurnCounts>,
 }
 
-/// Datagrams and replies of one address in a turn, not published yet.
+/// Datagrams and replies of one address in a turn, not added to the counters yet.
 #[derive(Debug, Default, Clone, Copy)]
 struct TurnCounts {
     received: Received,
@@ -70,7 +70,7 @@ struct FrameExchange<'a> {
     answer: Option<Answer>,
 }
 
-/// What leaves in the frame, with its length.
+/// What to send in the frame, with its length.
 enum Answer {
     Reply(usize),
     /// To a probe, which is not traffic.
@@ -102,7 +102,7 @@ impl Exchange for FrameExchange<'_> {
 }
 
 impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
-    /// A worker for these sockets and the frames of `parts`, whose handler is not made yet.
+    /// A worker for these sockets and the frames of `parts`, which have no handler yet.
     pub(super) fn new(
         runner: ServiceRunner<S, F>,
         sources: Vec<SocketSource>,
@@ -121,9 +121,9 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
         self.datapath.counters()
     }
 
-    /// Serves until told to stop and nothing is left. `stop` becomes readable when that happens.
+    /// Serves until the server stops and nothing is left. `stop` becomes readable when it stops.
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
-        // One descriptor for all that is not a frame.
+        // One descriptor for everything that is not a frame.
         let others = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for source in &self.sources {
             epoll::add(
@@ -153,7 +153,7 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
         }
     }
 
-    /// Serves what is left: nothing is taken from the interfaces any more, and the sockets are shut. Ends with the others.
+    /// Serves what is left once the interfaces and sockets have stopped receiving. Ends together with the other workers.
     fn finish(&mut self) {
         loop {
             self.datapath.handler().begin();
@@ -168,7 +168,7 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
         }
     }
 
-    /// Serves what came as frames.
+    /// Serves a burst of frames. Returns how many moved.
     #[inline]
     fn turn(&mut self) -> usize {
         self.datapath.handler().begin();
@@ -179,7 +179,7 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
         moved
     }
 
-    /// Serves a burst of each kernel socket. Was there anything?
+    /// Serves a burst of each kernel socket. Returns whether there was one.
     fn kernel(&mut self) -> bool {
         let runner = &mut self.datapath.handler().runner;
         self.sources
@@ -223,7 +223,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> Handler for ServiceHandler<S, F> {
         }
     }
 
-    /// Counted as answered when the service gave it.
+    /// The reply was counted as answered when the service returned.
     #[cold]
     fn unsent(&mut self, worker: usize, reply: Option<Unsent>, reason: FrameDrop) {
         let Some(endpoints) = self.all.get(worker) else { return };
@@ -233,7 +233,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> Handler for ServiceHandler<S, F> {
         endpoint.shared_counters.unsent(cause, reply.map_or(0, |reply| reply.len));
     }
 
-    /// From the kernel's socket, which sends it in fragments.
+    /// Sends the reply from the kernel socket, in fragments.
     fn too_long(&mut self, datagram: Datagram<'_>, reply: &[u8]) -> bool {
         let place = usize::from(datagram.binding);
         let Some(endpoint) = self.endpoints.get(place) else { return false };

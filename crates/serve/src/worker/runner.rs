@@ -18,17 +18,16 @@ use crate::io::{BurstSocket, KernelSocket};
 use crate::service::{Service, WorkerId};
 use crate::sys::{ReceiveResult, Wait};
 
-/// Bursts taken from one ready socket before the others get their turn. Fewer pay for `epoll_wait` more often,
-/// which at batch 1 is once per datagram; more let a busy address delay a quiet one.
+/// Bursts taken from one ready socket before the others are served. With fewer, `epoll_wait` is called more often, up to once
+/// per datagram at batch 1; with more, a busy address delays a quiet one.
 const BURSTS_PER_TURN: usize = 64;
 
-/// First and longest pause after a receive call failed, when it fails again and again. A single error (an ICMP
-/// message, a moment without memory) costs no pause. Shorter would burn a CPU on a socket that is broken for good,
-/// longer would answer late once it works again.
+/// First and longest pause while receive calls keep failing. A single error (an ICMP message, a short lack of memory) causes
+/// no pause. Shorter pauses waste a CPU on a socket that is permanently broken; longer ones delay answers once it recovers.
 const MIN_BACKOFF: Duration = Duration::from_millis(1);
 const MAX_BACKOFF: Duration = Duration::from_millis(100);
 
-/// One socket as the worker sees it.
+/// A socket with the worker's buffers and counters.
 pub(crate) struct SocketSource {
     pub(crate) socket: KernelSocket,
     pub(crate) endpoint: Arc<Endpoint>,
@@ -39,7 +38,7 @@ pub(super) struct ServiceRunner<S, F> {
     pub(super) dispatch: Dispatch<S, F>,
 }
 
-/// What a receive attempt came to.
+/// The result of trying to serve one burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BurstResult {
     Served,
@@ -53,14 +52,14 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceRunner<S, F> {
         self.dispatch.shared().stopping.load(Relaxed)
     }
 
-    /// Blocks in the receive call.
+    /// Serves one socket, blocking in the receive call, until the server stops.
     pub(super) fn serve_socket<P: BurstSocket>(&mut self, socket: &mut P, endpoint: &Arc<Endpoint>) {
         let mut backoff = Backoff::default();
         loop {
             while self.serve_next(socket, endpoint, Wait::Block) == BurstResult::Served {
                 backoff.reset();
             }
-            // Woken, or the call failed.
+            // The call was woken or failed.
             if self.is_stopping() {
                 return;
             }
@@ -68,14 +67,14 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceRunner<S, F> {
         }
     }
 
-    /// Waits for any of several sockets.
+    /// Serves several sockets until the server stops. `stop` becomes readable then.
     pub(super) fn serve_sockets(
         &mut self,
         sources: &mut [SocketSource],
         stop: BorrowedFd<'_>,
     ) -> io::Result<()> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        // Exclusive: where workers share a socket, a datagram wakes one of them, not all.
+        // Exclusive: if workers share a socket, a datagram wakes only one of them.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
         for (name, source) in (0..).zip(sources.iter()) {
             epoll::add(&epoll, source.endpoint.socket.fd(), epoll::EventData::new_u64(name), flags)?;
@@ -96,14 +95,14 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceRunner<S, F> {
                 }
             }
         }
-        // The doors are closed: what is queued is all there will be.
+        // The sockets no longer receive: serve what is queued.
         for source in sources {
             while self.serve_burst(source) == BurstResult::Served {}
         }
         Ok(())
     }
 
-    /// Takes bursts from a ready socket.
+    /// Serves bursts of a ready socket.
     fn turn(&mut self, source: &mut SocketSource, backoff: &mut Backoff) {
         for _ in 0..BURSTS_PER_TURN {
             match self.serve_burst(source) {
@@ -114,7 +113,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceRunner<S, F> {
         }
     }
 
-    /// One burst, without waiting.
+    /// Serves one burst without waiting.
     pub(super) fn serve_burst(&mut self, source: &mut SocketSource) -> BurstResult {
         match &mut source.socket {
             KernelSocket::Single(socket) => self.serve_next(socket, &source.endpoint, Wait::Now),
@@ -123,7 +122,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceRunner<S, F> {
         }
     }
 
-    /// Receives a burst, serves it, sends the replies, counts. Inlined for the reason given in `io/kernel.rs`.
+    /// Receives a burst, serves it, sends the replies and counts. Inlined for the reason given in `io/kernel.rs`.
     #[inline(always)]
     fn serve_next<P: BurstSocket>(
         &mut self,
@@ -150,7 +149,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceRunner<S, F> {
     }
 }
 
-/// Keeps a failing receive call from becoming a busy loop.
+/// Prevents a busy loop when receive calls keep failing.
 #[derive(Default)]
 struct Backoff {
     next: Option<Duration>,

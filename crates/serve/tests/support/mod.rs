@@ -1,5 +1,5 @@
-//! Services and clients that the tests share.
-#![allow(dead_code, reason = "every test file uses a part of it")]
+//! Services and clients shared by the tests.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::fmt;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_serve::{Config, Io, IoChoice, Outcome, Reply, Request, Server, Service, Status, WorkerId};
 
-/// Longest wait for anything that must come.
+/// How long to wait for anything that must happen.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Echo;
@@ -20,7 +20,7 @@ impl Service for Echo {
     }
 }
 
-/// Holds services back until it is opened.
+/// Blocks services until it is opened.
 #[derive(Clone, Default)]
 pub(crate) struct Gate(Arc<(Mutex<State>, Condvar)>);
 
@@ -46,7 +46,7 @@ impl Gate {
         self.0.1.notify_all();
     }
 
-    /// Waits until `count` services are held back.
+    /// Waits until `count` services are blocked.
     pub(crate) fn holds(&self, count: usize) {
         let (state, change) = &*self.0;
         let (_state, timeout) =
@@ -79,7 +79,7 @@ pub(crate) fn stop(server: Server) -> Status {
     status
 }
 
-/// Where a client reaches the server's n-th address.
+/// The address at which a client reaches the server's n-th address.
 pub(crate) fn target(server: &Server, index: usize) -> SocketAddr {
     let bind = server.binds()[index];
     match bind {
@@ -89,7 +89,7 @@ pub(crate) fn target(server: &Server, index: usize) -> SocketAddr {
     }
 }
 
-/// A client connected to `target`: answers from any other address do not reach it.
+/// A client connected to `target`: it does not receive answers from other addresses.
 pub(crate) fn client(target: SocketAddr) -> UdpSocket {
     let any = if target.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
     let socket = UdpSocket::bind(any).unwrap();
@@ -98,7 +98,7 @@ pub(crate) fn client(target: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// A payload that differs in every byte from its neighbours and from other sizes' payloads.
+/// A payload in which neighbouring bytes differ, and which differs from payloads of other sizes.
 pub(crate) fn payload(size: usize) -> Vec<u8> {
     (0..size).map(|i| (i * 7 + i / 251 + size) as u8).collect()
 }
@@ -120,7 +120,7 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Two machines and a link with a queue for each of `queues` workers, for what needs a device.
+/// Two machines and a link with `queues` queues, for tests that need a device.
 pub(crate) fn link(name: &str, queues: u32) -> Lab {
     let link = LinkSpec::with_queues(queues);
     LabBuilder::new(name).machine("client").machine("server").link("client", "server", &link).up().unwrap()
@@ -148,8 +148,8 @@ pub(crate) struct Case<'a> {
     pub(crate) config: Config,
 }
 
-/// Every Io where it works: those of kernel sockets on the loopback, with single calls and with bursts; `xdp`, and `auto`
-/// which must choose it, on the link. `binds` gives addresses for the one address that is the place's own.
+/// Every Io where it works: kernel sockets on the loopback, with single calls and with bursts; `xdp`, and `auto`, which must
+/// choose it, on the link. `binds` returns the addresses to serve, given the address of the server.
 pub(crate) fn cases<'a>(lab: &'a Lab, binds: impl Fn(&str) -> Vec<Vec<String>>) -> Vec<Case<'a>> {
     let case = |io, batch, binds: &[String], lab| {
         let binds = binds.iter().map(|bind| bind.parse().unwrap());
@@ -168,7 +168,7 @@ pub(crate) fn cases<'a>(lab: &'a Lab, binds: impl Fn(&str) -> Vec<Vec<String>>) 
     all
 }
 
-/// The place's own address, and the wildcard of the other family.
+/// The given address, and the wildcard of the other family.
 pub(crate) fn one_and_all(own: &str) -> Vec<Vec<String>> {
     vec![vec![format!("{own}:0")], vec!["[::]:0".into()]]
 }
@@ -180,7 +180,7 @@ impl fmt::Display for Case<'_> {
 }
 
 impl Case<'_> {
-    /// Whether requests that fit come as frames.
+    /// Whether requests that fit arrive as frames.
     pub(crate) fn takes_frames(&self) -> bool {
         self.lab.is_some()
     }
@@ -198,12 +198,12 @@ impl Case<'_> {
         server
     }
 
-    /// Does something where the clients are.
+    /// Runs `work` in the namespace of the clients.
     pub(crate) fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.inside("client", work)
     }
 
-    /// Does something where the server is.
+    /// Runs `work` in the namespace of the server.
     pub(crate) fn at_server<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.inside("server", work)
     }
@@ -215,7 +215,7 @@ impl Case<'_> {
         }
     }
 
-    /// Where a client reaches the server's n-th address.
+    /// The address at which a client reaches the server's n-th address.
     pub(crate) fn target(&self, server: &Server, index: usize) -> SocketAddr {
         let bind = server.binds()[index];
         match self.lab {
@@ -234,7 +234,7 @@ impl Case<'_> {
         self.at_client(|| client(target))
     }
 
-    /// Waits until as many frames were taken since the start: they are with the workers then, or on their way.
+    /// Waits until `count` frames have been taken since the start; they are with the workers or on their way.
     pub(crate) fn taken(&self, server: &Server, count: u64) {
         if self.takes_frames() {
             let taken = || server.status().xdp.unwrap().program.get("taken").copied().unwrap_or(0);

@@ -74,7 +74,7 @@ impl Ingress {
         device.set_sources(&self.sources).map_err(XdpError::on("set the source rules of", device.name()))
     }
 
-    /// The device removes tags, so frames cannot be told apart by VLAN.
+    /// The device removes tags, so the VLAN of a frame is unknown.
     fn without_tags(&mut self, device: &XdpDevice) {
         self.vlans.clear();
         let name = device.name();

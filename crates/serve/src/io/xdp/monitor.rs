@@ -59,7 +59,7 @@ impl AddressMonitor {
                 continue;
             }
             polls = 0;
-            // Read regularly, so that no counter wraps unnoticed and failures are found even if nobody reads the status.
+            // Read regularly, so that no counter wraps unnoticed and failures are found even if the status is not read.
             let _ = self.shared.arrivals();
             let mut warnings: Vec<_> = warning.into_iter().collect();
             for (device, opened_with) in lock(&self.shared.filter).devices.iter_mut().zip(&self.opened_with) {
