@@ -113,7 +113,7 @@ fn rp_filter_holds_as_it_is_set() {
     let said = running.says("ready");
     assert!(!said.contains("rp_filter"), "it holds: {said}");
     run(&lab, "server", "ip", &["rule", "add", "from", "192.0.2.9", "table", "100"]);
-    running.says("rp_filter=1 of eth0 holds by the main routing table only");
+    running.says("rp_filter=1 of eth0 uses the main routing table only");
     let counts = end(running);
     assert!(counts["xdp"]["program"]["source"].as_u64().unwrap() > 0, "{}", counts["xdp"]);
     lab.down().unwrap();

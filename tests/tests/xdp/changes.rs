@@ -44,7 +44,7 @@ fn queues_that_come_and_go_lose_only_what_is_in_flight() {
     let mut load = start(&lab, "client", &load);
     std::thread::sleep(Duration::from_millis(500));
     assert!(queues(&lab, "2"));
-    server.says("has 2 queues now, it had 1: what comes on the new ones is served over kernel sockets");
+    server.says("has 2 queues now, 1 at the start: the new ones are served over kernel sockets");
     assert!(queues(&lab, "1"), "the queue that came has no socket, so it may go");
     assert!(!load.has_ended(), "requests were under way all the time");
     let load = load.finish();
@@ -79,7 +79,7 @@ fn a_queue_with_a_socket_does_not_go_unnoticed() {
     let [v4, v6] = targets(&lab);
     // Kernels keep a queue that has an AF_XDP socket; one that does not must be told of.
     if queues(&lab, "1") {
-        server.says("has 1 queues now, it had 2");
+        server.says("has 1 queues now, 2 at the start");
     }
     for target in [v4, v6] {
         for _ in 0..8 {
@@ -143,7 +143,7 @@ fn mtu_stations_and_addresses_change_under_it() {
     let socket = client(&lab, v4);
     asks(&socket, 1000);
     ip(&lab, "server", &["link", "set", "eth0", "mtu", "1400"]);
-    server.says("has an MTU of 1400 now, it had 1500");
+    server.says("has an MTU of 1400 now, 1500 at the start");
     asks(&socket, 1000);
     ip(&lab, "server", &["link", "set", "eth0", "mtu", "1500"]);
     asks(&socket, 1400);
