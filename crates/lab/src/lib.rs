@@ -18,6 +18,7 @@
 //!   of a link, with its transmit mapping, offloads, interrupt moderation and NAPI.
 //! - [`sweep_stale`], [`list`], [`down`], [`attach`]: labs of other processes, and what killed ones left.
 //! - [`enter_user_namespace`]: labs without root, as far as the kernel allows.
+//! - [`needs_root!`]: skips a test that needs root where there is none.
 //!
 //! # What a lab does not have
 //! No ARP, no neighbour discovery, no duplicate address detection, no router solicitations, no multicast: a link at
@@ -40,6 +41,7 @@ mod labs;
 mod machine;
 mod moderation;
 mod namespace;
+mod needs_root;
 mod offloads;
 mod processes;
 mod record;
@@ -59,6 +61,7 @@ pub use interface::{Interface, NapiGuard};
 pub use lab::{Addresses, Lab};
 pub use labs::{Attached, Listed, State, Swept, attach, down, down_all, list, sweep_stale};
 pub use machine::Machine;
+pub use needs_root::skipped_without_root;
 pub use offloads::Offloads;
 pub use sys::pass_on;
 pub use user_namespace::{enter_user_namespace, missing};
