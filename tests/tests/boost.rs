@@ -68,6 +68,7 @@ fn climb() -> &'static Climb {
 
 #[test]
 fn a_climb_tells_every_rung_and_leaves_nothing() {
+    udpath_lab::needs_root!();
     let Climb { result, page, .. } = climb();
     assert_eq!(result["schema"], "udpath.boost/1");
     assert_eq!(result["machine"]["queues"], 2);
@@ -101,6 +102,7 @@ fn a_climb_tells_every_rung_and_leaves_nothing() {
 /// After the race the first and the best rung are sampled, each in a trial that is not among its others.
 #[test]
 fn the_first_and_the_best_rung_are_profiled() {
+    udpath_lab::needs_root!();
     let Climb { result, page, .. } = climb();
     let profiles = &result["profiles"];
     assert!(profiles["absent"].is_null(), "{}", profiles["absent"]);
@@ -141,6 +143,7 @@ fn the_first_and_the_best_rung_are_profiled() {
 /// The smallest machine there is makes a link with one queue, and then there is no transmit mapping to try.
 #[test]
 fn a_link_with_one_queue_is_climbed_too() {
+    udpath_lab::needs_root!();
     let _alone = alone();
     let host = Host::now();
     let arguments =
@@ -159,6 +162,7 @@ fn a_link_with_one_queue_is_climbed_too() {
 /// The page in a browser that has no network at all.
 #[test]
 fn the_page_renders_in_a_browser_without_a_network() {
+    udpath_lab::needs_root!();
     let Climb { page_file, .. } = climb();
     let folder = tempfile::tempdir().unwrap();
     let chromium = |what: &str, address: &str| {
@@ -240,6 +244,7 @@ fn long_climb() -> Running {
 /// However early or late it is killed, the next start leaves nothing of it.
 #[test]
 fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
+    udpath_lab::needs_root!();
     const KILLS: u32 = 20;
     /// Moments are within this. A lab is up after some 0.1 s and the first trial runs after some 0.3 s; then trials,
     /// ends and starts of servers follow each other several times a second.
@@ -277,10 +282,11 @@ fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
 
 #[test]
 fn signals_end_a_climb_cleanly_with_one_sentence() {
+    udpath_lab::needs_root!();
     let _alone = alone();
     let host = Host::now();
     let mut pids = Vec::new();
-    let interrupted = "udpath: interrupted; everything the climb had made is removed";
+    let interrupted = "udpath: interrupted; the lab has been removed";
     for signal in [Signal::TERM, Signal::INT] {
         // In the middle of the climb.
         let mut running = long_climb();
@@ -296,7 +302,7 @@ fn signals_end_a_climb_cleanly_with_one_sentence() {
         // While it samples, when the race is decided.
         let mut running =
             Run::new(&[&SHORT[..], &["--queues", "2", "--io", "shared"]].concat()).within(CLIMB).start();
-        running.says("sampled for where its CPU time goes");
+        running.says("profiling");
         running.signal(signal);
         let ended = running.finish();
         assert_eq!(ended.code(), Some(3), "{}", ended.err);

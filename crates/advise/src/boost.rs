@@ -8,15 +8,15 @@ use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
 use udpath_load::Engine;
 use udpath_load::template::Protocol;
 
-use crate::climb::{Climb, FIRST_PORT, Summit};
-use crate::competitor::{CLIENT, FAST, NARROW, SERVER};
+use crate::climb::{Climb, ClimbResult, FIRST_PORT};
 use crate::ladder::{Rung, Step};
 use crate::machine::{facts, line_rate_10g, wire_bytes};
-use crate::result::{BoostResult, LoadSummary, Ratio, RungResult, SCHEMA};
+use crate::result::{BoostResult, LeftOut, LoadSummary, Ratio, RungResult, SCHEMA};
+use crate::server_under_test::{CLIENT, FAST, NARROW, SERVER};
 use crate::statistics::Bound;
 use crate::{ConfigError, Error, trial};
 
-/// What to climb with.
+/// Configuration of a climb.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The program whose `serve` runs the servers: this one.
@@ -25,8 +25,10 @@ pub struct Config {
     pub queues: u32,
     /// Interrupt moderation of the link's ends, microseconds ([`LinkSpec::moderation`]).
     pub moderation: u32,
-    /// The rungs, in order; the first is where the climb begins. See [`crate::ladder::ladder`].
+    /// The rungs, in order, beginning with the base. See [`crate::ladder::ladder`].
     pub ladder: Vec<Rung>,
+    /// Rungs left out of `ladder`, for the result.
+    pub left_out: Vec<LeftOut>,
     /// Workers of each server.
     pub workers: usize,
     /// Payload bytes.
@@ -35,30 +37,30 @@ pub struct Config {
     pub flows: u32,
     /// Requests in flight per flow.
     pub inflight: u32,
-    /// Length of a trial, its warm-up not included.
+    /// Length of a trial without its warm-up.
     pub trial: Duration,
-    /// When a comparison is done.
+    /// When a comparison ends.
     pub bound: Bound,
-    /// What sends the load.
+    /// The load's engine.
     pub engine: Engine,
     /// IPv6 rather than IPv4.
     pub ipv6: bool,
-    /// Sample the first and the best rung once more at the end, for where their CPU time goes.
+    /// Profile the first and the best rung at the end, in an extra trial each.
     pub profile: bool,
-    /// How the climb was asked for, for the report: a command line that does it again.
+    /// The command line that repeats this climb, for the report.
     pub command: Option<String>,
 }
 
 impl Config {
-    /// Holds the configuration to its limits.
+    /// Checks that the configuration is within its limits.
     ///
     /// # Errors
-    /// The first thing that makes no sense.
+    /// The first invalid value.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.ladder.is_empty() {
             return Err(ConfigError::NoRung);
         }
-        // Before what is derived from it: the workers are as many as the queues unless somebody says otherwise.
+        // Queues before workers, whose default is derived from them.
         self.blueprint().blueprint()?;
         if !(1..=1024).contains(&self.workers) {
             return Err(ConfigError::Workers(self.workers));
@@ -87,45 +89,45 @@ impl Config {
     }
 }
 
-/// What happens during a climb, for whoever watches.
+/// Progress of a climb.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A rung begins. `step` of `steps`, the last being the final comparison of best and first.
+    /// A rung begins: `step` of `steps`. The last step compares the best rung with the first.
     Rung {
         /// Which step, from 1.
         step: usize,
-        /// How many there are.
+        /// Number of steps.
         steps: usize,
         /// The rung's name.
         name: &'a str,
-        /// What it is compared with; none for the first.
+        /// The rung it is compared with; none for the first.
         against: Option<&'a str>,
     },
-    /// A trial of it is done.
+    /// A trial is done.
     Trial {
         /// The rung's name.
         name: &'a str,
         /// Transactions per second of the trial.
         tps: f64,
-        /// Blocks of four trials done so far, and the most there can be.
+        /// Blocks of four trials done so far, and the limit.
         blocks: (usize, usize),
         /// Ratio so far.
         interval: Option<Ratio>,
     },
     /// A rung is done.
     Done(&'a RungResult),
-    /// The race is decided; a rung is sampled for where its CPU time goes.
+    /// The ladder is decided; a rung is being profiled.
     Profile {
         /// The rung's name.
         name: &'a str,
     },
 }
 
-/// Climbs the ladder in a lab of its own, which is gone afterwards.
+/// Climbs the ladder in a lab of its own, which is removed afterwards.
 ///
 /// # Errors
-/// A configuration that makes no sense, a lab or a load that cannot be run here, or `stop`. A server that does not come
-/// up, or a setting that this machine refuses, is a failed rung, not an error, unless it is the first.
+/// An invalid configuration, a lab or a load that cannot be run here, or `stop`. If a server does not start, or the
+/// machine rejects a setting, the rung fails; that is an error only for the first rung.
 pub fn boost(
     config: &Config,
     protocol: &dyn Protocol,
@@ -138,7 +140,7 @@ pub fn boost(
     let lab = config.blueprint().up()?;
     let napi = napi(&lab, config)?;
     let climb = Climb { lab: &lab, config, protocol, stop, watch };
-    let Summit { rungs, best, gain, profiles, warnings } = climb.run()?;
+    let ClimbResult { rungs, best, gain, profiles, warnings } = climb.run()?;
     drop(napi);
     let machine = facts(config.queues, link(config));
     lab.down()?;
@@ -159,6 +161,7 @@ pub fn boost(
             trial_seconds: config.trial.as_secs_f64(),
         },
         rungs,
+        left_out: config.left_out.clone(),
         best,
         gain,
         warnings,
@@ -167,7 +170,7 @@ pub fn boost(
     })
 }
 
-/// The server's end must take frames that the in-kernel loop sends; other engines need nothing.
+/// NAPI on the server's end, so that it accepts frames from the in-kernel loop; other engines do not need it.
 fn napi(lab: &Lab, config: &Config) -> Result<Option<NapiGuard>, Error> {
     match config.engine {
         Engine::Kernel => Ok(Some(lab.machine(SERVER)?.towards(CLIENT)?.ensure_napi()?)),
@@ -175,7 +178,7 @@ fn napi(lab: &Lab, config: &Config) -> Result<Option<NapiGuard>, Error> {
     }
 }
 
-/// What joins generator and server, in words.
+/// Description of the link between generator and server.
 fn link(config: &Config) -> String {
     let plural = if config.queues == 1 { "queue" } else { "queues" };
     let moderation = match config.moderation {

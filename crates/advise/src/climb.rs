@@ -1,4 +1,4 @@
-//! The climb: every rung against the best so far, in turn, until the interval says enough.
+//! The climb: measures every rung in turn against the best so far, until the interval is narrow enough.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,10 +7,10 @@ use udpath_load::Progress;
 use udpath_load::template::Protocol;
 
 use crate::boost::{Config, Event};
-use crate::competitor::{Competitor, FAST, NARROW, SERVER};
 use crate::ladder::{Io, Rung, Settings, Step};
 use crate::machine::{line_rate_10g, wire_bytes};
 use crate::result::{Profiles, Ratio, RungResult, Verdict};
+use crate::server_under_test::{FAST, NARROW, SERVER, ServerUnderTest};
 use crate::statistics::{Comparison, State};
 use crate::trial::{self, Trials};
 use crate::{Error, profiled};
@@ -27,8 +27,8 @@ pub(crate) struct Climb<'a> {
     pub(crate) watch: &'a mut dyn FnMut(&Event<'_>),
 }
 
-/// What a climb came to; the fields are those of the result.
-pub(crate) struct Summit {
+/// Outcome of a climb; the fields are those of [`crate::result::BoostResult`].
+pub(crate) struct ClimbResult {
     pub(crate) rungs: Vec<RungResult>,
     pub(crate) best: String,
     pub(crate) gain: Ratio,
@@ -36,22 +36,22 @@ pub(crate) struct Summit {
     pub(crate) warnings: Vec<String>,
 }
 
-/// One of two competitors that are measured in turn.
+/// One of the two servers that are measured in turn.
 enum Side {
     Best,
     Candidate,
 }
 
-/// The order within a block: whatever drifts evenly over it weighs on both alike.
+/// The order within a block: an even drift affects both sides alike.
 const BLOCK: [Side; 4] = [Side::Best, Side::Candidate, Side::Candidate, Side::Best];
 
-/// The ratio of a thing to itself.
+/// Ratio of the first rung to itself.
 const SAME: Ratio = Ratio { ratio: 1.0, low: 1.0, high: 1.0 };
 
-/// The ratio of what was not measured.
+/// Ratio of a rung that was not measured.
 const NOTHING: Ratio = Ratio { ratio: 0.0, low: 0.0, high: 0.0 };
 
-/// Two competitors measured in turn.
+/// Two servers measured in turn.
 struct Race {
     comparison: Comparison,
     verdict: Verdict,
@@ -59,8 +59,8 @@ struct Race {
     of_candidate: Trials,
 }
 
-/// Where a candidate runs: over AF_XDP on the machine of the two that the one to beat is not on.
-fn machine_for(candidate: &Settings, incumbent: &Competitor) -> &'static str {
+/// The machine a candidate runs on. With AF_XDP: the one of the two that the best server so far does not use.
+fn machine_for(candidate: &Settings, incumbent: &ServerUnderTest) -> &'static str {
     let [one, other] = match candidate.io {
         Io::Xdp if candidate.one_queue => NARROW,
         Io::Xdp => FAST,
@@ -71,7 +71,7 @@ fn machine_for(candidate: &Settings, incumbent: &Competitor) -> &'static str {
 
 impl Climb<'_> {
     /// Up the ladder, to the last rung.
-    pub(crate) fn run(mut self) -> Result<Summit, Error> {
+    pub(crate) fn run(mut self) -> Result<ClimbResult, Error> {
         let rungs = &self.config.ladder;
         let steps = rungs.len() + 1;
         let mut port = FIRST_PORT;
@@ -80,23 +80,23 @@ impl Climb<'_> {
             port
         };
 
-        // The first rung stays up to the end: the gain is measured against it.
+        // The first rung's server runs to the end: the gain is measured against it.
         let base = Settings::base(self.config.workers, self.config.flows * self.config.inflight);
         let mut first = self.start(&rungs[0], base, SERVER, next_port())?;
         (self.watch)(&Event::Rung { step: 1, steps, name: &first.name, against: None });
         let (result, trials) = self.measure_first(&rungs[0], &mut first)?;
         let mut results = vec![result];
-        // Every trial of a rung counts for its figures, also those in which it was the one to beat.
+        // Every trial of a rung counts, also those in which it was the best so far.
         let mut all_trials = vec![trials];
-        let mut best: Option<(usize, Competitor)> = None;
+        let mut best: Option<(usize, ServerUnderTest)> = None;
 
         for (index, rung) in rungs.iter().enumerate().skip(1) {
             let (at, incumbent) = best.as_mut().map_or((0, &mut first), |(at, best)| (*at, best));
             let against = incumbent.name.clone();
             let settings = rung.step.apply(&incumbent.settings, self.config.workers);
             if settings == incumbent.settings && rung.step != Step::Base {
-                // A rung that tries together what was kept one by one has nothing left to try. One that was never to
-                // change anything is a control, there to be told apart from nothing.
+                // A rung that combines changes which were all kept before has nothing left to try. One without any
+                // change is a control (tests/aa.rs).
                 continue;
             }
             (self.watch)(&Event::Rung { step: index + 1, steps, name: &rung.name, against: Some(&against) });
@@ -160,15 +160,19 @@ impl Climb<'_> {
         let best = best.as_ref().map(|(_, best)| best);
         let profiles = if self.config.profile { Some(self.profiles(&first, best)?) } else { None };
         let warnings = warnings(&results);
-        Ok(Summit { rungs: results, best: name, gain, profiles, warnings })
+        Ok(ClimbResult { rungs: results, best: name, gain, profiles, warnings })
     }
 
-    /// Where the CPU time of the first and of the best rung goes. What keeps the one from being sampled keeps the other, too.
-    fn profiles(&mut self, first: &Competitor, best: Option<&Competitor>) -> Result<Profiles, Error> {
+    /// Profiles the first and the best rung. Stops at the first that cannot be sampled: the reason holds for both.
+    fn profiles(
+        &mut self,
+        first: &ServerUnderTest,
+        best: Option<&ServerUnderTest>,
+    ) -> Result<Profiles, Error> {
         let mut profiles = Profiles::default();
-        for competitor in [Some(first), best].into_iter().flatten() {
-            (self.watch)(&Event::Profile { name: &competitor.name });
-            let taken = profiled::profile(self.lab, self.config, self.protocol, competitor, self.stop);
+        for server in [Some(first), best].into_iter().flatten() {
+            (self.watch)(&Event::Profile { name: &server.name });
+            let taken = profiled::profile(self.lab, self.config, self.protocol, server, self.stop);
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
@@ -176,7 +180,7 @@ impl Climb<'_> {
             match taken {
                 Ok(profile) => *place = Some(Box::new(profile)),
                 Err(reason) => {
-                    profiles.absent = Some(format!("{}: {reason}", competitor.name));
+                    profiles.absent = Some(format!("{}: {reason}", server.name));
                     break;
                 }
             }
@@ -190,16 +194,20 @@ impl Climb<'_> {
         settings: Settings,
         machine: &'static str,
         port: u16,
-    ) -> Result<Competitor, Error> {
-        let competitor = Competitor::start(self.lab, self.config, machine, &rung.name, settings, port)?;
-        // Each trial does it again; here it is found out whether it can be done at all.
-        trial::set_transmit_mapping(self.lab, &competitor)
-            .map_err(|cause| Error::NotPossible { competitor: rung.name.to_string(), cause: cause.into() })?;
-        Ok(competitor)
+    ) -> Result<ServerUnderTest, Error> {
+        let server = ServerUnderTest::start(self.lab, self.config, machine, &rung.name, settings, port)?;
+        // Each trial sets it again; this call checks that it can be set at all.
+        trial::set_transmit_mapping(self.lab, &server)
+            .map_err(|cause| Error::NotPossible { rung: rung.name.to_string(), cause: cause.into() })?;
+        Ok(server)
     }
 
-    /// The first rung has nothing to be compared with: as many trials as a comparison needs at least on each side.
-    fn measure_first(&mut self, rung: &Rung, first: &mut Competitor) -> Result<(RungResult, Trials), Error> {
+    /// The first rung is not compared: it gets as many trials as a comparison has at least on each side.
+    fn measure_first(
+        &mut self,
+        rung: &Rung,
+        first: &mut ServerUnderTest,
+    ) -> Result<(RungResult, Trials), Error> {
         const TRIALS: usize = 4;
         let mut trials = Trials::default();
         for done in 0..TRIALS {
@@ -213,7 +221,7 @@ impl Climb<'_> {
     }
 
     /// Measures both in turn until the comparison is done.
-    fn race(&mut self, best: &mut Competitor, candidate: &mut Competitor) -> Result<Race, Error> {
+    fn race(&mut self, best: &mut ServerUnderTest, candidate: &mut ServerUnderTest) -> Result<Race, Error> {
         let mut comparison = Comparison::new(self.config.bound);
         let mut of_best = Trials::default();
         let mut of_candidate = Trials::default();
@@ -237,16 +245,16 @@ impl Climb<'_> {
         }
     }
 
-    fn trial(&self, competitor: &mut Competitor, trials: &mut Trials) -> Result<f64, Error> {
-        let plan = trial::plan(self.config, competitor.address);
-        let nobody = &mut |_: &Progress| ();
-        let trial = trial::run(self.lab, self.config, &plan, self.protocol, competitor, nobody, self.stop)?;
+    fn trial(&self, server: &mut ServerUnderTest, trials: &mut Trials) -> Result<f64, Error> {
+        let plan = trial::plan(self.config, server.address);
+        let ignore = &mut |_: &Progress| ();
+        let trial = trial::run(self.lab, self.config, &plan, self.protocol, server, ignore, self.stop)?;
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
-        if competitor.ended() {
-            let reason = "it ended while it was measured".into();
-            return Err(Error::NotReady { competitor: competitor.name.clone(), reason });
+        if server.ended() {
+            let reason = "it ended during a trial".into();
+            return Err(Error::NotReady { rung: server.name.clone(), reason });
         }
         trials.add(trial.as_ref());
         Ok(trial.map_or(0.0, |t| t.tps))
@@ -255,7 +263,7 @@ impl Climb<'_> {
     fn result(
         &self,
         rung: &Rung,
-        competitor: &Competitor,
+        server: &ServerUnderTest,
         trials: &Trials,
         against: Option<&str>,
         ratio: Ratio,
@@ -268,13 +276,13 @@ impl Climb<'_> {
             verdict,
             kept: matches!(verdict, Verdict::Base | Verdict::Better),
             against: against.map(Into::into),
-            ..unmeasured(rung, &competitor.settings)
+            ..unmeasured(rung, &server.settings)
         };
         self.fill(&mut result, trials);
         result
     }
 
-    /// Fills in what the trials say. A rung that failed keeps its note.
+    /// Fills in the figures of its trials. A failed rung keeps its note.
     fn fill(&self, result: &mut RungResult, trials: &Trials) {
         let size = self.config.size as u32;
         result.tps = trials.median_tps();
@@ -292,7 +300,7 @@ impl Climb<'_> {
     }
 }
 
-/// A rung whose server did not come up.
+/// A rung whose server did not start, or ended during a trial.
 fn failed(rung: &Rung, settings: &Settings, against: &str, error: &Error) -> RungResult {
     RungResult { against: Some(against.into()), note: Some(error.to_string()), ..unmeasured(rung, settings) }
 }
@@ -322,16 +330,14 @@ fn unmeasured(rung: &Rung, settings: &Settings) -> RungResult {
     }
 }
 
-/// What a reader must know before believing the ladder.
+/// Caveats that apply to the whole ladder.
 fn warnings(rungs: &[RungResult]) -> Vec<String> {
     let mut warnings = vec![
-        "generator and server share this machine's CPUs: compare the rungs, not the absolute figures"
-            .to_owned(),
+        "load generator and server share this machine's CPUs; compare rungs, not absolute rates".to_owned(),
     ];
     let losing: Vec<&str> = rungs.iter().filter(|r| r.loss > 0.001).map(|r| r.name.as_str()).collect();
     if !losing.is_empty() {
-        warnings
-            .push(format!("more than 0.1 % of the requests of {} had no reply in time", losing.join(", ")));
+        warnings.push(format!("more than 0.1 % of requests had no reply in time: {}", losing.join(", ")));
     }
     warnings
 }

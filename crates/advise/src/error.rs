@@ -1,31 +1,31 @@
-//! Why a climb could not be made.
+//! Errors of a climb.
 
-/// A configuration that makes no sense. Each is a whole sentence.
+/// An invalid configuration. Each message is a whole sentence.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// No rung to climb.
-    #[error("the ladder has no rung: at least a first one is needed")]
+    /// The ladder is empty.
+    #[error("the ladder has no rungs; at least one is needed")]
     NoRung,
     /// Workers out of range.
-    #[error("{0} workers are not possible: use 1 to 1024")]
+    #[error("invalid number of workers {0}: expected 1 to 1024")]
     Workers(usize),
-    /// A trial too short to measure or too long to wait for.
-    #[error("trials of {0} s are not possible: use 0.05 to 3600")]
+    /// Length of a trial out of range, seconds.
+    #[error("invalid trial length {0} s: expected 0.05 to 3600 s")]
     Trial(f64),
-    /// More requests in flight than anybody can mean.
+    /// Too many requests in flight.
     #[error(
-        "{flows} flows with {inflight} requests in flight each are too many: use at most 1048576 together"
+        "{flows} flows with {inflight} requests in flight each are too many; the limit is 1048576 requests in all"
     )]
     InFlight {
-        /// Flows asked for.
+        /// Number of flows.
         flows: u32,
-        /// In flight per flow.
+        /// Requests in flight per flow.
         inflight: u32,
     },
-    /// The load's own objection.
+    /// The load's plan is invalid.
     #[error(transparent)]
     Plan(#[from] udpath_load::plan::PlanError),
-    /// The lab's own objection.
+    /// The lab's description is invalid.
     #[error(transparent)]
     Lab(#[from] udpath_lab::SpecError),
 }
@@ -33,46 +33,46 @@ pub enum ConfigError {
 /// Why a climb ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The configuration makes no sense.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The lab could not be made or used.
     #[error(transparent)]
     Lab(#[from] udpath_lab::Error),
     /// The load could not be run.
-    #[error("cannot measure {competitor}: {cause}")]
+    #[error("cannot measure {rung}: {cause}")]
     Load {
-        /// The rung that was measured.
-        competitor: String,
+        /// The rung being measured.
+        rung: String,
         /// The load's reason.
         cause: udpath_load::Error,
     },
-    /// The server ended, or never said that it was ready.
-    #[error("the server of {competitor} did not come up: {reason}")]
+    /// The server exited, or never reported that it was ready.
+    #[error("the server of {rung} did not start: {reason}")]
     NotReady {
         /// The rung.
-        competitor: String,
-        /// What it said, or that it said nothing.
+        rung: String,
+        /// Its output, or what happened instead.
         reason: String,
     },
-    /// A setting of the rung cannot be made here.
-    #[error("{competitor} is not possible here: {cause}")]
+    /// A setting of the rung cannot be changed here.
+    #[error("{rung} is not possible here: {cause}")]
     NotPossible {
         /// The rung.
-        competitor: String,
-        /// What was refused.
+        rung: String,
+        /// The refused operation.
         cause: Box<udpath_lab::Error>,
     },
-    /// Somebody asked to stop.
-    #[error("interrupted; everything the climb had made is removed")]
+    /// Stopped by the caller.
+    #[error("interrupted; the lab has been removed")]
     Interrupted,
 }
 
 impl Error {
-    /// Is it the rung of this name that cannot be measured, rather than all of them?
-    pub(crate) fn blames(&self, rung: &str) -> bool {
+    /// True if only the rung of this name cannot be measured, rather than all of them.
+    pub(crate) fn blames(&self, name: &str) -> bool {
         match self {
-            Self::NotReady { competitor, .. } | Self::NotPossible { competitor, .. } => competitor == rung,
+            Self::NotReady { rung, .. } | Self::NotPossible { rung, .. } => rung == name,
             _ => false,
         }
     }

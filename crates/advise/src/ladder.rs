@@ -1,14 +1,16 @@
-//! The ladder as data: what each rung changes against the best configuration before it.
+//! The ladder as data: what each rung changes in the best configuration so far.
 //!
-//! A rung is a step, not a place: it is applied to whatever was best when its turn came, and undone if it does not pay.
-//! A step brings its prerequisites along, for the ladder is not monotonic: what loses alone may win together.
-//! The order is that of the first seed: nothing spreads before the socket is split, nothing is pinned to a CPU before
-//! the CPU decides the socket. Later rungs are added here, and nowhere else.
+//! A rung is a step: it is applied to the best configuration when its turn comes, and undone if it does not win. A step
+//! brings its prerequisites along, because the ladder is not monotonic: a change that loses alone may win with another.
+//! The order matters: the socket is split before anything spreads the load, and the CPU selects the socket before
+//! workers are pinned to CPUs. New rungs are added here and nowhere else.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use crate::result::LeftOut;
 
 /// How the service moves datagrams. The names are those of `udpath serve --io`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +22,7 @@ pub enum Io {
     Reuseport,
     /// A socket per worker, chosen by receiving CPU.
     Percpu,
-    /// Frames off the device's queues, past the kernel's stack.
+    /// Frames straight from the device's queues (AF_XDP), bypassing the kernel's stack.
     Xdp,
 }
 
@@ -28,7 +30,7 @@ impl Io {
     /// All of them, in ladder order.
     pub const ALL: [Self; 4] = [Self::Shared, Self::Reuseport, Self::Percpu, Self::Xdp];
 
-    /// Those over kernel sockets alone.
+    /// Those that use kernel sockets only.
     pub const KERNEL: [Self; 3] = [Self::Shared, Self::Reuseport, Self::Percpu];
 
     /// The name on the command line.
@@ -49,14 +51,14 @@ impl fmt::Display for Io {
     }
 }
 
-/// What a socket is charged for one small datagram that came as an XDP frame: a page and its descriptor, where a
-/// datagram of a local sender is charged 832 bytes. Lower: requests are lost in the socket's buffer for want of room.
+/// Socket memory charged for a small datagram that arrived as an XDP frame: a page and its descriptor. One from a local
+/// sender is charged 832 bytes. Lower: the socket's buffer overflows and requests are lost.
 const CHARGED: usize = 4096 + 512;
 
 /// The kernel's own default (`net.core.rmem_default`), bytes.
 const DEFAULT_RECEIVE_BUFFER: usize = 212_992;
 
-/// Everything that a rung can change.
+/// All settings a rung can change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// How the service moves datagrams.
@@ -65,26 +67,24 @@ pub struct Settings {
     pub workers: usize,
     /// Datagrams per system call, 1..=1024. 1 is recvfrom and sendto.
     pub batch: usize,
-    /// Replies to one peer in a row handed to the kernel in one piece (GSO).
+    /// Consecutive replies to one peer are sent as one message (UDP_SEGMENT, GSO).
     pub gso: bool,
-    /// Workers bound to one CPU each.
+    /// Each worker is pinned to a CPU.
     pub pin: bool,
-    /// With `xdp`: frames spread over all workers by flow, not only to the one whose queue they came on.
+    /// With `xdp`: frames are spread over all workers by flow, instead of staying with the worker of their queue.
     pub steer: bool,
-    /// With `xdp`: the kernel polls the device when a worker asks.
+    /// With `xdp`: busy polling.
     pub busy_poll: bool,
-    /// With `xdp`: over a link of one queue, as a device that cannot spread flows gives them.
+    /// With `xdp`: the link has one queue, like a device without RSS.
     pub one_queue: bool,
-    /// Transmit mapping on both ends of the link: each CPU sends on a queue of its own.
+    /// XPS on both ends of the link: each CPU sends on its own queue.
     pub xps: bool,
-    /// Receive buffer of each socket, bytes. The same for every rung: a request that does not fit is lost, and what is
-    /// compared is how fast a server is, not how much it can hold.
+    /// Receive buffer of each socket, bytes. The same for every rung: the ladder compares speed, not buffering.
     pub receive_buffer: usize,
 }
 
 impl Settings {
-    /// Where every climb begins: what a simple server does on an untouched machine, with room for `inflight` requests
-    /// in each socket.
+    /// The first rung: a simple server on an untuned machine, with receive buffers for `inflight` requests in each socket.
     #[must_use]
     pub fn base(workers: usize, inflight: u32) -> Self {
         let receive_buffer = (inflight as usize * CHARGED).max(DEFAULT_RECEIVE_BUFFER);
@@ -126,7 +126,7 @@ impl Settings {
 pub struct Rung {
     /// Short name, unique in the ladder.
     pub name: Cow<'static, str>,
-    /// What it changes, in words.
+    /// Description of the change.
     pub change: Cow<'static, str>,
     /// The change itself.
     pub step: Step,
@@ -135,43 +135,42 @@ pub struct Rung {
 /// A change to the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// None: the first rung.
+    /// No change: the first rung.
     Base,
-    /// Another Io, with what it needs to make sense.
+    /// Another Io, with its prerequisites.
     Io(Io),
-    /// Transmit mapping on.
+    /// XPS on.
     Xps,
     /// Pinning on.
     Pin,
     /// Another batch size.
     Batch(usize),
-    /// Segmentation offload for replies on.
+    /// GSO for replies on.
     Gso,
-    /// A socket per worker, batches and segmentation offload at once.
+    /// A socket per worker, batches and GSO at once.
     Together,
     /// `xdp` with one queue and one worker.
     OneQueue,
-    /// `xdp` with one queue, whose frames go to all workers.
+    /// `xdp` with one queue and frames spread over all workers.
     Steer,
     /// Busy polling of `xdp` on.
     BusyPoll,
 }
 
 impl Step {
-    /// Does it take frames off an interface?
+    /// True if it uses AF_XDP.
     #[must_use]
     pub fn needs_xdp(self) -> bool {
         matches!(self, Self::Io(Io::Xdp) | Self::OneQueue | Self::Steer | Self::BusyPoll)
     }
 
-    /// Does it need a link of one queue?
+    /// True if it needs a link of one queue.
     #[must_use]
     pub fn needs_one_queue(self) -> bool {
         matches!(self, Self::OneQueue | Self::Steer)
     }
 
-    /// The settings after this step from `best`, on a machine where a server has `workers` workers if nothing speaks
-    /// against it.
+    /// Applies this step to `best`. `workers` is the usual number of workers of a server.
     #[must_use]
     pub fn apply(self, best: &Settings, workers: usize) -> Settings {
         let mut next = best.clone();
@@ -180,32 +179,32 @@ impl Step {
             Self::Io(io) => {
                 next.io = io;
                 next.workers = workers;
-                // What only xdp knows goes back with it.
+                // Settings of xdp alone are reset.
                 (next.steer, next.busy_poll, next.one_queue) = (false, false, false);
-                // Its prerequisite comes with it, also if it did not pay by itself: without a transmit mapping all
-                // flows drift to one CPU, and so to one socket or one queue.
+                // A prerequisite, even if it did not win alone: without XPS all flows drift to one CPU, and so to one
+                // socket or queue.
                 next.xps |= matches!(io, Io::Percpu | Io::Xdp);
-                // A worker per queue, on a CPU of its own: two on one CPU would wait for each other.
+                // A worker per queue, each on its own CPU: two on one CPU would wait for each other.
                 next.pin |= io == Io::Xdp;
             }
             Self::Xps => next.xps = true,
             Self::Pin => next.pin = true,
             Self::Batch(batch) => next.batch = batch,
-            // Settings of xdp alone, tried together with it where it did not win by itself.
+            // Settings of xdp alone bring xdp along, even where it did not win.
             Self::OneQueue => next = Settings { one_queue: true, ..Self::Io(Io::Xdp).apply(best, 1) },
             Self::Steer => {
                 next = Settings { one_queue: true, steer: true, ..Self::Io(Io::Xdp).apply(best, workers) };
             }
             Self::BusyPoll => next = Settings { busy_poll: true, ..Self::Io(Io::Xdp).apply(best, workers) },
-            // Each lost, or gained little, without the others: a shared socket hands every worker a mix of all peers, so
-            // that replies to one are seldom in a row, and split sockets pay once the calls are few.
+            // Each gains little or loses without the others: on a shared socket every worker gets a mix of peers, so
+            // that few consecutive replies go to one peer; split sockets win once there are few system calls.
             Self::Together => {
                 next = Self::Gso.apply(&Self::Io(Io::Reuseport).apply(best, workers), workers);
                 next.xps = true;
             }
             Self::Gso => {
                 next.gso = true;
-                // One reply alone cannot be joined with another.
+                // GSO joins replies of one batch.
                 if next.batch == 1 {
                     next.batch = BATCH;
                 }
@@ -215,35 +214,26 @@ impl Step {
     }
 }
 
-/// Datagrams per system call of the batched rung. Fewer: the cost of the call is spread over less. More: nothing is
-/// gained (measured elsewhere: 8 brings 25 %, 32 nothing beyond 16) and each datagram waits longer for its burst.
+/// Datagrams per system call of the batched rung. Fewer: less of the call's cost is shared. More: no gain (8 brings 25 %,
+/// 32 no more than 16), and each datagram waits longer for its burst.
 const BATCH: usize = 32;
 
-/// The ladder of this version, with only the Io in `ios` and what a link of `queues` queues can do. The first rung is
-/// always there.
+/// The ladder for the Io in `ios` on a link of `queues` queues. It always has the first rung.
 #[must_use]
 pub fn ladder(ios: &[Io], queues: u32) -> Vec<Rung> {
     let all = [
         ("shared", "one socket, every worker reads it, one datagram per call", Step::Base),
-        ("xps", "each CPU sends on a transmit queue of its own", Step::Xps),
+        ("xps", "each CPU sends on its own transmit queue", Step::Xps),
         ("reuseport", "a socket per worker, chosen by flow hash", Step::Io(Io::Reuseport)),
         ("percpu", "a socket per worker, chosen by the CPU that received (needs xps)", Step::Io(Io::Percpu)),
-        ("pinned", "each worker on a CPU of its own", Step::Pin),
+        ("pinned", "each worker pinned to its own CPU", Step::Pin),
         ("batched", "32 datagrams per system call", Step::Batch(BATCH)),
-        ("gso", "replies to one peer in one piece, cut apart below the stack (needs batch)", Step::Gso),
-        (
-            "together",
-            "a socket per worker, batched, replies in one piece, each CPU its transmit queue",
-            Step::Together,
-        ),
-        ("xdp-1-queue", "frames off one queue past the kernel's stack, by one pinned worker", Step::OneQueue),
-        ("steered", "the frames of that queue spread over all workers by flow", Step::Steer),
-        (
-            "xdp",
-            "frames off all queues past the kernel's stack, a pinned worker each (needs xps)",
-            Step::Io(Io::Xdp),
-        ),
-        ("busy-poll", "the kernel polls the queues when a worker of xdp asks", Step::BusyPoll),
+        ("gso", "consecutive replies to one peer sent as one message (UDP_SEGMENT; needs batch)", Step::Gso),
+        ("together", "reuseport, batched, gso and xps at once", Step::Together),
+        ("xdp-1-queue", "AF_XDP on a link of one queue, one pinned worker", Step::OneQueue),
+        ("steered", "the same, with frames spread over all workers by flow", Step::Steer),
+        ("xdp", "AF_XDP on all queues, a pinned worker for each (needs xps)", Step::Io(Io::Xdp)),
+        ("busy-poll", "AF_XDP with busy polling", Step::BusyPoll),
     ];
     all.into_iter()
         .filter(|(_, _, step)| match step {
@@ -257,6 +247,25 @@ pub fn ladder(ios: &[Io], queues: u32) -> Vec<Rung> {
         })
         .map(|(name, change, step)| Rung { name: name.into(), change: change.into(), step })
         .collect()
+}
+
+/// Splits a ladder into the rungs that a process without root can try in a user namespace, and those it cannot.
+#[must_use]
+pub fn without_root(ladder: Vec<Rung>) -> (Vec<Rung>, Vec<LeftOut>) {
+    let base = Settings::base(1, 1);
+    let (mut possible, mut left_out) = (Vec::new(), Vec::new());
+    for rung in ladder {
+        let reason = if rung.step.needs_xdp() {
+            "AF_XDP needs CAP_BPF in the initial user namespace; run as root"
+        } else if rung.step.apply(&base, 1).xps {
+            "XPS needs CAP_NET_ADMIN in the initial user namespace; run as root"
+        } else {
+            possible.push(rung);
+            continue;
+        };
+        left_out.push(LeftOut { name: rung.name.into_owned(), reason: reason.to_owned() });
+    }
+    (possible, left_out)
 }
 
 #[cfg(test)]
@@ -281,5 +290,20 @@ mod tests {
         assert!(!ladder(&Io::ALL, 1).iter().any(|r| r.step == Step::Xps), "one queue has nothing to map");
         let names: Vec<_> = ladder(&[Io::Shared, Io::Percpu], 2).iter().map(|r| r.name.to_string()).collect();
         assert_eq!(names, ["shared", "xps", "percpu", "pinned", "batched", "gso"]);
+    }
+
+    #[test]
+    fn without_root_kernel_sockets_remain_and_every_other_rung_has_a_reason() {
+        let (possible, left_out) = without_root(ladder(&Io::ALL, 2));
+        let names: Vec<_> = possible.iter().map(|rung| rung.name.to_string()).collect();
+        assert_eq!(names, ["shared", "reuseport", "pinned", "batched", "gso"]);
+        let reason = |name: &str| &left_out.iter().find(|rung| rung.name == name).expect(name).reason;
+        for name in ["xdp-1-queue", "steered", "xdp", "busy-poll"] {
+            assert!(reason(name).contains("AF_XDP"), "{}", reason(name));
+        }
+        for name in ["xps", "percpu", "together"] {
+            assert!(reason(name).contains("XPS"), "{}", reason(name));
+        }
+        assert_eq!(possible.len() + left_out.len(), ladder(&Io::ALL, 2).len());
     }
 }

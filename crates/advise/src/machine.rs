@@ -1,4 +1,4 @@
-//! Where it was measured: the few facts a reader needs to place the figures.
+//! Facts of the machine that a reader needs to judge the figures.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use rustix::system::uname;
 
 use crate::result::Machine;
 
-/// The facts of this machine; a fact that cannot be read is left empty rather than invented.
+/// The facts of this machine; one that cannot be read is left empty.
 #[must_use]
 pub(crate) fn facts(queues: u32, link: String) -> Machine {
     let name = uname();
@@ -28,7 +28,7 @@ fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':')).map(str::trim)
 }
 
-/// `MemTotal`, bytes; 0 if it is not told.
+/// `MemTotal`, bytes; 0 if unknown.
 fn memory(meminfo: &str) -> u64 {
     value(meminfo, "MemTotal")
         .and_then(|v| v.split_ascii_whitespace().next()?.parse::<u64>().ok())
@@ -36,7 +36,7 @@ fn memory(meminfo: &str) -> u64 {
 }
 
 /// Bytes one UDP datagram of `size` payload bytes takes on an Ethernet wire: headers, FCS, preamble and gap, and the
-/// padding of frames below the minimum (seed 0: 100 bytes of payload over IPv4 are 166 on the wire).
+/// padding of frames below the minimum: 100 bytes of payload over IPv4 are 166 on the wire.
 #[must_use]
 pub fn wire_bytes(size: u32, ipv6: bool) -> u32 {
     const ETHERNET: u32 = 14 + 4;
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_rates_are_those_of_the_first_seed() {
+    fn line_rates_of_10g_ethernet() {
         assert_eq!(line_rate_10g(100, false) as u64, 7_530_120);
         assert_eq!(line_rate_10g(18, false) as u64, 14_880_952);
         assert_eq!(line_rate_10g(1, false) as u64, 14_880_952);

@@ -1,12 +1,12 @@
-//! Where a rung's CPU time goes: one further trial of it, not scored, with every CPU sampled.
+//! Profiles a rung: an extra trial that is not scored, with every CPU sampled.
 //!
 //! ```text
-//!  load       ── warm-up ──┬──────────────── window ───────────────┬─ told to end
+//!  load       ── warm-up ──┬──────────────── window ───────────────┬─ stopped
 //!  sampling                └─ symbols ──┬─ LENGTH at RATE ──┬──────┘
-//!  replies so far    ·     ·     ·     ·│    ·     ·     ·  │·          Tally: how many came meanwhile
+//!  replies so far    ·     ·     ·     ·│    ·     ·     ·  │·          Tally: replies within the sampled time
 //! ```
-//! Taken when the race is decided, so no measured trial is disturbed. What costs are divided by is what the load counted:
-//! UDP's own counters know nothing of AF_XDP, and take what leaves in one piece (UDP_SEGMENT) for one datagram.
+//! It runs after the ladder is decided, so no scored trial is disturbed. Costs are divided by the load's own count: the
+//! kernel's UDP counters miss AF_XDP, and count a message sent with UDP_SEGMENT as one datagram.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,54 +26,54 @@ use udpath_profile::profile::Datagrams;
 use udpath_profile::recorder::{Moment, RATE, Wanted};
 
 use crate::boost::Config;
-use crate::competitor::Competitor;
+use crate::server_under_test::ServerUnderTest;
 use crate::trial;
 
-/// For so long is sampled, whatever a trial's length: 199 samples a second of two CPUs are then 995, and a class of 10 %
-/// is known to ±1.9 points. Shorter: small classes are chance; longer: whoever waits for a demo waits for two of these.
+/// Sampled time, whatever the trial length. On two CPUs at 199 samples a second it gives 995 samples, and a class of 10 %
+/// is known to ±1.9 points. Shorter: small classes are noise. Longer: every climb waits for two of these.
 const LENGTH: Duration = Duration::from_millis(2500);
-/// The load goes on until sampling is over; if that never comes, for so long. Shorter: reading the kernel's symbols on a
-/// machine that the load keeps busy takes some tenths of a second, on a large one some seconds.
-const LONGEST: Duration = Duration::from_secs(30);
+/// Limit of the load, which normally ends with the sampling. Shorter: reading the kernel's symbols takes some tenths of a
+/// second on a machine busy with the load, and seconds on a large one.
+const MAX_LOAD: Duration = Duration::from_secs(30);
 
-/// The profile of a further trial of `competitor`.
+/// The profile of an extra trial of `server`.
 ///
 /// # Errors
-/// Why there is none; a climb is none the worse for it. `stop` ends it early, and is for the caller to look at.
+/// The reason why there is none; the climb is still valid. `stop` ends it early, and the caller has to check it.
 pub(crate) fn profile(
     lab: &Lab,
     config: &Config,
     protocol: &dyn Protocol,
-    competitor: &Competitor,
+    server: &ServerUnderTest,
     stop: &AtomicBool,
 ) -> Result<Profile, String> {
-    let plan = Plan { duration: LONGEST, ..trial::plan(config, competitor.address) };
+    let plan = Plan { duration: MAX_LOAD, ..trial::plan(config, server.address) };
     let over = &AtomicBool::new(false);
     let (opened, window) = mpsc::channel();
     let mut tally = Tally::default();
     let (loaded, sampled) = thread::scope(|scope| {
         let sampler = scope.spawn(move || {
-            let sampled = sample(lab, competitor, &window, over);
+            let sampled = sample(lab, server, &window, over);
             over.store(true, Ordering::Relaxed);
             sampled
         });
         let mut watch = |progress: &Progress| {
             tally.push(Instant::now(), progress.ok);
             if !progress.elapsed.is_zero() {
-                // Heard once; a sampler that has given up hears nothing.
+                // The sampler receives once; it may have given up.
                 let _ = opened.send(());
             }
             if stop.load(Ordering::Relaxed) {
                 over.store(true, Ordering::Relaxed);
             }
         };
-        let loaded = trial::run(lab, config, &plan, protocol, competitor, &mut watch, over);
-        // A sampler that still waits for the window waits no longer.
+        let loaded = trial::run(lab, config, &plan, protocol, server, &mut watch, over);
+        // Releases a sampler that still waits for the window.
         drop(opened);
         over.store(true, Ordering::Relaxed);
         (loaded, sampler.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    // Why sampling failed is the better reason: the load ends with it.
+    // The error of the sampling comes first: it ends the load as well.
     let (mut profile, begin, end) = sampled?;
     loaded.map_err(|error| error.to_string())?;
     let replies = tally.between(begin, end).filter(|replies| *replies > 0);
@@ -81,27 +81,26 @@ pub(crate) fn profile(
     let dropped = profile.datagrams.map_or(0, |counted| counted.dropped);
     profile.datagrams = Some(Datagrams { received: replies, sent: replies, dropped });
     profile.notes.push(
-        "datagrams received and sent are those of the load's transactions, by whatever way they went; those dropped, \
-         what UDP counted"
+        "datagrams received and sent are the load's transactions, over any Io; dropped datagrams are those UDP counted"
             .to_owned(),
     );
-    let focus = Focus { port: Some(competitor.address.port()), pids: vec![competitor.pid()] };
+    let focus = Focus { port: Some(server.address.port()), pids: vec![server.pid()] };
     Ok(profile.about(focus))
 }
 
-/// Samples once the window is open, inside the server's machine; and between which moments.
+/// Samples inside the server's machine once the window is open; also returns when sampling began and ended.
 fn sample(
     lab: &Lab,
-    competitor: &Competitor,
+    server: &ServerUnderTest,
     window: &mpsc::Receiver<()>,
     over: &AtomicBool,
 ) -> Result<(Profile, Instant, Instant), String> {
     window.recv().map_err(|_| "the load ended before it could be sampled".to_owned())?;
-    let measured = lab.machine(competitor.machine).and_then(|machine| {
+    let measured = lab.machine(server.machine).and_then(|machine| {
         machine.run(|| {
             let source = Folder::live();
             let before = Snapshot::read(&source);
-            // Only all CPUs: threads of the server alone would leave the softirqs out, most of what is to be compared.
+            // All CPUs: sampling the server's threads alone would miss the softirqs, where most of the cost is.
             let wanted = Wanted { cpus: before.cpus.online.clone(), pid: None, length: LENGTH, rate: RATE };
             let (mut begin, mut end) = (Instant::now(), Instant::now());
             let at = |moment| match moment {
@@ -115,7 +114,7 @@ fn sample(
     measured.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }
 
-/// Replies so far, a few times a second.
+/// Replies so far, recorded a few times a second.
 #[derive(Debug, Default)]
 struct Tally(Vec<(Instant, u64)>);
 
@@ -124,12 +123,12 @@ impl Tally {
         self.0.push((at, replies));
     }
 
-    /// Replies between two moments, at the rate of the reports around each; none where there were less than two reports.
+    /// Replies between two moments, interpolated; none with fewer than two records.
     fn between(&self, begin: Instant, end: Instant) -> Option<u64> {
         Some((self.at(end)? - self.at(begin)?).max(0.0).round() as u64)
     }
 
-    /// Replies until a moment, since the first report. Before the first and behind the last: at the rate of the two next.
+    /// Replies until a moment, interpolated between records; before the first and after the last, extrapolated.
     fn at(&self, moment: Instant) -> Option<f64> {
         let behind = self.0.partition_point(|(at, _)| *at <= moment);
         let first = behind.saturating_sub(1).min(self.0.len().checked_sub(2)?);
@@ -161,14 +160,14 @@ mod tests {
         assert_eq!(tally.between(at(200), at(800)), Some(5_000));
         assert_eq!(tally.between(at(300), at(500)), Some(2_500));
         assert_eq!(tally.between(at(400), at(600)), Some(4_000));
-        // Before the first report as between the first two, behind the last as between the last two.
+        // Before the first record as between the first two, after the last as between the last two.
         assert_eq!(tally.between(at(100), at(300)), Some(1_000));
         assert_eq!(tally.between(at(700), at(900)), Some(0));
         assert_eq!(tally.between(at(500), at(400)), Some(0));
     }
 
     #[test]
-    fn reports_at_one_moment_are_no_rate() {
+    fn records_at_one_moment_give_no_rate() {
         let start = Instant::now();
         let mut tally = Tally::default();
         tally.push(start, 5);

@@ -1,4 +1,4 @@
-//! What the boost loop found: the ladder, rung by rung, with a verdict for each.
+//! The result of a climb: every rung with its verdict.
 
 use serde::{Deserialize, Serialize};
 use udpath_load::cpu::CpuUse;
@@ -17,29 +17,32 @@ pub struct BoostResult {
     pub version: String,
     /// When the climb began, seconds since 1970-01-01 UTC.
     pub started: u64,
-    /// How long it took, seconds.
+    /// Duration, seconds.
     pub seconds: f64,
     /// Where it was measured.
     pub machine: Machine,
-    /// What was offered: the same for every rung.
+    /// The load, the same for every rung.
     pub load: LoadSummary,
     /// The rungs in the order they were tried.
     pub rungs: Vec<RungResult>,
+    /// Rungs of the ladder that could not be tried here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// Name of the best rung: the one that was kept.
     pub best: String,
     /// Best rung over first rung, with its 95 % interval. From trials of the two interleaved.
     pub gain: Ratio,
-    /// Things the reader must know before believing the figures.
+    /// Caveats that apply to all figures.
     pub warnings: Vec<String>,
-    /// The command line that does it again, if it came from one.
+    /// The command line that repeats it, if there is one.
     #[serde(default)]
     pub command: Option<String>,
-    /// Where the CPU time of the first and of the best rung goes; none where that was not asked for.
+    /// Profiles of the first and the best rung; none with `--no-profile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profiles: Option<Profiles>,
 }
 
-/// Where CPU time goes, each from a trial of its own that is not among the rung's others: sampling takes time as well.
+/// Profiles, each from an extra trial that is not scored: sampling costs CPU time.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Profiles {
     /// Of the first rung.
@@ -68,11 +71,11 @@ pub struct Machine {
     pub memory: u64,
     /// Receive and transmit queues of the lab's link.
     pub queues: u32,
-    /// What joins generator and server, in words.
+    /// Description of the link between generator and server.
     pub link: String,
 }
 
-/// What was offered.
+/// The load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadSummary {
     /// `kernel` or `socket`.
@@ -85,10 +88,19 @@ pub struct LoadSummary {
     pub size: u32,
     /// Bytes one request takes on an Ethernet wire: headers, FCS, preamble and gap included.
     pub wire_bytes: u32,
-    /// 10 GbE line rate for that size, transactions per second (seed 0's arithmetic).
+    /// 10 GbE line rate for that size, transactions per second.
     pub line_rate_tps: f64,
     /// Length of one trial, seconds.
     pub trial_seconds: f64,
+}
+
+/// A rung that was not tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its name.
+    pub name: String,
+    /// Why, and what makes it possible.
+    pub reason: String,
 }
 
 /// Better, worse, or not shown.
@@ -97,11 +109,11 @@ pub struct LoadSummary {
 pub enum Verdict {
     /// The first rung: nothing to compare with.
     Base,
-    /// Faster than the best so far, and the interval shows it.
+    /// Shown to be faster than the best so far.
     Better,
-    /// Slower than the best so far, and the interval shows it.
+    /// Shown to be slower than the best so far.
     Worse,
-    /// The interval shows neither.
+    /// Neither is shown.
     NotShown,
     /// It could not be run; see `note`.
     Failed,
@@ -123,7 +135,7 @@ pub struct Ratio {
 pub struct RungResult {
     /// Short name: `shared`, `xps`, `reuseport`, ...
     pub name: String,
-    /// What this rung changes against the best before it, in words.
+    /// Description of the change to the best rung before it.
     pub change: String,
     /// Every setting of the rung, as `key=value`, in a fixed order.
     pub settings: Vec<(String, String)>,
@@ -139,7 +151,7 @@ pub struct RungResult {
     pub ratio_low: f64,
     /// Upper end.
     pub ratio_high: f64,
-    /// What the interval says.
+    /// The verdict.
     pub verdict: Verdict,
     /// True if the rung was kept as the best so far.
     pub kept: bool,
@@ -157,6 +169,6 @@ pub struct RungResult {
     pub cpu_ns_per_transaction: f64,
     /// How each CPU spent the trials, averaged.
     pub cpus: Vec<CpuUse>,
-    /// Why it failed, or what the server or the generator warned of.
+    /// Why it failed, or warnings of the server or the generator.
     pub note: Option<String>,
 }

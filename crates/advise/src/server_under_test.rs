@@ -1,7 +1,7 @@
-//! One configuration, ready to be measured: a server running in the lab, and the settings its trials need.
+//! A server under test: one configuration, running in the lab, with the settings its trials need.
 //!
-//! The server is this program's own `udpath serve echo`, a process of its own, so that its CPU time, its sockets and
-//! its death are its own. Several can be up at once on different ports; one that is not measured sleeps in receive.
+//! It is `udpath serve echo` in a process of its own, which keeps its CPU time, its sockets and its death apart from the
+//! climb. Several run at once on different ports; those not measured sleep in receive.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -17,34 +17,34 @@ use crate::Error;
 use crate::boost::Config;
 use crate::ladder::Settings;
 
-/// Machine that servers over kernel sockets run on.
+/// The machine of servers over kernel sockets.
 pub(crate) const SERVER: &str = "server";
-/// Machines that servers over AF_XDP run on: an interface has one XDP program, and two of them are measured in turn.
+/// The machines of servers over AF_XDP: an interface has one XDP program, and two servers are measured in turn.
 pub(crate) const FAST: [&str; 2] = ["fast-a", "fast-b"];
 /// The same, with a link of one queue.
 pub(crate) const NARROW: [&str; 2] = ["narrow-a", "narrow-b"];
-/// Machine the load comes from.
+/// The machine that sends the load.
 pub(crate) const CLIENT: &str = "client";
 
-/// How long a server may take from its start to its `ready` line. Its own probe gives up long before.
-const READY_WITHIN: Duration = Duration::from_secs(20);
-/// How long a server may take to answer what is queued and end.
-const END_WITHIN: Duration = Duration::from_secs(5);
-/// What is kept of a server's talk, for the reason if it fails.
-const TALK_LINES: usize = 20;
+/// Limit from a server's start to its `ready` line. Its own probe gives up long before.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Limit for a server to answer queued requests and exit.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Lines of a server's output kept for the error message.
+const OUTPUT_LINES: usize = 20;
 
 /// A configuration and the server that runs it.
 #[derive(Debug)]
-pub(crate) struct Competitor {
+pub(crate) struct ServerUnderTest {
     pub(crate) name: String,
     pub(crate) settings: Settings,
     /// The machine it runs on.
     pub(crate) machine: &'static str,
     pub(crate) address: SocketAddr,
-    server: Child,
+    process: Child,
 }
 
-impl Competitor {
+impl ServerUnderTest {
     /// Starts a server with `settings` on `machine`, at `port`, and waits until it says that it is ready.
     pub(crate) fn start(
         lab: &Lab,
@@ -72,77 +72,81 @@ impl Competitor {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        let mut server = lab.spawn(command)?;
-        let ready = server
+        let mut process = lab.spawn(command)?;
+        let ready = process
             .stderr
             .take()
             .ok_or_else(|| "its stderr is missing".to_owned())
-            .and_then(|stderr| wait_ready(stderr, READY_WITHIN));
+            .and_then(|stderr| wait_ready(stderr, READY_TIMEOUT));
         if let Err(reason) = ready {
-            end(&mut server);
-            return Err(Error::NotReady { competitor: name.into(), reason });
+            end(&mut process);
+            return Err(Error::NotReady { rung: name.into(), reason });
         }
-        Ok(Self { name: name.into(), settings, machine, address, server })
+        Ok(Self { name: name.into(), settings, machine, address, process })
     }
 
-    /// The server's.
+    /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
-        self.server.id()
+        self.process.id()
     }
 
-    /// Has the server ended by itself?
+    /// True if the server has exited without being asked to.
     pub(crate) fn ended(&mut self) -> bool {
-        !matches!(self.server.try_wait(), Ok(None))
+        !matches!(self.process.try_wait(), Ok(None))
     }
 }
 
-impl Drop for Competitor {
+impl Drop for ServerUnderTest {
     fn drop(&mut self) {
-        end(&mut self.server);
+        end(&mut self.process);
     }
 }
 
-/// Asks the server to end, and makes it if it does not.
-fn end(server: &mut Child) {
-    if let Some(pid) = i32::try_from(server.id()).ok().and_then(Pid::from_raw) {
-        // Not reaped yet, so the pid is still the server's; it may have ended already.
+/// Terminates the server, and kills it if it does not exit.
+fn end(process: &mut Child) {
+    if let Some(pid) = i32::try_from(process.id()).ok().and_then(Pid::from_raw) {
+        // Not reaped yet, so the pid is still the server's. It may have exited already.
         let _ = kill_process(pid, Signal::TERM);
     }
-    let deadline = Instant::now() + END_WITHIN;
-    while matches!(server.try_wait(), Ok(None)) {
+    let deadline = Instant::now() + EXIT_TIMEOUT;
+    while matches!(process.try_wait(), Ok(None)) {
         if Instant::now() > deadline {
-            let _ = server.kill();
-            let _ = server.wait();
+            let _ = process.kill();
+            let _ = process.wait();
             return;
         }
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Reads the server's talk until it says `ready`; then keeps reading it away, so that it never blocks on a full pipe.
-fn wait_ready(stderr: impl Read + Send + 'static, within: Duration) -> Result<(), String> {
-    let (lines, talk) = mpsc::channel();
+/// Waits for the server's `ready` line. Its output is read to the end, so that it never blocks on a full pipe.
+fn wait_ready(stderr: impl Read + Send + 'static, timeout: Duration) -> Result<(), String> {
+    let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            // Nobody listens any more once it is ready.
-            let _ = lines.send(line);
+            // Fails once it is ready: then no line is wanted.
+            let _ = sender.send(line);
         }
     });
-    let deadline = Instant::now() + within;
+    let deadline = Instant::now() + timeout;
     let mut said = Vec::new();
     loop {
-        match talk.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) if line.starts_with("ready") => return Ok(()),
             Ok(line) => {
                 said.push(line);
-                said.truncate(TALK_LINES);
+                said.truncate(OUTPUT_LINES);
             }
             Err(RecvTimeoutError::Disconnected) if said.is_empty() => {
-                return Err("it ended without a word".into());
+                return Err("it exited without output".into());
             }
             Err(RecvTimeoutError::Disconnected) => return Err(said.join(" ")),
             Err(RecvTimeoutError::Timeout) => {
-                return Err(format!("not ready after {} s; it said: {}", within.as_secs(), said.join(" ")));
+                return Err(format!(
+                    "not ready after {} s; its output: {}",
+                    timeout.as_secs(),
+                    said.join(" ")
+                ));
             }
         }
     }
@@ -153,19 +157,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_ready_when_it_says_so() {
-        assert_eq!(wait_ready(&b"udpath: probing\nready io=shared\n"[..], READY_WITHIN), Ok(()));
+    fn the_ready_line_makes_a_server_ready() {
+        assert_eq!(wait_ready(&b"udpath: probing\nready io=shared\n"[..], READY_TIMEOUT), Ok(()));
     }
 
     #[test]
-    fn a_server_that_ends_has_its_words_passed_on() {
-        let said = wait_ready(&b"udpath: cannot bind 10.0.0.1:7: address in use\n"[..], READY_WITHIN);
+    fn the_output_of_a_server_that_exits_is_the_reason() {
+        let said = wait_ready(&b"udpath: cannot bind 10.0.0.1:7: address in use\n"[..], READY_TIMEOUT);
         assert_eq!(said, Err("udpath: cannot bind 10.0.0.1:7: address in use".into()));
-        assert_eq!(wait_ready(&b""[..], READY_WITHIN), Err("it ended without a word".into()));
+        assert_eq!(wait_ready(&b""[..], READY_TIMEOUT), Err("it exited without output".into()));
     }
 
     #[test]
-    fn a_server_that_says_nothing_is_not_waited_for_forever() {
+    fn a_silent_server_times_out() {
         let (silent, _open) = std::io::pipe().unwrap();
         let said = wait_ready(silent, Duration::from_millis(50)).unwrap_err();
         assert!(said.starts_with("not ready"), "{said}");

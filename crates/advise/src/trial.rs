@@ -1,4 +1,4 @@
-//! One measured run of the load against one competitor, and what many of them add up to.
+//! One measured run of the load against one server, and the sum of many.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use udpath_load::template::Protocol;
 
 use crate::Error;
 use crate::boost::Config;
-use crate::competitor::{CLIENT, Competitor};
+use crate::server_under_test::{CLIENT, ServerUnderTest};
 
 /// Warm-up of a trial as a share of its length, and its bounds. Shorter: the first trial after a change of settings
 /// measures the change. Longer: time that could go into more trials.
@@ -38,18 +38,18 @@ pub(crate) fn plan(config: &Config, target: std::net::SocketAddr) -> Plan {
     }
 }
 
-/// Measures `competitor` once, by `plan`. A server that answers nothing is a trial with no transactions, not an error.
-/// `watch` is told how it goes a few times a second.
+/// Runs `plan` against `server` once. None if the server answered nothing, which is not an error. `watch` gets the
+/// progress a few times a second.
 pub(crate) fn run(
     lab: &Lab,
     config: &Config,
     plan: &Plan,
     protocol: &dyn Protocol,
-    competitor: &Competitor,
+    server: &ServerUnderTest,
     watch: &mut (dyn FnMut(&Progress) + Send),
     stop: &AtomicBool,
 ) -> Result<Option<LoadResult>, Error> {
-    set_transmit_mapping(lab, competitor)?;
+    set_transmit_mapping(lab, server)?;
     let engine = config.engine;
     let done = lab.machine(CLIENT)?.run(|| udpath_load::run(plan, engine, protocol, watch, stop))?;
     match done {
@@ -57,15 +57,15 @@ pub(crate) fn run(
         Err(udpath_load::Error::Cut { result, .. }) => Ok(Some(*result)),
         Err(udpath_load::Error::NoAnswer { .. }) => Ok(None),
         Err(udpath_load::Error::Plan(error)) => Err(Error::Config(error.into())),
-        Err(cause) => Err(Error::Load { competitor: competitor.name.clone(), cause }),
+        Err(cause) => Err(Error::Load { rung: server.name.clone(), cause }),
     }
 }
 
-/// Sets the transmit mapping on both ends of the link, for requests and replies alike, unless it is so already. With
-/// one queue every CPU sends on it anyway.
-pub(crate) fn set_transmit_mapping(lab: &Lab, competitor: &Competitor) -> Result<(), udpath_lab::Error> {
-    let on = competitor.settings.xps;
-    for (machine, peer) in [(CLIENT, competitor.machine), (competitor.machine, CLIENT)] {
+/// Sets the transmit mapping on both ends of the link, for requests and replies alike, where it differs. A link of one
+/// queue needs none: every CPU sends on that queue.
+pub(crate) fn set_transmit_mapping(lab: &Lab, server: &ServerUnderTest) -> Result<(), udpath_lab::Error> {
+    let on = server.settings.xps;
+    for (machine, peer) in [(CLIENT, server.machine), (server.machine, CLIENT)] {
         let interface = lab.machine(machine)?.towards(peer)?;
         if interface.queues() < 2 {
             continue;

@@ -16,6 +16,7 @@ use udpath_protocols::echo::EchoLoad;
 /// A rung whose server comes up and then dies is a failed rung: it is told, and the climb goes on from the best.
 #[test]
 fn a_server_that_dies_fails_its_rung_alone() {
+    udpath_lab::needs_root!();
     let own = std::env::current_exe().unwrap();
     let program = own.parent().and_then(Path::parent).unwrap().join("udpath");
     assert!(program.is_file(), "no {}: run `cargo build` first, or `make test`", program.display());
@@ -33,6 +34,7 @@ fn a_server_that_dies_fails_its_rung_alone() {
         queues: 2,
         moderation: 75,
         ladder: ladder(&[Io::Shared, Io::Reuseport], 2),
+        left_out: Vec::new(),
         workers: 2,
         size: 100,
         flows: 8,

@@ -1,4 +1,4 @@
-//! Labs without root: the process becomes root of a user namespace of its own, which may have network namespaces.
+//! Labs without root: the process becomes root of a new user namespace, which may have network namespaces.
 
 use std::fs;
 use std::io;
@@ -7,18 +7,18 @@ use rustix::mount::{MountFlags, MountPropagationFlags};
 
 use crate::{Error, sys};
 
-/// The user map of the initial user namespace: every number stands for itself.
+/// The user map of the initial user namespace: the identity.
 const INITIAL: [&str; 3] = ["0", "0", "4294967295"];
 
-/// Makes this process root of a user namespace of its own, with a network namespace and a /run of its own, so that
-/// labs can be built without root. **Call it first thing in `main`**: the kernel allows it to a process with one thread
-/// only. Gives what will be missing there, as [`missing`] does; it is for the user to know.
+/// Moves this process into a new user namespace, as its root, with a new network namespace and a new /run, so that labs
+/// can be built without root. **Call it before starting any thread**: the kernel rejects it otherwise. Returns what is
+/// not possible there, as [`missing`] does.
 ///
-/// The process itself has no network there but that of its labs, and files of other users, root's included, belong to
-/// nobody. Labs made there end with the process, and nobody else sees them: not `ip netns`, not `udpath lab list`.
+/// The process has no network there but its labs, and files of all other users appear to belong to `nobody`. Labs end
+/// with the process and are visible only to it, not to `ip netns` or `udpath lab list`.
 ///
 /// # Errors
-/// More than one thread runs, or this kernel does not give ordinary users such namespaces.
+/// More than one thread runs, or the system does not allow user namespaces.
 pub fn enter_user_namespace() -> Result<Vec<&'static str>, Error> {
     let threads =
         fs::read_dir("/proc/self/task").map_err(|source| failed("count the threads", source))?.count();
@@ -27,7 +27,7 @@ pub fn enter_user_namespace() -> Result<Vec<&'static str>, Error> {
     }
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     sys::new_user().map_err(refused)?;
-    // The kernel wants groups given up before it lets an ordinary user map one.
+    // Without privileges, gid_map is writable only once setgroups is denied.
     for (file, text) in [
         ("setgroups", "deny".to_owned()),
         ("uid_map", format!("0 {user} 1")),
@@ -44,15 +44,15 @@ pub fn enter_user_namespace() -> Result<Vec<&'static str>, Error> {
     Ok(missing())
 }
 
-/// What this process lacks for a whole lab: a sentence each; none for root in the initial user namespace.
+/// What this process cannot do in a lab, a sentence each; empty for root in the initial user namespace.
 #[must_use]
 pub fn missing() -> Vec<&'static str> {
     if is_inside() {
         return vec![
             "BPF programs (XDP, the kernel engine, socket choice by eBPF) need CAP_BPF in the initial user namespace: run as root",
-            "NAPI cannot be switched on at a link by XDP, so frames sent with XDP_TX do not arrive: run as root",
-            "the transmit mapping (XPS) cannot be set: the kernel asks for CAP_NET_ADMIN in the initial user namespace",
-            "the lab cannot be kept, and other programs cannot see it: run as root for `udpath lab up`",
+            "NAPI cannot be switched on with XDP, so frames sent with XDP_TX do not arrive: run as root",
+            "the transmit mapping (XPS) needs CAP_NET_ADMIN in the initial user namespace: run as root",
+            "the lab cannot be kept, and other programs cannot see it: run `udpath lab up` as root",
         ];
     }
     if rustix::process::geteuid().is_root() {
@@ -61,7 +61,7 @@ pub fn missing() -> Vec<&'static str> {
     vec!["labs need root, or a user namespace (enter_user_namespace)"]
 }
 
-/// Is this process in a user namespace other than the initial one?
+/// True if this process is in a user namespace other than the initial one.
 pub(crate) fn is_inside() -> bool {
     // A kernel without user namespaces has no such file.
     fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !map.split_whitespace().eq(INITIAL))
@@ -74,11 +74,13 @@ fn failed(what: &str, source: io::Error) -> Error {
 fn refused(source: io::Error) -> Error {
     let why = match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "this system does not give them to ordinary users (kernel.unprivileged_userns_clone, \
-             kernel.apparmor_restrict_unprivileged_userns); run as root"
+            "this system does not allow them without root; run as root, or allow them: \
+             sysctl kernel.unprivileged_userns_clone=1 (Debian) or \
+             sysctl kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu)"
         }
         Some(libc::ENOSPC | libc::EUSERS) => {
-            "none are left (user.max_user_namespaces); raise it, or run as root"
+            "the limit user.max_user_namespaces is reached; run as root, or raise it: \
+             sysctl user.max_user_namespaces=10000"
         }
         _ => return failed("unshare", source),
     };

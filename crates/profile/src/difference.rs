@@ -113,27 +113,38 @@ impl Difference {
         }
     }
 
-    /// What it comes to.
+    /// The change of CPU time, and the class that contributes most, as a sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
         let time = |ns: f64| match self.unit {
-            Unit::Datagram => format!("{ns:.0} ns"),
+            Unit::Datagram => format!("{} ns", grouped(ns.round() as u64)),
             Unit::Second => format!("{:.3} s", ns / 1e9),
         };
         let whole = self.busy.more();
-        // What went the same way as the whole, and furthest.
-        let moved =
-            self.classes.iter().find(|pair| pair.more() * whole > 0.0).map_or_else(String::new, |pair| {
-                let word = if whole > 0.0 { "more" } else { "less" };
-                // More than all of it went back elsewhere: a share would only puzzle.
-                let part = Some(100.0 * pair.more() / whole).filter(|part| *part < 100.5);
-                let part = part.map_or_else(String::new, |part| format!(", {part:.0} % of the difference"));
-                format!("; {word} above all in {}{part}", pair.of.title())
-            });
+        let (verb, change) = if whole > 0.0 { ("rose", "increase") } else { ("fell", "saving") };
+        // The class that changed most in the direction of the whole.
+        let class = self.classes.iter().find(|pair| pair.more() * whole > 0.0);
+        let biggest = class.map_or_else(String::new, |pair| {
+            // More than the whole if other classes went the other way: a share would only puzzle.
+            let share = Some(100.0 * pair.more() / whole).filter(|share| *share < 100.5);
+            let share = share.map_or_else(String::new, |share| format!(" ({share:.0} %)"));
+            format!("; biggest {change}: {}{share}", pair.of.title())
+        });
         let ratio = self.busy.ratio().map_or_else(String::new, |ratio| format!(" ({ratio:.2}×)"));
         let (a, b, unit) = (time(self.busy.a), time(self.busy.b), self.unit.title());
-        format!("{a} of CPU time {unit} became {b}{ratio}{moved}.")
+        if a == b {
+            return format!("CPU time {unit} is unchanged: {a}.");
+        }
+        format!("CPU time {unit} {verb} from {a} to {b}{ratio}{biggest}.")
     }
+}
+
+/// Digits in groups of three: `3,763`.
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
+    groups.join(",")
 }
 
 /// Is other programs' time left out of a comparison? Only where both profiles are about somebody.
@@ -195,9 +206,14 @@ mod tests {
         assert_eq!((first.of, first.a, first.b, first.ratio()), (Class::Lock, 1550.0, 0.0, Some(0.0)));
         assert_eq!(
             difference.sentence(),
-            "4600 ns of CPU time per datagram became 3050 ns (0.66×); less above all in locks, 100 % of the difference."
+            "CPU time per datagram fell from 4,600 ns to 3,050 ns (0.66×); biggest saving: locks (100 %)."
         );
         assert_eq!(difference.locks[0].of, "socket-receive-queue");
+        assert_eq!(
+            Difference::new(&b, &a).sentence(),
+            "CPU time per datagram rose from 3,050 ns to 4,600 ns (1.51×); biggest increase: locks (100 %)."
+        );
+        assert_eq!(Difference::new(&a, &a).sentence(), "CPU time per datagram is unchanged: 4,600 ns.");
     }
 
     #[test]

@@ -58,6 +58,12 @@ pub fn spread_text(table: &SpreadTable<'_>, style: &Style) -> String {
     terminal::spread::text(table, *style)
 }
 
+/// A climb as text: a summary that fits a screen of 40 lines, or with all details.
+#[must_use]
+pub fn boost_text(result: &BoostResult, style: &Style, details: bool) -> String {
+    terminal::boost::text(result, style, details)
+}
+
 /// A profile as text on so many lines at the most, as far as what it has to say allows: a screen. None: all of it.
 #[must_use]
 pub fn profile_text(profile: &Profile, style: &Style, lines: Option<usize>) -> String {
@@ -78,7 +84,7 @@ pub trait Render {
 
 impl Render for BoostResult {
     fn terminal(&self, style: &Style) -> String {
-        terminal::boost::text(self, style)
+        terminal::boost::text(self, style, false)
     }
 
     fn html(&self) -> String {

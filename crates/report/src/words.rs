@@ -1,6 +1,6 @@
 //! The sentences that the terminal and the HTML share, made from the figures.
 
-use udpath_advise::result::{BoostResult, Profiles, Ratio, RungResult, Verdict};
+use udpath_advise::result::{BoostResult, LeftOut, Profiles, Ratio, RungResult, Verdict};
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::{Core, LoadResult};
 use udpath_profile::Profile;
@@ -34,13 +34,13 @@ pub(crate) fn outcome(rung: &RungResult) -> String {
     if undone(rung) && rung.verdict != Verdict::Failed { format!("{word}, undone") } else { word.to_owned() }
 }
 
-/// What the climb came to, in one sentence.
+/// The conclusion of a climb, in one sentence.
 pub(crate) fn conclusion(result: &BoostResult) -> String {
     let (Some(first), Some(best)) = (result.rungs.first(), best(result)) else {
-        return "No rung was run, so nothing is known.".to_owned();
+        return "No rung was run.".to_owned();
     };
     if best.tps <= 0.0 {
-        return "No rung answered a single transaction.".to_owned();
+        return "No rung completed a transaction.".to_owned();
     }
     let tps = units::tps(best.tps);
     if std::ptr::eq(first, best) {
@@ -86,7 +86,7 @@ fn setting(key: &str, value: &str) -> String {
     }
 }
 
-/// What was offered, in words.
+/// The load of a climb, in words.
 pub(crate) fn load(result: &BoostResult) -> String {
     let l = &result.load;
     format!(
@@ -101,7 +101,7 @@ pub(crate) fn load(result: &BoostResult) -> String {
     )
 }
 
-/// Where it was measured, in words.
+/// The machine of a climb, in words.
 pub(crate) fn machine(result: &BoostResult) -> String {
     let m = &result.machine;
     format!(
@@ -116,7 +116,7 @@ pub(crate) fn machine(result: &BoostResult) -> String {
     )
 }
 
-/// What joins generator and server, with its queues unless the words tell of them already.
+/// The link of a climb, with its queues unless they are mentioned already.
 pub(crate) fn link(result: &BoostResult) -> String {
     let m = &result.machine;
     if m.link.contains("queue") {
@@ -126,7 +126,7 @@ pub(crate) fn link(result: &BoostResult) -> String {
     }
 }
 
-/// The command that climbs the same ladder again with the same load: as it was given, or put together from the result.
+/// The command that repeats the climb: as given, or built from the result.
 pub(crate) fn command(result: &BoostResult) -> String {
     if let Some(given) = &result.command {
         return given.clone();
@@ -158,7 +158,7 @@ pub(crate) fn command(result: &BoostResult) -> String {
     command + " --report again.html"
 }
 
-/// What a run of the load came to, in one sentence; first of all whether the generator was the limit.
+/// The result of a load in one sentence, which begins with whether the generator was the limit.
 pub(crate) fn load_conclusion(result: &LoadResult) -> String {
     let rate = units::tps(result.tps);
     let mut sentence = match (result.mode.as_str(), result.offered) {
@@ -186,7 +186,7 @@ pub(crate) fn load_conclusion(result: &LoadResult) -> String {
     }
     sentence.push('.');
     if result.generator.limited {
-        sentence.insert_str(0, "The generator was the limit, so this says nothing of the server's: ");
+        sentence.insert_str(0, "Limited by the generator, not the server: ");
     }
     sentence
 }
@@ -209,12 +209,12 @@ pub(crate) fn per_core(result: &LoadResult) -> Vec<String> {
             units::mbits(mbits),
             units::duration(cpu_seconds),
         ),
-        None => format!("{end}: CPU time not known"),
+        None => format!("{end}: CPU time unknown"),
     };
     ends.map(line).into()
 }
 
-/// What was sent where, in words.
+/// The load's plan, in words.
 pub(crate) fn plan(result: &LoadResult) -> String {
     format!(
         "{} {} over {} to {}, {} engine, {}, {} {}, {} bytes, {} measured, seed {}",
@@ -232,7 +232,7 @@ pub(crate) fn plan(result: &LoadResult) -> String {
     )
 }
 
-/// How much a profile sampled, in words.
+/// The extent of a profile, in words.
 pub(crate) fn sampled(profile: &Profile) -> String {
     let cpus = u32::try_from(profile.cpus.len()).unwrap_or(u32::MAX);
     let used = profile.busy() as f64 / profile.available().max(1.0);
@@ -284,10 +284,15 @@ pub(crate) fn profiled(result: &BoostResult) -> Vec<(&str, &Profile)> {
     first.into_iter().chain(best).collect()
 }
 
+/// A rung that was left out, and the reason, as one line.
+pub(crate) fn left_out(rung: &LeftOut) -> String {
+    format!("{}: left out: {}", shortened(&one_line(&rung.name), 24), rung.reason)
+}
+
 /// Why a profile of a climb is missing, if one is.
 pub(crate) fn not_profiled(profiles: &Profiles) -> Option<String> {
     let reason = profiles.absent.as_ref()?;
-    Some(format!("Where its CPU time goes is not known of {reason}."))
+    Some(format!("No profile of {reason}."))
 }
 
 /// Does a profile's sentence tell of this finding already?

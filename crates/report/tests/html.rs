@@ -199,7 +199,7 @@ fn a_climb_without_profiles_says_why() {
     profiles.absent = Some("shared: may not sample CPU 0".to_owned());
     let html = result.html();
     check(&html);
-    assert!(html.contains("Where its CPU time goes is not known of shared: may not sample CPU 0."));
+    assert!(html.contains("No profile of shared: may not sample CPU 0."));
     // Only the second could not be had: the first is shown.
     let mut result = fixture::profiled_boost();
     let profiles = result.profiles.as_mut().unwrap();
@@ -207,7 +207,7 @@ fn a_climb_without_profiles_says_why() {
     let html = result.html();
     let graphs = check_but_scripts(&html).into_iter().filter(|e| attribute(e, "class") == Some("flame"));
     assert_eq!(graphs.count(), 1);
-    assert!(html.contains("is not known of batch: the server answered nothing."));
+    assert!(html.contains("No profile of batch: the server answered nothing."));
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn a_limited_generator_is_said_before_the_figures_are_explained() {
     result.generator.reasons = vec!["the send queue was full 7 % of the time".to_owned()];
     let html = result.html();
     check(&html);
-    let lead = html.find("The generator was the limit").expect("it is said");
+    let lead = html.find("Limited by the generator, not the server").expect("it is said");
     assert!(lead < html.find("<h2>").unwrap() && html.contains("the send queue was full 7 % of the time"));
 }
 

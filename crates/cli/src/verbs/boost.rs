@@ -1,4 +1,4 @@
-//! `udpath boost`: climb the ladder, prove the gain.
+//! `udpath boost`: climbs the ladder and measures the gain.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -7,23 +7,23 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use udpath_advise::ladder::ladder;
-use udpath_advise::result::{Ratio, Verdict};
+use udpath_advise::ladder::{ladder, without_root};
+use udpath_advise::result::{LeftOut, Ratio, Verdict};
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, Error, Event, Io};
 use udpath_load::Engine;
 use udpath_protocols::{ProtocolEntry, echo};
-use udpath_report::{Render, WriteError};
+use udpath_report::{Render, WriteError, boost_text};
 
 use crate::exit::{Done, Failure};
 use crate::terminal;
 
-/// Requests in flight over all flows, if not said otherwise. Fewer: fast rungs wait for the link's moderation, and are
-/// told to be idle. More: the ring of a veth queue (256 frames) overflows where flows drift to one queue.
+/// Default requests in flight over all flows. Fewer: fast rungs idle while they wait for the link's moderation. More: the
+/// ring of a veth queue (256 frames) overflows where flows drift to one queue.
 const IN_FLIGHT: u32 = 384;
-/// Interrupt moderation of the link, microseconds, if not said otherwise: what NICs at 10 Gbit/s have under load (ixgbe
-/// and i40e 50 to 125). Less: a burst is a few frames, what handles bursts well is not told from what does not, and the
-/// timers cost more than they save. More: everybody waits, and latency is the timer's.
+/// Default interrupt moderation of the link, microseconds: what 10 Gbit/s NICs have under load (ixgbe and i40e 50 to 125).
+/// Less: bursts are a few frames, handling them well makes no difference, and the timers cost more than they save. More:
+/// the timer dominates latency.
 const MODERATION: u32 = 75;
 
 /// What the servers under test speak: the kernel engine needs an echo server.
@@ -32,14 +32,14 @@ const PROTOCOL: &ProtocolEntry = &echo::ENTRY;
 /// Arguments of `udpath boost`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Climb in a lab made for it: two machines on this machine, joined by one link
+    /// Climb in a lab: two network namespaces joined by a veth pair; nothing outside it is changed
     #[arg(long)]
     lab: bool,
     /// Receive and transmit queues of the link [default: one per CPU, at most 8]
     #[arg(long, value_name = "N")]
     queues: Option<u32>,
-    /// Interrupt moderation of the link's ends: how long they wait for more frames after they took some, microseconds;
-    /// 0: not at all [default: 75 with the kernel engine, whose frames NAPI takes; 0 with the socket engine]
+    /// Interrupt moderation of the link, microseconds: how long an end waits for more frames; 0: off [default: 75 with
+    /// the kernel engine, 0 with the socket engine]
     #[arg(long, value_name = "US")]
     moderation: Option<u32>,
     /// Io to try: shared, reuseport, percpu, xdp
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Payload bytes of a request
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     size: usize,
-    /// Flows: distinct source ports
+    /// Number of flows (source ports)
     #[arg(long, value_name = "N", default_value_t = 64)]
     flows: u32,
     /// Requests in flight per flow [default: 384 over all flows]
@@ -60,21 +60,24 @@ pub(crate) struct Args {
     /// Length of one trial
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5)]
     seconds: f64,
-    /// Half-width of a ratio's 95 % interval that is narrow enough, in per cent
+    /// Stop comparing once the half-width of the ratio's 95 % interval is below this, per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 1.5)]
     bound: f64,
-    /// Most blocks of four trials per rung; a rung not decided by then is "not shown"
+    /// Limit of blocks of four trials per rung; a rung undecided by then is "not shown"
     #[arg(long, value_name = "N", default_value_t = 16)]
     blocks: usize,
-    /// What sends the load: kernel (in-kernel closed loop) or socket [default: kernel, where it is permitted]
+    /// Load engine: kernel (in-kernel closed loop) or socket [default: kernel as root, otherwise socket]
     #[arg(long, value_name = "ENGINE", value_parser = ["kernel", "socket"])]
     engine: Option<String>,
-    /// IPv6 rather than IPv4
+    /// Use IPv6
     #[arg(short = '6', long)]
     ipv6: bool,
-    /// Leave out where the CPU time of the first and of the best rung goes: a further trial of each at the end, sampled
+    /// Skip the profiles of the first and the best rung
     #[arg(long)]
     no_profile: bool,
+    /// Print everything: notes, latency, costs and CPU time of the rungs, classes of CPU time, load and machine
+    #[arg(long, conflicts_with = "json")]
+    details: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -83,17 +86,15 @@ pub(crate) struct Args {
     report: Option<PathBuf>,
 }
 
-/// Climbs, and prints what was found.
+/// Climbs and prints the result.
 pub(crate) fn run(args: Args) -> Done {
     if !args.lab {
-        return Err(Failure::Usage(
-            "boost works in a lab so far: say --lab, and nothing outside it is changed".into(),
-        ));
+        return Err(Failure::Usage("boost needs --lab: it works only in a lab so far".into()));
     }
     let mut config = config(&args)?;
     config.check().map_err(|error| Failure::Usage(error.to_string()))?;
     if let Some(path) = &args.report {
-        // Minutes of work must not end in a file name that cannot be written.
+        // Checked first: minutes of work must not end at a file that cannot be written.
         udpath_report::check_writable(path).map_err(|error| match error {
             WriteError::Folder { .. } => Failure::Usage(format!("--report: {error}")),
             error => Failure::Cannot(error.into()),
@@ -101,25 +102,23 @@ pub(crate) fn run(args: Args) -> Done {
     }
     let mut notices = Vec::new();
     if config.queues == 1 && args.io.iter().any(|io| io == Io::Percpu.name()) {
-        notices.push(
-            "percpu is left out: with one queue every datagram arrives on the same CPU; --queues 2 or more tries it"
-                .to_owned(),
-        );
+        config.left_out.push(LeftOut {
+            name: Io::Percpu.name().to_owned(),
+            reason: "with one queue all datagrams arrive on the same CPU; use --queues 2 or more".to_owned(),
+        });
     }
-    if !rustix::process::geteuid().is_root() {
-        let missing =
-            udpath_lab::enter_user_namespace().context("boost without root needs a user namespace")?;
+    // Root of a user namespace lacks the same as an ordinary user.
+    if !udpath_lab::missing().is_empty() {
         if args.engine.as_deref() == Some("kernel") {
-            let why = missing.first().copied().unwrap_or("BPF is not permitted here");
-            return Err(anyhow!("--engine kernel is not possible without root: {why}").into());
+            return Err(anyhow!("--engine kernel needs CAP_BPF: run as root, or use --engine socket").into());
         }
+        udpath_lab::enter_user_namespace().context("boost without root needs a user namespace")?;
         config.engine = Engine::Socket;
         config.moderation = moderation(&args, config.engine);
-        config.ladder.retain(|rung| !rung.step.needs_xdp());
-        notices.push(format!(
-            "without root the load comes from the socket engine, and xdp is left out: {}",
-            missing.join("; ")
-        ));
+        let (possible, left_out) = without_root(config.ladder);
+        config.ladder = possible;
+        config.left_out.extend(left_out);
+        notices.push("not root: the socket engine sends the load, in a user namespace".to_owned());
     }
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
@@ -135,11 +134,11 @@ pub(crate) fn run(args: Args) -> Done {
     if args.json {
         terminal::print(&result.json())?;
     } else {
-        terminal::print(&result.terminal(&terminal::style()))?;
+        terminal::print(&boost_text(&result, &terminal::style(), args.details))?;
     }
     if let Some(path) = &args.report {
         udpath_report::write_html(path, &result)
-            .context("the result above is complete, its report is not")?;
+            .context("the result above is complete, but its report was not written")?;
         eprintln!("report: {}", path.display());
     }
     Ok(())
@@ -160,6 +159,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
         queues,
         moderation: moderation(args, engine),
         ladder: ladder(&ios, queues),
+        left_out: Vec::new(),
         workers: args.workers.unwrap_or(queues.clamp(1, 1024) as usize),
         size: args.size,
         flows: args.flows,
@@ -173,7 +173,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
     })
 }
 
-/// Without the kernel engine some ends have no NAPI, and what is moderated at some and not at others is no fair race.
+/// Off without the kernel engine: some ends then lack NAPI, and rungs would be moderated unequally.
 fn moderation(args: &Args, engine: Engine) -> u32 {
     args.moderation.unwrap_or(if engine == Engine::Kernel { MODERATION } else { 0 })
 }
@@ -181,7 +181,7 @@ fn moderation(args: &Args, engine: Engine) -> u32 {
 fn io(name: &str) -> Result<Io, String> {
     Io::ALL.into_iter().find(|io| io.name() == name).ok_or_else(|| {
         let known: Vec<_> = Io::ALL.iter().map(|io| io.name()).collect();
-        format!("--io {name}: there is no such Io; known are {}", known.join(", "))
+        format!("unknown --io {name}: expected {}", known.join(", "))
     })
 }
 
@@ -199,7 +199,7 @@ fn command() -> String {
     std::iter::once("udpath".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// The climb on the terminal's last line, or a line per rung where there is no terminal.
+/// Progress on the terminal's last line, or a line per rung if stderr is not a terminal.
 struct Watcher {
     live: bool,
     step: (usize, usize),
@@ -225,7 +225,7 @@ impl Watcher {
                 let ratio = interval.as_ref().map_or_else(String::new, ratio);
                 self.line(&format!("{:>7.0} k/s  block {} of at most {most}{ratio}", tps / 1000.0, done + 1));
             }
-            // A terminal gets one screen, the result; a log gets a line per rung as it is done.
+            // On a terminal the result follows; a log gets a line per rung.
             Event::Done(_) if self.live => self.clear(),
             Event::Done(rung) => {
                 let verdict = match rung.verdict {
@@ -239,16 +239,16 @@ impl Watcher {
             }
             Event::Profile { name } if self.live => {
                 (self.name, self.against) = ((*name).to_owned(), None);
-                self.line("sampled for where its CPU time goes");
+                self.line("profiling");
             }
-            Event::Profile { name } => eprintln!("{name:<10} sampled for where its CPU time goes"),
+            Event::Profile { name } => eprintln!("{name:<10} profiling"),
         }
     }
 
     fn line(&self, state: &str) {
         if self.live {
             let against = self.against.as_ref().map_or_else(String::new, |a| format!(" against {a}"));
-            // Nothing can be done when stderr is closed.
+            // Fails only if stderr is closed.
             let _ = write!(
                 std::io::stderr(),
                 "\r\x1b[K[{}/{}] {}{against}: {state}",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use udpath_report::Render;
+use udpath_report::{Document, Render, boost_text};
 
 use crate::exit::{Done, Failure};
 use crate::terminal;
@@ -16,6 +16,9 @@ pub(crate) struct Args {
     /// Write one self-contained HTML file; `-`, or leaving it out, prints text to stdout
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
+    /// Print everything of a result of `boost`, not only the summary
+    #[arg(long, conflicts_with_all = ["output", "json"])]
+    details: bool,
     /// Print the result as JSON, once it has been checked against its schema
     #[arg(long, conflicts_with = "output")]
     json: bool,
@@ -35,7 +38,10 @@ pub(crate) fn run(args: Args) -> Done {
             Ok(())
         }
         None if args.json => terminal::print(&result.json()),
-        None => terminal::print(&result.terminal(&terminal::style())),
+        None => match &result {
+            Document::Boost(boost) => terminal::print(&boost_text(boost, &terminal::style(), args.details)),
+            other => terminal::print(&other.terminal(&terminal::style())),
+        },
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{units, words};
 #[template(path = "boost.html")]
 struct Page<'a> {
     head: Head<'a>,
-    warnings: &'a [String],
+    warnings: Vec<String>,
     rungs: Vec<Row<'a>>,
     ladder_chart: String,
     cpu_rows: Vec<CpuRow>,
@@ -67,7 +67,12 @@ pub(crate) fn page<'a>(result: &'a BoostResult) -> String {
             figures: figures(result),
             flames: profiles.as_ref().is_some_and(Section::flames),
         },
-        warnings: &result.warnings,
+        warnings: result
+            .warnings
+            .iter()
+            .cloned()
+            .chain(result.left_out.iter().map(words::left_out))
+            .collect(),
         rungs: result.rungs.iter().map(|rung| row(rung, is_best(rung))).collect(),
         ladder_chart: svg::both(|paper| ladder::draw(result, paper)),
         cpu_rows: cpu_rows(result.rungs.iter().map(|rung| (rung.name.as_str(), rung.cpus.as_slice()))),

@@ -1,5 +1,6 @@
-//! The climb on one screen: the conclusion, the ladder twice (rates and verdicts; latency and cost), where the CPUs
-//! of the first and the best rung spent their time, what each datagram costs with both, and what to know before believing it.
+//! A climb as text. The summary fits one screen: conclusion, ladder, three sentences on why, warnings. With details:
+//! every note, costs and latency of each rung, CPU time of the first and the best rung, and the classes of CPU time that
+//! changed most.
 
 use udpath_advise::result::{BoostResult, RungResult, Verdict};
 use udpath_profile::difference::Difference;
@@ -8,48 +9,96 @@ use super::table::{Cell, Table};
 use super::{Paint, Style, bar, cpu_headings, cpu_lines, difference};
 use crate::{units, words};
 
-/// Widest bar, columns: beyond this it says nothing more.
+/// Lines of the summary: a terminal of 40 less the command, the line about the HTML report, and the next prompt.
+const SCREEN: usize = 37;
+/// Widest bar, columns: a wider one shows no more.
 const WIDEST_BAR: usize = 24;
-/// Classes of CPU time that changed most. More: the screen is full of what matters least.
+/// Classes of CPU time that changed most. More: the list fills with small changes.
 const CLASSES: usize = 6;
-/// Narrowest bar worth its place, columns.
+/// Narrowest bar, columns.
 const NARROWEST_BAR: usize = 5;
+/// The last line of the summary.
+const MORE: &str = "notes, latency, costs, CPU time, load, machine: --details or the HTML report";
 
-pub(crate) fn text(result: &BoostResult, style: &Style) -> String {
-    let style = *style;
-    let mut out = style.wrapped(Paint::Bold, &words::conclusion(result), 0);
-    if result.rungs.is_empty() {
-        return out + &closing(result, style);
-    }
-    let best = words::best(result);
-    let is_best = |rung: &RungResult| best.is_some_and(|b| std::ptr::eq(b, rung));
-
-    out.push('\n');
-    let bare = ladder(result, 0, is_best).width();
-    let room = style.width.saturating_sub(bare + 2).min(WIDEST_BAR);
-    out += &ladder(result, if room < NARROWEST_BAR { 0 } else { room }, is_best).text(style);
-    out += &notes(result, is_best, style);
-    out.push('\n');
-    out += &costs(result, is_best).text(style);
-
-    let mut cpus = Table::with(cpu_headings("CPU time"));
-    let first = &result.rungs[0];
-    cpu_lines(&mut cpus, &words::name(first), &first.cpus);
-    if let Some(best) = best.filter(|b| !std::ptr::eq(*b, first)) {
-        cpu_lines(&mut cpus, &words::name(best), &best.cpus);
-    }
-    out.push('\n');
-    out += &cpus.text(style);
-    out += &profiles(result, style);
-    out + &closing(result, style)
+/// Which notes on rungs are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Notes {
+    /// All.
+    All,
+    /// Those on failed rungs and on the first and the best, which the conclusion depends on.
+    Main,
+    /// Those on failed rungs.
+    Failed,
 }
 
-/// Where the CPU time of the first and of the best rung goes: a sentence each, what the difference comes to, and the classes
-/// that changed most.
-fn profiles(result: &BoostResult, style: Style) -> String {
+pub(crate) fn text(result: &BoostResult, style: &Style, details: bool) -> String {
+    if details {
+        return detailed(result, *style);
+    }
+    let all = summary(result, *style, Notes::Main);
+    if all.lines().count() <= SCREEN { all } else { summary(result, *style, Notes::Failed) }
+}
+
+fn summary(result: &BoostResult, style: Style, which: Notes) -> String {
+    let why = why(result, style);
+    let gap = if why.is_empty() { "" } else { "\n" };
+    let more = style.wrapped(Paint::Dim, MORE, 2);
+    head(result, style, which) + gap + &why + "\n" + &warnings(result, style) + &more
+}
+
+fn detailed(result: &BoostResult, style: Style) -> String {
+    let mut out = head(result, style, Notes::All);
+    if let Some(first) = result.rungs.first() {
+        let best = words::best(result);
+        out.push('\n');
+        out += &costs(result, |rung| is_best(result, rung)).text(style);
+        let mut cpus = Table::with(cpu_headings("CPU time"));
+        cpu_lines(&mut cpus, &words::name(first), &first.cpus);
+        if let Some(best) = best.filter(|best| !std::ptr::eq(*best, first)) {
+            cpu_lines(&mut cpus, &words::name(best), &best.cpus);
+        }
+        out.push('\n');
+        out += &cpus.text(style);
+        let why = why(result, style);
+        if !why.is_empty() {
+            out = out + "\n" + &why;
+        }
+        out += &classes(result, style);
+    }
+    out.push('\n');
+    out += &warnings(result, style);
+    out += &style.wrapped(Paint::Dim, &format!("load: {}", words::load(result)), 2);
+    out + &style.wrapped(Paint::Dim, &format!("machine: {}", words::machine(result)), 2)
+}
+
+fn is_best(result: &BoostResult, rung: &RungResult) -> bool {
+    words::best(result).is_some_and(|best| std::ptr::eq(best, rung))
+}
+
+/// The conclusion and the ladder, with notes and the rungs left out.
+fn head(result: &BoostResult, style: Style, which: Notes) -> String {
+    let mut out = style.wrapped(Paint::Bold, &words::conclusion(result), 0);
+    if !result.rungs.is_empty() {
+        let is_best = |rung: &RungResult| is_best(result, rung);
+        out.push('\n');
+        let bare = ladder(result, 0, is_best).width();
+        let room = style.width.saturating_sub(bare + 2).min(WIDEST_BAR);
+        out += &ladder(result, if room < NARROWEST_BAR { 0 } else { room }, is_best).text(style);
+    }
+    for rung in &result.left_out {
+        out += &style.wrapped(Paint::Dim, &words::left_out(rung), 2);
+    }
+    out + &notes(result, style, which)
+}
+
+/// Why the best rung is faster: the change of CPU time per datagram, and a sentence from each profile.
+fn why(result: &BoostResult, style: Style) -> String {
     let Some(profiles) = &result.profiles else { return String::new() };
     let taken = words::profiled(result);
-    let mut out = String::from("\n");
+    let mut out = String::new();
+    if let [(_, a), (_, b)] = taken.as_slice() {
+        out += &style.wrapped(Paint::Bold, &Difference::new(a, b).sentence(), 2);
+    }
     for (name, profile) in &taken {
         let text = format!("{}: {}", words::shortened(&words::one_line(name), 24), profile.sentence);
         out += &style.wrapped(Paint::Plain, &text, 2);
@@ -57,44 +106,47 @@ fn profiles(result: &BoostResult, style: Style) -> String {
     if let Some(absent) = words::not_profiled(profiles) {
         out += &style.wrapped(Paint::Dim, &absent, 2);
     }
-    if let [(first, a), (best, b)] = taken.as_slice() {
-        let difference = Difference::new(a, b);
-        out += &style.wrapped(Paint::Bold, &difference.sentence(), 2);
-        out.push('\n');
-        out += &difference::classes(&difference, [first, best], CLASSES).text(style);
-    }
     out
 }
 
-/// Why rungs failed, and what was noted of the first and of the best one: those the conclusion rests on. The notes of
-/// the others would push it off the screen.
-fn notes(result: &BoostResult, is_best: impl Fn(&RungResult) -> bool, style: Style) -> String {
+/// The classes of CPU time that changed most between the first and the best rung.
+fn classes(result: &BoostResult, style: Style) -> String {
+    match words::profiled(result).as_slice() {
+        [(first, a), (best, b)] => {
+            let difference = Difference::new(a, b);
+            String::from("\n") + &difference::classes(&difference, [first, best], CLASSES).text(style)
+        }
+        _ => String::new(),
+    }
+}
+
+/// Notes on rungs, and the names of the rungs whose notes are not printed.
+fn notes(result: &BoostResult, style: Style, which: Notes) -> String {
     let (mut out, mut more) = (String::new(), Vec::new());
     for rung in &result.rungs {
         let Some(note) = &rung.note else { continue };
         let failed = rung.verdict == Verdict::Failed;
-        if failed || rung.verdict == Verdict::Base || is_best(rung) {
+        let main = rung.verdict == Verdict::Base || is_best(result, rung);
+        if failed || which == Notes::All || main && which == Notes::Main {
             let paint = if failed { Paint::Bad } else { Paint::Warn };
-            out += &style.wrapped(paint, &format!("{}: {note}", words::name(rung)), 2);
+            let text = format!("{}: {note}", words::name(rung));
+            // With little room, two lines.
+            let most = if which == Notes::Failed { 2 * style.width.max(40) - 20 } else { usize::MAX };
+            out += &style.wrapped(paint, &words::shortened(&text, most), 2);
         } else {
             more.push(words::name(rung));
         }
     }
     if !more.is_empty() {
-        let text = format!("there are notes on {} too: see the JSON or the HTML", more.join(", "));
+        let text = format!("notes on {}: see --details or the report", more.join(", "));
         out += &style.wrapped(Paint::Dim, &text, 2);
     }
     out
 }
 
-fn closing(result: &BoostResult, style: Style) -> String {
-    let mut out = String::from("\n");
-    for warning in &result.warnings {
-        out += &style.wrapped(Paint::Warn, &format!("warning: {warning}"), 2);
-    }
-    out += &style.wrapped(Paint::Dim, &format!("load: {}", words::load(result)), 2);
-    out += &style.wrapped(Paint::Dim, &format!("machine: {}", words::machine(result)), 2);
-    out
+fn warnings(result: &BoostResult, style: Style) -> String {
+    let line = |warning: &String| style.wrapped(Paint::Warn, &format!("warning: {warning}"), 2);
+    result.warnings.iter().map(line).collect()
 }
 
 /// Rates, ratios and verdicts; `bar_width` 0 leaves the bars out.
@@ -119,7 +171,7 @@ fn ladder(result: &BoostResult, bar_width: usize, is_best: impl Fn(&RungResult) 
         let mut cells = vec![Cell::new(words::name(rung)).painted(paint), Cell::right(tps).painted(paint)];
         if bar_width > 0 {
             let share = if ran && highest > 0.0 { rung.tps / highest } else { 0.0 };
-            // Padded, so that the bars' column is as wide as was planned whatever is in it.
+            // Padded: the column keeps its width whatever the shares are.
             cells.push(Cell::new(format!("{:<bar_width$}", bar(share, bar_width))).painted(paint));
         }
         let ratio = match &rung.against {
