@@ -182,7 +182,7 @@ fn report() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("text"), "hello").unwrap();
-    fs::write(path("cut.json"), "{\"schema\":\"udpath.boost/1\",\"rungs\":[").unwrap();
+    fs::write(path("cut.json"), "{\"schema\":\"udpath.boost/2\",\"rungs\":[").unwrap();
     fs::write(path("newer.json"), "{\"schema\":\"udpath.boost/9\"}").unwrap();
     all_refused(
         &["report"],

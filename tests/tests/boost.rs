@@ -70,7 +70,7 @@ fn climb() -> &'static Climb {
 fn a_climb_tells_every_rung_and_leaves_nothing() {
     udpath_lab::needs_root!();
     let Climb { result, page, .. } = climb();
-    assert_eq!(result["schema"], "udpath.boost/1");
+    assert_eq!(result["schema"], "udpath.boost/2");
     assert_eq!(result["machine"]["queues"], 2);
     assert!(!result["machine"]["kernel"].as_str().unwrap().is_empty());
     let rungs = result["rungs"].as_array().unwrap();
@@ -114,7 +114,7 @@ fn the_first_and_the_best_rung_are_profiled() {
         taken.push((best, &profiles["best"]));
     }
     for (name, profile) in &taken {
-        assert_eq!(profile["schema"], "udpath.profile/1");
+        assert_eq!(profile["schema"], "udpath.profile/2");
         let seconds = profile["seconds"].as_f64().unwrap();
         assert!((2.4..8.0).contains(&seconds), "{name} was sampled for {seconds} s");
         // Two CPUs that the load keeps busy give 199 samples a second each; a machine that others use gives fewer.

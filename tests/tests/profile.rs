@@ -93,7 +93,7 @@ fn share_of(json: &Value, class: &str) -> f64 {
 #[test]
 fn a_server_under_load_is_seen_for_what_it_does() {
     let Profiled { json, pid, .. } = profiled();
-    assert_eq!(json["schema"], "udpath.profile/1");
+    assert_eq!(json["schema"], "udpath.profile/2");
     for class in ["udp-receive", "udp-send", "socket-read", "socket-enqueue"] {
         assert!(share_of(json, class) > 0.0, "{class} is missing in {}", json["classes"]);
     }

@@ -18,7 +18,7 @@ fn the_way_of_another_namespace_is_shown() {
     let pid = std::process::id();
     let name = server.namespace().to_owned();
     let map = json(&["show", "--netns", &name, "--json"]);
-    assert_eq!(map["schema"], "udpath.map/1");
+    assert_eq!(map["schema"], "udpath.map/2");
     let interfaces = map["interfaces"].as_array().unwrap();
     let veth = interfaces.iter().find(|interface| interface["name"] == towards.name()).unwrap();
     assert_eq!((veth["driver"].as_str(), veth["rx_queues"].as_u64()), (Some("veth"), Some(3)));
@@ -41,7 +41,7 @@ fn counts_of_an_interval_are_of_that_interval() {
     let map = json(&["show", "lo", "-i", "0.2", "--json"]);
     assert!((0.2..5.0).contains(&map["seconds"].as_f64().unwrap()), "{}", map["seconds"]);
     let all = json(&["show", "--snapshot"]);
-    assert_eq!(all["schema"], "udpath.snapshot/1");
+    assert_eq!(all["schema"], "udpath.snapshot/2");
     assert!(all["interfaces"].as_array().unwrap().iter().any(|interface| interface["name"] == "lo"));
 }
 

@@ -201,7 +201,7 @@ fn once_shows_the_drops_of_a_socket_that_a_flood_overflows() {
         text.out
     );
     let top: Value = serde_json::from_str(&json.out).unwrap();
-    assert_eq!(top["schema"], "udpath.top/1");
+    assert_eq!(top["schema"], "udpath.top/2");
     let sockets = top["sockets"].as_array().unwrap();
     assert_eq!(sockets.len(), 1, "{sockets:?}");
     assert!(sockets[0]["dropped"].as_f64().unwrap() > 100.0, "{sockets:?}");

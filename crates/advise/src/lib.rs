@@ -1,5 +1,9 @@
-//! Trials and their statistics, and the boost loop that climbs a ladder with them.
+//! Judgement: findings, the rules that make them, and the boost loop that measures what a change is worth.
 //!
+//! ```text
+//!  Map, Profile ──▸ rules/ (rule.rs: what a rule is) ──▸ finding.rs ──▸ judged.rs: map and profile with their findings
+//!                                                                         └─ summary.rs: a profile in one sentence
+//! ```
 //! ```text
 //!  ladder.rs      the rungs, as data
 //!      |
@@ -21,15 +25,22 @@
 mod boost;
 mod climb;
 mod error;
+pub mod finding;
+mod judged;
 pub mod ladder;
 mod machine;
 mod profiled;
 pub mod result;
+mod rule;
+pub mod rules;
 mod server_under_test;
 pub mod statistics;
+mod summary;
 mod trial;
 
 pub use boost::{Config, Event, boost};
 pub use error::{ConfigError, Error};
+pub use finding::{Finding, Location, Remedy, Severity};
+pub use judged::{MAP_SCHEMA, MapResult, PROFILE_SCHEMA, ProfileResult};
 pub use ladder::Io;
 pub use machine::{line_rate_10g, wire_bytes};

@@ -26,6 +26,7 @@ use udpath_profile::profile::Datagrams;
 use udpath_profile::recorder::{Moment, RATE, Wanted};
 
 use crate::boost::Config;
+use crate::judged::ProfileResult;
 use crate::server_under_test::ServerUnderTest;
 use crate::trial;
 
@@ -46,7 +47,7 @@ pub(crate) fn profile(
     protocol: &dyn Protocol,
     server: &ServerUnderTest,
     stop: &AtomicBool,
-) -> Result<Profile, String> {
+) -> Result<ProfileResult, String> {
     let plan = Plan { duration: MAX_LOAD, ..trial::plan(config, server.address) };
     let over = &AtomicBool::new(false);
     let (opened, window) = mpsc::channel();
@@ -85,7 +86,7 @@ pub(crate) fn profile(
             .to_owned(),
     );
     let focus = Focus { port: Some(server.address.port()), pids: vec![server.pid()] };
-    Ok(profile.about(focus))
+    Ok(profile.about(focus).into())
 }
 
 /// Samples inside the server's machine once the window is open; also returns when sampling began and ended.

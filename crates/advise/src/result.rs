@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::{Counts, Latency};
-use udpath_profile::Profile;
+
+use crate::judged::ProfileResult;
 
 /// Version of the JSON form of [`BoostResult`].
-pub const SCHEMA: &str = "udpath.boost/1";
+pub const SCHEMA: &str = "udpath.boost/2";
 
 /// The whole climb.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,10 +48,10 @@ pub struct BoostResult {
 pub struct Profiles {
     /// Of the first rung.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first: Option<Box<Profile>>,
+    pub first: Option<Box<ProfileResult>>,
     /// Of the best rung, unless that is the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub best: Option<Box<Profile>>,
+    pub best: Option<Box<ProfileResult>>,
     /// Why one is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,

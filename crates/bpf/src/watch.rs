@@ -1,7 +1,7 @@
 //! Which way received UDP datagrams take: loader and reader of `bpf/watch.bpf.c`.
 //!
 //! ```text
-//!   queue ─▸ (IRQ's CPU) ─▸ RPS ─▸ taps ─▸ IP, UDP
+//!   queue ─▸ (IRQ's CPU) ─▸ RPS ─▸ packet sockets ─▸ IP, UDP
 //!                                   │ a packet socket's filter: counts, and lets nothing in
 //!                                   ▾
 //!                          ways: flow, queue, hash, CPU ─▸ packets

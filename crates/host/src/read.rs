@@ -10,6 +10,7 @@ pub mod limits;
 mod links;
 pub mod machine;
 pub mod netfilter;
+pub mod packet_sockets;
 pub mod processes;
 mod queue_irqs;
 pub(crate) mod queues;
@@ -17,7 +18,6 @@ pub mod sockets;
 pub mod softnet;
 pub mod steering;
 pub mod sysctls;
-pub mod taps;
 pub(crate) mod text;
 pub mod udp;
 

@@ -11,11 +11,11 @@ pub mod kernel;
 pub mod limits;
 mod link;
 pub mod netfilter;
+mod packet_sockets;
 pub mod processes;
 pub mod sockets;
 pub mod softnet;
 pub mod sysctls;
-mod taps;
 mod time_stamping;
 pub mod udp;
 
@@ -31,13 +31,13 @@ pub use interface::{
     Bond, FlowLimit, Interface, LinkState, NapiDefaults, Relation, RxQueue, Steering, TxQueue,
 };
 pub use link::{Counters, Direction, Link, Napi, NetdevQueue, Qdisc, QueueCounters, Xdp, XdpFeatures};
-pub use taps::{PacketHandler, PacketSocket, Taps};
+pub use packet_sockets::{PacketHandler, PacketSocket, PacketSockets};
 pub use time_stamping::{TimeStamping, TimeStampingOffer};
 
 use crate::{Missing, Source, read};
 
 /// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
-pub const SCHEMA: &str = "udpath.snapshot/1";
+pub const SCHEMA: &str = "udpath.snapshot/2";
 
 /// The machine at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,8 +50,8 @@ pub struct Snapshot {
     pub interfaces: Vec<Interface>,
     /// Steering settings of the whole namespace.
     pub steering: Steering,
-    /// Who takes packets before the protocols do.
-    pub taps: Taps,
+    /// Packet sockets, which receive packets before the protocols do.
+    pub packet_sockets: PacketSockets,
     /// The kernel.
     pub kernel: kernel::Kernel,
     /// The processors.
@@ -91,13 +91,13 @@ impl Snapshot {
         let machine = read::machine::read(source, &mut missing);
         let interfaces = read::interfaces::read(source, &machine.interrupts.irqs, &mut missing);
         let steering = read::steering::read(source, &mut missing);
-        let taps = read::taps::read(source, &mut missing);
+        let packet_sockets = read::packet_sockets::read(source, &mut missing);
         Self {
             schema: SCHEMA.into(),
             taken,
             interfaces,
             steering,
-            taps,
+            packet_sockets,
             kernel: machine.kernel,
             cpus: machine.cpus,
             nodes: machine.nodes,

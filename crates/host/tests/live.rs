@@ -192,7 +192,7 @@ fn a_named_namespace_shows_what_its_own_thread_sees() {
     let named = Place::Named(server.namespace().to_owned());
     // What is the namespace's; the machine's own counters run on meanwhile.
     let own_of = |snapshot: Snapshot| {
-        (snapshot.interfaces, snapshot.steering, snapshot.taps, snapshot.udp.v4, snapshot.sysctls)
+        (snapshot.interfaces, snapshot.steering, snapshot.packet_sockets, snapshot.udp.v4, snapshot.sysctls)
     };
     let there = own_of(inside(&named, || Snapshot::read(&Folder::live())).unwrap());
     let own = own_of(snapshot_of(server));
@@ -306,7 +306,7 @@ fn nobody_sees_nearly_all_and_is_told_what_is_hidden() {
     };
     assert_eq!((queues(&mut root), queues(&mut nobody)), (Some(CpuSet::new()), None));
     // Everything else of the interfaces is the same; crates/host/tests/machine.rs has what is hidden of the machine.
-    let shown = |snapshot: Snapshot| (snapshot.interfaces, snapshot.steering, snapshot.taps);
+    let shown = |snapshot: Snapshot| (snapshot.interfaces, snapshot.steering, snapshot.packet_sockets);
     assert_eq!(shown(root), shown(nobody));
     lab.down().unwrap();
 }
@@ -315,18 +315,21 @@ fn nobody_sees_nearly_all_and_is_told_what_is_hidden() {
 fn a_tap_is_seen() {
     let lab = pair("t-host-tap");
     let server = lab.machine("server").unwrap();
-    assert_eq!(snapshot_of(server).taps.sockets, []);
+    assert_eq!(snapshot_of(server).packet_sockets.sockets, []);
     // A packet socket for everything (ETH_P_ALL), of all interfaces.
     let everything =
         rustix::net::Protocol::from_raw(std::num::NonZeroU32::new(u32::from(3_u16.to_be())).unwrap());
     let family = rustix::net::AddressFamily::PACKET;
     let socket = server.run(|| rustix::net::socket(family, rustix::net::SocketType::RAW, Some(everything)));
     let socket = socket.unwrap().unwrap();
-    let taps = snapshot_of(server).taps;
+    let found = snapshot_of(server).packet_sockets;
     let inode = rustix::fs::fstat(&socket).unwrap().st_ino;
-    let [tap] = taps.sockets[..] else { panic!("{taps:?}") };
-    assert_eq!((tap.kind, tap.protocol, tap.interface, tap.running, tap.inode), (3, 3, 0, true, inode));
-    assert!(taps.handlers.iter().any(|handler| handler.kind == "ALL"), "{taps:?}");
+    let [socket] = found.sockets[..] else { panic!("{found:?}") };
+    assert_eq!(
+        (socket.kind, socket.protocol, socket.interface, socket.running, socket.inode),
+        (3, 3, 0, true, inode)
+    );
+    assert!(found.handlers.iter().any(|handler| handler.kind == "ALL"), "{found:?}");
     lab.down().unwrap();
 }
 

@@ -178,8 +178,8 @@ fn pairs<T: Ord>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::built::built;
     use crate::profile::Datagrams;
-    use crate::sentence::tests::built;
 
     #[test]
     fn twice_the_datagrams_at_twice_the_cost_is_no_difference() {

@@ -1,5 +1,5 @@
-//! What stands around the samples: whose sockets there are, who looks on, how many connections are tracked. From the
-//! snapshots at the beginning and the end; kept in the result, so that what it says can be said again from a file.
+//! Context of the samples: sockets and their owners, packet sockets, tracked connections. From the snapshots at the
+//! beginning and the end; kept in the result, so that findings can be made again from a file.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,10 +12,10 @@ use udpath_host::source::Source;
 /// Most sockets kept. More: a resolver's thousands of open queries fill the file; fewer: servers of many ports lose some.
 const MOST_SOCKETS: usize = 256;
 
-/// Whom a profile is about. Nothing: the machine.
+/// What a profile is about. Nothing: the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Focus {
-    /// Who serves this UDP port.
+    /// The processes that serve this UDP port.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub port: Option<u16>,
     /// These processes.
@@ -23,7 +23,7 @@ pub struct Focus {
     pub pids: Vec<u32>,
 }
 
-/// What stands around the samples.
+/// Context of the samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
     /// What was asked for.
@@ -35,9 +35,9 @@ pub struct Facts {
     /// UDP sockets that anybody may send to, of the namespace that was looked at.
     #[serde(default)]
     pub sockets: Vec<BoundSocket>,
-    /// Packet sockets that take packets.
+    /// Packet sockets that receive packets.
     #[serde(default)]
-    pub taps: Vec<Tap>,
+    pub packet_sockets: Vec<PacketSocketOwner>,
     /// Connections that netfilter tracks; none where it does not.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tracked: Option<u64>,
@@ -57,12 +57,12 @@ pub struct BoundSocket {
     pub drops: u32,
 }
 
-/// A packet socket that looks on.
+/// A packet socket and its process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tap {
+pub struct PacketSocketOwner {
     /// Its inode, as /proc/PID/fd shows it.
     pub inode: u64,
-    /// Whose; none where that cannot be seen.
+    /// Its process; none where that cannot be seen.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pid: Option<u32>,
     /// Its name.
@@ -84,31 +84,35 @@ impl Facts {
             let then = earlier.get(&socket.inode).copied().unwrap_or(0);
             BoundSocket { local: socket.local, pids, drops: socket.drops.wrapping_sub(then) }
         };
-        let running = after.taps.sockets.iter().filter(|socket| socket.running && socket.protocol != 0);
+        let running =
+            after.packet_sockets.sockets.iter().filter(|socket| socket.running && socket.protocol != 0);
         Self {
             focus: Focus::default(),
             online: u32::try_from(after.cpus.online.len()).unwrap_or(u32::MAX),
             sockets: open.take(MOST_SOCKETS).map(bound).collect(),
-            taps: running.map(|socket| Tap { inode: socket.inode, pid: None, name: String::new() }).collect(),
+            packet_sockets: running
+                .map(|socket| PacketSocketOwner { inode: socket.inode, pid: None, name: String::new() })
+                .collect(),
             tracked: after.netfilter.conntrack.as_ref().map(|conntrack| conntrack.count),
             kernel: after.kernel.release.clone(),
         }
     }
 
-    /// Finds whose the taps are; they stay without names where that cannot be seen.
-    pub fn name_taps(&mut self, source: &dyn Source) {
-        let inodes = self.taps.iter().enumerate();
+    /// Finds the processes of the packet sockets; those that cannot be seen stay without.
+    pub fn name_packet_sockets(&mut self, source: &dyn Source) {
+        let inodes = self.packet_sockets.iter().enumerate();
         let wanted: HashMap<u32, usize> =
-            inodes.filter_map(|(at, tap)| Some((u32::try_from(tap.inode).ok()?, at))).collect();
+            inodes.filter_map(|(at, socket)| Some((u32::try_from(socket.inode).ok()?, at))).collect();
         if wanted.is_empty() {
             return;
         }
         let Ok(scan) = processes::scan(source, &wanted) else { return };
         for holder in &scan.holders {
-            let Some(tap) = wanted.get(&holder.inode).and_then(|at| self.taps.get_mut(*at)) else { continue };
-            tap.pid = Some(holder.pid);
+            let at = wanted.get(&holder.inode);
+            let Some(socket) = at.and_then(|at| self.packet_sockets.get_mut(*at)) else { continue };
+            socket.pid = Some(holder.pid);
             let seen = scan.seen.iter().find(|seen| seen.pid == holder.pid);
-            tap.name = seen.map(|seen| seen.name.clone()).unwrap_or_default();
+            socket.name = seen.map(|seen| seen.name.clone()).unwrap_or_default();
         }
     }
 }

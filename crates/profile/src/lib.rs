@@ -17,7 +17,7 @@
 //! - [`trace`]: locks, drops, softirqs and delays, counted by programs on tracepoints.
 //! - [`folded`]: stacks as other tools write them, by the same rules; and a profile's, for them.
 //! - [`mod@profile`]: the result, plain and serialisable. [`mod@measure`]: from the machine to it.
-//! - [`facts`]: sockets and taps around the samples. [`sentence`]: what the figures come to, rule by rule.
+//! - [`facts`]: sockets and packet sockets around the samples.
 //! - [`difference`]: two results, per datagram.
 
 pub mod classes;
@@ -31,9 +31,15 @@ pub mod perf;
 pub mod profile;
 pub mod recorder;
 pub mod samples;
-pub mod sentence;
 pub mod symbols;
 pub mod trace;
+
+#[cfg(test)]
+#[path = "../tests/built/mod.rs"]
+mod built;
+// The profiles in tests/built name this crate as other crates do.
+#[cfg(test)]
+extern crate self as udpath_profile;
 
 pub use measure::measure;
 pub use profile::Profile;

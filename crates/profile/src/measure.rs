@@ -45,6 +45,6 @@ pub fn measure(
     let rules = Rules::built_in();
     let mut profile = Profile::new(&recording, rules, &before, &after);
     profile.traces = tracing.finish(recording.samples.kernel(), rules);
-    profile.facts.name_taps(source);
+    profile.facts.name_packet_sockets(source);
     Ok(profile)
 }

@@ -1,4 +1,4 @@
-//! What a recording tells: shares of contexts and classes, by CPU, process and thread, and the stacks behind them.
+//! What a recording shows: shares of contexts and classes, by CPU, process and thread, and the stacks behind them.
 //!
 //! Weights are nanoseconds of CPU time where the clock is one. Where samples count cycles, a CPU's are as long as the time
 //! that the kernel accounts as busy.
@@ -22,26 +22,14 @@ use crate::context::{self, Context};
 use crate::facts::{Facts, Focus};
 use crate::perf::{Clock, Sight};
 use crate::recorder::Recording;
-use crate::sentence::{self, Finding};
 use crate::trace::Traces;
 pub use hardware::{ClassCounts, Hardware, HardwareCounts};
 use named::Named;
 use sums::{Sums, Units, accounted, cpu_lines, datagrams, processes, sorted, stacks};
 
-/// Version of the JSON form; raised when a field changes its meaning or goes away.
-pub const SCHEMA: &str = "udpath.profile/1";
-
 /// Where CPU time went.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// [`SCHEMA`].
-    pub schema: String,
-    /// What a colleague would say: where most of the time goes, and the most remarkable of what was found.
-    #[serde(default)]
-    pub sentence: String,
-    /// What is remarkable, the largest first.
-    #[serde(default)]
-    pub findings: Vec<Finding>,
     /// How long was sampled, seconds.
     pub seconds: f64,
     /// CPUs that were sampled.
@@ -67,10 +55,10 @@ pub struct Profile {
     pub datagrams: Option<Datagrams>,
     /// The stacks, the largest first.
     pub stacks: Vec<Stack>,
-    /// What tracepoints counted in the same interval; whoever records puts it in.
+    /// What tracepoints counted in the same interval; added after the samples.
     #[serde(default)]
     pub traces: Traces,
-    /// What stands around the samples: sockets, taps, what was asked for.
+    /// Context of the samples: sockets, packet sockets, what was asked for.
     #[serde(default)]
     pub facts: Facts,
     /// What to know before these figures are believed.
@@ -137,7 +125,7 @@ pub struct CpuLine {
     pub time_line: Vec<BTreeMap<Context, u64>>,
 }
 
-/// CPU time as /proc/stat tells it, shares of the interval, 0 to 1.
+/// CPU time as /proc/stat reports it, shares of the interval, 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Accounted {
     /// Programs.
@@ -161,7 +149,7 @@ pub struct ProcessShare {
     pub pid: u32,
     /// The name of its first thread.
     pub name: String,
-    /// CPU time on its own behalf, nanoseconds: user and system calls. Interrupts that came meanwhile are nobody's.
+    /// CPU time on its own behalf, nanoseconds: user and system calls. Interrupts that came meanwhile are charged to no process.
     pub ns: u64,
     /// Of all busy time, 0 to 1.
     pub share: f64,
@@ -262,9 +250,6 @@ impl Profile {
         let busy = sums.busy.max(1) as f64;
         let share = |ns: u64| ns as f64 / busy;
         let mut profile = Self {
-            schema: SCHEMA.to_owned(),
-            sentence: String::new(),
-            findings: Vec::new(),
             seconds: recording.seconds,
             cpus: cpu_lines(&sums, recording, &accounted, &units),
             clock: recording.clock,
@@ -299,25 +284,18 @@ impl Profile {
             notes: Vec::new(),
         };
         profile.notes = notes::all(&profile, recording);
-        profile.conclude();
         profile
     }
 
-    /// Whom it is about: their processes stand first, the sentence is about their sockets, and other programs' time is
-    /// charged to no datagram.
+    /// What it is about: these processes come first, findings name their sockets, and other programs' time is charged to
+    /// no datagram.
     #[must_use]
     pub fn about(mut self, focus: Focus) -> Self {
         // Stable: otherwise the order stays.
         self.processes.sort_by_key(|process| !focus.pids.contains(&process.pid));
         self.facts.focus = focus;
         self.charge();
-        self.conclude();
         self
-    }
-
-    /// Says what the figures come to; again after they were changed.
-    pub fn conclude(&mut self) {
-        (self.sentence, self.findings) = sentence::conclude(self);
     }
 
     /// Busy CPU time, nanoseconds: all but idle.

@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::error::Category;
 use udpath_advise::result::{self as boost, BoostResult};
+use udpath_advise::{PROFILE_SCHEMA, ProfileResult};
 use udpath_load::result::{self as load, LoadResult};
-use udpath_profile::profile::{self, Profile};
 
 /// Largest document read, bytes. A result of a hundred rungs with full histograms takes 2 MiB; without a limit a
 /// device or an endless pipe named by mistake would fill the memory.
@@ -25,7 +25,7 @@ pub enum Document {
     /// What `udpath load --json` wrote.
     Load(LoadResult),
     /// What `udpath profile --json` wrote.
-    Profile(Profile),
+    Profile(ProfileResult),
 }
 
 /// Why a file is no result that can be shown.
@@ -106,7 +106,7 @@ fn without_controls(cause: &serde_json::Error) -> String {
 
 /// What a document may be, for the errors' sentences.
 const EXPECTED: &str =
-    "a result of udpath boost, load or profile (schema udpath.boost/1, udpath.load/1 or udpath.profile/1)";
+    "a result of udpath boost, load or profile (schema udpath.boost/2, udpath.load/1 or udpath.profile/2)";
 
 /// Reads the result in the file `path`; `-` is standard input.
 ///
@@ -156,7 +156,7 @@ pub fn parse(bytes: &[u8], name: &str) -> Result<Document, ReadError> {
     match found {
         boost::SCHEMA => typed(bytes, name, boost::SCHEMA).map(Document::Boost),
         load::SCHEMA => typed(bytes, name, load::SCHEMA).map(Document::Load),
-        profile::SCHEMA => typed(bytes, name, profile::SCHEMA).map(Document::Profile),
+        PROFILE_SCHEMA => typed(bytes, name, PROFILE_SCHEMA).map(Document::Profile),
         other => {
             let ours = ["udpath.boost/", "udpath.load/", "udpath.profile/"]
                 .iter()
@@ -201,14 +201,14 @@ mod tests {
         assert!(error("").starts_with("x.json is empty: expected a result of udpath boost, load or profile"));
         assert!(error(" \n").starts_with("x.json is empty"));
         assert!(
-            error("{\"schema\":\"udpath.boost/1\",\"rungs\":[{")
+            error("{\"schema\":\"udpath.boost/2\",\"rungs\":[{")
                 .contains("ends in the middle, at line 1, column 37")
         );
         assert!(error("<html>").starts_with("x.json is not JSON (expected value at line 1 column 1)"));
         assert!(error("{}").contains("has no \"schema\" field"));
         assert!(error("[1]").contains("has no \"schema\" field"));
         assert!(error("{\"schema\":7}").contains("has no \"schema\" field"));
-        assert!(error("{\"schema\":\"udpath.boost/2\"}").ends_with("written by another version of udpath"));
+        assert!(error("{\"schema\":\"udpath.boost/1\"}").ends_with("written by another version of udpath"));
         assert!(error("{\"schema\":\"udpath.serve/1\"}").ends_with("has no report"));
         assert!(error("{\"schema\":\"a\\nb\"}").contains("the schema \"ab\": expected"));
         assert!(

@@ -1,10 +1,10 @@
 //! One result, three renderings: terminal, JSON, and one self-contained HTML file.
 //!
 //! ```text
-//! BoostResult, LoadResult, Profile  ->  json      to and from a file; the schema is checked first
+//! BoostResult, LoadResult, ProfileResult  ->  json      to and from a file; the schema is checked first
 //!                          ->  terminal  one screen: the conclusion, then aligned tables
 //!                          ->  html      one file: charts (svg), their tables, how to read them
-//! Map                      ->  terminal, metrics, and top: live, on a whole screen
+//! MapResult                ->  terminal, metrics, and top: live, on a whole screen
 //!                                          |
 //!                              units  every figure is formatted in one place
 //!                              scale  axes and their ticks
@@ -33,7 +33,7 @@ mod words;
 use std::path::Path;
 
 use udpath_advise::result::BoostResult;
-use udpath_host::Map;
+use udpath_advise::{MapResult, ProfileResult};
 use udpath_load::result::LoadResult;
 use udpath_profile::Profile;
 use udpath_profile::difference::Difference;
@@ -46,10 +46,10 @@ pub use terminal::map::Extent;
 pub use terminal::spread::SpreadTable;
 pub use units::date;
 
-/// The way of a datagram through a machine as text for a terminal: a line per link, what to look at below.
+/// The path of a datagram through a machine as text for a terminal: a line per link, findings below.
 #[must_use]
-pub fn map_text(map: &Map, extent: Extent, style: &Style) -> String {
-    terminal::map::text(map, extent, style)
+pub fn map_text(result: &MapResult, extent: Extent, style: &Style) -> String {
+    terminal::map::text(result, extent, style)
 }
 
 /// How flows spread over queues, CPUs or sockets, as text for a terminal: how few take most, and a line for each.
@@ -66,8 +66,8 @@ pub fn boost_text(result: &BoostResult, style: &Style, details: bool) -> String 
 
 /// A profile as text on so many lines at the most, as far as what it has to say allows: a screen. None: all of it.
 #[must_use]
-pub fn profile_text(profile: &Profile, style: &Style, lines: Option<usize>) -> String {
-    terminal::profile::within(profile, style, lines)
+pub fn profile_text(result: &ProfileResult, style: &Style, lines: Option<usize>) -> String {
+    terminal::profile::within(result, style, lines)
 }
 
 /// A result that can be shown.
@@ -110,7 +110,7 @@ impl Render for LoadResult {
     }
 }
 
-impl Render for Profile {
+impl Render for ProfileResult {
     fn terminal(&self, style: &Style) -> String {
         terminal::profile::text(self, style)
     }

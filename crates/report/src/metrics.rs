@@ -17,7 +17,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use udpath_host::map::{Map, SocketMap, Weight};
+use udpath_advise::{Finding, MapResult};
+use udpath_host::map::{Map, SocketMap};
 use udpath_host::snapshot::cpus::CpuTicks;
 use udpath_host::snapshot::udp::UdpCounters;
 
@@ -57,17 +58,18 @@ impl MetricsFormat {
     }
 }
 
-/// The map as text. Counts must be those since boot. `applied`: what was applied.
+/// The map and its findings as text. Counts must be those since boot. `applied`: what was applied.
 #[must_use]
 pub fn map_metrics(
-    map: &Map,
+    result: &MapResult,
     applied: Applied<'_>,
     options: MetricsOptions,
     format: MetricsFormat,
 ) -> String {
     let mut registry = Registry::with_prefix("udpath");
     registry.register_collector(Box::new(Metrics {
-        map: map.clone(),
+        map: result.map.clone(),
+        findings: result.findings.clone(),
         applied: Counted::of(applied),
         options,
     }));
@@ -112,6 +114,7 @@ fn older(text: &str) -> String {
 #[derive(Debug)]
 struct Metrics {
     map: Map,
+    findings: Vec<Finding>,
     applied: Counted,
     options: MetricsOptions,
 }
@@ -149,7 +152,7 @@ impl Collector for Metrics {
         self.udp(encoder)?;
         self.sockets(encoder)?;
         self.applied.encode(encoder)?;
-        self.marks(encoder)
+        self.findings(encoder)
     }
 }
 
@@ -316,21 +319,17 @@ impl Metrics {
         ]
     }
 
-    fn marks(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    /// By the names that dashboards know: a finding's id is a `rule`, its severity a `weight`.
+    fn findings(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut counts = BTreeMap::<(&str, &str), u64>::new();
-        for mark in &self.map.marks {
-            let weight = match mark.weight {
-                Weight::Loss => "loss",
-                Weight::Limit => "limit",
-                Weight::Note => "note",
-            };
-            *counts.entry((&mark.rule, weight)).or_default() += 1;
+        for finding in &self.findings {
+            *counts.entry((&finding.id, finding.severity.name())).or_default() += 1;
         }
         let labels =
-            |rule: &str, weight: &str| vec![("rule", rule.to_owned()), ("weight", weight.to_owned())];
+            |id: &str, severity: &str| vec![("rule", id.to_owned()), ("weight", severity.to_owned())];
         let series: Vec<Series> =
-            counts.into_iter().map(|((rule, weight), count)| (labels(rule, weight), count)).collect();
-        family(encoder, "marks", "Links of the way to look at, by rule", MetricType::Gauge, &series)?;
+            counts.into_iter().map(|((id, severity), count)| (labels(id, severity), count)).collect();
+        family(encoder, "marks", "Findings, by their id", MetricType::Gauge, &series)?;
         let info = encoder.encode_descriptor("build", "The program", None, MetricType::Info)?;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         Info::new(version).encode(info)

@@ -158,13 +158,13 @@ fn a_climb_with_profiles_tells_where_the_time_went() {
         .collect();
     assert_eq!(graphs, ["shared", "batch", "difference"]);
     let difference = udpath_profile::difference::Difference::new(
-        profiles.first.as_ref().unwrap(),
-        profiles.best.as_ref().unwrap(),
+        &profiles.first.as_ref().unwrap().profile,
+        &profiles.best.as_ref().unwrap().profile,
     );
     assert!(html.contains(&difference.sentence()), "{}", difference.sentence());
     assert!(html.contains("<th scope=\"col\">shared</th><th scope=\"col\">batch</th>"));
     assert!(html.contains("<h3>Only in shared</h3>") && html.contains("<th scope=\"row\">udp_sendmsg</th>"));
-    for note in &profiles.first.as_ref().unwrap().notes {
+    for note in &profiles.first.as_ref().unwrap().profile.notes {
         assert_eq!(html.matches(&format!("<li>{note}</li>")).count(), 1, "{note}");
     }
 }
@@ -173,6 +173,7 @@ fn a_climb_with_profiles_tells_where_the_time_went() {
 fn the_graphs_of_a_climb_are_of_the_server_and_of_softirqs() {
     let mut result = fixture::profiled_boost();
     let first = result.profiles.as_mut().unwrap().first.as_mut().unwrap();
+    let first = &mut first.profile;
     let server = first.facts.focus.pids[0];
     // Somebody else builds a program meanwhile.
     let user = first.stacks.iter_mut().filter(|stack| stack.process.is_some());
@@ -212,11 +213,11 @@ fn a_climb_without_profiles_says_why() {
 
 #[test]
 fn what_was_traced_is_drawn_and_told() {
-    let mut profile = fixture::profile();
-    profile.traces = fixture::traces();
+    let mut result = fixture::profile();
+    result.profile.traces = fixture::traces();
     let reason = "the kernel has no such tracepoint".to_owned();
-    profile.traces.absent = vec![Absent { source: Source::Delays, reason }];
-    let html = profile.html();
+    result.profile.traces.absent = vec![Absent { source: Source::Delays, reason }];
+    let html = result.html();
     let elements = check_but_scripts(&html);
     check_charts(
         &html,
@@ -237,7 +238,7 @@ fn what_was_traced_is_drawn_and_told() {
         assert!(html.contains(&format!("<h2>{part}</h2>")), "{part}");
     }
     // Every doubling of a wide picture that has something is a bar as high as its count.
-    let locks = profile.traces.locks.as_ref().unwrap();
+    let locks = result.profile.traces.locks.as_ref().unwrap();
     let most = &locks.by_lock()[0].1;
     let highest = most.lengths.iter().map(|length| length.count).max().unwrap();
     let filled = |e: &&Element| attribute(e, "class") == Some("part histogram");
@@ -251,7 +252,7 @@ fn what_was_traced_is_drawn_and_told() {
         let expected = (34.0 * length.count as f64 / highest as f64).max(1.5);
         assert!((height - expected).abs() < 0.06, "{length:?} is {height} high");
     }
-    for line in &profile.traces.drops.as_ref().unwrap().lines {
+    for line in &result.profile.traces.drops.as_ref().unwrap().lines {
         assert!(html.contains(&format!("<th scope=\"row\">{}</th>", line.reason)), "{}", line.reason);
     }
     assert!(html.contains("Delays were not traced: the kernel has no such tracepoint."));
@@ -262,15 +263,15 @@ fn what_was_traced_is_drawn_and_told() {
 
 #[test]
 fn nothing_found_is_a_sentence() {
-    let mut profile = fixture::profile();
-    profile.traces = udpath_profile::trace::Traces {
+    let mut result = fixture::profile();
+    result.profile.traces = udpath_profile::trace::Traces {
         locks: Some(udpath_profile::trace::Locks::default()),
         drops: Some(udpath_profile::trace::Drops::default()),
         softirqs: Some(udpath_profile::trace::Softirqs::default()),
         delays: Some(udpath_profile::trace::Delays::default()),
         ..udpath_profile::trace::Traces::default()
     };
-    let html = profile.html();
+    let html = result.html();
     check_but_scripts(&html);
     for said in ["Nobody waited for a lock.", "Nothing was dropped.", "No datagram that was followed"] {
         assert!(html.contains(said), "{said}");
@@ -280,17 +281,18 @@ fn nothing_found_is_a_sentence() {
 #[test]
 fn other_programs_are_in_no_figure_per_datagram() {
     let all = fixture::profile();
-    let mut about = all.clone();
+    let mut result = all.clone();
+    let about = &mut result.profile;
     let server = about.facts.focus.pids[0];
-    // Somebody else's half of all user time.
+    // Half of all user time is another program's.
     let user = about.classes.iter_mut().find(|share| share.of.name() == "user").unwrap();
     user.others = user.ns / 2;
     let (charged, ns) = (user.charged(), user.ns);
-    let html = about.html();
+    let html = result.html();
     check_but_scripts(&html);
     assert!(html.contains("is in the shares, and in no cost per datagram"), "of pid {server}");
     let each = |ns: u64| {
-        let cost = all.per_datagram(ns).unwrap();
+        let cost = all.profile.per_datagram(ns).unwrap();
         format!("<td>{cost:.0} ns</td>")
     };
     let row = html.split("<th scope=\"row\">user</th>").nth(1).unwrap().split("</tr>").next().unwrap();
@@ -416,8 +418,9 @@ fn frames(html: &str) -> Vec<(String, f64, f64, usize)> {
 
 #[test]
 fn a_profile_with_hardware_counters_has_all_of_them() {
-    let profile = fixture::counted_profile();
-    let html = profile.html();
+    let result = fixture::counted_profile();
+    let html = result.html();
+    let profile = &result.profile;
     check_but_scripts(&html);
     let table = html.split("<h2>Hardware counters</h2>").nth(1).unwrap().split("</table>").next().unwrap();
     assert_eq!(table.matches("<tr>").count(), 2 + profile.classes.len());
@@ -427,13 +430,14 @@ fn a_profile_with_hardware_counters_has_all_of_them() {
 
 #[test]
 fn a_profile_is_whole() {
-    let profile = fixture::profile();
-    let html = profile.html();
+    let result = fixture::profile();
+    let html = result.html();
+    let profile = &result.profile;
     check_but_scripts(&html);
     check_charts(&html, &["CPU time by CPU and kind"]);
     assert_eq!(html.matches("<script>").count(), 1);
     assert!(html.contains("default-src &#39;none&#39;") || html.contains("default-src 'none'"));
-    assert!(html.contains(&profile.sentence));
+    assert!(html.contains(&result.sentence));
     for share in &profile.classes {
         assert!(
             html.contains(&format!("<th scope=\"row\">{}</th>", share.of.title())),
@@ -441,8 +445,8 @@ fn a_profile_is_whole() {
             share.of.title()
         );
     }
-    for finding in &profile.findings {
-        assert!(html.contains(&finding.remedy), "{}", finding.remedy);
+    for finding in &result.findings {
+        assert!(finding.remedies.iter().all(|remedy| html.contains(remedy.what())), "{finding:?}");
     }
     for note in &profile.notes {
         assert!(html.contains(note), "{note}");
@@ -451,8 +455,9 @@ fn a_profile_is_whole() {
 
 #[test]
 fn frames_are_as_wide_as_their_time_and_lie_within_their_callers() {
-    let profile = fixture::profile();
-    let frames = frames(&profile.html());
+    let result = fixture::profile();
+    let frames = frames(&result.html());
+    let profile = &result.profile;
     assert_eq!(frames[0], ("all".to_owned(), 0.0, 1e7, 0));
     let busy = profile.busy() as f64;
     for (context, ns) in profile.contexts.iter().filter(|(_, ns)| **ns as f64 > 0.001 * busy) {
@@ -477,8 +482,8 @@ fn frames_are_as_wide_as_their_time_and_lie_within_their_callers() {
 
 #[test]
 fn a_difference_is_whole_and_says_what_is_gone() {
-    let a = fixture::profile();
-    let mut b = fixture::profile();
+    let a = fixture::profile().profile;
+    let mut b = fixture::profile().profile;
     b.stacks.retain(|stack| !stack.frames.iter().any(|frame| frame == "udp_sendmsg"));
     for stack in b.stacks.iter_mut().filter(|stack| stack.frames.iter().any(|frame| frame == "udp_recvmsg")) {
         stack.ns *= 3;
@@ -507,20 +512,21 @@ fn a_difference_is_whole_and_says_what_is_gone() {
 
 #[test]
 fn a_hostile_profile_is_still_a_page() {
-    let profile = fixture::hostile_profile();
-    for html in [profile.html(), Compared { a: &profile, b: &fixture::profile() }.html()] {
+    let hostile = fixture::hostile_profile();
+    for html in [hostile.html(), Compared { a: &hostile.profile, b: &fixture::profile().profile }.html()] {
         check_but_scripts(&html);
         assert!(!html.contains("<script>alert") && !html.contains('\u{1b}') && !html.contains('\u{0}'));
         assert!(html.len() < 8 << 20, "{} bytes", html.len());
     }
-    let mut empty = fixture::profile();
+    let mut result = fixture::profile();
+    let empty = &mut result.profile;
     empty.stacks.clear();
     empty.classes.clear();
     empty.locks.clear();
     empty.cpus.clear();
     empty.contexts.clear();
     empty.processes.clear();
-    (empty.datagrams, empty.findings) = (None, Vec::new());
-    check_but_scripts(&empty.html());
-    check_but_scripts(&Compared { a: &empty, b: &empty }.html());
+    (empty.datagrams, result.findings) = (None, Vec::new());
+    check_but_scripts(&result.html());
+    check_but_scripts(&Compared { a: &result.profile, b: &result.profile }.html());
 }

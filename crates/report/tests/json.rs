@@ -40,7 +40,7 @@ fn a_wrong_field_is_named_with_its_place() {
     let wrong = fixture::BOOST.replacen("\"verdict\":\"better\"", "\"verdict\":\"great\"", 1);
     let error = parse(wrong.as_bytes(), "x.json").unwrap_err().to_string();
     assert!(
-        error.starts_with("x.json does not keep to its schema udpath.boost/1: unknown variant `great`"),
+        error.starts_with("x.json does not keep to its schema udpath.boost/2: unknown variant `great`"),
         "{error}"
     );
     assert!(error.contains("line 1 column"), "{error}");

@@ -6,8 +6,9 @@ mod machines;
 use std::path::Path;
 
 use machines::{Machine, list};
+use udpath_advise::MapResult;
 use udpath_host::Snapshot;
-use udpath_host::map::{Map, Selection};
+use udpath_host::map::Selection;
 use udpath_host::source::Folder;
 use udpath_report::{Extent, Style, map_text};
 
@@ -26,11 +27,11 @@ fn every_machine_is_drawn_as_it_was() {
     settings.bind(|| {
         for machine in list::all() {
             let snapshot = read(&machine);
-            let map = Map::new(&snapshot, None, &Selection::All).unwrap();
-            let text = map_text(&map, Extent::Most, &Style { colour: false, width: 100 });
+            let result = MapResult::new(&snapshot, None, &Selection::All).unwrap();
+            let text = map_text(&result, Extent::Most, &Style { colour: false, width: 100 });
             insta::assert_snapshot!(machine.name, text);
-            let json = serde_json::to_string(&map).unwrap();
-            assert_eq!(serde_json::from_str::<Map>(&json).unwrap(), map, "{}", machine.name);
+            let json = serde_json::to_string(&result).unwrap();
+            assert_eq!(serde_json::from_str::<MapResult>(&json).unwrap(), result, "{}", machine.name);
         }
     });
 }
@@ -41,8 +42,8 @@ fn the_first_seeds_machine_shows_what_its_author_found_by_hand() {
     let found = |name: &str| {
         let machines = list::all();
         let machine = machines.iter().find(|machine| machine.name == name).unwrap();
-        let map = Map::new(&read(machine), None, &Selection::Interface("ens1f0".into())).unwrap();
-        map.marks.into_iter().map(|mark| mark.rule).collect::<Vec<_>>()
+        let result = MapResult::new(&read(machine), None, &Selection::Interface("ens1f0".into())).unwrap();
+        result.findings.into_iter().map(|finding| finding.id).collect::<Vec<_>>()
     };
     let as_found = found("ixgbe-as-found");
     for rule in ["irqs-on-one-node", "hint-unused", "rss-table-short", "one-socket"] {
@@ -61,7 +62,7 @@ fn the_first_seeds_machine_shows_what_its_author_found_by_hand() {
 #[test]
 fn a_big_machine_is_drawn_on_two_screens() {
     let snapshot = read(&list::big(64, 64, 2000));
-    let map = Map::new(&snapshot, None, &Selection::All).unwrap();
+    let map = MapResult::new(&snapshot, None, &Selection::All).unwrap();
     let lines = |extent| map_text(&map, extent, &Style::default()).lines().count();
     assert!(lines(Extent::Most) < 110, "{}", lines(Extent::Most));
     assert!(lines(Extent::All) > 2000);

@@ -5,6 +5,7 @@ mod rings;
 
 use std::fmt::Write as _;
 
+use udpath_advise::ProfileResult;
 use udpath_profile::classes::Rules;
 use udpath_profile::facts::Focus;
 use udpath_profile::perf::{Clock, records};
@@ -16,7 +17,7 @@ use udpath_report::{Document, Render, Style, parse, profile_text};
 
 use rings::{BEGIN, LOST, Machine, SERVER, around};
 
-fn profile() -> Profile {
+fn profile() -> ProfileResult {
     let machine = Machine::SMALL;
     let samples = Samples::new(Kernel::parse(&Machine::kallsyms()), BEGIN, 1_000_000_000);
     let mut recording = Recording {
@@ -30,7 +31,7 @@ fn profile() -> Profile {
     let ticks = |cpu| Some(if cpu < 8 { [4, 0, 8, 18, 0, 0, 170, 0] } else { [4, 0, 8, 186, 0, 0, 2, 0] });
     let (before, after) = around::snapshots(machine.cpus, ticks, [4_000_000, 3_900_000]);
     let profile = Profile::new(&recording, Rules::built_in(), &before, &after);
-    profile.about(Focus { port: Some(53), pids: vec![SERVER] })
+    profile.about(Focus { port: Some(53), pids: vec![SERVER] }).into()
 }
 
 fn style(width: usize) -> Style {
@@ -70,31 +71,35 @@ fn as_json_it_comes_back_as_it_was() {
         Document::Profile(read) => read,
         other => panic!("{other:?}"),
     };
+    assert_eq!(read.sentence, profile.sentence);
+    let ids = |result: &ProfileResult| -> Vec<String> {
+        result.findings.iter().map(|finding| finding.id.clone()).collect()
+    };
+    assert_eq!(ids(&read), ids(&profile));
+    let (read, mut few) = (read.profile, profile.clone());
+    let profile = profile.profile;
     // But for fractions, which may lose their last digit.
     assert_eq!(
         (&read.stacks, &read.contexts, read.samples),
         (&profile.stacks, &profile.contexts, profile.samples)
     );
-    assert_eq!(
-        (&read.notes, &read.sentence, &read.facts),
-        (&profile.notes, &profile.sentence, &profile.facts)
-    );
+    assert_eq!((&read.notes, &read.facts), (&profile.notes, &profile.facts));
     let time_lines =
         |profile: &Profile| profile.cpus.iter().map(|line| line.time_line.clone()).collect::<Vec<_>>();
     assert_eq!(time_lines(&read), time_lines(&profile));
     // The rest is more of the same.
-    let mut few = profile;
-    few.cpus.truncate(2);
-    few.stacks.truncate(3);
-    few.processes.iter_mut().for_each(|process| process.threads.truncate(2));
-    few.processes.truncate(2);
+    let shown = &mut few.profile;
+    shown.cpus.truncate(2);
+    shown.stacks.truncate(3);
+    shown.processes.iter_mut().for_each(|process| process.threads.truncate(2));
+    shown.processes.truncate(2);
     let text = few.json().replace("},", "},\n").replace("],\"", "],\n\"");
     insta::assert_snapshot!("recorded_json", text);
 }
 
 #[test]
 fn as_folded_stacks() {
-    insta::assert_snapshot!("recorded_folded", folded::text(&profile()));
+    insta::assert_snapshot!("recorded_folded", folded::text(&profile().profile));
 }
 
 #[test]

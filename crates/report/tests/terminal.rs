@@ -245,12 +245,13 @@ fn hardware_counters_are_a_table_where_there_are_any() {
     insta::assert_snapshot!("profile_counted_80", text);
     assert!(width(&text) <= 80, "{} columns", width(&text));
     // What the machine does not have has no column; without datagrams it is by the second.
-    let mut profile = fixture::counted_profile();
+    let mut result = fixture::counted_profile();
+    let profile = &mut result.profile;
     let hardware = profile.hardware.as_mut().unwrap();
     let counts = hardware.classes.iter_mut().map(|class| &mut class.counts).chain([&mut hardware.all]);
     counts.for_each(|counts| counts.0.retain(|counter, _| *counter <= Counter::Instructions));
     profile.datagrams = None;
-    let text = profile.terminal(&Style::default());
+    let text = result.terminal(&Style::default());
     let heading = text.lines().find(|line| line.starts_with("per second ")).expect("the table");
     assert!(heading.trim_end().ends_with("IPC") && heading.contains("instructions"), "{heading}");
     assert!(!text.contains("cache misses") && !text.contains("remote loads"), "{text}");
@@ -264,14 +265,14 @@ fn a_profile_on_a_narrow_terminal_has_no_bars() {
 
 #[test]
 fn a_profile_without_datagrams_has_no_figures_per_datagram() {
-    let mut profile = fixture::profile();
-    profile.datagrams = None;
-    let text = profile.terminal(&Style::default());
+    let mut result = fixture::profile();
+    result.profile.datagrams = None;
+    let text = result.terminal(&Style::default());
     assert!(!text.contains("datagram") && text.contains("CPU time"), "{text}");
     // Of some CPUs, while datagrams are counted on all of them.
-    let mut profile = fixture::profile();
-    profile.cpus.truncate(1);
-    let text = profile.terminal(&Style::default());
+    let mut result = fixture::profile();
+    result.profile.cpus.truncate(1);
+    let text = result.terminal(&Style::default());
     assert!(text.contains("datagrams received") && !text.contains("/datagram"), "{text}");
 }
 
@@ -284,8 +285,8 @@ fn a_hostile_profile_cannot_drive_the_terminal() {
 
 #[test]
 fn a_difference_on_eighty_columns() {
-    let a = fixture::profile();
-    let mut b = fixture::profile();
+    let a = fixture::profile().profile;
+    let mut b = fixture::profile().profile;
     b.classes.retain(|share| share.of.name() != "udp-send");
     *b.contexts.get_mut(&udpath_profile::context::Context::Syscall).unwrap() -= 900_000_000;
     let text = Compared { a: &a, b: &b }.terminal(&Style::default());

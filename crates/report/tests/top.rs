@@ -10,8 +10,9 @@ use machines::list;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
+use udpath_advise::MapResult;
 use udpath_host::Snapshot;
-use udpath_host::map::{Map, Selection};
+use udpath_host::map::Selection;
 use udpath_host::source::Folder;
 use udpath_report::Style;
 use udpath_report::top::{self, State, Top, View};
@@ -60,7 +61,7 @@ fn second(machine: &machines::Machine) -> Top {
     for (at, socket) in (0..).zip(&mut now.sockets.list) {
         socket.drops = socket.drops.wrapping_add((at + 1) % 3 * 50);
     }
-    Top::new(&Map::new(&now, Some(&then), &Selection::All).unwrap()).unwrap()
+    Top::new(&MapResult::new(&now, Some(&then), &Selection::All).unwrap()).unwrap()
 }
 
 fn machine(name: &str) -> Top {
@@ -129,7 +130,7 @@ fn the_json_form_survives_itself() {
         cpu.time = None;
     }
     let json = serde_json::to_string(&top).unwrap();
-    assert!(json.starts_with(r#"{"schema":"udpath.top/1""#), "{json:.60}");
+    assert!(json.starts_with(r#"{"schema":"udpath.top/2""#), "{json:.60}");
     assert_eq!(serde_json::from_str::<Top>(&json).unwrap(), top);
 }
 
@@ -148,7 +149,7 @@ fn what_counts_since_boot_has_no_rates() {
     let folder = machines::folder();
     list::all()[0].write(folder.path());
     let snapshot = Snapshot::read(&Folder::captured(folder.path()));
-    assert!(Top::new(&Map::new(&snapshot, None, &Selection::All).unwrap()).is_none());
+    assert!(Top::new(&MapResult::new(&snapshot, None, &Selection::All).unwrap()).is_none());
 }
 
 #[test]

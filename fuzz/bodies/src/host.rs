@@ -1,7 +1,7 @@
 //! Captured machines: answers of the kernel as JSON, and lists of procfs.
 
 use udpath_host::Absence;
-use udpath_host::read::taps;
+use udpath_host::read::packet_sockets;
 use udpath_host::source::Question;
 
 use crate::presentable;
@@ -50,12 +50,12 @@ pub fn host_answers(data: &[u8]) {
 }
 
 /// `/proc/net/packet` and `/proc/net/ptype`.
-pub fn host_taps(data: &[u8]) {
+pub fn host_packet_sockets(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
-    if let Err(error) = taps::sockets(text) {
+    if let Err(error) = packet_sockets::sockets(text) {
         presentable(&error, data.len());
     }
-    match taps::handlers(text) {
+    match packet_sockets::handlers(text) {
         Ok(handlers) => assert!(handlers.len() <= text.lines().count()),
         Err(error) => presentable(&error, data.len()),
     }

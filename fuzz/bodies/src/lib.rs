@@ -27,7 +27,7 @@ pub use archive::archive;
 pub use capture::capture;
 pub use cpu_set::cpu_set;
 pub use cpu_times::cpu_times;
-pub use host::{host_answers, host_taps};
+pub use host::{host_answers, host_packet_sockets};
 pub use host_text::host_text;
 pub use profile::{perf_records, profile_text};
 pub use protocols::{echo_reply, sink_report};
@@ -48,7 +48,7 @@ pub const BODIES: [(&str, Body); 21] = [
     ("cpu_times", cpu_times),
     ("echo_reply", echo_reply),
     ("host_answers", host_answers),
-    ("host_taps", host_taps),
+    ("host_packet_sockets", host_packet_sockets),
     ("host_text", host_text),
     ("journal", journal),
     ("perf_records", perf_records),

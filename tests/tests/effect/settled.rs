@@ -16,7 +16,7 @@ pub(crate) fn settled(snapshot: &Snapshot) -> String {
         taken: _,
         interfaces,
         steering,
-        taps: _,
+        packet_sockets: _,
         // The host's: others may be at work on it.
         kernel: _,
         cpus: _,

@@ -16,7 +16,7 @@ fn the_receive_queue_lock_is_named_with_the_socket_and_its_readers() {
     let _load = bed.load(&["echo", &bed.target(PORT), "--flows", "16", "--rate", "1k", "-d", "90s"]);
     let (_, text) = said(&bed, "receive-queue-lock", " waits for ");
     assert!(
-        text.contains(" % waits for the receive-queue lock of one socket, 0.0.0.0:53, read by "),
+        text.contains(" % of CPU time waits for the receive-queue lock of one socket, 0.0.0.0:53, read by "),
         "{text}"
     );
     assert!(text.ends_with(&format!(" threads of misarranged (pid {})", server.pid())), "{text}");
@@ -31,13 +31,14 @@ fn waking_many_readers_is_told_with_the_socket() {
     let target = bed.target(PORT);
     let _load =
         bed.load(&["sink", &target, "--mode", "flood", "--flows", "16", "--threads", "2", "-d", "90s"]);
-    let (_, text) = said(&bed, "lock", "who");
+    let (_, text) = said(&bed, "lock", "one socket");
     // Waking them, or waiting for the lock for that: whichever is more.
     let socket = format!("one socket, 0.0.0.0:53, read by 20 threads of udpath (pid {})", server.pid());
-    let woken = text
-        .ends_with(&format!(" % goes into waking whoever waits for {socket}, and into the lock for that"));
+    let woken = text.ends_with(&format!(
+        " % of CPU time goes into waking the readers of {socket}, and into the lock for that"
+    ));
     assert!(
-        woken || text.ends_with(&format!(" % waits for the lock for those who wait for {socket}")),
+        woken || text.ends_with(&format!(" % of CPU time waits for the wait-queue lock of {socket}")),
         "{text}"
     );
 }

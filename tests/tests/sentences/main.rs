@@ -1,12 +1,12 @@
-//! What `udpath profile` says of machines that are arranged to deserve it, by its default options, and does not say of one
-//! that is arranged well. Needs root and two CPUs.
+//! What `udpath profile` finds on misconfigured machines with its default options, and does not find on a healthy one. Needs
+//! root and two CPUs.
 //!
-//! | arranged | said of it |
+//! | misconfigured | finding |
 //! |---|---|
 //! | twenty threads ask one socket and never sleep | its receive-queue lock, the socket, who reads it |
 //! | twenty threads sleep at one socket | waking them, the socket, who reads it |
 //! | connections are tracked | connection tracking, and how many |
-//! | a tcpdump runs | the tap, by name and pid |
+//! | a tcpdump runs | the packet socket, by name and pid |
 //! | GRO looks at datagrams that never merge | that it looks in vain |
 //! | a handler that is slow | the program's own function |
 //!
@@ -41,7 +41,7 @@ fn alone() -> MutexGuard<'static, ()> {
 fn found<'a>(profile: &'a Value, rule: &str, part: &str) -> Option<&'a str> {
     let findings = profile["findings"].as_array().expect("a profile has findings").iter();
     let texts =
-        findings.filter(|finding| finding["rule"] == rule).filter_map(|finding| finding["text"].as_str());
+        findings.filter(|finding| finding["id"] == rule).filter_map(|finding| finding["evidence"].as_str());
     texts.into_iter().find(|text| text.contains(part))
 }
 
@@ -55,7 +55,7 @@ fn said(bed: &Bed, rule: &str, part: &str) -> (Value, String) {
         let sentence = profile["sentence"].as_str().expect("a sentence");
         println!("{sentence}");
         if let Some(text) = found(&profile, rule, part) {
-            let words = text.split_once(" % ").map_or(text, |(_, rest)| rest);
+            let words = text.split_once(" % of CPU time ").map_or(text, |(_, rest)| rest);
             if sentence.contains(words) || found(&profile, "others", "").is_some() {
                 let text = text.to_owned();
                 return (profile, text);
@@ -114,9 +114,9 @@ fn a_server_that_is_arranged_well_is_told_none_of_this() {
     for (rule, part) in [
         ("receive-queue-lock", ""),
         ("lock", "waits for"),
-        ("lock", "who"),
+        ("lock", "waking the readers"),
         ("netfilter", ""),
-        ("taps", ""),
+        ("packet-sockets", ""),
         ("gro", ""),
         ("user", "udpath's own work"),
     ] {

@@ -1,4 +1,4 @@
-//! What is in a datagram's way: connection tracking, a tap, GRO.
+//! What is in a datagram's way: connection tracking, a packet socket, GRO.
 
 use udpath_lab::LinkSpec;
 use udpath_rig::{Bed, Said};
@@ -20,7 +20,7 @@ fn tracked_connections_are_named_and_counted() {
     assert!((64..200).contains(&tracked), "{tracked}");
     assert!(
         text.ends_with(&format!(
-            "is packet filters and connection tracking ({tracked} connections are tracked)"
+            "goes to packet filters and connection tracking ({tracked} connections tracked)"
         )),
         "{text}"
     );
@@ -34,11 +34,14 @@ fn a_tcpdump_that_was_left_running_is_named() {
     let mut tcpdump = bed.start("server", "tcpdump", &["-i", "eth0", "-w", "/dev/null", "udp"]);
     tcpdump.says("listening on eth0");
     let _load = in_the_kernel(&bed);
-    let (profile, text) = said(&bed, "taps", "tcpdump");
-    assert!(text.ends_with(&format!("copies packets for tcpdump (pid {})", tcpdump.pid())), "{text}");
-    let taps = profile["facts"]["taps"].as_array().unwrap();
+    let (profile, text) = said(&bed, "packet-sockets", "tcpdump");
+    assert!(
+        text.ends_with(&format!("copies packets to packet sockets (tcpdump, pid {})", tcpdump.pid())),
+        "{text}"
+    );
+    let sockets = profile["facts"]["packet_sockets"].as_array().unwrap();
     assert_eq!(
-        (taps.len(), &taps[0]["pid"], &taps[0]["name"]),
+        (sockets.len(), &sockets[0]["pid"], &sockets[0]["name"]),
         (1, &tcpdump.pid().into(), &"tcpdump".into())
     );
     // It ends, and is named no more.
@@ -46,7 +49,7 @@ fn a_tcpdump_that_was_left_running_is_named() {
     let _ = tcpdump.finish();
     let after = bed.profile_json(&["--port", &PORT.to_string(), "-d", "500ms"]);
     assert_eq!(
-        (found(&after, "taps", ""), &after["facts"]["taps"]),
+        (found(&after, "packet-sockets", ""), &after["facts"]["packet_sockets"]),
         (None, &serde_json::json!([])),
         "{}",
         after["sentence"]

@@ -142,12 +142,12 @@ fn the_program_runs_on_another_kernel() {
     assert_eq!(machine.fine("lab-left"), "");
 }
 
-/// The rules that marked something, in order.
-fn marks(machine: &Recorded, step: &str) -> Vec<String> {
+/// The ids of the findings about steering, in order.
+fn findings(machine: &Recorded, step: &str) -> Vec<String> {
     let map: Value = serde_json::from_str(machine.fine(step)).unwrap();
-    let marks = map["marks"].as_array().unwrap();
-    let steering = |rule: &str| ["rss", "irqs", "hint", "rps"].iter().any(|kind| rule.starts_with(kind));
-    marks.iter().map(|mark| mark["rule"].as_str().unwrap().to_owned()).filter(|rule| steering(rule)).collect()
+    let ids =
+        map["findings"].as_array().unwrap().iter().map(|finding| finding["id"].as_str().unwrap().to_owned());
+    ids.filter(|id| ["rss", "irqs", "hint", "rps"].iter().any(|kind| id.starts_with(kind))).collect()
 }
 
 /// What the author of the first seed did by hand: found, planned, applied, verified, undone.
@@ -156,25 +156,25 @@ fn the_first_seeds_arrangement_is_found_changed_and_put_back() {
     let machine = &*MACHINE;
     machine.fine("arrange");
     // The driver's hint is one CPU of either node in turn.
-    assert_eq!(marks(machine, "found"), ["rss-table-short", "irqs-on-one-node", "hint-unused"]);
+    assert_eq!(findings(machine, "found"), ["rss-table-short", "irqs-on-one-node", "hint-unused"]);
     let text = machine.fine("found-text");
-    assert!(text.contains("names 12 queues only; nothing is spread to rx-12-15"), "{text}");
-    assert!(text.contains("go to node 0 alone, CPUs 0-9; CPUs 10-19 handle none"), "{text}");
+    assert!(text.contains("uses 12 of 16 queues; rx-12-15 receive nothing"), "{text}");
+    assert!(text.contains("go to node 0 alone, CPUs 0-9; CPUs 10-19 process no packets"), "{text}");
     // What is there already is no change: queues 0 to 9 are where they shall be.
     let plan = machine.fine("plan");
     assert!(plan.contains("eth0:rss/table") && plan.contains("eth0:irq/rx-15"), "{plan}");
     machine.fine("apply");
-    assert_eq!(marks(machine, "better"), ["hint-unused"]);
+    assert_eq!(findings(machine, "better"), ["hint-unused"]);
     let (_, table) = packets::rss(machine.fine("spread"));
     assert_eq!(table.iter().copied().collect::<std::collections::BTreeSet<_>>().len(), 16);
     machine.fine("status");
     machine.fine("undo");
-    assert_eq!(marks(machine, "undone"), marks(machine, "found"));
+    assert_eq!(findings(machine, "undone"), findings(machine, "found"));
 }
 
 /// Key and table are read there, not given.
 #[test]
-fn a_flow_is_foretold_from_the_machines_own_tables() {
+fn a_flow_is_predicted_from_the_machines_own_tables() {
     let machine = &*MACHINE;
     let text = machine.fine("predicted");
     let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();

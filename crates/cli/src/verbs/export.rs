@@ -1,4 +1,4 @@
-//! `udpath export`: the machine's path as metrics, over HTTP, into a file for node_exporter, or once to stdout.
+//! `udpath export`: the machine's path and its findings as metrics, over HTTP, into a file for node_exporter, or once to stdout.
 
 mod connection;
 mod server;
@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use udpath_host::map::{Map, Selection};
+use udpath_advise::MapResult;
+use udpath_host::map::Selection;
 use udpath_host::{Source, Watch};
 use udpath_report::{Applied, MetricsFormat, MetricsOptions, map_metrics, write_whole};
 use udpath_tune::Live;
@@ -21,9 +22,9 @@ use super::show::PlaceArgs;
 use crate::exit::Done;
 use crate::terminal;
 
-/// Where the metrics are, unless told otherwise. 9,4xx is where exporters live; this one was free in their list.
+/// Where the metrics are served by default. 9,4xx is where exporters live; this one was free in their list.
 const LISTEN: &str = "127.0.0.1:9453";
-/// Pause between two looks for the end.
+/// Pause between two checks for the end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Arguments of `udpath export`.
@@ -55,7 +56,7 @@ pub(crate) struct Args {
 
 /// The machine at one moment, to be written as metrics.
 struct Seen {
-    map: Map,
+    result: MapResult,
     /// None of a captured machine; else what the journal says, if it can be read.
     status: Option<Option<Status>>,
     options: MetricsOptions,
@@ -68,7 +69,7 @@ impl Seen {
             Some(None) => Applied::Unreadable,
             Some(Some(status)) => Applied::Known(status),
         };
-        map_metrics(&self.map, applied, self.options, format)
+        map_metrics(&self.result, applied, self.options, format)
     }
 }
 
@@ -78,13 +79,13 @@ impl Args {
         // The journal is of this machine, and only root may read it.
         let captured = self.place.is_captured();
         let status = (!captured).then(|| Status::of(&Live::new(), &self.state.journal()).ok());
-        let map = Map::new(watch.look(source), None, &Selection::All)?;
+        let result = MapResult::new(watch.look(source), None, &Selection::All)?;
         let options = MetricsOptions { sockets: self.sockets.into(), queues: self.queues };
-        Ok(Seen { map, status, options })
+        Ok(Seen { result, status, options })
     }
 }
 
-/// Exports until it is told to end.
+/// Exports until a signal ends it.
 pub(crate) fn run(args: &Args) -> Done {
     let stop = Arc::new(AtomicBool::new(false));
     if !args.once {
@@ -113,7 +114,7 @@ fn write(args: &Args, source: &dyn Source, path: &std::path::Path, stop: &Atomic
     Ok(())
 }
 
-/// Answers scrapers until it is told to end.
+/// Answers scrapers until a signal ends it.
 fn serve(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Done {
     let mut watch = Watch::default();
     let listener =

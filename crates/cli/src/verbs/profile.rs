@@ -1,9 +1,9 @@
-//! `udpath profile`: where CPU time goes, for some seconds, in a sentence and the figures behind it.
+//! `udpath profile`: where CPU time goes: a sentence, findings, and the figures behind them.
 //!
 //! ```text
-//! udpath_profile::measure ─▸ Profile ─▸ text or JSON, folded stacks, page
+//! udpath_profile::measure ─▸ Profile ─▸ ProfileResult: its findings ─▸ text or JSON, folded stacks, page
 //! ```
-//! stdout: the result; stderr: that it goes on, on a terminal. Nothing on the machine is changed.
+//! stdout: the result; stderr: progress, on a terminal. Nothing on the machine is changed.
 
 mod difference;
 mod options;
@@ -15,11 +15,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
+use udpath_advise::ProfileResult;
 use udpath_host::namespace;
 use udpath_host::source::Folder;
 use udpath_host::{Snapshot, Source};
+use udpath_profile::folded;
 use udpath_profile::recorder::{RATE, Wanted};
-use udpath_profile::{Profile, folded};
 use udpath_report::{Render, WriteError, profile_text};
 use udpath_steer::CpuSet;
 
@@ -29,19 +30,19 @@ use crate::terminal;
 /// Arguments of `udpath profile`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// About this process. All CPUs are sampled: what softirqs do for it is on nobody's time
+    /// Profile this process. All CPUs are sampled: softirq time is not charged to any process
     #[arg(long, value_name = "PID", conflicts_with = "port")]
     pid: Option<u32>,
-    /// About the processes that serve this UDP port
+    /// Profile the processes that serve this UDP port
     #[arg(long, value_name = "PORT")]
     port: Option<std::num::NonZeroU16>,
     /// Sample these CPUs only
     #[arg(long, value_name = "LIST")]
     cpu: Option<CpuSet>,
-    /// For so long
+    /// How long to sample
     #[arg(short, long, default_value = "5s", value_parser = options::length, allow_hyphen_values = true, value_name = "TIME")]
     duration: Duration,
-    /// Samples a second of each CPU
+    /// Samples per second and CPU
     #[arg(long, default_value_t = RATE, value_parser = options::rate, allow_hyphen_values = true, value_name = "HZ")]
     rate: u32,
     /// Count by tracepoints as well: locks (waits, and whose), drops (why and for which port), softirqs (with polls, IPIs
@@ -52,7 +53,7 @@ pub(crate) struct Args {
     /// Count datagrams and look for sockets in this network namespace, as `ip netns` names it
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
-    /// Print one JSON document (udpath.profile/1)
+    /// Print one JSON document (udpath.profile/2)
     #[arg(long)]
     json: bool,
     /// Write the stacks for other tools: `context;process;function;... N`, N in microseconds of CPU time
@@ -80,24 +81,24 @@ pub(crate) fn run(args: &Args) -> Done {
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
     let place = options::place(args)?;
-    let profile = namespace::inside(&place, || measure(args, &Folder::live(), &stop))
+    let result = namespace::inside(&place, || measure(args, &Folder::live(), &stop))
         .map_err(|error| Failure::Cannot(error.into()))??;
     if args.json {
-        terminal::print(&profile.json())?;
+        terminal::print(&result.json())?;
     } else {
-        terminal::print(&profile_text(&profile, &terminal::style(), terminal::lines()))?;
+        terminal::print(&profile_text(&result, &terminal::style(), terminal::lines()))?;
     }
     if let Some(path) = &args.folded {
-        udpath_report::write_whole(path, folded::text(&profile).as_bytes())
+        udpath_report::write_whole(path, folded::text(&result.profile).as_bytes())
             .context("the result above is complete, its folded stacks are not")?;
     }
     match &args.report {
-        Some(path) => report(path, &profile),
+        Some(path) => report(path, &result),
         None => Ok(()),
     }
 }
 
-/// Told before anything is measured.
+/// Checked before anything is measured.
 fn writable(option: &str, path: &Path) -> Done {
     udpath_report::check_writable(path).map_err(|error| match error {
         WriteError::Folder { .. } => Failure::Usage(format!("{option}: {error}")),
@@ -113,7 +114,7 @@ fn report(path: &Path, result: &impl Render) -> Done {
 }
 
 /// Samples, and puts the result together.
-fn measure(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Profile, Failure> {
+fn measure(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<ProfileResult, Failure> {
     let before = Snapshot::read(source);
     let focus = options::focus(args, &before)?;
     let wanted = Wanted {
@@ -137,5 +138,5 @@ fn measure(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Profil
         let _ = write!(io::stderr(), "\r\x1b[K");
     }
     let profile = measured.map_err(|error| Failure::Cannot(error.into()))?;
-    Ok(profile.about(focus))
+    Ok(profile.about(focus).into())
 }

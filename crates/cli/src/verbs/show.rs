@@ -1,13 +1,14 @@
-//! `udpath show`: the way of a datagram through this machine, link by link, and the links to look at.
+//! `udpath show`: the path of a datagram through this machine, link by link, and the findings.
 //!
-//! Reads, and changes nothing. Without root it shows what it may and says what it may not.
+//! It reads and changes nothing. Without root it shows what it may read and says what it may not.
 
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use udpath_host::map::{Map, Selection, SelectionError};
+use udpath_advise::MapResult;
+use udpath_host::map::{Selection, SelectionError};
 use udpath_host::namespace::{self, Place};
 use udpath_host::process;
 use udpath_host::snapshot::sockets::Socket;
@@ -31,15 +32,15 @@ pub(crate) struct Args {
     /// Count for this long instead of since boot
     #[arg(short, long, value_name = "SECONDS", value_parser = interval)]
     interval: Option<Duration>,
-    /// Every queue, CPU and socket, not only those marked or busiest, and what is set of each socket
+    /// Show every queue, CPU and socket, not only the busiest and those with findings, and each socket's options
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Print the map as one JSON document (udpath.map/1)
+    /// Print the map and its findings as one JSON document (udpath.map/2)
     #[arg(long)]
     json: bool,
-    /// Print all that was read as one JSON document (udpath.snapshot/1)
+    /// Print all that was read as one JSON document (udpath.snapshot/2)
     #[arg(long, conflicts_with_all = ["json", "interval", "what", "all"])]
     snapshot: bool,
 }
@@ -161,12 +162,16 @@ pub(crate) fn run(args: Args) -> Done {
     terminal::print(&map_text(&map, extent, &terminal::style()))
 }
 
-/// The map of what was asked for. A bare number is a port if somebody has it, else a process.
-pub(crate) fn map(now: &Snapshot, earlier: Option<&Snapshot>, what: Option<&str>) -> Result<Map, Failure> {
+/// The map of what was asked for, and its findings. A bare number is a port if a socket is bound to it, else a process.
+pub(crate) fn map(
+    now: &Snapshot,
+    earlier: Option<&Snapshot>,
+    what: Option<&str>,
+) -> Result<MapResult, Failure> {
     let usage = |error: SelectionError| Failure::Usage(error.to_string());
     let (selection, otherwise) = select(now, what)?;
-    match (Map::new(now, earlier, &selection), otherwise) {
-        (Err(first), Some(other)) => Map::new(now, earlier, &other).map_err(|_| usage(first)),
+    match (MapResult::new(now, earlier, &selection), otherwise) {
+        (Err(first), Some(other)) => MapResult::new(now, earlier, &other).map_err(|_| usage(first)),
         (map, _) => map.map_err(usage),
     }
 }

@@ -1,7 +1,7 @@
-//! `udpath top`: the way of a datagram live, on a whole screen, or one interval as text.
+//! `udpath top`: the path of a datagram live, on a whole screen, or one interval as text.
 //!
 //! ```text
-//!  Watch (host) ─▸ Map of two looks ─▸ Top ─▸ draw (report) ─▸ Screen: cells that changed
+//!  Watch (host) ─▸ Map, findings ─▸ Top ─▸ draw (report) ─▸ Screen: cells that changed
 //!      ▲ each interval                          ▲
 //!      └────────────── events: keys, signals, the next look
 //! ```
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Print one interval as text and end
     #[arg(long)]
     once: bool,
-    /// With --once: print it as one JSON document (udpath.top/1)
+    /// With --once: print it as one JSON document (udpath.top/2)
     #[arg(long, requires = "once")]
     json: bool,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Done {
 fn once(args: &Args, source: &dyn Source) -> Done {
     let mut watch = Watch::default();
     watch.look(source);
-    // What is not there is told before the interval, not after it.
+    // What is not there is reported before the interval, not after it.
     let _ = rates(&watch, args)?;
     std::thread::sleep(args.interval);
     watch.look(source);

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{InterfaceMap, View};
+use super::interfaces::InterfaceMap;
+use super::view::View;
 use crate::snapshot::cpus::CpuTicks;
 use crate::snapshot::softnet::SoftnetCpu;
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use udpath_steer::CpuSet;
 
-use super::{View, since};
+use super::view::{View, since};
 use crate::snapshot::irqs::Irq;
 use crate::snapshot::{Counters, Interface, Relation, RxQueue, TimeStamping};
 

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use udpath_steer::CpuSet;
 
-use super::{Selection, View};
+use super::selection::Selection;
+use super::view::View;
 use crate::Snapshot;
 use crate::snapshot::sockets::{Socket, SocketOptions};
 use crate::snapshot::udp::{UdpCounters, UdpMemory};

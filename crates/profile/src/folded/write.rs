@@ -57,7 +57,7 @@ fn frame(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sentence::tests::built;
+    use crate::built::built;
 
     #[test]
     fn equal_stacks_are_one_line_in_microseconds() {

@@ -54,9 +54,9 @@ fn set<T: Ord>(shares: &mut [Share<T>], others: &BTreeMap<T, u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::built::of;
     use crate::classes::Class;
     use crate::facts::Focus;
-    use crate::sentence::tests::of;
 
     /// A name server (812), a compiler (9), threads of the kernel (40) and softirqs, of five seconds on two CPUs.
     fn beside_a_compiler() -> Profile {

@@ -178,8 +178,8 @@ fn unseen(profile: &Profile) -> Option<String> {
     let (worst, most) = found.iter().max_by(|(_, a), (_, b)| a.total_cmp(b)).copied()?;
     let which = which(found.iter().map(|(cpu, _)| *cpu).collect(), Some(worst));
     Some(format!(
-        "{which}: no samples of {:.0} % of the time, nor was it the hypervisor's; interrupts were off, samples were lost, or \
-         the CPU was taken away",
+        "{which}: no samples for {:.0} % of the interval, and no steal time to explain it: interrupts were off, samples were \
+         lost, or the CPU was taken away",
         100.0 * most
     ))
 }
@@ -198,8 +198,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::built::built;
     use crate::profile::Accounted;
-    use crate::sentence::tests::built;
 
     /// So many CPUs, each for five seconds half in softirq and half idle, by both.
     fn agreed(cpus: u32) -> Profile {
@@ -242,11 +242,11 @@ mod tests {
         *accounted(&mut profile, 0) = Accounted { soft: 0.5, steal: 0.4, idle: 0.1, ..Accounted::default() };
         profile.cpus[0].sampled.insert(Context::Idle, 500_000_000);
         assert_eq!(of(&profile), [""; 0]);
-        // The same samples, and nobody took anything.
+        // The same samples, and no steal.
         *accounted(&mut profile, 0) = Accounted { soft: 0.5, idle: 0.5, ..Accounted::default() };
         let notes = of(&profile);
         assert!(
-            notes.len() == 1 && notes[0].starts_with("CPU 0: no samples of 40 % of the time"),
+            notes.len() == 1 && notes[0].starts_with("CPU 0: no samples for 40 % of the interval"),
             "{notes:?}"
         );
     }

@@ -1,6 +1,7 @@
 //! The page of a profile: the sentence, the flame graph, and the figures behind them.
 
 use askama::Template;
+use udpath_advise::ProfileResult;
 use udpath_profile::Profile;
 use udpath_profile::context::Context;
 use udpath_profile::profile::Share;
@@ -18,7 +19,7 @@ use crate::{svg, time_line, units, words};
 #[template(path = "profile.html")]
 struct Page<'a> {
     head: Head<'a>,
-    findings: Vec<(&'a str, &'a str)>,
+    findings: Vec<(String, String)>,
     notes: &'a [String],
     graph: String,
     /// The share of other programs, which are in no figure per datagram; none where they are.
@@ -63,7 +64,8 @@ const SLICES: usize = 120;
 /// Threads told of each process.
 const THREADS: usize = 4;
 
-pub(crate) fn page(profile: &Profile) -> String {
+pub(crate) fn page(result: &ProfileResult) -> String {
+    let profile = &result.profile;
     let (by_samples, by_stat) = (sampled(profile), accounted(profile));
     let groups = [("samples", by_samples.as_slice()), ("/proc/stat", by_stat.as_slice())];
     let each = |ns: f64| profile.per_datagram(ns as u64);
@@ -80,14 +82,14 @@ pub(crate) fn page(profile: &Profile) -> String {
             title: format!("udpath profile: {about}"),
             kind: format!("udpath profile · {about}"),
             headline: headline(profile),
-            lead: profile.sentence.clone(),
+            lead: result.sentence.clone(),
             figures: figures(profile),
             flames: true,
         },
-        findings: profile
+        findings: result
             .findings
             .iter()
-            .map(|finding| (finding.text.as_str(), finding.remedy.as_str()))
+            .map(|finding| (words::finding(finding), words::fixes(finding).unwrap_or_default()))
             .collect(),
         notes: &profile.notes,
         graph,
@@ -117,7 +119,7 @@ pub(crate) fn page(profile: &Profile) -> String {
     })
 }
 
-/// Whom it is about, for the title.
+/// What it is about, for the title.
 fn about(profile: &Profile) -> String {
     let focus = &profile.facts.focus;
     match (focus.port, focus.pids.as_slice()) {

@@ -1,5 +1,6 @@
 //! Where the CPU time of a climb's first and best rung goes, on the climb's page.
 
+use udpath_advise::ProfileResult;
 use udpath_advise::result::BoostResult;
 use udpath_profile::Profile;
 use udpath_profile::difference::Difference;
@@ -23,7 +24,7 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// None where nobody asked for profiles.
+    /// None where no profiles were asked for.
     pub(super) fn of(result: &'a BoostResult) -> Option<Self> {
         let profiles = result.profiles.as_ref()?;
         let taken = words::profiled(result);
@@ -31,6 +32,7 @@ impl<'a> Section<'a> {
             [(first, a), (best, b)] => {
                 let graph =
                     Graph { id: "change", title: "Flame graph of the difference", name: "difference" };
+                let (a, b) = (&a.profile, &b.profile);
                 Some(Change::new(&Difference::new(a, b), a, b, [*first, *best], &graph))
             }
             _ => None,
@@ -38,7 +40,7 @@ impl<'a> Section<'a> {
         let mut graphs: Vec<(String, String)> = taken
             .iter()
             .zip(["first", "best"])
-            .map(|((name, profile), id)| plain(name, profile, id))
+            .map(|((name, result), id)| plain(name, &result.profile, id))
             .collect();
         if let Some(change) = &change {
             let title = format!(
@@ -48,7 +50,7 @@ impl<'a> Section<'a> {
             graphs.push((title, change.graph.clone()));
         }
         let mut notes: Vec<&str> = Vec::new();
-        for note in taken.iter().flat_map(|(_, profile)| &profile.notes) {
+        for note in taken.iter().flat_map(|(_, result)| &result.profile.notes) {
             if !notes.contains(&note.as_str()) {
                 notes.push(note);
             }
@@ -56,7 +58,7 @@ impl<'a> Section<'a> {
         Some(Self {
             about: about(&taken),
             absent: words::not_profiled(profiles),
-            sentences: taken.iter().map(|(name, profile)| (*name, profile.sentence.as_str())).collect(),
+            sentences: taken.iter().map(|(name, result)| (*name, result.sentence.as_str())).collect(),
             change,
             graphs,
             notes,
@@ -82,7 +84,7 @@ fn plain(name: &str, profile: &Profile, id: &str) -> (String, String) {
     (name.to_owned(), drawn)
 }
 
-fn about(taken: &[(&str, &Profile)]) -> String {
+fn about(taken: &[(&str, &ProfileResult)]) -> String {
     let how = "When the race was decided, the first and the best rung ran once more under the same load, with every CPU \
                sampled; those runs are in no figure above.";
     match taken {

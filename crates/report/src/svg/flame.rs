@@ -38,13 +38,13 @@ pub(crate) struct Family {
     pub(crate) title: &'static str,
 }
 
-/// The colours by kind of work. There are more classes than colours that can be told apart, so kin share one.
+/// The colours by kind of work, in the order of [`udpath_profile::classes::Family`].
 pub(crate) const FAMILIES: [Family; 9] = [
     Family { look: "k0", title: "device, NAPI, XDP, transmit" },
     Family { look: "k1", title: "IP, UDP, sockets" },
     Family { look: "k2", title: "locks" },
     Family { look: "k3", title: "memory, copying" },
-    Family { look: "k4", title: "filters, taps, security" },
+    Family { look: "k4", title: "filters, packet sockets, security" },
     Family { look: "k5", title: "scheduling, interrupts, timers" },
     Family { look: "k6", title: "system call entry" },
     Family { look: "k7", title: "programs" },
@@ -53,29 +53,7 @@ pub(crate) const FAMILIES: [Family; 9] = [
 
 /// The colour of a class, by its place in [`FAMILIES`].
 pub(crate) const fn family(class: Class) -> usize {
-    match class {
-        Class::NicDriver
-        | Class::NapiGro
-        | Class::XdpBpf
-        | Class::RpsBacklog
-        | Class::Qdisc
-        | Class::Transmit => 0,
-        Class::Ip
-        | Class::Tcp
-        | Class::UdpReceive
-        | Class::SocketLookup
-        | Class::SocketEnqueue
-        | Class::SocketRead
-        | Class::UdpSend
-        | Class::Routing => 1,
-        Class::Lock => 2,
-        Class::Skb | Class::Memory | Class::Copy => 3,
-        Class::Netfilter | Class::Taps | Class::Security | Class::Cgroup => 4,
-        Class::Scheduling | Class::Timers | Class::Interrupt => 5,
-        Class::Syscall | Class::Mitigations => 6,
-        Class::User => 7,
-        Class::Tracing | Class::Files | Class::Idle | Class::Unclassified => 8,
-    }
+    class.family() as usize
 }
 
 /// How the frames are painted and described.

@@ -97,10 +97,10 @@ fn why(result: &BoostResult, style: Style) -> String {
     let taken = words::profiled(result);
     let mut out = String::new();
     if let [(_, a), (_, b)] = taken.as_slice() {
-        out += &style.wrapped(Paint::Bold, &Difference::new(a, b).sentence(), 2);
+        out += &style.wrapped(Paint::Bold, &Difference::new(&a.profile, &b.profile).sentence(), 2);
     }
-    for (name, profile) in &taken {
-        let text = format!("{}: {}", words::shortened(&words::one_line(name), 24), profile.sentence);
+    for (name, result) in &taken {
+        let text = format!("{}: {}", words::shortened(&words::one_line(name), 24), result.sentence);
         out += &style.wrapped(Paint::Plain, &text, 2);
     }
     if let Some(absent) = words::not_profiled(profiles) {

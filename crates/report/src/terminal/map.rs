@@ -1,15 +1,18 @@
-//! The way of a datagram through a machine: a line per link, and in front of a line `!` where something should be looked
-//! at; what that is stands below.
+//! The path of a datagram through a machine: a line per link, with `!` in front of those that have a finding; the findings
+//! below.
+
+mod columns;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use udpath_host::map::{CpuMap, InterfaceMap, Link, Map, Mark, QueueMap, SocketMap, Weight};
+use udpath_advise::{Finding, Location, MapResult, Severity};
+use udpath_host::map::{CpuMap, InterfaceMap, Map, QueueMap, SocketMap};
 use udpath_host::snapshot::sockets::SocketOptions;
-use udpath_steer::CpuSet;
 
 use super::table::{Cell, Table};
 use super::{Paint, Style};
-use crate::units;
+use crate::{units, words};
+use columns::{COLUMNS, CPU_COLUMNS, NONE, about};
 
 /// How much of a map is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,21 +30,19 @@ const LINES: usize = 24;
 const SOCKETS: usize = 12;
 /// What is not known.
 const UNKNOWN: &str = "?";
-/// What is not there, or off.
-const NONE: &str = "-";
 
 /// The whole map as text.
-pub(crate) fn text(map: &Map, extent: Extent, style: &Style) -> String {
-    let style = *style;
-    let marked: BTreeSet<&Link> =
-        map.marks.iter().filter(|mark| mark.weight < Weight::Note).flat_map(|mark| &mark.links).collect();
-    let page = Page { map, extent, style, marked };
+pub(crate) fn text(result: &MapResult, extent: Extent, style: &Style) -> String {
+    let (MapResult { map, findings, .. }, style) = (result, *style);
+    let severe = findings.iter().filter(|finding| finding.severity < Severity::Note);
+    let marked: BTreeSet<&Location> = severe.flat_map(|finding| &finding.locations).collect();
+    let page = Page { map, findings, extent, style, marked };
     let mut out = page.headline();
     for interface in &map.interfaces {
         out.push('\n');
         out += &page.interface(interface);
     }
-    for part in [page.cpus(), page.udp(), page.sockets(), page.marks(), page.missing()] {
+    for part in [page.cpus(), page.udp(), page.sockets(), page.findings(), page.missing()] {
         if !part.is_empty() {
             out.push('\n');
             out += &part;
@@ -52,9 +53,10 @@ pub(crate) fn text(map: &Map, extent: Extent, style: &Style) -> String {
 
 struct Page<'a> {
     map: &'a Map,
+    findings: &'a [Finding],
     extent: Extent,
     style: Style,
-    marked: BTreeSet<&'a Link>,
+    marked: BTreeSet<&'a Location>,
 }
 
 impl Page<'_> {
@@ -73,16 +75,16 @@ impl Page<'_> {
         self.style.wrapped(Paint::Dim, &text, 2)
     }
 
-    /// `!` in front of what is marked.
-    fn flag(&self, link: &Link) -> Cell {
-        if self.marked.contains(link) { Cell::new("!").painted(Paint::Bad) } else { Cell::new("") }
+    /// `!` in front of what has a finding.
+    fn flag(&self, location: &Location) -> Cell {
+        if self.marked.contains(location) { Cell::new("!").painted(Paint::Bad) } else { Cell::new("") }
     }
 
     fn interface(&self, interface: &InterfaceMap) -> String {
-        let flag = if self.marked.contains(&Link::Interface(interface.name.clone())) { "! " } else { "" };
+        let flag = if self.marked.contains(&Location::Interface(interface.name.clone())) { "! " } else { "" };
         let mut out = self.style.wrapped(Paint::Bold, &format!("{flag}{}", about(interface)), 2);
         let shown = self.chosen(&interface.queues, LINES, |queue| {
-            let marked = self.marked.contains(&Link::Queue(interface.name.clone(), queue.queue));
+            let marked = self.marked.contains(&Location::Queue(interface.name.clone(), queue.queue));
             (marked, queue.packets.or(queue.interrupts).unwrap_or(0))
         });
         let any = |has: fn(&QueueMap) -> bool| shown.iter().any(|queue| has(queue));
@@ -94,7 +96,7 @@ impl Page<'_> {
         let mut table =
             Table::with(headings.chain(columns.iter().map(|column| Cell::right(column.name))).collect());
         for queue in &shown {
-            let mut cells = vec![self.flag(&Link::Queue(interface.name.clone(), queue.queue))];
+            let mut cells = vec![self.flag(&Location::Queue(interface.name.clone(), queue.queue))];
             cells.push(Cell::new(format!("rx-{}{}", queue.queue, if queue.xsk { " xsk" } else { "" })));
             cells.extend(columns.iter().map(|column| Cell::right((column.text)(queue))));
             table.row(cells);
@@ -110,7 +112,7 @@ impl Page<'_> {
             return String::new();
         }
         let shown = self.chosen(&cpus, LINES, |cpu| {
-            let marked = self.marked.contains(&Link::Cpu(cpu.cpu));
+            let marked = self.marked.contains(&Location::Cpu(cpu.cpu));
             (marked, cpu.softnet.map_or(0, |softnet| softnet.processed.into()))
         });
         let columns: Vec<_> =
@@ -120,7 +122,7 @@ impl Page<'_> {
         cells.push(Cell::new("interrupts of"));
         let mut table = Table::with(cells);
         for cpu in &shown {
-            let mut cells = vec![self.flag(&Link::Cpu(cpu.cpu)), Cell::right(cpu.cpu.to_string())];
+            let mut cells = vec![self.flag(&Location::Cpu(cpu.cpu)), Cell::right(cpu.cpu.to_string())];
             cells.extend(columns.iter().map(|column| Cell::right((column.text)(cpu))));
             cells.push(Cell::new(cpu.queues.join(" ")));
             table.row(cells);
@@ -136,7 +138,7 @@ impl Page<'_> {
         let families = [("IPv4", self.map.udp.v4), ("IPv6", self.map.udp.v6)];
         for (family, udp) in families.into_iter().filter_map(|(family, udp)| Some((family, udp?))) {
             let known = |count: Option<u64>| count.map_or_else(|| UNKNOWN.to_owned(), units::count);
-            let mut cells = vec![self.flag(&Link::Udp), Cell::new(family)];
+            let mut cells = vec![self.flag(&Location::Udp), Cell::new(family)];
             cells.extend(
                 [
                     units::count(udp.in_datagrams),
@@ -159,7 +161,7 @@ impl Page<'_> {
             return String::new();
         }
         let shown = self.chosen(&self.map.sockets, SOCKETS, |socket| {
-            (self.marked.contains(&Link::Socket(socket.inode)), socket.drops + u64::from(socket.queued))
+            (self.marked.contains(&Location::Socket(socket.inode)), socket.drops + u64::from(socket.queued))
         });
         let mut cells = vec![Cell::new(""), Cell::new("socket")];
         cells.extend(["shared by", "queued", "buffer", "full", "dropped"].map(Cell::right));
@@ -167,8 +169,10 @@ impl Page<'_> {
         let mut table = Table::with(cells);
         for socket in &shown {
             let peer = socket.peer.map_or_else(String::new, |peer| format!(" to {peer}"));
-            let mut cells =
-                vec![self.flag(&Link::Socket(socket.inode)), Cell::new(format!("{}{peer}", socket.local))];
+            let mut cells = vec![
+                self.flag(&Location::Socket(socket.inode)),
+                Cell::new(format!("{}{peer}", socket.local)),
+            ];
             let group = if socket.group > 1 { socket.group.to_string() } else { NONE.into() };
             cells.extend(
                 [
@@ -222,17 +226,20 @@ impl Page<'_> {
         format!("{} {pid}{more}{threads}{place}", process.name)
     }
 
-    fn marks(&self) -> String {
-        self.map.marks.iter().map(|mark| self.mark(mark)).collect()
+    fn findings(&self) -> String {
+        self.findings.iter().map(|finding| self.finding(finding)).collect()
     }
 
-    fn mark(&self, mark: &Mark) -> String {
-        let (word, paint) = match mark.weight {
-            Weight::Loss => ("loss", Paint::Bad),
-            Weight::Limit => ("limit", Paint::Warn),
-            Weight::Note => ("note", Paint::Dim),
+    fn finding(&self, finding: &Finding) -> String {
+        let paint = match finding.severity {
+            Severity::Loss => Paint::Bad,
+            Severity::Limit => Paint::Warn,
+            Severity::Note => Paint::Dim,
         };
-        self.style.wrapped(paint, &format!("{word:<6} {} [{}]", mark.what, mark.rule), 7)
+        let text = format!("{:<6} {} [{}]", finding.severity.name(), words::finding(finding), finding.id);
+        let fixes = words::fixes(finding)
+            .map(|fixes| self.style.wrapped(Paint::Plain, &format!("       {fixes}"), 9));
+        self.style.wrapped(paint, &text, 7) + &fixes.unwrap_or_default()
     }
 
     fn missing(&self) -> String {
@@ -267,138 +274,4 @@ impl Page<'_> {
             n => self.style.wrapped(Paint::Dim, &format!("  and {n} more {what}s: --all shows them"), 2),
         }
     }
-}
-
-/// A column of a table of `R`s. One that says nothing of any row is left out.
-struct Column<R> {
-    name: &'static str,
-    says: fn(&R) -> bool,
-    text: fn(&R) -> String,
-}
-
-/// A share of CPU time; left out where it is nothing on all CPUs.
-macro_rules! time {
-    ($name:literal, $field:ident) => {
-        Column {
-            name: $name,
-            says: |cpu| cpu.time.is_some_and(|time| time.$field >= 0.000_5),
-            text: |cpu| cpu.time.map_or_else(String::new, |time| units::share_in_column(time.$field)),
-        }
-    };
-}
-
-/// A count of the receive path; left out where it is nothing on all CPUs.
-macro_rules! softnet {
-    ($name:literal, |$softnet:ident| $count:expr) => {
-        Column {
-            name: $name,
-            says: |cpu| cpu.softnet.is_some_and(|$softnet| $count > 0),
-            text: |cpu| cpu.softnet.map_or_else(String::new, |$softnet| units::count($count.into())),
-        }
-    };
-}
-
-const CPU_COLUMNS: &[Column<CpuMap>] = &[
-    Column {
-        name: "node",
-        says: |cpu| cpu.node.is_some_and(|node| node > 0),
-        text: |cpu| cpu.node.map_or_else(|| NONE.to_owned(), |node| node.to_string()),
-    },
-    time!("usr", usr),
-    time!("sys", sys),
-    time!("soft", soft),
-    time!("irq", irq),
-    time!("steal", steal),
-    time!("idle", idle),
-    softnet!("packets", |softnet| softnet.processed),
-    softnet!("dropped", |softnet| softnet.dropped),
-    softnet!("squeezed", |softnet| softnet.time_squeeze),
-    softnet!("by RPS", |softnet| softnet.received_rps.unwrap_or(0)),
-];
-
-/// The way from left to right.
-const COLUMNS: &[Column<QueueMap>] = &[
-    Column {
-        name: "RSS",
-        says: |q| q.share.is_some(),
-        text: |q| q.share.map_or_else(String::new, units::share_in_column),
-    },
-    Column {
-        name: "packets",
-        says: |q| q.packets.is_some(),
-        text: |q| q.packets.map_or_else(String::new, units::count),
-    },
-    Column {
-        name: "lost",
-        says: |q| q.drops.is_some(),
-        text: |q| q.drops.map_or_else(String::new, units::count),
-    },
-    Column {
-        name: "IRQ",
-        says: |q| q.irq.is_some(),
-        text: |q| q.irq.map_or_else(|| NONE.into(), |irq| irq.to_string()),
-    },
-    Column {
-        name: "interrupts",
-        says: |q| q.interrupts.is_some(),
-        text: |q| q.interrupts.map_or_else(String::new, units::count),
-    },
-    Column {
-        name: "may go to",
-        says: |q| q.affinity.is_some(),
-        text: |q| q.affinity.as_ref().map_or_else(String::new, list),
-    },
-    Column { name: "goes to", says: |q| !q.cpus.is_empty(), text: |q| list(&q.cpus) },
-    Column {
-        name: "node",
-        says: |q| !q.nodes.is_empty(),
-        text: |q| list(&q.nodes.iter().copied().collect()),
-    },
-    Column {
-        name: "hint",
-        says: |q| q.hint.is_some(),
-        text: |q| q.hint.as_ref().map_or_else(String::new, list),
-    },
-    Column { name: "RPS", says: |q| !q.rps.is_empty(), text: |q| list(&q.rps) },
-    Column { name: "XPS", says: |q| !q.xps.is_empty(), text: |q| list(&q.xps) },
-];
-
-fn list(cpus: &CpuSet) -> String {
-    if cpus.is_empty() { NONE.into() } else { cpus.to_string() }
-}
-
-/// An interface in one line: what it is, how packets are spread, what it counted.
-fn about(interface: &InterfaceMap) -> String {
-    let mut parts = vec![match &interface.driver {
-        Some(driver) => format!("{} ({driver})", interface.name),
-        None => format!("{} ({})", interface.name, interface.kind),
-    }];
-    parts.extend(interface.speed.map(|mbits| match mbits {
-        m if m >= 1000 => format!("{} Gbit/s", f64::from(m) / 1000.0),
-        m => format!("{m} Mbit/s"),
-    }));
-    if interface.carrier == Some(false) {
-        parts.push("no carrier".into());
-    }
-    parts.extend(interface.node.map(|node| format!("node {node}")));
-    if !interface.lower.is_empty() {
-        parts.push(format!("over {}", interface.lower.join(" and ")));
-    }
-    parts.push(format!("{} rx and {} tx queues", interface.rx_queues, interface.tx_queues));
-    parts.extend(interface.rss.as_ref().map(|rss| {
-        let fields = |family: &str, fields: &Option<String>| {
-            fields.as_ref().map_or_else(String::new, |fields| format!(", {family} by {fields}"))
-        };
-        let spread = format!("RSS over {} of them", rss.queues);
-        format!("{spread}{}{}", fields("udp4", &rss.udp4), fields("udp6", &rss.udp6))
-    }));
-    if interface.xdp {
-        parts.push("XDP".into());
-    }
-    parts.extend(interface.packets.map(|packets| format!("{} packets", units::count(packets))));
-    let losses = [(interface.missed, "missed"), (interface.dropped, "dropped")];
-    parts.extend(
-        losses.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", units::count(*n))),
-    );
-    parts.join(", ")
 }

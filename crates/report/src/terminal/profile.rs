@@ -1,5 +1,6 @@
-//! A profile on one screen: the sentence a colleague would say, then classes, locks, CPUs and processes.
+//! A profile on one screen: the sentence and the findings, then classes, locks, CPUs and processes.
 
+use udpath_advise::ProfileResult;
 use udpath_load::cpu::CpuUse;
 use udpath_profile::classes::Class;
 use udpath_profile::profile::{Accounted, CpuLine, ProcessShare, Profile, Share};
@@ -62,14 +63,14 @@ const LEAST: f64 = 0.005;
 const BAR: (usize, usize) = (30, 5);
 
 /// All of it.
-pub(crate) fn text(profile: &Profile, style: &Style) -> String {
-    drawn(profile, *style, &EXTENTS[0])
+pub(crate) fn text(result: &ProfileResult, style: &Style) -> String {
+    drawn(result, *style, &EXTENTS[0])
 }
 
 /// As much of it as fits on so many lines; the sentence and the largest of each kind always.
-pub(crate) fn within(profile: &Profile, style: &Style, lines: Option<usize>) -> String {
-    let texts = EXTENTS.iter().map(|extent| drawn(profile, *style, extent));
-    let Some(most) = lines else { return text(profile, style) };
+pub(crate) fn within(result: &ProfileResult, style: &Style, lines: Option<usize>) -> String {
+    let texts = EXTENTS.iter().map(|extent| drawn(result, *style, extent));
+    let Some(most) = lines else { return text(result, style) };
     let mut last = String::new();
     for text in texts {
         last = text;
@@ -80,15 +81,13 @@ pub(crate) fn within(profile: &Profile, style: &Style, lines: Option<usize>) -> 
     last
 }
 
-fn drawn(profile: &Profile, style: Style, extent: &Extent) -> String {
-    let mut out = style.wrapped(Paint::Bold, &profile.sentence, 0);
-    for finding in profile.findings.iter().take(extent.findings) {
-        let also = if words::is_said(profile, finding) {
-            String::new()
-        } else {
-            format!("also: {}; ", finding.text)
-        };
-        out += &style.wrapped(Paint::Plain, &format!("{also}helps: {}", finding.remedy), 2);
+fn drawn(result: &ProfileResult, style: Style, extent: &Extent) -> String {
+    let profile = &result.profile;
+    let mut out = style.wrapped(Paint::Bold, &result.sentence, 0);
+    for finding in result.findings.iter().take(extent.findings) {
+        let new = (!words::is_said(result, finding)).then(|| format!("{}.", finding.evidence));
+        let text: Vec<String> = new.into_iter().chain(words::fixes(finding)).collect();
+        out += &style.wrapped(Paint::Plain, &text.join(" "), 2);
     }
     let gap = |out: &mut String| {
         if extent.airy {

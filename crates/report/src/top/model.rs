@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use udpath_host::map::{InterfaceMap, Link, Map, Mark, ProcessMap, QueueMap, Shares, SocketMap, Weight};
+use udpath_advise::{Finding, Location, MapResult, Severity};
+use udpath_host::map::{InterfaceMap, Map, ProcessMap, QueueMap, Shares, SocketMap};
 use udpath_host::snapshot::udp::UdpCounters;
 use udpath_steer::CpuSet;
 
 use std::net::SocketAddr;
 
 /// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
-pub const SCHEMA: &str = "udpath.top/1";
+pub const SCHEMA: &str = "udpath.top/2";
 
 /// The machine during one interval. Counts are per second, and of what the map was selected to show.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,8 +36,8 @@ pub struct Top {
     pub queues: Vec<QueueRow>,
     /// UDP sockets, the ones with the most drops and the fullest queues first.
     pub sockets: Vec<SocketRow>,
-    /// What a reader should look at, the heaviest first.
-    pub marks: Vec<Mark>,
+    /// What is wrong or worth knowing, the most severe first.
+    pub findings: Vec<Finding>,
     /// What could be known and is not, and why.
     pub missing: Vec<String>,
 }
@@ -83,7 +84,7 @@ pub struct InterfaceRow {
     pub missed: f64,
     /// Packets per second that the stack dropped for this interface.
     pub dropped: f64,
-    /// Something is to be looked at.
+    /// It has a finding.
     pub marked: bool,
 }
 
@@ -108,7 +109,7 @@ pub struct CpuRow {
     pub queues: Vec<String>,
     /// Queues whose packets it is sent by RPS.
     pub rps_of: Vec<String>,
-    /// Something is to be looked at.
+    /// It has a finding.
     pub marked: bool,
 }
 
@@ -135,7 +136,7 @@ pub struct QueueRow {
     pub rps: CpuSet,
     /// What takes packets before the stack: `xsk`, an AF_XDP socket of this queue; `program`, an XDP program.
     pub xdp: Option<String>,
-    /// Something is to be looked at.
+    /// It has a finding.
     pub marked: bool,
 }
 
@@ -166,18 +167,19 @@ pub struct SocketRow {
     pub others: usize,
     /// Threads of that process.
     pub threads: Option<usize>,
-    /// Something is to be looked at.
+    /// It has a finding.
     pub marked: bool,
 }
 
 impl Top {
     /// The rates of a map. None if it counts since boot.
     #[must_use]
-    pub fn new(map: &Map) -> Option<Self> {
+    pub fn new(result: &MapResult) -> Option<Self> {
+        let MapResult { map, findings, .. } = result;
         let seconds = map.seconds.filter(|seconds| *seconds > 0.0)?;
         // Good to know is no reason to look up.
-        let marked: BTreeSet<&Link> =
-            map.marks.iter().filter(|mark| mark.weight < Weight::Note).flat_map(|mark| &mark.links).collect();
+        let severe = findings.iter().filter(|finding| finding.severity < Severity::Note);
+        let marked: BTreeSet<&Location> = severe.flat_map(|finding| &finding.locations).collect();
         let view = Rates { map, seconds, marked };
         let families = [("IPv4", map.udp.v4), ("IPv6", map.udp.v6)];
         Some(Self {
@@ -195,7 +197,7 @@ impl Top {
                 .flat_map(|interface| interface.queues.iter().map(|queue| view.queue(interface, queue)))
                 .collect(),
             sockets: map.sockets.iter().map(|socket| view.socket(socket)).collect(),
-            marks: map.marks.clone(),
+            findings: findings.clone(),
             missing: map.missing.clone(),
         })
     }
@@ -204,7 +206,7 @@ impl Top {
 struct Rates<'a> {
     map: &'a Map,
     seconds: f64,
-    marked: BTreeSet<&'a Link>,
+    marked: BTreeSet<&'a Location>,
 }
 
 impl Rates<'_> {
@@ -240,7 +242,7 @@ impl Rates<'_> {
             bytes: self.known(interface.bytes),
             missed: self.rate(interface.missed),
             dropped: self.rate(interface.dropped),
-            marked: self.marked.contains(&Link::Interface(interface.name.clone())),
+            marked: self.marked.contains(&Location::Interface(interface.name.clone())),
         }
     }
 
@@ -259,7 +261,7 @@ impl Rates<'_> {
                     by_rps: self.known(softnet.received_rps.map(u64::from)),
                     queues: cpu.queues.clone(),
                     rps_of: cpu.rps_of.clone(),
-                    marked: self.marked.contains(&Link::Cpu(cpu.cpu)),
+                    marked: self.marked.contains(&Location::Cpu(cpu.cpu)),
                 }
             })
             .collect()
@@ -278,7 +280,7 @@ impl Rates<'_> {
             cpus: queue.cpus.clone(),
             rps: queue.rps.clone(),
             xdp: xdp.map(str::to_owned),
-            marked: self.marked.contains(&Link::Queue(interface.name.clone(), queue.queue)),
+            marked: self.marked.contains(&Location::Queue(interface.name.clone(), queue.queue)),
         }
     }
 
@@ -298,7 +300,7 @@ impl Rates<'_> {
             process: process.map(|process| process.name.clone()),
             others: socket.pids.len().saturating_sub(1),
             threads: process.map(|process| process.threads),
-            marked: self.marked.contains(&Link::Socket(socket.inode)),
+            marked: self.marked.contains(&Location::Socket(socket.inode)),
         }
     }
 }

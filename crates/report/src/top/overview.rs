@@ -1,12 +1,12 @@
-//! The machine in one screen: UDP, interfaces, CPUs in a line, and the links to look at.
+//! The machine on one screen: UDP, interfaces, CPUs in a line, and the findings.
 
 use ratatui::text::Line;
-use udpath_host::map::{Mark, Weight};
+use udpath_advise::{Finding, Severity};
 
 use super::columns::{self, BAD, Column, DIM, Layout, NONE, Row, WARN, Width};
-use super::{InterfaceRow, Top, UdpRow};
+use super::model::{InterfaceRow, Top, UdpRow};
 use crate::terminal::{Paint, Style};
-use crate::units;
+use crate::{units, words};
 
 /// A column of something per second.
 macro_rules! per_second {
@@ -25,7 +25,7 @@ macro_rules! per_second {
 }
 
 /// A column of words.
-macro_rules! words {
+macro_rules! text_column {
     ($name:literal, $width:expr, $keep:literal, $right:literal, $cell:expr) => {
         Column {
             name: $name,
@@ -41,7 +41,7 @@ macro_rules! words {
 }
 
 const UDP: &[Column<UdpRow>] = &[
-    words!("UDP/s", Width::Fixed(5), 20, false, |udp, _| Line::raw(udp.family.clone())),
+    text_column!("UDP/s", Width::Fixed(5), 20, false, |udp, _| Line::raw(udp.family.clone())),
     per_second!("received", 8, 19, received, columns::rate),
     per_second!("no port", 7, 15, no_port, columns::rate),
     per_second!("full buffer", 11, 18, full_buffer, columns::loss),
@@ -52,17 +52,19 @@ const UDP: &[Column<UdpRow>] = &[
 ];
 
 const INTERFACES: &[Column<InterfaceRow>] = &[
-    words!("interface", Width::Between(15, 22), 20, false, |row, width| columns::name(&row.name, width)),
-    words!("driver", Width::Between(10, 16), 12, false, |row, width| columns::name(&row.driver, width)),
-    words!("Mbit/s", Width::Fixed(6), 10, true, |row, _| Line::raw(
+    text_column!("interface", Width::Between(15, 22), 20, false, |row, width| columns::name(
+        &row.name, width
+    )),
+    text_column!("driver", Width::Between(10, 16), 12, false, |row, width| columns::name(&row.driver, width)),
+    text_column!("Mbit/s", Width::Fixed(6), 10, true, |row, _| Line::raw(
         row.speed.map_or_else(|| NONE.into(), |speed| speed.to_string())
     )),
     per_second!("packets/s", 9, 19, packets, columns::known_rate),
     per_second!("bytes/s", 7, 15, bytes, columns::known_rate),
     per_second!("missed/s", 8, 18, missed, columns::loss),
     per_second!("dropped/s", 9, 17, dropped, columns::loss),
-    words!("queues", Width::Fixed(6), 11, true, |row, _| Line::raw(row.queues.to_string())),
-    words!("XDP", Width::Fixed(3), 9, false, |row, _| Line::raw(if row.xdp { "yes" } else { NONE })),
+    text_column!("queues", Width::Fixed(6), 11, true, |row, _| Line::raw(row.queues.to_string())),
+    text_column!("XDP", Width::Fixed(3), 9, false, |row, _| Line::raw(if row.xdp { "yes" } else { NONE })),
 ];
 
 impl Row for UdpRow {
@@ -85,8 +87,8 @@ impl Row for InterfaceRow {
     }
 }
 
-/// All of it. `filter`, in small letters, chooses among interfaces and marks; `unknown`: how many unknown things are
-/// named at the most.
+/// All of it. `filter`, in small letters, chooses among interfaces and findings; `unknown`: how many unknown things are
+/// named at most.
 pub(super) fn lines(top: &Top, filter: &str, unknown: usize, width: usize) -> Vec<Line<'static>> {
     let mut out = Vec::new();
     let layout = Layout::new(UDP, &top.udp, width);
@@ -102,18 +104,20 @@ pub(super) fn lines(top: &Top, filter: &str, unknown: usize, width: usize) -> Ve
         out.extend(wrapped(&text, ratatui::style::Style::new(), 3, width));
     }
     out.push(Line::default());
-    let wanted = |mark: &&Mark| filter.is_empty() || mark.what.to_lowercase().contains(filter);
+    let said = |finding: &Finding| format!("{} [{}]", words::finding(finding), finding.id);
+    let wanted = |finding: &&Finding| filter.is_empty() || said(finding).to_lowercase().contains(filter);
     let before = out.len();
-    for mark in top.marks.iter().filter(wanted) {
-        let (word, style) = match mark.weight {
-            Weight::Loss => ("loss", BAD),
-            Weight::Limit => ("limit", WARN),
-            Weight::Note => ("note", DIM),
+    for finding in top.findings.iter().filter(wanted) {
+        let style = match finding.severity {
+            Severity::Loss => BAD,
+            Severity::Limit => WARN,
+            Severity::Note => DIM,
         };
-        out.extend(wrapped(&format!("{word:<6} {} [{}]", mark.what, mark.rule), style, 8, width));
+        let text = format!("{:<6} {}", finding.severity.name(), said(finding));
+        out.extend(wrapped(&text, style, 8, width));
     }
     if out.len() == before {
-        out.extend(wrapped("nothing to look at in this interval", DIM, 3, width));
+        out.extend(wrapped("no findings in this interval", DIM, 3, width));
     }
     for missing in top.missing.iter().take(unknown) {
         out.extend(wrapped(&format!("unknown: {missing}"), DIM, 3, width));

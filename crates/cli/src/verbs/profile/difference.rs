@@ -22,9 +22,9 @@ pub(super) fn run(a: &Path, b: &Path, json: bool, page: Option<&Path>) -> Done {
 
 fn profile(path: &Path) -> Result<Profile, Failure> {
     match read(path).map_err(anyhow::Error::from)? {
-        Document::Profile(profile) => Ok(profile),
+        Document::Profile(result) => Ok(result.profile),
         Document::Boost(_) | Document::Load(_) => Err(Failure::Usage(format!(
-            "--diff {}: it is a result of another verb; give what `udpath profile --json` wrote",
+            "--diff {}: not a profile; give a file that `udpath profile --json` wrote",
             path.display()
         ))),
     }

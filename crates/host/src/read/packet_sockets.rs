@@ -1,17 +1,17 @@
-//! Reads [`Taps`].
+//! Reads [`PacketSockets`].
 
 use super::text::{Malformed, optional, wanted};
-use crate::snapshot::{PacketHandler, PacketSocket, Taps};
+use crate::snapshot::{PacketHandler, PacketSocket, PacketSockets};
 use crate::{Missing, Source};
 
 /// Reads them.
-pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Taps {
+pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> PacketSockets {
     let handlers =
         wanted(source, missing, "handlers of packets", "/proc/net/ptype", handlers).unwrap_or_default();
     // Not there in a kernel without packet sockets.
     let sockets =
         optional(source, missing, "packet sockets", "/proc/net/packet", sockets).unwrap_or_default();
-    Taps { sockets, handlers }
+    PacketSockets { sockets, handlers }
 }
 
 /// `/proc/net/packet`: `sk RefCnt Type Proto Iface R Rmem User Inode`, `Proto` in hexadecimal.

@@ -1,10 +1,10 @@
-//! Who takes packets before the protocols do: packet sockets, and handlers for all protocols.
+//! Packet sockets and handlers, which receive packets before the protocols do.
 
 use serde::{Deserialize, Serialize};
 
-/// Packet sockets and handlers. Each tap on everything costs every packet a clone.
+/// Packet sockets and handlers. Each that takes everything costs every packet a clone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taps {
+pub struct PacketSockets {
     /// Packet sockets: /proc/net/packet.
     pub sockets: Vec<PacketSocket>,
     /// Handlers of packet types: /proc/net/ptype.

@@ -1,0 +1,92 @@
+//! The rules: what udpath knows of slow UDP paths, a file per subject.
+//!
+//! ```text
+//! Snapshot, Map ─┐
+//!                ├─▸ rules/*.rs ─▸ Finding
+//! Profile ───────┘
+//! ```
+//! To add a rule, add a row to a subject's `RULES`, its function, and a test with a machine that has the cause and one
+//! that does not.
+
+mod conflicts;
+mod hypervisor;
+mod irqs;
+mod locks;
+mod loss;
+mod netfilter;
+mod per_packet;
+mod programs;
+mod queues;
+mod rps;
+mod rss;
+mod sockets;
+mod transmit;
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+use udpath_host::{Map, Snapshot};
+use udpath_profile::Profile;
+
+use crate::finding::Finding;
+use crate::rule::{Observed, Rule};
+
+pub(crate) use programs::OWN_WORK;
+
+/// The rules by subject, in the order of a datagram's path. Findings of one severity keep that order.
+const SUBJECTS: &[&[Rule]] = &[
+    loss::RULES,
+    rss::RULES,
+    irqs::RULES,
+    rps::RULES,
+    per_packet::RULES,
+    netfilter::RULES,
+    sockets::RULES,
+    locks::RULES,
+    transmit::RULES,
+    programs::RULES,
+    hypervisor::RULES,
+    conflicts::RULES,
+];
+
+fn rules() -> impl Iterator<Item = &'static Rule> {
+    SUBJECTS.iter().copied().flatten()
+}
+
+/// What the rules find in a machine, the most severe first. `map` is made of `snapshot`.
+#[must_use]
+pub fn of_map(snapshot: &Snapshot, map: &Map) -> Vec<Finding> {
+    let observed = Observed { snapshot, map };
+    let mut findings: Vec<Finding> = rules().flat_map(|rule| rule.of_map(observed)).collect();
+    findings.sort_by_key(|finding| finding.severity);
+    findings
+}
+
+/// What the rules find in a profile, the largest first. Nothing where nothing ran.
+#[must_use]
+pub fn of_profile(profile: &Profile) -> Vec<Finding> {
+    if profile.busy() == 0 {
+        return Vec::new();
+    }
+    let mut findings: Vec<Finding> = rules().flat_map(|rule| rule.of_profile(profile)).collect();
+    findings.sort_by(|a, b| b.share.unwrap_or(0.0).total_cmp(&a.share.unwrap_or(0.0)));
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::rule::Look;
+
+    #[test]
+    fn ids_are_kebab_case_and_unique_per_evidence() {
+        let mut seen = BTreeSet::new();
+        for rule in rules() {
+            let kebab = rule.id.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+            assert!(kebab && !rule.id.starts_with('-') && !rule.id.ends_with('-'), "{}", rule.id);
+            assert!(seen.insert((rule.id, matches!(rule.look, Look::Map(_)))), "{} twice", rule.id);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Locks: which take long, whether that is waiting, and whose they are. Of a socket's locks also which socket, and who reads
+//! it.
+
+use udpath_profile::Profile;
+use udpath_profile::profile::ProcessShare;
+use udpath_profile::trace::locks::LockKind;
+
+use crate::finding::{Location, Severity};
+use crate::rule::{Found, Look, Rule};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "receive-queue-lock",
+        severity: Severity::Limit,
+        look: Look::Profile(receive_queue),
+        cause: "several threads read one socket",
+        fix: &["give each thread its own socket (SO_REUSEPORT), or read many datagrams per call (recvmmsg)"],
+    },
+    Rule {
+        id: "lock",
+        severity: Severity::Limit,
+        look: Look::Profile(others),
+        cause: "several CPUs use what it protects",
+        fix: &[],
+    },
+];
+
+/// A lock's share. Taking locks without contention costs 2 to 4 % of a loaded UDP path, and the receive queue's up to 5 % of
+/// one that two CPUs read and still get by with.
+const LOCK: f64 = 0.06;
+/// Locks of a socket, by their names in the class rules.
+const RECEIVE_QUEUE: &str = "socket-receive-queue";
+const WAIT_QUEUE: &str = "socket-wait-queue";
+
+/// A lock that takes long.
+struct Held<'a> {
+    name: &'a str,
+    share: f64,
+    waits: bool,
+}
+
+impl Held<'_> {
+    /// What the CPU time does.
+    const fn does(&self) -> &'static str {
+        if self.waits { "waits for" } else { "goes into" }
+    }
+}
+
+/// Locks that take long, whose they are, and whether CPUs wait for them.
+fn held(profile: &Profile) -> impl Iterator<Item = Held<'_>> {
+    profile.locks.iter().filter_map(|lock| {
+        let spun = spun(profile, &lock.of);
+        // A waiter that is halted, as on a virtual CPU, is in no sample.
+        let share = lock.share.max(spun as f64 / profile.busy() as f64);
+        let waits = waits(profile, &lock.of) || spun * 2 > lock.ns;
+        (share >= LOCK).then_some(Held { name: &lock.of, share, waits })
+    })
+}
+
+fn receive_queue(profile: &Profile) -> Vec<Found> {
+    let (socket, pid) = socket(profile);
+    let held = held(profile).filter(|lock| lock.name == RECEIVE_QUEUE);
+    held.map(|lock| {
+        let does = format!("{} the receive-queue lock of {socket}", lock.does());
+        Found::cpu_time(lock.share, &does).at_all(pid.map(Location::Process))
+    })
+    .collect()
+}
+
+fn others(profile: &Profile) -> Vec<Found> {
+    held(profile).filter(|lock| lock.name != RECEIVE_QUEUE).map(|lock| other(profile, &lock)).collect()
+}
+
+fn other(profile: &Profile, lock: &Held<'_>) -> Found {
+    if lock.name == WAIT_QUEUE {
+        let (socket, pid) = socket(profile);
+        // Interrupts are off from before it is taken until readers are woken: a timer finds all of that at its end.
+        let does = if lock.waits || profile.clock.blind().is_none() {
+            format!("{} the wait-queue lock of {socket}", lock.does())
+        } else {
+            format!("goes into waking the readers of {socket}, and into the lock for that")
+        };
+        return Found::cpu_time(lock.share, &does)
+            .at_all(pid.map(Location::Process))
+            .cause("each datagram wakes a reader, and readers take the lock to sleep")
+            .advice("use fewer threads per socket that read until it is empty, or busy polling");
+    }
+    let (whose, fix) = whose(lock.name);
+    Found::cpu_time(lock.share, &format!("{} {whose}", lock.does())).at(Location::Machine).advice(fix)
+}
+
+/// Is most of a lock's time spent waiting, by the innermost functions? A long wait is in a function made for it. A wait for
+/// the lock's memory alone, which another CPU wrote last, is where the lock is taken: without that, taking it costs no more
+/// than giving it back.
+fn waits(profile: &Profile, lock: &str) -> bool {
+    const WAITING: [&str; 5] = ["slowpath", "osq_lock", "spin_on_owner", "pv_wait", "lock_wait"];
+    let (mut waiting, mut taking, mut giving, mut all) = (0, 0, 0, 0);
+    for stack in profile.stacks.iter().filter(|stack| stack.lock.as_deref() == Some(lock)) {
+        let innermost = stack.frames.last().map_or("", String::as_str);
+        all += stack.ns;
+        // Giving back may have a slow path, too: it wakes the next one.
+        if innermost.contains("unlock") {
+            giving += stack.ns;
+        } else if WAITING.iter().any(|part| innermost.contains(part)) {
+            waiting += stack.ns;
+        } else if innermost.contains("_lock") {
+            taking += stack.ns;
+        }
+    }
+    (waiting + u64::saturating_sub(taking, giving)) * 2 > all
+}
+
+/// Time that CPUs spun for a lock, nanoseconds, where that was traced; it is of all CPUs.
+fn spun(profile: &Profile, lock: &str) -> u64 {
+    if !profile.whole() {
+        return 0;
+    }
+    let places = profile.traces.locks.iter().flat_map(|locks| &locks.places);
+    let spins = places.filter(|place| {
+        place.owner == lock && matches!(place.kind, LockKind::Spin | LockKind::SpinRead | LockKind::SpinWrite)
+    });
+    spins.map(|place| place.waits.ns).sum()
+}
+
+/// Whose lock, in words, and the fix.
+fn whose(lock: &str) -> (String, &'static str) {
+    let (whose, fix) = match lock {
+        "qdisc" => (
+            "the lock of a queueing discipline",
+            "use noqueue or mq, and XPS so that each CPU has a transmit queue",
+        ),
+        "transmit-queue" => ("the lock of a transmit queue", "use as many transmit queues as CPUs, and XPS"),
+        "receive-ring" => ("the lock of a receive ring", "give each sending CPU a queue"),
+        "backlog" => ("the lock of a CPU's backlog", "steer to more CPUs by RPS, or use RSS instead"),
+        "socket-owner" => {
+            ("the lock of a socket that several threads use", "give each thread its own socket")
+        }
+        "epoll" => (
+            "the lock of an epoll instance",
+            "give each thread its own epoll instance, or use EPOLLEXCLUSIVE",
+        ),
+        "slab" | "page" => (
+            "the lock of a memory allocator",
+            "free memory on the CPU that allocated it: use RFS, or pin the threads",
+        ),
+        "conntrack" => ("locks of connection tracking", "exempt the service's port from tracking (notrack)"),
+        "netfilter" => ("locks of packet filters", "remove rules that change at each packet (limit, quota)"),
+        "neighbour" => ("the lock of a neighbour entry", "connect the sockets, or use a newer kernel"),
+        "route" => ("a reference count of a route", "connect the sockets"),
+        "bpf-map" => ("the lock of a BPF map", "use per-CPU maps"),
+        "futex" => ("locks of the program itself (futex)", "share less between its threads"),
+        "run-queue" => ("the lock of a run queue", "wake threads less often: use batches or busy polling"),
+        "memory-map" => ("the lock of a process's memory map", "map and unmap less memory while serving"),
+        other => {
+            let fix = "look at its stacks in the flame graph";
+            return (format!("locks of {}", other.replace('-', " ")), fix);
+        }
+    };
+    (whose.to_owned(), fix)
+}
+
+/// The process that reads UDP sockets: of those asked for, or the one with the most readers' time.
+fn reader(profile: &Profile) -> Option<(&ProcessShare, usize)> {
+    let readers = |process: &&ProcessShare| process.threads.iter().filter(|thread| thread.reads).count();
+    let focus = &profile.facts.focus.pids;
+    let wanted = profile.processes.iter().filter(|process| focus.is_empty() || focus.contains(&process.pid));
+    let found = wanted.filter(|process| readers(process) > 0).max_by_key(|process| process.ns)?;
+    Some((found, readers(&found)))
+}
+
+/// A process by its name and number.
+fn named(process: &ProcessShare) -> String {
+    if process.name.is_empty() {
+        format!("pid {}", process.pid)
+    } else {
+        format!("{} (pid {})", process.name, process.pid)
+    }
+}
+
+/// The socket that is most likely read, as a part of a sentence, and its reader.
+fn socket(profile: &Profile) -> (String, Option<u32>) {
+    let Some((process, threads)) = reader(profile) else { return ("a UDP socket".to_owned(), None) };
+    let port = profile.facts.focus.port;
+    let its = profile.facts.sockets.iter().filter(|socket| socket.pids.contains(&process.pid));
+    let its: Vec<_> = its.filter(|socket| port.is_none_or(|port| socket.local.port() == port)).collect();
+    let threads = if threads == 1 { "one thread".to_owned() } else { format!("{threads} threads") };
+    let read = format!("read by {threads} of {}", named(process));
+    let socket = match its.as_slice() {
+        [one] => format!("one socket, {}, {read}", one.local),
+        [first, others @ ..] if others.iter().all(|other| other.local.port() == first.local.port()) => {
+            format!("the {} sockets of port {}, {read}", its.len(), first.local.port())
+        }
+        _ => format!("UDP sockets {read}"),
+    };
+    (socket, Some(process.pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use udpath_profile::classes::Class;
+    use udpath_profile::context::Context;
+    use udpath_profile::facts::{BoundSocket, Focus};
+    use udpath_profile::perf::Clock;
+    use udpath_profile::trace::locks::Contention;
+    use udpath_profile::trace::{Locks, Times, Traces};
+
+    use super::*;
+    use crate::rules::of_profile;
+    use crate::rules::testing::{built, fires_above, of};
+
+    /// What the largest finding says.
+    fn evidence(profile: &Profile) -> String {
+        of_profile(profile)[0].evidence.clone()
+    }
+
+    #[test]
+    fn a_shared_socket_is_named_with_its_readers() {
+        let mut profile = built();
+        let findings = of_profile(&profile);
+        let [finding] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!(
+            (finding.id.as_str(), finding.evidence.as_str()),
+            (
+                "receive-queue-lock",
+                "34 % of CPU time waits for the receive-queue lock of one socket, 0.0.0.0:53, read by 20 threads of \
+                 knotd (pid 812)"
+            )
+        );
+        assert_eq!(finding.locations, [Location::Process(812)]);
+        assert!(finding.remedies[0].what().contains("SO_REUSEPORT"));
+        // Several sockets of the port; then several ports, of which one was asked for.
+        let socket = |text: &str| BoundSocket { local: text.parse().unwrap(), pids: vec![812], drops: 0 };
+        profile.facts.sockets.push(socket("0.0.0.0:53"));
+        assert!(evidence(&profile).contains("of the 2 sockets of port 53, read by 20 threads"));
+        profile.facts.sockets = vec![socket("0.0.0.0:53"), socket("[::]:853")];
+        assert!(evidence(&profile).contains("of UDP sockets read by 20 threads"));
+        let profile = profile.about(Focus { port: Some(853), pids: vec![812] });
+        assert!(evidence(&profile).contains("one socket, [::]:853, read by"));
+    }
+
+    /// A receive queue's lock: milliseconds in functions of the lock, beside as much of other work.
+    fn locked(functions: &[(&str, u64)]) -> Profile {
+        let frames: Vec<String> =
+            functions.iter().map(|(function, _)| format!("worker@ udp_recvmsg {function}")).collect();
+        let mut lines = vec![(Context::Softirq, Class::Ip, None, None, "ip_rcv", 1_000)];
+        lines.extend(frames.iter().zip(functions).map(|(frames, (_, ms))| {
+            (Context::Syscall, Class::Lock, Some("socket-receive-queue"), Some("knotd"), frames.as_str(), *ms)
+        }));
+        of(&lines)
+    }
+
+    #[test]
+    fn waiting_for_a_lock_differs_from_taking_it() {
+        for (functions, waits) in [
+            // Taken and given back, at one cost.
+            (&[("_raw_spin_lock_bh", 400), ("_raw_spin_unlock_bh", 400)][..], false),
+            (&[("_raw_spin_lock_bh", 400), ("_raw_spin_unlock_bh", 250)], false),
+            // The lock's memory is fetched from another CPU each time.
+            (&[("_raw_spin_lock_bh", 400), ("_raw_spin_unlock_bh", 30)], true),
+            (&[("native_queued_spin_lock_slowpath", 300), ("_raw_spin_unlock_bh", 200)], true),
+            (&[("native_queued_spin_lock_slowpath", 200), ("_raw_spin_unlock_bh", 300)], false),
+            // To wake the next one is no waiting.
+            (&[("__pv_queued_spin_unlock_slowpath", 500)], false),
+            // Interrupts were off: a timer comes at the end.
+            (&[("_raw_spin_unlock_irqrestore", 500)], false),
+        ] {
+            let evidence = evidence(&locked(functions));
+            let says = if waits { " waits for the receive" } else { " goes into the receive" };
+            assert!(evidence.contains(says), "{functions:?}: {evidence}");
+        }
+        assert_eq!(of_profile(&locked(&[("_raw_spin_lock_bh", 30), ("_raw_spin_unlock_bh", 30)])), []);
+    }
+
+    fn traced(owner: &str, kind: LockKind, ms: u64) -> Traces {
+        let waits = Times { count: 1, ns: ms * 1_000_000, ..Times::default() };
+        let place =
+            Contention { owner: owner.into(), lock: 1, kind, socket: None, frames: Vec::new(), waits };
+        Traces { locks: Some(Locks { places: vec![place], ..Locks::default() }), ..Traces::default() }
+    }
+
+    #[test]
+    fn what_was_traced_of_a_lock_is_believed() {
+        let mut profile = locked(&[("_raw_spin_unlock_irqrestore", 100)]);
+        let begins = |profile: &Profile| evidence(profile).split(" the ").next().unwrap().to_owned();
+        assert_eq!(begins(&profile), "9.1 % of CPU time goes into");
+        profile.traces = traced("socket-receive-queue", LockKind::Spin, 60);
+        assert_eq!(begins(&profile), "9.1 % of CPU time waits for");
+        // Waiters that were halted are in no sample.
+        profile.traces = traced("socket-receive-queue", LockKind::Spin, 220);
+        assert_eq!(begins(&profile), "20 % of CPU time waits for");
+        // That is of all CPUs, also where only some were sampled.
+        profile.facts.online = 4;
+        assert_eq!(begins(&profile), "9.1 % of CPU time goes into");
+        profile.facts.online = 2;
+        // A sleeping waiter takes no CPU time; and another lock is another lock.
+        for (owner, kind) in [("socket-receive-queue", LockKind::Mutex), ("qdisc", LockKind::Spin)] {
+            profile.traces = traced(owner, kind, 220);
+            assert_eq!(begins(&profile), "9.1 % of CPU time goes into");
+        }
+    }
+
+    #[test]
+    fn waking_a_sockets_readers_is_named_with_the_socket() {
+        let line = (
+            Context::Softirq,
+            Class::Lock,
+            Some("socket-wait-queue"),
+            None,
+            "sock_def_readable _raw_spin_unlock_irqrestore",
+            900,
+        );
+        let recv = (Context::Syscall, Class::SocketRead, None, Some("knotd"), "worker@ udp_recvmsg", 1_000);
+        let mut profile = of(&[line, recv]);
+        // Cycles are counted with interrupts off as well: then it is the lock.
+        let socket = "one socket, 0.0.0.0:53, read by 20 threads of knotd (pid 812)";
+        assert_eq!(evidence(&profile), format!("47 % of CPU time goes into the wait-queue lock of {socket}"));
+        profile.clock = Clock::CpuClock;
+        assert_eq!(
+            evidence(&profile),
+            format!("47 % of CPU time goes into waking the readers of {socket}, and into the lock for that")
+        );
+    }
+
+    #[test]
+    fn a_lock_of_the_way_out() {
+        let line = (Context::Softirq, Class::Lock, Some("qdisc"), None, "x _raw_spin_unlock", 100);
+        let finding = fires_above("lock", line, 40);
+        assert_eq!(finding.evidence, "9.1 % of CPU time goes into the lock of a queueing discipline");
+    }
+}

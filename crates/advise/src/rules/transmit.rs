@@ -1,0 +1,108 @@
+//! The way out: queueing disciplines and transmit queues.
+
+use udpath_steer::CpuSet;
+
+use crate::finding::{Location, Severity};
+use crate::rule::{Found, Look, Observed, Rule, counted};
+use crate::rules::queues::each;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "one-qdisc",
+        severity: Severity::Limit,
+        look: Look::Map(one_qdisc),
+        cause: "every sender takes its lock",
+        fix: &[],
+    },
+    Rule {
+        id: "no-xps",
+        severity: Severity::Note,
+        look: Look::Map(no_xps),
+        cause: "CPUs share the queues and their locks",
+        fix: &[],
+    },
+];
+
+/// Root disciplines that have a lock of their own for each transmit queue, or none.
+const MANY: [&str; 5] = ["mq", "mqprio", "noqueue", "taprio", "clsact"];
+
+fn one_qdisc(on: Observed<'_>) -> Vec<Found> {
+    each(on, |interface| {
+        let qdiscs = &on.interface(&interface.name)?.qdiscs.as_ref()?.value;
+        let mut roots = qdiscs.iter().filter(|qdisc| qdisc.parent == "root");
+        let root = roots.find(|qdisc| !MANY.contains(&qdisc.kind.as_str()))?;
+        let evidence = format!(
+            "{}: one queueing discipline ({}) in front of {}",
+            interface.name,
+            root.kind,
+            counted(interface.tx_queues, "transmit queue")
+        );
+        (interface.tx_queues > 1).then(|| {
+            Found::new(evidence)
+                .at(Location::Interface(interface.name.clone()))
+                .changes("give each transmit queue its own", vec![format!("{}:qdisc=mq", interface.name)])
+        })
+    })
+}
+
+fn no_xps(on: Observed<'_>) -> Vec<Found> {
+    each(on, |interface| {
+        let none = interface.queues.iter().all(|queue| queue.xps.is_empty());
+        let wanted = interface.tx_queues > 1 && on.map.cpus_online > 1 && interface.queues.len() > 1;
+        let evidence = format!(
+            "{} has {} and no transmit mapping (XPS)",
+            interface.name,
+            counted(interface.tx_queues, "transmit queue")
+        );
+        (wanted && none).then(|| {
+            Found::new(evidence)
+                .at(Location::Interface(interface.name.clone()))
+                .changes("give each CPU a transmit queue", spread(on, &interface.name, interface.tx_queues))
+        })
+    })
+}
+
+/// The CPUs in turn over the transmit queues; queues beyond the number of CPUs stay without.
+fn spread(on: Observed<'_>, interface: &str, queues: usize) -> Vec<String> {
+    let mut of_queue = vec![CpuSet::default(); queues.min(on.snapshot.cpus.online.len())];
+    let used = of_queue.len();
+    for (at, cpu) in on.snapshot.cpus.online.iter().enumerate() {
+        of_queue[at % used].insert(cpu);
+    }
+    of_queue.iter().enumerate().map(|(queue, cpus)| format!("{interface}:xps/tx-{queue}={cpus}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use udpath_host::snapshot::Qdisc;
+
+    use super::*;
+    use crate::rules::testing::{Host, fact, only, set, settings};
+
+    #[test]
+    fn one_discipline_for_all_queues() {
+        let mut host = Host::with_queues(4);
+        let root = |kind: &str| {
+            let qdisc = serde_json::json!({"interface": 2, "kind": kind, "handle": "0:", "parent": "root"});
+            fact(vec![serde_json::from_value::<Qdisc>(qdisc).unwrap()])
+        };
+        host.snapshot.interfaces[0].qdiscs = Some(root("fq_codel"));
+        let finding = only(&host, "one-qdisc");
+        assert_eq!(
+            finding.evidence,
+            "eth0: one queueing discipline (fq_codel) in front of 4 transmit queues"
+        );
+        assert_eq!(settings(&finding), ["eth0:qdisc=mq"]);
+        host.snapshot.interfaces[0].qdiscs = Some(root("mq"));
+        assert_eq!(host.found("one-qdisc"), []);
+    }
+
+    #[test]
+    fn no_transmit_mapping() {
+        let mut host = Host::with_queues(2);
+        host.cpus(4, 1);
+        assert_eq!(settings(&only(&host, "no-xps")), ["eth0:xps/tx-0=0,2", "eth0:xps/tx-1=1,3"]);
+        host.map.interfaces[0].queues[0].xps = set("0-1");
+        assert_eq!(host.found("no-xps"), []);
+    }
+}

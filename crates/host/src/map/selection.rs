@@ -1,0 +1,78 @@
+//! What part of a machine is wanted, and the error if it is not there.
+
+use std::fmt;
+
+use crate::snapshot::sockets::Socket;
+
+/// What of the machine is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Selection {
+    /// All interfaces that are up, all UDP sockets.
+    #[default]
+    All,
+    /// One interface and those below it.
+    Interface(String),
+    /// The sockets of one port, and the interfaces that are up.
+    Port(u16),
+    /// The sockets of one process, and the interfaces that are up.
+    Process(u32),
+}
+
+impl Selection {
+    /// Is this socket of it?
+    #[must_use]
+    pub fn takes(&self, socket: &Socket) -> bool {
+        match self {
+            Self::All | Self::Interface(_) => true,
+            Self::Port(port) => socket.local.port() == *port,
+            Self::Process(pid) => socket.owners.iter().any(|owner| owner.pid == *pid),
+        }
+    }
+}
+
+/// What is not there to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectionError {
+    /// No interface of that name.
+    #[error("there is no interface '{name}'; there are {}", known.join(", "))]
+    NoInterface {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// Nobody has that port.
+    #[error("no UDP socket is bound to port {port}; {}", ports(known))]
+    NoPort {
+        /// The port asked for.
+        port: u16,
+        /// The ports there are, in ascending order.
+        known: Vec<u16>,
+    },
+    /// The process has no UDP socket, or is not there.
+    #[error("process {0} is not there, has no UDP socket, or is hidden from this user")]
+    NoProcess(u32),
+}
+
+/// Most ports that an error names.
+const PORTS_NAMED: usize = 12;
+
+fn ports(known: &[u16]) -> String {
+    if known.is_empty() {
+        return "no port is bound at all".into();
+    }
+    let named: Vec<String> = known.iter().take(PORTS_NAMED).map(u16::to_string).collect();
+    let more = if known.len() > PORTS_NAMED { ", ..." } else { "" };
+    format!("bound are {}{more}", named.join(", "))
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Interface(name) => f.write_str(name),
+            Self::Port(port) => write!(f, "port {port}"),
+            Self::Process(pid) => write!(f, "process {pid}"),
+        }
+    }
+}
