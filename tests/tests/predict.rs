@@ -23,7 +23,7 @@ fn fine(arguments: &[&str]) -> String {
 
 fn json(arguments: &[&str]) -> Value {
     let document: Value = serde_json::from_str(&fine(&[arguments, &["--json"]].concat())).unwrap();
-    assert_eq!(document["schema"], "udpath.predict/1");
+    assert_eq!(document["schema"], "udpath.predict/2");
     document
 }
 

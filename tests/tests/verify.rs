@@ -60,7 +60,7 @@ fn serve(lab: &Lab) -> Running {
 }
 
 #[test]
-fn what_is_foretold_of_a_link_is_what_packets_do() {
+fn what_is_predicted_of_a_link_is_what_packets_do() {
     let lab = client_and_server("verify", 1);
     let server = serve(&lab);
     let to = format!(":{PORT}");
@@ -112,7 +112,7 @@ fn what_is_foretold_of_a_link_is_what_packets_do() {
     let said = ended.err.lines().last().unwrap();
     one_sentence("a wrong model", &format!("{said}\n"));
     assert!(
-        said.contains("200 of 200 packets differ") && said.contains("CPU 0 was foretold, it was 1"),
+        said.contains("200 of 200 packets differ") && said.contains("CPU 0 was predicted, it was 1"),
         "{said}"
     );
     assert!(sources.iter().any(|source| said.contains(&format!(":{} -> {v4}", source.port()))), "{said}");
@@ -127,7 +127,7 @@ fn what_is_not_known_is_not_verified() {
     let (ended, _) = verified(&lab, &["--to", &PORT.to_string(), "--json"], &targets(&lab)[..1]);
     assert_eq!(ended.code(), Some(3), "{}", ended.out);
     let said: Value = serde_json::from_str(&ended.out).unwrap();
-    // Nobody foretells which CPU sends; which ones received is told all the same.
+    // Nobody predicts which CPU sends; which ones received is told all the same.
     let came: u64 = said["verification"]["taken_by"]["places"]
         .as_array()
         .unwrap()
@@ -158,7 +158,7 @@ fn many_flows_of_a_list_or_a_capture_spread() {
     assert!(text.out.starts_with("64 flows, 640 packets\n\n1 of 16 queues takes "), "{}", text.out);
     let json = run(&["--flows", list.to_str().unwrap(), "--json"]);
     let said: Value = serde_json::from_str(&json.out).unwrap();
-    assert_eq!((&said["schema"], &said["flows"]), (&"udpath.predict/1".into(), &64.into()));
+    assert_eq!((&said["schema"], &said["flows"]), (&"udpath.predict/2".into(), &64.into()));
     let sum = |step: &str, field: &str| -> u64 {
         let places = said["spread"][step]["places"].as_array().unwrap();
         places.iter().map(|place| place[field].as_u64().unwrap()).sum()

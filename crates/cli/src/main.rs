@@ -37,7 +37,7 @@ enum Verb {
     Lab(verbs::lab::Args),
     /// Show where CPU time goes: by class of work, lock, CPU and process, with a flame graph
     Profile(verbs::profile::Args),
-    /// Foretell which queue, CPU and socket a flow reaches, or which source ports reach one
+    /// Predict which queue, CPU and socket a flow reaches, or which source ports reach one
     Predict(verbs::predict::Args),
     /// Show what changes of settings would do, as a diff, as shell lines or as JSON
     Plan(verbs::plan::Args),

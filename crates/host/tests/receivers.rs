@@ -1,4 +1,4 @@
-//! Who gets a datagram of several sockets on one port: foretold from a snapshot, and sent. Needs root and two CPUs.
+//! Who gets a datagram of several sockets on one port: predicted from a snapshot, and sent. Needs root and two CPUs.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ fn sent(cpu: u32, from: &UdpSocket, to: SocketAddr, among: &[UdpSocket]) -> Vec<
 }
 
 #[test]
-fn the_socket_that_is_foretold_has_the_datagram() {
+fn the_socket_that_is_predicted_has_the_datagram() {
     let lab = LabBuilder::new("t-host-receivers").machine("server").up().unwrap();
     let server = lab.machine("server").unwrap();
     for (port, share, cpus, by) in [
@@ -84,8 +84,8 @@ fn the_socket_that_is_foretold_has_the_datagram() {
                 let tables = Tables { queues: Some(1), receive, ..Tables::default() };
                 let prepared = predict::Receivers::new(&known);
                 let path = Predictor::new(&tables).unwrap().decide_among(&flow, Some(&prepared));
-                let foretold = path.socket.value.unwrap_or_else(|| panic!("{port}: {}", path.socket.why));
-                assert_eq!(sent(cpu, &from, to, &sockets), [foretold as usize], "port {port}, CPU {cpu}");
+                let predicted = path.socket.value.unwrap_or_else(|| panic!("{port}: {}", path.socket.why));
+                assert_eq!(sent(cpu, &from, to, &sockets), [predicted as usize], "port {port}, CPU {cpu}");
             }
         });
         tried.unwrap();

@@ -136,7 +136,7 @@ fn tables_are_read_back_as_they_were_written() {
 }
 
 #[test]
-fn in_reverse_what_cannot_be_foretold_is_an_error() {
+fn in_reverse_what_cannot_be_predicted_is_an_error() {
     let wanted = Wanted { queue: Some(1), ..Wanted::default() };
     let error =
         Predictor::new(&Tables::default()).unwrap().source_ports(&flow(), &wanted, 1..=9, 4).unwrap_err();

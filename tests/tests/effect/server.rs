@@ -41,15 +41,15 @@ fn sockets_take_the_datagrams_of_their_cpu() {
     }
 }
 
-/// A group is foretold as it was set, and counted at its sockets. Nothing but the journal tells a selection.
+/// A group is predicted as it was set, and counted at its sockets. Nothing but the journal tells a selection.
 #[test]
-fn what_was_set_of_a_group_is_foretold_and_comes_true() {
+fn what_was_set_of_a_group_is_predicted_and_comes_true() {
     for kind in [Kind::Nsd, Kind::Knot] {
-        let place = Place::new("foretold", kind);
+        let place = Place::new("predicted", kind);
         // One queue, so that it is known: where its packets are taken is then RPS's one CPU.
         place.apply("server", &["eth0:channels/rx=1"]).fine();
         let to = format!("10.0.0.2:{PORT}");
-        let foretold = || -> (Option<u64>, String) {
+        let predicted = || -> (Option<u64>, String) {
             let from = ["predict", "10.0.0.1:4000", &to, "--interface", "eth0", "--json"];
             let said: Value = serde_json::from_str(&place.udpath("server", &from).fine().out).unwrap();
             let inodes: Vec<u64> = said["receivers"]
@@ -64,15 +64,26 @@ fn what_was_set_of_a_group_is_foretold_and_comes_true() {
             (step["value"].as_u64(), step["why"].as_str().unwrap().to_owned())
         };
         let hash = "chosen by the kernel's own hash, with a secret drawn at boot";
+<<<<<<< HEAD
         assert_eq!(foretold(), (None, hash.to_owned()), "{kind:?}");
         for (request, why) in [
+=======
+        assert_eq!(predicted(), (None, hash.to_owned()), "{kind:?}");
+        for (wish, why) in [
+>>>>>>> cf4599e (predict: flows are predicted, also in the JSON (udpath.predict/2))
             ("selection=by-cpu", "the CPU's number modulo 2, by the program attached to the group"),
             ("incoming-cpu=one-per-cpu", "the only socket with that SO_INCOMING_CPU"),
         ] {
             for cpu in [0, 1] {
+<<<<<<< HEAD
                 let requests = [format!("eth0:rps/rx-0={cpu}"), format!("port:{PORT}:{request}")];
                 place.apply("server", &[&requests[0], &requests[1]]).fine();
                 assert_eq!(foretold(), (Some(cpu), why.to_owned()), "{kind:?} {request}");
+=======
+                let wishes = [format!("eth0:rps/rx-0={cpu}"), format!("port:{PORT}:{wish}")];
+                place.apply("server", &[&wishes[0], &wishes[1]]).fine();
+                assert_eq!(predicted(), (Some(cpu), why.to_owned()), "{kind:?} {wish}");
+>>>>>>> cf4599e (predict: flows are predicted, also in the JSON (udpath.predict/2))
                 for sender in [0, 1] {
                     let queued = place.burst(sender, 40, 1).queued;
                     let at = cpu as usize;
@@ -82,7 +93,11 @@ fn what_was_set_of_a_group_is_foretold_and_comes_true() {
                     );
                 }
                 place.udpath("server", &["undo"]).fine();
+<<<<<<< HEAD
                 assert_eq!(foretold().0, None, "{kind:?} {request}");
+=======
+                assert_eq!(predicted().0, None, "{kind:?} {wish}");
+>>>>>>> cf4599e (predict: flows are predicted, also in the JSON (udpath.predict/2))
             }
         }
         place.udpath("server", &["undo"]).fine();

@@ -53,7 +53,7 @@ pub(crate) struct Exchange {
 /// In the order of the script.
 pub(crate) const EXCHANGES: [Exchange; 3] = [
     // The IRQ of queue N is at CPU N, with 3 and 13 the other way round. Both ends are aimed at, and some between.
-    Exchange { name: "foretold", queues: &[0, 3, 9, 15], packets: 200, cpu: crossed },
+    Exchange { name: "predicted", queues: &[0, 3, 9, 15], packets: 200, cpu: crossed },
     // The first seed's machine: the RSS table ends early, and all IRQs are on one node.
     Exchange {
         name: "found",
@@ -136,7 +136,7 @@ impl Exchange {
         self.verified(machine);
     }
 
-    /// What was foretold there, of the machine as it was, is what each packet did.
+    /// What was predicted there, of the machine as it was, is what each packet did.
     fn verified(&self, machine: &Recorded) {
         let said: Value = serde_json::from_str(machine.fine(&format!("{}-verified", self.name))).unwrap();
         let verification = &said["verification"];
@@ -192,7 +192,7 @@ pub(crate) fn rss(text: &str) -> (String, Vec<u32>) {
 
 /// The prediction is made here, of tables that were read there, and the packets are counted there.
 #[test]
-fn flows_reach_the_queues_that_were_foretold() {
+fn flows_reach_the_queues_that_were_predicted() {
     let machine = &*MACHINE;
     assert!(machine.fine("fields").contains("L4 bytes 2 & 3"), "{}", machine.fine("fields"));
     let said: String = (0..16).map(|queue| format!("{queue} {}\n", crossed(queue))).collect();

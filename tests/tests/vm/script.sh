@@ -21,7 +21,7 @@ awaited() {
     done
 }
 # The host sends along the RSS table as it is now: a few to each queue first, since an IRQ moves with its next interrupt,
-# then, once the counters are read, those that count. What is foretold of each is compared with the way it takes, until
+# then, once the counters are read, those that count. What is predicted of each is compared with the way it takes, until
 # all are sent.
 packets() {
     step "$1-rss" ethtool -x eth0
@@ -110,7 +110,7 @@ step capture cp /tmp/captured.tar.gz /out/
 step fields ethtool -n eth0 rx-flow-hash udp4
 # With each packet its hash comes along, once the driver passes it on.
 step rxhash ethtool -K eth0 rxhash on
-packets foretold
+packets predicted
 
 # The first seed's machine: all interrupts on one node, and an RSS table that ends early. Seen, changed by one plan, seen
 # to be gone, and put back.

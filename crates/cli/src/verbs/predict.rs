@@ -119,7 +119,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Foretells.
+/// Predicts.
 pub(crate) fn run(args: Args) -> Done {
     let wanted = wanted(&args)?;
     // What is asked comes first: a mistake in it is told before the machine is read.

@@ -62,13 +62,11 @@ pub struct StepAccuracy {
     /// Predicted incorrectly.
     pub wrong: u64,
     /// No prediction; `why` has the reason for the last of them.
-    #[serde(rename = "not_foretold")]
     pub not_predicted: u64,
     /// Why there was no prediction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<Why>,
     /// Predicted, but not observable on this machine.
-    #[serde(rename = "not_told")]
     pub not_observed: u64,
     /// The wrong prediction with the most packets.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,10 +79,8 @@ pub struct Mismatch {
     /// The flow.
     pub flow: Flow,
     /// The predicted value.
-    #[serde(rename = "foretold")]
     pub predicted: u32,
     /// The observed value.
-    #[serde(rename = "came")]
     pub observed: u32,
     /// Packets of the flow.
     pub packets: u64,

@@ -13,7 +13,7 @@ use crate::exit::Failure;
 use crate::terminal;
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
-const SCHEMA: &str = "udpath.predict/1";
+const SCHEMA: &str = "udpath.predict/2";
 /// Sockets and threads that are named in text; the rest is a number. More fill the screen.
 const NAMED: usize = 8;
 
