@@ -55,6 +55,7 @@ fn climb(ladder: Vec<Rung>) -> Result<BoostResult> {
         queues: 2,
         moderation: MODERATION,
         ladder,
+        left_out: Vec::new(),
         workers: 2,
         size: 100,
         flows: 64,

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use udpath_advise::ProfileResult;
 use udpath_profile::classes::Rules;
 use udpath_profile::perf::{Clock, records};
 use udpath_profile::recorder::Recording;
@@ -128,17 +129,21 @@ fn volume() -> Result<()> {
     // The program lets its rings go as soon as the last sample is read.
     drop(std::hint::black_box(rings));
     let nothing = around::nothing();
-    let profile = Profile::new(&recording, Rules::built_in(), &nothing, &nothing);
+    let result = ProfileResult::from(Profile::new(&recording, Rules::built_in(), &nothing, &nothing));
     std::hint::black_box(functions);
     drop(recording);
     let sizes = [
-        profile.json().len(),
-        profile.terminal(&Style::default()).len(),
-        folded::text(&profile).len(),
-        profile.html().len(),
+        result.json().len(),
+        result.terminal(&Style::default()).len(),
+        folded::text(&result.profile).len(),
+        result.html().len(),
     ];
     ensure!(!sizes.contains(&0), "a rendering is empty: {sizes:?}");
-    eprintln!("{} stacks, {sizes:?} bytes, {} nameless", profile.stacks.len(), profile.samples.nameless);
-    println!("{} {}", peak()?, profile.samples.taken);
+    eprintln!(
+        "{} stacks, {sizes:?} bytes, {} nameless",
+        result.profile.stacks.len(),
+        result.profile.samples.nameless
+    );
+    println!("{} {}", peak()?, result.profile.samples.taken);
     Ok(())
 }

@@ -75,7 +75,7 @@ fn what_is_predicted_of_a_link_is_what_packets_do() {
     assert_eq!((&verification["cpu"]["right"], &verification["cpu"]["wrong"]), (&all.into(), &0.into()));
     // A veth records no queue, and what the packet still carries is the sender's.
     assert_eq!(
-        (&verification["queue"]["not_told"], &verification["queue"]["wrong"]),
+        (&verification["queue"]["not_observed"], &verification["queue"]["wrong"]),
         (&all.into(), &0.into())
     );
     assert_eq!(verification["taken_by"]["places"][0]["place"], 1, "{verification}");

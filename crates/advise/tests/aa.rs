@@ -12,7 +12,7 @@ use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, boost};
 use udpath_load::Engine;
 use udpath_protocols::echo::EchoLoad;
-use udpath_tests::campaign;
+use udpath_rig::campaign;
 
 /// Rungs that are equal to the first, and how many of them may get a verdict. Each gets one in under 1 % of comparisons:
 /// of 8 more than one does in 0.3 % of runs, of 40 more than two in 1 %.

@@ -246,13 +246,13 @@ fn bad_input_is_answered_with_one_sentence() {
     let busy = UdpSocket::bind("127.0.0.1:0").unwrap();
     let busy = busy.local_addr().unwrap().to_string();
     let cases: &[(&[&str], i32, &str)] = &[
-        (
-            &["echo", "--bind", "127.0.0.1:0", "--batch", "0"],
-            2,
-            "invalid batch 0: expected 1 to 1024",
-        ),
+        (&["echo", "--bind", "127.0.0.1:0", "--batch", "0"], 2, "invalid batch 0: expected 1 to 1024"),
         (&["echo", "--bind", "127.0.0.1:0", "--batch", "1025"], 2, "invalid batch 1025"),
-        (&["echo", "--bind", "127.0.0.1:0", "--workers", "0"], 2, "invalid number of workers 0: expected 1 to 1024"),
+        (
+            &["echo", "--bind", "127.0.0.1:0", "--workers", "0"],
+            2,
+            "invalid number of workers 0: expected 1 to 1024",
+        ),
         (&["echo", "--bind", "127.0.0.1:0", "--workers", "99999"], 2, "invalid number of workers 99999"),
         (&["echo", "--bind", "127.0.0.1:0", "--rcvbuf", "0"], 2, "invalid receive buffer size 0"),
         (&["echo", "--bind", "127.0.0.1:0", "--io", "magic"], 2, "unknown Io \"magic\""),
@@ -261,7 +261,11 @@ fn bad_input_is_answered_with_one_sentence() {
         (&["echo", "--bind", "224.0.0.1:7"], 2, "cannot serve 224.0.0.1:7"),
         (&["echo"], 2, "--bind"),
         (&["chess", "--bind", "127.0.0.1:0"], 2, "chess"),
-        (&["echo", "--bind", "192.0.2.1:7"], 3, "cannot bind UDP 192.0.2.1:7; `ip address` lists the addresses of this host: "),
+        (
+            &["echo", "--bind", "192.0.2.1:7"],
+            3,
+            "cannot bind UDP 192.0.2.1:7; `ip address` lists the addresses of this host: ",
+        ),
         (&["echo", "--bind", "127.0.0.1:0", "--cpus", "1000"], 3, "CPU 1000 is not among those"),
         (
             &["echo", "--bind", "127.0.0.1:0", "--io", "percpu", "--workers", "1000"],
@@ -301,5 +305,10 @@ fn a_low_port_without_privilege_is_explained() {
         .expect("setpriv of util-linux");
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("cannot bind UDP 127.0.0.1:9; low ports need root or CAP_NET_BIND_SERVICE: Permission denied"), "{said}");
+    assert!(
+        said.contains(
+            "cannot bind UDP 127.0.0.1:9; low ports need root or CAP_NET_BIND_SERVICE: Permission denied"
+        ),
+        "{said}"
+    );
 }

@@ -64,26 +64,15 @@ fn what_was_set_of_a_group_is_predicted_and_comes_true() {
             (step["value"].as_u64(), step["why"].as_str().unwrap().to_owned())
         };
         let hash = "chosen by the kernel's own hash, with a secret drawn at boot";
-<<<<<<< HEAD
-        assert_eq!(foretold(), (None, hash.to_owned()), "{kind:?}");
-        for (request, why) in [
-=======
         assert_eq!(predicted(), (None, hash.to_owned()), "{kind:?}");
-        for (wish, why) in [
->>>>>>> cf4599e (predict: flows are predicted, also in the JSON (udpath.predict/2))
+        for (request, why) in [
             ("selection=by-cpu", "the CPU's number modulo 2, by the program attached to the group"),
             ("incoming-cpu=one-per-cpu", "the only socket with that SO_INCOMING_CPU"),
         ] {
             for cpu in [0, 1] {
-<<<<<<< HEAD
                 let requests = [format!("eth0:rps/rx-0={cpu}"), format!("port:{PORT}:{request}")];
                 place.apply("server", &[&requests[0], &requests[1]]).fine();
-                assert_eq!(foretold(), (Some(cpu), why.to_owned()), "{kind:?} {request}");
-=======
-                let wishes = [format!("eth0:rps/rx-0={cpu}"), format!("port:{PORT}:{wish}")];
-                place.apply("server", &[&wishes[0], &wishes[1]]).fine();
-                assert_eq!(predicted(), (Some(cpu), why.to_owned()), "{kind:?} {wish}");
->>>>>>> cf4599e (predict: flows are predicted, also in the JSON (udpath.predict/2))
+                assert_eq!(predicted(), (Some(cpu), why.to_owned()), "{kind:?} {request}");
                 for sender in [0, 1] {
                     let queued = place.burst(sender, 40, 1).queued;
                     let at = cpu as usize;
@@ -93,11 +82,7 @@ fn what_was_set_of_a_group_is_predicted_and_comes_true() {
                     );
                 }
                 place.udpath("server", &["undo"]).fine();
-<<<<<<< HEAD
-                assert_eq!(foretold().0, None, "{kind:?} {request}");
-=======
-                assert_eq!(predicted().0, None, "{kind:?} {wish}");
->>>>>>> cf4599e (predict: flows are predicted, also in the JSON (udpath.predict/2))
+                assert_eq!(predicted().0, None, "{kind:?} {request}");
             }
         }
         place.udpath("server", &["undo"]).fine();

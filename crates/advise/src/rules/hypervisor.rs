@@ -57,7 +57,6 @@ mod tests {
     use udpath_profile::context::Context;
     use udpath_profile::profile::Accounted;
 
-    use super::*;
     use crate::rules::testing::{Host, found_in, of, only};
 
     #[test]

@@ -91,7 +91,6 @@ fn redundant(on: Observed<'_>) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::rules::testing::{Host, only, set, settings};
 
     /// One queue on CPU 0 of four in two nodes, steered as given.

@@ -144,7 +144,7 @@ fn sound(finding: &Finding) {
     for setting in finding.remedies.iter().flat_map(|remedy| remedy.settings()) {
         let (name, value) = setting.split_once('=').expect("SETTING=VALUE");
         let name = name.replace("-*", "-0");
-        let name: udpath_host::Setting = name.parse().unwrap_or_else(|why| panic!("{setting}: {why}"));
+        let name: udpath_tune::Setting = name.parse().unwrap_or_else(|why| panic!("{setting}: {why}"));
         name.value(value).unwrap_or_else(|why| panic!("{setting}: {why}"));
     }
 }

@@ -76,7 +76,6 @@ fn spread(on: Observed<'_>, interface: &str, queues: usize) -> Vec<String> {
 mod tests {
     use udpath_host::snapshot::Qdisc;
 
-    use super::*;
     use crate::rules::testing::{Host, fact, only, set, settings};
 
     #[test]

@@ -113,7 +113,7 @@ fn why(result: &BoostResult, style: Style) -> String {
 fn classes(result: &BoostResult, style: Style) -> String {
     match words::profiled(result).as_slice() {
         [(first, a), (best, b)] => {
-            let difference = Difference::new(a, b);
+            let difference = Difference::new(&a.profile, &b.profile);
             String::from("\n") + &difference::classes(&difference, [first, best], CLASSES).text(style)
         }
         _ => String::new(),

@@ -125,7 +125,7 @@ impl Verified {
             _ => value.to_string(),
         };
         Err(Failure::Findings(format!(
-            "{} of {} packets differ from what was foretold; most of {}: {step} {} was foretold, it was {}",
+            "{} of {} packets differ from the prediction; most of {}: {step} {} was predicted, {} observed",
             judged.wrong,
             judged.compared(),
             differs.flow,

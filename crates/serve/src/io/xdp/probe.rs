@@ -17,7 +17,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use udpath_stack::counters::{DropReason as FrameDrop, Snapshot};
-use udpath_stack::port::xdp::{Sources, Probe, XdpDevice};
+use udpath_stack::port::xdp::{Probe, Sources, XdpDevice};
 use udpath_stack::tables::View;
 use udpath_stack::wire::{Flow, LinkHeader, Mac, Tags, UdpChecksum, Unfit, build};
 
