@@ -2,6 +2,8 @@
 //!
 //! stdout is data, stderr is talk. Exit codes: 0 fine, 1 findings, 2 usage, 3 cannot, 4 applied but reverted.
 
+#[cfg(test)]
+mod documented;
 mod exit;
 mod terminal;
 mod verbs;
