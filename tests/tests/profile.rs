@@ -359,7 +359,7 @@ fn what_makes_no_sense_is_one_sentence() {
         (&["--cpu", "4000"], 2, "--cpu 4000: CPUs that run are 0"),
         (&["--cpu", "x"], 2, "--cpu"),
         (&["-d", "1ms"], 2, "give 100ms to 1h"),
-        (&["-d", "soon"], 2, "write it like"),
+        (&["-d", "soon"], 2, "expected a value such as"),
         (&["--rate", "0"], 2, "give 1 to 20000 samples"),
         (&["--rate", "1000000"], 2, "give 1 to 20000 samples"),
         (&["--netns", "no-such-one"], 3, "there is no network namespace no-such-one"),

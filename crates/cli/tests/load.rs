@@ -1,4 +1,4 @@
-//! `udpath load` as its users run it: what it prints, how it ends, what it refuses. Parts need root.
+//! `udpath load` as users run it: output, exit codes, rejected arguments. Parts need root.
 
 use std::net::UdpSocket;
 use std::process::{Command, Output, Stdio};
@@ -107,7 +107,7 @@ fn a_search_lists_every_rate() {
 }
 
 #[test]
-fn nobody_there_is_told_after_the_result() {
+fn an_unanswered_run_fails_after_its_result() {
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let output = load(&format!("echo {nobody} -d 100ms --timeout 20ms"));
     assert_eq!(output.status.code(), Some(3));
@@ -119,31 +119,31 @@ fn nobody_there_is_told_after_the_result() {
     );
 }
 
-/// Arguments that make no sense, and a part of the sentence each must get; exit code 2, nothing on stdout.
+/// Invalid arguments, and a part of the error of each; exit code 2, nothing on stdout.
 #[test]
-fn nonsense_is_refused_in_one_sentence() {
+fn invalid_arguments_are_rejected_in_one_sentence() {
     let cases = [
         ("echo", "no target"),
-        ("echo nowhere", "no target"),
+        ("echo nowhere", "invalid target"),
         ("echo 127.0.0.1:0", "port 0"),
-        ("echo 127.0.0.1:7 --rate 0", "rate of 0"),
-        ("echo 127.0.0.1:7 --rate -1", "rate of -1"),
-        ("echo 127.0.0.1:7 --rate NaN", "no rate"),
-        ("echo 127.0.0.1:7 --rate 10G", "rate of 10000000000"),
-        ("echo 127.0.0.1:7 --size 65508", "65508 bytes"),
-        ("echo 127.0.0.1:7 --size 17", "needs 18 bytes"),
+        ("echo 127.0.0.1:7 --rate 0", "invalid rate 0:"),
+        ("echo 127.0.0.1:7 --rate -1", "invalid rate -1:"),
+        ("echo 127.0.0.1:7 --rate NaN", "invalid rate `NaN`"),
+        ("echo 127.0.0.1:7 --rate 10G", "invalid rate 10000000000:"),
+        ("echo 127.0.0.1:7 --size 65508", "invalid payload size 65508"),
+        ("echo 127.0.0.1:7 --size 17", "at least 18 bytes"),
         ("echo 127.0.0.1:7 --size 4G", "65507"),
         ("echo 127.0.0.1:7 -d 0s", "too short"),
         ("echo 127.0.0.1:7 -d 999999999999h", "too long"),
-        ("echo 127.0.0.1:7 -d 99999999999999999999999s", "no time"),
+        ("echo 127.0.0.1:7 -d 99999999999999999999999s", "invalid time"),
         ("echo 127.0.0.1:7 --timeout 0s", "too short"),
-        ("echo 127.0.0.1:7 --flows 0", "0 flows"),
-        ("echo 127.0.0.1:7 --inflight 0", "in flight"),
+        ("echo 127.0.0.1:7 --flows 0", "invalid number of flows 0"),
+        ("echo 127.0.0.1:7 --inflight 0", "--inflight must be at least 1"),
         ("echo 127.0.0.1:7 --rate 1k --inflight 3", "closed loop"),
         ("echo 127.0.0.1:7 --rate 1k --ramp 1..2", "contradict"),
-        ("echo 127.0.0.1:7 --ramp 1..2 --arrivals poisson", "equal intervals"),
-        ("echo 127.0.0.1:7 --arrivals poisson", "add --rate"),
-        ("echo 127.0.0.1:7 --rate 1k --arrivals burst:0", "burst of 0"),
+        ("echo 127.0.0.1:7 --ramp 1..2 --arrivals poisson", "--ramp does not support --arrivals"),
+        ("echo 127.0.0.1:7 --arrivals poisson", "--arrivals needs --rate"),
+        ("echo 127.0.0.1:7 --rate 1k --arrivals burst:0", "burst length must be at least 1"),
         ("echo 127.0.0.1:7 --rate 1k --arrivals often", "poisson"),
         ("echo 127.0.0.1:7 --mode flood", "or `udpath load sink --mode flood`"),
         ("echo 127.0.0.1:7 --mode stream", "or `udpath load sink --mode stream`"),
@@ -152,22 +152,22 @@ fn nonsense_is_refused_in_one_sentence() {
         ("echo 127.0.0.1:7 --mode stream --find-max", "or `udpath load sink --mode stream`"),
         ("echo --lab --mode flood", "or `udpath load sink --mode flood`"),
         ("sink 127.0.0.1:7 --mode rr", "sink does not support --mode rr: use stream or flood"),
-        ("sink 127.0.0.1:7 --inflight 2", "waits for no replies"),
+        ("sink 127.0.0.1:7 --inflight 2", "--inflight needs --mode rr"),
         ("sink 127.0.0.1:7 --mode flood --tcp", "TCP"),
         ("echo 127.0.0.1:7 --tcp --transport udp", "contradict"),
-        ("echo 127.0.0.1:7 --engine kernel --rate 5", "keeps no rate"),
+        ("echo 127.0.0.1:7 --engine kernel --rate 5", "it has no rate"),
         ("echo 127.0.0.1:7 --engine kernel --tcp", "closed loop over UDP"),
         ("echo 127.0.0.1:7 --engine kernel --threads 1", "--engine socket"),
-        ("echo 127.0.0.1:7 --loss 1%", "add --find-max"),
+        ("echo 127.0.0.1:7 --loss 1%", "need --find-max"),
         ("echo 127.0.0.1:7 --find-max --loss 100%", "from 0 % to below 100 %"),
-        ("echo 127.0.0.1:7 --find-max --inflight 3", "sets the rate itself"),
+        ("echo 127.0.0.1:7 --find-max --inflight 3", "--find-max sets the rate"),
         ("sink 127.0.0.1:7 --find-max", "needs replies"),
         ("echo 127.0.0.1:7 --threads 2", "2 threads for 1 flow"),
         ("echo 127.0.0.1:7 --source ::1", "families"),
-        ("echo 127.0.0.1:7 --source-ports 9-3", "no range"),
+        ("echo 127.0.0.1:7 --source-ports 9-3", "invalid source port range 9-3"),
         ("echo 127.0.0.1:7 --flows 3 --source-ports 4000-4001", "3 flows need 3"),
-        ("echo 127.0.0.1:7 --pattern incast", "add --lab"),
-        ("echo 127.0.0.1:7 --lab", "leave out 127.0.0.1:7"),
+        ("echo 127.0.0.1:7 --pattern incast", "need --lab"),
+        ("echo 127.0.0.1:7 --lab", "remove 127.0.0.1:7"),
         ("echo --lab --pattern single --hosts 3", "--pattern single"),
         ("echo --lab --pattern incast --hosts 99", "1 to 32"),
         ("echo --lab --pattern incast --queues 0", "0 queues"),
@@ -182,7 +182,7 @@ fn nonsense_is_refused_in_one_sentence() {
     }
 }
 
-/// Who sends to whom: the number of flows and of targets of each pattern, with everything answered.
+/// The number of flows and of targets of each pattern, with all requests answered.
 #[test]
 fn patterns_join_the_hosts_they_name() {
     for (pattern, flows, targets) in [
@@ -205,7 +205,7 @@ fn patterns_join_the_hosts_they_name() {
     }
 }
 
-/// Clients that share a sink are told its sum once, not each for themselves.
+/// The counters of a sink that clients share are read once, not once per client.
 #[test]
 fn a_shared_sink_is_counted_once() {
     let result = json("sink --lab --pattern incast --hosts 3 --mode flood --rate 1k -d 500ms");

@@ -1,4 +1,4 @@
-//! `udpath serve` as its users start it: the ready line, signals, memory, the summary, what bad input says.
+//! `udpath serve` as users start it: the ready line, signals, memory, the summary, errors of bad input.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, UdpSocket};

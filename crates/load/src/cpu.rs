@@ -17,11 +17,11 @@ pub struct CpuUse {
     pub soft: f64,
     /// Hard interrupt time.
     pub irq: f64,
-    /// Time the hypervisor gave to others.
+    /// Time that the hypervisor gave to other guests.
     pub steal: f64,
     /// Idle and waiting for I/O.
     pub idle: f64,
-    /// Length of the interval by the kernel's own count, seconds.
+    /// Length of the interval as counted by the kernel, seconds.
     pub seconds: f64,
 }
 
@@ -48,7 +48,7 @@ impl CpuTimes {
         Ok(Self::parse(&fs::read_to_string("/proc/stat")?))
     }
 
-    /// Parses the text of `/proc/stat`; lines that are not `cpuN` are passed over.
+    /// Parses the text of `/proc/stat`; lines that are not `cpuN` are skipped.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let cpus = text

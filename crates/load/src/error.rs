@@ -1,4 +1,4 @@
-//! Why a run could not be carried out, or not to its end.
+//! Errors of a run.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,29 +8,29 @@ use thiserror::Error;
 use crate::plan::PlanError;
 use crate::result::LoadResult;
 
-/// Why a run ended without being whole. [`Error::Plan`] is the caller's fault (exit 2), the rest the machine's (exit 3).
+/// Why a run failed or ended early. [`Error::Plan`] is a usage error (exit 2), the rest are not (exit 3).
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The plan makes no sense.
+    /// The plan is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
 
-    /// A system call of the set-up was refused.
+    /// A system call of the set-up failed.
     #[error("cannot {operation}: {cause}{hint}")]
     System {
-        /// What was tried, with its object: `bind a flow to 10.0.0.1:4000`.
+        /// What was attempted: `bind a flow to 10.0.0.1:4000`.
         operation: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
-        /// What would make it possible, as `; do this`, or nothing.
+        /// How to fix it, as `; do this`, or empty.
         hint: &'static str,
     },
 
     /// The range of source ports has no free port left.
     #[error(
-        "only {found} of {flows} flows found a free source port in {first}-{last}: others use the rest; \
-         widen the range or add source addresses"
+        "only {found} of {flows} flows found a free source port in {first}-{last}, the rest are in use: widen the range \
+         or add source addresses"
     )]
     PortsExhausted {
         /// Flows that got a port.
@@ -43,16 +43,16 @@ pub enum Error {
         last: u16,
     },
 
-    /// An engine's own reason.
+    /// An error of one engine.
     #[error("{engine} engine: {what}")]
     Engine {
         /// `socket`, `kernel` or `xdp`.
         engine: &'static str,
-        /// What went wrong, why, and what would make it possible.
+        /// What failed, why, and how to fix it.
         what: String,
     },
 
-    /// The run had to end early; what was measured until then is kept.
+    /// The run ended early; what was measured until then is kept.
     #[error("the run ended after {:.1} s: {why}", .result.seconds)]
     Cut {
         /// What was measured.
@@ -61,16 +61,16 @@ pub enum Error {
         why: String,
     },
 
-    /// Nothing at all came back.
+    /// No reply came back.
     #[error(
-        "{target} answered none of {sent} requests: is a server running there, and can it be reached?{more}"
+        "{target} answered none of {sent} requests: check that a server is running there and reachable.{more}"
     )]
     NoAnswer {
         /// The targets.
         target: String,
         /// Requests sent.
         sent: u64,
-        /// What the kernel said on the way, or nothing.
+        /// The last error of the kernel as a sentence, or empty.
         more: String,
     },
 }
@@ -85,7 +85,7 @@ impl Error {
         let hint = match source.kind() {
             io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => "; add a route to it",
             io::ErrorKind::ConnectionRefused => "; start a server there",
-            io::ErrorKind::TimedOut => "; nothing answers there",
+            io::ErrorKind::TimedOut => "; no answer from there",
             io::ErrorKind::InvalidInput => "; source and target are not on the same network (loopback?)",
             _ => "",
         };

@@ -1,4 +1,4 @@
-//! Opens the plan's flows: one connected socket each, with its own source address and port.
+//! Opens the plan's flows: a connected socket for each, with its own source address and port.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,27 +11,27 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::Error;
 use crate::plan::{Arrivals, Mode, Plan, Transport};
 
-/// Time that a socket's receive buffer must bridge while its thread is busy elsewhere or waits for a CPU, seconds.
-/// Shorter: replies are lost in the generator. Longer: kernel memory.
-const BRIDGE: f64 = 0.02;
-/// Bounds of the receive buffer asked for, bytes. The kernel's default is 212,992; a flood of replies may need more,
-/// and thousands of flows must not ask for gigabytes.
-const BUFFER: (usize, usize) = (212_992, 4 << 20);
-/// What a datagram costs in a socket's receive buffer beside its payload, bytes (skb and headers).
-const OVERHEAD: usize = 768;
-/// Descriptors a process needs beside its flows.
+/// Time that a socket's receive buffer must hold replies for while its thread is busy or waits for a CPU, seconds.
+/// Shorter: replies are lost in the generator. Longer: more kernel memory.
+const BUFFER_TIME: f64 = 0.02;
+/// Bounds of the receive buffer requested, bytes. The kernel's default is 212,992; a flood of replies may need more,
+/// and thousands of flows must not request gigabytes.
+const BUFFER_LEN: (usize, usize) = (212_992, 4 << 20);
+/// Bytes of a socket's receive buffer per datagram, beyond its payload (skb and headers).
+const DATAGRAM_OVERHEAD: usize = 768;
+/// Descriptors that a process needs beyond its flows.
 const OTHER_FILES: u64 = 64;
 /// Longest time a TCP connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens all flows, in order.
 pub(crate) fn open(plan: &Plan) -> Result<Vec<OwnedFd>, Error> {
     allow_files(u64::from(plan.flows) + OTHER_FILES)?;
-    let mut ports = Ports::new(plan);
+    let mut ports = SourcePorts::new(plan);
     (0..plan.flows).map(|flow| open_one(plan, flow, &mut ports)).collect()
 }
 
-fn open_one(plan: &Plan, flow: u32, ports: &mut Ports) -> Result<OwnedFd, Error> {
+fn open_one(plan: &Plan, flow: u32, ports: &mut SourcePorts) -> Result<OwnedFd, Error> {
     let target = plan.target(flow);
     let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let (kind, protocol) = match plan.transport {
@@ -58,7 +58,7 @@ fn open_one(plan: &Plan, flow: u32, ports: &mut Ports) -> Result<OwnedFd, Error>
     Ok(socket)
 }
 
-/// Connects within [`CONNECT`]; the socket is non-blocking afterwards.
+/// Connects within [`CONNECT_TIMEOUT`]; the socket is non-blocking afterwards.
 fn connect_tcp(target: SocketAddr, socket: &OwnedFd) -> Result<(), Error> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -71,7 +71,7 @@ fn connect_tcp(target: SocketAddr, socket: &OwnedFd) -> Result<(), Error> {
         Err(Errno::AGAIN | Errno::ADDRNOTAVAIL) => return Err(no_port(0)),
         Err(e) => return Err(failed(e)),
     }
-    let timeout = Timespec { tv_sec: CONNECT.as_secs() as i64, tv_nsec: 0 };
+    let timeout = Timespec { tv_sec: CONNECT_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
     let mut waiting = [PollFd::new(socket, PollFlags::OUT)];
     let ready = rustix::io::retry_on_intr(|| poll(&mut waiting, Some(&timeout))).map_err(failed)?;
     if ready == 0 {
@@ -87,18 +87,18 @@ fn no_port(flow: u32) -> Error {
     Error::System {
         operation: format!("find a free source port for flow {flow}"),
         cause: Errno::ADDRINUSE.into(),
-        hint: "; use fewer flows, give --source-ports 1024-65535, or more source addresses",
+        hint: "; use fewer flows, --source-ports 1024-65535, or more source addresses",
     }
 }
 
-/// Hands out the ports of the plan's range, for each source address from its first.
-struct Ports {
+/// Assigns the ports of the plan's range, starting with the first for each source address.
+struct SourcePorts {
     range: Option<crate::plan::PortRange>,
     /// Next port to try, per source address; beyond the range if none is left.
     next: Vec<u32>,
 }
 
-impl Ports {
+impl SourcePorts {
     fn new(plan: &Plan) -> Self {
         let first = plan.source_ports.map_or(0, |r| u32::from(r.first));
         Self { range: plan.source_ports, next: vec![first; plan.sources.len().max(1)] }
@@ -117,7 +117,7 @@ fn bind_source(
     flow: u32,
     target: SocketAddr,
     socket: &OwnedFd,
-    ports: &mut Ports,
+    ports: &mut SourcePorts,
 ) -> Result<(), Error> {
     let unspecified =
         if target.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
@@ -148,7 +148,7 @@ fn bind_source(
                     cause: e.into(),
                     hint: match e {
                         Errno::ADDRNOTAVAIL => {
-                            "; it is not an address of this machine: add it, or name another source"
+                            "; it is not an address of this machine: add it, or use another --source"
                         }
                         Errno::ACCESS => "; ports below 1024 need CAP_NET_BIND_SERVICE: choose higher ones",
                         _ => "",
@@ -159,19 +159,19 @@ fn bind_source(
     }
 }
 
-/// A receive buffer for what may arrive while the thread looks elsewhere. Best effort: a smaller one is no error, and
-/// what it loses is counted and said.
+/// Sizes the receive buffer for what may arrive while the thread is busy. Best effort: a smaller one is not an error, and
+/// what it drops is counted and reported.
 fn size_buffer(plan: &Plan, socket: &OwnedFd) {
     if plan.transport == Transport::Tcp || plan.mode != Mode::Rr {
         return;
     }
     let datagrams = match plan.arrivals {
         Arrivals::Closed { inflight } => f64::from(inflight) * 2.0,
-        _ => plan.peak_rate().unwrap_or(0.0) / f64::from(plan.flows) * BRIDGE,
+        _ => plan.peak_rate().unwrap_or(0.0) / f64::from(plan.flows) * BUFFER_TIME,
     };
-    let bytes = (datagrams * (plan.size + OVERHEAD) as f64) as usize;
-    if bytes > BUFFER.0 {
-        let bytes = bytes.min(BUFFER.1);
+    let bytes = (datagrams * (plan.size + DATAGRAM_OVERHEAD) as f64) as usize;
+    if bytes > BUFFER_LEN.0 {
+        let bytes = bytes.min(BUFFER_LEN.1);
         if sockopt::set_socket_recv_buffer_size_force(socket.as_fd(), bytes).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(socket.as_fd(), bytes);
         }

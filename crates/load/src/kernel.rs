@@ -1,7 +1,7 @@
-//! The engine in the kernel: a closed loop that costs about a tenth of a microsecond each, so the server's limit shows.
+//! The kernel engine: a closed loop in the driver. A request costs about 0.1 us, so the server is the limit.
 //!
 //! An XDP program on the client's interface ([`udpath_bpf::ClosedLoop`]) turns each reply into the next request. User
-//! space only starts the loop, gives up what got lost, and reads the results out of shared memory:
+//! space only starts the loop, gives up lost requests, and reads the results from shared memory:
 //!
 //! ```text
 //!   launch every slot ──▶ warm-up ──▶ window opens ──▶ window closes ──▶ stop, drain ──▶ result
@@ -9,7 +9,7 @@
 //! ```
 //! It is closed-loop UDP request and reply to one target; requests and replies must fit one frame, and the interface's
 //! driver must have native XDP. Replies are checked in the kernel: header, length, every byte of the body, port. The
-//! requests are this engine's own, so any echo server will do, and nothing but one: other protocols answer otherwise.
+//! requests belong to this engine and not to a protocol: it needs an echo server, and any echo server works.
 
 mod flows;
 mod interface;
@@ -32,25 +32,27 @@ use interface::Interface;
 use launcher::Launcher;
 use window::Window;
 
-/// How often stuck slots are looked for, as a fraction of the timeout. A slot must look stuck twice in a row, so a loss
-/// is noticed after at most 1 + 2/4 timeouts. Smaller steps cost a scan of all slots each.
+/// Scans for stuck slots per timeout. A slot must look stuck twice in a row, so a loss is detected after at most
+/// 1 + 2/4 timeouts. Each scan walks over all slots.
 const SCANS_PER_TIMEOUT: u32 = 4;
 /// Bounds of the interval between scans. Shorter: a scan of 64 K slots takes a noticeable share of a CPU that the server
-/// shares. Longer: the end of the window and Ctrl-C are noticed late.
-const TICK: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(20));
+/// uses too. Longer: the end of the window and Ctrl-C take effect late.
+const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(20));
+/// The protocol that servers of this engine must speak.
+const PROTOCOL: &str = "echo";
 /// Time between two reports of progress.
-const REPORT: Duration = Duration::from_millis(200);
-/// Most slots: 64 bytes of shared memory each, and every tick looks at all of them.
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
+/// Most slots: 64 bytes of shared memory each, and every scan walks over all of them.
 const MAX_SLOTS: u64 = 1 << 20;
 
-/// Why the in-kernel engine could not run.
+/// Errors of the kernel engine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KernelError {
-    #[error("cannot keep to the CPUs this process may use: {0}")]
+    #[error("cannot set this thread's CPU affinity: {0}")]
     Affinity(io::Error),
     #[error("cannot list the interfaces of this network namespace: {0}")]
     Interfaces(io::Error),
-    #[error("no interface has {0}, the source address towards the target; is the interface up?")]
+    #[error("no interface has {0}, the source address towards the target; check that the interface is up")]
     NoInterface(IpAddr),
     #[error(
         "{0} is reached through the loopback, which has no native XDP: use the socket engine, or a server in another \
@@ -71,23 +73,25 @@ impl From<KernelError> for crate::Error {
     }
 }
 
-/// Holds a plan to what this engine can do.
+/// Checks that this engine can carry out `plan`.
 ///
 /// # Errors
-/// What it cannot do, and which engine can.
+/// What it does not support, and which engine does.
 pub(crate) fn check(plan: &Plan) -> Result<u32, PlanError> {
     plan.check()?;
     let cannot = |why| Err(PlanError::KernelEngine(why));
     let Arrivals::Closed { inflight } = plan.arrivals else {
         return cannot(
-            "sends a request only when a reply comes: give --inflight, or use the socket engine for a rate",
+            "sends a request only when a reply comes: use --inflight, or the socket engine for a rate",
         );
     };
     if plan.transport != Transport::Udp || plan.mode != Mode::Rr {
-        return cannot("does UDP request and reply only: use the socket engine for TCP, stream and flood");
+        return cannot(
+            "supports UDP request and reply only: use the socket engine for TCP, stream and flood",
+        );
     }
     if plan.targets.len() != 1 {
-        return cannot("drives one target: use the socket engine for several");
+        return cannot("supports one target only: use the socket engine for several");
     }
     if plan.size < MIN_SIZE {
         return Err(PlanError::TooSmall { size: plan.size, protocol: "the kernel engine", min: MIN_SIZE });
@@ -95,7 +99,7 @@ pub(crate) fn check(plan: &Plan) -> Result<u32, PlanError> {
     let slots = u64::from(plan.flows) * u64::from(inflight);
     if slots > MAX_SLOTS {
         return cannot(
-            "holds at most 1048576 requests in flight over all flows: lower --flows or --inflight",
+            "supports at most 1048576 requests in flight over all flows: lower --flows or --inflight",
         );
     }
     Ok(inflight)
@@ -104,8 +108,8 @@ pub(crate) fn check(plan: &Plan) -> Result<u32, PlanError> {
 /// Runs `plan` with the in-kernel closed loop, in the calling thread's network namespace.
 ///
 /// # Errors
-/// A plan this engine cannot run, no native XDP, no permission, a socket that cannot be bound. A run in which nothing
-/// came back is [`crate::Error::NoAnswer`].
+/// A plan this engine does not support, no native XDP, no permission, a socket that cannot be bound. A run without any
+/// reply is [`crate::Error::NoAnswer`].
 pub fn run(
     plan: &Plan,
     progress: &mut dyn FnMut(&Progress),
@@ -171,7 +175,7 @@ fn egress(flows: &Flows, target: SocketAddr) -> Result<Interface, KernelError> {
     Interface::with_address(local).map_err(KernelError::Interfaces)?.ok_or(KernelError::NoInterface(local))
 }
 
-/// The program sees frames, not fragments.
+/// The program handles frames, not fragments.
 fn check_frame(plan: &Plan, interface: &Interface, target: SocketAddr) -> Result<(), crate::Error> {
     let headers = if target.is_ipv4() { 28 } else { 48 };
     let most = interface.mtu.saturating_sub(headers);
@@ -183,13 +187,13 @@ fn check_frame(plan: &Plan, interface: &Interface, target: SocketAddr) -> Result
     Ok(())
 }
 
-/// A mark of this run, so that replies to an earlier one are told apart.
+/// The number of this run, which distinguishes its replies from those to an earlier run.
 fn run_id(seed: u64) -> u32 {
     let now = launcher::now() ^ seed.rotate_left(17) ^ u64::from(std::process::id()).rotate_left(40);
     (now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
-/// Waits, looks after stuck slots and reports.
+/// Waits, restarts stuck slots and reports progress.
 struct Watch<'a> {
     plan: &'a Plan,
     progress: &'a mut dyn FnMut(&Progress),
@@ -200,11 +204,11 @@ struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     fn new(plan: &'a Plan, progress: &'a mut dyn FnMut(&Progress), stop: &'a AtomicBool) -> Self {
-        let tick = (plan.timeout / SCANS_PER_TIMEOUT).clamp(TICK.0, TICK.1);
+        let tick = (plan.timeout / SCANS_PER_TIMEOUT).clamp(POLL_INTERVAL.0, POLL_INTERVAL.1);
         Self { plan, progress, stop, tick, reported: (Instant::now(), 0) }
     }
 
-    /// Waits for `time` or until told to stop; true if it was told.
+    /// Waits for `time`, or until `stop` is set; true if it was set.
     fn wait(
         &mut self,
         launcher: &mut Launcher<'_>,
@@ -226,7 +230,7 @@ impl<'a> Watch<'a> {
     fn report(&mut self, launcher: &Launcher<'_>, elapsed: Duration) {
         let (then, ok_then) = self.reported;
         let since = then.elapsed();
-        if since < REPORT {
+        if since < REPORT_INTERVAL {
             return;
         }
         let counts = launcher.counts();

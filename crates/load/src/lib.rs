@@ -1,4 +1,4 @@
-//! A load generator that does not lie: plan -> transmit -> record.
+//! A load generator: plan -> transmit -> record; every transaction is timed and judged.
 //!
 //! ```text
 //!  plan.rs ──────────▶ transmit ───────────────▶ record ─────────▶ result.rs
@@ -9,11 +9,12 @@
 //!       │ search.rs          │ template.rs: what a protocol's requests and replies look like
 //!       └ --find-max         └ (written in the crate `protocols`)
 //! ```
-//! - A **plan** says what is sent and when, from a seed; it never depends on how sending goes.
-//! - An **engine** carries it out. It may be late; it may not move the plan's intended times.
-//! - **record** keeps three clocks of every transaction apart (intended, sent, answered), so waiting inside the
-//!   generator is never taken for the server's, and never hidden. It also collects the evidence for the verdict
-//!   whether the generator itself was the limit, which is the first thing a result says.
+//! - A **plan** says what is sent and when, from a seed; it does not depend on how sending goes.
+//! - An **engine** carries it out. It may be late, but it may not move the plan's intended times. The engines in user
+//!   space share one loop (`transmit.rs`); each implements only how requests are sent and replies received.
+//! - **record** keeps three times of every transaction apart (intended, sent, answered), so delay inside the generator is
+//!   neither hidden nor blamed on the server. It also collects the evidence whether the generator itself was the limit,
+//!   which a result states first.
 
 pub mod cpu;
 mod error;

@@ -4,8 +4,8 @@
 //!   Plan ──check()──▶ transmit (an engine) ──▶ record ──▶ LoadResult
 //!     └─ Schedule: intended times and flows, from the seed alone; sending late never moves them
 //! ```
-//! A [`Plan`] is plain data with public fields; [`Plan::check`] tells in one sentence what is wrong with it.
-//! Engines call it first, so a plan that makes no sense never opens a socket.
+//! A [`Plan`] is plain data with public fields; [`Plan::check`] says what is wrong with it. Engines call it first, so an
+//! invalid plan never opens a socket.
 
 mod error;
 mod schedule;
@@ -29,7 +29,7 @@ pub const MAX_RATE: f64 = 1e9;
 pub const MIN_RATE: f64 = 1.0 / 86_400.0;
 /// Longest duration, warm-up or timeout of a plan: a week. Nanoseconds in 64 bits hold 584 years.
 pub const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
-/// Most requests whose fate may be open at once, over all flows; each takes 16 bytes when it comes to that.
+/// Most requests in flight at once, over all flows; each takes 16 bytes.
 pub const MAX_PENDING: u64 = 16 << 20;
 
 /// Datagrams or connections.
@@ -46,9 +46,9 @@ pub enum Transport {
 pub enum Mode {
     /// Request and reply: transactions.
     Rr,
-    /// One way, in order within a flow, several datagrams per system call where the kernel can split them (GSO).
+    /// One way, in order within a flow, batched with GSO where the kernel supports it.
     Stream,
-    /// One way, every datagram on its own through the stack, in turn from all flows. UDP only.
+    /// One way, one datagram per message, from all flows in turn. UDP only.
     Flood,
 }
 
@@ -159,17 +159,17 @@ impl Plan {
         }
     }
 
-    /// Holds the plan to its limits.
+    /// Checks the plan against its limits.
     ///
     /// # Errors
-    /// The first thing that makes no sense, as a sentence.
+    /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), PlanError> {
         self.check_ends()?;
         self.check_arrivals()?;
         self.check_amounts()
     }
 
-    /// The rate asked for at the most, transactions per second; none for a closed loop.
+    /// The highest rate of the plan, transactions per second; none for a closed loop.
     #[must_use]
     pub fn peak_rate(&self) -> Option<f64> {
         match self.arrivals {
@@ -179,7 +179,7 @@ impl Plan {
         }
     }
 
-    /// The mean rate asked for over the window, transactions per second; none for a closed loop.
+    /// The mean rate over the window, transactions per second; none for a closed loop.
     #[must_use]
     pub fn offered(&self) -> Option<f64> {
         match self.arrivals {
@@ -202,9 +202,9 @@ impl Plan {
         (n > 0).then(|| self.sources[(flow as usize / self.targets.len()) % n])
     }
 
-    /// Most requests of one flow whose fate is open at one moment: what the table of pending requests must hold.
-    /// Two timeouts of the peak rate (in the second, late replies are still told from lost ones), or the requests in
-    /// flight and those given up before them.
+    /// Most requests of one flow that may be unanswered at one moment: the size of the table of pending requests.
+    /// Two timeouts of the peak rate (in the second one, replies are late, not lost), or the requests in flight and those
+    /// given up before them.
     #[must_use]
     pub fn pending_per_flow(&self) -> u64 {
         let Some(rate) = self.peak_rate() else {
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(plan().check(), Ok(()));
     }
 
-    /// Every way to be wrong, with a part of the sentence that must name it.
+    /// Every error, with a part of its message.
     #[test]
     fn each_fault_is_named() {
         type Spoil = fn(&mut Plan);
@@ -337,27 +337,27 @@ mod tests {
             (|p| p.targets.push("[2001:db8::1]:7".parse().unwrap()), "families"),
             (|p| p.sources.push("2001:db8::1".parse().unwrap()), "families"),
             (|p| p.sources.push("224.0.0.1".parse().unwrap()), "unicast"),
-            (|p| p.flows = 0, "0 flows"),
-            (|p| p.flows = MAX_FLOWS + 1, "131073 flows"),
-            (|p| p.source_ports = Some(PortRange { first: 0, last: 9 }), "no range"),
-            (|p| p.source_ports = Some(PortRange { first: 9, last: 8 }), "no range"),
+            (|p| p.flows = 0, "number of flows 0"),
+            (|p| p.flows = MAX_FLOWS + 1, "number of flows 131073"),
+            (|p| p.source_ports = Some(PortRange { first: 0, last: 9 }), "port range 0-9"),
+            (|p| p.source_ports = Some(PortRange { first: 9, last: 8 }), "port range 9-8"),
             (
                 |p| (p.flows, p.source_ports) = (3, Some(PortRange { first: 5000, last: 5001 })),
                 "3 flows need 3 source ports",
             ),
-            (|p| p.arrivals = Arrivals::Closed { inflight: 0 }, "in flight"),
-            (|p| p.arrivals = Arrivals::Open { rate: 0.0, process: Process::Poisson }, "rate of 0"),
-            (|p| p.arrivals = Arrivals::Open { rate: -1.0, process: Process::Poisson }, "rate of -1"),
-            (|p| p.arrivals = Arrivals::Open { rate: f64::NAN, process: Process::Poisson }, "rate of NaN"),
+            (|p| p.arrivals = Arrivals::Closed { inflight: 0 }, "--inflight must be"),
+            (|p| p.arrivals = Arrivals::Open { rate: 0.0, process: Process::Poisson }, "rate 0"),
+            (|p| p.arrivals = Arrivals::Open { rate: -1.0, process: Process::Poisson }, "rate -1"),
+            (|p| p.arrivals = Arrivals::Open { rate: f64::NAN, process: Process::Poisson }, "rate NaN"),
+            (|p| p.arrivals = Arrivals::Open { rate: f64::INFINITY, process: Process::Constant }, "rate inf"),
             (
-                |p| p.arrivals = Arrivals::Open { rate: f64::INFINITY, process: Process::Constant },
-                "rate of inf",
+                |p| p.arrivals = Arrivals::Open { rate: 1.0, process: Process::Burst { len: 0 } },
+                "burst length",
             ),
-            (|p| p.arrivals = Arrivals::Open { rate: 1.0, process: Process::Burst { len: 0 } }, "burst of 0"),
-            (|p| p.arrivals = Arrivals::Ramp { from: 1.0, to: 2e9 }, "rate of 2000000000"),
-            (|p| p.size = 0, "payload of 0"),
-            (|p| p.size = 65_508, "payload of 65508"),
-            (|p| p.threads = 0, "0 threads"),
+            (|p| p.arrivals = Arrivals::Ramp { from: 1.0, to: 2e9 }, "rate 2000000000"),
+            (|p| p.size = 0, "payload size 0"),
+            (|p| p.size = 65_508, "payload size 65508"),
+            (|p| p.threads = 0, "number of threads 0"),
             (|p| p.threads = 2, "2 threads for 1 flow"),
             (|p| p.duration = Duration::ZERO, "duration of 0ns is too short"),
             (|p| p.duration = Duration::MAX, "duration"),
@@ -369,9 +369,9 @@ mod tests {
                     p.arrivals = Arrivals::Open { rate: 1e9, process: Process::Constant };
                     p.timeout = Duration::from_secs(3600);
                 },
-                "may be waiting",
+                "may be in flight",
             ),
-            (|p| p.arrivals = Arrivals::Closed { inflight: u32::MAX }, "may be waiting"),
+            (|p| p.arrivals = Arrivals::Closed { inflight: u32::MAX }, "may be in flight"),
         ];
         for (spoil, expected) in faults {
             let mut p = plan();

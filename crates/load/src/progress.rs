@@ -1,4 +1,4 @@
-//! What a run tells while it is going on.
+//! What a run reports while it is in progress.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct Progress {
     pub sent: u64,
     /// Valid replies so far, warm-up included.
     pub ok: u64,
-    /// Requests given up so far, as far as it is known while the run goes on.
+    /// Requests lost so far, as far as it is known during the run.
     pub lost: u64,
     /// Transactions completed per second (one-way modes: sent) since the last report.
     pub tps: f64,

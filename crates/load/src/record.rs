@@ -1,10 +1,10 @@
-//! What came of every request, and the pieces every engine builds its result from.
+//! What became of every request, and the parts that every engine builds its result from.
 //!
 //! ```text
-//!  Pending   one per flow: which requests are open, since when      (socket engine)
-//!  Tally     one per thread: counts and three histograms            (socket engine)
+//!  Pending   one per flow: which requests are open, since when      (engines in user space)
+//!  Tally     one per thread: counts and three histograms            (engines in user space)
 //!  Stopwatch the machine's CPU time over the window                 (all engines)
-//!  Evidence  what speaks for the generator having been the limit    (all engines)
+//!  Evidence  was the generator the limit?                           (all engines)
 //!  Outcome   all of it together -> LoadResult                       (all engines)
 //! ```
 

@@ -1,11 +1,11 @@
-//! What a run of the load measured: plain, serialisable, mergeable.
+//! The result of a run: plain, serialisable, mergeable.
 //!
 //! ```text
 //! every request sent ends as exactly one of      ok | late | lost
 //! every datagram received is exactly one of      ok | late | duplicate | corrupt | wrong_flow
 //! ```
-//! `reordered` marks some of the ok and late ones. [`Counts::check`] holds a run to both identities. In one-way modes
-//! nothing is answered: `ok` is what the receiver says it got, `lost` the rest, and both are 0 if it was not asked.
+//! `reordered` counts some of the ok and late ones. [`Counts::check`] checks both identities. In one-way modes nothing is
+//! answered: `ok` is what the receiver reports, `lost` the rest, and both are 0 if it was not asked.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,9 +49,9 @@ pub struct LoadResult {
     pub tps: f64,
     /// Payload bits of requests per second, in Mbit/s.
     pub mbits: f64,
-    /// For one-way modes: what the receiver says it got. None when it was not asked or did not answer.
+    /// For one-way modes: what the receiver reports. None if it was not asked or did not answer.
     pub delivered: Option<Delivered>,
-    /// Request intended -> reply received: what a client that keeps to the plan would feel.
+    /// Request intended -> reply received: the latency that a client which follows the plan observes.
     pub intended_latency: Option<Latency>,
     /// Request sent -> reply received: the path and the server alone.
     pub sent_latency: Option<Latency>,
@@ -64,7 +64,7 @@ pub struct LoadResult {
     /// Throughput of one core at each end.
     #[serde(default)]
     pub per_core: PerCore,
-    /// Things the reader must know before believing the figures (all traffic on one CPU, ...).
+    /// Anything that makes the figures doubtful (all traffic on one CPU, ...).
     pub warnings: Vec<String>,
 }
 
@@ -87,9 +87,9 @@ pub struct Counts {
     pub corrupt: u64,
     /// Intact replies that belong to another flow than the one they arrived on.
     pub wrong_flow: u64,
-    /// Requests that the kernel refused to take (queue full, no buffers); not in `sent`.
+    /// Requests that the kernel rejected (no buffers, no route); not in `sent`.
     pub send_errors: u64,
-    /// Datagrams (TCP: messages) that came back, replies to the warm-up left out. Counted apart from the judging.
+    /// Datagrams (TCP: messages) that came back, without replies to the warm-up. Counted independently of the judging.
     #[serde(default)]
     pub received: u64,
 }
@@ -109,9 +109,9 @@ impl Counts {
         self.received += other.received;
     }
 
-    /// One-way modes: takes over that the receiver counted `datagrams`; the rest is lost.
+    /// One-way modes: sets `ok` to the receiver's count of `datagrams`, and `lost` to the rest.
     pub fn deliver(&mut self, datagrams: u64) {
-        // It may have counted somebody else's; more than everything cannot have arrived.
+        // It may have counted another sender's; more than all of them cannot have arrived.
         self.ok = datagrams.min(self.sent);
         self.lost = self.sent - self.ok;
     }
@@ -122,11 +122,11 @@ impl Counts {
         if self.sent == 0 { 0.0 } else { (self.sent - self.ok.min(self.sent)) as f64 / self.sent as f64 }
     }
 
-    /// Holds the counts of an `rr` run to `sent = ok + late + lost` and
+    /// Checks that the counts of an `rr` run satisfy `sent = ok + late + lost` and
     /// `received = ok + late + duplicate + corrupt + wrong_flow`.
     ///
     /// # Errors
-    /// A sentence with both sides of the identity that does not hold.
+    /// Both sides of the identity that does not hold.
     pub fn check(&self) -> Result<(), String> {
         let Self { sent, ok, late, lost, duplicate, corrupt, wrong_flow, received, .. } = *self;
         let ended = ok + late + lost;
@@ -159,7 +159,7 @@ pub struct Delivered {
     pub mbits: f64,
 }
 
-/// Throughput of one core at each end of a run. None where the end's CPU time is not known.
+/// Throughput of one core at each end of a run. None where the CPU time of that end is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerCore {
     /// What was sent (one way), or answered, per core of the generator's sending threads.
@@ -183,11 +183,11 @@ pub struct Core {
 }
 
 impl Core {
-    /// From `count` datagrams, messages or transactions of `bytes` payload bytes in all, in so much CPU time. None if that
-    /// is too short for the kernel to have counted it.
+    /// From `count` datagrams, messages or transactions with `bytes` payload bytes in total, in so much CPU time. None if
+    /// that time is too short to be exact.
     #[must_use]
     pub fn new(cpu_seconds: f64, count: f64, bytes: f64) -> Option<Self> {
-        (cpu_seconds >= SHORTEST).then(|| Self {
+        (cpu_seconds >= MIN_CPU_SECONDS).then(|| Self {
             cpu_seconds,
             per_second: count / cpu_seconds,
             mbits: bytes * 8.0 / 1e6 / cpu_seconds,
@@ -202,9 +202,9 @@ impl Core {
     }
 }
 
-/// Shortest CPU time that a throughput is taken from, seconds. Lower: starting and ending a thread is most of the figure.
+/// Shortest CPU time to compute a throughput from, seconds. Lower: starting and ending a thread is most of the figure.
 /// Higher: short runs have none.
-const SHORTEST: f64 = 0.001;
+const MIN_CPU_SECONDS: f64 = 0.001;
 
 /// One latency distribution. All times in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -235,13 +235,13 @@ pub struct Latency {
 /// Was the generator the limit?
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
-    /// True if any of the reasons below holds; then the result says nothing about the server's limit.
+    /// True if there is any reason below; then the result says nothing about the server's limit.
     pub limited: bool,
     /// Why, in sentences with the figures.
     pub reasons: Vec<String>,
     /// CPU time the generator's own threads used in the window, seconds (user + system).
     pub cpu_seconds: f64,
-    /// By what it sent, in sentences: mode, queues and rings of AF_XDP. Nothing for sockets.
+    /// How it sent, in sentences: mode, queues and rings of AF_XDP. Empty for sockets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! One way in for all engines.
+//! The entry point for all engines, and one-way runs, whose receivers report what arrived.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -10,12 +10,12 @@ use crate::result::LoadResult;
 use crate::template::{Protocol, Received};
 use crate::{Error, Progress, kernel, socket, xdp};
 
-/// How long a receiver may take to answer what it has received.
-const ASK: Duration = Duration::from_secs(1);
-/// Time between two questions to a receiver that is still reading what was queued.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// Most questions after a run: a receiver with 4 s of traffic queued is no longer waited for.
-const QUESTIONS: usize = 80;
+/// How long a receiver may take to report what it has received.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time between two reports of a receiver that is still reading its queue.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Most reports read after a run: a receiver with more than 4 s of traffic queued is not waited for.
+const MAX_POLLS: usize = 80;
 
 /// What carries a plan out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub enum Engine {
     Socket,
     /// BPF in the driver: closed loop, UDP, `rr`, one target; an echo server at the other end.
     Kernel,
-    /// AF_XDP ports, past the kernel's UDP: UDP, `rr`, by one interface, requests that fit a frame.
+    /// AF_XDP ports, bypassing the kernel's UDP: UDP, `rr`, through one interface, requests that fit a frame.
     Xdp,
-    /// The same, but what is sent goes through AF_XDP alone, however much is due at once.
+    /// Like `Xdp`, but never sends live frames.
     XdpRings,
 }
 
@@ -52,14 +52,14 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Carries out `plan` and reports what happened. Takes the warm-up, the window and at most two timeouts to drain.
+/// Carries out `plan` and returns what was measured. Takes the warm-up, the window and at most two timeouts to drain.
 ///
 /// `progress` is called a few times per second from the calling thread. Setting `stop` ends the window early; the
 /// result then covers what was measured until then. Sockets belong to the network namespace of the calling thread.
 ///
 /// # Errors
 /// [`Error::Plan`] before anything is opened; otherwise the system call or the event that made the run impossible, or
-/// [`Error::Cut`] with what was measured before.
+/// [`Error::Cut`] with what was measured until then.
 pub fn run(
     plan: &Plan,
     engine: Engine,
@@ -89,8 +89,8 @@ fn finish(plan: &Plan, (outcome, cut): (Outcome, Option<String>)) -> Result<Load
     }
 }
 
-/// A one-way run, with the receiver asked before and after. The warm-up is a run of its own, so that the receiver's
-/// counts are those of the window.
+/// A one-way run; reads the receivers' counters before and after it. The warm-up is a separate run, so that the counters
+/// cover the window only.
 fn one_way(
     plan: &Plan,
     protocol: &dyn Protocol,
@@ -146,7 +146,7 @@ pub fn unreported(protocol: &str, transport: Transport, targets: &str) -> String
     }
 }
 
-/// What all targets have received so far; none unless all answer.
+/// What all targets have received so far; none unless all report it.
 fn ask(plan: &Plan, protocol: &dyn Protocol) -> Option<Received> {
     let mut targets = plan.targets.clone();
     targets.sort_unstable();
@@ -154,18 +154,18 @@ fn ask(plan: &Plan, protocol: &dyn Protocol) -> Option<Received> {
     let transport = plan.transport;
     let none = Received { cpu: Some(Duration::ZERO), ..Received::default() };
     targets.into_iter().try_fold(none, |sum, target| {
-        let one = protocol.received(target, transport, ASK)?;
+        let one = protocol.received(target, transport, REPORT_TIMEOUT)?;
         Some(sum.plus(one))
     })
 }
 
-/// What all targets have received once that stands still.
+/// What all targets have received once it no longer changes.
 fn settled(plan: &Plan, protocol: &dyn Protocol) -> Option<Received> {
     settle(plan.transport, || Ok::<_, std::convert::Infallible>(ask(plan, protocol)))
         .unwrap_or_else(|never| match never {})
 }
 
-/// Asks until the bytes received stand still, within bounds; none once the receiver does not answer.
+/// Reads reports until the bytes received no longer change, within bounds; none if the receiver stops reporting.
 ///
 /// # Errors
 /// Those of `ask`.
@@ -175,9 +175,9 @@ pub fn settle<E>(
 ) -> Result<Option<Received>, E> {
     let mut last = ask()?;
     let mut still = 0;
-    for _ in 0..QUESTIONS {
+    for _ in 0..MAX_POLLS {
         let Some(before) = last else { break };
-        std::thread::sleep(ASK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
         last = ask()?;
         still = if last.is_some_and(|now| now.bytes == before.bytes) { still + 1 } else { 0 };
         if still >= still_for(transport) {
@@ -187,8 +187,8 @@ pub fn settle<E>(
     Ok(last)
 }
 
-/// How often in a row a receiver must report the same bytes. What TCP lost is sent again after 200 ms or more (RFC 6298
-/// asks for a second, Linux's TCP_RTO_MIN is less), and then goes on.
+/// How many times in a row a receiver must report the same bytes. TCP retransmits a loss after 200 ms or more (Linux's
+/// TCP_RTO_MIN; RFC 6298 requires a second).
 fn still_for(transport: Transport) -> usize {
     match transport {
         Transport::Udp => 1,

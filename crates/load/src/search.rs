@@ -1,13 +1,13 @@
-//! `--find-max`: the highest rate that holds limits of loss and latency.
+//! `--find-max`: the highest rate within limits of loss and latency.
 //!
 //! ```text
-//!   [`Search`]  which rate to try next, from the verdicts so far: pure, bounded, tested against simulated servers
-//!   [`Limits`]  held, exceeded, or the generator's own limit: the verdict on one run
-//!   [`find_max`] runs the one with the other, and lists every rate tried
+//!   [`Search`]    which rate to try next, from the verdicts so far: pure, bounded, tested against simulated servers
+//!   [`Limits`]    the verdict on one run: held, exceeded, or limited by the generator
+//!   [`find_max`]  runs them together, and lists every rate tried
 //! ```
-//! A rate is held if replies also keep up with requests: else the rate found would be one that only fills a queue more slowly
-//! than a run lasts. A rate counts as held, or as exceeded, when two of at most three runs say so. A run in which the generator was the
-//! limit says nothing about the server, so its rate bounds the search but is never called the server's limit.
+//! A rate is held only if replies keep up with requests: otherwise the search could find a rate that fills a queue more
+//! slowly than a run lasts. A rate counts as held, or as exceeded, if two of at most three runs agree. A run limited by the
+//! generator says nothing about the server, so its rate bounds the search but is never the server's limit.
 
 mod bracket;
 
@@ -19,21 +19,21 @@ use crate::Error;
 use crate::plan::{Arrivals, Plan, PlanError, Process};
 use crate::result::LoadResult;
 
-pub use bracket::{End, Search, Verdict};
+pub use bracket::{End, RateVerdict, Search};
 
 /// Version of the JSON form of [`FindMax`].
 pub const SCHEMA: &str = "udpath.find-max/1";
 
-/// Share of the requests due that must have been sent, for a run to say anything about the server.
+/// Share of the requests due that must have been sent for a run to count.
 const REACHED: f64 = 0.99;
 
-/// Share of the requests sent that may still wait for their replies at the end of a run, beyond those that are on the
-/// way because of the path's own delay. More wait in queues that grow: no run is long enough to fill a large socket
-/// buffer at a rate just above the server's capacity, so that nothing is lost in it. Higher: the rate found is that
-/// much above the capacity. Lower: a thread that waits for a CPU at the end of a run is taken for a growing queue.
+/// Share of the requests sent that may be unanswered at the end of a run, beyond those in flight because of the path's own
+/// delay. More means a growing queue: at a rate just above the server's capacity, no run is long enough to fill a large
+/// socket buffer, so nothing is lost. Higher: the rate found is that much above the capacity. Lower: a thread that waits
+/// for a CPU at the end of a run looks like a growing queue.
 const KEPT_UP: f64 = 0.01;
 
-/// What a rate must hold.
+/// The limits that a rate must stay within.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Largest share of requests without a valid reply in time, 0..1.
@@ -43,49 +43,49 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Holds the limits to sense.
+    /// Checks the limits.
     ///
     /// # Errors
-    /// A loss that is no share.
+    /// A loss that is not a share.
     pub fn check(&self) -> Result<(), PlanError> {
         if (0.0..1.0).contains(&self.loss) { Ok(()) } else { Err(PlanError::Loss(self.loss)) }
     }
 
     /// The verdict on a run at `rate`, and its reason.
     #[must_use]
-    pub fn judge(&self, rate: f64, result: &LoadResult) -> (Verdict, String) {
+    pub fn judge(&self, rate: f64, result: &LoadResult) -> (RateVerdict, String) {
         let counts = &result.counts;
         let due = rate * result.seconds;
         // Three standard deviations: a Poisson plan need not have exactly that many.
         if (counts.sent as f64) < due * REACHED - 3.0 * due.sqrt() {
             return (
-                Verdict::GeneratorLimited,
+                RateVerdict::GeneratorLimited,
                 format!("only {} of {due:.0} requests due were sent", counts.sent),
             );
         }
         let exceeded = |what: String| match result.generator.reasons.first() {
-            Some(reason) => (Verdict::GeneratorLimited, format!("{what}, but {reason}")),
-            None => (Verdict::Exceeded, what),
+            Some(reason) => (RateVerdict::GeneratorLimited, format!("{what}, but {reason}")),
+            None => (RateVerdict::Exceeded, what),
         };
         let loss = counts.loss();
         if loss > self.loss {
             return exceeded(format!("{:.3} % lost or late", loss * 100.0));
         }
         if let Some(waiting) = fell_behind(rate, result, self.loss) {
-            return exceeded(format!("{waiting:.1} % still waited at the end: replies did not keep up"));
+            return exceeded(format!("{waiting:.1} % unanswered at the end: replies did not keep up"));
         }
         let p99 = result.intended_latency.as_ref().map_or(Duration::MAX, |l| Duration::from_nanos(l.p99));
         match self.p99 {
             Some(limit) if p99 > limit => exceeded(format!("p99 {p99:.1?}")),
-            _ => (Verdict::Held, format!("{:.3} % lost or late, p99 {p99:.1?}", loss * 100.0)),
+            _ => (RateVerdict::Held, format!("{:.3} % lost or late, p99 {p99:.1?}", loss * 100.0)),
         }
     }
 }
 
-/// The percentage of requests that waited in growing queues at the end of a run, if that is more than may be.
+/// The percentage of requests that waited in growing queues at the end of a run, if it is above the limit.
 fn fell_behind(rate: f64, result: &LoadResult, loss: f64) -> Option<f64> {
     let sent = result.counts.sent as f64;
-    // The quickest reply met no queue: so many are on the way at any time.
+    // The fastest reply met no queue: its latency gives the requests in flight at any time.
     let on_the_way = result.intended_latency.as_ref().map_or(0.0, |l| rate * l.min as f64 / 1e9);
     let waiting = sent - result.tps * result.seconds - on_the_way;
     (sent > 0.0 && waiting > (KEPT_UP + loss) * sent).then(|| waiting / sent * 100.0)
@@ -102,8 +102,8 @@ pub struct Probe {
     pub loss: f64,
     /// 99th percentile from intended sending to the reply, nanoseconds.
     pub p99: Option<u64>,
-    /// What it says of the server.
-    pub verdict: Verdict,
+    /// The verdict on the rate.
+    pub verdict: RateVerdict,
     /// Why.
     pub reason: String,
 }
@@ -140,23 +140,23 @@ impl FindMax {
         let above = self.not_held.map_or_else(String::new, |r| format!(" at {r:.0} per second"));
         match self.end {
             End::Server => format!("{held}; the server's limit was exceeded{above}"),
-            End::Generator => format!("{held}; the GENERATOR was the limit{above}: the server may be faster"),
-            End::Ceiling => format!("{held}, the highest rate that may be tried"),
-            End::Steps => format!("{held}; the answers differed too much from run to run to come closer"),
+            End::Generator => format!("{held}; limited by the GENERATOR, not the server{above}"),
+            End::Ceiling => format!("{held}, the highest rate that can be tried"),
+            End::Steps => format!("{held}; the runs varied too much to narrow it further"),
         }
     }
 }
 
-/// Searches from the rate of `plan` (an open loop; its process is kept). `run` carries out one plan, `told` hears of
+/// Searches from the rate of `plan` (an open loop; its process is kept). `run` carries out one plan, `probed` receives
 /// every run.
 ///
 /// # Errors
-/// The plan or the limits make no sense, or a run could not be carried out.
+/// The plan or the limits are invalid, or a run failed.
 pub fn find_max(
     plan: &Plan,
     limits: &Limits,
     run: &mut dyn FnMut(&Plan) -> Result<LoadResult, Error>,
-    told: &mut dyn FnMut(&Probe),
+    probed: &mut dyn FnMut(&Probe),
 ) -> Result<FindMax, Error> {
     plan.check()?;
     limits.check()?;
@@ -176,10 +176,10 @@ pub fn find_max(
             verdict,
             reason,
         };
-        told(&probe);
+        probed(&probe);
         probes.push(probe);
         search.record(verdict);
-        if verdict == Verdict::Held {
+        if verdict == RateVerdict::Held {
             results.retain(|(r, _)| *r != rate);
             results.push((rate, result));
         }
@@ -235,17 +235,17 @@ mod tests {
         outcome.into_result(&Plan { arrivals, ..Plan::new(([127, 0, 0, 1], 7).into()) })
     }
 
-    /// What waits in a queue counts, and what is on its way does not.
+    /// Requests in a queue count as unanswered, those in flight on the path do not.
     #[test]
     fn a_rate_is_held_if_replies_keep_up() {
         let (soon, far) = (Duration::from_micros(100), Duration::from_millis(100));
         let (strict, lenient) = (0.001, 0.1);
         for (completed, quickest, loss, verdict) in [
-            (1990, soon, strict, Verdict::Held),
-            (1950, soon, strict, Verdict::Exceeded),
-            (1800, far, strict, Verdict::Held),
-            (1700, far, strict, Verdict::Exceeded),
-            (1850, soon, lenient, Verdict::Held),
+            (1990, soon, strict, RateVerdict::Held),
+            (1950, soon, strict, RateVerdict::Exceeded),
+            (1800, far, strict, RateVerdict::Held),
+            (1700, far, strict, RateVerdict::Exceeded),
+            (1850, soon, lenient, RateVerdict::Held),
         ] {
             let (judged, reason) = Limits { loss, p99: None }.judge(2000.0, &run(completed, quickest));
             assert_eq!(judged, verdict, "{completed} with {quickest:?}: {reason}");

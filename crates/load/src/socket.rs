@@ -14,7 +14,7 @@ use std::time::Instant;
 use crate::plan::{Mode, Plan, Transport};
 use crate::record::Outcome;
 use crate::template::Protocol;
-use crate::threads::{self, Clock, LEAD, Poller, Report, Shared};
+use crate::threads::{self, Clock, Poller, Report, START_DELAY, Shared};
 use crate::transmit::{self, Ledger};
 use crate::{Error, Progress};
 
@@ -39,7 +39,7 @@ pub(crate) fn run(
         parts[flow % plan.threads].push(socket);
     }
     let shared = Shared::new(stop, plan.threads);
-    let clock = Clock::new(Instant::now() + LEAD, plan);
+    let clock = Clock::new(Instant::now() + START_DELAY, plan);
     let mut tasks = Vec::with_capacity(plan.threads);
     for (thread, sockets) in parts.into_iter().enumerate() {
         let poller = Poller::new().map_err(|e| Error::system("make an epoll instance", e))?;

@@ -1,4 +1,4 @@
-//! The seam between the load and a protocol: how a request is written and how a reply is judged.
+//! The interface between the load and a protocol: how requests are written and replies judged.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,21 +16,21 @@ pub trait Protocol: Sync {
     /// A template for one sending thread.
     fn template(&self) -> Box<dyn Template>;
 
-    /// Asks the peer of a one-way mode what it has received so far, in all. `None` if the protocol has no such
-    /// report, or the peer does not answer it within `timeout`.
+    /// Asks the receiver of a one-way mode what it has received so far, in total. `None` if the protocol has no such
+    /// report, or the receiver does not send it within `timeout`.
     fn received(&self, _target: SocketAddr, _transport: Transport, _timeout: Duration) -> Option<Received> {
         None
     }
 
     /// Does the caller ask the receivers, because several loads share them? Then a run neither asks them nor warns that
-    /// what arrived is unknown, and the caller completes the merged result
+    /// it does not know what arrived, and the caller completes the merged result
     /// ([`LoadResult::deliver`](crate::result::LoadResult::deliver)).
     fn asked_by_caller(&self) -> bool {
         false
     }
 }
 
-/// What a receiver has counted since it was started.
+/// What a receiver has counted since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
     /// Datagrams; 0 over TCP.
@@ -52,7 +52,7 @@ impl Received {
         }
     }
 
-    /// What was received after `before`. A receiver that was restarted counts from 0: then nothing.
+    /// What was received after `before`. Nothing if the receiver was restarted since: it counts from 0 again.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -65,8 +65,8 @@ impl Received {
 
 /// Writes requests and judges replies of one protocol. Each sending thread owns its own instance.
 ///
-/// A transaction is named by `(flow, seq)`: `flow` counts from 0 over the plan, `seq` from 0 within the flow.
-/// The template must get both back from the bytes of a reply alone.
+/// A transaction is identified by `(flow, seq)`: `flow` counts from 0 over the plan, `seq` from 0 within the flow.
+/// The template must recover both from the bytes of a reply alone.
 pub trait Template: Send {
     /// The protocol's name, as the user types it.
     fn name(&self) -> &'static str;
@@ -74,20 +74,20 @@ pub trait Template: Send {
     /// The smallest request in bytes that can carry what `check` needs.
     fn min_size(&self) -> usize;
 
-    /// The longest reply to a request of `size` bytes; anything longer is cut and will be judged corrupt.
+    /// The longest reply to a request of `size` bytes; anything longer is truncated and judged corrupt.
     fn max_reply(&self, size: usize) -> usize {
         size
     }
 
     /// Fills all of `request` (at least [`Template::min_size`] bytes) with the request of transaction `(flow, seq)`.
-    /// The same transaction always gives the same bytes: a message that TCP took in part is written again.
+    /// The same transaction always gives the same bytes: a request that was not accepted completely is written again.
     fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]);
 
     /// Judges a reply that arrived on `flow`.
     fn check(&self, flow: u32, reply: &[u8]) -> Judgement;
 }
 
-/// What a reply turned out to be.
+/// The judgement of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
     /// The intact reply to request `seq` of the flow it arrived on.
@@ -97,6 +97,6 @@ pub enum Judgement {
     },
     /// An intact reply that belongs to another flow.
     WrongFlow,
-    /// Damaged, cut short or not of this protocol.
+    /// Damaged, truncated or not of this protocol.
     Corrupt,
 }

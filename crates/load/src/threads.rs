@@ -1,15 +1,15 @@
-//! What the engines of user space have in common: threads that each carry out their part of a plan.
+//! Threads of the engines in user space: each carries out its part of a plan.
 //!
 //! ```text
 //!  calling thread: opens all flows, starts T threads, reports progress, takes the CPU times of the window
-//!    thread 0: its flows  ─┐ each: its part of the schedule, its own buffers, template and tally; nothing shared but
-//!    thread 1: its flows  ─┘ two counters for the progress line, and the wish to stop
+//!    thread 0: its flows  ─┐ each: its part of the schedule, its own buffers, template and tally; shared are only two
+//!    thread 1: its flows  ─┘ counters for the progress line, and the flags that stop the run
 //!
 //!  time ──▶  start      warm-up ends           window ends      everything answered, or two timeouts over
 //!              ├─ warm-up ───┼────── window ────────┼── drain ────────┤
 //! ```
-//! A request belongs to the window by its intended time. After the window nothing is sent, but replies are taken until
-//! late and lost can be told apart.
+//! A request belongs to the window by its intended time. After the window nothing is sent, but replies are received until
+//! every missing one is lost, not late.
 
 mod clock;
 mod failures;
@@ -30,18 +30,18 @@ pub(crate) use clock::{Clock, MAX_PAUSE};
 pub(crate) use failures::Failures;
 pub(crate) use sys::Poller;
 
-/// Time between the making of the threads and the start of the plan: all of them are waiting by then.
-pub(crate) const LEAD: Duration = Duration::from_millis(5);
+/// Time between the creation of the threads and the start of the plan: by then all of them are waiting.
+pub(crate) const START_DELAY: Duration = Duration::from_millis(5);
 /// Time between two reports of progress.
-const REPORT: Duration = Duration::from_millis(200);
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest time until a stop is noticed, and until the end of the window is seen by the calling thread.
-const SLICE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What the threads and the calling thread share.
 pub(crate) struct Shared<'a> {
-    /// The caller's wish to stop.
+    /// Set by the caller to stop the run.
     pub(crate) stop: &'a AtomicBool,
-    /// A thread's need to stop: it cannot send any more.
+    /// Set by a thread that cannot send any more.
     pub(crate) cut: AtomicBool,
     /// Threads whose window is not over.
     pub(crate) running: AtomicUsize,
@@ -86,7 +86,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// What one thread found.
+/// What one thread measured.
 pub(crate) struct Report {
     pub(crate) tally: Tally,
     pub(crate) time: ThreadTime,
@@ -100,10 +100,10 @@ pub(crate) struct Report {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Carries out every task on a thread of its own; what each found, and how the CPUs spent the window.
+/// Carries out each task on its own thread; what each measured, and how the CPUs spent the window.
 ///
 /// # Errors
-/// A thread cannot be started; those that were have ended then.
+/// A thread cannot be started; the others have ended by then.
 pub(crate) fn run<T: Send>(
     plan: &Plan,
     clock: Clock,
@@ -116,7 +116,7 @@ pub(crate) fn run<T: Send>(
         let mut handles = Vec::with_capacity(tasks.len());
         for (thread, task) in tasks.into_iter().enumerate() {
             let work = move || {
-                // The default slack of 50 us would make every sleep that late. A refusal only costs precision.
+                // The default timer slack makes every sleep up to 50 us too long. Failure only costs precision.
                 let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
                 work(task)
             };
@@ -137,7 +137,7 @@ pub(crate) fn run<T: Send>(
     })
 }
 
-/// Ends the threads when the caller's progress function panics; they would go on to the end of the plan otherwise.
+/// Ends the threads when the caller's progress function panics; otherwise they would run to the end of the plan.
 struct CutOnPanic<'a>(&'a Shared<'a>);
 
 impl Drop for CutOnPanic<'_> {
@@ -163,11 +163,11 @@ fn supervise(
         if watch.is_none() && until_window.is_zero() {
             watch = Some(Stopwatch::start());
         }
-        let slice = if watch.is_none() { SLICE.min(until_window) } else { SLICE };
-        // From a thread that sends nothing: coarse is fine.
+        let slice = if watch.is_none() { POLL_INTERVAL.min(until_window) } else { POLL_INTERVAL };
+        // This thread sends nothing, so a coarse sleep is fine.
         thread::sleep(slice);
         let since = last.0.elapsed();
-        if since >= REPORT {
+        if since >= REPORT_INTERVAL {
             let (sent, ok) = shared.totals();
             let done = if plan.mode == Mode::Rr { ok - last.2 } else { sent - last.1 };
             progress(&Progress {
@@ -184,7 +184,7 @@ fn supervise(
     watch.map_or_else(Vec::new, |w| w.stop().1)
 }
 
-/// Estimates losses while the run goes on: what was sent more than a timeout ago and is missing now.
+/// Estimates losses during the run: what was sent more than a timeout ago and is missing now.
 struct Lost {
     timeout: u64,
     history: std::collections::VecDeque<(u64, u64)>,
@@ -211,7 +211,7 @@ impl Lost {
     }
 }
 
-/// All threads' reports as one outcome, and why the run had to end early if it had. `plan` has the threads there were.
+/// All threads' reports as one outcome, and why the run ended early if it did. `plan` has the actual number of threads.
 pub(crate) fn conclude(
     engine: &'static str,
     plan: &Plan,
@@ -260,7 +260,7 @@ pub(crate) fn conclude(
         completed: tally.completed,
         intended_latency: tally.intended_latency(),
         sent_latency: tally.sent_latency(),
-        // As fast as it goes has no moments to be late for.
+        // Without intended times there is no lateness.
         lateness: if plan.peak_rate().is_some() || plan.mode == Mode::Rr { tally.lateness() } else { None },
         delivered: None,
         evidence,

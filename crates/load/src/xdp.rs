@@ -48,7 +48,7 @@ use udpath_stack::wire;
 use crate::plan::{Mode, Plan, PlanError, Transport};
 use crate::record::Outcome;
 use crate::template::Protocol;
-use crate::threads::{self, Clock, LEAD, Shared};
+use crate::threads::{self, Clock, START_DELAY, Shared};
 use crate::transmit::{Ledger, work};
 use crate::{Error, Progress};
 use lane::Lane;
@@ -161,7 +161,7 @@ pub(crate) fn run(
         .collect();
 
     let shared = Shared::new(stop, plan.threads);
-    let clock = Clock::new(Instant::now() + LEAD, plan);
+    let clock = Clock::new(Instant::now() + START_DELAY, plan);
     let mut tasks = Vec::with_capacity(plan.threads);
     let all = mailboxes(plan.threads)?.into_iter().zip(lanes).zip(flows).zip(lives).enumerate();
     for (thread, (((mailboxes, lanes), flows), live)) in all {

@@ -1,4 +1,4 @@
-//! What the load says and does when the peer, the network or the machine misbehaves.
+//! What the load reports and does when the peer, the network or the machine fails.
 
 mod known;
 
@@ -18,7 +18,7 @@ use udpath_protocols::echo::EchoLoad;
 use udpath_protocols::sink::SinkLoad;
 
 /// No run of these tests may take longer: plan, twice the timeout, and a slow machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_RUN_TIME: Duration = Duration::from_secs(20);
 
 fn base(target: SocketAddr) -> Plan {
     Plan { duration: Duration::from_secs(1), timeout: Duration::from_millis(100), ..Plan::new(target) }
@@ -38,11 +38,11 @@ fn nobody() -> SocketAddr {
 }
 
 #[test]
-fn a_closed_port_is_told_and_ends() {
+fn a_closed_port_is_reported_and_the_run_ends() {
     for arrivals in [open(500.0), Arrivals::Closed { inflight: 4 }] {
         let began = Instant::now();
         let result = run(&Plan { arrivals, ..base(nobody()) });
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < MAX_RUN_TIME);
         assert!(result.unanswered() && result.counts.lost == result.counts.sent, "{:?}", result.counts);
         assert!(result.warnings[0].contains("nothing listens"), "{:?}", result.warnings);
     }
@@ -54,7 +54,7 @@ fn a_peer_that_vanishes_leaves_losses() {
         let server = Server::start("127.0.0.1:0", Faults { vanish_after: Some(500), ..Faults::default() });
         let began = Instant::now();
         let result = run(&Plan { arrivals, flows: 2, ..base(server.address) });
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < MAX_RUN_TIME);
         let truth = server.stop();
         let c = result.counts;
         assert_eq!(c.ok + c.late, truth.received - truth.dropped);
@@ -92,7 +92,7 @@ fn a_stop_keeps_what_was_measured() {
         &stop,
     )
     .unwrap();
-    assert!(began.elapsed() < PATIENCE && reports > 0);
+    assert!(began.elapsed() < MAX_RUN_TIME && reports > 0);
     result.counts.check().unwrap();
     assert!(result.counts.ok > 200 && result.seconds < 20.0, "{:?}", result.counts);
     // What was not due yet is not missing.
@@ -127,7 +127,7 @@ fn sources_and_ports_are_those_of_the_plan() {
 }
 
 #[test]
-fn ports_that_run_out_and_strange_sources_are_told() {
+fn ports_that_run_out_and_invalid_sources_are_reported() {
     let server = Server::start("127.0.0.1:0", Faults::default());
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
@@ -142,7 +142,7 @@ fn ports_that_run_out_and_strange_sources_are_told() {
         "{error}"
     );
     let error = try_run(&Plan { size: 17, ..base(server.address) }).unwrap_err();
-    assert!(matches!(error, Error::Plan(_)) && error.to_string().contains("needs 18 bytes"), "{error}");
+    assert!(matches!(error, Error::Plan(_)) && error.to_string().contains("at least 18 bytes"), "{error}");
     server.stop();
 }
 
@@ -185,7 +185,7 @@ fn a_link_removed_under_load_ends_the_run_with_what_was_measured() {
                 _ => udpath_load::run(&plan, Engine::Socket, &SinkLoad, &mut progress, &stop),
             }
         });
-        assert!(began.elapsed() < PATIENCE, "{arrivals} {mode}: {:?}", began.elapsed());
+        assert!(began.elapsed() < MAX_RUN_TIME, "{arrivals} {mode}: {:?}", began.elapsed());
         let error = outcome.unwrap().unwrap_err();
         assert!(error.to_string().contains("the kernel refused every request"), "{arrivals} {mode}: {error}");
         let Error::Cut { result, .. } = error else { panic!("{error}") };
@@ -221,7 +221,7 @@ fn socat_is_a_server_like_any_other() {
             .expect("socat is installed by the set-up script");
         let result = {
             let plan = Plan { flows, size: 1000, timeout: Duration::from_secs(1), ..base(target) };
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + MAX_RUN_TIME;
             loop {
                 let once = run(&Plan { duration: Duration::from_millis(100), ..plan.clone() });
                 if !once.unanswered() || Instant::now() > deadline {

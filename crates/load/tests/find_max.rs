@@ -1,7 +1,7 @@
 //! `--find-max` against servers whose capacity is known exactly: the rate found is within 3 % of it.
 //!
-//! The servers spend tokens that come at the rate of their capacity. A few may gather, so that a server that waits for a CPU
-//! for a moment has not lost capacity by it; that is 1 % of a run at the most.
+//! The servers spend tokens that arrive at the rate of their capacity. A few may accumulate, so that a server does not lose
+//! capacity by waiting for a CPU; they are at most 1 % of a run.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! Load's counts and latencies over a path that drops and delays a set share and knows nothing of load: each within
-//! 1 % of the truth, for both engines. Needs root.
+//! Counts and latencies of a load over a path that drops and delays a known share: each within 1 % of the truth, for both
+//! engines. Needs root.
 
 mod delay_line;
 mod known;

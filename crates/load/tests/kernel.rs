@@ -1,4 +1,4 @@
-//! The engine in the kernel against servers whose faults are known, and where it cannot work. Needs root.
+//! The kernel engine against servers with known faults, and where it cannot work. Needs root.
 
 mod known;
 
@@ -172,7 +172,7 @@ fn a_server_that_vanishes_is_lost_transactions() {
 }
 
 #[test]
-fn nobody_there_is_said() {
+fn a_missing_server_is_reported() {
     let bed = Bed::new("kernel-nobody");
     let address = bed.lab.address_of("server", "client").unwrap().ipv4;
     let target = SocketAddr::new(address.into(), 9);

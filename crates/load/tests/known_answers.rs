@@ -1,4 +1,4 @@
-//! The load measures a server that knows the truth.
+//! Results of the load against a server whose faults are known exactly.
 
 mod known;
 

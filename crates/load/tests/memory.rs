@@ -1,5 +1,5 @@
-//! Memory of the load: bounded by the plan, not growing with time. A test file of its own, because it looks at the
-//! memory of its whole process.
+//! Memory of the load: bounded by the plan, not growing with time. A separate test file, because it measures the memory
+//! of its whole process.
 
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicBool;

@@ -183,7 +183,7 @@ fn tcp_transactions_in_pieces() {
 }
 
 #[test]
-fn tcp_connections_that_end_are_told() {
+fn tcp_connections_that_end_are_reported() {
     let (address, server) = tcp_echo("127.0.0.1:0", 2, 20_000);
     let plan =
         Plan { transport: Transport::Tcp, flows: 2, duration: Duration::from_secs(60), ..second(address) };

@@ -1,4 +1,4 @@
-//! The AF_XDP engine against servers whose faults are known, and where it cannot work. Needs root.
+//! The AF_XDP engine against servers with known faults, and where it cannot work. Needs root.
 
 mod known;
 
@@ -18,7 +18,7 @@ use udpath_protocols::echo::EchoLoad;
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// No run of these tests may take longer: plan, twice the timeout, and a slow machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_RUN_TIME: Duration = Duration::from_secs(20);
 
 /// Held by every test: threads that poll, and a server whose truth is compared, need the machine for themselves.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -215,7 +215,7 @@ fn sizes_from_the_smallest_to_a_full_frame() {
             let c = result.counts;
             assert!(c.ok > 50 && c.corrupt == 0 && c.lost == 0, "{size} bytes: {c:?}");
         }
-        for (size, words) in [(17, "needs 18 bytes"), (most + 1, "does not fit one frame of eth0")] {
+        for (size, words) in [(17, "at least 18 bytes"), (most + 1, "does not fit one frame of eth0")] {
             let error = bed.run(&Plan { size, ..base.clone() }).unwrap_err();
             assert!(matches!(error, Error::Plan(_)) && error.to_string().contains(words), "{error}");
         }
@@ -233,7 +233,7 @@ fn socat_is_a_server_like_any_other() {
     socat.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut socat = bed.0.spawn(socat).expect("socat is installed by the set-up script");
     let base = Plan { timeout: Duration::from_secs(1), ..plan(target, Arrivals::Closed { inflight: 1 }) };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_RUN_TIME;
     let result = loop {
         let once = bed.run(&Plan { duration: Duration::from_millis(100), ..base.clone() }).unwrap();
         if !once.unanswered() || Instant::now() > deadline {
@@ -248,7 +248,7 @@ fn socat_is_a_server_like_any_other() {
 }
 
 #[test]
-fn a_peer_that_vanishes_leaves_losses_and_nobody_at_all_is_told() {
+fn a_peer_that_vanishes_leaves_losses_and_no_peer_at_all_is_reported() {
     let bed = Bed::new("xdp-vanish", 2);
     for arrivals in [open(2000.0), Arrivals::Closed { inflight: 4 }] {
         let server = bed.server(false, Faults { vanish_after: Some(500), ..Faults::default() });
@@ -256,7 +256,7 @@ fn a_peer_that_vanishes_leaves_losses_and_nobody_at_all_is_told() {
         let base = Plan { timeout: Duration::from_millis(100), ..plan(target, arrivals) };
         let began = Instant::now();
         let result = bed.run(&base).unwrap();
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < MAX_RUN_TIME);
         let truth = server.stop();
         let c = result.counts;
         assert_eq!(c.ok + c.late, truth.received - truth.dropped);
@@ -329,7 +329,7 @@ fn a_link_that_goes_down_ends_the_run_with_what_was_measured() {
                 udpath_load::run(&plan, Engine::Xdp, &echo, &mut progress, &stop)
             })
         });
-        assert!(began.elapsed() < PATIENCE, "{arrivals} {side}: {:?}", began.elapsed());
+        assert!(began.elapsed() < MAX_RUN_TIME, "{arrivals} {side}: {:?}", began.elapsed());
         let error = outcome.unwrap().unwrap_err();
         assert!(error.to_string().contains("eth0 sent nothing for"), "{arrivals} {side}: {error}");
         let Error::Cut { result, .. } = error else { panic!("{error}") };
@@ -340,7 +340,7 @@ fn a_link_that_goes_down_ends_the_run_with_what_was_measured() {
 }
 
 #[test]
-fn what_it_cannot_do_is_said() {
+fn unsupported_plans_are_rejected() {
     let bed = Bed::new("xdp-cannot", 1);
     let server = bed.server(false, Faults::default());
     let good = Plan { duration: Duration::from_millis(100), ..plan(server.address, open(1000.0)) };
@@ -375,7 +375,7 @@ fn what_it_cannot_do_is_said() {
 
 /// A TUN device carries IP packets without Ethernet headers.
 #[test]
-fn an_interface_without_ethernet_is_told() {
+fn an_interface_without_ethernet_is_rejected() {
     let bed = Bed::new("xdp-tun", 1);
     bed.ip("client", &["tuntap", "add", "tun9", "mode", "tun"]);
     bed.ip("client", &["address", "add", "10.9.0.1/24", "dev", "tun9"]);

@@ -1,8 +1,7 @@
-//! The AF_XDP engine verifies what replies carry: what the kernel would have dropped for its checksum is no reply, is
-//! counted by that name, and is never taken for one. Needs root.
+//! The AF_XDP engine verifies checksums: what the kernel would drop is not a reply, and is counted as damaged. Needs root.
 //!
-//! The server answers by a raw socket, so that the frames carry the checksum that the test wrote: from an ordinary socket
-//! they would carry half of one, for a device that a veth does not have.
+//! The server answers through a raw socket, so that frames carry the checksum that the test wrote: from an ordinary socket
+//! they would carry a partial one, which a veth leaves unfinished.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};

@@ -1,5 +1,5 @@
-//! The AF_XDP engine sending live frames: the same truth as by its rings, and what happens where nobody takes them. Needs
-//! root.
+//! The AF_XDP engine sending live frames: the same results as through its rings, and the fallback where the driver does not
+//! take them. Needs root.
 
 mod known;
 
@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 /// Requests due at once: sent as live frames, in one call.
 const BURST: u32 = 200;
 /// No run of these tests may take longer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_RUN_TIME: Duration = Duration::from_secs(20);
 
 /// Held by every test: the tracepoint is the machine's, and the truth of a server that has to wait is another.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -113,7 +113,7 @@ fn sizes_from_the_smallest_to_a_full_frame() {
 
 /// A veth's end without NAPI takes none of them, and nothing of the run's result may tell of it but the note.
 #[test]
-fn where_nobody_takes_them_the_rings_send_them() {
+fn where_the_driver_takes_none_the_rings_send_them() {
     let mut bed = Bed::new("live-none", 2);
     bed.pass = None;
     let server = bed.server(false, Faults::default());
@@ -145,7 +145,7 @@ fn few_at_once_and_the_rings_alone_send_none() {
 
 /// The other end goes down in the middle of a run: what waits goes to the rings, and every request keeps its fate.
 #[test]
-fn a_link_that_goes_down_is_told() {
+fn a_link_that_goes_down_is_reported() {
     let bed = Bed::new("live-cut", 1);
     let server = bed.server(false, Faults::default());
     let plan = Plan {
@@ -173,7 +173,7 @@ fn a_link_that_goes_down_is_told() {
             udpath_load::run(&plan, Engine::Xdp, &echo, &mut progress, &stop)
         })
     });
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < MAX_RUN_TIME, "{:?}", began.elapsed());
     // A link that stays down ends a run early.
     let result = match outcome.unwrap() {
         Ok(result) => result,

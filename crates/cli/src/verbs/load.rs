@@ -1,6 +1,6 @@
-//! `udpath load`: sends what a plan says, judges every reply, and says first whether the generator was the limit.
+//! `udpath load`: sends requests according to a plan, judges every reply, and reports first whether the generator was the limit.
 //!
-//! stdout: the result; stderr: the progress, on a terminal.
+//! stdout: the result; stderr: progress, on a terminal.
 
 mod lab;
 mod options;
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Protocol of the server
     #[arg(value_name = "PROTOCOL", value_parser = choice::protocol())]
     protocol: &'static ProtocolEntry,
-    /// The server; several share the flows
+    /// Address of the server; several servers share the flows
     #[arg(value_name = "ADDR:PORT")]
     targets: Vec<String>,
     /// What sends the requests
@@ -51,55 +51,55 @@ pub(crate) struct Args {
     /// What a flow does [default: the first mode that the protocol supports]
     #[arg(long, value_name = "MODE", value_parser = mode_parser())]
     mode: Option<Mode>,
-    /// Sockets, each with its own source port
+    /// Number of flows: sockets, each with its own source port
     #[arg(long, default_value_t = 1, value_name = "N")]
     flows: u32,
-    /// Closed loop: requests in flight per flow
+    /// Closed loop: requests in flight per flow [default: 1]
     #[arg(long, value_name = "N")]
     inflight: Option<u32>,
     /// Open loop: transactions per second over all flows, such as 100k
     #[arg(long, value_parser = units::rate, allow_hyphen_values = true, value_name = "RATE")]
     rate: Option<f64>,
-    /// How a rate is spread: constant, poisson, burst or burst:N
+    /// Arrival process of --rate: constant, poisson, burst or burst:N [default: constant]
     #[arg(long, value_parser = process, value_name = "PROCESS")]
     arrivals: Option<Process>,
-    /// Open loop with a rate that grows from A to B over the duration
+    /// Open loop with a rate that changes from A to B over the duration
     #[arg(long, value_parser = units::ramp, allow_hyphen_values = true, value_name = "A..B")]
     ramp: Option<(f64, f64)>,
-    /// Length of the measured window [default: 5s; of each run of a search: 2s]
+    /// Length of the measured window [default: 5s; 2s for each run of a search]
     #[arg(short, long, value_parser = units::time, allow_hyphen_values = true, value_name = "TIME")]
     duration: Option<Duration>,
-    /// Time at the same load before the window
+    /// Time under the same load before the window
     #[arg(long, default_value = "0s", value_parser = units::time, allow_hyphen_values = true, value_name = "TIME")]
     warmup: Duration,
-    /// Replies after this time are late; after twice this time, lost
+    /// A reply after this time is late, after twice this time lost
     #[arg(long, default_value = "1s", value_parser = units::time, allow_hyphen_values = true, value_name = "TIME")]
     timeout: Duration,
-    /// Payload of a request, bytes
+    /// Payload size of a request
     #[arg(long, default_value = "100", value_parser = units::count, allow_hyphen_values = true, value_name = "BYTES")]
     size: u64,
-    /// Address to send from; repeatable
+    /// Source address; repeatable
     #[arg(long = "source", value_name = "ADDR")]
     sources: Vec<IpAddr>,
-    /// Ports to send from
-    #[arg(long, value_parser = units::ports, value_name = "A-B")]
+    /// Source ports
+    #[arg(long, value_parser = units::ports, value_name = "LOW-HIGH")]
     source_ports: Option<PortRange>,
     /// Sending threads [default: half of the CPUs]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Seed of arrival times
+    /// Seed of the arrival times
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
-    /// Search the highest rate that holds --loss and --p99
+    /// Search for the highest rate within --loss and --p99
     #[arg(long)]
     find_max: bool,
-    /// Search: share of requests that may be lost or late [default: 0.1%]
+    /// Search: largest share of requests lost or late [default: 0.1%]
     #[arg(long, value_parser = units::share, allow_hyphen_values = true, value_name = "SHARE")]
     loss: Option<f64>,
-    /// Search: bound of the 99th percentile of latency
+    /// Search: largest 99th percentile of latency [default: no limit]
     #[arg(long, value_parser = units::time, allow_hyphen_values = true, value_name = "TIME")]
     p99: Option<Duration>,
-    /// Print one JSON document
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -190,7 +190,7 @@ fn load(args: &Args, task: &Task, stop: &AtomicBool) -> Done {
     }
 }
 
-/// Nothing at all came back: that is no measurement.
+/// Fails if no reply came back: that is not a measurement.
 fn answered(result: &LoadResult) -> Done {
     if !result.unanswered() {
         return Ok(());
@@ -211,17 +211,17 @@ fn search(args: &Args, task: &Task, limits: &Limits, stop: &AtomicBool) -> Done 
         let result = udpath_load::run(plan, task.engine, &*protocol, &mut |p| line.show(p), stop);
         line.clear();
         if stop.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err(Error::Engine { engine: "socket", what: "the search was interrupted".into() });
+            return Err(Error::Engine { engine: "socket", what: "search interrupted".into() });
         }
         result
     };
-    let mut told = |probe: &udpath_load::search::Probe| {
-        // Talk, not data: the table comes at the end.
+    let mut show_probe = |probe: &udpath_load::search::Probe| {
+        // Progress, not data: the table comes at the end.
         if io::stderr().is_terminal() {
             eprintln!("{:>12.0}/s  {:?}: {}", probe.rate, probe.verdict, probe.reason);
         }
     };
-    let found = find_max(&task.plan, limits, &mut run, &mut told).map_err(failure)?;
+    let found = find_max(&task.plan, limits, &mut run, &mut show_probe).map_err(failure)?;
     if args.json {
         terminal::print(&serde_json::to_string(&found).context("cannot write the result as JSON")?)?;
     } else {
@@ -234,7 +234,7 @@ fn search(args: &Args, task: &Task, limits: &Limits, stop: &AtomicBool) -> Done 
             task.plan.targets[0],
             args.protocol.name,
         ))),
-        None => Err(Failure::Findings("no rate held the limits".into())),
+        None => Err(Failure::Findings("no rate stayed within the limits".into())),
     }
 }
 
@@ -244,9 +244,9 @@ fn search_text(found: &FindMax) -> String {
     for probe in &found.probes {
         let p99 = probe.p99.map_or_else(|| "-".into(), |ns| format!("{:.1?}", Duration::from_nanos(ns)));
         let verdict = match probe.verdict {
-            udpath_load::search::Verdict::Held => "held",
-            udpath_load::search::Verdict::Exceeded => "exceeded",
-            udpath_load::search::Verdict::GeneratorLimited => "generator limited",
+            udpath_load::search::RateVerdict::Held => "held",
+            udpath_load::search::RateVerdict::Exceeded => "exceeded",
+            udpath_load::search::RateVerdict::GeneratorLimited => "generator limited",
         };
         let _ = writeln!(
             out,
@@ -258,12 +258,12 @@ fn search_text(found: &FindMax) -> String {
         );
     }
     if let Some(best) = &found.best {
-        let _ = write!(out, "\nThe last run at the highest rate held:\n{}", text(best));
+        let _ = write!(out, "\nLast run at the highest rate held:\n{}", text(best));
     }
     out
 }
 
-/// Errors of the arguments are the caller's, all others the machine's.
+/// Errors of the plan are usage errors, all others are not.
 fn failure(error: Error) -> Failure {
     match error {
         Error::Plan(error) => Failure::Usage(error.to_string()),

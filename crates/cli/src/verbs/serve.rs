@@ -1,6 +1,6 @@
-//! `udpath serve`: runs a service until a signal, then answers what is queued and sums up.
+//! `udpath serve`: runs a service until a signal, then answers what is queued and prints a summary.
 //!
-//! stderr: notes, the line `ready ...` once real datagrams came through, on a terminal a status line; stdout: the
+//! stderr: notes, the line `ready ...` once test datagrams were answered, and on a terminal a status line; stdout: the
 //! summary.
 
 mod bypassed;
@@ -25,8 +25,8 @@ use udpath_steer::CpuSet;
 use super::choice;
 use crate::exit::{Done, Failure};
 
-/// How often the status line is renewed and the counters are looked at.
-const TICK: Duration = Duration::from_secs(1);
+/// How often the status line is updated and the counters are read.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Arguments of `udpath serve`.
 #[derive(Debug, clap::Args)]
@@ -34,65 +34,65 @@ pub(crate) struct Args {
     /// Protocol to serve
     #[arg(value_name = "PROTOCOL", value_parser = choice::protocol())]
     protocol: &'static ProtocolEntry,
-    /// How datagrams move: shared, reuseport, percpu, xdp, or auto for the best that works here
+    /// How datagrams are received and sent: shared, reuseport, percpu, xdp, or auto for the best that works here
     #[arg(long, default_value = "auto", value_name = "IO")]
     io: IoChoice,
-    /// Address to serve; repeatable. Port 0 takes a free port, the IPv6 wildcard takes IPv6 only
+    /// Address to serve; repeatable. Port 0 selects a free port; the IPv6 wildcard serves IPv6 only
     #[arg(long, required = true, value_name = "ADDR:PORT")]
     bind: Vec<SocketAddr>,
-    /// Threads, each with its own service; default: one per CPU
+    /// Worker threads, each with its own service instance [default: one per CPU]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// Most datagrams per system call, 1 to 1024
     #[arg(long, default_value_t = Config::DEFAULT_BATCH, value_name = "N")]
     batch: usize,
-    /// Hand replies to one peer in a row to the kernel in one piece, UDP_SEGMENT (the default)
+    /// Send consecutive replies to one peer with UDP_SEGMENT (the default)
     #[arg(long, overrides_with = "no_gso")]
     gso: bool,
-    /// Hand over each reply by itself
+    /// Send each reply in its own system call entry (no UDP_SEGMENT)
     #[arg(long, overrides_with = "gso")]
     no_gso: bool,
-    /// Bind each worker to its CPU (the default)
+    /// Pin each worker to its CPU (the default)
     #[arg(long, overrides_with = "no_pin")]
     pin: bool,
     /// Let the scheduler place the workers
     #[arg(long, overrides_with = "pin")]
     no_pin: bool,
-    /// CPUs to use, such as 0-3,8; default: all that are allowed
+    /// CPUs to use, such as 0-3,8 [default: all allowed CPUs]
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// Serve the same addresses over TCP, too
+    /// Also serve the same addresses over TCP
     #[arg(long)]
     tcp: bool,
-    /// Bytes to ask for each socket's receive buffer; the kernel doubles it, within net.core.rmem_max
+    /// Receive buffer of each socket (SO_RCVBUF); the kernel doubles it, up to net.core.rmem_max
     #[arg(long, value_name = "BYTES")]
     rcvbuf: Option<usize>,
-    /// Answer requests to broadcast and multicast addresses too, once each; by default they are dropped, because a forged
-    /// source address would make every server of a network answer one victim
+    /// Also answer requests to broadcast and multicast addresses, once each. By default they are dropped: with a forged
+    /// source address, every server of a network would answer one victim
     #[arg(long)]
     answer_broadcast: bool,
-    /// Interface to take frames from with xdp; repeatable. Default: those that have the addresses. For a VLAN device the
-    /// interface below it is used, with the VLAN's tag
+    /// With xdp: interface to take frames from; repeatable [default: the interfaces that have the addresses]. For a VLAN
+    /// device, frames are taken from the interface below it, with the VLAN's tag
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
-    /// With xdp: spread frames by flow over all workers, or those listed, such as 1-3, not to the one whose queue they
-    /// came on
+    /// With xdp: distribute frames by flow over all workers, or over those listed, such as 1-3, instead of the worker of
+    /// their queue
     #[arg(long, value_name = "WORKERS", num_args = 0..=1, require_equals = true)]
     steer: Option<Option<CpuSet>>,
-    /// With --steer: drop first from a flow with more than half of what came last, once a worker's backlog is half full
+    /// With --steer: once a worker's backlog is half full, drop first from a flow with more than half of the recent frames
     #[arg(long)]
     flow_limit: bool,
-    /// With xdp: let the kernel poll the device when a worker asks (SO_PREFER_BUSY_POLL)
+    /// With xdp: poll the device from the workers instead of interrupts (SO_PREFER_BUSY_POLL)
     #[arg(long)]
     busy_poll: bool,
-    /// With xdp: send every reply through AF_XDP's ring, also where the kernel copies; by default many at once leave as
-    /// live frames then, without a kernel buffer each
+    /// With xdp: send every reply through the AF_XDP ring. By default, where the kernel copies, many replies at once are
+    /// sent as live frames, without an skb for each
     #[arg(long)]
     no_live_frames: bool,
-    /// With xdp: frames of memory for each queue, 2 KiB each
+    /// With xdp: frames of memory per queue, 2 KiB each
     #[arg(long, default_value_t = xdp::Config::default().frames, value_name = "N")]
     frames: usize,
-    /// At the end print one JSON document instead of a table
+    /// Print the summary as JSON
     #[arg(long)]
     json: bool,
 }
@@ -104,7 +104,7 @@ struct Document<'a> {
     service: &'static str,
     #[serde(flatten)]
     status: &'a Status,
-    /// Rules of packet filters that do not apply to what xdp takes, as they were at the start.
+    /// Rules of packet filters that do not apply to frames taken by xdp, as of the start.
     filters: &'a Filters,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn run(args: Args) -> Done {
         io: args.io,
         workers: args.workers,
         batch: args.batch,
-        // The last of two flags counts.
+        // The last of two flags wins.
         gso: !args.no_gso,
         pin: !args.no_pin,
         cpus: args.cpus,
@@ -150,29 +150,29 @@ pub(crate) fn run(args: Args) -> Done {
     let filters = bypassed::read(&server);
     announce(&server, &config, &filters);
     let mut line = StatusLine::new();
-    while signals.none_within(TICK).context("cannot wait for signals")? {
+    while signals.none_within(REPORT_INTERVAL).context("cannot wait for signals")? {
         if server.is_impaired() {
             return Err(impaired(server));
         }
         line.show(&server.status());
     }
     line.end();
-    let status = server.stop().context("did not end well")?;
+    let status = server.stop().context("cannot stop cleanly")?;
     line.warn(&status);
     print(&status, protocol, &filters, args.json).context("cannot write the summary")?;
-    status.balance().context("a defect in the counting; please report it")?;
+    status.balance().context("the counters do not add up; this is a bug, please report it")?;
     Ok(())
 }
 
-/// A thread ended by itself: stop the others and say which.
+/// A thread ended unexpectedly: stops the others and says which.
 fn impaired(server: Server) -> Failure {
     match server.stop() {
         Err(error) => Failure::Cannot(error.into()),
-        Ok(_) => Failure::Cannot(anyhow::anyhow!("a worker ended by itself")),
+        Ok(_) => Failure::Cannot(anyhow::anyhow!("a worker ended unexpectedly")),
     }
 }
 
-/// Says what `auto` chose and why, then the line that others wait for.
+/// Prints which Ios `auto` rejected and why, then the line that scripts wait for.
 fn announce(server: &Server, config: &Config, filters: &Filters) {
     let mut text = String::new();
     for rejected in server.rejected() {
@@ -195,7 +195,7 @@ fn announce(server: &Server, config: &Config, filters: &Filters) {
         }
         let _ = writeln!(text, "{}", config.xdp.port);
     }
-    text.push_str(&bypassed::told(filters));
+    text.push_str(&bypassed::warnings(filters));
     let _ = writeln!(
         text,
         "ready io={} workers={} batch={} bind={} pin={pin}",
@@ -207,12 +207,12 @@ fn announce(server: &Server, config: &Config, filters: &Filters) {
     talk(&text);
 }
 
-/// Writes to stderr in one piece. A closed stderr is no reason to stop serving.
+/// Writes to stderr in one call. A closed stderr must not stop the service.
 fn talk(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// SIGTERM and SIGINT as something that can be waited for. A second one ends the program at once.
+/// SIGTERM and SIGINT as something to wait for. A second signal ends the program at once.
 struct Signals(UnixStream);
 
 impl Signals {
@@ -245,7 +245,7 @@ impl Signals {
 struct StatusLine {
     terminal: bool,
     before: Option<(f64, u64, Vec<u64>)>,
-    /// What was warned of at the last look.
+    /// Warnings of the last update.
     warned: Vec<String>,
     drawn: bool,
 }
@@ -276,7 +276,7 @@ impl StatusLine {
         let mut text = format!("\r\x1b[K{tps:.0} tps, {:.0} received/s", total as f64 / seconds);
         if total > 0 {
             let shares = window.iter().map(|share| format!("{:.0}", *share as f64 * 100.0 / total as f64));
-            // More shares than fit a line help nobody.
+            // No more shares than fit the line.
             let shares: Vec<_> = shares.take(16).collect();
             let _ = write!(text, ", workers {} %", shares.join("/"));
         }
@@ -293,7 +293,7 @@ impl StatusLine {
         self.drawn = true;
     }
 
-    /// Says a warning in full when it comes up, and again when it does so again.
+    /// Prints each new warning, and again when it returns.
     fn warn(&mut self, status: &Status) {
         let before = std::mem::replace(&mut self.warned, status.warnings.clone());
         for warning in status.warnings.iter().filter(|warning| !before.contains(warning)) {
@@ -302,7 +302,7 @@ impl StatusLine {
         }
     }
 
-    /// Leaves the line standing and goes to the next.
+    /// Keeps the line and moves to the next.
     fn end(&mut self) {
         if std::mem::take(&mut self.drawn) {
             talk("\n");
@@ -365,7 +365,7 @@ fn table(status: &Status) -> String {
     if let Some(xdp) = &status.xdp {
         let _ = writeln!(
             text,
-            "frames: {} taken, {} received, {} answered, {} served by another worker than their queue's",
+            "frames: {} taken, {} received, {} answered, {} steered to another worker",
             xdp.taken, xdp.received, xdp.answered, xdp.steered
         );
         for (worker, port) in xdp.ports.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The flows of the in-kernel loop: ordinary UDP sockets that hold the source ports and send what user space must send.
+//! The flows of the kernel engine: ordinary UDP sockets that hold the source ports and send the first requests.
 //!
 //! A flow's requests start on its home CPU. On a veth the transmit queue, and so the receiving CPU, follows the sending
 //! CPU: flows that all started on one CPU would stay on it for the whole run.
@@ -20,7 +20,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Opens the plan's flows. Connected, so that the kernel knows the path and resolves the next hop by itself.
+    /// Opens the plan's flows. Connected, so that the kernel knows the path and resolves the next hop.
     pub(super) fn open(plan: &Plan) -> Result<Self, crate::Error> {
         let sockets = crate::flows::open(plan)?.into_iter().map(UdpSocket::from).collect();
         let allowed = sched_getaffinity(None).map_err(|cause| KernelError::Affinity(cause.into()))?;
@@ -43,8 +43,8 @@ impl Flows {
         self.sockets[flow].send(request).map(drop)
     }
 
-    /// Runs `work` for the flows of each home CPU, on that CPU, and goes back to where the thread may run.
-    pub(super) fn at_home(&self, mut work: impl FnMut(usize)) -> Result<(), KernelError> {
+    /// Runs `work` for the flows of each home CPU, on that CPU, and restores the thread's affinity.
+    pub(super) fn on_home_cpus(&self, mut work: impl FnMut(usize)) -> Result<(), KernelError> {
         let before = sched_getaffinity(None).map_err(|cause| KernelError::Affinity(cause.into()))?;
         for (turn, cpu) in self.cpus.iter().enumerate() {
             let mut only = CpuSet::new();

@@ -1,4 +1,4 @@
-//! The interface that a local address belongs to: where the program of the in-kernel loop must sit.
+//! The interface with a local address: where the program of the kernel engine is attached.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -23,7 +23,7 @@ impl Interface {
         else {
             return Ok(None);
         };
-        // The loopback's or an unusual device's MTU file is there too; without /sys the Ethernet default stands in.
+        // Every device has an MTU file; without /sys the Ethernet default is used.
         let device = Path::new("/sys/class/net").join(&name);
         let mtu = fs::read_to_string(device.join("mtu"))
             .ok()

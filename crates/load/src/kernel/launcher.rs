@@ -1,7 +1,7 @@
-//! Starts the loop's slots, and starts them again when their request or reply got lost.
+//! Starts the loop's slots, and restarts them when a request or reply is lost.
 //!
-//! Slot `s` belongs to flow `s / inflight` for the whole run. The program in the kernel and this side agree on who may
-//! move a slot on by compare-and-swap of its sequence number (see `bpf/closed_loop.bpf.c`).
+//! Slot `s` belongs to flow `s / inflight` for the whole run. Compare-and-swap of a slot's sequence number decides whether
+//! the program in the kernel or this side advances it (see `bpf/closed_loop.bpf.c`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -104,7 +104,7 @@ impl<'a> Launcher<'a> {
         }
         self.in_kernel.set_running(true);
         let flows = self.flows;
-        flows.at_home(|flow| {
+        flows.on_home_cpus(|flow| {
             for slot in self.slots_of(flow) {
                 self.send(slot, flow);
             }
@@ -126,9 +126,9 @@ impl<'a> Launcher<'a> {
         if stuck.is_empty() {
             return Ok(());
         }
-        // From their home CPU, like the first: else every loss moves a flow to the CPU of this thread.
+        // From their home CPU, like the first: otherwise every loss would move a flow to the CPU of this thread.
         let (flows, inflight) = (self.flows, self.inflight);
-        flows.at_home(|flow| {
+        flows.on_home_cpus(|flow| {
             let first = stuck.partition_point(|slot| slot / inflight < flow);
             for slot in stuck[first..].iter().take_while(|slot| *slot / inflight == flow) {
                 self.send(*slot, flow);
@@ -171,7 +171,7 @@ impl<'a> Launcher<'a> {
         counts
     }
 
-    /// The end of the run's account.
+    /// The final account of the run.
     pub(super) fn account(self) -> Account {
         Account { counts: self.counts(), last_send_error: self.last_send_error }
     }

@@ -9,12 +9,12 @@ use crate::plan::Plan;
 use crate::record::{Evidence, Outcome, Stopwatch};
 use crate::result::{Latency, LoadResult};
 
-/// Idle time of the busiest-but-waiting machine above which a closed loop was too small to fill the server, as a share.
-/// Lower: pauses that any machine has count against the generator. Higher: a starved server passes for a slow one.
+/// Idle share of the CPUs above which a closed loop was too small to saturate the server. Lower: the idle time that any
+/// machine has counts against the generator. Higher: a starved server looks like a slow one.
 const STARVED_IDLE: f64 = 0.15;
 /// Share of all transactions on one CPU above which the load did not spread over the CPUs it was started on.
 const ONE_CPU: f64 = 0.95;
-/// Share of time taken by the hypervisor above which the figures are somebody else's.
+/// Share of time stolen by the hypervisor above which the figures are not reliable.
 const STEAL: f64 = 0.02;
 
 /// The readings when the window opened.
@@ -89,7 +89,7 @@ impl Measured {
         let starved = self.starved(inflight, plan);
         let outcome = Outcome {
             engine: "kernel",
-            protocol: "echo",
+            protocol: super::PROTOCOL,
             seconds: self.seconds,
             counts: account.counts,
             completed,
@@ -111,7 +111,7 @@ impl Measured {
         result
     }
 
-    /// A loop that leaves the CPUs idle was too small; it cannot be too slow.
+    /// A loop that leaves CPUs idle was too small; it cannot be too slow.
     fn starved(&self, inflight: u32, plan: &Plan) -> Option<String> {
         let idle = self.cpus.iter().map(|c| c.idle).sum::<f64>() / self.cpus.len().max(1) as f64;
         (idle > STARVED_IDLE).then(|| {
@@ -137,8 +137,8 @@ impl Measured {
         let counts = &account.counts;
         if counts.ok > 0 && counts.ok <= 4 * slots && counts.lost > counts.ok / 2 {
             warnings.push(
-                "first requests were answered, those that the loop sent were not: the far end of the veth does not \
-                 take XDP frames; attach an XDP program there (`udpath lab up --xdp MACHINE` does)"
+                "the first requests were answered, but not those sent by the driver: the other end of the veth does not \
+                 accept XDP frames; attach an XDP program there (`udpath lab up --xdp MACHINE` does)"
                     .into(),
             );
         }
@@ -158,7 +158,7 @@ impl Measured {
         let steal = self.cpus.iter().map(|c| c.steal).sum::<f64>() / self.cpus.len().max(1) as f64;
         if steal > STEAL {
             warnings.push(format!(
-                "the hypervisor took {:.0} % of the CPU time: the figures are too low",
+                "the hypervisor stole {:.0} % of the CPU time: the figures are too low",
                 steal * 100.0
             ));
         }

@@ -1,4 +1,4 @@
-//! What can be wrong with a plan, in sentences.
+//! Errors of a plan.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::{MAX_FLOWS, MAX_PENDING, MAX_RATE, MAX_SIZE, MAX_THREADS, PortRange};
 
-/// Why a plan makes no sense. Each is a whole sentence: what is wrong, and what would be right.
+/// Why a plan is invalid. Each message says what is wrong and how to fix it.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -15,31 +15,31 @@ pub enum PlanError {
     #[error("no target: name at least one as ADDR:PORT")]
     NoTarget,
     /// A target has port 0.
-    #[error("target {0} has port 0, which nothing can listen on: name the server's port")]
+    #[error("target {0} has port 0: name the server's port")]
     PortZero(SocketAddr),
     /// A target is a wildcard address.
     #[error("target {0} is a wildcard address: name an address of the server")]
     Unspecified(SocketAddr),
     /// IPv4 and IPv6 mixed.
-    #[error("{one} and {other} are of different address families: use IPv4 or IPv6 for all")]
+    #[error("{one} and {other} have different address families: use IPv4 or IPv6 for all")]
     Families {
         /// The first target's address.
         one: IpAddr,
         /// The address that differs.
         other: IpAddr,
     },
-    /// A source that nothing can be sent from.
-    #[error("source {0} is not an address that can send: name a unicast address of this machine")]
+    /// A source that cannot send.
+    #[error("invalid source {0}: name a unicast address of this machine")]
     Source(IpAddr),
-    /// Zero flows, or absurdly many.
-    #[error("{0} flows: 1 to {MAX_FLOWS} are possible")]
+    /// No flows, or too many.
+    #[error("invalid number of flows {0}: expected 1 to {MAX_FLOWS}")]
     Flows(u32),
     /// A port range that is empty or starts at 0.
-    #[error("source ports {}-{} are no range: the first must be 1 or more and not above the last", .0.first, .0.last)]
+    #[error("invalid source port range {}-{}: expected LOW-HIGH with 1 <= LOW <= HIGH", .0.first, .0.last)]
     PortRange(PortRange),
     /// More flows than source addresses x ports.
     #[error(
-        "{flows} flows need {flows} source ports, but {}-{} holds {} on {addresses} source address(es): \
+        "{flows} flows need {flows} source ports, but {}-{} has {} on {addresses} source address(es): \
          widen the range or add sources", ports.first, ports.last, ports.count()
     )]
     TooFewPorts {
@@ -51,23 +51,23 @@ pub enum PlanError {
         addresses: u32,
     },
     /// A closed loop with nothing in flight.
-    #[error("0 requests in flight send nothing: 1 or more per flow")]
+    #[error("--inflight must be at least 1")]
     NoneInFlight,
     /// A rate that is not a positive, sensible number.
-    #[error("a rate of {0} per second is not possible: give a number above 0 and up to {MAX_RATE}")]
+    #[error("invalid rate {0}: expected a number above 0 and up to {MAX_RATE} per second")]
     Rate(f64),
     /// A burst of nothing.
-    #[error("a burst of 0 transactions sends nothing: 1 or more")]
+    #[error("burst length must be at least 1")]
     EmptyBurst,
     /// A burst that no socket buffer holds.
-    #[error("a burst of {0} transactions is too long: up to 1000000")]
+    #[error("burst length {0} is too large: at most 1000000")]
     LongBurst(u32),
     /// Payload out of range.
-    #[error("a payload of {0} bytes is not possible: 1 to {MAX_SIZE} bytes fit a UDP datagram")]
+    #[error("invalid payload size {0}: expected 1 to {MAX_SIZE} bytes")]
     Size(usize),
-    /// Payload shorter than what the protocol needs.
+    /// Payload smaller than the protocol's minimum.
     #[error(
-        "a payload of {size} bytes is too small for {protocol}: it needs {min} bytes to tell replies apart"
+        "payload size {size} is too small for {protocol}: it needs at least {min} bytes to identify replies"
     )]
     TooSmall {
         /// Bytes asked for.
@@ -77,12 +77,12 @@ pub enum PlanError {
         /// Bytes it needs.
         min: usize,
     },
-    /// Zero threads, or absurdly many.
-    #[error("{0} threads: 1 to {MAX_THREADS} are possible")]
+    /// No threads, or too many.
+    #[error("invalid number of threads {0}: expected 1 to {MAX_THREADS}")]
     Threads(usize),
     /// Threads without a flow.
     #[error(
-        "{threads} threads for {flows} flow(s): every thread needs a flow of its own; use more flows or fewer threads"
+        "{threads} threads for {flows} flow(s): every thread needs its own flow; use more flows or fewer threads"
     )]
     IdleThreads {
         /// Threads asked for.
@@ -91,28 +91,28 @@ pub enum PlanError {
         flows: u32,
     },
     /// A time too short to measure anything.
-    #[error("a {what} of {time:?} is too short: 1 ms or more")]
+    #[error("{what} of {time:?} is too short: at least 1 ms")]
     TooShort {
         /// Which time.
         what: &'static str,
         /// Its value.
         time: Duration,
     },
-    /// A time that overflows or lasts for ever.
-    #[error("a {what} of {time:?} is too long: up to 7 days")]
+    /// A time above [`MAX_TIME`](super::MAX_TIME).
+    #[error("{what} of {time:?} is too long: at most 7 days")]
     TooLong {
         /// Which time.
         what: &'static str,
         /// Its value.
         time: Duration,
     },
-    /// Something the engine in the kernel does not do.
+    /// The kernel engine cannot carry out this plan.
     #[error("the kernel engine {0}")]
     KernelEngine(&'static str),
-    /// The engine in the kernel sees frames, not fragments.
+    /// The kernel engine handles frames, not fragments.
     #[error(
-        "a payload of {size} bytes does not fit one frame of {interface}: the kernel engine takes up to {most} bytes; \
-         use the socket engine for more"
+        "payload size {size} does not fit one frame of {interface}: the kernel engine takes up to {most} bytes; use the \
+         socket engine for more"
     )]
     TooLargeForFrame {
         /// Bytes asked for.
@@ -123,29 +123,29 @@ pub enum PlanError {
         most: usize,
     },
     /// TCP has no datagrams to flood with.
-    #[error("flood sends single datagrams, which TCP does not have: use stream, or UDP")]
+    #[error("TCP has no datagrams to flood with: use --mode stream, or UDP")]
     TcpFlood,
     /// The table of pending requests would be too large.
     #[error(
-        "{pending} requests may be waiting at once (rate x twice the timeout, or flows x in flight), more than \
-         {MAX_PENDING}: lower the rate, the timeout or the number in flight"
+        "up to {pending} requests may be in flight (rate x twice the timeout, or flows x inflight), more than \
+         {MAX_PENDING}: lower the rate, the timeout or --inflight"
     )]
     Pending {
         /// Requests that may be waiting.
         pending: u64,
     },
-    /// A limit of loss that is no share.
-    #[error("a loss of {0} is no limit: give a share from 0 % to below 100 %")]
+    /// A limit of loss that is not a share.
+    #[error("invalid loss limit {0}: expected a share from 0 % to below 100 %")]
     Loss(f64),
     /// A search for the highest rate without a rate to begin at.
-    #[error("a search for the highest rate needs an open loop: give the rate to begin at")]
+    #[error("a search for the highest rate needs an open loop: set the rate to start at")]
     SearchWithoutRate,
     /// The engine cannot carry out this plan.
-    #[error("engine {engine} cannot do this: {what}")]
+    #[error("the {engine} engine cannot run this plan: {what}")]
     Engine {
         /// The engine's name.
         engine: &'static str,
-        /// What it cannot do, and what would.
+        /// What it does not support, and what does.
         what: String,
     },
 }

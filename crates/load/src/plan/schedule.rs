@@ -1,18 +1,18 @@
-//! When each transaction of a thread is meant to begin, and on which flow: a pure iterator.
+//! The intended time and the flow of each transaction of a thread: a pure iterator.
 //!
-//! A plan is cut into `parts` (threads of one machine, or of several): part `i` of `n` yields its own share, and all
-//! parts together have the plan's rate. Nothing here reads a clock, so a plan runs the same on every engine and
-//! lateness of sending cannot move an intended time.
+//! A plan is divided into `parts` (threads of one machine, or of several): part `i` of `n` yields its own share, and all
+//! parts together have the plan's rate. Nothing here reads a clock, so a plan is the same on every engine, and sending
+//! late cannot move an intended time.
 
 use super::{Arrivals, Plan, Process};
 
 /// Most consecutive transactions that go to the same flow, so that one `sendmmsg` carries several datagrams.
-/// Higher: fewer system calls, but the traffic of one flow gets lumpy, and a server that chooses its worker by flow
-/// hash is loaded unevenly for the length of a run. Lower: a system call per datagram.
+/// Higher: fewer system calls, but the traffic of one flow comes in bursts, and a server that chooses its worker by flow
+/// hash is loaded unevenly for that long. Lower: a system call per datagram.
 const MAX_RUN: u32 = 16;
 
-/// Time in which transactions are sent together anyway, seconds; a run is as long as the part's transactions in it,
-/// so slow plans alternate between flows with every transaction. Reason: the engine's own quantum of sending.
+/// Time in which transactions are sent together anyway (the shortest pause of an engine), seconds. A run is as long as
+/// the part's transactions in it, so slow plans alternate between flows with every transaction.
 const RUN_TIME: f64 = 20e-6;
 
 /// One intended transaction.
@@ -24,10 +24,10 @@ pub struct Intended {
     pub flow: u32,
 }
 
-/// The open-loop schedule of one part of a plan. Ends with the plan's window; endless it would repeat no value.
+/// The open-loop schedule of one part of a plan. Ends with the plan's window.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    kind: Kind,
+    timing: Timing,
     /// End of the window, nanoseconds.
     end: u64,
     flows: u32,
@@ -40,7 +40,7 @@ pub struct Schedule {
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum Timing {
     /// Transaction `k` of the whole plan at `k / rate`.
     Constant { rate: f64 },
     /// Time of the next one; rate of the part.
@@ -61,17 +61,17 @@ impl Schedule {
         assert!(part < parts && flows > 0, "part {part} of {parts} with {flows} flows");
         let random_seed = Random::mix(plan.seed ^ Random::mix(part as u64 + 1));
         let mut random = Random(random_seed);
-        let kind = match plan.arrivals {
+        let timing = match plan.arrivals {
             Arrivals::Closed { .. } => return None,
-            Arrivals::Open { rate, process: Process::Constant } => Kind::Constant { rate },
+            Arrivals::Open { rate, process: Process::Constant } => Timing::Constant { rate },
             Arrivals::Open { rate, process: Process::Burst { len } } => {
-                Kind::Burst { rate, len: u64::from(len) }
+                Timing::Burst { rate, len: u64::from(len) }
             }
             Arrivals::Open { rate, process: Process::Poisson } => {
                 let rate = rate / parts as f64;
-                Kind::Poisson { next: random.exponential() / rate, rate }
+                Timing::Poisson { next: random.exponential() / rate, rate }
             }
-            Arrivals::Ramp { from, to } => Kind::Ramp {
+            Arrivals::Ramp { from, to } => Timing::Ramp {
                 from,
                 to,
                 warmup: plan.warmup.as_secs_f64(),
@@ -80,7 +80,7 @@ impl Schedule {
         };
         let part_rate = plan.peak_rate().unwrap_or(0.0) / parts as f64;
         Some(Self {
-            kind,
+            timing,
             end: nanos((plan.warmup + plan.duration).as_secs_f64()),
             flows,
             run: ((part_rate * RUN_TIME) as u32).clamp(1, MAX_RUN),
@@ -91,20 +91,20 @@ impl Schedule {
         })
     }
 
-    /// Number of the part's transaction `own` in the whole plan, if parts take turns.
+    /// Number of the part's transaction `own` in the whole plan, where parts take turns.
     fn global(&self, own: u64) -> f64 {
         (own * self.parts + self.part) as f64
     }
 
     /// Intended time of the next transaction, seconds.
     fn at(&mut self) -> f64 {
-        match self.kind {
-            Kind::Constant { rate } => self.global(self.count) / rate,
-            Kind::Burst { rate, len } => self.global(self.count / len) * len as f64 / rate,
-            Kind::Ramp { from, to, warmup, duration } => {
+        match self.timing {
+            Timing::Constant { rate } => self.global(self.count) / rate,
+            Timing::Burst { rate, len } => self.global(self.count / len) * len as f64 / rate,
+            Timing::Ramp { from, to, warmup, duration } => {
                 ramp_time(self.global(self.count), from, to, warmup, duration)
             }
-            Kind::Poisson { ref mut next, rate } => {
+            Timing::Poisson { ref mut next, rate } => {
                 let at = *next;
                 *next += self.random.exponential() / rate;
                 at
@@ -128,7 +128,7 @@ impl Iterator for Schedule {
 }
 
 /// When a ramp reaches its `k`-th transaction: the root of `from t + (to - from) t^2 / (2 duration) = k` after the
-/// warm-up, written so that equal rates (no square term) need no case of their own.
+/// warm-up, in a form that also works for equal rates (no square term).
 fn ramp_time(k: f64, from: f64, to: f64, warmup: f64, duration: f64) -> f64 {
     let before = from * warmup;
     if k < before {
@@ -144,13 +144,13 @@ fn ramp_time(k: f64, from: f64, to: f64, warmup: f64, duration: f64) -> f64 {
     warmup + 2.0 * k / (from + under.sqrt())
 }
 
-/// Seconds as whole nanoseconds; what does not fit is the largest number.
+/// Seconds as whole nanoseconds, saturating.
 fn nanos(seconds: f64) -> u64 {
     (seconds * 1e9) as u64
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014). Not a library's generator, because those may change their stream between
-/// versions, and a seed must mean the same plan for ever.
+/// versions, and a seed must always give the same plan.
 #[derive(Debug, Clone)]
 struct Random(u64);
 

@@ -1,29 +1,29 @@
-//! Was the generator the limit? Evidence in, sentences out.
+//! Was the generator the limit? From evidence to a verdict with reasons.
 //!
-//! A generator that cannot keep up measures itself. The rules lean to the careful side: "not limited" is only said
-//! when no sign of a limit was seen.
+//! A generator that cannot keep up measures itself. The rules are conservative: the verdict is "not limited" only if
+//! there was no sign of a limit.
 
 use std::time::Duration;
 
 use crate::result::{Generator, Latency};
 
 /// Share of the window a sending thread may be busy (running, or waiting for a CPU) before it counts as saturated.
-/// Higher: a thread without reserve passes. Lower: threads that merely work are blamed.
-const BUSY: f64 = 0.95;
+/// Higher: a thread without reserve passes. Lower: threads that are only busy are blamed.
+const MAX_BUSY: f64 = 0.95;
 /// The 99th percentile of lateness may be this long, or a tenth of the thread's mean interval if that is longer.
-/// Below it, lateness is the scheduler's; above it the arrivals are no longer those of the plan.
-const LATENESS: Duration = Duration::from_millis(1);
+/// Below it, lateness comes from the scheduler; above it the arrivals are no longer those of the plan.
+const MAX_LATENESS: Duration = Duration::from_millis(1);
 /// Share of requests due that may stay unsent or be refused by a full queue.
-const UNSENT: f64 = 0.01;
+const MAX_UNSENT: f64 = 0.01;
 /// Share of replies that the generator's own receive buffers may lose before the loss counted is called its own.
-const OWN_DROPS: f64 = 1e-4;
+const MAX_OWN_DROPS: f64 = 1e-4;
 
 /// CPU time of one sending thread in the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ThreadTime {
     /// User and system time, seconds.
     pub ran: f64,
-    /// Time it could have run but waited for a CPU, seconds. 0 where the kernel does not tell.
+    /// Time it could have run but waited for a CPU, seconds. 0 where the kernel does not report it.
     pub waited: f64,
 }
 
@@ -47,7 +47,7 @@ impl ThreadTime {
     }
 }
 
-/// What an engine saw of itself in the window.
+/// What an engine observed of itself in the window.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// Length of the window, seconds.
@@ -58,7 +58,7 @@ pub struct Evidence {
     pub open_loop: bool,
     /// Requests sent.
     pub sent: u64,
-    /// Requests that were due in the window and were not even tried.
+    /// Requests that were due in the window and never tried.
     pub unsent: u64,
     /// Times a request had to wait because the kernel's send queue was full.
     pub queue_full: u64,
@@ -70,7 +70,7 @@ pub struct Evidence {
     pub own_drops: u64,
     /// Mean interval between two requests of one thread, as planned. Open loop only.
     pub interval: Option<Duration>,
-    /// What the engine found to send by, in sentences: taken over as they are.
+    /// How the engine sent, in sentences; copied to the result.
     pub notes: Vec<String>,
 }
 
@@ -93,12 +93,12 @@ impl Evidence {
 
     fn cpu(&self) -> Option<String> {
         let busy = |t: &ThreadTime| (t.ran + t.waited) / self.seconds.max(f64::MIN_POSITIVE);
-        let saturated = self.threads.iter().filter(|t| busy(t) >= BUSY).count();
+        let saturated = self.threads.iter().filter(|t| busy(t) >= MAX_BUSY).count();
         let worst = self.threads.iter().max_by(|a, b| busy(a).total_cmp(&busy(b)))?;
         (saturated > 0).then(|| {
             let percent = |s: f64| (s / self.seconds * 100.0).min(100.0);
             let waited = if worst.waited > 0.01 * self.seconds {
-                format!(", {:.0} % waiting for a CPU that others used", percent(worst.waited))
+                format!(", {:.0} % waiting for a CPU in use by others", percent(worst.waited))
             } else {
                 String::new()
             };
@@ -112,26 +112,23 @@ impl Evidence {
 
     fn late(&self, lateness: Option<&Latency>) -> Option<String> {
         let (lateness, interval) = (lateness?, self.interval?);
-        let bound = LATENESS.max(interval / 10);
+        let bound = MAX_LATENESS.max(interval / 10);
         let p99 = Duration::from_nanos(lateness.p99);
         (p99 > bound)
             .then(|| format!("1 % of the requests were sent more than {p99:.1?} late (bound: {bound:.1?})"))
     }
 
     fn queue(&self) -> Option<String> {
-        // As fast as it goes means: until the queue is full.
-        let full = self.queue_full as f64 > UNSENT * self.sent as f64 && self.queue_full > 0;
+        // Without a rate, sending until the queue is full is normal.
+        let full = self.queue_full as f64 > MAX_UNSENT * self.sent as f64 && self.queue_full > 0;
         (self.open_loop && full).then(|| {
-            format!(
-                "the kernel's send queue was full {} times for {} requests sent",
-                self.queue_full, self.sent
-            )
+            format!("the send queue was full {} times for {} requests sent", self.queue_full, self.sent)
         })
     }
 
     fn rate(&self) -> Option<String> {
         let due = self.sent + self.unsent;
-        (self.unsent as f64 > UNSENT * due as f64).then(|| {
+        (self.unsent as f64 > MAX_UNSENT * due as f64).then(|| {
             format!(
                 "the rate was not reached: {} of {due} requests due were sent ({:.0} of {:.0} per second)",
                 self.sent,
@@ -144,14 +141,14 @@ impl Evidence {
     fn table(&self) -> Option<String> {
         (self.held_back > 0).then(|| {
             format!(
-                "requests waited {} times because too many were pending for the plan's rate and timeout",
+                "requests waited {} times because too many were in flight for the plan's rate and timeout",
                 self.held_back
             )
         })
     }
 
     fn drops(&self) -> Option<String> {
-        (self.own_drops as f64 > OWN_DROPS * self.received as f64).then(|| {
+        (self.own_drops as f64 > MAX_OWN_DROPS * self.received as f64).then(|| {
             format!(
                 "{} replies were lost in the generator's own receive buffers (and count as lost)",
                 self.own_drops

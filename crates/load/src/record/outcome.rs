@@ -1,4 +1,4 @@
-//! From what an engine measured to the [`LoadResult`].
+//! Makes the [`LoadResult`] from what an engine measured.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::template::Received;
 #[derive(Debug)]
 pub struct Stopwatch {
     started: Instant,
-    // Absent without /proc: the result is then without CPU figures, not wrong.
+    // None without /proc: then the result has no CPU figures.
     cpus: Option<CpuTimes>,
 }
 
@@ -36,12 +36,12 @@ impl Stopwatch {
     }
 }
 
-/// What a receiver says it got of one run.
+/// What a receiver reports of one run.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrived {
-    /// In all.
+    /// In total.
     pub all: Received,
-    /// Bytes that had arrived when the window ended. Over UDP all that arrives, as nothing is sent again.
+    /// Bytes that had arrived when the window ended. Over UDP all that arrive, because nothing is retransmitted.
     pub in_window: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct Outcome {
     pub protocol: &'static str,
     /// Length of the window, seconds.
     pub seconds: f64,
-    /// Requests that began in the window, and what came of them.
+    /// Requests that began in the window, and what became of them.
     pub counts: Counts,
     /// Valid replies in time that arrived in the window, to requests of the window or before it. `tps` is their rate.
     pub completed: u64,
@@ -64,9 +64,9 @@ pub struct Outcome {
     pub sent_latency: Option<Latency>,
     /// Request intended -> request sent.
     pub lateness: Option<Latency>,
-    /// For one-way modes: what the receiver says it got of this run.
+    /// For one-way modes: what the receiver reports of this run.
     pub delivered: Option<Arrived>,
-    /// What speaks for the generator having been the limit.
+    /// Whether the generator was the limit.
     pub evidence: Evidence,
     /// CPU time of the machine.
     pub cpus: Vec<CpuUse>,

@@ -1,15 +1,15 @@
-//! Which requests of one flow are open, and since when.
+//! Which requests of one flow are unanswered, and since when.
 //!
 //! ```text
 //!   seq  ... oldest open ......... next - ring ............ next
 //!        |  `old`: only those      |  `ring`: all requests   |
 //!        |  still without a reply  |  by seq, masked         |
 //! ```
-//! The ring answers the common case (a reply after the last few requests) from memory that stays in the cache. What
-//! is still open when its slot is needed moves to `old`, sorted by seq, found by binary search. Both are made once, at
-//! their full size, so memory does not grow while replies stay out.
+//! The ring handles the common case (a reply after the last few requests) in memory that stays in the cache. A request
+//! still open when its slot is needed moves to `old`, sorted by seq, found by binary search. Both are allocated once, at
+//! their full size, so memory does not grow while replies are missing.
 //!
-//! A seq that is in neither was answered before, or was given up so long ago that its place was needed.
+//! A seq that is in neither was answered before, or was given up so long ago that its place was reused.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ struct Entry {
     intended: u64,
     /// Sent this much later: nanoseconds, or microseconds with [`MICROS`] set.
     delay: u32,
-    /// Low half of the seq: tells slots of different rounds apart, and orders `old`.
+    /// Low half of the seq: distinguishes slots of different rounds, and orders `old`.
     seq: u32,
 }
 
@@ -63,8 +63,8 @@ impl Entry {
     }
 }
 
-/// Room for `len` entries whose pages are there already: memory is taken at the start, all of it, or not at all, and does
-/// not grow while replies stay out.
+/// Room for `len` entries whose pages are already mapped: all memory is taken at the start, and does not grow while
+/// replies are missing.
 fn touched(len: usize) -> VecDeque<Entry> {
     let mut room = VecDeque::with_capacity(len);
     room.resize(len, Entry::NONE);
@@ -79,18 +79,18 @@ pub(crate) struct Answer {
     pub(crate) sent: u64,
     /// After the timeout.
     pub(crate) late: bool,
-    /// The reply to a later request came before.
+    /// The reply to a later request came earlier.
     pub(crate) reordered: bool,
-    /// The closed loop had given it up, so its place in flight is taken already.
+    /// The closed loop had given it up, so its place in flight is already taken.
     pub(crate) given_up: bool,
 }
 
-/// What a seq in a reply can mean.
+/// What the seq of a reply refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
     First(Answer),
     Duplicate,
-    /// No such request was sent yet: the bytes lie.
+    /// No such request was sent: the reply is forged or damaged.
     Never,
 }
 
@@ -139,7 +139,7 @@ impl Pending {
         self.open
     }
 
-    /// The next request is of the window: it counts, and so do those after it.
+    /// The next request is the first of the window, unless one was before: it counts, and so do those after it.
     pub(crate) fn begin_window(&mut self) {
         self.window = self.window.min(self.next);
     }
@@ -149,7 +149,7 @@ impl Pending {
         seq >= self.window
     }
 
-    /// Is there room for `n` more requests? False if that would mean to forget one that is still in time.
+    /// Is there room for `n` more requests? False if one within its timeout would have to be forgotten.
     pub(crate) fn room(&mut self, n: u64, now: u64) -> bool {
         // In the worst case each of them pushes an open one out of the ring.
         while self.old.len() as u64 + n > self.old_max as u64 {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn late_is_told_from_in_time_and_given_up_is_told_once() {
+    fn late_replies_and_requests_given_up_are_recognised() {
         let mut p = pending(2);
         p.insert(0, 10);
         p.insert(0, 20);

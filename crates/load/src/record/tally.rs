@@ -1,4 +1,4 @@
-//! One thread's counts and histograms. No allocation after it is made; merged when the threads are done.
+//! One thread's counts and histograms. Allocates only when made; merged when the threads are done.
 
 use hdrhistogram::Histogram;
 
@@ -7,13 +7,13 @@ use crate::result::{Counts, Latency};
 use crate::template::Judgement;
 use crate::threads::Clock;
 
-/// Largest time a histogram tells apart, nanoseconds: an hour. Longer ones are recorded as this.
-const LONGEST: u64 = 3_600_000_000_000;
+/// Largest time of a histogram, nanoseconds: an hour. Longer times are recorded as this.
+const MAX_TIME: u64 = 3_600_000_000_000;
 /// Two significant digits: buckets are 1/128 to 1/256 of their value wide, under 1 %. Three digits would make a
 /// histogram 200 KiB instead of 40 KiB: more than a core's first cache, for digits that no percentile needs.
 const DIGITS: u8 = 2;
 
-/// What one thread saw.
+/// What one thread counted.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) counts: Counts,
@@ -31,7 +31,7 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) fn new() -> Self {
         let empty = || {
-            Histogram::new_with_bounds(1, LONGEST, DIGITS)
+            Histogram::new_with_bounds(1, MAX_TIME, DIGITS)
                 .unwrap_or_else(|e| panic!("the constants above: {e:?}"))
         };
         Self {
@@ -45,7 +45,7 @@ impl Tally {
         }
     }
 
-    /// Counts a datagram that came at `now` on the flow of `pending` and that the template found to be `judgement`.
+    /// Counts a reply that came at `now` on the flow of `pending` with this `judgement`.
     /// True if it is the reply to a request that was still in flight: in a closed loop the next one may go.
     pub(crate) fn judge(
         &mut self,
@@ -82,7 +82,7 @@ impl Tally {
                 return !answer.given_up;
             }
             Seen::Duplicate if in_window => self.counts.duplicate += 1,
-            // A request that was never sent, however well it is made.
+            // The reply to a request that was never sent.
             Seen::Never if now >= clock.window() => self.counts.corrupt += 1,
             Seen::Duplicate | Seen::Never => self.ignored += 1,
         }
@@ -107,7 +107,7 @@ impl Tally {
         self.lateness.saturating_record(sent.saturating_sub(intended));
     }
 
-    /// Counts `n` requests of a one-way mode that nobody planned a moment for.
+    /// Counts `n` requests of a one-way mode without intended times.
     pub(crate) fn sent_unplanned(&mut self, n: u64) {
         self.counts.sent += n;
     }
@@ -168,7 +168,7 @@ mod tests {
     fn impossible_times_saturate() {
         let mut t = Tally::new();
         t.sent(0, u64::MAX);
-        assert!(t.lateness().unwrap().max >= LONGEST);
+        assert!(t.lateness().unwrap().max >= MAX_TIME);
         t.sent(5, 0);
         assert_eq!(t.lateness().unwrap().min, 0);
     }

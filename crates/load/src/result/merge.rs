@@ -1,6 +1,6 @@
-//! Results of several loads that ran at the same time against one plan's parts, made one.
+//! Merges the results of loads that ran at the same time on parts of one plan.
 //!
-//! Counts and histograms add without loss; percentiles are taken anew from the added histogram, never averaged.
+//! Counts and histograms add up without loss; percentiles are computed from the sum of the histograms, never averaged.
 
 use crate::record::Arrived;
 use crate::template::Received;
@@ -51,7 +51,7 @@ impl Latency {
         }
         let count = (self.count + other.count).max(1);
         let mean = (self.mean * self.count as f64 + other.mean * other.count as f64) / count as f64;
-        // Neither side is empty, or there would be no Latency; if one was made by hand, the other stands.
+        // Neither side is empty, unless it was made by hand; then the other is the result.
         Self::from_buckets(histogram, self.min.min(other.min), self.max.max(other.max), mean)
             .unwrap_or_else(|| self.clone())
     }
@@ -65,8 +65,8 @@ fn merged(a: Option<&Latency>, b: Option<&Latency>) -> Option<Latency> {
 }
 
 impl LoadResult {
-    /// Makes several results of one moment one: rates, counts and histograms add; targets, warnings and reasons are
-    /// joined. The CPUs are the first's (one machine) unless that has none. None if there is nothing to merge.
+    /// Merges results of the same time: rates, counts and histograms add up; targets, warnings and reasons are joined.
+    /// The CPUs are those of the first result that has any (one machine). None if there is nothing to merge.
     #[must_use]
     pub fn merge(results: &[Self]) -> Option<Self> {
         let (first, rest) = results.split_first()?;
@@ -113,11 +113,11 @@ impl LoadResult {
         Some(all)
     }
 
-    /// One-way modes: takes over what the receiver of the whole run says it got.
+    /// One-way modes: adds what the receiver reports of the whole run.
     pub fn deliver(&mut self, arrived: Arrived) {
         let (size, seconds) = (u64::from(self.size.max(1)), self.seconds.max(f64::MIN_POSITIVE));
         let Received { bytes, cpu, .. } = arrived.all;
-        // A stream has no datagrams: of its bytes, whole messages. Each connection ends within one, and those parts, which
+        // A stream has no datagrams: its bytes make whole messages. Each connection ends within one, and those parts, which
         // do not count as sent, may add up to more.
         let (datagrams, in_window) = match self.transport.as_str() {
             "tcp" => ((bytes / size).min(self.counts.sent), arrived.in_window as f64 / size as f64),
@@ -134,20 +134,20 @@ impl LoadResult {
             cpu.and_then(|cpu| Core::new(cpu.as_secs_f64(), datagrams as f64, bytes as f64));
     }
 
-    /// Share of requests without a valid reply in time, 0..=1; none if it is not known (one way, receiver not asked).
+    /// Share of requests without a valid reply in time, 0..=1; none if unknown (one way, no report of the receiver).
     #[must_use]
     pub fn loss(&self) -> Option<f64> {
         (self.mode == "rr" || self.delivered.is_some()).then(|| self.counts.loss())
     }
 
-    /// True if requests were sent and nothing at all came back: then the peer is gone, or was never there.
+    /// True if requests were sent and no reply came back: then there is no server.
     #[must_use]
     pub fn unanswered(&self) -> bool {
         let Counts { sent, received, .. } = self.counts;
         self.mode == "rr" && sent > 0 && received == 0
     }
 
-    /// Busy CPU time of the whole machine, in CPUs: what throughput per core divides by.
+    /// Busy CPU time of the whole machine, in CPUs: the divisor of throughput per core.
     #[must_use]
     pub fn busy_cpus(&self) -> f64 {
         self.cpus.iter().map(|c| 1.0 - c.idle.clamp(0.0, 1.0)).sum()

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Most runs of a search. Doubling from 1 to 10^9 takes 30, settling three a step; with a server whose answers
-/// contradict each other the search must still end.
+/// Most runs of a search. Doubling from 1 to 10^9 takes 30, narrowing three per step; the search must also end with a
+/// server whose runs contradict each other.
 const MAX_RUNS: usize = 64;
 /// The search ends when the lowest failed rate is at most this much above the highest held one. Higher: with what a run
 /// may err ([`super::KEPT_UP`]) the answer is more than 3 % off. Lower: more runs than the noise of a run makes worth while.
@@ -11,15 +11,15 @@ const PRECISION: f64 = 1.02;
 /// Lowest rate tried, per second.
 const FLOOR: f64 = 1.0;
 
-/// What one run says of its rate.
+/// The verdict on one run's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum RateVerdict {
     /// The limits were held.
     Held,
-    /// They were not, and the generator had reserve.
+    /// They were exceeded, and the generator had reserve.
     Exceeded,
-    /// They were not, or the rate was not reached, and the generator had no reserve.
+    /// They were exceeded, or the rate was not reached, and the generator had no reserve.
     GeneratorLimited,
 }
 
@@ -29,9 +29,9 @@ pub enum Verdict {
 pub enum End {
     /// The server did not hold the rate above.
     Server,
-    /// The generator could not show that it does.
+    /// The generator's limit.
     Generator,
-    /// Every rate that may be tried was held.
+    /// Every rate that can be tried was held.
     Ceiling,
     /// Out of runs.
     Steps,
@@ -128,7 +128,7 @@ impl Search {
     }
 
     /// What the run of the last rate said.
-    pub fn record(&mut self, verdict: Verdict) {
+    pub fn record(&mut self, verdict: RateVerdict) {
         let Some(rate) = self.asked.take() else { return };
         self.runs += 1;
         let votes = match self.votes.iter_mut().find(|v| v.rate == rate) {
@@ -140,9 +140,9 @@ impl Search {
             }
         };
         match verdict {
-            Verdict::Held => votes.held += 1,
-            Verdict::Exceeded => votes.exceeded += 1,
-            Verdict::GeneratorLimited => votes.limited += 1,
+            RateVerdict::Held => votes.held += 1,
+            RateVerdict::Exceeded => votes.exceeded += 1,
+            RateVerdict::GeneratorLimited => votes.limited += 1,
         }
     }
 
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     /// Runs a search against a server; how many runs it took.
-    fn run(search: &mut Search, server: &mut dyn FnMut(f64) -> Verdict) -> usize {
+    fn run(search: &mut Search, server: &mut dyn FnMut(f64) -> RateVerdict) -> usize {
         let mut runs = 0;
         while let Some(rate) = search.next() {
             runs += 1;
@@ -271,28 +271,30 @@ mod tests {
         runs
     }
 
-    fn up_to(limit: f64) -> impl FnMut(f64) -> Verdict {
-        move |rate| if rate <= limit { Verdict::Held } else { Verdict::Exceeded }
+    fn up_to(limit: f64) -> impl FnMut(f64) -> RateVerdict {
+        move |rate| if rate <= limit { RateVerdict::Held } else { RateVerdict::Exceeded }
     }
 
     #[test]
     fn a_server_that_holds_nothing_has_no_rate() {
         let mut s = Search::new(1000.0, 1e9);
-        run(&mut s, &mut |_| Verdict::Exceeded);
+        run(&mut s, &mut |_| RateVerdict::Exceeded);
         assert_eq!((s.highest_held(), s.end()), (None, End::Server));
     }
 
     #[test]
     fn a_server_without_limit_reaches_the_ceiling() {
         let mut s = Search::new(1000.0, 1e6);
-        run(&mut s, &mut |_| Verdict::Held);
+        run(&mut s, &mut |_| RateVerdict::Held);
         assert_eq!((s.highest_held(), s.end()), (Some(1e6), End::Ceiling));
     }
 
     #[test]
     fn the_generators_limit_is_not_called_the_servers() {
         let mut s = Search::new(1000.0, 1e9);
-        run(&mut s, &mut |rate| if rate < 50_000.0 { Verdict::Held } else { Verdict::GeneratorLimited });
+        run(&mut s, &mut |rate| {
+            if rate < 50_000.0 { RateVerdict::Held } else { RateVerdict::GeneratorLimited }
+        });
         assert_eq!(s.end(), End::Generator);
         let held = s.highest_held().unwrap();
         assert!((50_000.0 / 1.06..50_000.0).contains(&held), "{held}");
@@ -305,9 +307,9 @@ mod tests {
         let mut s = Search::new(1000.0, 1e6);
         run(&mut s, &mut |rate| {
             if (40_000.0..90_000.0).contains(&rate) || rate > 300_000.0 {
-                Verdict::Exceeded
+                RateVerdict::Exceeded
             } else {
-                Verdict::Held
+                RateVerdict::Held
             }
         });
         let held = s.highest_held().unwrap();
@@ -337,8 +339,8 @@ mod tests {
                 // Far from the limit a server is not ambiguous.
                 let near = rate > limit / 1.3 && rate < limit * 1.3;
                 match clear(rate) {
-                    Verdict::Held if near && noise[i - 1] == 0 => Verdict::Exceeded,
-                    Verdict::Exceeded if near && noise[i - 1] == 0 => Verdict::Held,
+                    RateVerdict::Held if near && noise[i - 1] == 0 => RateVerdict::Exceeded,
+                    RateVerdict::Exceeded if near && noise[i - 1] == 0 => RateVerdict::Held,
                     verdict => verdict,
                 }
             });
@@ -350,26 +352,26 @@ mod tests {
         #[test]
         fn chaos_ends(answers in prop::collection::vec(0u8..3, 64), start in 1.0f64..1e9, ceiling in 1.0f64..1e9) {
             let mut s = Search::new(start, ceiling);
-            let mut given: Vec<(f64, Verdict)> = Vec::new();
+            let mut given: Vec<(f64, RateVerdict)> = Vec::new();
             run(&mut s, &mut |rate| {
                 let verdict = match answers[given.len()] {
-                    0 => Verdict::Held,
-                    1 => Verdict::Exceeded,
-                    _ => Verdict::GeneratorLimited,
+                    0 => RateVerdict::Held,
+                    1 => RateVerdict::Exceeded,
+                    _ => RateVerdict::GeneratorLimited,
                 };
                 given.push((rate, verdict));
                 verdict
             });
             prop_assert!(given.iter().all(|(r, _)| *r >= FLOOR && *r <= ceiling.max(FLOOR)));
             if let Some(held) = s.highest_held() {
-                let times = given.iter().filter(|g| **g == (held, Verdict::Held)).count();
+                let times = given.iter().filter(|g| **g == (held, RateVerdict::Held)).count();
                 prop_assert!(times >= 2);
                 prop_assert!(s.lowest_failed().is_none_or(|f| held < f));
             }
             if s.end() == End::Server {
                 let high = s.lowest_failed().unwrap();
                 let at = |v| given.iter().filter(|g| **g == (high, v)).count();
-                prop_assert!(at(Verdict::Exceeded) > at(Verdict::GeneratorLimited));
+                prop_assert!(at(RateVerdict::Exceeded) > at(RateVerdict::GeneratorLimited));
             }
         }
     }

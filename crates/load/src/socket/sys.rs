@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// Buffers for several datagrams and the headers that describe them to the kernel. Made once, used for ever.
+/// Buffers for several datagrams and the headers that describe them to the kernel. Allocated once.
 ///
 /// The headers point into the buffers and the io vectors; all three live on the heap and are never resized, so moving
 /// a `Messages` moves none of what is pointed to.
@@ -127,6 +127,6 @@ pub(super) fn dropped(socket: BorrowedFd<'_>) -> u64 {
             &raw mut len,
         )
     };
-    // A kernel without it says nothing about drops; the loss is still counted, only not blamed on us.
+    // Without it the drops are unknown: the loss is still counted, but not attributed to the generator.
     if done == 0 { u64::from(info[libc::SK_MEMINFO_DROPS as usize]) } else { 0 }
 }

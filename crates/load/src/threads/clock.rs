@@ -1,18 +1,18 @@
-//! The plan's time: nanoseconds since its start, the same on all threads.
+//! The plan's clock: nanoseconds since its start, the same on all threads.
 
 use std::time::Instant;
 
 use crate::plan::Plan;
 
-/// Time below which sleeping is too coarse, nanoseconds: a thread that has it to spare wakes this much early and
-/// polls. Higher: more CPU time burnt. Lower: a wake-up of a sleeping CPU (tens of microseconds) is seen as lateness.
+/// Time below which sleeping is too coarse, nanoseconds: a thread with time to spare wakes this much early and polls.
+/// Higher: more CPU time wasted. Lower: the wake-up of a sleeping CPU (tens of microseconds) shows as lateness.
 const SPIN: u64 = 50_000;
-/// Share of a thread's time that polling may take: plans with shorter intervals sleep to the very moment instead.
+/// Polling may take one part in this many of a thread's time: plans with shorter intervals sleep until the due time.
 const SPIN_SHARE: u64 = 20;
 /// Shortest sleep, nanoseconds: what falls due within it is sent together, in few system calls. Higher: fewer calls,
 /// more lateness. Lower: at high rates every datagram would cost a wake-up of its own.
-const QUANTUM: u64 = 20_000;
-/// Longest sleep, nanoseconds: a stop is noticed within it.
+const MIN_PAUSE: u64 = 20_000;
+/// Longest sleep, nanoseconds: a stop takes effect within it.
 pub(crate) const MAX_PAUSE: u64 = 10_000_000;
 
 /// See the module.
@@ -64,7 +64,7 @@ impl Clock {
     /// How long to wait for replies at `now` if the next request is due at `next`, nanoseconds; 0 is to poll.
     pub(crate) fn pause(&self, now: u64, next: u64) -> u64 {
         let gap = next.saturating_sub(now);
-        let pause = if self.spin > 0 { gap.saturating_sub(self.spin) } else { gap.max(QUANTUM) };
+        let pause = if self.spin > 0 { gap.saturating_sub(self.spin) } else { gap.max(MIN_PAUSE) };
         pause.min(MAX_PAUSE)
     }
 }
@@ -81,12 +81,12 @@ mod tests {
     }
 
     #[test]
-    fn slow_plans_poll_the_last_bit_and_fast_ones_send_in_quanta() {
+    fn slow_plans_poll_at_the_end_and_fast_ones_send_in_batches() {
         let slow = clock(100.0);
         assert_eq!(slow.pause(0, 1_000_000), 1_000_000 - SPIN);
         assert_eq!(slow.pause(0, SPIN / 2), 0);
         let fast = clock(1e6);
-        assert_eq!(fast.pause(0, 1), QUANTUM);
+        assert_eq!(fast.pause(0, 1), MIN_PAUSE);
         assert_eq!(fast.pause(0, 5_000_000_000), MAX_PAUSE);
     }
 }

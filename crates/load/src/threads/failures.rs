@@ -1,5 +1,4 @@
-//! What the kernel refused, kept so that it can be said in a sentence, and so that a run that can send nothing any
-//! more ends instead of spinning.
+//! What the kernel refused, for the result's warnings, and to end a run that cannot send any more.
 
 use std::io;
 
@@ -7,7 +6,7 @@ use rustix::io::Errno;
 
 /// A thread that could not send anything for this long, and was refused all the time, gives up, nanoseconds. Shorter:
 /// an interface that flaps ends the run. Longer: a run against a removed interface burns its whole window.
-const HOPELESS: u64 = 1_000_000_000;
+const REFUSAL_TIMEOUT: u64 = 1_000_000_000;
 
 /// See the module.
 #[derive(Debug, Clone, Default)]
@@ -23,15 +22,15 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// A send was refused at `now`. True if it is hopeless to go on.
+    /// A send was refused at `now`. True if the run cannot go on.
     pub(crate) fn refuse(&mut self, error: &io::Error, now: u64) -> bool {
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
         self.count += 1;
         self.first.get_or_insert(errno);
         let since = *self.since.get_or_insert(now);
-        if now.saturating_sub(since) > HOPELESS && self.hopeless.is_none() {
+        if now.saturating_sub(since) > REFUSAL_TIMEOUT && self.hopeless.is_none() {
             self.hopeless = Some(format!(
-                "for {:.1} s the kernel refused every request: {}",
+                "the kernel refused every request for {:.1} s: {}",
                 (now - since) as f64 / 1e9,
                 explain(errno)
             ));
@@ -44,7 +43,7 @@ impl Failures {
         self.since = None;
     }
 
-    /// The run cannot go on, for a reason of the caller's.
+    /// The run cannot go on, for another reason.
     pub(crate) fn give_up(&mut self, why: String) {
         self.hopeless.get_or_insert(why);
     }
@@ -58,17 +57,17 @@ impl Failures {
         }
     }
 
-    /// Why the run had to end, if it had.
+    /// Why the run ended early, if it did.
     pub(crate) fn cut(&self) -> Option<String> {
         self.hopeless.clone()
     }
 
-    /// What the reader of the result should know.
+    /// Warnings for the result.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let mut all = Vec::new();
         if self.refused > 0 {
             all.push(format!(
-                "the target's host answered {} times that nothing listens on the port (ICMP port unreachable)",
+                "the target's host reported {} times that nothing listens on the port (ICMP port unreachable)",
                 self.refused
             ));
         }
@@ -79,16 +78,14 @@ impl Failures {
     }
 }
 
-/// The error in words, with what to do about it.
+/// The error, with its fix.
 fn explain(errno: Errno) -> String {
     let hint = match errno {
-        Errno::NETUNREACH | Errno::HOSTUNREACH => {
-            "; the route to the target is gone, or its host does not answer"
-        }
+        Errno::NETUNREACH | Errno::HOSTUNREACH => "; check the route to the target, and that its host is up",
         Errno::NETDOWN | Errno::NODEV | Errno::NXIO => "; the interface is down or was removed",
-        Errno::PERM | Errno::ACCESS => "; a firewall rule of this machine forbids it",
+        Errno::PERM | Errno::ACCESS => "; a firewall rule of this machine drops it",
         Errno::NOBUFS | Errno::NOMEM => "; the interface's queue is full: lower the rate",
-        Errno::MSGSIZE => "; the payload does not fit the path: use a smaller size",
+        Errno::MSGSIZE => "; the payload exceeds the path MTU: use a smaller --size",
         Errno::INVAL | Errno::ADDRNOTAVAIL => "; the source address or the interface is gone",
         _ => "",
     };
@@ -100,16 +97,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_unbroken_second_of_refusals_is_hopeless() {
+    fn only_an_unbroken_second_of_refusals_ends_the_run() {
         let mut f = Failures::default();
         let down = io::Error::from(Errno::NETDOWN);
         assert!(!f.refuse(&down, 0));
-        assert!(!f.refuse(&down, HOPELESS));
+        assert!(!f.refuse(&down, REFUSAL_TIMEOUT));
         f.sent();
-        assert!(!f.refuse(&down, HOPELESS * 2));
-        assert!(!f.refuse(&down, HOPELESS * 3));
+        assert!(!f.refuse(&down, REFUSAL_TIMEOUT * 2));
+        assert!(!f.refuse(&down, REFUSAL_TIMEOUT * 3));
         assert!(f.cut().is_none());
-        assert!(f.refuse(&down, HOPELESS * 3 + 1));
+        assert!(f.refuse(&down, REFUSAL_TIMEOUT * 3 + 1));
         assert!(f.cut().unwrap().contains("removed"), "{:?}", f.cut());
         assert!(f.sentences()[0].contains("5 requests"), "{:?}", f.sentences());
     }

@@ -11,7 +11,7 @@ pub(crate) struct Poller {
     events: Box<[libc::epoll_event]>,
 }
 
-/// Most sockets told of by one wait. Higher: replies of the last ones wait while the first are handled. Lower: more
+/// Most sockets reported by one wait. Higher: replies of the last ones wait while the first are handled. Lower: more
 /// system calls with many flows.
 const EVENTS: usize = 64;
 
@@ -21,7 +21,7 @@ impl Poller {
         Ok(Self { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS].into() })
     }
 
-    /// Watches `socket` for replies, and for room to send if `writable`; reported as `name`.
+    /// Watches `socket` for replies, and for room to send if `writable`; it is reported as `name`.
     pub(crate) fn watch(&self, socket: BorrowedFd<'_>, name: usize, writable: bool) -> io::Result<()> {
         use rustix::event::epoll;
         Ok(epoll::add(&self.epoll, socket, epoll::EventData::new_u64(name as u64), flags(writable))?)
@@ -35,7 +35,7 @@ impl Poller {
 
     /// Stops watching.
     pub(crate) fn forget(&self, socket: BorrowedFd<'_>) {
-        // It fails only for a socket that is not watched: nothing is left to do then.
+        // It fails only for a socket that is not watched, and then there is nothing to do.
         let _ = rustix::event::epoll::delete(&self.epoll, socket);
     }
 
@@ -65,7 +65,7 @@ impl Poller {
         self.events[i].u64 as usize
     }
 
-    /// Is the `i`-th ready socket ready to send? (Errors count: sending tells which.)
+    /// Is the `i`-th ready socket ready to send? (Errors count: sending reports them.)
     pub(crate) fn writable(&self, i: usize) -> bool {
         self.events[i].events & (libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0
     }

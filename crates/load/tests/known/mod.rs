@@ -1,5 +1,5 @@
 //! A UDP echo server with known faults: it drops, duplicates, delays, swaps, damages and misdirects set shares of its
-//! answers, and tells exactly what it did.
+//! answers, and reports exactly what it did.
 
 #![allow(dead_code, reason = "each test file uses its part of it")]
 

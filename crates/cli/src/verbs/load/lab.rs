@@ -1,4 +1,4 @@
-//! `udpath load --lab`: the patterns of traffic between hosts, on machines made for it.
+//! `udpath load --lab`: patterns of traffic between hosts, on machines made for the run.
 //!
 //! ```text
 //!   single       c ─▶ s          one client, one server, one flow
@@ -7,8 +7,8 @@
 //!   outcast      c ─▶ N s        one client, many servers
 //!   all-to-all   N c ─▶ N s      every client to every server
 //! ```
-//! Every server is a process of its own (`udpath serve`) in a machine of its own; every client is a load of its own in
-//! a machine of its own. The loads start together, and their results are merged: counts and histograms add.
+//! Every server is a process (`udpath serve`) on its own machine, every client a load on its own machine. The loads start
+//! together, and their results are merged: counts and histograms add up.
 
 mod receivers;
 
@@ -33,37 +33,42 @@ use super::options::Task;
 use super::progress::ProgressLine;
 use crate::exit::{Done, Failure};
 
-/// The servers' port; any would do, the machines are empty.
+/// The servers' port; the machines are empty, so any port is free.
 const PORT: u16 = 7007;
-/// Most hosts on each side. All-to-all makes a link for every pair: 32 x 32 are a thousand.
+/// Most hosts on each side. All-to-all makes a link for every pair: 32 x 32 is a thousand.
 const MAX_HOSTS: usize = 32;
-/// How long a server may take until it is ready, and to end.
-const READY_WITHIN: Duration = Duration::from_secs(20);
-const END_WITHIN: Duration = Duration::from_secs(5);
+/// How long a server may take to get ready, and to stop.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Options of the lab.
 #[derive(Debug, clap::Args)]
 pub(super) struct LabArgs {
-    /// Make machines for clients and servers instead of naming a server
+    /// Run clients and servers on machines made for the run, instead of naming a server
     #[arg(long)]
     pub(super) lab: bool,
-    /// Lab: who sends to whom [default: single]
+    /// Lab: which clients send to which servers [default: single]
     #[arg(long, value_name = "PATTERN")]
     pattern: Option<Pattern>,
-    /// Lab: hosts on the side, or the sides, that have many [default: 2]
+    /// Lab: number of clients, of servers, or of both, as the pattern says [default: 2]
     #[arg(long, value_name = "N")]
     hosts: Option<usize>,
-    /// Lab: receive and transmit queues of every link [default: 1]
+    /// Lab: receive and transmit queues per link [default: 1]
     #[arg(long, value_name = "N")]
     queues: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Pattern {
+    /// one client, one server, one flow
     Single,
+    /// pairs of a client and a server
     OneToOne,
+    /// many clients, one server
     Incast,
+    /// one client, many servers
     Outcast,
+    /// every client to every server
     AllToAll,
 }
 
@@ -86,30 +91,31 @@ impl Pattern {
     }
 }
 
-/// Options that make no sense with or without a lab.
+/// Rejects options that contradict --lab, or need it.
 pub(super) fn check(args: &super::Args) -> Result<(), String> {
     let LabArgs { lab, pattern, hosts, queues } = &args.lab;
     if !lab {
         return match (pattern, hosts, queues) {
             (None, None, None) => Ok(()),
-            _ => Err("--pattern, --hosts and --queues describe a lab: add --lab".into()),
+            _ => Err("--pattern, --hosts and --queues need --lab".into()),
         };
     }
     if !args.targets.is_empty() {
-        return Err(format!("--lab makes its own servers: leave out {}", args.targets[0]));
+        return Err(format!("--lab makes its own servers: remove {}", args.targets[0]));
     }
     if !args.sources.is_empty() {
-        return Err("the lab's clients have one address on each link: leave out --source".into());
+        return Err("--lab does not support --source: its clients have one address per link".into());
     }
     let pattern = pattern.unwrap_or(Pattern::Single);
     if pattern == Pattern::Single && hosts.is_some_and(|n| n != 1) {
         return Err(
-            "--pattern single has one client and one server: leave out --hosts, or choose another".into()
+            "--pattern single has one client and one server: remove --hosts, or choose another pattern"
+                .into(),
         );
     }
     if pattern == Pattern::Single && args.flows != 1 {
         return Err(
-            "--pattern single is one flow: leave out --flows, or use --pattern one-to-one --hosts 1".into()
+            "--pattern single has one flow: remove --flows, or use --pattern one-to-one --hosts 1".into()
         );
     }
     if !args.protocol.modes.contains(&Mode::Rr) && !args.warmup.is_zero() {
@@ -120,13 +126,13 @@ pub(super) fn check(args: &super::Args) -> Result<(), String> {
     }
     match hosts {
         Some(n) if !(1..=MAX_HOSTS).contains(n) => {
-            Err(format!("--hosts {n} is not possible: 1 to {MAX_HOSTS}"))
+            Err(format!("invalid --hosts {n}: expected 1 to {MAX_HOSTS}"))
         }
         _ => Ok(()),
     }
 }
 
-/// Makes the machines, starts the servers, runs one load per client, shows the merged result.
+/// Makes the machines, starts the servers, runs one load per client, and shows the merged result.
 pub(super) fn run(args: &super::Args, task: &Task, stop: &AtomicBool) -> Done {
     let pattern = args.lab.pattern.unwrap_or(Pattern::Single);
     let (clients, servers) = pattern.sides(args.lab.hosts.unwrap_or(2));
@@ -140,7 +146,7 @@ pub(super) fn run(args: &super::Args, task: &Task, stop: &AtomicBool) -> Done {
         error => Failure::Cannot(error.into()),
     })?;
     let done = in_lab(args, task, &lab, stop);
-    // Dropping it would do the same; this way what went wrong is told, unless something went wrong before.
+    // Dropping it would do the same, but would not report errors. An earlier error is reported first.
     let down = lab.down().context("cannot take the lab down");
     let (result, cut) = done?;
     down?;
@@ -168,7 +174,7 @@ fn in_lab(
     for machine in of("client") {
         loads.push((machine, plan_for(lab, machine, task)?));
     }
-    // Requests that the driver sends need NAPI at the server's end, or they are lost.
+    // Requests sent by the driver are lost unless the server's end has NAPI.
     let napi: Vec<NapiGuard> = match task.engine {
         Engine::Socket | Engine::Xdp | Engine::XdpRings => Vec::new(),
         Engine::Kernel => of("server")
@@ -176,7 +182,7 @@ fn in_lab(
             .flat_map(|m| m.interfaces())
             .map(Interface::ensure_napi)
             .collect::<Result<_, _>>()
-            .context("cannot make the servers take requests from the driver")?,
+            .context("cannot enable NAPI at the servers")?,
     };
     let one_way = task.plan.mode != Mode::Rr;
     let ask = || if one_way { receivers::received(&loads, args) } else { Ok(None) };
@@ -215,7 +221,7 @@ fn in_lab(
         _ => {
             let answered = merged.tps * merged.seconds;
             let used = cpu_before.zip(cpu_after).map(|(before, after)| after - before);
-            let used = used.filter(|used| *used >= TEN_TICKS);
+            let used = used.filter(|used| *used >= MIN_CPU_SECONDS);
             merged.per_core.receiver =
                 used.and_then(|used| Core::new(used, answered, answered * f64::from(merged.size)));
         }
@@ -223,15 +229,15 @@ fn in_lab(
     Ok((merged, cuts.into_iter().next()))
 }
 
-/// Shortest CPU time of servers that is told, seconds: the kernel counts it in ticks of 10 ms. Lower: the figure is mostly
-/// rounding. Higher: short runs have none.
-const TEN_TICKS: f64 = 0.1;
+/// Shortest CPU time of servers that is reported, seconds: the kernel counts it in ticks of 10 ms. Lower: the figure is
+/// mostly rounding. Higher: short runs have none.
+const MIN_CPU_SECONDS: f64 = 0.1;
 
-/// CPU time that the servers have used so far, seconds; none if the kernel does not tell.
+/// CPU time that the servers have used so far, seconds; none if it cannot be read.
 fn cpu_seconds(servers: &[Server]) -> Option<f64> {
     let of = |server: &Server| {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.0.id())).ok()?;
-        // The name before may have blanks and brackets in it. Fields 14 and 15: user and system time (proc_pid_stat(5)).
+        // The name before may contain blanks and brackets. Fields 14 and 15: user and system time (proc_pid_stat(5)).
         let (_, fields) = stat.rsplit_once(')')?;
         let ticks = fields.split_ascii_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().ok());
         Some(ticks.sum::<Option<u64>>()? as f64 / rustix::param::clock_ticks_per_second() as f64)
@@ -239,7 +245,7 @@ fn cpu_seconds(servers: &[Server]) -> Option<f64> {
     servers.iter().map(of).sum()
 }
 
-/// The task's plan, towards all servers that this client has a link to, with the flows of the plan to each.
+/// The task's plan towards all servers that this client has a link to, with the plan's flows to each.
 fn plan_for(lab: &Lab, machine: &Machine, task: &Task) -> Result<Plan, Failure> {
     let targets: Vec<SocketAddr> = machine
         .interfaces()
@@ -248,14 +254,14 @@ fn plan_for(lab: &Lab, machine: &Machine, task: &Task) -> Result<Plan, Failure> 
             Ok(SocketAddr::new(IpAddr::V4(lab.address_of(i.peer_machine(), machine.name())?.ipv4), PORT))
         })
         .collect::<Result<_, udpath_lab::Error>>()
-        .context("cannot tell the servers' addresses")?;
+        .context("cannot read the servers' addresses")?;
     let flows = task.plan.flows.saturating_mul(targets.len() as u32);
     let plan = Plan { targets, flows, ..task.plan.clone() };
     plan.check().map_err(|e| Failure::Usage(e.to_string()))?;
     Ok(plan)
 }
 
-/// Runs all loads at the same time, each inside its machine.
+/// Runs all loads at the same time, each on its machine.
 fn together(
     args: &super::Args,
     task: &Task,
@@ -273,13 +279,13 @@ fn together(
             .map(|(i, (machine, plan))| {
                 let (line, ready) = (&line, &ready);
                 scope.spawn(move || {
-                    let mut progress = |p: &Progress| tell(line, i, p);
+                    let mut progress = |p: &Progress| show_sum(line, i, p);
                     let inside = machine.run(|| {
                         ready.wait();
                         udpath_load::run(plan, task.engine, protocol, &mut progress, stop)
                     });
                     inside.unwrap_or_else(|e| {
-                        // It never got to the barrier: the others must not wait for it.
+                        // It never reached the barrier: the others must not wait for it.
                         ready.wait();
                         Err(Error::Engine { engine: "socket", what: e.to_string() })
                     })
@@ -292,8 +298,8 @@ fn together(
     results
 }
 
-/// Shows the sum of what all loads told last.
-fn tell(line: &Mutex<(ProgressLine, Vec<Progress>)>, load: usize, progress: &Progress) {
+/// Shows the sum of the loads' last reports.
+fn show_sum(line: &Mutex<(ProgressLine, Vec<Progress>)>, load: usize, progress: &Progress) {
     let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
     line.1[load] = *progress;
     let sum = line.1.iter().fold(Progress::default(), |sum, p| Progress {
@@ -307,7 +313,7 @@ fn tell(line: &Mutex<(ProgressLine, Vec<Progress>)>, load: usize, progress: &Pro
     line.0.show(&sum);
 }
 
-/// A `udpath serve` in a machine; ended when dropped.
+/// A `udpath serve` on a machine; stopped when dropped.
 struct Server(Child);
 
 impl Server {
@@ -324,13 +330,13 @@ impl Server {
         let server = Self(child);
         let stderr = stderr.context("a server without stderr")?;
         let (said, heard) = mpsc::channel();
-        // Reads on after `ready`, so that the server never waits for a full pipe; ends with the server.
+        // Keeps reading after `ready`, so that the server never blocks on a full pipe; ends with the server.
         thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 let _ = said.send(line);
             }
         });
-        let deadline = Instant::now() + READY_WITHIN;
+        let deadline = Instant::now() + READY_TIMEOUT;
         let mut words = Vec::new();
         while let Ok(line) = heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             if line.starts_with("ready") {
@@ -338,8 +344,8 @@ impl Server {
             }
             words.push(line);
         }
-        let words = if words.is_empty() { "it said nothing".into() } else { words.join(" ") };
-        Err(anyhow!("the server in {} did not get ready: {words}", machine.name()).into())
+        let words = if words.is_empty() { "it printed nothing".into() } else { words.join(" ") };
+        Err(anyhow!("the server on {} did not get ready: {words}", machine.name()).into())
     }
 }
 
@@ -349,7 +355,7 @@ impl Drop for Server {
             // Not reaped yet, so the pid is still the server's.
             let _ = kill_process(pid, Signal::TERM);
         }
-        let deadline = Instant::now() + END_WITHIN;
+        let deadline = Instant::now() + STOP_TIMEOUT;
         while matches!(self.0.try_wait(), Ok(None)) {
             if Instant::now() > deadline {
                 let _ = self.0.kill();

@@ -1,4 +1,4 @@
-//! From the arguments to the plan: which go together, and what the rest defaults to.
+//! From the arguments to the plan: which go together, and the defaults of the rest.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -9,15 +9,15 @@ use udpath_load::search::Limits;
 
 use super::Args;
 
-/// Where a search for the highest rate begins, per second.
+/// Rate at which a search starts, per second.
 const SEARCH_FROM: f64 = 1000.0;
-/// Share that may be lost if the search is not told otherwise.
+/// Default share of a search that may be lost.
 const SEARCH_LOSS: f64 = 0.001;
 /// Length of a run, and of each run of a search.
 const DURATION: Duration = Duration::from_secs(5);
 const SEARCH_DURATION: Duration = Duration::from_secs(2);
 
-/// What is to be done.
+/// What the arguments ask for.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) plan: Plan,
@@ -25,7 +25,7 @@ pub(super) struct Task {
     pub(super) search: Option<Limits>,
 }
 
-/// Makes the plan. Every combination of options that makes no sense ends in a sentence here, and nowhere else.
+/// Makes the plan. All invalid combinations of options are rejected here.
 pub(super) fn task(args: &Args) -> Result<Task, String> {
     let mode = mode(args)?;
     let transport = transport(args)?;
@@ -40,7 +40,7 @@ pub(super) fn task(args: &Args) -> Result<Task, String> {
     }
     let search = search(args, mode)?;
     let targets = match &args.lab.lab {
-        // The lab makes the targets; until then any stands for them.
+        // A placeholder: the lab makes the targets.
         true => vec![SocketAddr::from(([127, 0, 0, 1], 7))],
         false => targets(&args.targets)?,
     };
@@ -112,10 +112,10 @@ fn engine(args: &Args, mode: Mode, transport: Transport) -> Result<Engine, Strin
     match engine {
         Engine::Socket => return Ok(engine),
         Engine::Xdp | Engine::XdpRings if transport == Transport::Tcp => {
-            return Err("the xdp engine sends UDP: leave out --tcp, or use --engine socket".into());
+            return Err("the xdp engine supports UDP only: remove --tcp, or use --engine socket".into());
         }
         Engine::Xdp | Engine::XdpRings if mode != Mode::Rr => {
-            return Err(format!("the xdp engine takes replies, and {mode} has none: use --engine socket"));
+            return Err(format!("the xdp engine does not support {mode}: use --engine socket"));
         }
         Engine::Xdp | Engine::XdpRings => return Ok(engine),
         Engine::Kernel => {}
@@ -126,11 +126,11 @@ fn engine(args: &Args, mode: Mode, transport: Transport) -> Result<Engine, Strin
         return Err(only.into());
     }
     if args.rate.is_some() || args.ramp.is_some() || args.arrivals.is_some() || args.find_max {
-        return Err(format!("{only}; it keeps no rate"));
+        return Err(format!("{only}; it has no rate"));
     }
     if args.threads.is_some() {
         return Err(
-            "the kernel engine sends from the CPUs that take the replies: --threads is for --engine socket"
+            "the kernel engine sends from the CPUs that receive the replies: --threads needs --engine socket"
                 .into(),
         );
     }
@@ -141,20 +141,20 @@ fn search(args: &Args, mode: Mode) -> Result<Option<Limits>, String> {
     if !args.find_max {
         return match (args.loss, args.p99) {
             (None, None) => Ok(None),
-            _ => Err("--loss and --p99 are limits of a search: add --find-max".into()),
+            _ => Err("--loss and --p99 need --find-max".into()),
         };
     }
     if mode != Mode::Rr {
-        return Err("--find-max needs replies to judge: use --mode rr".into());
+        return Err("--find-max needs replies: use --mode rr".into());
     }
     if args.inflight.is_some() || args.ramp.is_some() {
         return Err(
-            "--find-max sets the rate itself: leave out --inflight and --ramp; --rate is where it begins"
+            "--find-max sets the rate: remove --inflight and --ramp; --rate sets where the search starts"
                 .into(),
         );
     }
     if args.lab.lab {
-        return Err("--find-max searches one server's limit: give its address instead of --lab".into());
+        return Err("--find-max does not support --lab: name a server".into());
     }
     Ok(Some(Limits { loss: args.loss.unwrap_or(SEARCH_LOSS), p99: args.p99 }))
 }
@@ -162,18 +162,18 @@ fn search(args: &Args, mode: Mode) -> Result<Option<Limits>, String> {
 fn arrivals(args: &Args, mode: Mode) -> Result<Arrivals, String> {
     let closed = || match (args.inflight, mode) {
         (Some(_), Mode::Stream | Mode::Flood) => {
-            Err(format!("{mode} waits for no replies: --inflight is for --mode rr"))
+            Err(format!("--inflight needs --mode rr: {mode} has no replies"))
         }
         (inflight, _) => Ok(Arrivals::Closed { inflight: inflight.unwrap_or(1) }),
     };
     match (args.rate, args.ramp, args.arrivals) {
-        (Some(_), Some(_), _) => Err("--rate and --ramp contradict each other: give one".into()),
-        (None, Some(_), Some(_)) => Err("--ramp has equal intervals: leave out --arrivals".into()),
-        (None, None, Some(_)) if !args.find_max => Err("--arrivals spreads a rate: add --rate".into()),
-        (Some(_), ..) | (_, Some(_), _) if args.inflight.is_some() => Err(
-            "--inflight is a closed loop, which keeps no rate: give either --inflight, or --rate or --ramp"
-                .into(),
-        ),
+        (Some(_), Some(_), _) => Err("--rate and --ramp contradict each other: use one of them".into()),
+        (None, Some(_), Some(_)) => Err("--ramp does not support --arrivals".into()),
+        (None, None, Some(_)) if !args.find_max => Err("--arrivals needs --rate".into()),
+        (Some(_), ..) | (_, Some(_), _) if args.inflight.is_some() => {
+            Err("--inflight is a closed loop, which has no rate: use either --inflight, or --rate or --ramp"
+                .into())
+        }
         (None, Some((from, to)), None) => Ok(Arrivals::Ramp { from, to }),
         (None, None, None) if !args.find_max => closed(),
         (rate, None, process) => {
@@ -191,7 +191,7 @@ fn targets(names: &[String]) -> Result<Vec<SocketAddr>, String> {
         .iter()
         .map(|name| {
             name.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(|| {
-                format!("`{name}` is no target: write ADDR:PORT, such as 192.0.2.1:7 or [2001:db8::1]:7")
+                format!("invalid target `{name}`: expected ADDR:PORT, such as 192.0.2.1:7 or [2001:db8::1]:7")
             })
         })
         .collect()

@@ -1,4 +1,4 @@
-//! The line that tells how a run is going: on stderr, if that is a terminal.
+//! The progress line of a run: on stderr, if that is a terminal.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -7,7 +7,7 @@ use udpath_load::Progress;
 /// Renews one line in place.
 #[derive(Debug)]
 pub(super) struct ProgressLine {
-    /// Stderr is a terminal: otherwise nothing is shown.
+    /// Stderr is a terminal; otherwise nothing is shown.
     terminal: bool,
     shown: bool,
 }
@@ -22,7 +22,7 @@ impl ProgressLine {
             return;
         }
         self.shown = true;
-        // A terminal that went away is no reason to end the run.
+        // A closed terminal must not end the run.
         let _ = write!(
             io::stderr(),
             "\r\x1b[K{:.1} of {:.1} s: {:.0} tps, {} sent, {} ok, {} lost",
@@ -35,7 +35,7 @@ impl ProgressLine {
         );
     }
 
-    /// Takes the line away, so that the result begins on an empty one.
+    /// Erases the line, so that the result starts on an empty one.
     pub(super) fn clear(&mut self) {
         if self.shown {
             let _ = write!(io::stderr(), "\r\x1b[K");

@@ -12,7 +12,7 @@ fn split(text: &str) -> (&str, &str) {
 }
 
 fn number(digits: &str, text: &str, example: &str) -> Result<f64, String> {
-    digits.parse().map_err(|_| format!("`{text}` is no number; write it like {example}"))
+    digits.parse().map_err(|_| format!("invalid number `{text}`: expected a value such as {example}"))
 }
 
 /// A rate: `1000`, `100k`, `2M`, `1.5M/s`.
@@ -24,7 +24,11 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
         "k" | "K" => 1e3,
         "M" | "m" => 1e6,
         "G" | "g" => 1e9,
-        _ => return Err(format!("`{text}` is no rate per second; write it like 1000, 100k or 2M")),
+        _ => {
+            return Err(format!(
+                "invalid rate `{text}`: expected a value per second such as 1000, 100k or 2M"
+            ));
+        }
     };
     Ok(number(digits, text, "1000, 100k or 2M")? * factor)
 }
@@ -33,7 +37,7 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
 pub(super) fn count(text: &str) -> Result<u64, String> {
     let value = rate(text)?;
     if value.fract() != 0.0 || !(0.0..=u32::MAX.into()).contains(&value) {
-        return Err(format!("`{text}` is not possible; write a whole number from 0 to {}", u32::MAX));
+        return Err(format!("invalid value `{text}`: expected a whole number from 0 to {}", u32::MAX));
     }
     Ok(value as u64)
 }
@@ -48,11 +52,11 @@ pub(in crate::verbs) fn time(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("`{text}` is no time; write it like 5s, 500ms, 10us or 2m")),
+        _ => return Err(format!("invalid time `{text}`: expected a value such as 5s, 500ms, 10us or 2m")),
     };
     let value = number(digits, text, "5s, 500ms, 10us or 2m")? * seconds;
     Duration::try_from_secs_f64(value)
-        .map_err(|_| format!("`{text}` is no time that can pass; write it like 5s, 500ms, 10us or 2m"))
+        .map_err(|_| format!("invalid time `{text}`: expected a value such as 5s, 500ms, 10us or 2m"))
 }
 
 /// A share: `0.1%` or `0.001`.
@@ -69,14 +73,15 @@ pub(super) fn ports(text: &str) -> Result<PortRange, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) => Ok(PortRange { first, last }),
-        _ => Err(format!("`{text}` is no range of ports; write it like 4000-4063, each up to 65535")),
+        _ => Err(format!("invalid port range `{text}`: expected LOW-HIGH such as 4000-4063, at most 65535")),
     }
 }
 
 /// A ramp: `1k..100k`.
 pub(super) fn ramp(text: &str) -> Result<(f64, f64), String> {
-    let (from, to) =
-        text.split_once("..").ok_or_else(|| format!("`{text}` is no ramp; write it like 1k..100k"))?;
+    let (from, to) = text
+        .split_once("..")
+        .ok_or_else(|| format!("invalid ramp `{text}`: expected A..B such as 1k..100k"))?;
     Ok((rate(from)?, rate(to)?))
 }
 
@@ -99,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_with_an_example() {
+    fn errors_give_an_example() {
         for bad in ["", "x", "10q", "1e5", "NaN", "--1"] {
             assert!(rate(bad).unwrap_err().contains("100k"), "{bad}");
         }
