@@ -4,7 +4,7 @@
 //! ```text
 //! parse    which datagram is this: addresses, ports, where the payload lies
 //! verify   the checksums of IP and UDP
-//! turn     the frame becomes a reply with a payload of the same length, both checksums computed
+//! reply    the frame becomes a reply with a payload of the same length, both checksums computed
 //! all      the three in a row: what an echo costs beside its I/O
 //! sum      the checksum's loop alone, by length, beside two bytes at a time
 //! ```
@@ -181,7 +181,7 @@ fn frames(c: &mut Criterion) {
     for (name, frames, ipv4) in [("ipv4", &v4, true), ("ipv6", &v6, false)] {
         let headers = Packet::parse(&frames[0]).unwrap();
         let len = headers.payload_len();
-        let mut group = c.benchmark_group("turn");
+        let mut group = c.benchmark_group("reply");
         group.throughput(Throughput::Elements(BURST as u64));
         over(&mut group, name, frames, |frame| reply::in_place(frame, &headers, len, UdpChecksum::Computed));
         over(&mut group, &format!("{name} unchanged"), frames, |frame| reply::echo_in_place(frame, &headers));

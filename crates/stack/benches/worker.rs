@@ -1,6 +1,6 @@
 //! The limit of one core: a worker on a link whose frames come back to it, so that no device and no kernel is involved.
 //!
-//! A reply is the next request: the service is bound to the same port at every address, so each turn moves a whole burst
+//! Each reply is the next request: the service is bound to the same port at every address, so each poll moves a whole burst
 //! through parse, both checksums, the lookup under the epoch, the echo service and the reply's headers and checksums.
 //! `hash` adds Toeplitz and the RPS decision (to the worker itself). The baseline is the same link with nothing done.
 //!
@@ -95,7 +95,7 @@ fn to_a_socket(c: &mut Criterion) {
                 datagram.reply_with(|room| black_box(&room[..len]).len()).unwrap();
             }
             drop(batch);
-            assert_eq!(worker.poll(), FRAMES, "came home and sent");
+            assert_eq!(worker.poll(), FRAMES, "returned and sent");
         });
     });
     group.finish();

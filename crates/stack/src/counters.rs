@@ -1,45 +1,45 @@
-//! What a worker did with every frame it got: each is in exactly one of these numbers, or still under way.
+//! What a worker did with every frame it received: each is in exactly one of these counters, or still in progress.
 //!
 //! ```text
-//! received = answered + declined + delivered + dropped (by reason) + under way        over all workers
+//! received = answered + declined + delivered + dropped (by reason) + in progress      over all workers
 //!
-//! replied, by one worker = answered + unsent, of its replies, by all ports + under way
+//! replied, by one worker = answered + unsent, of its replies, by all ports + in progress
 //!
-//! handed over by sockets, to be sent = sent + unsent + under way
+//! handed over by sockets for sending = sent + unsent + in progress
 //! ```
-//! A reply counts as answered once it has left the port: not when a handler gave it, nor when the port took it.
-//! What becomes of a delivered datagram is its socket's to count ([`crate::socket::Counts`]); a frame that a socket has
-//! sent is none of `answered`, whether it was a reply or not.
-//! A worker counts a burst in plain numbers and publishes once per turn; others read at any time.
+//! A reply counts as answered once it has left the port: not when a handler returned it, nor when the port accepted
+//! it. What becomes of a delivered datagram is counted by its socket ([`crate::socket::Counts`]); a frame that a
+//! socket sent is not in `answered`, whether it was a reply or not. A worker counts a burst in plain integers and
+//! publishes once per poll; other threads read at any time.
 
 use crossbeam_utils::CachePadded;
 
 use crate::primitive::{Arc, AtomicU64, Ordering};
 use crate::wire::Refusal;
 
-/// Why a frame went no further.
+/// Why a frame was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DropReason {
-    /// It is not a UDP datagram that may be answered.
+    /// Not a UDP datagram that may be answered.
     Refused(Refusal),
-    /// Its address is none of this host's.
+    /// The destination address is not one of this host's.
     NotLocal,
-    /// Nobody serves its address and port.
+    /// No binding for the address and port.
     Unbound,
-    /// The worker it belongs to has too many waiting.
+    /// The backlog of the worker that it was steered to was full.
     BacklogFull,
-    /// Its flow had more than its share of a backlog that fills up.
+    /// The flow exceeded its share of a backlog that is filling up.
     FlowLimit,
-    /// The reply does not fit a frame, and nobody could send it another way.
+    /// The reply does not fit a frame, and could not be sent any other way.
     ReplyTooLong,
-    /// The device did not send the reply: its queue was full, or its link down.
+    /// The device did not send the reply: its queue was full, or the link was down.
     TransmitFull,
-    /// Its socket holds as much as it may.
+    /// The socket's memory limit was reached.
     SocketFull,
-    /// All sockets together hold as much as they may.
+    /// The memory limit of all sockets together was reached.
     PoolFull,
-    /// Its socket is closed.
+    /// The socket is closed.
     SocketClosed,
 }
 
@@ -56,15 +56,15 @@ impl DropReason {
         Self::SocketClosed,
     ];
 
-    /// How many reasons there are.
+    /// The number of reasons.
     pub const COUNT: usize = Self::OWN.len() + Refusal::COUNT;
 
-    /// Every reason, each at its index.
+    /// Every reason, in index order.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::OWN.into_iter().chain(Refusal::ALL.iter().map(|refusal| Self::Refused(*refusal)))
     }
 
-    /// Its place in [`DropReason::all`].
+    /// Its position in [`DropReason::all`].
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -82,7 +82,7 @@ impl DropReason {
         }
     }
 
-    /// Its name in counters: lower case, words joined by underscores.
+    /// Its name in counters: lower case, words separated by underscores.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ impl DropReason {
     }
 }
 
-/// A turn's counts.
+/// The counts of one poll.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) received: u64,
@@ -134,7 +134,7 @@ impl Tally {
     }
 }
 
-/// The published counts of one worker. Written by it alone.
+/// The published counters of one worker. Written by that worker only.
 #[derive(Debug, Clone)]
 pub struct Counters {
     shared: Arc<Shared>,
@@ -155,7 +155,7 @@ struct Shared {
     replies: Box<[CompletedReplies]>,
 }
 
-/// Replies of one worker, by what became of them at another one's port.
+/// Replies of one worker, by what became of them at another worker's port.
 #[derive(Debug)]
 struct CompletedReplies {
     answered: AtomicU64,
@@ -192,12 +192,12 @@ impl Shared {
 }
 
 impl Counters {
-    /// Those of one of so many workers.
+    /// The counters of one of `workers` workers.
     pub(crate) fn for_workers(workers: usize) -> Self {
         Self { shared: Arc::new(Shared::for_workers(workers)) }
     }
 
-    /// Replies of `worker` left the port, and others did not. Once per burst.
+    /// Counts replies of `worker` that left the port, and replies that did not. Once per burst.
     #[inline]
     pub(crate) fn completed(&self, worker: u16, answered: u64, unsent: u64) {
         if let Some(replies) = self.shared.replies.get(usize::from(worker)) {
@@ -206,7 +206,7 @@ impl Counters {
         }
     }
 
-    /// Adds what a turn counted and empties it.
+    /// Adds the counts of one poll and resets them.
     #[inline]
     pub(crate) fn publish(&self, tally: &mut Tally) {
         let shared = &*self.shared;
@@ -226,7 +226,7 @@ impl Counters {
         }
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -245,7 +245,7 @@ impl Counters {
     }
 }
 
-/// There is one writer: no locked instruction is needed.
+/// There is a single writer, so no locked instruction is needed.
 #[inline]
 fn add(counter: &AtomicU64, count: u64) {
     if count > 0 {
@@ -253,26 +253,26 @@ fn add(counter: &AtomicU64, count: u64) {
     }
 }
 
-/// Counts at one moment; sums of several workers' are counts as well.
+/// Counts at one moment; the sum of several workers' snapshots is a snapshot as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Frames that came from the worker's own port.
+    /// Frames received from the worker's own port.
     pub received: u64,
     /// Replies that left the worker's own port.
     pub answered: u64,
-    /// Replies that the worker's own handler gave, to leave by whichever port their requests came by.
+    /// Replies returned by the worker's own handler, sent by the port that received the request.
     pub replied: u64,
-    /// By worker: replies of its handler that the worker's own port is done with, whether they left or not.
+    /// By worker: replies of its handler that the worker's own port has completed, sent or not.
     completed: Vec<u64>,
-    /// Datagrams the handler took and did not answer: it dropped or kept them, and counts them itself.
+    /// Datagrams that the handler did not answer: it dropped or kept them, and counts them itself.
     pub declined: u64,
     /// Frames handed to another worker.
     pub steered: u64,
     /// Datagrams that a socket took.
     pub delivered: u64,
-    /// Frames of sockets that the worker's own port took, replies and others.
+    /// Frames of sockets that the worker's own port sent, replies and others.
     pub sent: u64,
-    /// Frames of sockets that the worker's own port had no room for.
+    /// Frames of sockets that the worker's own port could not send.
     pub unsent: u64,
     dropped: Vec<u64>,
 }
@@ -301,36 +301,37 @@ impl Snapshot {
         self.dropped[reason.index()]
     }
 
-    /// Frames dropped for whatever reason.
+    /// Frames dropped, for all reasons.
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
         self.dropped.iter().sum()
     }
 
-    /// The reasons there were, with their counts.
+    /// The reasons with a non-zero count.
     pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         DropReason::all().zip(self.dropped.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
-    /// Frames received and not yet in any other number. 0 once everything has come to rest.
+    /// Frames received that are not in any other counter yet. 0 when the workers are at rest.
     #[must_use]
     pub fn under_way(&self) -> i64 {
         self.received as i64 - (self.answered + self.declined + self.delivered + self.dropped_total()) as i64
     }
 
-    /// Replies of `worker`'s handler that the port is done with; of the sum over all workers: that all ports are done with.
+    /// Replies of `worker`'s handler that the port has completed; in the sum over all workers, that all ports have
+    /// completed.
     #[must_use]
     pub fn completed(&self, worker: usize) -> u64 {
         self.completed.get(worker).copied().unwrap_or(0)
     }
 
-    /// Of the sum over all workers: is nothing under way?
+    /// For the sum over all workers: whether nothing is in progress.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.under_way() == 0 && self.replied == self.completed.iter().sum::<u64>()
     }
 
-    /// Takes an earlier snapshot of the same counters off.
+    /// Subtracts an earlier snapshot of the same counters.
     pub fn subtract(&mut self, earlier: &Self) {
         self.received -= earlier.received;
         self.answered -= earlier.answered;
@@ -348,7 +349,7 @@ impl Snapshot {
         }
     }
 
-    /// Adds another worker's.
+    /// Adds another worker's snapshot.
     pub fn add(&mut self, other: &Self) {
         self.received += other.received;
         self.answered += other.answered;

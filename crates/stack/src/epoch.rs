@@ -1,19 +1,20 @@
-//! Tables that workers read without a lock or a reference count, and that are replaced under them.
+//! Tables that workers read without a lock or a reference count, and that are replaced while they are read.
 //!
 //! A worker looks up sockets, neighbours and routes for every packet; they change a few times a second at most. A
 //! read lock or a reference count makes every reader write to one shared cache line, which costs more than the lookup
-//! (seed: FreeBSD's UDP path spent 61 % of its time there). Here a reader writes to nothing shared while nothing
-//! changes. The writer replaces the table by another and keeps the old one until no reader can still look at it.
+//! (FreeBSD's UDP path was measured to spend 61 % of its time there). Here a reader writes nothing shared while
+//! nothing changes. The writer replaces the table with a new one and keeps the old one until no reader can still be
+//! using it.
 //!
 //! ```text
 //!   Domain   epoch ──────────────────────▶ +1 with every publish
 //!   ├─ slots    [ 7 ] [ 6 ] [ idle ]       the epoch each reader has announced
-//!   │            │      └─ "worker 1" may still look at what was replaced in epoch 6 and later
-//!   │            └──────── "worker 0" has seen epoch 7: whatever it reads from now on is newer
+//!   │            │      └─ "worker 1" may still use what was replaced in epoch 6 and later
+//!   │            └──────── "worker 0" has seen epoch 7: everything it loads from now on is newer
 //!   └─ retired  (6, old table)             freed when every slot is idle or above 6
 //!   Table<T> ──▶ T                         an atomic pointer; publish() swaps it
 //! ```
-//! # How a reader uses it
+//! # Usage
 //! ```
 //! use udpath_stack::epoch::{Domain, Table};
 //!
@@ -21,42 +22,42 @@
 //! let table = Table::new(&domain, vec![53_u16]);
 //! let mut reader = domain.register("worker 0")?;
 //! for _turn in 0..3 {
-//!     let guard = reader.pin(); // once per burst, in every turn of the loop, with packets or without
-//!     let ports = table.load(&guard); // once per burst is enough, and all its packets see the same table
-//!     assert!(ports.contains(&53)); // per packet: nothing but the lookup
+//!     let guard = reader.pin(); // once per burst, in every iteration of the loop, with packets or without
+//!     let ports = table.load(&guard); // once per burst is enough; all its packets see the same table
+//!     assert!(ports.contains(&53)); // per packet: just the lookup
 //! }
 //! reader.idle(); // before anything that may block
 //! table.publish(vec![53, 123])?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//! # Why it is right
-//! This is quiescent-state reclamation: a reader's announcement stands until its next [`Reader::pin`], also between
-//! bursts, and `pin` renews it only if the epoch moved. So in steady state pinning is **one load and a comparison**; the
-//! store and the full fence are paid once per publish, not once per burst.
+//! # Why it is correct
+//! This is quiescent-state based reclamation: a reader's announcement is valid until its next [`Reader::pin`], also
+//! between bursts, and `pin` renews it only if the epoch has moved. So in the steady state pinning is **one load and
+//! a comparison**; the store and the full fence are paid once per publish, not once per burst.
 //! - The writer swaps the pointer, then raises the epoch from `e` to `e + 1` and retires the old value under `e`. To
-//!   reclaim it fences and reads all slots: the value goes when each slot is idle or above `e`.
-//! - A reader that announced above `e` read an epoch that was raised after the swap, and fenced: it cannot load the
-//!   old pointer any more. What it loaded before, it is done with: its announcement is a release store that the
-//!   writer read with acquire.
-//! - A reader whose announcement the writer does not see yet: the fences (one after the reader's store, one before the
-//!   writer's look at the slots) order one before the other. Either the writer sees the store after all, or the reader
-//!   loads the new pointer.
+//!   reclaim it, the writer fences and reads all slots: the value is freed when each slot is idle or above `e`.
+//! - A reader that announced an epoch above `e` read an epoch that was raised after the swap, and fenced: it can no
+//!   longer load the old pointer. It has finished with what it loaded before: its announcement is a release store
+//!   that the writer read with acquire.
+//! - A reader whose announcement the writer does not see yet: the fences (one after the reader's store, one before
+//!   the writer's scan of the slots) order one before the other. Either the writer sees the store after all, or the
+//!   reader loads the new pointer.
 //!
-//! `tests/loom.rs` walks through it: no use after free, and a reader pinned before a publish keeps what it sees.
+//! `tests/loom` checks this: no use after free, and a reader pinned before a publish keeps its value.
 //!
 //! # Bounded garbage
-//! A reader that neither pins nor goes idle stops all reclamation: that is the price. So retired values are
-//! counted, and when there are as many as the domain allows, `publish` refuses with an error that **names the reader**
-//! and says how many epochs it is behind; the table in use stays in use. [`Domain::stalled`] tells before it comes to
-//! that. Guards are bound to their reader by lifetime: `idle` cannot be called while one is alive.
+//! The price of this scheme: a reader that neither pins nor goes idle stops all reclamation. So retired values are
+//! counted, and once there are as many as the domain allows, `publish` fails with an error that **names the reader**
+//! and how many epochs it is behind; the current table stays in use. [`Domain::stalled`] reports it earlier. Guards
+//! borrow their reader, so `idle` cannot be called while one is alive.
 //!
 //! # Why not crossbeam-epoch
-//! It was measured beside this (`make bench BENCH=epoch`): its pinning takes an exchange and a fence every time, 2.4 ns
-//! against 0.5 ns here, and every 128th pin collects garbage inside the packet path. Over a burst of 32 lookups that is
-//! 1.1 to 1.3 x in this one's favour if the table is loaded once per burst; loaded anew for each packet they are level
-//! (0.9 to 1.1 x), since this one checks at each load that guard and table belong together. More than by speed it wins
-//! by its bound: crossbeam neither bounds garbage nor names who holds it. What it has and this lacks - any number of
-//! threads, lock-free writers - the datapath does not need: workers are known, writers are rare.
+//! It was measured against this (`make bench BENCH=epoch`): its pin costs an atomic exchange and a fence every time,
+//! 2.4 ns against 0.5 ns here, and every 128th pin collects garbage on the packet path. Over a burst of 32 lookups
+//! this module is 1.1 to 1.3 times as fast if the table is loaded once per burst; loaded anew for each packet, they
+//! are equal (0.9 to 1.1 times), because this one checks at each load that guard and table belong together. The bound
+//! matters more than the speed: crossbeam neither bounds garbage nor names the reader that holds it. It supports any
+//! number of threads and lock-free writers, which the datapath does not need: workers are known, writers are rare.
 
 mod sys;
 
@@ -70,12 +71,12 @@ use crate::primitive::{Arc, AtomicU64, Mutex, Ordering, fence, lock};
 
 pub use sys::Table;
 
-/// What the slot of a reader says that looks at nothing: it is behind no epoch.
+/// The slot value of an idle reader: it is behind no epoch.
 const IDLE: u64 = u64::MAX;
 
-/// How long [`Domain::flush`] sleeps between two looks.
+/// How long [`Domain::flush`] sleeps between two checks.
 ///
-/// Longer: shutting down takes longer than it must. Shorter: it takes CPU from the readers it waits for.
+/// Longer: shutdown takes longer than necessary. Shorter: it takes CPU time from the readers it waits for.
 const FLUSH_POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 /// A set of readers and the tables they read.
@@ -85,28 +86,28 @@ pub struct Domain {
 }
 
 struct Shared {
-    /// Raised by writers only, under the lock.
+    /// Incremented by writers only, under the lock.
     epoch: CachePadded<AtomicU64>,
-    /// One per reader, each written by that reader alone, each on a cache line of its own.
+    /// One per reader, written by that reader only, each on its own cache line.
     slots: Box<[CachePadded<AtomicU64>]>,
-    /// Most values that may wait to be freed.
+    /// The maximum number of values that may wait to be freed.
     bound: usize,
     control: Mutex<Control>,
 }
 
-/// What writers and the registry share; never taken by a reader that reads.
+/// State shared by writers and the registry; never locked on the read path.
 struct Control {
-    /// By slot; `None` is free.
+    /// By slot; `None` if the slot is free.
     names: Box<[Option<String>]>,
     /// In the order of their epochs.
     retired: VecDeque<sys::Retired>,
 }
 
 impl Domain {
-    /// A domain for up to `readers` readers at a time, in which up to `bound` replaced values may wait for them.
+    /// A domain for up to `readers` concurrent readers, in which up to `bound` replaced values may wait for them.
     ///
-    /// `bound`, at least 1: lower, a reader that takes long over one burst makes writers fail; higher, one that
-    /// hangs costs more memory before anybody is told. A few dozen is a good start.
+    /// `bound` is at least 1. Lower: a reader that takes long over one burst makes writers fail. Higher: a reader
+    /// that hangs costs more memory before it is reported. A few dozen is a good start.
     pub fn new(readers: usize, bound: usize) -> Self {
         let bound = bound.max(1);
         Self {
@@ -122,7 +123,8 @@ impl Domain {
         }
     }
 
-    /// Adds a reader, idle. `name` is what errors call it, such as `worker 3`. Its place is free again when it is dropped.
+    /// Adds a reader, idle. `name` identifies it in errors, for example `worker 3`. Dropping the reader frees its
+    /// slot.
     pub fn register(&self, name: impl Into<String>) -> Result<Reader, TooManyReaders> {
         let name = name.into();
         let mut control = lock(&self.shared.control);
@@ -135,24 +137,24 @@ impl Domain {
         }
     }
 
-    /// Frees what no reader can see any more; says how many values still wait.
+    /// Frees what no reader can see any more; returns how many values still wait.
     ///
-    /// Every publish does so too; call this now and then so that the last one's leavings go as well.
+    /// Every publish does this too; call it now and then so that what the last publish replaced is freed as well.
     pub fn collect(&self) -> usize {
         let (freed, waiting) = {
             let mut control = lock(&self.shared.control);
             (control.reclaim(&self.shared.slots).freed, control.retired.len())
         };
-        drop(freed); // outside the lock: it may take long, and it may publish
+        drop(freed); // outside the lock: a drop may take long, and may publish
         waiting
     }
 
-    /// Waits until all that was replaced so far has been freed, for at most `timeout`. To be called when shutting down.
+    /// Waits until everything replaced so far has been freed, for at most `timeout`. Call it at shutdown.
     pub fn flush(&self, timeout: Duration) -> Result<(), Stalled> {
         let end = Instant::now() + timeout;
         while self.collect() > 0 {
             if Instant::now() >= end {
-                // None: the last reader moved on between the two looks.
+                // None: the last reader moved on between the two checks.
                 return self.stalled().into_iter().next().map_or(Ok(()), Err);
             }
             std::thread::sleep(FLUSH_POLL_INTERVAL);
@@ -160,8 +162,9 @@ impl Domain {
         Ok(())
     }
 
-    /// The readers for which replaced values are kept now, the one furthest behind first. One that works through its
-    /// bursts shows up at times, one or two epochs behind; one that stays is stalled.
+    /// The readers that keep replaced values from being freed now, the one furthest behind first. A reader that is
+    /// working through its bursts appears occasionally, one or two epochs behind; one that stays in the list is
+    /// stalled.
     pub fn stalled(&self) -> Vec<Stalled> {
         let control = lock(&self.shared.control);
         let epoch = self.shared.epoch.load(Ordering::Relaxed);
@@ -188,25 +191,25 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// What one round of reclamation found.
+/// The result of one round of reclamation.
 struct Reclaimed {
     /// To be dropped outside the lock.
     freed: Vec<sys::Retired>,
-    /// The reader furthest behind, if any announces an epoch: slot and announced epoch.
+    /// The slot and announced epoch of the reader furthest behind, if any is not idle.
     last: Option<(usize, u64)>,
 }
 
 impl Control {
-    /// Takes out of `retired` what no reader can see any more.
+    /// Removes from `retired` what no reader can see any more.
     fn reclaim(&mut self, slots: &[CachePadded<AtomicU64>]) -> Reclaimed {
         if self.retired.is_empty() {
             return Reclaimed { freed: Vec::new(), last: None };
         }
-        // Orders the swaps of all retired values (made before, under this lock) before the looks at the slots; pairs
+        // Orders the swaps of all retired values (made earlier, under this lock) before the loads of the slots; pairs
         // with the fence in `Reader::announce`.
         fence(Ordering::SeqCst);
         let last = (slots.iter().enumerate())
-            // Acquire: a reader that moved on is done with what it read before.
+            // Acquire: a reader that moved on has finished with what it loaded before.
             .map(|(slot, announced)| (slot, announced.load(Ordering::Acquire)))
             .min_by_key(|(_, announced)| *announced)
             .filter(|(_, announced)| *announced != IDLE);
@@ -220,23 +223,23 @@ impl Control {
     }
 }
 
-/// One thread's right to read. It may be moved to another thread while it is not pinned.
+/// A thread's registration as a reader. It may be moved to another thread while it is not pinned.
 #[derive(Debug)]
 pub struct Reader {
     domain: Domain,
     slot: usize,
-    /// What our slot says.
+    /// The value of our slot.
     announced: u64,
 }
 
 impl Reader {
-    /// Begins a burst: what is loaded under the guard stays while the guard lives.
+    /// Begins a burst: values loaded under the guard stay valid while the guard lives.
     ///
-    /// To be called in **every** turn of the loop, also without packets: the announcement of the last turn stands until
-    /// then (or until [`Reader::idle`]) and keeps what was replaced since from being freed.
+    /// Call it in **every** iteration of the loop, also without packets: the announcement of the last iteration stays
+    /// in effect until then (or until [`Reader::idle`]) and keeps what has been replaced since from being freed.
     #[inline]
     pub fn pin(&mut self) -> Guard<'_> {
-        // Relaxed: if it is a new epoch, the fence in `announce` makes what was published before it visible.
+        // Relaxed: if the epoch is new, the fence in `announce` makes visible what was published before it.
         let epoch = self.domain.shared.epoch.load(Ordering::Relaxed);
         if epoch != self.announced {
             self.announce(epoch);
@@ -244,15 +247,15 @@ impl Reader {
         Guard { shared: &self.domain.shared }
     }
 
-    /// Withdraws the announcement, before anything that may block. The next [`Reader::pin`] announces again.
+    /// Withdraws the announcement. Call it before anything that may block. The next [`Reader::pin`] announces again.
     #[inline]
     pub fn idle(&mut self) {
         self.announced = IDLE;
-        // Release: all we read was read before.
+        // Release: all our reads happened before.
         self.own_slot().store(IDLE, Ordering::Release);
     }
 
-    /// The name it was registered by.
+    /// The name it was registered with.
     pub fn name(&self) -> String {
         lock(&self.domain.shared.control).names[self.slot].clone().unwrap_or_default()
     }
@@ -260,7 +263,7 @@ impl Reader {
     #[cold]
     fn announce(&mut self, epoch: u64) {
         self.announced = epoch;
-        // Release: what we read under the previous announcement was read before.
+        // Release: our reads under the previous announcement happened before.
         self.own_slot().store(epoch, Ordering::Release);
         // Orders the announcement before the loads of pointers; pairs with the fence in `Control::reclaim`. It also
         // orders these loads after that of `epoch`, which pairs with the release store in `publish`.
@@ -279,9 +282,9 @@ impl Drop for Reader {
     }
 }
 
-/// A burst under way: references loaded with it are valid while it lives.
+/// A burst in progress: references loaded with it are valid while it lives.
 pub struct Guard<'r> {
-    /// The reader's domain; borrowing it from the reader is what keeps the reader from going idle.
+    /// The reader's domain; the borrow keeps the reader from going idle.
     shared: &'r Shared,
 }
 
@@ -293,10 +296,10 @@ impl Guard<'_> {
 }
 
 impl<T: Send + Sync + 'static> Table<T> {
-    /// Replaces the value, and retires the old one. Readers see it from their next load on.
+    /// Replaces the value and retires the old one. Readers see the new value from their next load on.
     ///
-    /// Writers take turns; they never wait for readers. If as many replaced values as the domain allows still wait for
-    /// a reader, nothing is replaced, and the error gives `value` back and names that reader.
+    /// Writers are serialised; they never wait for readers. If as many replaced values as the domain allows still
+    /// wait for a reader, nothing is replaced, and the error returns `value` and names that reader.
     pub fn publish(&self, value: T) -> Result<(), PublishError<T>> {
         let shared = &self.domain().shared;
         let value = Box::new(value);
@@ -315,43 +318,43 @@ impl<T: Send + Sync + 'static> Table<T> {
             shared.epoch.store(epoch + 1, Ordering::Release);
             reclaimed.freed
         };
-        drop(freed); // outside the lock: it may take long, and it may publish
+        drop(freed); // outside the lock: a drop may take long, and may publish
         Ok(())
     }
 }
 
-/// A domain has no room for another reader.
+/// The domain has no free slot for another reader.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "cannot register reader '{name}': the domain was made for {readers}, and all are registered; make it for more"
+    "cannot register reader '{name}': all {readers} slots of the domain are in use; create the domain with more"
 )]
 pub struct TooManyReaders {
-    /// Who wanted to register.
+    /// The reader that was to be registered.
     pub name: String,
-    /// How many the domain was made for.
+    /// Readers the domain has room for.
     pub readers: usize,
 }
 
-/// A reader for which replaced values are kept.
+/// A reader that keeps replaced values from being freed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "reader '{reader}' is {behind} epochs behind and keeps {holds} replaced values from being freed; it must pin in \
-     every turn of its loop, and go idle before it blocks"
+     every iteration of its loop, and go idle before it blocks"
 )]
 pub struct Stalled {
     /// Its name.
     pub reader: String,
-    /// How many times something was published since it announced an epoch for the last time.
+    /// Publishes since it last announced an epoch.
     pub behind: u64,
-    /// How many replaced values it may still look at.
+    /// Replaced values it may still be using.
     pub holds: usize,
 }
 
-/// A value that was not published, since a reader stalls reclamation.
+/// A value that was not published because a reader stalls reclamation.
 pub struct PublishError<T> {
-    /// What was to be published.
+    /// The value that was to be published.
     pub value: T,
-    /// Who stands in the way.
+    /// The reader that stalls reclamation.
     pub stalled: Stalled,
 }
 

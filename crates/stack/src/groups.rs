@@ -1,13 +1,13 @@
-//! Who serves a datagram: the reuseport groups, by address and port.
+//! Which binding serves a datagram, by destination address and UDP port.
 //!
 //! ```text
-//! destination port ──▸ served at all?
-//!                        at specific addresses: is it this one?                     one look into a hash table
-//!                        at a wildcard: is it one of this host's addresses?         another
+//! destination port ──▸ any binding?
+//!                        to specific addresses: one of them?                        one hash table lookup
+//!                        to a wildcard: is it one of this host's addresses?         another
 //! ```
-//! A binding is served by the workers' handler, or its datagrams go to the [socket](crate::socket) that has it.
+//! A binding is served by the workers' handler, or its datagrams go to its [socket](crate::socket).
 //!
-//! The table is made anew for every change and read under an epoch guard. More specific bindings win, as in the kernel
+//! The table is rebuilt for every change and read under an epoch guard. More specific bindings win, as in the kernel
 //! (`udp4_lib_lookup2`, `net/ipv4/udp.c`).
 
 use std::net::{IpAddr, SocketAddr};
@@ -15,78 +15,78 @@ use std::net::{IpAddr, SocketAddr};
 use crate::socket::SocketHandle;
 use crate::wire::{Headers, Words, words};
 
-/// A binding's number: its place in what the table was made of.
+/// A binding's number: its position in the list that the table was built from.
 pub type BindingId = u16;
 
-/// Most bindings of one table.
+/// The maximum number of bindings in a table.
 pub const MAX_BINDINGS: usize = NONE as usize;
 
 const NONE: u16 = u16::MAX;
 
-/// Why a table could not be made.
+/// Why a table could not be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A port that nobody can send to.
-    #[error("cannot serve {0}: port 0 takes no datagrams; give the port that was obtained")]
+    /// UDP port 0.
+    #[error("cannot serve {0}: port 0 cannot receive datagrams; use the port that the kernel assigned")]
     PortZero(SocketAddr),
-    /// Twice the same.
-    #[error("cannot serve {0} twice: one binding holds all who serve it")]
+    /// The same binding twice.
+    #[error("cannot serve {0} twice: a binding serves all workers")]
     Twice(SocketAddr),
-    /// Too many of them.
+    /// Too many bindings.
     #[error("cannot serve {0} addresses: at most {MAX_BINDINGS}")]
     TooMany(usize),
-    /// A socket of an address that is not served.
+    /// A socket whose address is not served.
     #[error(
-        "cannot deliver to the socket of {0}: it is no binding of this table; add it to the addresses served"
+        "cannot deliver to the socket of {0}: the table has no such binding; add it to the addresses served"
     )]
     NoBinding(SocketAddr),
-    /// A second socket of one address.
+    /// A second socket for one binding.
     #[error(
-        "cannot deliver to two sockets of {0}: a binding has one, which several workers fill; give one of them"
+        "cannot deliver to two sockets of {0}: a binding has one socket, filled by all workers; pass only one"
     )]
     TwoSockets(SocketAddr),
 }
 
-/// What is served, and this host's addresses.
+/// The bindings, and this host's addresses.
 #[derive(Debug, Clone)]
 pub struct Groups {
-    /// The place in `ports` of each port that is served.
+    /// By UDP port: its index in `ports`, or `NONE`.
     by_port: Box<[u16]>,
     ports: Vec<PortBindings>,
     /// Bindings to specific addresses.
     specific: AddressMap,
     /// This host's addresses.
     locals: AddressMap,
-    /// By binding: the socket that its datagrams go to. Empty where there are none at all.
+    /// By binding: the socket that its datagrams go to. Empty if no binding has one.
     sockets: Box<[Option<SocketHandle>]>,
 }
 
-/// How a port is served.
+/// The bindings of one UDP port.
 #[derive(Debug, Clone, Copy, Default)]
 struct PortBindings {
-    /// At some specific addresses?
+    /// Whether it is bound to specific addresses.
     specific: bool,
-    /// At every local address of each family.
+    /// The wildcard binding of each family.
     wildcard_v4: Option<BindingId>,
     wildcard_v6: Option<BindingId>,
 }
 
-/// Where a datagram goes.
+/// The result of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
-    /// This binding.
+    /// Served by this binding.
     Binding(BindingId),
-    /// Nobody serves the port, or not at this address.
+    /// No binding for this address and port.
     Unbound,
-    /// The address is none of this host's: it would be forwarded, or not be here.
+    /// The address is not one of this host's: the packet would be forwarded, or should not be here.
     NotLocal,
 }
 
 impl Groups {
-    /// A table of `binds`, whose places are their [`BindingId`]s. A wildcard serves every address of `locals`.
+    /// A table of `binds`, whose positions are their [`BindingId`]s. A wildcard serves every address in `locals`.
     ///
     /// # Errors
-    /// Port 0, the same address and port twice, too many.
+    /// Port 0, a duplicate binding, too many bindings.
     pub fn new(binds: &[SocketAddr], locals: impl IntoIterator<Item = IpAddr>) -> Result<Self, Error> {
         if binds.len() > MAX_BINDINGS {
             return Err(Error::TooMany(binds.len()));
@@ -126,11 +126,11 @@ impl Groups {
         })
     }
 
-    /// Has the bindings of these sockets delivered to them; all others stay with the workers' handler. `binds` is what
-    /// the table was made of.
+    /// Delivers the datagrams of these sockets' bindings to the sockets; all others stay with the workers' handler.
+    /// `binds` is the list that the table was built from.
     ///
     /// # Errors
-    /// A socket whose address is none of `binds`, or the second one of an address.
+    /// A socket whose address is not in `binds`, or the second socket of an address.
     pub fn delivering<'a>(
         mut self,
         binds: &[SocketAddr],
@@ -150,13 +150,13 @@ impl Groups {
         Ok(self)
     }
 
-    /// Where the datagrams of a binding go, if that is a socket.
+    /// The socket that the datagrams of a binding go to, if it has one.
     #[inline]
     pub(crate) fn socket(&self, binding: BindingId) -> Option<&SocketHandle> {
         self.sockets.get(usize::from(binding))?.as_ref()
     }
 
-    /// Who serves the datagram with these headers.
+    /// The binding that serves a datagram with these headers.
     #[inline]
     #[must_use]
     pub fn find(&self, headers: &Headers) -> Lookup {
@@ -176,7 +176,7 @@ impl Groups {
     }
 }
 
-/// An IP address of either version, and a port.
+/// An IP address of either version, and a UDP port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Key {
     words: Words,
@@ -190,7 +190,7 @@ impl Key {
     }
 }
 
-/// A map that never changes: open addressing, at most half full, so that a look takes one or two comparisons.
+/// An immutable map: open addressing, at most half full, so that a lookup takes one or two comparisons.
 #[derive(Debug, Clone)]
 struct AddressMap {
     slots: Box<[Option<(Key, BindingId)>]>,
@@ -223,7 +223,8 @@ impl AddressMap {
 
     #[inline]
     fn start(&self, key: Key) -> usize {
-        // Fibonacci hashing: addresses of one network differ in few bits, and all of them count in the high half.
+        // Fibonacci hashing: addresses of one network differ in few bits, and the upper half of the product depends
+        // on all of them.
         let folded = key.words[0] ^ key.words[1].rotate_left(32) ^ u64::from(key.port) << 48;
         (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.slots.len() - 1)
     }

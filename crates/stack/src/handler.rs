@@ -1,6 +1,7 @@
-//! What runs on a worker for every datagram: the seam between the datapath and whoever serves.
+//! What runs on a worker for every datagram: the interface between the datapath and the service.
 //!
-//! Bindings that a [socket](crate::socket) has do not come here: their datagrams wait for a thread of the application.
+//! Datagrams of bindings that have a [socket](crate::socket) do not come here; they wait for a thread of the
+//! application.
 
 use crate::counters::DropReason;
 use crate::groups::BindingId;
@@ -10,41 +11,42 @@ use crate::wire::Headers;
 /// A datagram as a handler sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Datagram<'a> {
-    /// What was sent.
+    /// The UDP payload.
     pub payload: &'a [u8],
-    /// From whom, to whom.
+    /// Source, destination and offsets.
     pub headers: &'a Headers,
-    /// The binding it came to.
+    /// The binding it was received on.
     pub binding: BindingId,
 }
 
-/// What a handler made of a datagram.
+/// What a handler did with a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The first so many bytes of the room are the reply.
+    /// The reply is this many bytes, from the start of the buffer.
     Reply(usize),
-    /// No reply comes from here: the handler dropped the datagram or keeps what it needs of it, and counts that.
+    /// No reply from here: the handler dropped the datagram or kept what it needs of it, and counts that itself.
     Declined,
 }
 
-/// Serves datagrams, on one worker, to completion: the next frame waits until it returns.
+/// Serves datagrams on one worker, run to completion: the next frame waits until it returns.
 pub trait Handler {
-    /// Serves one. `room` is where a reply goes; it is longer than any datagram.
-    fn handle(&mut self, datagram: Datagram<'_>, room: &mut [u8]) -> Outcome;
+    /// Serves one datagram. The reply goes into `buffer`, which is longer than any datagram.
+    fn handle(&mut self, datagram: Datagram<'_>, buffer: &mut [u8]) -> Outcome;
 
-    /// Sends a reply that fits no frame of the link in another way, as the kernel does with fragments. False: it cannot,
-    /// and the reply is dropped.
+    /// Sends a reply that does not fit a frame of the link some other way, such as through a kernel socket, which
+    /// fragments. Returns false if it cannot, and the reply is dropped.
     fn too_long(&mut self, _datagram: Datagram<'_>, _reply: &[u8]) -> bool {
         false
     }
 
-    /// A reply was not sent, for this reason, which the worker counts. `worker` is the one whose handler gave it: another one
-    /// than this if frames are steered. Which datagram it was is not known of one that the port refused.
+    /// Reports a reply that was not sent; the worker counts it under `reason`. `worker` is the one whose handler
+    /// returned the reply: it differs from this one if frames are steered. For a frame that the port rejected
+    /// outright, `reply` is `None`.
     fn unsent(&mut self, _worker: usize, _reply: Option<Unsent>, _reason: DropReason) {}
 }
 
 impl<F: FnMut(Datagram<'_>, &mut [u8]) -> Outcome> Handler for F {
-    fn handle(&mut self, datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
-        self(datagram, room)
+    fn handle(&mut self, datagram: Datagram<'_>, buffer: &mut [u8]) -> Outcome {
+        self(datagram, buffer)
     }
 }

@@ -1,15 +1,16 @@
-//! The rings between workers: one pair for every two of them, in each direction.
+//! The rings between workers: a set for every ordered pair.
 //!
 //! ```text
 //!   worker i                                    worker j
-//!   backlog  ── frames that j shall serve ────▸          bounded: what does not fit is dropped
-//!            ◂── done: how many j has served ──          the no-reorder rule of RFS reads it
-//!   home     ◂── i's frames, to send or free ──          room for all of i's frames: never full
+//!   backlog  ── frames that j is to serve ────▸          bounded: what does not fit is dropped
+//!            ◂── done: how many j has served ──          read by the no-reorder rule of RFS
+//!   returns  ◂── i's frames, to send or free ──          room for all of i's frames: never full
 //! ```
-//! Workers end together: none goes while another may still hand frames over to it, or serve frames of its port
+//! Workers shut down together: none stops while another may still hand frames over to it, or serve frames of its port
 //! ([`crate::worker::Worker::finish`]).
 //!
-//! Each worker has one sleeper; all who write to its rings, sockets among them, have its waker. A burst is pushed and its worker woken once.
+//! Each worker has one sleeper; everything that writes to its rings, sockets included, has its waker. A burst is
+//! pushed, then its worker is woken once.
 
 use crossbeam_utils::CachePadded;
 
@@ -27,44 +28,44 @@ pub(crate) use shutdown::Shutdown;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// Frames that may wait for one worker from one other; a power of two. The kernel's `netdev_max_backlog` is 1000.
-    /// Lower, bursts are dropped that the worker could have served in time; higher, a worker that cannot keep up
-    /// answers old requests whose senders have long given up.
+    /// Lower: bursts are dropped that the worker could have served in time. Higher: a worker that cannot keep up
+    /// answers old requests whose clients have long given up.
     pub backlog: usize,
-    /// The most frames that any worker's port has: as long are the rings home.
+    /// The most frames that any worker's port has: the length of the return rings.
     pub frames: usize,
 }
 
-/// Why there is no mesh.
+/// Why the mesh could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No rings of that size.
+    /// Invalid ring size.
     #[error(transparent)]
     Ring(#[from] ring::CapacityError),
-    /// No descriptors to wake workers with.
-    #[error("cannot make a descriptor to wake worker {worker} with: {cause}")]
+    /// No file descriptor for a worker's waker.
+    #[error("cannot create the eventfd that wakes worker {worker}: {cause}")]
     Wake {
-        /// Whose.
+        /// The worker.
         worker: usize,
-        /// Why not.
+        /// The kernel's error.
         cause: std::io::Error,
     },
 }
 
-/// One worker's ends of all its rings.
+/// The ends of all rings of one worker.
 pub struct WorkerRings {
     index: u16,
     pub(crate) to: Vec<Option<Outgoing>>,
     pub(crate) from: Vec<Option<Incoming>>,
-    /// By worker: the longest frame its port sends, bytes; 0 while it has none.
+    /// By worker: the longest frame its port sends, bytes; 0 without a port.
     max_frame_len: Arc<Box<[AtomicUsize]>>,
-    /// Towards and from sockets, if there are any ([`crate::socket::join`]).
+    /// Returns from sockets, if there are any ([`crate::socket::join`]).
     pub(crate) return_queue: Option<ReturnQueue<Frame>>,
-    /// How far all of them are with their end.
+    /// How far all workers are with their shutdown.
     pub(crate) shutdown: Shutdown,
     sleeper: Sleeper,
 }
 
-/// Towards another worker.
+/// To another worker.
 pub(crate) struct Outgoing {
     backlog: Producer<Frame>,
     returns: Producer<Frame>,
@@ -83,10 +84,10 @@ pub(crate) struct Incoming {
     done: Arc<CachePadded<AtomicU32>>,
 }
 
-/// Makes the rings for `workers` workers: the links of each, in order.
+/// Creates the rings of `workers` workers; returns those of each, in order.
 ///
 /// # Errors
-/// Sizes that no ring has; no descriptors.
+/// Invalid ring sizes; out of file descriptors.
 pub fn mesh(workers: u16, config: Config) -> Result<Vec<WorkerRings>, Error> {
     let mut all = Vec::new();
     let max_frame_len = Arc::new((0..workers).map(|_| AtomicUsize::new(0)).collect::<Box<[_]>>());
@@ -108,7 +109,7 @@ pub fn mesh(workers: u16, config: Config) -> Result<Vec<WorkerRings>, Error> {
     for i in 0..usize::from(workers) {
         for j in (0..usize::from(workers)).filter(|j| *j != i) {
             let (backlog_in, backlog) = ring::ring(config.backlog)?;
-            // In j's direction go i's wishes, and j's own frames home.
+            // Towards j: what i wants served, and j's own frames on their way back.
             let (returns_in, returns) = ring::ring(config.frames.next_power_of_two())?;
             let done = Arc::new(CachePadded::new(AtomicU32::new(0)));
             let waker = all[j].sleeper.waker();
@@ -133,30 +134,31 @@ impl WorkerRings {
         self.index
     }
 
-    /// Says how long the frames are that this worker's port sends. Before it hands over any.
+    /// Publishes the length of the longest frame that this worker's port sends. Called before it hands over any
+    /// frame.
     pub(crate) fn set_max_frame_len(&self, bytes: usize) {
-        // Relaxed: who is to know it gets it with the first frame, through a ring.
+        // Relaxed: readers get the first frame through a ring, which orders this store before it.
         self.max_frame_len[usize::from(self.index)].store(bytes, Ordering::Relaxed);
     }
 
-    /// The longest frame that a worker's port sends: what a reply in a frame of it may have.
+    /// The longest frame that a worker's port sends: the limit for a reply in one of its frames.
     #[inline]
     pub(crate) fn max_frame_len_of(&self, worker: usize) -> usize {
         self.max_frame_len.get(worker).map_or(0, |max_frame_len| max_frame_len.load(Ordering::Relaxed))
     }
 
-    /// Wakes the worker.
+    /// A waker of this worker.
     pub(crate) fn waker(&self) -> Waker {
         self.sleeper.waker()
     }
 
-    /// How many workers there are, this one counted.
+    /// The number of workers, this one included.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.to.len()
     }
 
-    /// Announces sleep, unless something has come from anyone meanwhile.
+    /// Announces sleep, unless something has arrived in the meantime.
     pub(crate) fn announce_if_idle(&mut self) -> Option<Announced<'_>> {
         let announced = self.sleeper.announce();
         let idle = self.from.iter().flatten().all(|from| from.backlog.is_empty() && from.returns.is_empty())
@@ -164,7 +166,7 @@ impl WorkerRings {
         idle.then_some(announced)
     }
 
-    /// System calls made to wake others.
+    /// System calls made to wake other workers.
     #[must_use]
     pub fn wake_ups(&self) -> u64 {
         self.to.iter().flatten().map(|to| to.woken).sum()
@@ -172,7 +174,7 @@ impl WorkerRings {
 }
 
 impl Outgoing {
-    /// Frames that wait for the worker, of `Outgoing::bound`.
+    /// Frames that wait for the worker, at most `Outgoing::bound`.
     #[inline]
     pub(crate) fn waiting(&self) -> usize {
         self.queued.wrapping_sub(self.head()) as usize
@@ -195,7 +197,7 @@ impl Outgoing {
         self.queued
     }
 
-    /// Queues a burst for the worker to serve, and wakes it. What does not fit stays.
+    /// Queues a burst for the worker to serve, and wakes it. What does not fit stays in `frames`.
     #[inline]
     pub(crate) fn hand_over(&mut self, frames: &mut Burst) {
         let pushed = self.backlog.push_burst(frames);
@@ -203,7 +205,7 @@ impl Outgoing {
         self.wake(pushed);
     }
 
-    /// Gives the worker's own frames back to it.
+    /// Returns the worker's own frames to it.
     #[inline]
     pub(crate) fn return_frames(&mut self, frames: &mut Burst) {
         let pushed = self.returns.push_burst(frames);
@@ -220,17 +222,17 @@ impl Outgoing {
 }
 
 impl Incoming {
-    /// Takes what the other worker wants served.
+    /// Takes frames that the other worker wants served.
     #[inline]
     pub(crate) fn take(&mut self, into: &mut Burst) -> usize {
         self.backlog.pop_burst(into)
     }
 
-    /// Says that `count` of what was taken is served.
+    /// Reports `count` of the frames taken as served.
     #[inline]
     pub(crate) fn done(&mut self, count: usize) {
         self.served = self.served.wrapping_add(count as u32);
-        // Release: what serving them wrote is before the other worker sends more of the flow elsewhere.
+        // Release: the effects of serving them happen before the other worker sends more of the flow elsewhere.
         self.done.store(self.served, Ordering::Release);
     }
 

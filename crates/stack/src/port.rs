@@ -4,13 +4,14 @@
 //!            receive ▸ burst of frames ─┐
 //!   Port                                ├ the worker that owns the port
 //!            transmit ◂ burst ──────────┤
-//!            recycle  ◂ burst ──────────┘ nothing to send: the memory goes back
-//!            flush      once per turn: what the kernel has to be told
+//!            recycle  ◂ burst ──────────┘ not to be sent: the frames return to the pool
+//!            flush      once per poll: notifies the kernel where necessary
 //! ```
-//! A port belongs to one worker and one queue of the device. All calls move bursts; none blocks. A frame that came from a
-//! port goes back to the same one, by `transmit` or `recycle`.
+//! A port belongs to one worker and one queue of the device. All calls move bursts; none blocks. A frame that came
+//! from a port returns to the same one, through `transmit` or `recycle`. ("Port" in this crate is always a frame
+//! port; a port of UDP is called a UDP port, or a source or destination port.)
 //!
-//! - [`memory`]: a link within the process, for tests, models and the limit of one core.
+//! - [`memory`]: an in-memory link, for tests, models and the limit of one core.
 //! - [`xdp`]: a queue of a device, over AF_XDP.
 //! - [`capture`]: a capture file to replay, and another for the replies.
 
@@ -28,9 +29,9 @@ use crate::wire::{Headers, Packet, Refusal};
 /// Whether the kernel copies each packet between its memory and ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// There is no kernel in between.
+    /// No kernel in between.
     Direct,
-    /// The device reads and writes our frames itself.
+    /// The device reads and writes the frames directly.
     ZeroCopy,
     /// The kernel copies.
     Copy,
@@ -46,25 +47,22 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What is known of the checksums of received packets, for frames that do not say so themselves.
+/// How the checksums of received packets are treated, for frames without checksum metadata.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Checksums {
-    /// Nothing: each is verified.
+    /// Unverified: each packet is verified.
     #[default]
     Unverified,
-    /// Some packets come from senders on this host, which leave UDP's checksum to a device that is not there
-    /// (`CHECKSUM_PARTIAL`): it is right, or exactly the sum of the pseudo header. The kernel knows these packets by a mark
-    /// that XDP does not see.
+    /// Some packets come from senders on this host, which leave the UDP checksum to a device that does not exist
+    /// (`CHECKSUM_PARTIAL`): the checksum is either correct, or exactly the sum of the pseudo header. The kernel
+    /// recognises such packets by metadata that XDP does not see.
     Partial,
-    /// They were verified before.
+    /// Verified already.
     Verified,
 }
 
 impl Checksums {
-    /// Verifies what is not known.
-    ///
-    /// # Errors
-    /// As [`Headers::verify`].
+    /// Verifies what has not been verified.
     #[inline(always)]
     pub fn check(self, headers: &Headers, frame: &[u8]) -> Result<(), Refusal> {
         match self {
@@ -75,84 +73,85 @@ impl Checksums {
     }
 }
 
-/// What a port is, for people to read and workers to go by.
+/// Properties of a port, for display and for workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Properties {
     /// Its name: `eth0 queue 3`.
     pub name: String,
     /// Who copies.
     pub mode: Mode,
-    /// Longest frame that can be sent, bytes from the Ethernet header on, without the check sequence: one with two VLAN
-    /// tags. Without them it is four bytes less for each. Where it follows an MTU it may change from turn to turn.
+    /// Longest frame that can be sent, bytes from the Ethernet header on, without the frame check sequence: a frame
+    /// with two VLAN tags. Four bytes less for each tag that a frame does not have. Where it follows the MTU it may
+    /// change from poll to poll.
     pub max_frame_len: usize,
-    /// What is known of the checksums of received packets.
+    /// How the checksums of received packets are treated.
     pub checksums: Checksums,
-    /// Whether received frames tell the device's RSS hash, those of which it has one.
+    /// Whether received frames carry the device's RSS hash, where the device computed one.
     pub hashed: bool,
 }
 
-/// What a port counted, from its start on.
+/// Counters of a port since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames received.
     pub received: u64,
     /// Frames handed over for sending.
     pub transmitted: u64,
-    /// Frames lost before they were received: no frame was free to take them, or the queue of them was full.
+    /// Frames lost before they were received: no free frame, or a full queue.
     pub missed: u64,
-    /// Frames the device or the kernel found unfit: too long, a bad address in a ring.
+    /// Frames that the device or the kernel rejected: too long, or an invalid address in a ring.
     pub invalid: u64,
 }
 
 /// What became of frames that a port was given to send, in the order in which it was given them.
 #[derive(Debug, Default)]
 pub struct Completions {
-    /// Frames the port is done with: sent, but for those in `lost`.
+    /// Completed frames: sent, except for those in `lost`.
     pub frames: usize,
-    /// Those of them that were not sent, by place.
+    /// Completed frames that were not sent, by position.
     pub lost: Vec<Lost>,
-    /// Frames that the port refused at once, and that are none of `frames`: empty, too long, or another port's.
+    /// Frames that the port rejected at once, not included in `frames`: empty, too long, or another port's.
     pub refused: usize,
 }
 
-/// A frame that was not sent: the driver dropped it, or the port ended before the device took it.
+/// A frame that was not sent: the driver dropped it, or the port was closed before the device accepted it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost {
-    /// Its place among the frames of [`Completions`], from 0 on.
+    /// Its position among the frames of [`Completions`], from 0.
     pub place: usize,
-    /// What was in it; `None`: no UDP datagram.
+    /// Its datagram; `None` if it was not a UDP datagram.
     pub datagram: Option<Unsent>,
 }
 
 /// A datagram that was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unsent {
-    /// Whom it was from.
+    /// Its source address.
     pub from: SocketAddr,
     /// Bytes of its payload.
     pub len: usize,
 }
 
 impl Completions {
-    /// Room for as many losses at once, so that nothing is allocated when they happen.
+    /// Preallocates room for this many losses, so that nothing is allocated when they happen.
     #[must_use]
     pub(crate) fn with_room(lost: usize) -> Self {
         Self { lost: Vec::with_capacity(lost), ..Self::default() }
     }
 
-    /// Forgets everything, and keeps the memory.
+    /// Clears it, and keeps the memory.
     pub fn clear(&mut self) {
         (self.frames, self.refused) = (0, 0);
         self.lost.clear();
     }
 
-    /// The next `count` frames in order were sent.
+    /// Records that the next `count` frames in order were sent.
     #[inline]
     pub(crate) fn sent(&mut self, count: usize) {
         self.frames += count;
     }
 
-    /// The next frame in order, with these bytes, was not.
+    /// Records that the next frame in order, with these bytes, was not sent.
     #[cold]
     pub(crate) fn lost(&mut self, bytes: Option<&[u8]>) {
         let datagram = bytes.and_then(Unsent::of);
@@ -172,7 +171,7 @@ impl Completions {
 }
 
 impl Unsent {
-    /// What a frame to be sent holds.
+    /// The datagram in a frame that was to be sent.
     #[must_use]
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
         let headers = Packet::parse(frame).ok()?;
@@ -180,42 +179,43 @@ impl Unsent {
     }
 }
 
-/// One queue of a device, or something like it.
+/// One queue of a device, or an equivalent.
 pub trait Port {
-    /// What it is.
+    /// Its properties.
     fn properties(&self) -> &Properties;
 
-    /// Appends what has come to `into`, as far as that has room. How many.
+    /// Appends received frames to `into`, as far as there is room. Returns how many.
     fn receive(&mut self, into: &mut Burst) -> usize;
 
     /// Sends from the front of `frames`. What there is no room for stays in it.
     fn transmit(&mut self, frames: &mut Burst);
 
-    /// Takes frames back, all of them, without sending.
+    /// Recycles all frames, without sending.
     fn recycle(&mut self, frames: &mut Burst);
 
-    /// Appends up to `wanted` empty frames to `into`, as far as that has room, for packets of one's own.
+    /// Appends up to `wanted` free frames to `into`, as far as there is room, for packets of the caller.
     fn supply(&mut self, into: &mut Burst, wanted: usize);
 
-    /// Tells the kernel what it has to be told: to be called once after every turn in which any of the above was.
+    /// Notifies the kernel where necessary. Call it once after every poll that called any of the above.
     fn flush(&mut self);
 
-    /// Moves what became of frames to be sent since the last call to `into`, which is empty. To be asked after
+    /// Moves the transmit completions since the last call to `into`, which is empty. Call it after
     /// [`flush`](Self::flush).
     fn completions(&mut self, into: &mut Completions);
 
-    /// Whether frames to be sent wait for the device, so that [`flush`](Self::flush) has to be called again soon.
+    /// Whether frames are waiting for the device to send them, so that [`flush`](Self::flush) has to be called again
+    /// soon.
     fn is_sending(&self) -> bool {
         false
     }
 
-    /// Gives up the frames that still wait to be sent: they are lost. For the end of a port whose device
-    /// takes nothing.
+    /// Gives up the frames that are still waiting to be sent: they are lost. For closing a port whose device accepts
+    /// nothing.
     fn abandon(&mut self) {}
 
-    /// What to wait on until frames come. `None`: nothing wakes a sleeper, ask again.
+    /// The descriptor to wait on for frames. `None`: nothing wakes a sleeper; poll again.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
-    /// What was counted. May make a system call.
+    /// The counters. May make a system call.
     fn counts(&self) -> Counts;
 }

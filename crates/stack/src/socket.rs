@@ -1,38 +1,38 @@
-//! Sockets: where a datagram waits for the thread that reads it, for applications that are no [`Handler`].
+//! Sockets: where a datagram waits for the thread that reads it, for applications that are not a [`Handler`].
 //!
 //! ```text
 //!   worker 0 ─┐ enqueue: lock once per burst                    ┌ recv_from, recv_batch
 //!   worker 1 ─┼─▸ [ producer queue │ reader's own ] ─▸ UdpSocket┤ reply: written into the request's frame
-//!             │                                                 └ send_to: a blank frame, addressed by the tables
+//!             │                                                 └ send_to: a free frame, addressed by the tables
 //!             │                                                        │
-//!   worker 0 ◂┴── exchange: the frame comes home, to be sent or free ◂─┘ once per burst, one wake-up
+//!   worker 0 ◂┴── return queue: the frame comes back, to send or free ◂┘ once per burst, one wake-up
 //! ```
-//! - [`queue`]: many workers put datagrams in, one reader takes them out; two queues, so that they rarely meet.
-//! - [`memory`]: the bytes a socket, and all sockets together, may hold.
-//! - [`returns`](mod@returns): the way home, and blank frames.
+//! - [`queue`]: many workers put datagrams in, one reader takes them out; two queues, so that they rarely contend.
+//! - [`memory`]: the bytes that a socket, and all sockets together, may hold.
+//! - [`returns`](mod@returns): the way back to the worker, and free frames.
 //! - [`UdpSocket`]: what an application reads and answers with. [`Sockets`] opens them.
 //!
 //! # Who owns a frame
 //! ```text
-//! worker ─▸ producer queue ─▸ reader ─▸ home ring ─▸ the worker whose port it is from ─▸ sent, or free
+//! worker ─▸ producer queue ─▸ reader ─▸ return ring ─▸ the worker whose port it is from ─▸ sent, or free
 //!    └ refused: stays with the worker, counted by reason
 //! ```
-//! One owner at a time, and each hand-over moves the frame. A frame that waits is charged to its socket; one that its
-//! reader has taken is not, so a reader gives back what it has before it takes more. Closing a socket sends everything
-//! home. A worker that ends takes back what lies in its rings; frames that sockets still have then can be read, not
+//! One owner at a time; each hand-over moves the frame. A waiting frame is charged to its socket; one that the reader
+//! has taken is not, so a reader returns what it has before it takes more. Closing a socket returns all its frames. A
+//! worker that ends takes back the frames in its rings; frames that sockets still hold then can be read but not
 //! answered, and their memory stays mapped ([`crate::frame`]). So close the sockets first.
 //!
-//! # What is counted, at rest
+//! # Accounting, at rest
 //! ```text
 //! socket:  offered = enqueued + refused (by reason)        enqueued = received + waiting
 //! workers: received = answered + declined + delivered + dropped (by reason)        delivered = enqueued, over all
 //! sending: handed over by sockets = sent + unsent, over all workers
 //! ```
 //!
-//! # Where a flow is worked on
-//! With [`set_flow_recorder`](UdpSocket::set_flow_recorder) a socket writes down at each read which worker is nearest to its
-//! reader, and [`Steering::following`](crate::steering::Steering::following) moves the flow there once nothing of it
-//! waits where it was (the kernel's RFS).
+//! # Where a flow is processed
+//! With [`set_flow_recorder`](UdpSocket::set_flow_recorder) a socket records at each read which worker is closest to
+//! its reader, and [`Steering::following`](crate::steering::Steering::following) moves the flow there once none of
+//! its frames waits where it was (the kernel's RFS).
 //!
 //! [`Handler`]: crate::handler::Handler
 
@@ -75,64 +75,62 @@ pub use slot::ReplyError;
 #[cfg(not(loom))]
 pub use udp::{Counts, UdpSocket, Wait};
 
-/// The least limit of a socket, bytes: one frame of the larger size.
+/// The smallest limit of a socket, bytes: one frame of the larger size.
 pub const MIN_LIMIT: usize = 4096;
 
-/// What all sockets have in common.
+/// Settings shared by all sockets of a group of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// The most frames that any worker's port has: as long are the rings home. The same as
+    /// The most frames that any worker's port has: the length of the return rings. The same as
     /// [`mesh::Config::frames`](crate::mesh::Config).
     pub frames: usize,
-    /// Blank frames that each worker keeps ready for [`UdpSocket::send_to`], at least 1, rounded up to a power of two.
-    /// Lower: a burst of datagrams that no request came before finds no frame. Higher: its port has that many fewer to
-    /// receive with.
+    /// Free frames that each worker keeps ready for [`UdpSocket::send_to`], at least 1, rounded up to a power of two.
+    /// Lower: a burst of datagrams without requests runs out of frames. Higher: the worker's port has that many fewer
+    /// to receive with.
     pub free_frames: usize,
-    /// Most bytes charged to all sockets together (the kernel's `net.ipv4.udp_mem`). A frame is charged whole, 2048 or
-    /// 4096 bytes. Lower: busy sockets are refused what idle ones do not use. Higher: up to what the ports have, all of
-    /// which can then lie in sockets that nobody reads, and nothing is received by anyone.
+    /// Maximum bytes charged to all sockets together (the kernel's `net.ipv4.udp_mem`). A frame is charged in full,
+    /// 2048 or 4096 bytes. Lower: busy sockets are refused memory that idle ones do not use. Higher: up to all frames
+    /// of the ports, which unread sockets can then hold, so that nothing is received at all.
     pub pool: usize,
 }
 
 impl Default for Config {
-    /// For ports with the frames that an AF_XDP port has by default; a quarter of one port's may wait.
+    /// For ports with the default number of AF_XDP frames; a quarter of one port's may wait.
     fn default() -> Self {
         Self { frames: 4096, free_frames: 64, pool: 1024 * 2048 }
     }
 }
 
-/// Why there are no sockets, or why one could not be opened.
+/// Why sockets could not be joined to workers, or one could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Sizes that no ring has.
+    /// Invalid ring size.
     #[error("cannot join sockets and workers: {0}")]
     Ring(#[from] CapacityError),
-    /// The workers have sockets already.
-    #[error(
-        "cannot join sockets and workers twice: worker {0} has its rings; open further sockets of the same Sockets"
-    )]
+    /// The workers have been joined already.
+    #[error("cannot join sockets to worker {0} twice; open further sockets from the existing Sockets")]
     Joined(u16),
-    /// A limit below one frame.
+    /// A limit smaller than one frame.
     #[error(
-        "cannot open a socket at {bind} that holds {limit} bytes: a frame is charged up to {MIN_LIMIT}; give that or more"
+        "cannot open a socket at {bind} with a limit of {limit} bytes: one frame is charged up to {MIN_LIMIT}; use at least that"
     )]
     Limit {
-        /// Its address.
+        /// The socket's address.
         bind: SocketAddr,
-        /// What was asked for, bytes.
+        /// The requested limit, bytes.
         limit: usize,
     },
-    /// Its queue.
+    /// The socket's queue could not be created.
     #[error("cannot open a socket at {bind}: {cause}")]
     Queue {
-        /// Its address.
+        /// The socket's address.
         bind: SocketAddr,
-        /// Why not.
+        /// The cause.
         cause: queue::Error,
     },
 }
 
-/// Opens the sockets of some workers. A clone opens sockets of the same ones.
+/// Opens the sockets of a group of workers. A clone opens sockets of the same workers.
 #[derive(Clone)]
 pub struct Sockets {
     /// By the number of the worker that owns the frames.
@@ -140,10 +138,10 @@ pub struct Sockets {
     pool: Pool,
 }
 
-/// Makes the rings between sockets and the workers that get `links`: to be called before the workers are made.
+/// Creates the rings between sockets and the workers that get `rings`. Call it before the workers are created.
 ///
 /// # Errors
-/// Sizes that no ring has; links that were joined before.
+/// Invalid ring sizes; rings that were joined before.
 pub fn join(rings: &mut [WorkerRings], config: Config) -> Result<Sockets, Error> {
     let mut return_handles = Vec::with_capacity(rings.len());
     for rings in rings.iter_mut() {
@@ -158,12 +156,12 @@ pub fn join(rings: &mut [WorkerRings], config: Config) -> Result<Sockets, Error>
 }
 
 impl Sockets {
-    /// A socket for what comes to the binding `bind`, that holds at most `limit` bytes of frames (the kernel's
-    /// `SO_RCVBUF`; from [`MIN_LIMIT`] to [`queue::MAX_BYTES`]). Datagrams come once its [`SocketHandle`] is in the table of
+    /// Opens a socket for the binding `bind`, holding at most `limit` bytes of frames (the kernel's `SO_RCVBUF`; from
+    /// [`MIN_LIMIT`] to [`queue::MAX_BYTES`]). Datagrams arrive once its [`SocketHandle`] is in the table of
     /// [groups](crate::groups::Groups::delivering).
     ///
     /// # Errors
-    /// A limit that cannot be; no descriptor to sleep on.
+    /// An invalid limit; no file descriptor to sleep on.
     #[cfg(not(loom))]
     pub fn open(&self, bind: SocketAddr, limit: usize) -> Result<UdpSocket, Error> {
         if limit < MIN_LIMIT {
@@ -174,7 +172,7 @@ impl Sockets {
         Ok(UdpSocket::new(SocketHandle { bind, producer }, reader, Arc::clone(&self.return_handles)))
     }
 
-    /// Bytes charged to all of them now, or kept for them.
+    /// Bytes charged to all sockets now, or reserved for them.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.pool.used()
@@ -190,8 +188,8 @@ impl fmt::Debug for Sockets {
     }
 }
 
-/// The workers' side of a socket: what the table of groups holds. A clone is of the same socket; it may outlive it, and
-/// then refuses everything.
+/// The workers' side of a socket: what the table of groups holds. A clone refers to the same socket; it may outlive
+/// the socket, and then refuses everything.
 #[derive(Clone)]
 pub struct SocketHandle {
     bind: SocketAddr,
@@ -205,13 +203,13 @@ impl SocketHandle {
         self.bind
     }
 
-    /// What happened to all that was offered so far. Takes the workers' lock.
+    /// The counts so far. Takes the workers' lock.
     #[must_use]
     pub fn counts(&self) -> queue::Counts {
         self.producer.counts()
     }
 
-    /// Puts a burst into the socket. What it refuses stays, and why is said.
+    /// Offers a burst to the socket. What it refuses stays in `burst`; returns the reasons.
     #[inline]
     pub(crate) fn offer_burst(&self, burst: &mut Burst) -> Refused {
         self.producer.offer_burst(burst)
@@ -230,8 +228,8 @@ impl Charged for Frame {
     }
 }
 
-/// Moves the first item of `from`, and all others with its key, to the end of `same`, in order; says which key that is.
-/// The others stay, in order.
+/// Moves the first item of `from`, and all others with the same key, to the end of `same`, in order; returns that
+/// key. The others stay, in order.
 #[inline]
 pub(crate) fn bundle<T, U, K: PartialEq, const N: usize>(
     from: &mut ArrayVec<T, N>,

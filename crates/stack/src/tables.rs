@@ -1,28 +1,28 @@
-//! What the datapath must know of the kernel's control plane: interfaces, local addresses, neighbours and routes, as
-//! immutable tables under epochs. The kernel stays the control plane; nothing here is ever told to it but questions.
+//! The parts of the kernel's control plane that the datapath needs: interfaces, local addresses, neighbours and
+//! routes, as immutable tables under epochs. The kernel stays the control plane; this module only queries it.
 //!
 //! ```text
-//!             Mirror (a thread; rtnetlink)                  Resolver (asks the kernel for neighbours)
+//!             Mirror (a thread; rtnetlink)                  Resolver (has the kernel resolve neighbours)
 //!               | publishes, at most every 20 ms              ^ Resolver::ask
 //!   Tables      v                                             |
 //!   ├─ Interfaces      mac, mtu, up, running                  |
-//!   ├─ LocalAddresses  is_local, is_broadcast, source_for     |       each is a value that never changes; a change is
-//!   ├─ Neighbours      (interface, IP) -> MAC, state          |       a new value in its place
+//!   ├─ LocalAddresses  is_local, is_broadcast, source_for     |       each is an immutable value; a change replaces
+//!   ├─ Neighbours      (interface, IP) -> MAC, state          |       the value
 //!   └─ Routes          longest prefix -> interface, gateway   |
 //!               | Tables::load(guard), once per burst         |
 //!               v                                             |
 //!             View --path(destination)--> Path or NoPath -----┘
 //! ```
-//! A server that answers needs little of it: replies reflect the addresses of their requests, and all it asks is
-//! [`LocalAddresses::is_local`]. An application that sends first asks for the whole [`Path`].
+//! A server that only replies needs little of this: replies reverse the addresses of their requests, and the only
+//! lookup is [`LocalAddresses::is_local`]. An application that sends first needs the whole [`Path`].
 //!
-//! # What the kernel would do and this does not
-//! - Policy routing: the main table is all there is, whatever rules (`ip rule`) say; VRFs are rules as well. Routes for
-//!   one traffic class or one source prefix do not count.
-//! - Several hops of one route: the first that lives takes all; the kernel spreads flows over them.
+//! # What the kernel does and this does not
+//! - Policy routing: only the main table is used, whatever the rules (`ip rule`) say; VRFs are rules as well. Routes
+//!   for one traffic class or one source prefix are ignored.
+//! - Multipath routes: the first live hop takes all traffic; the kernel spreads flows over them.
 //! - Path MTUs learned from ICMP, redirects, and IPv6 router preferences.
 //!
-//! Who needs these sends by a kernel socket.
+//! Applications that need these use a kernel socket.
 
 mod addresses;
 mod hash;
@@ -54,15 +54,15 @@ pub use routes::{Hop, Route, Routes};
 #[cfg(not(loom))]
 pub use rules::has_policy_rules;
 
-/// The tables as they are now. A [`Mirror`] publishes them; tests and models publish their own.
+/// The current tables. A [`Mirror`] publishes them; tests and models publish their own.
 pub struct Tables {
     /// The interfaces.
     pub interfaces: Table<Interfaces>,
-    /// The machine's addresses.
+    /// The host's addresses.
     pub addresses: Table<LocalAddresses>,
-    /// Who is on the links.
+    /// The neighbours on the links.
     pub neighbours: Table<Neighbours>,
-    /// Which way to go.
+    /// The routes.
     pub routes: Table<Routes>,
 }
 
@@ -78,10 +78,10 @@ impl Tables {
         }
     }
 
-    /// All of them, as they are now, for as long as the guard lives: four loads.
+    /// The current values of all tables, valid while the guard lives: four loads.
     ///
     /// # Panics
-    /// If the guard is of a reader of another domain.
+    /// If the guard is from a reader of another domain.
     #[must_use]
     #[inline]
     pub fn load<'g>(&'g self, guard: &'g Guard<'_>) -> View<'g> {
@@ -96,7 +96,7 @@ impl Tables {
 
 impl fmt::Debug for Tables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is in them can be seen only by a reader.
+        // The contents are accessible to readers only.
         f.debug_struct("Tables").finish_non_exhaustive()
     }
 }

@@ -1,27 +1,27 @@
 //! Putting a worker to sleep without losing a wake-up, and waking it at most once per burst.
 //!
-//! A worker that finds nothing in any of its rings may sleep. The danger is the moment between its last look and its
-//! sleep: an item that arrives there must wake it. Each side therefore writes first and looks at the other's word
-//! afterwards, with a full fence in between, so that at least one of them sees the other:
+//! A worker that finds all its rings empty may sleep. The danger is the moment between its last check and its sleep:
+//! an item that arrives then must wake it. Each side therefore writes first and then reads the other's word, with a
+//! full fence in between, so that at least one of them sees the other:
 //!
 //! ```text
 //!   consumer (Sleeper)                          producer (Waker)
 //!   ──────────────────                          ────────────────
 //!   word = ASLEEP          announce()           publish a burst in the ring
 //!   fence                                       fence                          wake()
-//!   look into all rings                         word == ASLEEP?
-//!     something there: word = AWAKE, go on        no:  nothing to do, no system call
-//!     nothing:         sleep on the eventfd       yes: make it AWAKE; who did signals the eventfd, once
+//!   check all rings                             word == ASLEEP?
+//!     not empty: word = AWAKE, continue           no:  nothing to do, no system call
+//!     empty:     sleep on the eventfd             yes: set it to AWAKE; that producer signals the eventfd, once
 //! ```
-//! Without the fences both could read the old value: the producer's store may still wait in its store buffer when it
-//! reads the word. `tests/loom.rs` has the model; it fails with either fence taken out.
+//! Without the fences both could read the old value: the producer's store may still be in its store buffer when it
+//! reads the word. `tests/loom` has the model; it fails if either fence is removed.
 //!
-//! - The announcement is taken by compare-and-swap, so of all producers that see it one makes the system call.
+//! - The announcement is cleared by compare-and-swap, so of all producers that see it, one makes the system call.
 //! - While the consumer is awake a producer pays one fence and one load per **burst** (a few ns), no system call.
-//! - What is slept on is a file descriptor: it can stand in one `poll`, `epoll` or io_uring wait with an AF_XDP socket.
-//!   Announce, look into the rings, wait on all descriptors, drop the announcement.
-//! - A wake-up may come without cause (a signal sent just as its announcement was withdrawn). It costs a turn of the
-//!   loop. Each signal is taken exactly once, so a late one cannot keep a level-triggered poll from sleeping for ever.
+//! - The sleeper waits on a file descriptor, so it can be part of one `poll`, `epoll` or io_uring wait with an AF_XDP
+//!   socket: announce, check the rings, wait on all descriptors, drop the announcement.
+//! - A wake-up may be spurious (a signal sent just as its announcement was withdrawn). It costs one iteration of the
+//!   loop. Each signal is consumed exactly once, so a late one cannot keep a level-triggered poll from sleeping.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -31,19 +31,19 @@ use crossbeam_utils::CachePadded;
 
 use crate::primitive::{Arc, AtomicU32, Event, Ordering, Waited, fence};
 
-/// The consumer runs and will look into its rings by itself.
+/// The consumer is running and will check its rings.
 const AWAKE: u32 = 0;
-/// The consumer announced that it is about to sleep; who takes this away must signal.
+/// The consumer announced that it is about to sleep; the producer that clears this must signal.
 const ASLEEP: u32 = 1;
 
 #[derive(Debug)]
 struct Shared {
-    /// Alone on its cache line: every producer reads it after every burst, and it changes only around sleep.
+    /// On its own cache line: every producer reads it after every burst, and it changes only around sleep.
     word: CachePadded<AtomicU32>,
     event: Event,
 }
 
-/// Makes the two sides. Fails if the process may open no further file descriptor.
+/// Creates the two sides. Fails if the process cannot open another file descriptor.
 pub fn pair() -> io::Result<(Waker, Sleeper)> {
     let shared = Arc::new(Shared { word: CachePadded::new(AtomicU32::new(AWAKE)), event: Event::new()? });
     Ok((Waker { shared: Arc::clone(&shared) }, Sleeper { shared, owed: 0 }))
@@ -58,12 +58,12 @@ pub struct Waker {
 impl Waker {
     /// Wakes the consumer if it sleeps or is about to. Call it once after publishing a burst.
     ///
-    /// Says whether it made a system call.
+    /// Returns whether it made a system call.
     #[inline]
     pub fn wake(&self) -> bool {
-        // Orders the publication of the burst before the look at the word; pairs with the fence in `announce`.
+        // Orders the publication of the burst before the load of the word; pairs with the fence in `announce`.
         fence(Ordering::SeqCst);
-        // A plain look first: a swap would take the cache line away from the other producers each time.
+        // A plain load first: a swap would take the cache line away from the other producers each time.
         if self.shared.word.load(Ordering::Relaxed) != ASLEEP {
             return false;
         }
@@ -72,8 +72,8 @@ impl Waker {
 
     #[cold]
     fn signal(&self) -> bool {
-        // Who takes the announcement away is elected. Nothing is written if somebody else was: each write of the word
-        // follows from the one before (acquire and release), so that there is one order of all of them.
+        // The producer that clears the announcement signals. A failed exchange writes nothing; each write of the word
+        // follows from the one before (acquire and release), so there is one order of all of them.
         let taken = self.shared.word.compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Relaxed);
         let elected = taken.is_ok();
         if elected {
@@ -87,28 +87,28 @@ impl Waker {
 #[derive(Debug)]
 pub struct Sleeper {
     shared: Arc<Shared>,
-    /// Announcements that a producer has answered, or is just answering, with a signal that was not taken yet.
+    /// Announcements that a producer has cleared, or is just clearing, whose signal has not been consumed yet.
     owed: u64,
 }
 
 /// How a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
-    /// It never began: there was something to do.
+    /// There was work; the consumer did not sleep.
     Ready,
-    /// A producer woke us, or had woken us too late for an earlier sleep. Look into the rings.
+    /// A producer signalled, possibly too late for an earlier sleep. Check the rings.
     Signalled,
-    /// The time was over.
+    /// The timeout expired.
     TimedOut,
-    /// This thread handled a Unix signal. Look whether to stop.
+    /// This thread handled a Unix signal. Check whether to stop.
     Interrupted,
 }
 
 impl Sleeper {
-    /// Sleeps until a producer wakes us, for at most `timeout`; without one, for as long as it takes.
+    /// Sleeps until a producer wakes it, for at most `timeout`; without one, indefinitely.
     ///
-    /// `ready` looks into **all** rings that producers of this sleeper's wakers write to. It is asked once, after the
-    /// announcement; if it says yes there is no sleep.
+    /// `ready` checks **all** rings that producers with this sleeper's wakers write to. It is called once, after the
+    /// announcement; if it returns true there is no sleep.
     pub fn sleep(&mut self, timeout: Option<Duration>, ready: impl FnOnce() -> bool) -> io::Result<Woken> {
         let announced = self.announce();
         if ready() {
@@ -117,31 +117,32 @@ impl Sleeper {
         announced.wait(timeout)
     }
 
-    /// Says to all producers that we are about to sleep, until the guard is dropped.
+    /// Announces to all producers that the consumer is about to sleep, until the guard is dropped.
     ///
-    /// Then look into all rings, and wait on the guard's descriptor, with others if you like, only if all are empty.
+    /// Then check all rings, and wait on the guard's descriptor, together with others if needed, only if all are
+    /// empty.
     pub fn announce(&mut self) -> Announced<'_> {
         self.shared.word.store(ASLEEP, Ordering::Release);
-        // Orders the announcement before the looks into the rings; pairs with the fence in `Waker::wake`.
+        // Orders the announcement before the checks of the rings; pairs with the fence in `Waker::wake`.
         fence(Ordering::SeqCst);
         Announced { sleeper: self }
     }
 
-    /// A further producer's side.
+    /// Another producer's side.
     pub fn waker(&self) -> Waker {
         Waker { shared: Arc::clone(&self.shared) }
     }
 }
 
-/// An announcement that stands; dropping it ends it, and takes the signal if there is one.
+/// An announcement in effect. Dropping it withdraws it, and consumes the signal if there is one.
 #[derive(Debug)]
-#[must_use = "the announcement ends when this is dropped"]
+#[must_use = "dropping this withdraws the announcement"]
 pub struct Announced<'s> {
     sleeper: &'s mut Sleeper,
 }
 
 impl Announced<'_> {
-    /// Sleeps on the descriptor alone, for at most `timeout`.
+    /// Sleeps on this descriptor only, for at most `timeout`.
     pub fn wait(self, timeout: Option<Duration>) -> io::Result<Woken> {
         Ok(match self.sleeper.shared.event.wait(timeout)? {
             Waited::Signalled => Woken::Signalled,
@@ -157,15 +158,15 @@ impl Drop for Announced<'_> {
         if shared.word.swap(AWAKE, Ordering::AcqRel) == AWAKE {
             self.sleeper.owed += 1;
         }
-        // No signal is owed in the common case that work was found: no system call then. The elected producer may not
-        // have signalled yet; its signal stays owed, and is taken after the next announcement.
+        // In the common case that work was found, no signal is owed: no system call then. The elected producer may
+        // not have signalled yet; its signal stays owed, and is consumed after the next announcement.
         if self.sleeper.owed > 0 {
             self.sleeper.owed = self.sleeper.owed.saturating_sub(shared.event.take());
         }
     }
 }
 
-/// Readable when woken. To be waited on only while an announcement stands.
+/// Readable when woken. Wait on it only while an announcement is in effect.
 impl AsFd for Sleeper {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.event.as_fd()
@@ -207,9 +208,9 @@ mod tests {
         assert!(waker.wake());
         assert!(!second.wake());
         assert!(!waker.clone().wake());
-        assert!(readable(&announced), "another poll sees it too");
+        assert!(readable(&announced), "a second poll sees it too");
         assert_eq!(announced.wait(None)?, Woken::Signalled);
-        assert!(!readable(&sleeper), "and it was taken");
+        assert!(!readable(&sleeper), "and it was consumed");
         assert!(!waker.wake());
         Ok(())
     }
@@ -234,14 +235,14 @@ mod tests {
         drop(announced);
         assert_eq!(sleeper.owed, 1);
         waker.shared.event.signal();
-        assert_eq!(sleeper.sleep(None, || false)?, Woken::Signalled, "one turn without cause");
+        assert_eq!(sleeper.sleep(None, || false)?, Woken::Signalled, "one spurious wake-up");
         assert_eq!(sleeper.owed, 0);
         assert_eq!(sleeper.sleep(Some(Duration::from_millis(1)), || false)?, Woken::TimedOut);
         Ok(())
     }
 
     #[test]
-    fn a_consumer_that_always_sleeps_hears_of_every_item() -> Result<(), Box<dyn std::error::Error>> {
+    fn a_consumer_that_always_sleeps_gets_every_item() -> Result<(), Box<dyn std::error::Error>> {
         const ITEMS: u32 = 20_000;
         let (waker, mut sleeper) = pair()?;
         let (mut producer, mut consumer) = ring(8)?;
@@ -256,7 +257,7 @@ mod tests {
             });
             let mut expected = 0;
             while expected < ITEMS {
-                // Far longer than the whole test takes: only a lost wake-up can use it up.
+                // Far longer than the whole test takes: only a lost wake-up can exhaust it.
                 let woken = sleeper.sleep(Some(Duration::from_secs(60)), || !consumer.is_empty())?;
                 assert_ne!(woken, Woken::TimedOut, "a wake-up was lost at item {expected}");
                 while let Some(item) = consumer.pop() {

@@ -1,20 +1,21 @@
-//! One worker: its port's frames, those that others hand to it, and its own coming home.
+//! One worker: it polls its port, the frames that other workers hand to it, and its own frames as they are returned.
 //!
 //! ```text
 //!               ┌ parse, verify ─ steer ──▸ staged for worker j ──▸ j's backlog, one wake-up
 //! port ─ rx ──▸ │                  │here
-//!               └──────────────────┴▸ groups ┬ handler ─ turn round ──▸ tx ──▸ port
-//!                                            └ a socket has the binding ──▸ its producer queue, once per burst
-//! backlogs of others ─────────────────────▸ groups ┬ handler ─ turn round ──▸ home, to its owner
-//!                                                  └ a socket has the binding ──▸ its producer queue
-//! home: our frames back, from workers and sockets ──▸ tx, or recycled
+//!               └──────────────────┴▸ groups ┬ handler ─ reply in place ──▸ tx ──▸ port
+//!                                            └ socket ──▸ its producer queue, once per burst
+//! backlogs of others ─────────────────────▸ groups ┬ handler ─ reply in place ──▸ return ring of the owner
+//!                                                  └ socket ──▸ its producer queue
+//! returned: our frames back, from workers and sockets ──▸ tx, or recycled
 //! ```
-//! - One epoch guard for the whole turn: the groups do not change within it.
-//! - A turn takes a bounded number of frames from every source, so that none starves the others.
-//! - A frame is touched by the worker that has it and by nobody else; a reply is written into its request's frame, so the
-//!   way back over link, VLAN and address is the way it came.
-//! - Frames for sockets are in their queues before any frame of the same burst is handed to another worker, and before a
-//!   backlog is reported as done: a flow that moves to another worker stays in order on its way into the socket.
+//! - One epoch guard for the whole poll: the groups do not change within it.
+//! - A poll takes a bounded number of frames from every source, so that none starves the others.
+//! - Only the worker that owns a frame touches it. A reply is written into its request's frame, so it takes the link,
+//!   VLAN and addresses of the request in reverse.
+//! - Frames for sockets are in their queues before any frame of the same burst is handed to another worker, and
+//!   before a backlog is reported as done: a flow that moves to another worker stays in order on its way into the
+//!   socket.
 
 mod completion;
 mod delivery;
@@ -46,28 +47,28 @@ use shutdown::Stage;
 
 pub use shutdown::Progress;
 
-/// First and longest sleep of a worker that would sleep while the device does not take all that is to be sent. Shorter: more
-/// calls in vain; longer: replies, and datagrams that come meanwhile, wait longer.
+/// The first and the longest sleep of an idle worker while the device has not accepted all frames to be sent.
+/// Shorter: more system calls in vain. Longer: replies and datagrams that arrive in the meantime, wait longer.
 const MIN_SLEEP: Duration = Duration::from_millis(1);
 const MAX_SLEEP: Duration = Duration::from_millis(64);
 
-/// What a worker is made of.
+/// The parts that a worker is made of.
 pub struct Parts<P, H> {
-    /// Its queue of the device. A worker without one serves what others hand to it.
+    /// Its port: a queue of the device. A worker without one serves what others hand to it.
     pub port: Option<P>,
-    /// Who serves.
+    /// The service.
     pub handler: H,
-    /// Its place among the readers of `groups`.
+    /// Its registration as a reader of `groups`.
     pub reader: Reader,
-    /// Who serves what.
+    /// The bindings.
     pub groups: Arc<Table<Groups>>,
-    /// The rings to the other workers.
+    /// Its rings to and from the other workers.
     pub rings: WorkerRings,
     /// How frames of its port are spread. `None`: it serves all of them itself.
     pub steering: Option<Steering>,
 }
 
-/// One thread's part of the datapath.
+/// The datapath of one thread.
 pub struct Worker<P: Port, H> {
     reader: Reader,
     groups: Arc<Table<Groups>>,
@@ -76,16 +77,16 @@ pub struct Worker<P: Port, H> {
     sleep: Duration,
 }
 
-/// The frames that go through a worker, and what they go through.
+/// The frames that pass through a worker, and everything they pass through.
 struct Datapath<P: Port, H> {
     port: Option<P>,
-    /// The longest frame it sends, bytes.
+    /// The longest frame that the port sends, bytes.
     max_frame_len: usize,
     rings: WorkerRings,
     steering: Option<Steering>,
     dispatch: Dispatch<H>,
     counters: Counters,
-    /// Frames for each other worker to serve, by its number; and those of others on their way home.
+    /// By worker: frames for it to serve, and its own frames to be returned to it.
     staged: Vec<Burst>,
     returns: Vec<Burst>,
     /// Frames for sockets.
@@ -93,13 +94,13 @@ struct Datapath<P: Port, H> {
     rx: Burst,
     tx: Burst,
     to_recycle: Burst,
-    /// Whose frames the port has to send, in order.
+    /// The senders of the frames that the port has yet to complete, in order.
     sending: VecDeque<Run>,
     completions: Completions,
 }
 
 impl<P: Port, H: Handler> Worker<P, H> {
-    /// Puts the parts together.
+    /// A worker made of `parts`.
     pub fn new(parts: Parts<P, H>) -> Self {
         let Parts { port, handler, reader, groups, rings, steering } = parts;
         let checksums = port.as_ref().map_or_else(Checksums::default, |port| port.properties().checksums);
@@ -125,7 +126,7 @@ impl<P: Port, H: Handler> Worker<P, H> {
         Self { reader, groups, datapath, stage: Stage::Serving, sleep: MIN_SLEEP }
     }
 
-    /// Its counters, to be read from anywhere.
+    /// Its counters; they can be read from any thread.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.datapath.counters.clone()
@@ -149,20 +150,20 @@ impl<P: Port, H: Handler> Worker<P, H> {
         self.datapath.rings.wake_ups()
     }
 
-    /// Takes one burst from every source, serves it and sends what is to be sent. How many frames moved: 0 means that there
-    /// was nothing to do.
+    /// Takes one burst from every source, serves it and sends what there is to send. Returns how many frames moved: 0
+    /// means that there was nothing to do.
     pub fn poll(&mut self) -> usize {
         let guard = self.reader.pin();
         self.datapath.poll(self.groups.load(&guard))
     }
 
-    /// Sleeps until there is something to do or `other` becomes readable, for at most `timeout`. With a port that cannot
-    /// wake there is no sleep.
+    /// Sleeps until there is something to do or `other` becomes readable, for at most `timeout`. With a port that
+    /// cannot wake it, it returns at once.
     ///
     /// # Errors
-    /// The kernel refuses to wait: a descriptor is broken.
+    /// The kernel fails to wait: a descriptor is invalid.
     pub fn wait(&mut self, timeout: Duration, other: Option<BorrowedFd<'_>>) -> std::io::Result<()> {
-        // Waiting on its descriptor would make the kernel send in copy mode, and lose what it says of it.
+        // Polling its descriptor would make the kernel send in copy mode, without reporting what it dropped.
         let holds = self
             .datapath
             .port
@@ -187,7 +188,7 @@ impl<P: Port, H: Handler> Worker<P, H> {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        // A reader that sleeps must not hold up whoever replaces a table.
+        // A sleeping reader must not keep writers from replacing tables.
         self.reader.idle();
         match poll(&mut waits, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -228,7 +229,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
                         };
                         let hash = steering.hash(frame.offloads(), &headers);
                         if follows {
-                            // Its reader says where it wants the flow, by this hash.
+                            // The reader records where it wants the flow, by this hash.
                             frame.set_offloads(Offloads { hash: Some(hash), ..frame.offloads() });
                         }
                         let decision = steering.decide(hash, &self.rings.to);
@@ -244,7 +245,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
                             continue;
                         }
                         frame.set_owner(index);
-                        // A burst has as much room as this one that is emptied into it.
+                        // Has room: `rx` is no longer than a burst, and all of it fits.
                         let staged = &mut self.staged[to];
                         staged.push(frame);
                         steering.queued(decision, peer.tail().wrapping_add(staged.len() as u32));
@@ -274,7 +275,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
         moved
     }
 
-    /// Has everyone who writes replies into this port's frames go by what the port sends now.
+    /// Publishes the port's current frame length limit to everything that writes replies into its frames.
     #[cold]
     fn update_max_frame_len(&mut self) {
         self.max_frame_len = self.port.as_ref().map_or(0, |port| port.properties().max_frame_len);
@@ -284,7 +285,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
         }
     }
 
-    /// Hands what is staged to the workers it is for.
+    /// Hands the staged frames to their workers.
     #[inline]
     fn hand_over(&mut self) {
         for (staged, peer) in self.staged.iter_mut().zip(&mut self.rings.to) {
@@ -299,7 +300,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
         }
     }
 
-    /// Serves a burst of what another worker handed over.
+    /// Serves a burst that another worker handed over.
     fn serve_backlog(&mut self, from: usize, groups: &Groups) -> usize {
         let Some(peer) = &mut self.rings.from[from] else { return 0 };
         let count = peer.take(&mut self.rx);
@@ -307,11 +308,11 @@ impl<P: Port, H: Handler> Datapath<P, H> {
             return 0;
         }
         let max_frame_len = self.rings.max_frame_len_of(from);
-        // They lie in the other core's cache: fetched together, they come at the price of one or two.
+        // They are in the other core's cache: fetched together, they cost as much as one or two.
         self.rx.iter().for_each(Frame::prefetch);
         for mut frame in self.rx.drain(..) {
-            // Its checksums were verified where it came from; its headers are read again, for that is cheaper than to
-            // carry them over.
+            // Its checksums were verified by the worker that received it; its headers are parsed again because that
+            // is cheaper than carrying them over.
             let served = match Packet::parse(frame.bytes()) {
                 Ok(headers) => self.dispatch.serve(&mut frame, &headers, groups, max_frame_len),
                 Err(refusal) => {
@@ -342,7 +343,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
         count
     }
 
-    /// Takes our frames back that another worker is done with, and sends those that are replies.
+    /// Takes back our frames from another worker, and sends those that are replies.
     fn take_returned(&mut self, from: usize) -> usize {
         let Some(peer) = &mut self.rings.from[from] else { return 0 };
         let count = peer.take_returned(&mut self.rx);
@@ -356,7 +357,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
     }
 }
 
-/// A frame's way on, after it was looked at: to be sent, back to the port's memory, or into a socket.
+/// Queues a frame after dispatch: to be sent, recycled, or delivered to a socket.
 #[inline]
 fn put(served: Served, mut frame: Frame, tx: &mut Burst, to_recycle: &mut Burst, delivery: &mut Delivery) {
     match served {

@@ -124,7 +124,7 @@ fn the_replies_to_a_kernels_requests_are_the_kernels() {
         assert!(capture.at_end() && capture.error().is_none() && capture.outstanding() == 0);
         let counts = worker.counters().snapshot();
         let half = frames.len() as u64 / 2;
-        // The other half are the kernel's replies, and nobody is bound where they go.
+        // The other half are the kernel's replies, and no socket is bound to their destination.
         assert_eq!(
             (counts.received, counts.answered, counts.dropped(DropReason::Unbound)),
             (2 * half, half, half)
@@ -188,7 +188,7 @@ fn pcap(order: Order, magic: u32, link_type: u32, frames: &[Frame]) -> Vec<u8> {
     file
 }
 
-/// A section with two interfaces, the second with nanoseconds and an offset, a block nobody knows, and the frames of
+/// A section with two interfaces, the second with nanoseconds and an offset, an unknown block, and the frames of
 /// each interface in turn.
 fn pcapng(order: Order, link_type: u16, frames: &[Frame]) -> Vec<u8> {
     const OFFSET: u64 = 1000;
@@ -211,7 +211,7 @@ fn pcapng(order: Order, link_type: u16, frames: &[Frame]) -> Vec<u8> {
         }
         order.block(&mut file, 1, &body);
     }
-    order.block(&mut file, 0x0bad_beef, b"nobody knows");
+    order.block(&mut file, 0x0bad_beef, b"unknown data");
     for (at, (time, frame)) in frames.iter().enumerate() {
         let second = at % 2 == 1;
         let time = if second { time - OFFSET * 1_000_000_000 } else { time / 1000 };
@@ -321,7 +321,7 @@ fn what_cannot_be_replayed_is_refused_by_name() {
     assert!(matches!(&sll, Error::LinkType { link_type: 113, .. }), "{sll}");
     assert_eq!(
         sll.to_string(),
-        "cannot replay it: its link type is 113, and only Ethernet, 1, is replayed; capture on one interface, not on \"any\""
+        "cannot replay it: link type 113 is not supported, only Ethernet (1); capture on one interface, not on \"any\""
     );
     let raw = refused(pcapng(Order::Little, 101, &frames()));
     assert!(matches!(raw, Error::LinkType { link_type: 101, .. }), "{raw}");
@@ -371,10 +371,10 @@ fn replayed(file: Vec<u8>) -> u64 {
     let len = file.len();
     let Ok((capture, paper)) = opened(file) else { return 0 };
     let mut worker = worker(capture, SERVER);
-    let mut turns = 0;
+    let mut polls = 0;
     while worker.poll() > 0 {
-        turns += 1;
-        assert!(turns <= len, "it goes on for ever");
+        polls += 1;
+        assert!(polls <= len, "it goes on for ever");
     }
     let (counts, capture) = (worker.counters().snapshot(), worker.port().unwrap());
     assert!(capture.at_end());

@@ -1,6 +1,6 @@
 //! The mirror beside a real kernel: what `ip` changes in a machine of a lab is seen in the tables. Needs root.
 //!
-//! Nothing here waits for a time: it is looked until the tables are as wanted, and given up only after [`TIMEOUT`].
+//! Nothing here waits for a time: the tables are polled until they are as wanted, for at most [`TIMEOUT`].
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -211,7 +211,7 @@ fn links_go_down_and_up_and_their_silent_routes_with_them() {
     watch.until("the route", |view| view.routes.get(ip("198.51.100.1")).is_some());
     run(client, "link set eth0 down");
     watch.until("down", |view| view.interfaces.get(eth0).is_some_and(|eth0| !eth0.up));
-    // The kernel tells nobody.
+    // The kernel sends no notice.
     watch.until("the route's end", |view| view.routes.get(ip("198.51.100.1")).is_none());
     run(client, "link set eth0 up");
     watch.until("the network's route", |view| goes_by(view, "10.0.0.2") == Some((eth0, None)));
@@ -301,14 +301,14 @@ fn the_kernel_is_asked_for_a_neighbour() {
     watch.until("stale", |view| view.neighbours.get(eth0, peer) == Some(Neighbour::Stale(mac)));
     assert!(resolver.ask(eth0, peer));
     watch.until("confirmed", |view| view.neighbours.get(eth0, peer) == Some(Neighbour::Usable(mac)));
-    // Nobody there: it is told, after the kernel's own tries.
-    let nobody = ip("10.0.0.51");
-    assert!(resolver.ask(eth0, nobody));
-    watch.until("failed", |view| view.neighbours.get(eth0, nobody) == Some(Neighbour::Failed));
-    let why = NoPath::NeighbourFailed { interface: eth0, next_hop: nobody };
+    // No such host: failed, after the kernel's own retries.
+    let absent = ip("10.0.0.51");
+    assert!(resolver.ask(eth0, absent));
+    watch.until("failed", |view| view.neighbours.get(eth0, absent) == Some(Neighbour::Failed));
+    let why = NoPath::NeighbourFailed { interface: eth0, next_hop: absent };
     let Watch { mirror, mut reader } = watch;
-    assert_eq!(resolver.path(&mut reader, Duration::ZERO, |view| view.path(nobody)), Err(why));
-    // What asking cannot change is told at once.
+    assert_eq!(resolver.path(&mut reader, Duration::ZERO, |view| view.path(absent)), Err(why));
+    // Errors that resolution cannot fix are returned at once.
     let nowhere = ip("198.51.100.1");
     assert_eq!(resolver.path(&mut reader, TIMEOUT, |view| view.path(nowhere)), Err(NoPath::NoRoute(nowhere)));
     assert_eq!(mirror.status().refused, 0);

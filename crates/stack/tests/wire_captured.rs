@@ -19,8 +19,8 @@ fn frames(name: &str) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Turns a request round with the payload it has, in both ways, which must be the same.
-fn turned(request: &[u8]) -> (Vec<u8>, Headers) {
+/// Turns a request into a reply with the same payload, in both ways, whose results must be equal.
+fn reply_to(request: &[u8]) -> (Vec<u8>, Headers) {
     let headers = Packet::parse(request).unwrap();
     let (mut one, mut other) = (request.to_vec(), request.to_vec());
     let reply = reply::in_place(&mut one, &headers, headers.payload_len(), UdpChecksum::Computed)
@@ -36,7 +36,7 @@ fn replies_over_ipv4_are_the_kernels_but_for_the_identification() {
     let frames = frames("ipv4.pcap");
     assert_eq!(frames.len(), 18);
     for pair in frames.chunks_exact(2) {
-        let (reply, headers) = turned(&pair[0]);
+        let (reply, headers) = reply_to(&pair[0]);
         assert_eq!(headers.verify(&reply), Ok(()));
         let mut kernels = pair[1].clone();
         assert_eq!(Packet::parse(&kernels), Ok(headers));
@@ -52,7 +52,7 @@ fn replies_over_ipv6_are_the_kernels_but_for_the_flow_label() {
     let frames = frames("ipv6.pcap");
     assert_eq!(frames.len(), 16);
     for pair in frames.chunks_exact(2) {
-        let (reply, headers) = turned(&pair[0]);
+        let (reply, headers) = reply_to(&pair[0]);
         assert_eq!(headers.verify(&reply), Ok(()));
         let mut kernels = pair[1].clone();
         assert_eq!(Packet::parse(&kernels), Ok(headers));
@@ -85,7 +85,7 @@ fn one_datagram_went_without_checksum_and_is_answered_with_one() {
     assert_eq!(headers.payload(&request), b"no checksum");
     assert_eq!(request[40..42], [0, 0]);
     assert_eq!(headers.verify(&request), Ok(()));
-    assert_ne!(turned(&request).0[40..42], [0, 0]);
+    assert_ne!(reply_to(&request).0[40..42], [0, 0]);
 }
 
 #[test]
@@ -101,12 +101,12 @@ fn tags_are_kept_and_padding_is_not() {
         let control = vlan::View::new(&frame[14..]).unwrap().control();
         assert_eq!((control.vlan(), control.priority()), if tags == 1 { (100, 5) } else { (101, 1) });
 
-        let (reply, answer) = turned(frame);
+        let (reply, answer) = reply_to(frame);
         assert_eq!(reply[12..12 + 4 * tags], frame[12..12 + 4 * tags]);
         assert_eq!(answer.payload(&reply), headers.payload(frame));
         // But for the tags it is the reply to the request without them.
         let without = |frame: &[u8]| [&frame[..12], &frame[12 + 4 * tags..]].concat();
-        assert_eq!(turned(&without(frame)).0, without(&reply));
+        assert_eq!(reply_to(&without(frame)).0, without(&reply));
     }
 }
 

@@ -1,12 +1,12 @@
-//! The CPUs' backlogs, as far as RPS and RFS look at them.
+//! The CPUs' backlogs, as RPS and RFS see them.
 
-/// What [`steer`](crate::rps::steer) has to know of the CPUs' backlogs. In the kernel that is `softnet_data`; in a datapath it is the
-/// rings between workers, worker `n` standing for CPU `n`.
+/// The state of the CPUs' backlogs that [`steer`](crate::rps::steer) needs. In the kernel that is `softnet_data`; in
+/// a datapath it is the rings between workers, with worker `n` as CPU `n`.
 pub trait Backlogs {
-    /// How many packets the CPU has taken off its backlog so far, wrapping. Compared with the tail that
-    /// [`FlowTable::queued`](crate::rfs::FlowTable::queued) was given.
+    /// Packets that the CPU has taken off its backlog so far, wrapping. Compared with the tail passed to
+    /// [`FlowTable::queued`](crate::rfs::FlowTable::queued).
     fn head(&self, cpu: u16) -> u32;
 
-    /// Can it be given packets?
+    /// Whether packets can be queued for it.
     fn is_online(&self, cpu: u16) -> bool;
 }

@@ -1,4 +1,4 @@
-//! A set of CPU numbers in the two forms the kernel writes them in.
+//! A set of CPU numbers, in the two forms that the kernel uses.
 //!
 //! | form | example | where the kernel uses it |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | mask | `00000001,0000000f` | `rps_cpus`, `xps_cpus`, `smp_affinity` |
 //!
 //! A mask is hexadecimal in groups of 32 CPUs, the group of the highest CPUs first. Lists are for people and are what
-//! this program prints; masks are for files that take nothing else. Errors say at which character of the text.
+//! udpath prints; masks are for files that accept nothing else. Errors include the position in the text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ const WORD_BITS: u32 = u64::BITS;
 /// CPUs in one group of a mask (`Documentation/core-api`, `%*pb`).
 const GROUP_BITS: u32 = 32;
 
-/// CPUs of a machine, by number. Holds any number up to [`CpuSet::MAX_CPU`]; memory grows with the highest one.
+/// A set of CPU numbers up to [`CpuSet::MAX_CPU`]; memory grows with the highest one.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CpuSet {
     /// Bit `b` of word `w` is CPU `64 w + b`. The last word is never zero, so equal sets are equal vectors.
@@ -30,8 +30,8 @@ pub struct CpuSet {
 }
 
 impl CpuSet {
-    /// The highest number a set takes. Linux builds stop at 8,192 CPUs on every architecture today; eight times that
-    /// leaves room and keeps a mistyped number from asking for gigabytes.
+    /// The highest number in a set. Linux builds are limited to 8,192 CPUs on every architecture today; eight times
+    /// that leaves room and keeps a mistyped number from allocating gigabytes.
     pub const MAX_CPU: u32 = 65_535;
 
     /// The empty set.
@@ -49,10 +49,10 @@ impl CpuSet {
         (0..count).collect()
     }
 
-    /// Adds a CPU; says whether it was new.
+    /// Adds a CPU; returns whether it was new.
     ///
     /// # Panics
-    /// When `cpu` is over [`CpuSet::MAX_CPU`]. Texts never get here with such a number: they are an error before.
+    /// When `cpu` is over [`CpuSet::MAX_CPU`]. The parsers reject such numbers.
     pub fn insert(&mut self, cpu: u32) -> bool {
         assert!(cpu <= Self::MAX_CPU, "CPU {cpu} is over {}", Self::MAX_CPU);
         let word = (cpu / WORD_BITS) as usize;
@@ -65,7 +65,7 @@ impl CpuSet {
         new
     }
 
-    /// Takes a CPU out; says whether it was there.
+    /// Removes a CPU; returns whether it was in the set.
     pub fn remove(&mut self, cpu: u32) -> bool {
         let there = self.contains(cpu);
         if there {
@@ -75,19 +75,19 @@ impl CpuSet {
         there
     }
 
-    /// Is the CPU in the set?
+    /// Whether the CPU is in the set.
     #[must_use]
     pub fn contains(&self, cpu: u32) -> bool {
         self.words.get((cpu / WORD_BITS) as usize).is_some_and(|word| word >> (cpu % WORD_BITS) & 1 == 1)
     }
 
-    /// How many CPUs.
+    /// Number of CPUs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// No CPU at all?
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
@@ -142,20 +142,20 @@ impl CpuSet {
         rest.trimmed()
     }
 
-    /// Is every CPU of this set in the other?
+    /// Whether every CPU of this set is in the other.
     #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
         self.difference(other).is_empty()
     }
 
-    /// Reads the list form: numbers and ranges between commas, `0-3,8`.
+    /// Parses the list form: numbers and ranges between commas, `0-3,8`.
     ///
-    /// A range may have a stride: `0-6:2` is every second CPU (as taskset writes it), `0-7:2/4` the first two of every
-    /// four (as the kernel writes it). White space around the whole text is ignored, so a file's content can be given
-    /// as it was read. An empty text is the empty set, as in the kernel.
+    /// A range may have a stride: `0-6:2` is every second CPU (taskset's syntax), `0-7:2/4` the first two of every
+    /// four (the kernel's syntax). White space around the whole text is ignored, so the content of a file can be
+    /// passed unchanged. An empty text is the empty set, as in the kernel.
     ///
     /// # Errors
-    /// A [`CpuSetError`] that names the part that cannot be read.
+    /// A [`CpuSetError`] that names the invalid part.
     pub fn from_list(text: &str) -> Result<Self, CpuSetError> {
         let mut set = Self::new();
         if text.trim().is_empty() {
@@ -174,11 +174,11 @@ impl CpuSet {
         Ok(set)
     }
 
-    /// Reads the mask form: hexadecimal groups of 32 CPUs, the highest first, `1,0000000f`. A leading `0x` is taken,
-    /// as taskset takes it. White space around the whole text is ignored.
+    /// Parses the mask form: hexadecimal groups of 32 CPUs, the highest first, `1,0000000f`. A leading `0x` is
+    /// accepted, as by taskset. White space around the whole text is ignored.
     ///
     /// # Errors
-    /// A [`CpuSetError`] that says what is wrong with the text.
+    /// A [`CpuSetError`] that names the problem.
     pub fn from_mask(text: &str) -> Result<Self, CpuSetError> {
         let trimmed = text.trim();
         let digits = trimmed.strip_prefix("0x").or_else(|| trimmed.strip_prefix("0X")).unwrap_or(trimmed);
@@ -197,16 +197,16 @@ impl CpuSet {
         Ok(set)
     }
 
-    /// The mask form, as short as it can be: `0`, `3`, `1,00000000`.
+    /// The shortest mask form: `0`, `3`, `1,00000000`.
     #[must_use]
     pub fn to_mask(&self) -> String {
-        // Four CPUs to a digit; the top group has only the digits it needs.
+        // Four CPUs per digit; the top group has only the digits it needs.
         self.to_mask_of(self.last().map_or(1, |last| last + 1).next_multiple_of(4))
     }
 
-    /// The mask form as the kernel prints it on a machine with `cpus` possible CPUs: a digit for every four, so
-    /// `to_mask_of(2)` of CPU 0 is `1` and `to_mask_of(40)` of it is `00,00000001`. A set with higher CPUs than that
-    /// is printed as wide as it must be: no CPU is ever left out.
+    /// The mask form as the kernel prints it on a machine with `cpus` possible CPUs: one digit for every four, so
+    /// `to_mask_of(2)` of CPU 0 is `1` and `to_mask_of(40)` of it is `00,00000001`. A set with higher CPUs is printed
+    /// as wide as necessary: no CPU is ever omitted.
     #[must_use]
     pub fn to_mask_of(&self, cpus: u32) -> String {
         let cpus = cpus.max(self.last().map_or(1, |last| last + 1)).max(1);
@@ -219,7 +219,7 @@ impl CpuSet {
         text
     }
 
-    /// The 32 CPUs from `32 at` on.
+    /// The group of 32 CPUs that starts at `32 * at`.
     fn group(&self, at: u32) -> u32 {
         let word = self.words.get((at / 2) as usize).copied().unwrap_or(0);
         (word >> (at % 2 * GROUP_BITS)) as u32
@@ -237,7 +237,7 @@ impl CpuSet {
     }
 }
 
-/// One part of a list: of each `of` CPUs from `low` to `high`, the first `take`.
+/// One part of a list: of every `of` CPUs from `low` to `high`, the first `take`.
 struct Range {
     low: u32,
     high: u32,
@@ -251,7 +251,7 @@ impl Range {
         let (span, stride) = text.split_once(':').map_or((text, None), |(span, stride)| (span, Some(stride)));
         let (low, high) = match span.split_once('-') {
             Some((low, high)) => (item.cpu(low)?, item.cpu(high)?),
-            // A stride over a single CPU says nothing: somebody meant a range.
+            // A stride on a single CPU is meaningless: a range was intended.
             None if stride.is_some() => return Err(item.not_a_number(span)),
             None => (item.cpu(span)?, item.cpu(span)?),
         };
@@ -270,7 +270,7 @@ impl Range {
     }
 }
 
-/// A part of a text between commas, and at which character it begins, from 1.
+/// A part of a text between commas, and the position at which it starts, from 1.
 struct Item<'a> {
     text: &'a str,
     at: usize,
@@ -279,12 +279,12 @@ struct Item<'a> {
 impl<'a> Item<'a> {
     fn trimmed(whole: &str, part: &'a str) -> Self {
         let text = part.trim();
-        // Of an empty part, the comma after it.
+        // For an empty part, the position of the comma after it.
         Self { text, at: position(whole, if text.is_empty() { &part[part.len()..] } else { text }) }
     }
 
-    /// A decimal number up to the highest CPU; `number` is a piece of this part. Strict: `str::parse` alone would take
-    /// a sign.
+    /// A decimal number up to the highest CPU; `number` is a piece of this part. Strict: `str::parse` alone would
+    /// accept a sign.
     fn cpu(&self, number: &str) -> Result<u32, CpuSetError> {
         if number.is_empty() || !number.bytes().all(|digit| digit.is_ascii_digit()) {
             return Err(self.not_a_number(number));
@@ -302,13 +302,13 @@ impl<'a> Item<'a> {
         CpuSetError::NotANumber { item: self.text.to_owned(), at: self.at + position(self.text, number) - 1 }
     }
 
-    /// The bits of a mask's group.
+    /// The bits of a mask group.
     fn hexadecimal(&self) -> Result<u32, CpuSetError> {
         let wrong = self.text.chars().position(|digit| !digit.is_ascii_hexdigit());
         match (wrong, self.text.len()) {
             (Some(offset), _) => Err(CpuSetError::NotAMask { at: self.at + offset }),
             (None, 0) => Err(CpuSetError::NotAMask { at: self.at }),
-            // More than 8 digits are the one thing left that does not fit.
+            // More than 8 digits are the only remaining error.
             (None, _) if self.text.len() > (GROUP_BITS / 4) as usize => {
                 Err(CpuSetError::GroupTooLong { group: self.text.to_owned(), at: self.at })
             }
@@ -319,13 +319,13 @@ impl<'a> Item<'a> {
     }
 }
 
-/// At which character of `whole` its piece `part` begins, from 1.
+/// The position of `part` within `whole`, from 1.
 fn position(whole: &str, part: &str) -> usize {
     let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
     whole.get(..offset).map_or(1, |before| before.chars().count() + 1)
 }
 
-/// The list form, as the kernel prints it: `0-3,8`; nothing for the empty set.
+/// The list form, as the kernel prints it: `0-3,8`; empty for the empty set.
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();

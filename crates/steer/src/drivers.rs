@@ -1,7 +1,7 @@
-//! What drivers of network cards set when nobody says anything: facts for a prediction, as data.
+//! Default settings of network drivers: data for predictions.
 //!
-//! Each row names the file of the kernel it is from (Linux 6.x). A row says what the driver does at start-up; a
-//! machine's own settings (`ethtool -x`, `ethtool -n`) come first wherever they are known.
+//! Each row names the kernel source file it was taken from (Linux 6.x). A row describes what the driver configures at
+//! start-up; the machine's actual settings (`ethtool -x`, `ethtool -n`) take precedence wherever they are known.
 
 use serde::Serialize;
 
@@ -11,26 +11,26 @@ use crate::toeplitz::Transform;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Driver {
-    /// Its name, as `ethtool -i` gives it.
+    /// Its name, as `ethtool -i` reports it.
     pub name: &'static str,
-    /// Is the hash the Toeplitz hash as defined? Otherwise nothing can be said of it here.
+    /// Whether the hash is the standard Toeplitz hash. Otherwise it cannot be predicted here.
     pub toeplitz: bool,
-    /// What is done to the fields before they are hashed.
+    /// How the fields are transformed before they are hashed.
     pub transform: Transform,
-    /// Bytes of the key. All of these drivers draw it at random: one at boot for the whole machine
+    /// Length of the key, bytes. All of these drivers draw it at random: one at boot for the whole machine
     /// (`netdev_rss_key_fill`), or their own. So a prediction needs the key that `ethtool -x` shows.
     pub key_bytes: usize,
-    /// Entries of the indirection table; none where the device says how many, or where they depend on the number of
-    /// queues.
+    /// Entries of the indirection table; `None` where the device determines them, or where they depend on the number
+    /// of queues.
     pub table: Option<usize>,
-    /// Are the ports of UDP hashed? Without them all flows between two hosts are on one queue.
+    /// Whether UDP ports are hashed. Otherwise all flows between two hosts share one queue.
     pub udp_ports: Option<bool>,
-    /// Does it hand a hash over ports to the stack as such (`PKT_HASH_TYPE_L4`)? If not, the kernel hashes again for
-    /// RPS, with a secret of its own.
+    /// Whether it passes a hash over ports on to the stack as such (`PKT_HASH_TYPE_L4`). If not, the kernel computes
+    /// another one for RPS, with a secret of its own.
     pub l4_hash: Option<bool>,
-    /// The files.
+    /// The source files.
     pub from: &'static str,
-    /// What else is to be known.
+    /// Further details.
     pub note: Option<&'static str>,
 }
 
@@ -55,13 +55,13 @@ pub const DRIVERS: &[Driver] = &[
     },
     Driver {
         from: "drivers/net/ethernet/intel/e1000e/netdev.c",
-        note: Some("all entries are queue 0: the hash is computed, and not used to choose a queue"),
+        note: Some("all entries are queue 0: the hash is computed, but not used to select a queue"),
         ..driver("e1000e", 40, Some(128), Some(false))
     },
     Driver {
         toeplitz: false,
         from: "drivers/net/ethernet/amazon/ena/ena_netdev.c, ena_com.c",
-        note: Some("devices begin with 0xffffffff and take the key reversed, newer ones do otherwise"),
+        note: Some("older devices start from 0xffffffff and use the key reversed, newer ones do not"),
         ..driver("ena", 40, Some(128), Some(true))
     },
     Driver {
@@ -76,7 +76,7 @@ pub const DRIVERS: &[Driver] = &[
     },
     Driver {
         from: "drivers/net/ethernet/intel/ice/ice_lib.c, ice_adminq_cmd.h",
-        note: Some("the device says how many entries, up to 2048 for a physical function"),
+        note: Some("the device determines the number of entries, up to 2048 for a physical function"),
         ..driver("ice", 52, None, Some(true))
     },
     Driver {
@@ -105,7 +105,9 @@ pub const DRIVERS: &[Driver] = &[
     },
     Driver {
         from: "drivers/net/virtio_net.c",
-        note: Some("the device says how many entries, and which fields it can hash; all of those are on"),
+        note: Some(
+            "the device determines the number of entries and the fields it can hash; all of those are enabled",
+        ),
         ..driver("virtio_net", 40, None, None)
     },
     Driver {
@@ -121,7 +123,7 @@ pub fn find(name: &str) -> Option<&'static Driver> {
     DRIVERS.iter().find(|driver| driver.name == name)
 }
 
-/// All names, for an error that says which there are.
+/// All names, for error messages.
 #[must_use]
 pub fn names() -> String {
     DRIVERS.iter().map(|driver| driver.name).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! The 5-tuple of a datagram: what every steering decision starts from.
+//! The 5-tuple of a datagram: the input of every steering decision.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Source and destination address. Both of one family: a packet has one IP header.
+/// Source and destination address, both of one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Addresses {
     /// Of an IPv4 packet.
@@ -25,29 +25,27 @@ pub enum Addresses {
     },
 }
 
-/// A flow as its packets carry it: addresses, ports, protocol. In text form a UDP flow,
-/// `{"source": "192.0.2.7:4000", "destination": "192.0.2.1:53"}`.
+/// A flow: addresses, ports, protocol. In text form a UDP flow, `{"source": "192.0.2.7:4000", "destination":
+/// "192.0.2.1:53"}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "Text", try_from = "Text")]
 pub struct Flow {
     /// Source and destination address.
     pub addresses: Addresses,
-    /// Port of the sender.
+    /// Source port.
     pub source_port: u16,
-    /// Port of the receiver.
+    /// Destination port.
     pub destination_port: u16,
-    /// Number of the protocol above IP (IANA): 17 is UDP.
+    /// IP protocol number (IANA): 17 is UDP.
     pub protocol: u8,
 }
 
-/// Why two addresses make no flow.
+/// Why two addresses are not a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FlowError {
     /// One is IPv4, the other IPv6.
-    #[error(
-        "a flow from {source_address} to {destination} is not possible: give two addresses of one family"
-    )]
+    #[error("invalid flow from {source_address} to {destination}: give two addresses of one family")]
     Families {
         /// Of the sender.
         source_address: IpAddr,
@@ -60,7 +58,7 @@ impl Flow {
     /// The protocol number of UDP (RFC 768).
     pub const UDP: u8 = 17;
 
-    /// A UDP flow. IPv4 addresses in IPv6 form (`::ffff:192.0.2.1`) count as what they are on the wire: IPv4.
+    /// A UDP flow. IPv4-mapped IPv6 addresses (`::ffff:192.0.2.1`) are treated as what they are on the wire: IPv4.
     ///
     /// # Errors
     /// The addresses are of different families.
@@ -80,7 +78,7 @@ impl Flow {
         })
     }
 
-    /// Where its packets come from.
+    /// The source.
     #[must_use]
     pub const fn source(&self) -> SocketAddr {
         let address = match self.addresses {
@@ -90,7 +88,7 @@ impl Flow {
         SocketAddr::new(address, self.source_port)
     }
 
-    /// Where its packets go to.
+    /// The destination.
     #[must_use]
     pub const fn destination(&self) -> SocketAddr {
         let address = match self.addresses {
@@ -100,7 +98,7 @@ impl Flow {
         SocketAddr::new(address, self.destination_port)
     }
 
-    /// The same flow from another source port.
+    /// The same flow with another source port.
     #[must_use]
     pub const fn with_source_port(self, source_port: u16) -> Self {
         Self { source_port, ..self }
@@ -121,7 +119,7 @@ impl Flow {
         Self { addresses, source_port, destination_port, protocol: self.protocol }
     }
 
-    /// Is it an IPv4 flow?
+    /// Whether it is an IPv4 flow.
     #[must_use]
     pub const fn is_ipv4(&self) -> bool {
         matches!(self.addresses, Addresses::V4 { .. })
@@ -134,7 +132,7 @@ impl fmt::Display for Flow {
     }
 }
 
-/// How a flow is written.
+/// The text form of a flow.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {

@@ -1,16 +1,17 @@
-//! Flow limit: while a backlog is more than half full, a flow that has more than half of the recent packets loses.
+//! Flow limit: while a backlog is more than half full, packets of a flow that has more than half of the recent
+//! packets are dropped.
 //!
 //! ```text
-//! history, a ring of 128 places:   b3 b7 b3 b3 b1 b3 ...      each the bucket of one packet
-//! buckets, one counter each:       how often the history has it; over 64: that packet is dropped
+//! history, a ring of 128 entries:  b3 b7 b3 b3 b1 b3 ...      the bucket of each packet
+//! buckets, one counter each:       how often it is in the history; over 64: the packet is dropped
 //! ```
-//! So one loud flow cannot fill the backlog of a CPU that many share (`skb_flow_limit` of `net/core/dev.c`, 3.11;
-//! CONFIG_NET_FLOW_LIMIT). `Documentation/networking/scaling.rst` speaks of the last 256 packets; the code has had 128
-//! (`FLOW_LIMIT_HISTORY`) ever since, and so has this one.
+//! So one heavy flow cannot fill the backlog of a CPU that many flows share (`skb_flow_limit` of `net/core/dev.c`,
+//! 3.11; CONFIG_NET_FLOW_LIMIT). `Documentation/networking/scaling.rst` mentions the last 256 packets; the code has
+//! always used 128 (`FLOW_LIMIT_HISTORY`), and so does this.
 
 use crate::hash::fold;
 
-/// The state of one backlog. Belongs to the thread that puts packets there.
+/// The state of one backlog. Owned by the thread that enqueues packets there.
 #[derive(Debug)]
 pub struct FlowLimit {
     history: [u16; Self::HISTORY],
@@ -21,18 +22,18 @@ pub struct FlowLimit {
 }
 
 impl FlowLimit {
-    /// Packets that count. Must be a power of two, and its half below 256 for the counters to be bytes. Fewer: a burst
-    /// of an honest flow is dropped; more: a flood is noticed later.
+    /// Number of recent packets considered. A power of two, with half of it below 256 so that counters fit a byte.
+    /// Fewer: bursts of legitimate flows are dropped. More: a flood is detected later.
     pub const HISTORY: usize = 128;
-    /// A flow with more than this of the history is dropped.
+    /// A flow with more than this many packets in the history is dropped.
     pub const MAX_SHARE: u8 = (Self::HISTORY / 2) as u8;
-    /// Buckets when nothing is said: `net.core.flow_limit_table_len`.
+    /// The default number of buckets: `net.core.flow_limit_table_len`.
     pub const DEFAULT_BUCKETS: u32 = 4096;
-    /// The most buckets, so that a bucket's number fits the history.
+    /// The maximum number of buckets, so that a bucket's number fits a history entry.
     pub const MAX_BUCKETS: u32 = 1 << 16;
 
-    /// A limit with so many `buckets`, rounded up to a power of two of 1 to [`Self::MAX_BUCKETS`]. With too few of
-    /// them flows share a bucket, and one is dropped for the other.
+    /// A limit with `buckets` buckets, rounded up to a power of two from 1 to [`Self::MAX_BUCKETS`]. With too few,
+    /// flows share a bucket, and one is dropped because of another.
     #[must_use]
     pub fn new(buckets: u32) -> Self {
         let len = buckets.clamp(1, Self::MAX_BUCKETS).next_power_of_two();
@@ -45,8 +46,8 @@ impl FlowLimit {
         }
     }
 
-    /// Is a packet to be dropped that finds `backlog` packets where at most `bound` may be? Counts it if so. Below
-    /// half of the bound nothing is counted at all, so that a quiet machine pays one comparison.
+    /// Whether to drop a packet that arrives at a backlog of `backlog` packets with a limit of `bound`. Counts it if
+    /// so. Below half of the limit nothing is recorded, so an idle machine pays one comparison.
     #[inline]
     pub fn drops(&mut self, hash: u32, backlog: usize, bound: usize) -> bool {
         if backlog < bound >> 1 {
@@ -56,7 +57,7 @@ impl FlowLimit {
         let new = fold(hash, self.bits) as u16;
         let old = std::mem::replace(&mut self.history[self.head], new);
         self.head = (self.head + 1) & (Self::HISTORY - 1);
-        // Before the ring was full once, old is a place that was never counted.
+        // Until the ring has been full once, the old entry was never counted.
         let leaving = &mut self.buckets[usize::from(old)];
         *leaving = leaving.saturating_sub(1);
         let joining = &mut self.buckets[usize::from(new)];
@@ -67,7 +68,7 @@ impl FlowLimit {
         drop
     }
 
-    /// How many it has dropped: the flow limit column of `/proc/net/softnet_stat`.
+    /// Packets dropped so far: the flow limit column of `/proc/net/softnet_stat`.
     #[must_use]
     pub const fn dropped(&self) -> u64 {
         self.dropped
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_flow_alone_is_cut_once_it_has_more_than_half() {
+    fn a_single_flow_is_limited_to_half_of_the_history() {
         let mut limit = FlowLimit::new(FlowLimit::DEFAULT_BUCKETS);
         let drops: Vec<bool> = (0..200).map(|_| limit.drops(7, 500, 1000)).collect();
         let kept = drops.iter().take_while(|drop| !**drop).count();
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_flows_pass_beside_a_loud_one() {
+    fn light_flows_pass_beside_a_heavy_one() {
         let mut limit = FlowLimit::new(FlowLimit::DEFAULT_BUCKETS);
         let (mut loud, mut quiet) = (0, 0);
         for packet in 0..10_000_u32 {

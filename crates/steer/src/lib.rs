@@ -1,22 +1,22 @@
-//! Which queue, CPU and socket a packet goes to. Pure decisions: no I/O, no clock, nothing of the machine is
-//! read or written here, so every answer can be tested and printed before anything is changed.
+//! Which queue, CPU and socket a packet goes to. Pure decisions: no I/O and no clock, so every answer can be tested
+//! and printed before anything is changed.
 //!
 //! ```text
 //! flow --toeplitz--> hash --rss--> queue --(irq)--> CPU --rps, rfs--> CPU --reuseport--> socket
-//!                                                      flow_limit: may it enter that CPU's backlog?
-//! and on the way back: CPU --xps--> transmit queue
+//!                                                      flow_limit: is it admitted to that CPU's backlog?
+//! transmit: CPU --xps--> transmit queue
 //! ```
 //!
 //! - [`CpuSet`]: a set of CPU numbers, in the kernel's list form (`0-3,8`) and mask form (`ff,00000001`).
-//! - [`Flow`]: the 5-tuple that all of it begins with.
-//! - [`toeplitz`], [`rss`]: a network card's hash and indirection table. [`rules`]: flows that it sends elsewhere.
-//!   [`drivers`]: what drivers set by default.
+//! - [`Flow`]: the 5-tuple that every decision starts from.
+//! - [`toeplitz`], [`rss`]: a network card's hash and indirection table. [`rules`]: flow rules that override them.
+//!   [`drivers`]: the defaults of drivers.
 //! - [`rps`], [`rfs`], [`flow_limit`]: the CPU that processes a packet, by the kernel's rules.
 //! - [`reuseport`]: the socket of a group. [`xps`]: which CPUs transmit on which queue.
-//! - [`predict`]: all of it for a given flow and given tables, each step with its reason; and the other way, source
+//! - [`predict`]: all of these for a given flow and given tables, each step with its reason; and in reverse, source
 //!   ports that reach a wanted queue, CPU and socket.
 //!
-//! The rules are for two users: prediction of what the kernel does, and udpath's own datapath, which calls
+//! The rules have two users: prediction of the kernel's behaviour, and udpath's own datapath, which calls
 //! [`rss::Rss::hash`], [`rps::steer`] and [`flow_limit::FlowLimit::drops`] for each packet.
 
 mod backlog;

@@ -1,13 +1,14 @@
-//! Where a flow's datagrams go, given the tables of a machine; and which source ports lead to a wanted place.
+//! Predicts the path of a flow's datagrams from the tables of a machine; and, in reverse, finds source ports that
+//! lead to a wanted place.
 //!
 //! ```text
 //! Tables (what is known) --check--> Predictor --decide(flow)--> Path: hash, queue, irq, cpu, rps, socket
 //!                                             --source_ports--> ports whose path ends where it should
-//!                          paths of many flows --> Spread        packets that really came --> Verification
+//!                          paths of many flows --> Spread        observed packets --> Verification
 //! ```
-//! Every step has a value or none, and says why: "not known" is a normal answer, and a guess never is. What the kernel
-//! does with a secret of its own (its software hash, its choice by hash in a reuseport group) is not known to anybody
-//! outside, and is told as such.
+//! Every step has a value or none, and a reason: "not known" is a normal answer, and nothing is guessed. Decisions
+//! that the kernel bases on a secret (its software hash, selection by hash in a reuseport group) cannot be predicted,
+//! and are reported as such.
 
 mod nic;
 mod path;
@@ -32,7 +33,7 @@ use crate::reuseport::{By, Group};
 use crate::rps::RpsMap;
 use nic::{Nic, NicResult};
 
-/// Tables made ready for many flows.
+/// Tables prepared for many flows.
 #[derive(Debug)]
 pub struct Predictor {
     nic: Nic,
@@ -42,7 +43,7 @@ pub struct Predictor {
     senders_queue: bool,
 }
 
-/// The sockets of which one gets a datagram, made ready for many flows.
+/// The sockets that may receive a datagram, prepared for many flows.
 #[derive(Debug)]
 pub struct Receivers {
     by: By,
@@ -61,22 +62,22 @@ impl Receivers {
     }
 }
 
-/// What is known of a receive queue.
+/// A receive queue, as far as it is known.
 #[derive(Debug, Clone, Default)]
 struct Receive {
     irq: Option<u32>,
     cpu: Option<Step>,
-    /// Was a map given at all?
+    /// Whether an RPS map was given.
     given: bool,
     map: Option<RpsMap>,
     rfs: bool,
 }
 
 impl Predictor {
-    /// Checks the tables and prepares them.
+    /// Validates the tables and prepares them.
     ///
     /// # Errors
-    /// They contradict themselves or name what there is not.
+    /// They contradict themselves or refer to something that does not exist.
     pub fn new(tables: &Tables) -> Result<Self, TablesError> {
         tables.check()?;
         let rfs = tables.sock_flow_entries.is_some_and(|entries| entries > 0);
@@ -103,13 +104,13 @@ impl Predictor {
         })
     }
 
-    /// The way of the flow's datagrams.
+    /// The path of the flow's datagrams.
     #[must_use]
     pub fn decide(&self, flow: &Flow) -> Path {
         self.decide_among(flow, self.sockets.as_ref())
     }
 
-    /// The same, with these sockets at its end instead of those of the tables.
+    /// The same, with these sockets instead of those in the tables.
     #[must_use]
     pub fn decide_among(&self, flow: &Flow, receivers: Option<&Receivers>) -> Path {
         let NicResult { hash, queue, seen, gone } = self.nic.receive(flow);
@@ -139,20 +140,20 @@ impl Predictor {
         Path { hash, queue, irq, cpu, rps, socket: socket(receivers, seen, rps) }
     }
 
-    /// The hash that the stack sees with the flow's packets, if the driver passes on the card's.
+    /// The hash that the stack sees for the flow's packets, if the driver passes the card's on.
     #[must_use]
     pub fn seen(&self, flow: &Flow) -> Step {
         self.nic.receive(flow).seen
     }
 
-    /// How many receive queues there are.
+    /// Number of receive queues.
     #[must_use]
     pub const fn queues(&self) -> Option<u32> {
         self.nic.queues()
     }
 }
 
-/// The socket that gets it.
+/// The socket that receives it.
 fn socket(receivers: Option<&Receivers>, seen: Step, cpu: Step) -> Step {
     let Some(Receivers { by, group }) = receivers else { return Step::unknown(Why::NoSockets) };
     match group.len() {
@@ -186,7 +187,7 @@ fn socket(receivers: Option<&Receivers>, seen: Step, cpu: Step) -> Step {
     }
 }
 
-/// Of sockets that do not share, in a group that has two or more.
+/// For sockets that do not share their address, of which there are two or more.
 fn last(group: &Group<u32>, cpu: Step) -> Step {
     let last = (group.len() - 1) as u32;
     if !group.has_cpus() {
@@ -210,7 +211,7 @@ fn rps(receive: &Receive, seen: Step, cpu: Step) -> Step {
     };
     let of = map.cpus().len();
     match seen.value {
-        // Any hash leads there.
+        // Any hash selects it.
         _ if of == 1 => Step::known(map.cpus()[0].into(), Why::OnlyRpsCpu { rfs: receive.rfs }),
         Some(0) => Step { why: Why::NoHash, ..cpu },
         Some(hash) => {
@@ -222,7 +223,7 @@ fn rps(receive: &Receive, seen: Step, cpu: Step) -> Step {
     }
 }
 
-/// No map: where it was received, if that is known.
+/// No map: the CPU it was received on, if that is known.
 const fn without_rps(cpu: Step) -> Step {
     match cpu.value {
         Some(_) => Step { why: Why::RpsDefault, ..cpu },

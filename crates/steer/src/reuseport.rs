@@ -1,41 +1,42 @@
-//! A reuseport group: which of the sockets bound to one address gets a datagram.
+//! A reuseport group: which of the sockets bound to one address receives a datagram.
 //!
 //! ```text
 //! bind order     0    1    2    3          close socket 1     0    3    2
-//! sockets       [A]  [B]  [C]  [D]         ------------->    [A]  [D]  [C]     the last one fills the hole
+//! sockets       [A]  [B]  [C]  [D]         ------------->    [A]  [D]  [C]     the last one moves into the gap
 //! ```
-//! So an index into a group, as a BPF program returns it, is not a name of a socket: it changes when another socket
-//! closes (`net/core/sock_reuseport.c`).
+//! So an index into a group, as a BPF program returns it, does not identify a socket permanently: it changes when
+//! another socket closes (`net/core/sock_reuseport.c`).
 
 use serde::{Deserialize, Serialize};
 
 use crate::hash::reciprocal_scale;
 
-/// How a group chooses.
+/// How a group selects a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
-    /// By the kernel's own hash of the 4-tuple, which has a secret drawn at boot (`udp_ehashfn` of `net/ipv4/udp.c`):
-    /// even over flows, and not to be predicted.
+    /// By the kernel's own hash of the 4-tuple, with a secret drawn at boot (`udp_ehashfn` of `net/ipv4/udp.c`): even
+    /// over flows, but unpredictable.
     Hash,
-    /// By the CPU that received the packet: the sockets' SO_INCOMING_CPU. Groups lost it with Linux 4.5 and have it back
-    /// since 6.2.
+    /// By the CPU that received the packet: the sockets' SO_INCOMING_CPU. Not supported by groups from Linux 4.5
+    /// until 6.2.
     Cpu,
-    /// By a program that gives the number of the CPU that received the packet, modulo that of the sockets: what
-    /// `udpath apply --set port:53:selection=by-cpu` attaches (`SO_ATTACH_REUSEPORT_CBPF`). It goes before SO_INCOMING_CPU.
+    /// By a program that returns the number of the CPU that received the packet, modulo the number of sockets: the
+    /// one that `udpath apply --set port:53:selection=by-cpu` attaches (`SO_ATTACH_REUSEPORT_CBPF`). It overrides
+    /// SO_INCOMING_CPU.
     CpuModulo,
-    /// By the hash that came with the packet, which a network card or RPS gave it: udpath's own datapath, and a
-    /// program that reads SKF_AD_RXHASH.
+    /// By the packet's hash, from a network card or RPS: udpath's own datapath, and programs that read SKF_AD_RXHASH.
     Rxhash,
-    /// They are no group, for they share their address by SO_REUSEADDR alone: the one bound last gets everything, unless
-    /// others name the receiving CPU; then the last of those (`udp4_lib_lookup2` of `net/ipv4/udp.c`).
+    /// Not a group: the sockets share their address by SO_REUSEADDR only. The last one bound receives everything,
+    /// unless others have the receiving CPU as SO_INCOMING_CPU; then the last of those (`udp4_lib_lookup2` of
+    /// `net/ipv4/udp.c`).
     Last,
-    /// Not to be told: the options of the sockets could not be read, or the group is not the one that a program was made
+    /// Unknown: the options of the sockets could not be read, or the group is not the one that a program was made
     /// for.
     Unknown,
 }
 
-/// A group in its order of binding. `T` is whatever names a socket.
+/// A group in bind order. `T` identifies a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group<T> {
     sockets: Vec<Member<T>>,
@@ -56,19 +57,19 @@ impl<T> Default for Group<T> {
 }
 
 impl<T: PartialEq> Group<T> {
-    /// No socket yet.
+    /// An empty group.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A socket is bound, with its SO_INCOMING_CPU if it was set; gives its index for now.
+    /// Adds a socket that was bound, with its SO_INCOMING_CPU if set; returns its current index.
     pub fn bind(&mut self, name: T, cpu: Option<u32>) -> usize {
         self.sockets.push(Member { name, cpu });
         self.sockets.len() - 1
     }
 
-    /// A socket is closed; the last one takes its place. Says whether it was there.
+    /// Removes a socket that was closed; the last one takes its place. Returns whether it was in the group.
     pub fn close(&mut self, name: &T) -> bool {
         let found = self.sockets.iter().position(|member| member.name == *name);
         if let Some(at) = found {
@@ -77,25 +78,25 @@ impl<T: PartialEq> Group<T> {
         found.is_some()
     }
 
-    /// The socket at an index, for now.
+    /// The socket currently at an index.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {
         self.sockets.get(index).map(|member| &member.name)
     }
 
-    /// How many sockets there are.
+    /// Number of sockets.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.sockets.len()
     }
 
-    /// No socket?
+    /// Whether the group is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }
 
-    /// The index chosen by a hash: [`reciprocal_scale`]. None in an empty group.
+    /// The index selected by a hash: [`reciprocal_scale`]. `None` for an empty group.
     #[must_use]
     #[inline]
     pub fn by_hash(&self, hash: u32) -> Option<usize> {
@@ -103,8 +104,8 @@ impl<T: PartialEq> Group<T> {
         (!self.sockets.is_empty()).then_some(place)
     }
 
-    /// The index chosen when sockets have SO_INCOMING_CPU: from the hash's own place on, round the group, the first
-    /// socket that names `cpu`; if none does, the hash's own place (`reuseport_select_sock_by_hash`).
+    /// The index selected if sockets have SO_INCOMING_CPU: the first socket with `cpu`, scanning the group from the
+    /// hash's index and wrapping around; if there is none, the hash's index (`reuseport_select_sock_by_hash`).
     #[must_use]
     pub fn by_cpu(&self, hash: u32, cpu: u32) -> Option<usize> {
         let own = self.by_hash(hash)?;
@@ -112,7 +113,7 @@ impl<T: PartialEq> Group<T> {
         round.into_iter().find(|&at| self.sockets[at].cpu == Some(cpu)).or(Some(own))
     }
 
-    /// The index chosen when a program returned `index`: that one, or by hash when there is no such socket.
+    /// The index selected if a program returned `index`: that one, or by hash if there is no such socket.
     #[must_use]
     pub fn by_index(&self, hash: u32, index: u32) -> Option<usize> {
         match usize::try_from(index) {
@@ -121,13 +122,13 @@ impl<T: PartialEq> Group<T> {
         }
     }
 
-    /// Does any socket name a CPU?
+    /// Whether any socket has SO_INCOMING_CPU set.
     #[must_use]
     pub fn has_cpus(&self) -> bool {
         self.sockets.iter().any(|member| member.cpu.is_some())
     }
 
-    /// Indices of the sockets that name `cpu`.
+    /// Indices of the sockets whose SO_INCOMING_CPU is `cpu`.
     pub fn of_cpu(&self, cpu: u32) -> impl Iterator<Item = usize> + '_ {
         let members = self.sockets.iter().enumerate();
         members.filter(move |(_, member)| member.cpu == Some(cpu)).map(|(at, _)| at)
@@ -173,7 +174,7 @@ mod tests {
         assert_eq!(group.by_cpu(0, 1), Some(1));
         assert_eq!(group.by_cpu(u32::MAX, 1), Some(3));
         assert_eq!(group.by_cpu(u32::MAX / 2 + 1, 0), Some(0), "round the end");
-        assert_eq!(group.by_cpu(u32::MAX / 2 + 1, 7), Some(2), "nobody names it: by hash");
+        assert_eq!(group.by_cpu(u32::MAX / 2 + 1, 7), Some(2), "no such SO_INCOMING_CPU: by hash");
         assert_eq!(group.of_cpu(1).collect::<Vec<_>>(), [1, 3]);
     }
 

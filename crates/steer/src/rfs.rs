@@ -5,17 +5,17 @@
 //!   record(hash, cpu)                         steer(hash)
 //!        |                                        |
 //!        v                                        v
-//!  SockFlowTable, one for all:  wanted CPU -> FlowTable, one per queue: present CPU, tail at its last packet
+//!  SockFlowTable, one for all:  wanted CPU -> FlowTable, one per queue: current CPU, tail at its last packet
 //! ```
 //!
-//! The rule that keeps order: a flow moves from its present CPU to the wanted one only when the present one is unset,
-//! offline, or has taken the flow's last queued packet off its backlog (head >= tail remembered). Until then packets
-//! keep going to the old CPU, behind those that are there (`Documentation/networking/scaling.rst`, `get_rps_cpu` of
-//! `net/core/dev.c`).
+//! The rule that preserves order: a flow moves from its current CPU to the wanted one only when the current one is
+//! unset, offline, or has taken the flow's last queued packet off its backlog (head >= recorded tail). Until then
+//! packets keep going to the old CPU, behind those already queued there (`Documentation/networking/scaling.rst`,
+//! `get_rps_cpu` of `net/core/dev.c`).
 //!
-//! Who owns what: [`FlowTable`] belongs to the one thread that polls its queue (`&mut`). [`SockFlowTable`] is written
-//! by all readers and read by all pollers, through plain `AtomicU32` with relaxed order: an entry is one word and is
-//! only a hint, nothing else is published by it.
+//! Ownership: a [`FlowTable`] belongs to the one thread that polls its queue (`&mut`). The [`SockFlowTable`] is
+//! written by all readers and read by all pollers, through plain `AtomicU32` with relaxed order: an entry is one word
+//! and only a hint, and publishes nothing else.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,22 +28,22 @@ const NO_CPU: u16 = u16::MAX;
 /// Which CPU reads which flow: `net.core.rps_sock_flow_entries`.
 ///
 /// An entry is one word: the upper bits of the flow's hash, and a CPU in the lower ones. So most flows that share an
-/// entry are told apart, and an entry can be written without a lock.
+/// entry are distinguished, and an entry can be written without a lock.
 #[derive(Debug)]
 pub struct SockFlowTable {
     entries: Box<[AtomicU32]>,
-    /// The bits of an entry that are a CPU: one less than the power of two at or above the number of CPUs.
+    /// The bits of an entry that hold a CPU: one less than the power of two at or above the number of CPUs.
     cpu_mask: u32,
 }
 
 impl SockFlowTable {
-    /// The longest table: that of the kernel (`rps_sock_flow_sysctl` of `net/core/sysctl_net_core.c`).
+    /// The maximum length, as in the kernel (`rps_sock_flow_sysctl` of `net/core/sysctl_net_core.c`).
     pub const MAX_LEN: u32 = 1 << 29;
 
     /// A table of `entries`, rounded up to a power of two and to at most [`Self::MAX_LEN`], for `cpus` possible CPUs.
     ///
-    /// The kernel's document finds 32,768 entries enough for a fair-sized server. Too few: flows push each other out
-    /// and fall back to RPS. Too many: the table leaves the cache.
+    /// The kernel's documentation suggests 32,768 entries for a moderately loaded server. Too few: flows evict each
+    /// other and fall back to RPS. Too many: the table leaves the cache.
     #[must_use]
     pub fn new(entries: u32, cpus: u16) -> Self {
         let len = entries.clamp(1, Self::MAX_LEN).next_power_of_two();
@@ -51,8 +51,8 @@ impl SockFlowTable {
         Self { entries, cpu_mask: u32::from(cpus.max(1)).next_power_of_two() - 1 }
     }
 
-    /// The application reads the flow on this CPU: to be called where it receives. A hash of 0 is no hash, and a CPU
-    /// past those the table was made for cannot be written down; both are ignored.
+    /// Records that the application reads the flow on this CPU. Call it where the application receives. A hash of 0
+    /// means no hash, and a CPU beyond those the table was created for cannot be recorded; both are ignored.
     #[inline]
     pub fn record(&self, hash: u32, cpu: u16) {
         let cpu = u32::from(cpu);
@@ -67,7 +67,7 @@ impl SockFlowTable {
         }
     }
 
-    /// The CPU that was recorded for the flow, if no other flow took the entry since.
+    /// The CPU recorded for the flow, unless another flow has taken the entry since.
     #[must_use]
     #[inline]
     pub fn wanted(&self, hash: u32) -> Option<u16> {
@@ -76,13 +76,13 @@ impl SockFlowTable {
         ((word ^ hash) & !self.cpu_mask == 0).then_some((word & self.cpu_mask) as u16)
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Never.
+    /// Always false.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -98,7 +98,7 @@ impl SockFlowTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(u32);
 
-/// Where a queue's flows are at present: `rps_flow_cnt` of one queue.
+/// The current CPUs of a queue's flows: `rps_flow_cnt` of one queue.
 #[derive(Debug)]
 pub struct FlowTable {
     flows: Box<[Present]>,
@@ -109,18 +109,18 @@ pub struct FlowTable {
 #[derive(Debug, Clone, Copy)]
 struct Present {
     cpu: u16,
-    /// The CPU's backlog tail just after the flow's last packet was put there.
+    /// The CPU's backlog tail just after the flow's last packet was queued.
     last_tail: u32,
 }
 
 impl FlowTable {
-    /// The longest table taken; 8 MiB of memory. The kernel takes more, up to its memory.
+    /// The maximum length; 8 MiB of memory. The kernel allows more, up to its memory.
     pub const MAX_LEN: u32 = 1 << 20;
 
     /// A table of `entries`, rounded up to a power of two and to at most [`Self::MAX_LEN`].
     ///
-    /// The kernel's document recommends the global table's entries divided by the number of queues. Too few: flows
-    /// that share an entry wait for each other's packets before they move.
+    /// The kernel's documentation recommends the global table's entries divided by the number of queues. Too few:
+    /// flows that share an entry wait for each other's packets before they move.
     #[must_use]
     pub fn new(entries: u32) -> Self {
         let len = entries.clamp(1, Self::MAX_LEN).next_power_of_two();
@@ -130,8 +130,8 @@ impl FlowTable {
         }
     }
 
-    /// The CPU for a packet of the flow, and the entry to report to [`Self::queued`]. None when the global table names
-    /// no CPU for this flow, or one that is offline.
+    /// The CPU for a packet of the flow, and the entry to pass to [`Self::queued`]. `None` if the global table has no
+    /// CPU for this flow, or one that is offline.
     #[inline]
     pub fn steer(
         &mut self,
@@ -151,8 +151,8 @@ impl FlowTable {
         (cpu != NO_CPU && backlogs.is_online(cpu)).then_some((cpu, slot))
     }
 
-    /// The packet is on the backlog of the CPU that [`Self::steer`] named; `tail` is the number of packets put there
-    /// so far, this one counted, wrapping.
+    /// Records that the packet was queued on the backlog of the CPU that [`Self::steer`] returned; `tail` is the
+    /// number of packets queued there so far, this one included, wrapping.
     #[inline]
     pub fn queued(&mut self, slot: Slot, tail: u32) {
         self.flows[slot.0 as usize].last_tail = tail;
@@ -172,12 +172,12 @@ impl FlowTable {
 }
 
 impl Present {
-    /// Is nothing of the flow queued where it is?
+    /// Whether no packet of the flow is queued where it is.
     #[inline]
     fn may_leave(self, backlogs: &impl Backlogs) -> bool {
         self.cpu == NO_CPU
             || !backlogs.is_online(self.cpu)
-            // Signed, so that it holds across the wrap.
+            // Signed, so that it holds across wrap-around.
             || backlogs.head(self.cpu).wrapping_sub(self.last_tail) as i32 >= 0
     }
 }
@@ -220,7 +220,7 @@ mod tests {
         let (wanted, mut flows, mut cpus) = (SockFlowTable::new(16, 2), FlowTable::new(4), Two::default());
         // Near the wrap of the counters.
         (cpus.heads, cpus.tails) = ([u32::MAX - 1; 2], [u32::MAX - 1; 2]);
-        assert_eq!(flows.steer(HASH, &wanted, &cpus), None, "nobody reads it yet");
+        assert_eq!(flows.steer(HASH, &wanted, &cpus), None, "not read yet");
         wanted.record(HASH, 0);
         for _ in 0..3 {
             let target = flows.steer(HASH, &wanted, &cpus).unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn another_flow_in_the_entry_is_told_apart() {
+    fn another_flow_in_the_entry_is_distinguished() {
         let wanted = SockFlowTable::new(16, 2);
         wanted.record(HASH, 1);
         assert_eq!(wanted.wanted(HASH), Some(1));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn rps_is_for_flows_that_nobody_reads() {
+    fn rps_applies_to_flows_without_a_reader() {
         let (wanted, mut flows, cpus) = (SockFlowTable::new(16, 2), FlowTable::new(4), Two::default());
         let map = RpsMap::new(&"1".parse().unwrap(), None);
         let mut decide = |hash| steer(hash, Some((&mut flows, &wanted)), map.as_ref(), &cpus);

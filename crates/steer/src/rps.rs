@@ -1,21 +1,21 @@
-//! RPS and RFS together: the CPU that a received packet is processed on.
+//! RPS and RFS together: the CPU that processes a received packet.
 //!
 //! ```text
-//! hash --> RFS: does the global table name a CPU for this very flow?
-//!           |yes: the queue's table says where the flow is now; it moves only when nothing of it is queued there
+//! hash --> RFS: does the global table have a CPU for this flow?
+//!           |yes: the queue's table has the flow's current CPU; it moves only when none of its packets is queued there
 //!           |no
 //!           v
 //!          RPS: the map's entry for the hash; without a map the packet stays where it is
 //! ```
-//! This is `get_rps_cpu` of `net/core/dev.c`, for the kernel's prediction and for a datapath of our own: [`steer`] is
-//! called for each packet, allocates nothing and waits for nothing.
+//! This is `get_rps_cpu` of `net/core/dev.c`, for predicting the kernel and for our own datapath: [`steer`] is called
+//! for each packet, does not allocate and does not block.
 
 use crate::CpuSet;
 pub use crate::backlog::Backlogs;
 use crate::hash::reciprocal_scale;
 use crate::rfs::{FlowTable, Slot, SockFlowTable};
 
-/// The CPUs that packets of one receive queue are spread over: `rps_cpus` as the kernel holds it.
+/// The CPUs that packets of one receive queue are spread over: `rps_cpus` as the kernel stores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RpsMap {
     /// Ascending, never empty.
@@ -23,9 +23,9 @@ pub struct RpsMap {
 }
 
 impl RpsMap {
-    /// The map that writing `cpus` into `rps_cpus` makes: those of them that are online at that moment, in ascending
-    /// order (`store_rps_map` of `net/core/net-sysfs.c`). None of them online, or an empty set: no map, which turns
-    /// RPS off.
+    /// The map that results from writing `cpus` to `rps_cpus`: those that are online at that moment, in ascending
+    /// order (`store_rps_map` of `net/core/net-sysfs.c`). If none is online, or the set is empty, there is no map,
+    /// which turns RPS off.
     #[must_use]
     pub fn new(cpus: &CpuSet, online: Option<&CpuSet>) -> Option<Self> {
         let usable = cpus.iter().filter(|&cpu| online.is_none_or(|online| online.contains(cpu)));
@@ -53,16 +53,16 @@ impl RpsMap {
 pub enum SteerDecision {
     /// It is processed where it was received.
     Stay,
-    /// The RPS map's choice.
+    /// Selected by the RPS map.
     Rps {
         /// The CPU.
         cpu: u16,
     },
-    /// The CPU where the flow's reader is, or was when the packets still queued were put there.
+    /// The CPU of the flow's reader, or the one where its queued packets are.
     Rfs {
         /// The CPU.
         cpu: u16,
-        /// To be given to [`FlowTable::queued`] once the packet is on that CPU's backlog.
+        /// To be passed to [`FlowTable::queued`] once the packet is on that CPU's backlog.
         slot: Slot,
     },
 }
@@ -78,7 +78,7 @@ impl SteerDecision {
     }
 }
 
-/// Decides for one packet of a queue. `rfs` is the queue's own table and the global one, where RFS is on.
+/// Decides for one packet of a queue. `rfs` is the queue's own table and the global one, if RFS is on.
 ///
 /// A hash of 0 means "no hash", as in the kernel: the packet stays.
 #[inline]

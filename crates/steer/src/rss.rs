@@ -1,4 +1,4 @@
-//! RSS: which receive queue a network card puts a packet into.
+//! RSS: the receive queue that a network card selects for a packet.
 //!
 //! ```text
 //! packet --fields--> Toeplitz --> hash --low bits--> table entry --> queue
@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::flow::Flow;
 use crate::toeplitz::{Fields, Key, Toeplitz, Transform};
 
-/// The hash of a network card: key, fields for each family, transform.
+/// The hash of a network card: key, fields of each family, transform.
 #[derive(Debug, Clone)]
 pub struct Rss {
     toeplitz: Toeplitz,
@@ -20,26 +20,26 @@ pub struct Rss {
     pub udp4: Fields,
     /// Fields of UDP over IPv6 that are hashed (`rx-flow-hash udp6`).
     pub udp6: Fields,
-    /// What is done to them before.
+    /// The transform of the fields.
     pub transform: Transform,
 }
 
 impl Rss {
-    /// Hashes addresses and ports of both families with `key`.
+    /// A hash over addresses and ports of both families with `key`.
     #[must_use]
     pub fn new(key: Key) -> Self {
         let (udp4, udp6) = (Fields::AddressesPorts, Fields::AddressesPorts);
         Self { toeplitz: Toeplitz::new(key), udp4, udp6, transform: Transform::None }
     }
 
-    /// The hash of a UDP flow's packets. For the packet path: some nanoseconds, nothing allocated.
+    /// The hash of a UDP flow's packets. For the packet path: a few nanoseconds, no allocation.
     #[must_use]
     #[inline]
     pub fn hash(&self, flow: &Flow) -> u32 {
         self.toeplitz.hash(flow, self.fields(flow), self.transform)
     }
 
-    /// Which fields of the flow are hashed.
+    /// The fields of the flow that are hashed.
     #[must_use]
     #[inline]
     pub const fn fields(&self, flow: &Flow) -> Fields {
@@ -47,10 +47,9 @@ impl Rss {
     }
 }
 
-/// Which queue each value of the hash's low bits stands for: `ethtool -x`.
+/// The queue for each value of the hash's low bits: `ethtool -x`.
 ///
-/// Its length is a power of two, as that of every card whose index rule is known is: the low bits of the hash are the
-/// index.
+/// Its length is a power of two, as for every card whose index rule is known: the low bits of the hash are the index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Vec<u32>", try_from = "Vec<u32>")]
 pub struct IndirectionTable {
@@ -58,54 +57,54 @@ pub struct IndirectionTable {
     entries: Box<[u32]>,
 }
 
-/// Why a table is not possible.
+/// Why a table is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// No power of two, or too long.
+    /// Not a power of two, or too long.
     #[error(
-        "an indirection table of {entries} entries is not possible; its size is a power of two up to {max}",
+        "invalid indirection table size {entries}: expected a power of two up to {max}",
         max = IndirectionTable::MAX_LEN
     )]
     Length {
-        /// How many were given.
+        /// The given number.
         entries: usize,
     },
-    /// An entry that names a queue there is not.
-    #[error("entry {entry} of the indirection table is queue {queue}; there are {queues}, 0 to {}", queues.saturating_sub(1))]
+    /// An entry with a queue that does not exist.
+    #[error("entry {entry} of the indirection table is queue {queue}, but there are only {queues}, 0 to {}", queues.saturating_sub(1))]
     NoSuchQueue {
         /// Which entry, from 0.
         entry: usize,
-        /// What it says.
+        /// Its queue.
         queue: u32,
         /// How many queues there are.
         queues: u32,
     },
-    /// A spread over no queue.
-    #[error("an indirection table needs a queue to spread over: give 1 or more")]
+    /// No queue to spread over.
+    #[error("an indirection table needs at least 1 queue to spread over")]
     NoQueue,
-    /// Weights that are all 0 or none at all.
-    #[error("all weights of the indirection table are 0; give at least one queue a weight")]
+    /// All weights are 0, or there are none.
+    #[error("all weights of the indirection table are 0; at least one must be positive")]
     NoWeight,
     /// More weight than entries.
     #[error("the weights add up to {sum}, more than the {entries} entries of the indirection table")]
     TooMuchWeight {
-        /// Of all weights.
+        /// The sum of all weights.
         sum: u64,
-        /// Of the table.
+        /// The number of entries.
         entries: usize,
     },
 }
 
 impl IndirectionTable {
-    /// The longest table taken. The largest in the kernel has 2,048 entries (ice), mlx5 grows to 4 times its channels;
-    /// this leaves room and keeps a mistyped number from asking for gigabytes.
+    /// The maximum length. The largest in the kernel has 2,048 entries (ice), mlx5 grows to 4 times its channels;
+    /// this leaves room and keeps a mistyped number from allocating gigabytes.
     pub const MAX_LEN: usize = 65_536;
 
-    /// A table as read from a card.
+    /// A table with these entries.
     ///
     /// # Errors
-    /// The length is not possible.
+    /// Invalid length.
     pub fn new(entries: Vec<u32>) -> Result<Self, TableError> {
         Self::length(entries.len())?;
         Ok(Self { entries: entries.into() })
@@ -115,7 +114,7 @@ impl IndirectionTable {
     /// `include/linux/ethtool.h`).
     ///
     /// # Errors
-    /// The length is not possible, or there is no queue.
+    /// Invalid length, or no queue.
     pub fn spread(entries: usize, queues: u32) -> Result<Self, TableError> {
         Self::equal(entries, 0, queues)
     }
@@ -123,7 +122,7 @@ impl IndirectionTable {
     /// `ethtool -X DEV start START equal QUEUES`: entry `i` is queue `start + i mod queues`.
     ///
     /// # Errors
-    /// The length is not possible, or there is no queue.
+    /// Invalid length, or no queue.
     pub fn equal(entries: usize, start: u32, queues: u32) -> Result<Self, TableError> {
         Self::length(entries)?;
         if queues == 0 {
@@ -133,11 +132,11 @@ impl IndirectionTable {
         Ok(Self { entries: (0..entries).map(entry).collect() })
     }
 
-    /// `ethtool -X DEV weight W0 W1 ...`: entries in runs, queue 0 first, as long as the weights say
+    /// `ethtool -X DEV weight W0 W1 ...`: runs of entries, queue 0 first, of the lengths given by the weights
     /// (`fill_indir_table` of ethtool.c).
     ///
     /// # Errors
-    /// The length is not possible, all weights are 0, or they add up to more than there are entries.
+    /// Invalid length, all weights are 0, or their sum exceeds the number of entries.
     pub fn weight(entries: usize, weights: &[u32]) -> Result<Self, TableError> {
         Self::length(entries)?;
         let sum = weights.iter().map(|&weight| u64::from(weight)).sum::<u64>();
@@ -147,7 +146,7 @@ impl IndirectionTable {
         if sum > entries as u64 {
             return Err(TableError::TooMuchWeight { sum, entries });
         }
-        // Entry i is the first queue whose share, with those before, ends after i.
+        // Entry i is the first queue whose share, together with those before, ends after i.
         let mut ends = (0_u32..).zip(weights).scan(0_u64, |partial, (queue, &weight)| {
             *partial += u64::from(weight);
             Some((queue, entries as u64 * *partial / sum))
@@ -156,7 +155,7 @@ impl IndirectionTable {
         let mut table = Vec::with_capacity(entries);
         for at in 0..entries as u64 {
             while at >= end {
-                // The last share ends at `entries`, so there is always another.
+                // The last share ends at `entries`, so there is always a next one.
                 (queue, end) = ends.next().unwrap_or((queue, u64::MAX));
             }
             table.push(queue);
@@ -164,10 +163,10 @@ impl IndirectionTable {
         Ok(Self { entries: table.into() })
     }
 
-    /// Is every entry a queue of a card that has `queues`?
+    /// Checks that every entry is a queue of a card with `queues` queues.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first entry that is not.
     pub fn check(&self, queues: u32) -> Result<(), TableError> {
         match self.entries.iter().enumerate().find(|(_, queue)| **queue >= queues) {
             None => Ok(()),
@@ -241,17 +240,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_possible_is_told() {
+    fn invalid_tables_are_rejected() {
         let error = |table: Result<IndirectionTable, TableError>| table.unwrap_err().to_string();
         assert!(error(IndirectionTable::new(vec![0; 3])).contains("a power of two"));
-        assert!(error(IndirectionTable::new(vec![])).contains("0 entries"));
+        assert!(error(IndirectionTable::new(vec![])).contains("size 0"));
         assert!(error(IndirectionTable::spread(1 << 20, 1)).contains("up to 65536"));
-        assert!(error(IndirectionTable::spread(8, 0)).contains("1 or more"));
+        assert!(error(IndirectionTable::spread(8, 0)).contains("at least 1 queue"));
         assert!(error(IndirectionTable::weight(8, &[0, 0])).contains("all weights"));
         assert!(error(IndirectionTable::weight(8, &[8, 1])).contains("add up to 9"));
         let table = IndirectionTable::spread(8, 4).unwrap();
         assert_eq!(table.check(4), Ok(()));
-        let told = table.check(3).unwrap_err().to_string();
-        assert_eq!(told, "entry 3 of the indirection table is queue 3; there are 3, 0 to 2");
+        let error = table.check(3).unwrap_err().to_string();
+        assert_eq!(error, "entry 3 of the indirection table is queue 3, but there are only 3, 0 to 2");
     }
 }

@@ -1,16 +1,16 @@
-//! Flow rules of a network card (ethtool's ntuple): which flows go elsewhere than the hash says.
+//! Flow rules of a network card (ethtool's ntuple): flows that bypass the hash.
 //!
 //! ```text
 //! location 3      udp4, from 192.0.2.0/24, to port 53   ─▸ queue 7
 //! location 1023   udp4, to port 53                      ─▸ RSS context 1: another table, another key
-//!                                                          none fits: RSS
+//!                                                          no match: RSS
 //! ```
-//! The lowest location of those that fit counts (`struct ethtool_rx_flow_spec` of `include/uapi/linux/ethtool.h`; drivers
-//! whose hardware cannot do that take no two rules that fit one packet).
+//! The matching rule with the lowest location wins (`struct ethtool_rx_flow_spec` of `include/uapi/linux/ethtool.h`;
+//! drivers whose hardware cannot do that reject two rules that match the same packet).
 //!
-//! Not modelled, and so never guessed: what a rule asks of a packet beyond addresses, ports and protocol (VLAN, link-layer
-//! addresses, TOS, payload), and the rules that no list shows: those that a driver makes for itself, for accelerated RFS, or
-//! for tc.
+//! Not modelled, and so never guessed: rule fields other than addresses, ports and protocol (VLAN, link-layer
+//! addresses, TOS, payload), and rules that are not listed: those that a driver creates for itself, for accelerated
+//! RFS, or for tc.
 
 use std::net::IpAddr;
 
@@ -18,15 +18,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::flow::Flow;
 
-/// A rule that sends some flows to a queue of their own: `ethtool -n`.
+/// A rule that sends some flows to a specific queue: `ethtool -n`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowRule {
-    /// Its place in the device's table; the lowest of those that fit counts.
+    /// Its location in the device's table; the lowest of those that match wins.
     pub location: u32,
-    /// Which packets: `udp4`, `udp6`, `tcp4`, `ip4`, `ether`, ...; `other` is a kind that is not known here.
+    /// The packet type: `udp4`, `udp6`, `tcp4`, `ip4`, `ether`, ...; `other` is a type that is not known here.
     pub flow: String,
-    /// Source address, where it matters.
+    /// Source address, if tested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Masked<IpAddr>>,
     /// Destination address.
@@ -38,49 +38,49 @@ pub struct FlowRule {
     /// Destination port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destination_port: Option<Masked<u16>>,
-    /// Of `ip4` and `ip6`: the protocol above IP.
+    /// For `ip4` and `ip6`: the IP protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Masked<u8>>,
-    /// Of `ether`: the protocol above Ethernet.
+    /// For `ether`: the EtherType.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ether_type: Option<Masked<u16>>,
-    /// Does it ask for more than is told here: VLAN, link-layer addresses, TOS, payload?
+    /// Whether it tests further fields: VLAN, link-layer addresses, TOS, payload.
     #[serde(default, skip_serializing_if = "is_false")]
     pub further: bool,
-    /// What becomes of them.
+    /// What the rule does with matching packets.
     pub action: FlowAction,
 }
 
-/// A value of which only the bits of the mask count.
+/// A value and the mask of its significant bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Masked<T> {
     /// The value.
     pub value: T,
-    /// Bits that count.
+    /// The significant bits.
     pub mask: T,
 }
 
-/// What a flow rule does.
+/// The action of a flow rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FlowAction {
-    /// Discards.
+    /// Drops.
     Drop,
     /// Wakes the machine.
     Wake,
-    /// To a queue; of a virtual function if that is not 0 (its number plus one).
+    /// To a queue; of a virtual function if `vf` is not 0 (its number plus one).
     Queue {
         /// The receive queue.
         queue: u32,
         /// Virtual function plus one.
         vf: u8,
     },
-    /// To a queue that another RSS context chooses, counted on from `queue`.
+    /// To a queue selected by another RSS context, offset by `queue`.
     Context {
         /// The context.
         context: u32,
-        /// What is added to the context's choice.
+        /// Offset added to the context's queue.
         queue: u32,
     },
 }
@@ -91,14 +91,14 @@ const fn is_false(further: &bool) -> bool {
     !*further
 }
 
-/// Does a rule take a flow's packets?
+/// Whether a rule matches a flow's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleMatch {
-    /// It asks for others.
+    /// It does not match.
     No,
-    /// It asks for something that a flow does not tell.
+    /// It tests something that is not part of a flow.
     Maybe,
-    /// It takes all of them.
+    /// It matches all of them.
     Yes,
 }
 
@@ -106,7 +106,7 @@ pub enum RuleMatch {
 const ETHER_TYPES: [u16; 2] = [0x0800, 0x86dd];
 
 impl FlowRule {
-    /// Whether it takes packets of this flow.
+    /// Whether it matches packets of this flow.
     #[must_use]
     pub fn fits(&self, flow: &Flow) -> RuleMatch {
         let [ipv4, ipv6] = ETHER_TYPES;
@@ -130,7 +130,7 @@ impl FlowRule {
     }
 }
 
-/// `udp4`: the family, and the protocol if it names one.
+/// Whether a type such as `udp4` matches: the family, and the protocol if it specifies one.
 fn takes(kind: &str, flow: &Flow) -> bool {
     let (protocol, ipv4) = match (kind.strip_suffix('4'), kind.strip_suffix('6')) {
         (Some(protocol), _) => (protocol, true),
@@ -176,21 +176,21 @@ impl Masked<IpAddr> {
     }
 }
 
-/// The rules of a card, in the order in which they count.
+/// The rules of a card, in order of precedence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FlowRules {
     list: Vec<FlowRule>,
 }
 
 impl FlowRules {
-    /// Puts them in order.
+    /// Sorts the rules.
     #[must_use]
     pub fn new(mut list: Vec<FlowRule>) -> Self {
         list.sort_by_key(|rule| rule.location);
         Self { list }
     }
 
-    /// The first rule that takes packets of this flow, or may.
+    /// The first rule that matches packets of this flow, or may.
     #[must_use]
     pub fn of(&self, flow: &Flow) -> Option<(&FlowRule, RuleMatch)> {
         let fits = self.list.iter().map(|rule| (rule, rule.fits(flow)));

@@ -1,6 +1,7 @@
 //! The Toeplitz hash of network cards, for any key.
 //!
-//! The key is a string of bits; bit `i` of the input, if set, adds (xor) the 32 bits of the key that begin at bit `i`:
+//! The key is a string of bits; each set bit `i` of the input XORs the 32 bits of the key that start at bit `i` into
+//! the hash:
 //!
 //! ```text
 //! key    0110 1101 0101 1010 0101 0110 ...       input bit 0 set: ^ key[0..32]
@@ -8,12 +9,13 @@
 //!         '----- window of input bit 1           ...
 //! ```
 //!
-//! The hash is linear over xor, so what a whole byte adds at its place can be looked up: [`Toeplitz`] holds 256 words
-//! for each of the 36 places. That is 12 look-ups for IPv4 with ports (12 KiB of tables touched) and 36 for IPv6.
-//! [`Key::hash_bitwise`] is the definition itself, slow and plain; the tables are tested against it.
+//! The hash is linear over XOR, so the contribution of a whole byte at a given position can be looked up:
+//! [`Toeplitz`] holds 256 words for each of the 36 positions. That is 12 lookups for IPv4 with ports (12 KiB of
+//! tables touched) and 36 for IPv6. [`Key::hash_bitwise`] is the definition itself, slow and simple; the tables are
+//! tested against it.
 //!
-//! Source: Microsoft, "RSS hashing functions" and "Verifying the RSS hash calculation"; the latter's vectors are in
-//! `tests/toeplitz.rs`.
+//! Source: Microsoft, "RSS hashing functions" and "Verifying the RSS hash calculation"; the vectors of the latter are
+//! in `tests/toeplitz.rs`.
 
 mod input;
 mod key;
@@ -23,13 +25,13 @@ pub use key::{Key, KeyError};
 
 use crate::flow::{Addresses, Flow};
 
-/// Bytes of the longest input: two IPv6 addresses and two ports.
+/// Length of the longest input, bytes: two IPv6 addresses and two ports.
 const PLACES: usize = Input::MAX_LEN;
 
-/// What one input byte adds to the hash, by its value.
+/// The contribution of one input byte to the hash, by its value.
 type Place = [u32; 256];
 
-/// A key made ready for hashing. Read-only once made, so that threads can share one; 36 KiB on the heap.
+/// A key prepared for hashing. Immutable, so threads can share one; 36 KiB on the heap.
 #[derive(Debug, Clone)]
 pub struct Toeplitz {
     places: Box<[Place; PLACES]>,
@@ -37,7 +39,7 @@ pub struct Toeplitz {
 }
 
 impl Toeplitz {
-    /// Makes the tables of a key: 9,216 words, some ten microseconds.
+    /// Builds the tables of a key: 9,216 words, some ten microseconds.
     #[must_use]
     pub fn new(key: Key) -> Self {
         let places = (0..PLACES).map(|at| place(&key, at)).collect::<Vec<_>>().into_boxed_slice();
@@ -47,7 +49,7 @@ impl Toeplitz {
         }
     }
 
-    /// The key it was made of.
+    /// The key.
     #[must_use]
     pub const fn key(&self) -> &Key {
         &self.key
@@ -70,7 +72,7 @@ impl Toeplitz {
         }
     }
 
-    /// The hash of an IPv4 packet; addresses as they are on the wire, ports (source, destination) as numbers.
+    /// The hash of an IPv4 packet; addresses in network order, ports (source, destination) as numbers.
     #[must_use]
     #[inline]
     pub fn ipv4(&self, source: [u8; 4], destination: [u8; 4], ports: Option<(u16, u16)>) -> u32 {
@@ -83,7 +85,7 @@ impl Toeplitz {
         }
     }
 
-    /// The hash of an IPv6 packet; addresses as they are on the wire, ports (source, destination) as numbers.
+    /// The hash of an IPv6 packet; addresses in network order, ports (source, destination) as numbers.
     #[must_use]
     #[inline]
     pub fn ipv6(&self, source: [u8; 16], destination: [u8; 16], ports: Option<(u16, u16)>) -> u32 {
@@ -103,7 +105,7 @@ impl Toeplitz {
         added.fold(0, |hash, word| hash ^ word)
     }
 
-    /// What `N` bytes add from place `AT` on. Both are constants so that no index needs a check.
+    /// The contribution of `N` bytes from position `AT` on. Both are constants so that no bounds check is needed.
     #[inline]
     fn at<const AT: usize, const N: usize>(&self, bytes: [u8; N]) -> u32 {
         let mut hash = 0;
@@ -114,7 +116,7 @@ impl Toeplitz {
     }
 }
 
-/// What a byte at place `at` adds, for each value: the sum of what its bits add.
+/// The contribution of a byte at position `at`, for each value: the XOR of the contributions of its bits.
 fn place(key: &Key, at: usize) -> Place {
     // By bit, the lowest first; the highest is the first on the wire.
     let bits: [u32; 8] = std::array::from_fn(|bit| key.window(at * 8 + (7 - bit)));

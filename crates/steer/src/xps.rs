@@ -4,22 +4,22 @@
 //! 2 CPUs, 2 queues      4 CPUs, 2 queues       2 CPUs, 3 queues
 //! cpu 0 -> tx-0         cpu 0, 2 -> tx-0       cpu 0 -> tx-0
 //! cpu 1 -> tx-1         cpu 1, 3 -> tx-1       cpu 1 -> tx-1
-//!                                              nobody -> tx-2
+//!                                              none  -> tx-2
 //! ```
 //!
 //! A CPU with a queue of its own never waits for another CPU's queue lock. On veth the receiver's queue follows the
 //! sender's, so this mapping also decides on which receive queue, and so on which CPU, the peer works.
 //!
-//! [`spread`] makes a mapping, [`Xps`] is what the kernel makes of one and how it chooses by it.
+//! [`spread`] computes a mapping; [`Xps`] models how the kernel stores and uses one.
 
 use crate::CpuSet;
 use crate::hash::reciprocal_scale;
 
 /// One entry per queue: the CPUs that should send on it.
 ///
-/// CPUs are dealt to queues in ascending order, round robin. With as many queues as CPUs each CPU has a queue of its
-/// own; with fewer queues no queue has more than one CPU more than another; with more queues the rest stay empty.
-/// Every CPU is in exactly one set, unless there is no queue at all.
+/// CPUs are assigned to queues in ascending order, round robin. With as many queues as CPUs each CPU has a queue of
+/// its own; with fewer queues their CPU counts differ by at most one; with more queues the rest stay empty. Every CPU
+/// is in exactly one set, unless there is no queue.
 ///
 /// ```
 /// use udpath_steer::{CpuSet, xps};
@@ -40,16 +40,16 @@ pub fn spread(cpus: &CpuSet, queues: u32) -> Vec<CpuSet> {
     map
 }
 
-/// From a number (a CPU, or a receive queue) to the transmit queues that are its own: what the kernel keeps of the
-/// files `xps_cpus` or `xps_rxqs` of all queues (`struct xps_dev_maps`).
+/// From a CPU (or receive queue) to its transmit queues: what the kernel stores for the files `xps_cpus` or
+/// `xps_rxqs` of all queues (`struct xps_dev_maps`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Map {
     queues: Vec<Vec<u32>>,
 }
 
 impl Map {
-    /// Turns one set per transmit queue round. The sets hold CPUs, or receive queues for `xps_rxqs`. The order within
-    /// an entry is that of the queues, as when the files are written one after the other.
+    /// Inverts one set per transmit queue. The sets hold CPUs, or receive queues for `xps_rxqs`. The order within an
+    /// entry is that of the queues, as if the files were written one after the other.
     #[must_use]
     pub fn new(per_queue: &[CpuSet]) -> Self {
         let len = per_queue.iter().filter_map(CpuSet::last).max().map_or(0, |last| last as usize + 1);
@@ -60,13 +60,13 @@ impl Map {
         Self { queues }
     }
 
-    /// The transmit queues of a CPU (or receive queue); several when it is in several files.
+    /// The transmit queues of a CPU (or receive queue); several if it is in several files.
     #[must_use]
     pub fn queues(&self, number: u32) -> &[u32] {
         self.queues.get(number as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// One of them, by hash (`__get_xps_queue_idx`). None when there is none, or one past `real_queues`.
+    /// One of them, by hash (`__get_xps_queue_idx`). `None` if there is none, or it is not below `real_queues`.
     #[must_use]
     #[inline]
     fn choose(&self, number: u32, hash: u32, real_queues: u32) -> Option<u32> {
@@ -84,20 +84,20 @@ impl Map {
 pub struct Xps {
     /// Transmit queues in use, 1 or more.
     pub real_queues: u32,
-    /// From `xps_rxqs`; asked first.
+    /// From `xps_rxqs`; takes precedence.
     pub rxqs: Option<Map>,
     /// From `xps_cpus`.
     pub cpus: Option<Map>,
 }
 
-/// A transmit queue, and what chose it.
+/// A transmit queue, and what selected it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// The map of receive queues.
     Rxqs(u32),
     /// The map of CPUs.
     Cpus(u32),
-    /// No map had an answer: by hash over all queues.
+    /// No map applied: by hash over all queues.
     Hash(u32),
 }
 
@@ -112,11 +112,11 @@ impl Choice {
 }
 
 impl Xps {
-    /// The queue for a packet that is sent from `cpu`, with the hash of its flow. `rx_queue` is the queue on which its
-    /// socket last received, which the kernel knows of connected sockets only.
+    /// The queue for a packet sent from `cpu`, with the hash of its flow. `rx_queue` is the queue on which its socket
+    /// last received, which the kernel knows for connected sockets only.
     ///
     /// Source: `get_xps_queue` and `skb_tx_hash` of `net/core/dev.c`. Drivers with a rule of their own
-    /// (`ndo_select_queue`) may do otherwise.
+    /// (`ndo_select_queue`) may differ.
     #[must_use]
     pub fn choose(&self, cpu: u32, rx_queue: Option<u32>, hash: u32) -> Choice {
         let by = |map: &Option<Map>, number: u32| {

@@ -142,13 +142,13 @@ fn the_kernels_own_examples() {
 #[test]
 fn errors_name_the_part_and_what_would_be_right() {
     let list = |text: &str| CpuSet::from_list(text).unwrap_err().to_string();
-    assert_eq!(list("0,,2"), "there is no CPU before character 3; write CPUs as 0-3,8");
+    assert_eq!(list("0,,2"), "missing CPU before character 3; write CPUs as 0-3,8");
     assert_eq!(
         list("0-3,x"),
         "\"x\" is not a CPU number or range (character 5); write CPUs as 0-3,8 or 0-6:2"
     );
     assert_eq!(list("3-1"), "range \"3-1\" (character 1) runs backwards; write the lower CPU first");
-    assert_eq!(list("99999999999"), "CPU 99999999999 (character 1) is too high: numbers end at 65535");
+    assert_eq!(list("99999999999"), "CPU 99999999999 (character 1) is too high: the highest is 65535");
     for bad in ["-1", "+1", "1-", "0-3:", "0-3:0", "0-3:0/2", "0-3:3/2", "1:2", "0 1", "0-1-2", "0x1"] {
         assert!(CpuSet::from_list(bad).is_err(), "{bad} was taken");
     }

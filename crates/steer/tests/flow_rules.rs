@@ -39,7 +39,7 @@ fn a_rule_names_the_queue_and_the_way_goes_on_from_there() {
     assert_eq!(path.queue.why.to_string(), "ntuple rule 1023");
     assert_eq!((path.irq.value, path.cpu.value, path.rps.value), (Some(52), Some(3), Some(3)));
     assert_eq!((path.socket.value, path.socket.why), (Some(1), Why::IncomingCpu));
-    // Past RSS a packet may have no hash: RPS over two CPUs is not to be told.
+    // Past RSS a packet may have no hash: RPS over two CPUs is unpredictable.
     let path = ruled(r#"{"queue": {"queue": 5, "vf": 0}}"#, "").decide(&flow());
     assert_eq!((path.rps.value, path.rps.why), (None, Why::RuleHash { location: 1023 }));
     // Another port is left to RSS.
@@ -59,7 +59,7 @@ fn what_a_rule_does_elsewhere_or_perhaps_is_no_guess() {
     let step = why(r#"{"queue": {"queue": 1, "vf": 3}}"#);
     assert_eq!(
         (step.value, step.why.to_string().as_str()),
-        (None, "ntuple rule 1023 gives it to virtual function 2")
+        (None, "ntuple rule 1023 directs it to virtual function 2")
     );
     let step = why(r#"{"queue": {"queue": 8, "vf": 0}}"#);
     assert_eq!((step.value, step.why), (None, Why::RuleBeyond { location: 1023, queue: 8 }));
@@ -83,12 +83,12 @@ fn a_context_has_its_own_table_and_the_key_of_the_card_unless_it_has_one() {
     // 0x51ccc178: entry 0 of 4.
     let path = context(r#""table": [6, 4, 4, 4]"#, 0);
     assert_eq!((path.hash.value, path.queue.value), (Some(0x51cc_c178), Some(6)));
-    assert_eq!(path.queue.why.to_string(), "ntuple rule 1023: entry 0 of the 4 in RSS context 1");
+    assert_eq!(path.queue.why.to_string(), "ntuple rule 1023: entry 0 of 4 in RSS context 1");
     assert_eq!(context(r#""table": [6, 4, 4, 4]"#, 1).queue.value, Some(7));
     let beyond = context(r#""table": [6, 4, 4, 4]"#, 2);
     assert_eq!(
         beyond.socket.why.to_string(),
-        "ntuple rule 1023 gives it to queue 8, which is none of the stack's"
+        "ntuple rule 1023 directs it to queue 8, which the stack does not have"
     );
     let one = context(r#""table": [5, 5]"#, 0);
     assert_eq!(one.queue.why.to_string(), "ntuple rule 1023: every entry of RSS context 1");
@@ -109,11 +109,11 @@ fn rules_that_contradict_each_other_are_refused() {
     let rule = r#"{"location": 7, "flow": "udp4", "action": "drop"}"#;
     assert_eq!(
         refused(&format!(r#""rules": [{rule}, {rule}]"#)),
-        "there are two flow rules at location 7; a location has one"
+        "two flow rules at location 7; a location holds one"
     );
     assert_eq!(
         refused(r#""contexts": {"3": {"table": [0, 2]}}"#),
-        "RSS context 3: entry 1 of the indirection table is queue 2; there are 2, 0 to 1"
+        "RSS context 3: entry 1 of the indirection table is queue 2, but there are only 2, 0 to 1"
     );
 }
 
@@ -131,7 +131,7 @@ fn a_group_is_chosen_from_as_it_was_set() {
     let modulo = r#"{"by": "cpu-modulo", "cpus": [null, null, null]}"#;
     assert_eq!(
         of(modulo, "7"),
-        (Some(1), "the CPU's number modulo 3, by the program attached to the group".into())
+        (Some(1), "the CPU number modulo 3, by the program attached to the group".into())
     );
     assert_eq!(value(modulo, "0-1"), None);
     let last = r#"{"by": "last", "cpus": [null, null]}"#;
@@ -140,7 +140,7 @@ fn a_group_is_chosen_from_as_it_was_set() {
     let named = r#"{"by": "last", "cpus": [0, 0, 1, null]}"#;
     assert_eq!((value(named, "0"), value(named, "1"), value(named, "2")), (Some(1), Some(2), Some(3)));
     let (none, why) = of(r#"{"by": "unknown", "cpus": [null, null]}"#, "0");
-    assert!(none.is_none() && why.contains("could not be read, or a program chooses"), "{why}");
+    assert!(none.is_none() && why.contains("could not be read, or a program selects"), "{why}");
 }
 
 /// Bit by bit, the highest first.

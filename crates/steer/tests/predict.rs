@@ -1,4 +1,4 @@
-//! Predictions from tables: what is certain is told, what is not is told as such.
+//! Predictions from tables: what is certain is predicted, the rest is reported as unknown.
 
 use std::net::SocketAddr;
 
@@ -38,11 +38,11 @@ fn every_step_of_a_known_machine() {
     assert_eq!(path.cpu.value, Some(0));
     // CPU 3 is offline, so three are left.
     assert_eq!(path.rps.value, Some(0));
-    assert_eq!(path.rps.why.to_string(), "place 0 of 3 in the RPS map");
+    assert_eq!(path.rps.why.to_string(), "entry 0 of 3 in the RPS map");
     assert_eq!(path.socket, Step { value: Some(0), why: Why::IncomingCpu });
     let json = serde_json::to_value(path).unwrap();
     assert_eq!(json["queue"]["value"], 0);
-    assert_eq!(json["queue"]["why"], "entry 0 of the 8 in the indirection table");
+    assert_eq!(json["queue"]["why"], "entry 0 of 8 in the indirection table");
 }
 
 #[test]
@@ -112,14 +112,14 @@ fn drivers_fill_in_what_is_left_out() {
 #[test]
 fn tables_that_do_not_fit_are_refused() {
     let refused = |json: &str| Predictor::new(&tables(json)).unwrap_err().to_string();
-    assert!(refused(r#""driver": "e100""#).contains("known are bnxt_en, "));
-    assert!(refused(r#""queues": 0"#).contains("0 queues are not possible"));
+    assert!(refused(r#""driver": "e100""#).contains("known drivers: bnxt_en, "));
+    assert!(refused(r#""queues": 0"#).contains("invalid number of queues 0"));
     assert!(
         refused(r#""queues": 2, "table": [0, 2]"#).contains("entry 1 of the indirection table is queue 2")
     );
     assert!(refused(r#""queues": 2, "receive": [{"queue": 2}]"#).contains("receive queue 2 is described"));
     assert!(refused(r#""receive": [{"queue": 2}, {"queue": 2}]"#).contains("described twice"));
-    assert!(refused(r#""sockets": {"by": "cpu", "cpus": []}"#).contains("0 sockets are not possible"));
+    assert!(refused(r#""sockets": {"by": "cpu", "cpus": []}"#).contains("invalid number of sockets 0"));
     let unread = |text: &str| serde_json::from_str::<Tables>(text).unwrap_err().to_string();
     assert!(unread(r#"{"schema": "udpath.tables/9"}"#).contains("udpath.tables/1"));
     assert!(unread("{}").contains("schema"));
@@ -136,13 +136,13 @@ fn tables_are_read_back_as_they_were_written() {
 }
 
 #[test]
-fn in_reverse_what_cannot_be_predicted_is_an_error() {
+fn reverse_reports_unpredictable_steps_as_errors() {
     let wanted = Wanted { queue: Some(1), ..Wanted::default() };
     let error =
         Predictor::new(&Tables::default()).unwrap().source_ports(&flow(), &wanted, 1..=9, 4).unwrap_err();
     assert_eq!(error, ReverseError::Unknown { step: "queue", why: Why::NoTable });
     let error = predictor(r#""queues": 1"#).source_ports(&flow(), &wanted, 1..=9, 4).unwrap_err();
-    assert_eq!(error.to_string(), "there is no queue 1; there are 1, 0 to 0");
+    assert_eq!(error.to_string(), "no queue 1; there are 1, 0 to 0");
     // Of queue 0 the IRQ has one CPU, of the others not: ports of queue 0 can be named all the same.
     let cpu = Wanted { cpu: Some(0), ..Wanted::default() };
     let found = predictor(FULL).source_ports(&flow(), &cpu, 1024..=65535, 8).unwrap();

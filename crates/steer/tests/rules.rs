@@ -119,7 +119,7 @@ proptest! {
     ) {
         let mut limit = FlowLimit::new(buckets);
         let bits = buckets.max(1).next_power_of_two().trailing_zeros();
-        // As in the kernel the history begins as packets of bucket 0 that nobody counted.
+        // As in the kernel the history begins as packets of bucket 0 that were never counted.
         let mut history: VecDeque<u32> = vec![0; FlowLimit::HISTORY].into();
         let (mut counts, mut dropped) = (BTreeMap::<u32, usize>::new(), 0);
         for (hash, backlog) in packets {

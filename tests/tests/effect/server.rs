@@ -63,10 +63,10 @@ fn what_was_set_of_a_group_is_predicted_and_comes_true() {
             let step = &said["path"]["socket"];
             (step["value"].as_u64(), step["why"].as_str().unwrap().to_owned())
         };
-        let hash = "chosen by the kernel's own hash, with a secret drawn at boot";
+        let hash = "selected by the kernel's own hash, with a secret drawn at boot";
         assert_eq!(predicted(), (None, hash.to_owned()), "{kind:?}");
         for (request, why) in [
-            ("selection=by-cpu", "the CPU's number modulo 2, by the program attached to the group"),
+            ("selection=by-cpu", "the CPU number modulo 2, by the program attached to the group"),
             ("incoming-cpu=one-per-cpu", "the only socket with that SO_INCOMING_CPU"),
         ] {
             for cpu in [0, 1] {

@@ -1,19 +1,21 @@
-//! How workers that hand frames over to each other end: in two steps, each of which all of them take before any takes the next.
+//! How workers that hand frames to each other shut down: in two steps. No worker takes a step before all have taken
+//! the one before.
 //!
 //! ```text
-//! 1  hands over nothing more      when all have: what is in the backlogs is all that will ever be
-//! 2  serves nothing more          when all have: what is on its way home is all that will ever be
+//! 1  stop handing over      once all have: the backlogs hold everything that will ever be in them
+//! 2  stop serving           once all have: the return rings hold everything that will ever be in them
 //! ```
 
 use crate::primitive::{Arc, AtomicUsize, Ordering};
 
-/// One worker's part. Dropped before its end, as by a panic, it counts as having taken both steps: nobody waits for it.
+/// One worker's part. If it is dropped early, for example by a panic, it counts as having taken both steps, so that
+/// no worker waits for it.
 pub(crate) struct Shutdown {
     shared: Arc<Shared>,
     taken: Step,
 }
 
-/// The last step that a worker took.
+/// The last step that a worker has taken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     None,
@@ -21,45 +23,45 @@ enum Step {
     Serves,
 }
 
-/// How many workers still do it.
+/// The number of workers that have not taken each step.
 struct Shared {
     handing_over: AtomicUsize,
     serving: AtomicUsize,
 }
 
 impl Shutdown {
-    /// The parts of so many workers.
+    /// The parts of this many workers.
     pub(crate) fn of(workers: usize) -> Vec<Self> {
         let shared = Shared { handing_over: AtomicUsize::new(workers), serving: AtomicUsize::new(workers) };
         let shared = Arc::new(shared);
         (0..workers).map(|_| Self { shared: Arc::clone(&shared), taken: Step::None }).collect()
     }
 
-    /// The worker hands over nothing more.
+    /// The worker will hand over no more frames.
     pub(crate) fn stop_handing_over(&mut self) {
         if self.taken < Step::HandsOver {
             self.taken = Step::HandsOver;
-            // Release: the frames that it handed over are in the rings before.
+            // Release: the frames it handed over are in the rings before.
             self.shared.handing_over.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    /// The worker serves nothing more that others handed over.
+    /// The worker will serve no more frames that others handed over.
     pub(crate) fn stop_serving(&mut self) {
         self.stop_handing_over();
         if self.taken < Step::Serves {
             self.taken = Step::Serves;
-            // Release: the frames that it served are in the rings home before.
+            // Release: the frames it served are in the return rings before.
             self.shared.serving.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    /// Whether some worker may still hand frames over. To be asked before looking into the backlogs.
+    /// Whether any worker may still hand frames over. Check it before checking the backlogs.
     pub(crate) fn is_handing_over(&self) -> bool {
         self.shared.handing_over.load(Ordering::Acquire) > 0
     }
 
-    /// Whether some worker may still send frames home. To be asked before looking into the rings home.
+    /// Whether any worker may still return frames. Check it before checking the return rings.
     pub(crate) fn is_serving(&self) -> bool {
         self.shared.serving.load(Ordering::Acquire) > 0
     }

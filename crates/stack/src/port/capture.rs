@@ -1,20 +1,22 @@
-//! Capture files as a port: the frames of one are received, what is transmitted becomes another.
+//! Capture files as a port: frames are received from one file, and what is transmitted is written to another.
 //!
 //! ```text
 //!   requests.pcap ── read.rs ──▸ frames ──▸ worker ──▸ frames ── write.rs ──▸ replies.pcap
 //!   pcap or pcapng               of a pool of its own                         pcap, nanoseconds
 //! ```
-//! What a service does to a capture can so be seen again, step by step, and its replies be read by `tcpdump -r` and by
-//! Wireshark. A replay takes no time from the capture: frames come as fast as they are taken. A reply carries the time of
-//! the frame that was read last before it, so two replays of one file make the same bytes.
+//! This replays what a service does with a capture, step by step; the replies can be read with `tcpdump -r` and
+//! Wireshark. A replay ignores the capture's timing: frames are received as fast as they are polled. A reply carries
+//! the timestamp of the last frame read before it, so two replays of one file produce identical bytes.
 //!
 //! # What is not replayed
-//! - A frame of which the capture has only the beginning (`tcpdump -s`): what it said at its end is not known, and the
-//!   datapath would find faults with it that it did not have. Counted: [`Skipped::snapped`].
-//! - A frame longer than [`MAX_FRAME_LEN`], such as a GRO packet of a capture on the receiving host: [`Skipped::too_long`].
-//! - Other links than Ethernet; a capture on the interface `any` is one of them. The replay ends with an [`Error`].
+//! - A truncated frame (`tcpdump -s`): the missing end would look like a defect that the frame did not have. Counted:
+//!   [`Skipped::snapped`].
+//! - A frame longer than [`MAX_FRAME_LEN`], such as a GRO packet in a capture on the receiving host:
+//!   [`Skipped::too_long`].
+//! - Link types other than Ethernet; a capture on the interface `any` is one of them. The replay ends with an
+//!   [`Error`].
 //!
-//! Frames that the capturing machine sent itself may lack their checksum, since its NIC was to fill that in:
+//! Frames that the capturing machine sent itself may lack their checksum, because its NIC was to fill it in:
 //! [`Capture::unverified`].
 //!
 //! # Replaying a capture into a handler
@@ -35,8 +37,8 @@
 //! let domain = Domain::new(1, 8);
 //! let mut worker = Worker::new(Parts {
 //!     port: Some(capture),
-//!     handler: |datagram: Datagram<'_>, room: &mut [u8]| {
-//!         room[..datagram.payload.len()].copy_from_slice(datagram.payload);
+//!     handler: |datagram: Datagram<'_>, buffer: &mut [u8]| {
+//!         buffer[..datagram.payload.len()].copy_from_slice(datagram.payload);
 //!         Outcome::Reply(datagram.payload.len())
 //!     },
 //!     reader: domain.register("replay")?,
@@ -71,17 +73,17 @@ use write::Sink;
 use crate::frame::{self, Burst, Pool, Region};
 use crate::port::{Checksums, Completions, Counts, Mode, Port, Properties};
 
-/// Longest frame that is replayed or sent, in bytes: what a frame of 4096 has room for behind its headroom. AF_XDP has
-/// the same limit on a machine with pages of 4 KiB.
+/// Longest frame that is replayed or sent, bytes: what fits a 4096-byte frame after its headroom. AF_XDP has the same
+/// limit on a machine with 4 KiB pages.
 pub const MAX_FRAME_LEN: usize = FRAME_SIZE - 256;
 
 const FRAME_SIZE: usize = 4096;
 
-/// Frames of the port: four bursts, for those that are with other workers. Fewer: steering a replay between workers would
-/// make it stutter. More: only memory, for the next burst is not read before there is a frame for it.
+/// Frames of the port: four bursts, because other workers may hold some. Fewer: a replay steered between workers
+/// would stall. More: only memory, because the next burst is not read before there is a frame for it.
 const FRAMES: usize = 4 * frame::BURST;
 
-/// A capture that is replayed.
+/// A capture being replayed.
 pub struct Capture {
     properties: Properties,
     pool: Pool,
@@ -90,7 +92,7 @@ pub struct Capture {
     counts: Counts,
     completions: Completions,
     skipped: Skipped,
-    /// When the frame was captured that was read last: nanoseconds since 1970.
+    /// Timestamp of the last frame read: nanoseconds since 1970.
     now: u64,
     at_end: bool,
     error: Option<Error>,
@@ -99,14 +101,13 @@ pub struct Capture {
 /// Frames of the capture that were not replayed, and why.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// The capture has only their beginning.
+    /// Truncated by the capture.
     pub snapped: u64,
     /// Longer than [`MAX_FRAME_LEN`].
     pub too_long: u64,
 }
 
-/// The frames of a capture one after the other, as they lie in the file, those cut short by the capture too: to be looked
-/// at, not replayed.
+/// The frames of a capture one by one, including truncated ones: to be inspected, not replayed.
 pub struct Frames {
     source: Source,
 }
@@ -115,41 +116,42 @@ impl Frames {
     /// Opens a capture.
     ///
     /// # Errors
-    /// The file cannot be opened, is no capture or not one of Ethernet.
+    /// The file cannot be opened, is not a capture, or not an Ethernet capture.
     pub fn open(from: impl AsRef<Path>) -> Result<Self, Error> {
         let name = from.as_ref().display().to_string();
         let file = File::open(from).map_err(|cause| Error::Open { name: name.clone(), cause })?;
         Self::new(&name, file)
     }
 
-    /// Reads a capture called `name` from anywhere.
+    /// Reads a capture called `name` from any reader.
     ///
     /// # Errors
-    /// It is no capture, or not one of Ethernet.
+    /// It is not a capture, or not an Ethernet capture.
     pub fn new(name: &str, from: impl Read + Send + 'static) -> Result<Self, Error> {
         Ok(Self { source: Source::new(name, from)? })
     }
 
-    /// What `look` makes of the next frame; none at the end.
+    /// Passes the next frame to `look` and returns the result; `None` at the end.
     ///
     /// # Errors
-    /// The capture is damaged, cut short or cannot be read on.
+    /// The capture is damaged, truncated, or cannot be read.
     pub fn look<T>(&mut self, look: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, Error> {
         self.source.next(|record| look(record.bytes))
     }
 }
 
 impl Capture {
-    /// Opens `from`, and makes `to` for what is transmitted. Without `to`, that is counted and forgotten.
+    /// Opens `from`, and creates `to` for what is transmitted. Without `to`, transmitted frames are counted and
+    /// discarded.
     ///
     /// # Errors
-    /// A file cannot be opened or made, both are the same, `from` is no capture or not one of Ethernet.
+    /// A file cannot be opened or created, both are the same, `from` is not a capture, or not an Ethernet capture.
     pub fn open(from: impl AsRef<Path>, to: Option<&Path>) -> Result<Self, Error> {
         let from = from.as_ref();
         let name = from.display().to_string();
         let open = |cause| Error::Open { name: name.clone(), cause };
         let file = File::open(from).map_err(open)?;
-        // What is no capture is found out before anything is overwritten.
+        // Validated before anything is overwritten.
         let identity = file.metadata().map(|meta| (meta.dev(), meta.ino())).map_err(open)?;
         let mut capture = Self::new(&name, file, None::<io::Sink>)?;
         if let Some(to) = to {
@@ -163,10 +165,10 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Reads a capture called `name` from anywhere, and writes what is transmitted anywhere. Both block.
+    /// Reads a capture called `name` from any reader, and writes what is transmitted to any writer. Both block.
     ///
     /// # Errors
-    /// It is no capture, or not one of Ethernet; no memory; the beginning of `to` cannot be written.
+    /// It is not a capture, or not an Ethernet capture; out of memory; the header of `to` cannot be written.
     pub fn new(
         name: &str,
         from: impl Read + Send + 'static,
@@ -196,28 +198,28 @@ impl Capture {
         })
     }
 
-    /// Has checksums not verified: for a capture on the machine that sent the frames, whose kernel left the checksums to
-    /// its NIC.
+    /// Disables checksum verification: for a capture on the machine that sent the frames, whose kernel left the
+    /// checksums to its NIC.
     #[must_use]
     pub fn unverified(mut self) -> Self {
         self.properties.checksums = Checksums::Verified;
         self
     }
 
-    /// Whether there is nothing more to receive: all was read, or an [`error`](Self::error) ended it.
+    /// Whether there is nothing more to receive: everything was read, or an [`error`](Self::error) ended the replay.
     #[must_use]
     pub fn at_end(&self) -> bool {
         self.at_end
     }
 
-    /// What ended the replay before the capture's end, or kept replies from being written. Frames received before are
-    /// good.
+    /// The error that ended the replay early, or kept replies from being written. Frames received before it are
+    /// valid.
     #[must_use]
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }
 
-    /// What was not replayed so far.
+    /// Frames not replayed so far.
     #[must_use]
     pub fn skipped(&self) -> Skipped {
         self.skipped
@@ -262,7 +264,7 @@ impl Port for Capture {
                 continue;
             }
             let foreign = self.pool.put(frame);
-            debug_assert!(foreign.is_none(), "it was just taken from there");
+            debug_assert!(foreign.is_none(), "it was just taken from the pool");
             match next {
                 Ok(Some(_)) => self.counts.invalid += 1,
                 Ok(None) => self.at_end = true,
@@ -292,14 +294,14 @@ impl Port for Capture {
         self.completions.sent(sent);
         for frame in frames.drain(..sent) {
             let foreign = self.pool.put(frame);
-            debug_assert!(foreign.is_none(), "a frame goes back to the port it came from");
+            debug_assert!(foreign.is_none(), "a frame returns to the port it came from");
         }
     }
 
     fn recycle(&mut self, frames: &mut Burst) {
         for frame in frames.drain(..) {
             let foreign = self.pool.put(frame);
-            debug_assert!(foreign.is_none(), "a frame goes back to the port it came from");
+            debug_assert!(foreign.is_none(), "a frame returns to the port it came from");
         }
     }
 
@@ -308,7 +310,7 @@ impl Port for Capture {
         into.extend(std::iter::from_fn(|| self.pool.take()).take(room));
     }
 
-    /// What was transmitted is in the file then.
+    /// Writes what was transmitted to the file.
     fn flush(&mut self) {
         if let Some(sink) = &mut self.replies
             && let Err(error) = sink.flush()

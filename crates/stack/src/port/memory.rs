@@ -1,14 +1,14 @@
-//! A link within the process: what one end transmits the other receives.
+//! An in-memory link: what one end transmits the other receives.
 //!
 //! ```text
 //!   End a  ── ring of frames ──▸  End b        pair(): two ends, each with a pool of its own
 //!          ◂── ring of frames ──
 //!
-//!   End    ──┐                                 looped(): one end whose frames come back to it
+//!   End    ──┐                                 looped(): one end that receives what it transmits
 //!          ◂─┘
 //! ```
-//! Frames go over by themselves, not their bytes; the receiving end gives a frame it recycles back to the pool it is from.
-//! That is done through the ring of the other direction's returns, so each pool is touched by one thread only.
+//! Frames are moved, not copied; an end that recycles a frame returns it to the pool it is from. That goes through
+//! the return ring of the other direction, so each pool is touched by one thread only.
 
 use std::os::fd::BorrowedFd;
 
@@ -16,7 +16,7 @@ use crate::frame::{self, Burst, Frame, Pool, Region};
 use crate::port::{Checksums, Completions, Counts, Mode, Port, Properties};
 use crate::ring::{self, Consumer, Producer};
 
-/// Frames are of this size: a standard Ethernet frame fits, and two fit a page.
+/// Frame size: a standard Ethernet frame fits, and two frames fit a page.
 const FRAME_SIZE: usize = 2048;
 /// Longest frame: Ethernet header, two VLAN tags and an MTU of 1500.
 const MAX_FRAME_LEN: usize = 14 + 8 + 1500;
@@ -27,28 +27,28 @@ pub struct End {
     pool: Pool,
     out: Producer<Frame>,
     inbound: Consumer<Frame>,
-    /// Frames of the other end's pool, on their way home; and ours.
+    /// Frames of the other end's pool, being returned; and this end's own.
     returns: Producer<Frame>,
     returned: Consumer<Frame>,
     counts: Counts,
     completions: Completions,
 }
 
-/// Why a link could not be made.
+/// Why a link could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No memory for its frames.
+    /// Out of memory for its frames.
     #[error(transparent)]
     Frame(#[from] frame::Error),
-    /// No rings of that size.
+    /// Invalid ring size.
     #[error(transparent)]
     Ring(#[from] ring::CapacityError),
 }
 
-/// Two ends, each with `frames` frames and a queue as long.
+/// Two ends, each with `frames` frames and a queue of the same length.
 ///
 /// # Errors
-/// No memory, or a number of frames that no ring has.
+/// Out of memory, or an invalid number of frames.
 pub fn pair(frames: usize) -> Result<(End, End), Error> {
     let ring = || ring::ring(2 * frames.next_power_of_two());
     let mut region = Region::new(FRAME_SIZE, 2 * frames)?;
@@ -87,13 +87,13 @@ impl End {
         Self { properties, pool, out, inbound, returns, returned, counts, completions }
     }
 
-    /// Frames of this end's pool that are neither free nor on their way back.
+    /// Frames of this end's pool that are neither free nor in the return ring.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.pool.outstanding() - self.returned.len()
     }
 
-    /// Takes in what has come home.
+    /// Collects returned frames.
     fn collect(&mut self) {
         while let Some(frame) = self.returned.pop() {
             let foreign = self.pool.put(frame);
@@ -101,7 +101,7 @@ impl End {
         }
     }
 
-    /// Gives a frame back to the pool it is from.
+    /// Returns a frame to the pool it is from.
     fn put_back(&mut self, frame: Frame) {
         if let Some(foreign) = self.pool.put(frame) {
             // Never full: it has room for every frame of the other end.
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_end_sends_the_other_gets_and_memory_comes_home() {
+    fn frames_cross_the_link_and_return_to_their_pool() {
         let (mut a, mut b) = pair(8).unwrap();
         for round in 0..100_u8 {
             let mut burst = filled(&mut a, &[round; 60]);
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(burst.len(), 4);
         end.transmit(&mut burst);
         end.supply(&mut burst, 10);
-        assert!(burst.is_empty(), "all are under way");
+        assert!(burst.is_empty(), "all are in the link");
         assert_eq!(end.receive(&mut burst), 4);
         end.recycle(&mut burst);
         end.supply(&mut burst, 2);

@@ -1,31 +1,31 @@
-//! Where a socket's reader is, for flows that follow it.
+//! Where a socket's reader runs, for flows that follow it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use udpath_steer::rfs::SockFlowTable;
 
-/// Which worker is nearest to the reader.
+/// Which worker is closest to the reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReaderLocation {
     /// This one, wherever the reader runs.
     Worker(u16),
-    /// By the CPU on which the reader is when it reads, found out once per burst. CPUs beyond the list have none: nothing
-    /// is written down there, and the flow stays where it is.
+    /// By the CPU that the reader runs on when it reads, checked once per burst. CPUs beyond the list have no worker:
+    /// nothing is recorded there, and the flow stays where it is.
     ByCpu(Box<[u16]>),
 }
 
-/// How a socket says where its flows are read (`sock_rps_record_flow` of the kernel).
+/// Records where a socket's flows are read (the kernel's `sock_rps_record_flow`).
 #[derive(Clone)]
 pub struct FlowRecorder {
     /// The table that the workers' [steering](crate::steering::Steering::following) reads.
     pub wanted: Arc<SockFlowTable>,
-    /// Where the reader is.
+    /// Where the reader runs.
     pub location: ReaderLocation,
 }
 
 impl FlowRecorder {
-    /// The worker nearest to the calling thread.
+    /// The worker closest to the calling thread.
     #[inline]
     pub(super) fn worker(&self) -> Option<u16> {
         match &self.location {

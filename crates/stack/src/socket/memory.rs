@@ -1,64 +1,64 @@
-//! Socket memory: how many bytes may wait in one socket and in all sockets together.
+//! Socket memory: how many bytes may wait in one socket, and in all sockets together.
 //!
 //! ```text
 //!   Pool (shared by all sockets; one atomic)          used <= limit
 //!     │ ▲   in quanta
 //!     ▼ │
 //!   Account (one socket's; under its lock)            charged <= limit
-//!     forward   got from the pool, not used yet
+//!     forward   reserved from the pool, not used yet
 //!     charged   items in the queues
 //!     ▲
-//!     │ in bulk, when a quarter of the limit has gathered or nothing is left to read: one store by the reader,
-//!     │ settled by whoever next holds the lock
-//!   Gathered (the reader's own; no lock, no atomic)   given free, not yet released
+//!     │ in bulk, when a quarter of the limit has accumulated or nothing is left to read: one store by the reader,
+//!     │ settled by the next holder of the lock
+//!   Gathered (the reader's own; no lock, no atomic)   freed, not yet released
 //! ```
-//! The kernel learned the same in steps: until 4.9 every datagram read took the socket lock to give its bytes back, and
-//! that lock was 70 % of a flooded receiver's time; since 4.11 the reader gathers them (`udp_rmem_release` in
-//! `net/ipv4/udp.c`, `forward_deficit`). The price is the same as there: bytes that the reader holds gathered still count
-//! as charged, so up to a quarter of the limit may be refused although nothing waits.
+//! The kernel arrived at the same design in steps: until 4.9 every datagram read took the socket lock to release its
+//! bytes, and that lock was 70 % of a flooded receiver's time; since 4.11 the reader accumulates them
+//! (`udp_rmem_release` in `net/ipv4/udp.c`, `forward_deficit`). The price is the same as there: bytes that the reader
+//! has accumulated still count as charged, so up to a quarter of the limit may be refused although nothing waits.
 //!
-//! Unlike the kernel, neither limit is ever exceeded: an item is charged before it is taken in, or is refused.
+//! Unlike in the kernel, neither limit is ever exceeded: an item is charged before it is enqueued, or is refused.
 
 use crossbeam_utils::CachePadded;
 
 use crate::primitive::{Arc, AtomicUsize, Ordering};
 
-/// What a charge is at least, bytes: what bounds the number of items, and with it the size of the ring they lie in.
+/// The minimum charge, bytes. It bounds the number of items, and with it the size of the ring they are in.
 ///
-/// Lower: a ring with more slots than the limit ever fills, whose cache lines are all walked through in turn (at 64, a
-/// quarter of the rate was lost). Higher: small items are charged for more than they take. The kernel's least is 768
-/// (an sk_buff and its smallest data), a frame of AF_XDP has 2048.
+/// Lower: a ring with more slots than the limit ever fills, whose cache lines are all cycled through (at 64, a
+/// quarter of the throughput was lost). Higher: small items are charged for more than they use. The kernel's minimum
+/// is 768 (an sk_buff and its smallest data), an AF_XDP frame has 2048.
 pub const MIN_CHARGE: usize = 512;
 
-/// What an account takes from and returns to the pool at once, bytes.
+/// How much an account reserves from and returns to the pool at once, bytes.
 ///
-/// Lower: the pool's cache line moves between CPUs for every few datagrams (the kernel takes a page, five small ones).
-/// Higher: each socket that had traffic may keep that much of the pool unused.
+/// Lower: the pool's cache line moves between CPUs for every few datagrams (the kernel takes a page, five small
+/// ones). Higher: each socket that had traffic may hold that much of the pool unused.
 pub const QUANTUM: usize = 16 << 10;
 
-/// The share of an account's limit that the reader gathers before it releases: one quarter, as in the kernel.
+/// The share of an account's limit that the reader accumulates before it releases: one quarter, as in the kernel.
 ///
-/// A smaller share: the reader takes the producers' lock more often. A larger one: producers are refused while
-/// bytes lie with the reader.
+/// A smaller share: the reader takes the producers' lock more often. A larger one: producers are refused while the
+/// reader holds unreleased bytes.
 pub const RELEASE_SHARE: usize = 4;
 
-/// Something that takes memory while it waits.
+/// An item that uses memory while it waits.
 pub trait Charged {
-    /// How many bytes it is charged for: those it keeps others from using, not those of its payload. Less than
+    /// The bytes it is charged for: those that are unavailable while it waits, not those of its payload. Less than
     /// [`MIN_CHARGE`] counts as that.
     fn charge(&self) -> usize;
 }
 
-/// Why an item was not taken in.
+/// Why an item was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Denied {
     /// This socket's limit.
     SocketFull,
-    /// All sockets' limit.
+    /// The limit of all sockets together.
     PoolFull,
 }
 
-/// The memory that sockets share (the kernel's `net.ipv4.udp_mem`). A clone is the same pool.
+/// The memory shared by sockets (the kernel's `net.ipv4.udp_mem`). A clone is the same pool.
 #[derive(Debug, Clone)]
 pub struct Pool {
     shared: Arc<PoolShared>,
@@ -67,7 +67,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct PoolShared {
     limit: usize,
-    /// Alone on its cache line: all workers write it.
+    /// On its own cache line: all workers write it.
     used: CachePadded<AtomicUsize>,
 }
 
@@ -77,19 +77,19 @@ impl Pool {
         Self { shared: Arc::new(PoolShared { limit, used: CachePadded::new(AtomicUsize::new(0)) }) }
     }
 
-    /// The most bytes it gives out.
+    /// Its size, bytes.
     pub fn limit(&self) -> usize {
         self.shared.limit
     }
 
-    /// The bytes given out now, whether charged or kept forward by a socket.
+    /// Bytes reserved now, whether charged or held in advance by a socket.
     pub fn used(&self) -> usize {
         self.shared.used.load(Ordering::Relaxed)
     }
 
     fn reserve(&self, bytes: usize) -> bool {
         let limit = self.shared.limit;
-        // Relaxed throughout: it is a sum, nothing is published by it.
+        // Relaxed throughout: it is a sum that publishes nothing else.
         (self.shared.used)
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
                 used.checked_add(bytes).filter(|used| *used <= limit)
@@ -104,12 +104,12 @@ impl Pool {
     }
 }
 
-/// How an account deals with its pool.
+/// How an account uses its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dealing {
-    /// Every charge and release goes to the pool at once, to the byte.
+    /// Every charge and release goes to the pool immediately, exact to the byte.
     Exact,
-    /// In quanta, of which one is kept.
+    /// In quanta, of which one is retained.
     Quanta,
 }
 
@@ -147,7 +147,7 @@ impl Account {
         Ok(())
     }
 
-    /// `bytes` were charged before and are free now.
+    /// Releases `bytes` that were charged before.
     #[inline]
     pub(super) fn release(&mut self, bytes: usize) {
         self.charged -= bytes;
@@ -160,13 +160,13 @@ impl Account {
         self.pool.release(surplus);
     }
 
-    /// Gives everything back to the pool, also what items are charged that are still to be given free: nothing is charged
-    /// from here on, and nothing may be released.
+    /// Returns everything to the pool, including what items are charged that have not been released yet: from here on
+    /// nothing may be charged or released.
     pub(super) fn close(&mut self) {
         self.pool.release(std::mem::take(&mut self.forward) + std::mem::take(&mut self.charged));
     }
 
-    /// Gets at least `needed` bytes from the pool: more, if there are more, so as not to come back soon.
+    /// Reserves at least `needed` bytes from the pool: more, if available, to avoid another trip soon.
     #[cold]
     fn fetch(&self, needed: usize) -> Option<usize> {
         let wanted = match self.dealing {
@@ -183,11 +183,11 @@ impl Drop for Account {
     }
 }
 
-/// What the reader has taken and not yet released; its own, so adding to it costs nothing.
+/// What the reader has taken and not yet released; private to it, so adding is free.
 #[derive(Debug)]
 pub(super) struct Gathered {
     bytes: usize,
-    /// From here on it is worth taking the lock.
+    /// From this many bytes on, releasing is worth it.
     enough: usize,
 }
 
@@ -201,7 +201,7 @@ impl Gathered {
         self.bytes += bytes;
     }
 
-    /// Is there so much that it shall be released even while there is more to read?
+    /// Whether there is enough to release even while there is more to read.
     #[inline]
     pub(super) fn is_enough(&self) -> bool {
         self.bytes >= self.enough
@@ -212,7 +212,7 @@ impl Gathered {
         self.bytes == 0
     }
 
-    /// What is to be released now, all of it.
+    /// Takes everything, to be released now.
     #[inline]
     pub(super) fn take(&mut self) -> usize {
         std::mem::take(&mut self.bytes)

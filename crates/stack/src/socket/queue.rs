@@ -1,37 +1,37 @@
-//! The two queues of a socket: workers put datagrams into one, the reader takes them from the other.
+//! The two queues of a socket: workers enqueue datagrams into one, the reader takes them from the other.
 //!
 //! ```text
 //!               lock, once per burst                 ring
 //!   worker 0 ─┐                          ┌───────────────┬───────────────┐
-//!   worker 1 ─┼─▶ charge memory, put in ─▶ producer queue│ reader's own  ├──▶ reader
+//!   worker 1 ─┼─▶ charge memory, enqueue ─▶ producer queue│ reader's own  ├──▶ reader
 //!   worker 2 ─┘        ▲                 └───────────────┴───────────────┘    no lock
-//!                      │                         splice = a look at the ring's index
+//!                      │                         splice = a load of the ring's index
 //!                      └────────── one word: bytes released so far ──────────── in bulk
 //! ```
-//! With one queue, reader and workers take the same lock for every datagram, and each other's cache lines with it. The
-//! kernel gave the reader a queue of its own, filled by a splice of the whole producer queue (Linux 4.13,
-//! `reader_queue`; 6.18 does the same for its per-node queues). Here both are one ring ([`crate::ring`]): what the
-//! reader has seen of it is its own, a splice moves that border with one load, and **the reader never takes the
-//! workers' lock** to read.
+//! With a single queue, reader and workers take the same lock for every datagram, and each other's cache lines with
+//! it. The kernel gave the reader a queue of its own, filled by splicing the whole producer queue (Linux 4.13,
+//! `reader_queue`; 6.18 does the same for its per-node queues). Here both are one ring ([`crate::ring`]): the part
+//! that the reader has seen is its own queue, a splice moves that border with one load, and **the reader never takes
+//! the workers' lock** to read.
 //!
-//! - **Order** is that of arrival per worker.
-//! - **Memory** is charged when an item is taken in, and released by the reader in bulk ([`super::memory`]); items in
+//! - **Order** is that of arrival, per worker.
+//! - **Memory** is charged when an item is enqueued, and released by the reader in bulk ([`super::memory`]); items in
 //!   either queue count. The reader only stores how many bytes it has released so far, a quarter of the limit at a
-//!   time; who next holds the lock settles it. The limit also bounds the number of items, so that nothing is allocated
-//!   after the start.
-//! - **A full socket** refuses: the item stays with the worker, who owns its frame, and is counted here by reason.
-//!   Each item received carries the number of refusals before it was taken in, like `SO_RXQ_OVFL`.
-//! - **Identity**, at rest: `offered = enqueued + refused (by reason)`, `enqueued = received + waiting`.
-//! - **Sleep**: the reader sleeps through [`crate::wake`]; producers signal once per burst, and only then.
+//!   time; the next holder of the lock settles it. The limit also bounds the number of items, so nothing is allocated
+//!   after creation.
+//! - **A full socket** refuses: the item stays with the worker, which owns its frame, and is counted here by reason.
+//!   Each received item carries the number of refusals before it was enqueued, like `SO_RXQ_OVFL`.
+//! - **Invariant**, at rest: `offered = enqueued + refused (by reason)`, `enqueued = received + waiting`.
+//! - **Sleep**: the reader sleeps through [`crate::wake`]; producers signal at most once per burst.
 //!
-//! [`Step`] takes the improvements back one by one, so that each can be measured (`make bench BENCH=two_queue`).
+//! [`Step`] takes the optimisations back one by one, so that each can be measured (`make bench BENCH=two_queue`).
 //!
-//! # Why a lock among the workers
-//! Memory, drop counts and the order of stamps must agree with the queue; under a lock, taken once per burst, they do.
-//! A lock-free queue of many producers (crossbeam's `ArrayQueue`, with the charge in an atomic) was measured beside it:
-//! with one worker it delivers a third to twice as much, for its two ends never wait for a whole burst. But its
-//! limit is not exact, a burst is not kept together, and each of its datagrams is a contended exchange as soon as
-//! there are two workers.
+//! # Why the workers share a lock
+//! Memory accounting, drop counts and the order of sequence numbers must agree with the queue; under a lock, taken
+//! once per burst, they do. A lock-free multi-producer queue (crossbeam's `ArrayQueue`, with the charge in an atomic)
+//! was measured against it: with one worker it delivers from a third more to twice as much, because its two ends
+//! never wait for a whole burst. But its limit is not exact, a burst is not kept together, and each datagram is a
+//! contended exchange as soon as there are two workers.
 
 mod counts;
 mod producer;
@@ -56,102 +56,103 @@ use counts::RefusedCells;
 /// The largest limit, bytes: a charge is kept in 32 bits beside its item.
 pub const MAX_BYTES: usize = 1 << 30;
 
-/// How far the queue has come; each step includes those before it. Anything but the default is for measuring.
+/// The optimisations in use; each step includes those before it. Anything but the default is for measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Step {
-    /// One queue; each datagram is a lock taken by its worker and by the reader, charged and released there.
+    /// One queue; worker and reader take the lock for each datagram, and charge and release there.
     OneQueue,
-    /// The reader gathers what it frees, the account deals with the pool in quanta.
+    /// The reader accumulates what it frees, the account uses the pool in quanta.
     BulkRelease,
     /// The reader has a queue of its own and splices.
     TwoQueues,
-    /// Workers take the lock, and look for a sleeping reader, once per burst.
+    /// Workers take the lock, and check for a sleeping reader, once per burst.
     Bursts,
-    /// The producer queue is a ring, the reader's own queue is the part of it that the reader has seen: a splice is one
-    /// load, and the lock is among workers alone.
+    /// The producer queue is a ring, and the reader's own queue is the part of it that the reader has seen: a splice
+    /// is one load, and only workers share the lock.
     #[default]
     Ring,
 }
 
-/// What a socket's queue is made with.
+/// Settings of a socket's queue.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// Most bytes charged at a time, from [`MIN_CHARGE`] to [`MAX_BYTES`] (the kernel's `SO_RCVBUF`). Lower: short
+    /// Maximum bytes charged at a time, from [`MIN_CHARGE`] to [`MAX_BYTES`] (the kernel's `SO_RCVBUF`). Lower: short
     /// bursts overflow. Higher: a reader that is too slow answers ever older requests instead of dropping early.
     pub limit: usize,
-    /// How far the queue has come.
+    /// The optimisations in use.
     pub step: Step,
 }
 
 impl Config {
-    /// A queue of at most `limit` bytes, with all improvements.
+    /// A queue of at most `limit` bytes, with all optimisations.
     pub fn new(limit: usize) -> Self {
         Self { limit, step: Step::default() }
     }
 }
 
-/// A queue could not be made.
+/// A queue could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The limit is out of range.
-    #[error("cannot make a socket queue of {limit} bytes: give {MIN_CHARGE} to {MAX_BYTES}")]
+    #[error("cannot create a socket queue of {limit} bytes: expected {MIN_CHARGE} to {MAX_BYTES}")]
     Limit {
-        /// What was asked for, bytes.
+        /// The requested limit, bytes.
         limit: usize,
     },
-    /// The descriptor that a sleeping reader waits on.
+    /// The eventfd that a sleeping reader waits on.
     #[error("cannot open an eventfd for a socket queue's reader: {cause}")]
     Eventfd {
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
 
-/// An item out of the queue.
+/// An item taken from the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received<T> {
-    /// What a worker put in.
+    /// The item.
     pub item: T,
-    /// How many the socket had refused when it took this one, modulo 2^32: the difference to the item before is what
-    /// was lost between them.
+    /// How many the socket had refused when it enqueued this one, modulo 2^32: the difference from the item before is
+    /// what was lost between them.
     pub refused_before: u32,
-    /// What it was charged, bytes.
+    /// Its charge, bytes.
     charge: u32,
 }
 
-/// What producers and reader share.
+/// State shared by producers and reader.
 struct Shared<T> {
     limit: usize,
     step: Step,
     locked: CachePadded<Mutex<Locked<T>>>,
     hints: CachePadded<Hints>,
-    /// Bytes the reader has released since the start, wrapping; written by the reader alone.
+    /// Bytes the reader has released since the start, wrapping; written by the reader only.
     released: CachePadded<AtomicUsize>,
     refused: CachePadded<RefusedCells>,
 }
 
 struct Locked<T> {
-    /// The producer queue before it became a ring.
+    /// The producer queue in the steps before it became a ring.
     queue: VecDeque<Received<T>>,
-    /// The producer queue; its room is what the account allows.
+    /// The producer queue; the account guarantees that it has room.
     ring: ring::Producer<Received<T>>,
     account: Account,
-    /// What of `Shared::released` the account knows of.
+    /// The value of `Shared::released` that the account includes.
     settled: usize,
     enqueued: u64,
     /// The reader is gone.
     closed: bool,
 }
 
-/// Copies of what is under the lock, for looking without taking it. Written under the lock only.
+/// Copies of state under the lock, to be read without it. Written under the lock only.
 struct Hints {
-    /// Length of the producer queue: zero tells the reader not to bother.
+    /// Length of the producer queue: if it is zero, the reader need not take the lock.
     waiting: AtomicUsize,
-    /// Bytes charged since the start, wrapping; with those released since the start they tell a worker not to bother.
+    /// Bytes charged since the start, wrapping; together with the released bytes, they show a worker that the socket
+    /// is full.
     charged: AtomicUsize,
 }
 
-/// Makes a socket's queue, whose bytes come out of `pool`. All memory is allocated here.
+/// Creates a socket's queue, whose bytes are reserved from `pool`. All memory is allocated here.
 pub fn queue<T: Charged + Send>(config: Config, pool: &Pool) -> Result<(Producer<T>, Reader<T>), Error> {
     let Config { limit, step } = config;
     if !(MIN_CHARGE..=MAX_BYTES).contains(&limit) {
@@ -166,7 +167,7 @@ pub fn queue<T: Charged + Send>(config: Config, pool: &Pool) -> Result<(Producer
         Step::TwoQueues | Step::Bursts => (most_items, most_items, 1),
         Step::Ring => (0, 0, most_items.next_power_of_two()),
     };
-    // The most bytes a limit may be, by the least charge, are no more than the most items a ring may have.
+    // The largest limit divided by the minimum charge is no more than a ring's maximum.
     let (ring, consumer) = ring::ring(ring_items).map_err(|_| Error::Limit { limit })?;
     let shared = Arc::new(Shared {
         limit,
@@ -202,7 +203,7 @@ impl<T> Shared<T> {
         Counts { enqueued, refused: self.refused.read() }
     }
 
-    /// Tells the workers what the reader gathered; whoever next holds the lock settles it.
+    /// Publishes what the reader accumulated; the next holder of the lock settles it.
     #[inline]
     fn release(&self, released: &mut usize, gathered: &mut Gathered) {
         *released = released.wrapping_add(gathered.take());
@@ -210,21 +211,21 @@ impl<T> Shared<T> {
         self.released.store(*released, Ordering::Release);
     }
 
-    /// Gives what the reader released back to the account; the caller holds the lock.
+    /// Credits what the reader released to the account; the caller holds the lock.
     #[inline]
     fn settle(&self, locked: &mut Locked<T>) {
-        // Acquire: with the bytes come the slots, so a ring never has less room than the account.
+        // Acquire: the slots become free with the bytes, so a ring never has less room than the account.
         let released = self.released.load(Ordering::Acquire);
         locked.account.release(released.wrapping_sub(locked.settled));
         locked.settled = released;
     }
 
-    /// Is there no room for anything? Without the lock, so it may be an old answer.
+    /// Whether there is no room even for the smallest item. Read without the lock, so the answer may be stale.
     #[inline]
     fn looks_full(&self) -> bool {
         let charged = self.hints.charged.load(Ordering::Relaxed);
         let released = self.released.load(Ordering::Relaxed);
-        // Negative if the second look saw what was charged after the first.
+        // Negative if the second load saw what was charged after the first.
         let outstanding = charged.wrapping_sub(released) as isize;
         outstanding + MIN_CHARGE as isize > self.limit as isize
     }
@@ -232,7 +233,7 @@ impl<T> Shared<T> {
     /// Publishes the hints; the caller holds the lock.
     #[inline]
     fn publish(&self, locked: &Locked<T>) {
-        // Relaxed: whoever acts on a hint takes the lock first, and the wake-up protocol brings its own fences.
+        // Relaxed: the lock is taken before acting on a hint, and the wake-up protocol has its own fences.
         self.hints.charged.store(locked.settled.wrapping_add(locked.account.charged()), Ordering::Relaxed);
         self.hints.waiting.store(locked.queue.len(), Ordering::Relaxed);
     }

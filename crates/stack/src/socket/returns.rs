@@ -1,17 +1,20 @@
-//! Between the sockets and one worker: frames on their way home, and blank ones for datagrams that sockets send first.
+//! Between the sockets and one worker: frames on their way back, and free frames for datagrams that sockets send
+//! first.
 //!
 //! ```text
 //!   socket a ─┐  lock, once per burst                    worker
-//!   socket b ─┼─▸ home:  done with, or to be sent ─────▸ its port: sent, or its memory goes back
-//!   socket c ─┘◂─ stock: blank ◂──────────────────────── its port's memory, filled up at the end of a turn
+//!   socket b ─┼─▸ returned: done with, or to be sent ──▸ its port: sent, or recycled
+//!   socket c ─┘◂─ free frames ◂───────────────────────── its port's pool, refilled at the end of a poll
 //! ```
-//! - **Home** is a ring with room for all frames the worker's port has, so it is never full and no reader ever waits. The
-//!   lock is among sockets; the worker takes frames out without it. After a burst the worker is woken, once.
-//! - **Stock** is a ring the other way: the worker fills it without a lock, sockets take from it under one. A socket that
-//!   takes it below half wakes the worker, who fills it up again.
-//! - **The worker ends first**: [`ReturnQueue::close`] gives back what lies in both rings. From then on what sockets want to give
-//!   stays with them, and they are told.
-//! - Both sides see one order: an item is given, and then comes out of the return_queue, or it stays with the giver. Never both.
+//! - **Returned frames** go through a ring with room for all frames of the worker's port, so it is never full and no
+//!   reader ever waits. The lock is between sockets; the worker takes frames out without it. The worker is woken once
+//!   per burst.
+//! - **Free frames** go through a ring in the other direction: the worker refills it without a lock, sockets take
+//!   from it under one. A socket that leaves it less than half full wakes the worker to refill it.
+//! - **The worker ends first**: [`ReturnQueue::close`] gives back the frames in both rings. From then on, frames that
+//!   sockets push stay with them, and the sockets are informed.
+//! - Both sides agree on every frame: it is pushed and then comes out of the queue, or it stays with the socket.
+//!   Never both.
 
 use arrayvec::ArrayVec;
 use crossbeam_utils::CachePadded;
@@ -20,11 +23,11 @@ use crate::primitive::{Arc, AtomicUsize, Mutex, Ordering, lock};
 use crate::ring::{self, CapacityError, Consumer, Producer};
 use crate::wake::Waker;
 
-/// What both sides share.
+/// State shared by both sides.
 struct Shared<T> {
     returned: CachePadded<Mutex<Returned<T>>>,
     free: CachePadded<Mutex<Consumer<T>>>,
-    /// The longest frame the worker's port sends, bytes; 0 before there is a worker.
+    /// The longest frame that the worker's port sends, bytes; 0 before the worker exists.
     max_frame_len: AtomicUsize,
 }
 
@@ -38,7 +41,7 @@ struct Returned<T> {
 pub struct ReturnHandle<T> {
     shared: Arc<Shared<T>>,
     waker: Waker,
-    /// What the stock holds when it is full.
+    /// Capacity of the ring of free frames.
     free: usize,
 }
 
@@ -53,15 +56,15 @@ pub struct ReturnQueue<T> {
     shared: Arc<Shared<T>>,
     returned: Consumer<T>,
     free: Producer<T>,
-    /// The stock was not filled up when last tried: nothing was there to fill it with.
+    /// The last refill did not fill the ring: the pool had no more frames.
     starved: bool,
 }
 
-/// Makes both sides for a worker that `waker` wakes: room for `frames` on their way home, and a stock of `stock` blank
-/// ones. Both are rounded up to powers of two, at least 1.
+/// Creates both sides for a worker that `waker` wakes: room for `frames` returned frames, and for `free` free ones.
+/// Both are rounded up to powers of two, at least 1.
 ///
 /// # Errors
-/// More than a ring can have.
+/// More than a ring can hold.
 pub fn pair<T: Send>(
     waker: Waker,
     frames: usize,
@@ -84,8 +87,8 @@ pub fn pair<T: Send>(
 }
 
 impl<T: Send> ReturnHandle<T> {
-    /// Gives a burst to the worker, in order, and wakes it; says how many went. What stays in `burst` has no home any
-    /// more: the worker has ended.
+    /// Returns a burst to the worker, in order, and wakes it; returns how many items went. What stays in `burst`
+    /// cannot be returned any more: the worker has ended.
     #[inline]
     pub fn push<const N: usize>(&self, burst: &mut ArrayVec<T, N>) -> usize {
         let given = {
@@ -100,7 +103,7 @@ impl<T: Send> ReturnHandle<T> {
         given
     }
 
-    /// Takes up to `wanted` blank ones, as far as `into` has room; says how many.
+    /// Takes up to `wanted` free frames, as far as `into` has room; returns how many.
     pub fn take_free<const N: usize>(&self, into: &mut ArrayVec<T, N>, wanted: usize) -> usize {
         let room = into.remaining_capacity().min(wanted);
         let (taken, low) = {
@@ -118,25 +121,25 @@ impl<T: Send> ReturnHandle<T> {
     /// The longest frame the worker's port sends, bytes; 0 before there is a worker.
     #[inline]
     pub fn max_frame_len(&self) -> usize {
-        // Relaxed: a number that is written once, before the first frame goes anywhere.
+        // Relaxed: a plain number, first written before the first frame is delivered.
         self.shared.max_frame_len.load(Ordering::Relaxed)
     }
 }
 
-/// Is it time to fill the stock up?
+/// Whether it is time to refill.
 #[inline]
 fn is_low(len: usize, capacity: usize) -> bool {
     len * 2 < capacity
 }
 
 impl<T: Send> ReturnQueue<T> {
-    /// Moves what came home to the end of `into`, as many as fit; says how many.
+    /// Appends returned frames to `into`, as many as fit; returns how many.
     #[inline]
     pub fn receive<const N: usize>(&mut self, into: &mut ArrayVec<T, N>) -> usize {
         self.returned.pop_burst(into)
     }
 
-    /// How many blank ones the stock lacks, once that is more than half.
+    /// How many free frames are missing, once that is more than half.
     #[inline]
     pub fn shortage(&mut self) -> usize {
         let capacity = self.free.capacity();
@@ -144,27 +147,28 @@ impl<T: Send> ReturnQueue<T> {
         if is_low(capacity - room, capacity) { room } else { 0 }
     }
 
-    /// Adds blank ones to the stock; what does not fit stays. To be called whenever it [lacks](ReturnQueue::shortage) some, also
-    /// with none at hand: a worker without memory need not stay awake for it.
+    /// Adds free frames; what does not fit stays in `frames`. Call it whenever there is a
+    /// [shortage](ReturnQueue::shortage), even with no frames at hand: a worker whose pool is empty need not stay
+    /// awake for it.
     pub fn fill<const N: usize>(&mut self, frames: &mut ArrayVec<T, N>) {
         self.free.push_burst(frames);
         self.starved = self.shortage() > 0;
     }
 
-    /// Is there nothing to do for the worker? The question to ask again after announcing sleep (see [`crate::wake`]).
+    /// Whether the worker has nothing to do here. Check it again after announcing sleep (see [`crate::wake`]).
     #[inline]
     pub fn is_idle(&mut self) -> bool {
         self.returned.is_empty() && (self.starved || self.shortage() == 0)
     }
 
-    /// Says how long a frame may be that the worker's port shall send.
+    /// Publishes the length of the longest frame that the worker's port sends.
     pub fn set_max_frame_len(&self, bytes: usize) {
         self.shared.max_frame_len.store(bytes, Ordering::Relaxed);
     }
 
-    /// Ends it for the sockets, and passes everything that lies in the rings to `back`.
+    /// Closes the queue for the sockets, and passes every frame in the rings to `back`.
     pub fn close(&mut self, mut back: impl FnMut(T)) {
-        // From here on nobody gives anything; what was given before is in the ring.
+        // From here on nothing is pushed; what was pushed before is in the ring.
         lock(&self.shared.returned).closed = true;
         while let Some(item) = self.returned.pop() {
             back(item);
@@ -216,16 +220,16 @@ mod tests {
         assert_eq!(return_queue.shortage(), 4);
         let mut free: ArrayVec<u32, 8> = (0..6).collect();
         return_queue.fill(&mut free);
-        assert_eq!(free.as_slice(), [4, 5], "no room for them");
+        assert_eq!(free.as_slice(), [4, 5], "they did not fit");
         assert!(return_queue.is_idle());
         let mut taken = ArrayVec::<u32, 8>::new();
         assert_eq!(return_handle.take_free(&mut taken, 2), 2);
-        assert_eq!(return_queue.shortage(), 0, "half of it is left");
+        assert_eq!(return_queue.shortage(), 0, "half are left");
         assert_eq!(return_handle.take_free(&mut taken, 1), 1);
         assert!(!return_queue.is_idle());
         assert_eq!(return_queue.shortage(), 3);
         return_queue.fill(&mut ArrayVec::<u32, 8>::new());
-        assert!(return_queue.is_idle(), "there is nothing to fill it with, so the worker may sleep");
+        assert!(return_queue.is_idle(), "the pool is empty, so the worker may sleep");
         assert_eq!(return_handle.take_free(&mut taken, 9), 1);
         assert_eq!(taken.as_slice(), [0, 1, 2, 3]);
     }

@@ -1,4 +1,4 @@
-//! Datagrams that no request came before: the way by the mirrored tables, the frame from a worker's stock.
+//! Datagrams that are not replies: routed by the mirrored tables, in a free frame of a worker.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::frame::Frame;
 use crate::tables::{NoPath, Path, Resolver, Tables};
 use crate::wire::{Flow, LinkHeader, Tags, UdpChecksum, Unfit, build, ethernet};
 
-/// Blank frames that a socket takes from a worker's stock at once. Fewer: the stock's lock is taken more often. More: they
-/// lie with a socket that may not need them, and the stock must be larger.
+/// Free frames that a socket takes from a worker at once. Fewer: the lock is taken more often. More: frames sit with
+/// a socket that may not need them, and the worker must keep more ready.
 const FREE_BATCH: usize = 16;
 
-/// How long a neighbour that went stale is not asked for again. Shorter: its lock and wake-up are paid more often.
-/// Longer: a neighbour whose MAC address has changed is sent to in vain for that long.
+/// How long a socket waits before it has the same stale neighbour confirmed again. Shorter: the lock and wake-up are
+/// paid more often. Longer: a neighbour whose MAC address has changed is sent to in vain for that long.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Which worker's port sends by which interface.
+/// Which worker's port sends on which interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Egress {
     /// The interface's index.
@@ -29,19 +29,21 @@ pub struct Egress {
     pub worker: u16,
 }
 
-/// What a socket needs to send first: where things are, and by which ports they can be reached.
+/// What a socket needs to send datagrams that are not replies: routing tables, and the ports that reach each
+/// interface.
 pub struct Paths {
     tables: Arc<Tables>,
     reader: Reader,
     resolver: Option<Resolver>,
     egresses: Vec<(Egress, ArrayVec<Frame, FREE_BATCH>)>,
-    /// The stale neighbour that was asked for last, and when.
+    /// The stale neighbour that was last queried, and when.
     asked: Option<(u32, IpAddr, Instant)>,
 }
 
 impl Paths {
-    /// By `tables`, which `reader` must be a reader of, and the ports of `exits`. An interface with several ports sends each
-    /// destination by one of them. `resolver` asks for neighbours that are missing; without one nobody does.
+    /// Routes by `tables`, whose domain `reader` is registered with, and sends on the ports of `egresses`. If an
+    /// interface has several ports, each destination uses one of them. `resolver` resolves missing neighbours;
+    /// without one they are not resolved.
     #[must_use]
     pub fn new(
         tables: Arc<Tables>,
@@ -57,58 +59,58 @@ impl Paths {
 /// Why a datagram was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The socket knows no ways.
-    #[error("cannot send to {0}: this socket has no paths and can only reply; give it some with set_paths")]
+    /// The socket has no paths.
+    #[error("cannot send to {0}: this socket can only reply; give it paths with set_paths")]
     NoPaths(SocketAddr),
     /// The socket is bound to an address of the other IP version.
     #[error("cannot send to {to} from {from}: they are of different IP versions")]
     Families {
-        /// Where to.
+        /// The destination.
         to: SocketAddr,
         /// The socket's address.
         from: SocketAddr,
     },
-    /// Nobody can be sent anything at port 0.
-    #[error("cannot send to {0}: port 0 takes no datagrams")]
+    /// UDP port 0.
+    #[error("cannot send to {0}: port 0 cannot receive datagrams")]
     PortZero(SocketAddr),
-    /// There is no way at present. If [`NoPath::may_pass`], try again in a moment.
+    /// There is no path at present. If [`NoPath::may_pass`], retry in a moment.
     #[error("cannot send to {to}: {cause}")]
     NoPath {
-        /// Where to.
+        /// The destination.
         to: SocketAddr,
         /// What is missing.
         cause: NoPath,
     },
-    /// None of the workers has a port of the interface.
-    #[error("cannot send to {to}: it is reached by interface {interface}, of which no worker has a port")]
+    /// No worker has a port on the interface.
+    #[error("cannot send to {to}: no worker has a port on interface {interface}, which leads there")]
     NoPort {
-        /// Where to.
+        /// The destination.
         to: SocketAddr,
-        /// The way out.
+        /// The outgoing interface.
         interface: u32,
     },
     /// It does not fit a frame.
-    #[error("cannot send {len} bytes to {to}: the way there takes {most}; send it by a kernel socket")]
+    #[error("cannot send {len} bytes to {to}: at most {most} fit a frame on that path; use a kernel socket")]
     TooLong {
-        /// Where to.
+        /// The destination.
         to: SocketAddr,
-        /// Bytes of payload.
+        /// Payload length, bytes.
         len: usize,
-        /// Most that fit.
+        /// The most that fit, bytes.
         most: usize,
     },
-    /// All frames for this are under way. Try again in a moment.
+    /// All free frames are in use. Retry in a moment.
     #[error(
-        "cannot send to {to}: worker {worker} has no blank frame just now; try again, or keep a larger stock"
+        "cannot send to {to}: worker {worker} has no free frame at the moment; retry, or configure more free_frames"
     )]
     NoFrame {
-        /// Where to.
+        /// The destination.
         to: SocketAddr,
-        /// Whose frames they are.
+        /// The worker that owns the frames.
         worker: u16,
     },
     /// The worker that would send it has ended.
-    #[error("cannot send: worker {0}, by whose port it would go, has ended")]
+    #[error("cannot send: worker {0}, whose port leads there, has ended")]
     WorkerEnded(u16),
 }
 
@@ -131,7 +133,7 @@ impl Paths {
             let guard = self.reader.pin();
             self.tables.load(&guard).path(to.ip())
         };
-        // Who sends now and then must not hold up whoever replaces a table.
+        // A socket that sends occasionally must not keep writers from replacing tables.
         self.reader.idle();
         let path = path.map_err(|cause| self.missing(to, cause))?;
         if path.stale {
@@ -173,12 +175,12 @@ impl Paths {
         }
     }
 
-    /// The blank frames that were not used.
+    /// The free frames that were not used.
     pub(super) fn free(&mut self) -> impl Iterator<Item = Frame> {
         self.egresses.iter_mut().flat_map(|(_, free)| free.drain(..))
     }
 
-    /// One of the interface's ports: the same for one destination, so that its datagrams stay in order.
+    /// One of the interface's ports; always the same for one destination, so that its datagrams stay in order.
     fn egress(&mut self, path: &Path, to: SocketAddr) -> Option<&mut (Egress, ArrayVec<Frame, FREE_BATCH>)> {
         let fits = |egress: &Egress| egress.interface == path.interface;
         let count = self.egresses.iter().filter(|(egress, _)| fits(egress)).count();
@@ -190,7 +192,7 @@ impl Paths {
         self.egresses.iter_mut().filter(|(egress, _)| fits(egress)).nth(place)
     }
 
-    /// Has a neighbour asked for if that is what is missing.
+    /// Has the neighbour resolved if that is what is missing.
     #[cold]
     fn missing(&self, to: SocketAddr, cause: NoPath) -> SendError {
         if let (Some(resolver), Some((interface, address))) = (&self.resolver, cause.to_ask()) {
@@ -199,7 +201,7 @@ impl Paths {
         SendError::NoPath { to, cause }
     }
 
-    /// Has a neighbour asked for that has not been heard of for a while.
+    /// Has a stale neighbour confirmed.
     #[cold]
     fn confirm(&mut self, path: &Path) {
         let Some(resolver) = &self.resolver else { return };

@@ -6,34 +6,34 @@ use crate::wire::{Headers, UdpChecksum, reply};
 
 /// A datagram that was read, in its frame.
 pub(super) struct Slot {
-    /// `None` once it is on its way home.
+    /// `None` once the frame has been returned.
     pub(super) frame: Option<Frame>,
     pub(super) headers: Headers,
     pub(super) refused_before: u32,
     pub(super) answered: bool,
 }
 
-/// Why no reply was written.
+/// Why a reply could not be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// There is one already.
-    #[error("cannot reply twice: the first reply is in the request's frame; send further ones with send_to")]
+    /// The request was answered already.
+    #[error("cannot reply twice: the first reply occupies the request's frame; send more with send_to")]
     Answered,
-    /// Nothing was read that could be answered.
-    #[error("cannot reply: nothing was read with recv_from yet, or the datagram read last was given back")]
-    NoRequest,
-    /// It does not fit a frame of the port by which the request came.
+    /// There is no request to answer.
     #[error(
-        "cannot reply with {len} bytes: a frame of this link has room for {most}; send it by a kernel socket"
+        "cannot reply: nothing has been read with recv_from yet, or the last datagram was already returned"
     )]
+    NoRequest,
+    /// It does not fit a frame of the port that received the request.
+    #[error("cannot reply with {len} bytes: a frame of this link has room for {most}; use a kernel socket")]
     TooLong {
-        /// Bytes of the reply.
+        /// Length of the reply, bytes.
         len: usize,
-        /// Most that fit.
+        /// The most that fit, bytes.
         most: usize,
     },
-    /// The worker whose port the request came by has ended.
-    #[error("cannot reply: worker {0}, whose port the request came by, has ended")]
+    /// The worker whose port received the request has ended.
+    #[error("cannot reply: worker {0}, whose port received the request, has ended")]
     WorkerEnded(u16),
 }
 
@@ -42,7 +42,8 @@ impl Slot {
         self.frame.as_ref().map_or(&[], |frame| self.headers.payload(frame.bytes()))
     }
 
-    /// Lets `write` make the reply out of the room that begins with the request's payload; it returns the reply's length.
+    /// Lets `write` write the reply into the buffer that starts with the request's payload; it returns the reply's
+    /// length.
     pub(super) fn answer(
         &mut self,
         return_handles: &[ReturnHandle<Frame>],
@@ -68,7 +69,7 @@ impl Slot {
         });
         match written {
             Ok(_) => {
-                // What the port knew of the request is not so of the reply.
+                // The port's metadata describes the request, not the reply.
                 frame.set_offloads(Offloads::default());
                 frame.set_to_send(true);
                 self.answered = true;

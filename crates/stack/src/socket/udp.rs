@@ -1,14 +1,14 @@
-//! A socket as its reader has it.
+//! A socket, as its reader uses it.
 //!
 //! ```text
 //! queue ─▸ slots: a burst, each datagram in its frame
 //!            │ recv_from: the next one, copied        reply: its frame, at once
 //!            │ recv_batch: all of them                replies: with the batch
 //!            ▾
-//!          home ─▸ bundled by owner ─▸ exchange, one lock and one wake-up for each
+//!          returns ─▸ grouped by owner ─▸ return queue, one lock and one wake-up for each
 //! ```
-//! What was read stays in its slot until the burst is through, so that frames go home together; before the reader sleeps
-//! it has none.
+//! A datagram that was read stays in its slot until the burst is used up, so that frames are returned together;
+//! before the reader sleeps it holds none.
 
 use std::fmt;
 use std::io;
@@ -29,35 +29,35 @@ use crate::frame::{BURST, Burst, Frame};
 use crate::wake::Announced;
 use crate::wire::Packet;
 
-/// What a read does when nothing is there.
+/// What a read does when nothing is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Nothing: it comes back at once.
+    /// Returns at once.
     No,
-    /// It sleeps until something comes, for at most so long if a time is given.
+    /// Sleeps until something arrives, for at most the given time, if any.
     Sleep(Option<Duration>),
-    /// It looks again and again for so long (the kernel's `SO_BUSY_POLL`): no wake-up to wait for, for the price of the
-    /// CPU.
+    /// Busy-polls for this long (the kernel's `SO_BUSY_POLL`): no wake-up latency, at the cost of CPU time.
     Poll(Duration),
 }
 
-/// What happened at a socket so far.
+/// The counts of a socket so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Datagrams taken in.
+    /// Datagrams enqueued.
     pub enqueued: u64,
     /// Datagrams refused, by reason. `enqueued + refused.total()` is what was offered.
     pub refused: Refused,
-    /// Datagrams the reader has taken out. `enqueued - received` wait.
+    /// Datagrams that the reader has taken. `enqueued - received` are waiting.
     pub received: u64,
-    /// Frames handed to workers to be sent: replies, and others.
+    /// Frames handed to workers for sending: replies, and others.
     pub sent: u64,
-    /// Frames that were given back or to be sent when their worker had ended already: they went nowhere.
+    /// Frames returned, or handed over for sending, after their worker had ended: they are lost.
     pub orphaned: u64,
 }
 
-/// A UDP socket of the datapath, in the style of [`std::net::UdpSocket`], for one thread at a time. See the module's head,
-/// [`Sockets::open`](super::Sockets::open) makes one. When it is dropped, all its frames go home.
+/// A UDP socket of the datapath, in the style of [`std::net::UdpSocket`], used by one thread at a time. See the
+/// header of [`socket`](crate::socket). [`Sockets::open`](super::Sockets::open) creates one. Dropping it returns all
+/// its frames.
 pub struct UdpSocket {
     handle: SocketHandle,
     reader: Reader<Frame>,
@@ -66,7 +66,7 @@ pub struct UdpSocket {
     paths: Option<Paths>,
     wait: Wait,
     slots: ArrayVec<Slot, BURST>,
-    /// How many of the slots were read.
+    /// How many of the slots have been read.
     read: usize,
     returns: Burst,
     received: u64,
@@ -102,35 +102,36 @@ impl UdpSocket {
         self.handle.local_addr()
     }
 
-    /// The workers' side of it, for the table of [groups](crate::groups::Groups::delivering).
+    /// Its handle for the workers, for the table of [groups](crate::groups::Groups::delivering).
     #[must_use]
     pub fn handle(&self) -> SocketHandle {
         self.handle.clone()
     }
 
-    /// What [`recv_from`](Self::recv_from) does when nothing is there. At first it sleeps, for as long as it takes.
+    /// Sets what [`recv_from`](Self::recv_from) does when nothing is available. The default is to sleep without a
+    /// timeout.
     pub fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
     }
 
-    /// Has flows follow this socket's reader; `None`: no longer. What was written down stays until other flows or readers
-    /// write over it.
+    /// Lets flows follow this socket's reader; `None`: no longer. What was recorded stays until other flows or
+    /// readers overwrite it.
     pub fn set_flow_recorder(&mut self, flow_recorder: Option<FlowRecorder>) {
         self.flow_recorder = flow_recorder;
     }
 
-    /// Lets it send first.
+    /// Lets it send datagrams that are not replies.
     pub fn set_paths(&mut self, paths: Paths) {
         self.give_back_free();
         self.paths = Some(paths);
     }
 
-    /// Copies the next datagram into `buffer` and says how long it is and who sent it. What does not fit is left out, as
-    /// with the kernel's sockets.
+    /// Copies the next datagram into `buffer` and returns its length and sender. What does not fit is cut off, as
+    /// with kernel sockets.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock): nothing came in time. [`Interrupted`](io::ErrorKind::Interrupted) is
-    /// not told apart from it. Others: the kernel refuses to wait.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock): nothing arrived in time, or a Unix signal was handled. Others: the
+    /// kernel fails to wait.
     pub fn recv_from(&mut self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         if self.unread().is_empty() && self.fill(self.wait)? == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -143,11 +144,11 @@ impl UdpSocket {
         Ok((len, slot.headers.source()))
     }
 
-    /// Answers the datagram that [`recv_from`](Self::recv_from) gave last, in its frame and the way it came. It goes at
-    /// once; who answers many uses [`recv_batch`](Self::recv_batch).
+    /// Answers the datagram that [`recv_from`](Self::recv_from) returned last, in its frame and over the reverse
+    /// path. It is sent at once; to answer many, use [`recv_batch`](Self::recv_batch).
     ///
     /// # Errors
-    /// Nothing was read, it was answered, the reply is too long for a frame, or the worker has ended.
+    /// Nothing was read, it was answered already, the reply does not fit a frame, or the worker has ended.
     pub fn reply(&mut self, payload: &[u8]) -> Result<(), ReplyError> {
         let last = self.read.checked_sub(1).and_then(|last| self.slots.get_mut(last));
         let slot = last.ok_or(ReplyError::NoRequest)?;
@@ -157,7 +158,7 @@ impl UdpSocket {
         slot.reply(&self.return_handles, payload)?;
         let orphaned = self.orphaned;
         let owner = slot.frame.as_ref().map_or(0, Frame::owner);
-        // With those that were read before it.
+        // Together with those that were read before it.
         for slot in &mut self.slots[..self.read] {
             self.returns.extend(slot.frame.take());
         }
@@ -165,17 +166,17 @@ impl UdpSocket {
         if self.orphaned == orphaned { Ok(()) } else { Err(ReplyError::WorkerEnded(owner)) }
     }
 
-    /// How many datagrams the socket had refused when it took the one that [`recv_from`](Self::recv_from) gave last,
-    /// modulo 2^32 (`SO_RXQ_OVFL`).
+    /// How many datagrams the socket had refused when it enqueued the one that [`recv_from`](Self::recv_from)
+    /// returned last, modulo 2^32 (`SO_RXQ_OVFL`).
     #[must_use]
     pub fn refused_before(&self) -> u32 {
         self.read.checked_sub(1).and_then(|last| self.slots.get(last)).map_or(0, |slot| slot.refused_before)
     }
 
-    /// Sends a datagram to anyone the tables know a way to, in a frame of its own. It goes at once.
+    /// Sends a datagram to any destination that the tables have a path to, in a frame of its own. It is sent at once.
     ///
     /// # Errors
-    /// The socket has no [paths](Self::set_paths), there is no way to `to`, or no frame.
+    /// The socket has no [paths](Self::set_paths), there is no path to `to`, or no free frame.
     pub fn send_to(&mut self, payload: &[u8], to: SocketAddr) -> Result<(), SendError> {
         self.prepare(payload, to)?;
         let orphaned = self.orphaned;
@@ -184,8 +185,9 @@ impl UdpSocket {
         if self.orphaned == orphaned { Ok(()) } else { Err(SendError::WorkerEnded(owner)) }
     }
 
-    /// Says to the workers that we are about to sleep, until the guard is dropped; `None` if there is something to read.
-    /// Then wait on the guard's descriptor or on the socket's own, which is the same, with `poll` or `epoll`.
+    /// Announces to the workers that the reader is about to sleep, until the guard is dropped; `None` if there is
+    /// something to read. Then wait on the guard's descriptor, or on the socket's, which is the same, with `poll` or
+    /// `epoll`.
     pub fn announce(&mut self) -> Option<Announced<'_>> {
         if !self.unread().is_empty() {
             return None;
@@ -194,7 +196,7 @@ impl UdpSocket {
         self.reader.announce()
     }
 
-    /// What happened so far. Takes the workers' lock.
+    /// The counts so far. Takes the workers' lock.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let queue = self.reader.counts();
@@ -202,7 +204,7 @@ impl UdpSocket {
         Counts { enqueued: queue.enqueued, refused: queue.refused, received, sent, orphaned }
     }
 
-    /// How many datagrams wait.
+    /// Datagrams waiting.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.unread().len() + self.reader.waiting()
@@ -216,7 +218,7 @@ impl UdpSocket {
         (&mut self.slots[self.read..], &self.return_handles)
     }
 
-    /// Makes a datagram that goes with the next burst.
+    /// Prepares a datagram, which is sent with the next burst.
     pub(super) fn prepare(&mut self, payload: &[u8], to: SocketAddr) -> Result<(), SendError> {
         let paths = self.paths.as_mut().ok_or(SendError::NoPaths(to))?;
         let frame = paths.frame(&self.return_handles, self.handle.local_addr(), to, payload)?;
@@ -227,7 +229,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// Gives what was read back and reads a burst; says how many datagrams it has.
+    /// Returns what was read and reads a burst; returns the number of datagrams.
     pub(super) fn fill(&mut self, wait: Wait) -> io::Result<usize> {
         self.give_back();
         let mut burst = ArrayVec::<Received<Frame>, BURST>::new();
@@ -236,7 +238,7 @@ impl UdpSocket {
             Wait::Sleep(limit) => self.reader.receive_burst(&mut burst, limit)?,
             Wait::Poll(budget) => self.reader.busy_receive_burst(&mut burst, budget),
         };
-        // They lie in another core's cache: fetched together, they come at the price of one or two.
+        // They are in another core's cache: fetched together, they cost as much as one or two.
         burst.iter().for_each(|received| received.item.prefetch());
         self.received += burst.len() as u64;
         let recorder = self
@@ -247,7 +249,7 @@ impl UdpSocket {
             if let (Some((flow_recorder, worker)), Some(hash)) = (recorder, frame.offloads().hash) {
                 flow_recorder.wanted.record(hash, worker);
             }
-            // Read again, for that is cheaper than to carry the headers over; what a worker delivers can be read.
+            // Parsed again, which is cheaper than carrying the headers over; what a worker delivers always parses.
             match Packet::parse(frame.bytes()) {
                 Ok(headers) => {
                     self.slots.push(Slot { frame: Some(frame), headers, refused_before, answered: false });
@@ -259,7 +261,7 @@ impl UdpSocket {
         Ok(self.slots.len())
     }
 
-    /// Sends all frames home that are here, those with replies to be sent.
+    /// Returns all frames, and sends those with replies.
     pub(super) fn give_back(&mut self) {
         for slot in self.slots.drain(..) {
             let Some(frame) = slot.frame else { continue };
@@ -289,7 +291,7 @@ impl UdpSocket {
     }
 }
 
-/// Gives frames to the workers that own them, each worker's together.
+/// Returns frames to the workers that own them, grouped by worker.
 #[inline]
 fn return_frames(
     returns: &mut Burst,
@@ -306,14 +308,14 @@ fn return_frames(
         if given == count {
             *sent += to_send as u64;
         } else {
-            // Its worker has ended, and nobody else can use its memory.
+            // Its worker has ended: there is nothing left to return it to.
             *orphaned += burst.len() as u64;
             burst.clear();
         }
     }
 }
 
-/// Readable when woken. To be waited on only while an [announcement](UdpSocket::announce) stands.
+/// Readable when woken. Wait on it only while an [announcement](UdpSocket::announce) is in effect.
 impl AsFd for UdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.reader.as_fd()
@@ -330,7 +332,7 @@ impl Drop for UdpSocket {
     fn drop(&mut self) {
         self.give_back();
         self.give_back_free();
-        // From here on workers are refused; what they put in before goes home unread.
+        // From here on workers are refused; what they enqueued before is returned unread.
         self.reader.close();
         let mut burst = ArrayVec::<Received<Frame>, BURST>::new();
         while self.reader.try_receive_burst(&mut burst) > 0 {

@@ -1,38 +1,38 @@
-//! Which addresses are this machine's, and which of them a datagram is sent from.
+//! The host's addresses, and source address selection.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::hash::{Halves, Map, halves};
 
-/// Scope of addresses that mean nothing outside the machine (`RT_SCOPE_HOST` of linux/rtnetlink.h).
+/// Scope of addresses that are valid on this host only (`RT_SCOPE_HOST` of linux/rtnetlink.h).
 const HOST: u8 = 254;
-/// Scope of addresses that mean nothing outside the link (`RT_SCOPE_LINK`).
+/// Scope of addresses that are valid on one link only (`RT_SCOPE_LINK`).
 const LINK: u8 = 253;
 
 /// An address of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalAddress {
-    /// Whose it is.
+    /// Index of its interface.
     pub interface: u32,
     /// The address.
     pub address: IpAddr,
-    /// Bits of its network.
+    /// Prefix length of its network, bits.
     pub prefix: u8,
-    /// The broadcast address it was given (`IFA_BROADCAST`).
+    /// Its configured broadcast address (`IFA_BROADCAST`).
     pub broadcast: Option<Ipv4Addr>,
-    /// How far it means something, as rtnetlink numbers it: 0 everywhere, 253 on the link, 254 on this machine.
+    /// Its scope, as rtnetlink numbers it: 0 global, 253 link, 254 host.
     pub scope: u8,
-    /// Whether it is taken up: not tentative (somebody else may have it) and not a duplicate.
+    /// Whether it is in use: neither tentative (another host may have it) nor a duplicate.
     pub usable: bool,
-    /// IPv4: another address of the interface is in the same network and comes first as a source.
+    /// IPv4: another address of the interface is in the same network and is preferred as a source.
     pub secondary: bool,
-    /// IPv6: no new conversation should begin from it.
+    /// IPv6: not to be used as the source of new flows.
     pub deprecated: bool,
 }
 
 impl LocalAddress {
-    /// A usable address that is good everywhere: what most are.
+    /// A usable address of global scope, as most are.
     #[must_use]
     pub const fn new(interface: u32, address: IpAddr, prefix: u8) -> Self {
         Self {
@@ -48,25 +48,26 @@ impl LocalAddress {
     }
 }
 
-/// All addresses of the machine at one moment.
+/// All addresses of the host at one moment.
 ///
-/// Whether an address is local is one hash and one or two slots of a small table. Beside the interfaces' addresses
-/// there are networks that the kernel takes as a whole (`ip route add local 192.0.2.0/24 dev lo`, and 127.0.0.0/8);
-/// they are asked one after the other, but only for addresses that no interface has.
+/// Whether an address is local takes one hash and one or two slots of a small table. In addition to interface
+/// addresses there are networks that the kernel treats as local as a whole (`ip route add local 192.0.2.0/24 dev lo`,
+/// and 127.0.0.0/8); they are scanned, but only for addresses that no interface has.
 #[derive(Debug, Default)]
 pub struct LocalAddresses {
     v4: Map<u32, ()>,
-    /// With the interface for link-local addresses, which are good on their own link only; with 0 for all others.
+    /// With the interface index for link-local addresses, which are valid on their own link only; with 0 for all
+    /// others.
     v6: Map<(u32, Halves), ()>,
     broadcasts: Map<u32, ()>,
     networks: Box<[(IpAddr, u8)]>,
-    /// By interface; those of one in the kernel's order.
+    /// By interface; those of one interface in the kernel's order.
     all: Box<[LocalAddress]>,
 }
 
 impl LocalAddresses {
-    /// A table of interfaces' `addresses`, those of one interface in the kernel's order, and of local `networks`,
-    /// each an address and its prefix's length.
+    /// A table of interface `addresses`, those of one interface in the kernel's order, and of local `networks`, each
+    /// an address and a prefix length.
     #[must_use]
     pub fn new(
         addresses: impl IntoIterator<Item = LocalAddress>,
@@ -80,7 +81,7 @@ impl LocalAddresses {
                 IpAddr::V4(address) => {
                     v4.push((address.to_bits(), ()));
                     broadcasts.extend(local.broadcast.map(|broadcast| (broadcast.to_bits(), ())));
-                    // The kernel takes the network's last address as broadcast also if none was given
+                    // The kernel also treats the network's last address as broadcast if none was configured
                     // (`fib_add_ifaddr`); networks of one or two addresses have none (RFC 3021).
                     if local.prefix < 31 && local.scope != HOST {
                         broadcasts.push((address.to_bits() | u32::MAX >> local.prefix, ()));
@@ -101,10 +102,10 @@ impl LocalAddresses {
         }
     }
 
-    /// Whether the kernel would take a datagram for `address` that came in by `interface` as its own.
+    /// Whether the kernel would accept a datagram for `address`, received on `interface`, as local.
     ///
-    /// As in the kernel, an address belongs to the machine: it is taken by whatever interface it comes in. Only
-    /// IPv6's link-local addresses are good on their own link alone.
+    /// As in the kernel, an address belongs to the host: it is accepted on any interface. Only IPv6 link-local
+    /// addresses are valid on their own link alone.
     #[must_use]
     #[inline]
     pub fn is_local(&self, interface: u32, address: IpAddr) -> bool {
@@ -120,21 +121,21 @@ impl LocalAddresses {
         self.networks.iter().any(|&(network, prefix)| common_bits(network, address) >= Some(prefix))
     }
 
-    /// Whether `address` is everyone's on one of the machine's networks. 255.255.255.255 is not in here: that is known
-    /// without tables.
+    /// Whether `address` is a broadcast address of one of the host's networks. 255.255.255.255 is not included: that
+    /// needs no table.
     #[must_use]
     #[inline]
     pub fn is_broadcast(&self, address: Ipv4Addr) -> bool {
         self.broadcasts.contains(address.to_bits())
     }
 
-    /// Networks that the machine takes as a whole, each an address and its prefix's length.
+    /// Networks that are local as a whole, each an address and a prefix length.
     #[must_use]
     pub fn networks(&self) -> &[(IpAddr, u8)] {
         &self.networks
     }
 
-    /// The addresses of one interface, also those not usable yet, in the kernel's order.
+    /// The addresses of one interface, including those not usable yet, in the kernel's order.
     #[must_use]
     pub fn of(&self, interface: u32) -> &[LocalAddress] {
         let from = self.all.partition_point(|local| local.interface < interface);
@@ -148,12 +149,12 @@ impl LocalAddresses {
         &self.all
     }
 
-    /// Which address the kernel would send from, for a `destination` that is reached by `interface` through
-    /// `next_hop`, when neither application nor route say it. `None` if the machine has none that fits.
+    /// The source address that the kernel would select for a `destination` that is reached over `interface` through
+    /// `next_hop`, when neither application nor route specify one. `None` if the host has none that fits.
     ///
     /// IPv4: the interface's first primary address in the next hop's network, else its first one, else another
-    /// interface's (`inet_select_addr`). IPv6: RFC 6724, section 5, rules 2, 3, 5 and 8; its rules on mobility, labels
-    /// and temporary addresses are left out.
+    /// interface's (`inet_select_addr`). IPv6: RFC 6724, section 5, rules 2, 3, 5 and 8; its rules on mobility,
+    /// labels and temporary addresses are not implemented.
     #[must_use]
     pub fn source_for(&self, interface: u32, next_hop: IpAddr, destination: IpAddr) -> Option<IpAddr> {
         match destination {
@@ -184,7 +185,7 @@ impl LocalAddresses {
             }
             _ => None,
         });
-        // The first of the best: `min` of the reversed rank, since `max` would give the last.
+        // The first of the best: `min` of the reversed rank, because `max` would return the last.
         let best = candidates.min_by_key(|(local, address)| {
             let reach = scope(*address);
             let common = common_bits(IpAddr::V6(*address), IpAddr::V6(destination)).unwrap_or(0);
@@ -205,7 +206,7 @@ fn v6_key(interface: u32, address: Ipv6Addr) -> (u32, Halves) {
     (if address.is_unicast_link_local() { interface } else { 0 }, halves(address))
 }
 
-/// How many leading bits two addresses of one family have in common; `None` of two families.
+/// Leading bits that two addresses of one family have in common; `None` for two families.
 fn common_bits(a: IpAddr, b: IpAddr) -> Option<u8> {
     let bits = match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
@@ -215,7 +216,7 @@ fn common_bits(a: IpAddr, b: IpAddr) -> Option<u8> {
     Some(bits as u8)
 }
 
-/// Scopes of IPv6 addresses, as in multicast addresses (RFC 6724, 3.1): the link, the former site-local ones, all else.
+/// Scopes of IPv6 addresses, as in multicast addresses (RFC 6724, 3.1): link, the former site-local, global.
 const SCOPE_LINK: u8 = 2;
 const SCOPE_SITE: u8 = 5;
 const SCOPE_GLOBAL: u8 = 14;
@@ -251,7 +252,7 @@ mod tests {
         assert!(table.is_local(2, ip("10.0.0.1")) && table.is_local(3, ip("10.0.0.1")));
         assert!(!table.is_local(2, ip("10.0.0.2")));
         assert!(table.is_local(2, ip("fe80::1")) && !table.is_local(3, ip("fe80::1")));
-        assert!(!table.is_local(2, ip("2001:db8::3")), "nobody has it yet");
+        assert!(!table.is_local(2, ip("2001:db8::3")), "still tentative");
         assert!(table.is_local(2, ip("127.9.9.9")) && !table.is_local(2, ip("128.0.0.0")));
         assert!(table.is_local(2, ip("2001:db8:5:ffff::7")) && !table.is_local(2, ip("2001:db8:6::")));
         assert_eq!(table.of(2).len(), 3);

@@ -1,30 +1,30 @@
-//! A map that is built once and then only read: open addressing, at most half full, so that a lookup ends after one or
-//! two slots that lie side by side.
+//! A hash map that is built once and then only read: open addressing, at most half full, so that a lookup ends after
+//! one or two adjacent slots.
 //!
 //! ```text
-//! home(key) = upper bits of hash(key, seed)
-//! slots   [ - | B | A | - | - | C | - | - ]       A's home is taken by B: it stands in the next free slot
-//!               ^ home of A and B
+//! first(key) = upper bits of hash(key, seed)
+//! slots   [ - | B | A | - | - | C | - | - ]       A's first slot is taken by B: A is in the next free one
+//!               ^ first slot of A and B
 //! ```
-//! Neighbours choose their own addresses, so whoever knew the hash could put thousands into one row of slots. The seed
-//! is drawn anew for every map and never leaves it.
+//! Neighbours choose their own addresses, so an attacker who knew the hash could put thousands into one run of slots.
+//! The seed is drawn for every map and never leaves it.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::Ipv6Addr;
 
-/// Odd, and half its bits set at random: the fraction of the golden ratio, as in Fibonacci hashing.
+/// Odd, with about half its bits set: the fraction of the golden ratio, as in Fibonacci hashing.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Fewest slots, a power of two: with one, the upper bits would be no bits.
+/// Minimum number of slots, a power of two: with one slot there would be no upper bits.
 const MIN_SLOTS: usize = 2;
 
-/// What can be looked up.
+/// A key of the map.
 pub(super) trait Key: Copy + Eq {
-    /// Spreads all bits over the word; the upper ones count most.
+    /// Mixes all bits into the word; the upper bits are used.
     fn hash(self, seed: u64) -> u64;
 }
 
-/// The 128-bit product of two words, folded: every bit of both reaches the upper bits.
+/// The 128-bit product of two words, folded: every bit of both affects the upper bits.
 #[inline(always)]
 const fn fold(a: u64, b: u64) -> u64 {
     let product = a as u128 * b as u128;
@@ -57,8 +57,8 @@ impl Key for (u32, Halves) {
     }
 }
 
-/// An IPv6 address, upper half first: as `u128` it would have to lie at multiples of 16, and entries take half as much
-/// again.
+/// An IPv6 address, upper half first: a `u128` would have to be aligned to 16 bytes, and entries would be half as
+/// large again.
 pub(super) type Halves = [u64; 2];
 
 /// The halves of an address.
@@ -70,7 +70,7 @@ pub(super) const fn halves(address: Ipv6Addr) -> Halves {
 
 /// The map.
 pub(super) struct Map<K, V> {
-    /// A power of two, at least twice the number of entries: there is always a free slot, where a search ends.
+    /// A power of two, at least twice the number of entries, so a search always ends at a free slot.
     slots: Box<[Option<(K, V)>]>,
     /// Right shift from a hash to a slot.
     shift: u32,
@@ -79,7 +79,7 @@ pub(super) struct Map<K, V> {
 }
 
 impl<K: Key, V: Copy> Map<K, V> {
-    /// A map of `entries`; of several with one key the last counts.
+    /// A map of `entries`; of several with the same key the last wins.
     pub(super) fn new(entries: impl IntoIterator<Item = (K, V), IntoIter: ExactSizeIterator>) -> Self {
         let entries = entries.into_iter();
         let size = (entries.len() * 2).next_power_of_two().max(MIN_SLOTS);
@@ -97,7 +97,7 @@ impl<K: Key, V: Copy> Map<K, V> {
         map
     }
 
-    /// The slot that has `key`, or the free one where it would be put.
+    /// The slot of `key`, or the free slot where it would be put.
     #[inline(always)]
     fn find(&self, key: K) -> usize {
         let mut at = (key.hash(self.seed) >> self.shift) as usize;
@@ -109,24 +109,24 @@ impl<K: Key, V: Copy> Map<K, V> {
         }
     }
 
-    /// What `key` leads to.
+    /// The value of `key`.
     #[inline(always)]
     pub(super) fn get(&self, key: K) -> Option<V> {
         self.slots[self.find(key)].map(|(_, value)| value)
     }
 
-    /// Whether there is such a key.
+    /// Whether the map has `key`.
     #[inline(always)]
     pub(super) fn contains(&self, key: K) -> bool {
         self.slots[self.find(key)].is_some()
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// All entries, in no order.
+    /// All entries, in arbitrary order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (K, V)> {
         self.slots.iter().filter_map(|slot| *slot)
     }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn consecutive_addresses_do_not_crowd() {
-        // One /18: all homes apart but for chance. The longest search of a good hash at half load is a few dozen slots.
+        // A whole /18. With a good hash at half load, the longest search is a few dozen slots.
         let map = Map::new((0..16_384_u32).map(|host| ((2, 0x0a00_0000 | host), ())));
         let longest = map.slots.split(Option::is_none).map(<[_]>::len).max();
         assert!(longest < Some(400), "a row of {longest:?} full slots");

@@ -1,48 +1,48 @@
-//! The network interfaces of the namespace: what a frame that leaves by one must look like, and whether it can leave.
+//! The network interfaces of the namespace: how to build a frame that leaves through one, and whether it can.
 
 use crate::wire::Mac;
 
-/// One interface, as rtnetlink's link messages tell of it.
+/// One interface, from rtnetlink's link messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// The kernel's number for it; stays while it exists.
+    /// The kernel's index; constant while it exists.
     pub index: u32,
     /// Its name, such as `eth0`; may change.
     pub name: String,
-    /// Its MAC address. `None` if it is not Ethernet (loopback, tunnels): no frame of ours can leave by it.
+    /// Its MAC address. `None` if it is not Ethernet (loopback, tunnels): frames cannot be sent on it.
     pub mac: Option<Mac>,
-    /// Most bytes of an IP packet in one frame (`IFLA_MTU`).
+    /// Maximum length of an IP packet in one frame, bytes (`IFLA_MTU`).
     pub mtu: u32,
-    /// Whether it is switched on (`IFF_UP`).
+    /// Whether it is administratively up (`IFF_UP`).
     pub up: bool,
-    /// Whether frames can go out: it is up and has a carrier (`IFF_RUNNING`).
+    /// Whether it can send: up and with a carrier (`IFF_RUNNING`).
     pub running: bool,
-    /// Receive queues the driver has made room for (`IFLA_NUM_RX_QUEUES`). How many of them are in use (`ethtool -l`)
-    /// is not told by rtnetlink.
+    /// Receive queues that the driver allocated (`IFLA_NUM_RX_QUEUES`). rtnetlink does not report how many are in use
+    /// (`ethtool -l`).
     pub rx_queues: u32,
-    /// Transmit queues the driver has made room for (`IFLA_NUM_TX_QUEUES`).
+    /// Transmit queues that the driver allocated (`IFLA_NUM_TX_QUEUES`).
     pub tx_queues: u32,
-    /// What it is a VLAN of, if it is a VLAN device.
+    /// Its VLAN properties, if it is a VLAN device.
     pub vlan: Option<Vlan>,
 }
 
-/// What a VLAN device adds to the interface below it.
+/// The VLAN properties of a VLAN device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vlan {
     /// The interface whose frames carry its tag, in this network namespace.
     pub lower: u32,
-    /// The VLAN's number.
+    /// The VLAN ID.
     pub id: u16,
-    /// Whether its tags are a provider's (IEEE 802.1ad), not a customer's (802.1Q).
+    /// Whether it uses provider tags (IEEE 802.1ad) rather than customer tags (802.1Q).
     pub service: bool,
-    /// The priority (PCP) of tags on packets without a priority of their own: what `egress-qos-map` says of 0.
+    /// The priority (PCP) in tags of packets without a priority of their own: the `egress-qos-map` entry for 0.
     pub priority: u8,
 }
 
 /// All interfaces at one moment.
 ///
-/// A worker that wants to know of changes (its port's interface went down, has another MTU, is gone) compares
-/// [`Interfaces::generation`] once per turn: one load, since it has the table at hand anyway.
+/// A worker that watches for changes (its port's interface went down, has another MTU, is gone) compares
+/// [`Interfaces::generation`] once per poll: one load, because it holds the table anyway.
 #[derive(Debug, Default)]
 pub struct Interfaces {
     /// By index.
@@ -51,7 +51,7 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    /// A snapshot. `generation` differs from that of the snapshot before.
+    /// A snapshot. `generation` must differ from that of the previous snapshot.
     #[must_use]
     pub fn new(interfaces: impl IntoIterator<Item = Interface>, generation: u64) -> Self {
         let mut all: Vec<_> = interfaces.into_iter().collect();
@@ -79,7 +79,7 @@ impl Interfaces {
         &self.all
     }
 
-    /// Changes whenever an interface came, went or changed in anything that [`Interface`] says.
+    /// Changes whenever an interface was added, removed or changed in anything that [`Interface`] contains.
     #[must_use]
     #[inline]
     pub fn generation(&self) -> u64 {

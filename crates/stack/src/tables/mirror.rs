@@ -1,31 +1,33 @@
-//! The thread that keeps the tables as the kernel's are.
+//! The thread that keeps the tables in step with the kernel.
 //!
 //! ```text
-//! kernel --notices--> socket --> Model (what was said, changeable) --at most every 20 ms--> Tables (immutable)
-//!        <--lists----            fresh Model, while all is read anew                        under epochs, for workers
-//!        <--NTF_USE--  asks <------------------------------------------------- Resolver (workers, applications)
+//! kernel --notices--> socket --> Model (mutable state) ----------at most every 20 ms--> Tables (immutable)
+//!        <--lists----            fresh Model, during a full read                        under epochs, for workers
+//!        <--NTF_USE--  requests <--------------------------------------------- Resolver (workers, applications)
 //! ```
 //! # Nothing is missed
-//! - The socket is subscribed before the first list is asked for. A change while a list is read is in the list, or in a
-//!   notice, or in both.
-//! - Notices that arrive while a list is read wait until it is complete and are applied to it then, in their order. A
-//!   list's part may be older than a notice before it: an entry that was removed just after the kernel had copied it
-//!   would come back for ever. The last notice on a thing is never older than what a list says of it.
-//! - A list that changed under the kernel's hands (`NLM_F_DUMP_INTR`) may lack entries: it is read again.
-//! - If the socket overran (`ENOBUFS`), notices are lost: everything is read anew. Until that is done the old tables
-//!   stay, and they are replaced whole.
-//! - IPv4 routes go in silence with their interface. After whatever may do that, routes are read anew ([`fib`]).
+//! - The socket subscribes before the first list is requested. A change during a list is in the list, or in a notice,
+//!   or in both.
+//! - Notices that arrive during a list are kept until it is complete and then applied, in order. Part of a list may
+//!   be older than a notice before it: an entry that was removed just after the kernel had copied it would otherwise
+//!   come back permanently. The last notice about an object is never older than its list entry.
+//! - A list that changed while the kernel was dumping it (`NLM_F_DUMP_INTR`) may lack entries: it is read again.
+//! - If the socket overran (`ENOBUFS`), notices are lost: everything is read again. Until that is done the old tables
+//!   stay, and they are replaced as a whole.
+//! - IPv4 routes disappear with their interface without a notice. After any event that may cause this, the routes are
+//!   read again ([`fib`]).
 //!
 //! # Never on the packet path
-//! It has a thread of its own because the work comes in lumps (a routing daemon that starts, a resync) that would hold
-//! up a worker for milliseconds. Workers only see pointers change.
+//! It has a thread of its own because the work is bursty (a routing daemon that starts, a resync) and would hold up a
+//! worker for milliseconds. Workers only see pointers change.
 
 mod fib;
+mod handle;
 mod model;
 mod netlink;
+mod status;
 
 use std::io;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -34,204 +36,52 @@ use udpath_netlink::Received;
 use udpath_netlink::rtnetlink::Update;
 
 use super::Tables;
-use super::resolve::{Requests, Resolver};
+use super::resolve::Requests;
 use crate::epoch::{Domain, PublishError, Stalled};
 use crate::primitive::{Arc, Mutex, lock};
 use model::Model;
 use netlink::{Item, Kind, Netlink};
 
-/// The shortest time from one making of tables to the next; changes in between are taken together.
+pub use handle::Mirror;
+pub use status::{MirrorError, State, Status};
+
+/// The minimum interval between two publications; changes in between are combined.
 ///
-/// Shorter: in a storm of changes every worker gets a new epoch more often, and the tables it has in its cache are thrown
-/// away. Longer: frames go to where a neighbour was before for that much longer; the first change after a quiet time is
-/// never held back.
+/// Shorter: in a storm of changes every worker gets a new epoch more often, and the tables in its cache are
+/// invalidated. Longer: frames go to a neighbour's old address for that much longer; the first change after a quiet
+/// period is never delayed.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// For how many times its own duration a making of tables, or a reading of lists, rests afterwards, if that is longer
-/// than [`PUBLISH_INTERVAL`]: so the thread takes at most a tenth of a core for it, however large the tables are.
+/// How many times its own duration a publication, or a read of lists, pauses afterwards, if that is longer than
+/// [`PUBLISH_INTERVAL`]: so the thread uses at most a tenth of a core, however large the tables are.
 ///
 /// Lower: a storm takes a core away from the workers. Higher: large tables follow more slowly.
 const REST_FACTOR: u32 = 9;
 
-/// Datagrams read before tables are made and the stop is looked at. Lower: more turns in a storm. Higher: a storm
-/// without end holds tables back; these many take some milliseconds.
+/// Datagrams read before tables are published and the stop flag is checked. Lower: more iterations in a storm.
+/// Higher: an endless storm delays publication; this many take a few milliseconds.
 const MAX_READS: usize = 1024;
 
-/// Notices that may wait for a list to be complete. Lower: the storm in which a list is read must be calmer. Higher: more
-/// memory, some 500 bytes each. Beyond, it counts as an overrun.
+/// Notices that may be pending while a list is read. Lower: fewer changes are tolerated during a read. Higher: more
+/// memory, some 500 bytes each. Exceeding it is treated as an overrun.
 const MAX_NOTICES: usize = 16_384;
 
-/// How often a list that changed while it was read is read again at once. Lower: a busy machine cannot be mirrored.
-/// Higher: [`Mirror::start`] tries longer before it says so; afterwards it is tried again all the time anyway.
+/// How often a list that changed while it was read is retried at once. Lower: a busy machine cannot be mirrored.
+/// Higher: [`Mirror::start`] tries longer before it fails; later reads are retried indefinitely anyway.
 const MAX_ATTEMPTS: u32 = 10;
 
-/// How long the kernel may take for the next part of a list. It answers within the system call; only a hung kernel lets
-/// this run out. Lower: a machine under heavy load fails for nothing. Higher: a hang is told late.
+/// How long the kernel may take for the next part of a list. It answers within the system call; only a hung kernel
+/// exceeds this. Lower: a machine under heavy load fails for no reason. Higher: a hang is reported late.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often tables that were replaced are looked at, whether they can be freed, when nothing else happens. More often:
-/// wake-ups for nothing. More seldom: a large table's memory stays for longer.
+/// How often replaced tables are checked for whether they can be freed, when nothing else happens. More often:
+/// useless wake-ups. Less often: a large table's memory is held for longer.
 const COLLECT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// All that there is to follow, in the order in which it is read: a route is of use when its interface is known.
+/// Everything that is mirrored, in the order in which it is read: a route is useful only when its interface is known.
 const EVERYTHING: [Kind; 4] = [Kind::Links, Kind::Addresses, Kind::Neighbours, Kind::Routes];
 
-/// Why the kernel cannot be followed.
-#[derive(Debug, thiserror::Error)]
-pub enum MirrorError {
-    /// A system call failed, or the kernel refused a request.
-    #[error("cannot {what}: {cause}")]
-    System {
-        /// The operation.
-        what: &'static str,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The kernel did not answer.
-    #[error("cannot {what}: no answer from the kernel for {} s", REPLY_TIMEOUT.as_secs())]
-    NoAnswer {
-        /// The operation.
-        what: &'static str,
-    },
-    /// Interfaces, addresses, neighbours or routes change all the time, faster than they can be read.
-    #[error(
-        "cannot {what}: it changed while it was read, {MAX_ATTEMPTS} times in a row; try again when the machine is calmer"
-    )]
-    Unsettled {
-        /// The operation.
-        what: &'static str,
-    },
-    /// A reader does not let go of old tables.
-    #[error("cannot publish the tables: {0}")]
-    Stalled(Stalled),
-}
-
-/// How the mirror is.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum State {
-    /// The tables are what the kernel said, at most some 20 ms ago, or longer if they are large.
-    #[default]
-    Following,
-    /// Notices were lost; the tables are as before until all has been read anew.
-    Behind,
-    /// New tables cannot be published, since this reader does not let go of old ones. Tried again all the time.
-    Held(Stalled),
-    /// The socket died, for this reason. The tables **stay as they are now**; to follow again, start another mirror.
-    Ended(String),
-}
-
-/// How the mirror is, and what happened since it started.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Status {
-    /// How it is.
-    pub state: State,
-    /// How often everything was read anew since notices were lost.
-    pub resyncs: u64,
-    /// How often the socket had lost notices.
-    pub overruns: u64,
-    /// How often the routes alone were read anew, since they may have changed in silence.
-    pub route_readings: u64,
-    /// How often a list was read again, since it changed meanwhile.
-    pub interrupted: u64,
-    /// How often tables were made and published.
-    pub publications: u64,
-    /// Messages that made no sense. A link's or an address's may be missing in the tables.
-    pub undecodable: u64,
-    /// Neighbours the kernel was asked for.
-    pub asked: u64,
-    /// Requests for neighbours that the kernel refused: no right to ask, its table is full, the interface is gone.
-    pub refused: u64,
-}
-
-/// Keeps tables as the kernel's are, for the network namespace it was started in, until it is dropped.
-#[derive(Debug)]
-pub struct Mirror {
-    tables: Arc<Tables>,
-    requests: Arc<Requests>,
-    status: Arc<Mutex<Status>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Mirror {
-    /// Begins to follow the calling thread's network namespace. When it returns the tables are complete. `domain` is
-    /// the one that the tables' readers are registered with.
-    ///
-    /// # Errors
-    /// The socket or the thread cannot be made, or the kernel's tables cannot be read.
-    pub fn start(domain: &Domain) -> Result<Self, MirrorError> {
-        let netlink = Netlink::open()
-            .map_err(|cause| MirrorError::System { what: "open and subscribe an rtnetlink socket", cause })?;
-        let tables = Arc::new(Tables::new(domain));
-        let requests = Arc::new(
-            Requests::new().map_err(|cause| MirrorError::System { what: "make an eventfd", cause })?,
-        );
-        let status = Arc::new(Mutex::new(Status::default()));
-        let mut follower = Follower {
-            netlink,
-            model: Model::default(),
-            tables: Arc::clone(&tables),
-            domain: domain.clone(),
-            requests: Arc::clone(&requests),
-            status: Status::default(),
-            shown: Arc::clone(&status),
-            generation: 0,
-            lost: false,
-            publish_at: Instant::now(),
-            read_at: Instant::now(),
-        };
-        match follower.read(&EVERYTHING) {
-            Read::Done | Read::Stopped => {}
-            Read::Failed(error) => return Err(error),
-            Read::Overrun(what) => return Err(MirrorError::Unsettled { what }),
-        }
-        follower.publish();
-        if let State::Held(stalled) = follower.status.state {
-            return Err(MirrorError::Stalled(stalled));
-        }
-        follower.show();
-        let thread = std::thread::Builder::new()
-            .name("udpath-mirror".to_owned())
-            .spawn(move || follower.run())
-            .map_err(|cause| MirrorError::System { what: "start the mirror's thread", cause })?;
-        Ok(Self { tables, requests, status, thread: Some(thread) })
-    }
-
-    /// The tables, for workers to keep: they stay, though they no longer change, when the mirror is gone.
-    #[must_use]
-    pub fn tables(&self) -> Arc<Tables> {
-        Arc::clone(&self.tables)
-    }
-
-    /// Who asks the kernel for neighbours.
-    #[must_use]
-    pub fn resolver(&self) -> Resolver {
-        Resolver::new(Arc::clone(&self.requests), Arc::clone(&self.tables))
-    }
-
-    /// How it is, and what happened so far.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        // Looked at first: a thread that ends says so before it ends.
-        let gone = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
-        let mut status = lock(&self.status).clone();
-        if gone && !matches!(status.state, State::Ended(_)) {
-            status.state = State::Ended("the mirror's thread panicked".to_owned());
-        }
-        status
-    }
-}
-
-impl Drop for Mirror {
-    fn drop(&mut self) {
-        self.requests.stop();
-        if let Some(thread) = self.thread.take() {
-            // It panicked, then: what it knew is gone, what it published stays.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// The thread's own.
+/// The state of the mirror's thread.
 struct Follower {
     netlink: Netlink,
     model: Model,
@@ -239,23 +89,23 @@ struct Follower {
     domain: Domain,
     requests: Arc<Requests>,
     status: Status,
-    /// Where others see `status`.
+    /// The published copy of `status`.
     shown: Arc<Mutex<Status>>,
     generation: u64,
-    /// Whether notices were lost since all was read.
+    /// Whether notices were lost since the last full read.
     lost: bool,
-    /// From when on tables may be made again.
+    /// When tables may be published next.
     publish_at: Instant,
-    /// From when on lists may be read again.
+    /// When lists may be read next.
     read_at: Instant,
 }
 
-/// How the reading of lists ended.
+/// The result of reading lists.
 enum Read {
     Done,
     /// The mirror is to stop.
     Stopped,
-    /// Notices were lost meanwhile, or there were too many to keep, or the list never stood still.
+    /// Notices were lost during the read, or too many were pending, or a list kept changing.
     Overrun(&'static str),
     Failed(MirrorError),
 }
@@ -264,19 +114,19 @@ impl Follower {
     fn run(mut self) {
         if let Err(error) = self.follow() {
             self.status.state = State::Ended(error.to_string());
-            // Nobody is there to hear what is asked.
+            // Nothing handles requests any more.
             self.requests.stop();
         }
         self.show();
     }
 
-    /// Turn after turn, until it is to stop.
+    /// Runs until it is stopped.
     fn follow(&mut self) -> Result<(), MirrorError> {
         loop {
             let Some(asked) = self.requests.take() else { return Ok(()) };
             for (interface, address) in asked {
                 self.status.asked += 1;
-                // A request that cannot be sent is like one refused: whoever asked will ask again.
+                // A request that cannot be sent counts as refused: the requester retries.
                 self.status.refused += u64::from(self.netlink.resolve(interface, address).is_err());
             }
             let more = self.notices()?;
@@ -295,7 +145,7 @@ impl Follower {
         }
     }
 
-    /// Reads the notices there are; says whether there may be more.
+    /// Reads pending notices; returns whether there may be more.
     fn notices(&mut self) -> Result<bool, MirrorError> {
         for _ in 0..MAX_READS {
             match self.netlink.receive() {
@@ -306,7 +156,7 @@ impl Follower {
                         Item::NextHops => model.fib.doubt(),
                         Item::Undecodable => status.undecodable += 1,
                         Item::Unasked => status.refused += 1,
-                        // Of a list that was given up.
+                        // From a list that was abandoned.
                         Item::Listed(_) | Item::End { .. } | Item::Refused(_) => {}
                     });
                 }
@@ -323,7 +173,7 @@ impl Follower {
         self.lost = true;
     }
 
-    /// Reads everything, or the routes only if nothing was lost.
+    /// Reads everything, or only the routes if no notices were lost.
     fn read_anew(&mut self) -> Result<(), MirrorError> {
         let began = Instant::now();
         let everything = self.lost;
@@ -347,7 +197,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads lists, takes them over whole, and applies the notices that came meanwhile.
+    /// Reads lists, adopts them as a whole, and applies the notices that arrived during the read.
     fn read(&mut self, kinds: &[Kind]) -> Read {
         let mut fresh = Model::default();
         let mut notices = Vec::new();
@@ -419,7 +269,7 @@ impl Follower {
                 }
             }
             match end {
-                // The list before was given up, and the kernel is still at it.
+                // The previous list was abandoned, and the kernel is still dumping it.
                 Some(Err(cause)) if cause.raw_os_error() == Some(libc::EBUSY) => return Read::Overrun(what),
                 Some(Err(cause)) => return failed(cause),
                 Some(Ok(true)) => {
@@ -432,7 +282,7 @@ impl Follower {
         Read::Overrun(what)
     }
 
-    /// Makes the tables that are not up to date, and publishes them.
+    /// Publishes the tables that are out of date.
     fn publish(&mut self) {
         let began = Instant::now();
         let published = self.publish_dirty();
@@ -496,13 +346,13 @@ impl Follower {
     }
 }
 
-/// When work that began then may be done again.
+/// When work that started at `began` may be done again.
 fn rested(began: Instant) -> Instant {
     let now = Instant::now();
     now + PUBLISH_INTERVAL.max(now.duration_since(began) * REST_FACTOR)
 }
 
-/// Waits until one of `fds` is readable or broken, for at most `timeout`. A Unix signal counts as readable.
+/// Waits until one of `fds` is readable or has an error, for at most `timeout`. A Unix signal counts as readable.
 fn readable(fds: &[PollFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(&mut fds.to_vec(), timeout.as_ref()) {

@@ -1,27 +1,27 @@
-//! Which MAC address a neighbour has: the kernel's ARP and neighbour discovery caches, both in one.
+//! The MAC addresses of neighbours: the kernel's ARP and neighbour discovery caches, merged.
 
 use std::net::IpAddr;
 
 use super::hash::{Halves, Map, halves};
 use crate::wire::Mac;
 
-/// What the kernel knows of a neighbour. Its states (`NUD_*` of linux/neighbour.h) are taken together by what a sender
-/// may do.
+/// The state of a neighbour in the kernel. The states (`NUD_*` of linux/neighbour.h) are grouped by what a sender may
+/// do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Neighbour {
     /// It has this MAC address: reachable, delay, probe, permanent, noarp.
     Usable(Mac),
-    /// It had this MAC address and was not heard of for a while. Frames go there, and the kernel should be asked to
-    /// find out ([`Resolver`](super::Resolver)): it does not see the frames sent past it, and would never ask itself.
+    /// It had this MAC address but has not been confirmed for a while. Send to it, and have the kernel confirm it
+    /// ([`Resolver`](super::Resolver)): the kernel does not see frames sent past it, and would never do so itself.
     Stale(Mac),
-    /// The kernel is asking: incomplete.
+    /// Being resolved: incomplete.
     Resolving,
-    /// It did not answer: failed. The kernel may be asked to try again.
+    /// It did not answer: failed. Resolution may be retried.
     Failed,
 }
 
 impl Neighbour {
-    /// Where to send frames.
+    /// The MAC address to send frames to.
     #[must_use]
     #[inline]
     pub const fn mac(self) -> Option<Mac> {
@@ -35,7 +35,7 @@ impl Neighbour {
 /// All neighbours at one moment.
 ///
 /// A lookup is one hash and, nearly always, one cache line: an IPv4 entry takes 16 bytes, an IPv6 entry 32. At most
-/// half of the entries' places are taken, so 1,000 IPv4 neighbours take 32 KiB.
+/// half of the slots are used, so 1,000 IPv4 neighbours take 32 KiB.
 #[derive(Debug, Default)]
 pub struct Neighbours {
     v4: Map<(u32, u32), Neighbour>,
@@ -43,7 +43,7 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// A table of `(interface, address, neighbour)`; of several with one address the last counts.
+    /// A table of `(interface, address, neighbour)`; of several with the same address the last wins.
     #[must_use]
     pub fn new(neighbours: impl IntoIterator<Item = (u32, IpAddr, Neighbour)>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
@@ -56,7 +56,7 @@ impl Neighbours {
         Self { v4: Map::new(v4), v6: Map::new(v6) }
     }
 
-    /// What is known of `address` on the link of `interface`; `None` if nothing.
+    /// The state of `address` on the link of `interface`; `None` if unknown.
     #[must_use]
     #[inline]
     pub fn get(&self, interface: u32, address: IpAddr) -> Option<Neighbour> {
@@ -66,13 +66,13 @@ impl Neighbours {
         }
     }
 
-    /// How many there are.
+    /// Number of neighbours.
     #[must_use]
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

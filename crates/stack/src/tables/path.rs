@@ -1,40 +1,41 @@
-//! The whole way of a datagram that an application sends first.
+//! The complete path of a datagram that is not a reply.
 
 use std::net::IpAddr;
 
 use super::{Hop, Interface, Interfaces, LocalAddresses, Neighbour, Neighbours, Route, Routes};
 use crate::wire::Mac;
 
-/// All tables at one moment, for as long as the guard they were loaded under. Each is whole; two of them may be of
-/// different moments, so that a route may lead to an interface that is gone already. [`View::path`] says so then.
+/// All tables at one moment, valid while the guard they were loaded under lives. Each is consistent; two of them may
+/// be from different moments, so that a route may lead to an interface that is already gone. [`View::path`] reports
+/// that.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'g> {
     /// The interfaces.
     pub interfaces: &'g Interfaces,
-    /// The machine's addresses.
+    /// The host's addresses.
     pub addresses: &'g LocalAddresses,
-    /// Who is on the links.
+    /// The neighbours.
     pub neighbours: &'g Neighbours,
-    /// Which way to go.
+    /// The routes.
     pub routes: &'g Routes,
 }
 
-/// How to write and send a frame for a destination.
+/// How to address and send a frame to a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
-    /// The interface to send by.
+    /// The outgoing interface.
     pub interface: u32,
-    /// The IP address to send from, unless the application is bound to another.
+    /// The source IP address, unless the application is bound to another.
     pub source: IpAddr,
-    /// The frame's source: the interface's MAC address.
+    /// The source MAC address: the interface's.
     pub own: Mac,
-    /// The frame's destination: the router's MAC address, or that of the destination itself.
+    /// The destination MAC address: the router's, or that of the destination itself.
     pub next_hop: Mac,
-    /// Whose MAC address that is: the router or the destination.
+    /// The IP address of the next hop: the router or the destination.
     pub next_hop_address: IpAddr,
-    /// Most bytes of the IP packet.
+    /// Maximum length of the IP packet, bytes.
     pub mtu: u32,
-    /// Whether the MAC address has not been confirmed for a while. Send, and ask the kernel to look
+    /// Whether the MAC address has not been confirmed for a while. Send, and have the kernel confirm it
     /// ([`Resolver::ask`](super::Resolver::ask)).
     pub stale: bool,
 }
@@ -42,23 +43,23 @@ pub struct Path {
 /// Why a datagram cannot be sent past the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoPath {
-    /// It is for a group, for everyone, or for nobody.
-    #[error("{0} is not the address of one machine; send it by a kernel socket")]
+    /// A multicast, broadcast or unspecified address.
+    #[error("{0} is not a unicast address; use a kernel socket")]
     NotUnicast(IpAddr),
-    /// It is for this machine.
-    #[error("{0} is this machine's own address; send it by a kernel socket")]
+    /// An address of this host.
+    #[error("{0} is an address of this host; use a kernel socket")]
     Local(IpAddr),
-    /// An IPv6 link-local address means nothing without its link.
-    #[error("{0} is a link-local address; say which interface it is on")]
+    /// An IPv6 link-local address without an interface.
+    #[error("{0} is a link-local address; specify its interface")]
     NeedsInterface(IpAddr),
-    /// No route leads there.
-    #[error("no route leads to {0}; add one to the main table")]
+    /// No route.
+    #[error("no route to {0}; add one to the main table")]
     NoRoute(IpAddr),
-    /// A route forbids it.
-    #[error("the route to {0} refuses all packets (blackhole, unreachable, prohibit or throw)")]
+    /// A route rejects it.
+    #[error("the route to {0} rejects all packets (blackhole, unreachable, prohibit or throw)")]
     Rejected(IpAddr),
-    /// The route is of a kind that only the kernel follows.
-    #[error("the route to {0} is one that only the kernel can follow; send it by a kernel socket")]
+    /// A type of route that only the kernel implements.
+    #[error("only the kernel can use the route to {0}; use a kernel socket")]
     Kernel(IpAddr),
     /// The interface is gone.
     #[error("interface {0} does not exist")]
@@ -66,49 +67,47 @@ pub enum NoPath {
     /// The interface cannot send.
     #[error("interface {0} is down or has no carrier")]
     InterfaceDown(u32),
-    /// The interface does not carry Ethernet frames.
-    #[error("interface {0} is not Ethernet; send it by a kernel socket")]
+    /// The interface is not Ethernet.
+    #[error("interface {0} is not Ethernet; use a kernel socket")]
     NotEthernet(u32),
-    /// The machine has no address to send from.
-    #[error(
-        "no address of this tables fits as the source for {destination} by interface {interface}; add one"
-    )]
+    /// The host has no suitable source address.
+    #[error("this host has no source address for {destination} on interface {interface}; add one")]
     NoSource {
-        /// The way out.
+        /// The outgoing interface.
         interface: u32,
-        /// Where to.
+        /// The destination.
         destination: IpAddr,
     },
-    /// Nobody knows the next hop's MAC address yet. To be asked for with [`Resolver::ask`](super::Resolver::ask), and
-    /// looked up again a little later.
-    #[error("the MAC address of {next_hop} on interface {interface} is not known")]
+    /// The next hop's MAC address is unknown. Have it resolved with [`Resolver::ask`](super::Resolver::ask), and look
+    /// the path up again a little later.
+    #[error("the MAC address of {next_hop} on interface {interface} is unknown")]
     NeighbourUnknown {
-        /// The link.
+        /// The interface.
         interface: u32,
-        /// Whose MAC address is needed.
+        /// The next hop to resolve.
         next_hop: IpAddr,
     },
-    /// The kernel is asking for it. To be looked up again a little later.
-    #[error("the MAC address of {next_hop} on interface {interface} is being asked for")]
+    /// The kernel is resolving it. Look the path up again a little later.
+    #[error("the MAC address of {next_hop} on interface {interface} is being resolved")]
     NeighbourResolving {
-        /// The link.
+        /// The interface.
         interface: u32,
-        /// Whose MAC address is needed.
+        /// The next hop to resolve.
         next_hop: IpAddr,
     },
-    /// The next hop did not answer the kernel. It may be asked for again.
+    /// The next hop did not answer the kernel. Resolution may be retried.
     #[error("{next_hop} does not answer on interface {interface}")]
     NeighbourFailed {
-        /// The link.
+        /// The interface.
         interface: u32,
-        /// Whose MAC address is needed.
+        /// The next hop to resolve.
         next_hop: IpAddr,
     },
 }
 
 impl NoPath {
-    /// The neighbour that the kernel can be asked for, if that is what is missing: interface and address. `None` also
-    /// while the kernel is asking already.
+    /// The neighbour to resolve, if that is what is missing: interface and address. `None` also while the kernel is
+    /// resolving it.
     #[must_use]
     pub const fn to_ask(&self) -> Option<(u32, IpAddr)> {
         match *self {
@@ -118,7 +117,7 @@ impl NoPath {
         }
     }
 
-    /// Whether the answer may be another in a moment without anybody changing anything: a neighbour is or can be asked.
+    /// Whether the problem may resolve itself in a moment: a neighbour is being or can be resolved.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(
@@ -129,10 +128,10 @@ impl NoPath {
 }
 
 impl View<'_> {
-    /// The way to `destination`, by the main routing table.
+    /// The path to `destination`, by the main routing table.
     ///
     /// # Errors
-    /// What is missing on the way: [`NoPath`].
+    /// What is missing: [`NoPath`].
     pub fn path(&self, destination: IpAddr) -> Result<Path, NoPath> {
         if is_link_local(destination) {
             return Err(NoPath::NeedsInterface(destination));
@@ -146,11 +145,11 @@ impl View<'_> {
         }
     }
 
-    /// The way to a `destination` that is on the link of `interface` itself, whatever the routes say. For IPv6
-    /// link-local addresses, and for applications bound to an interface.
+    /// The path to a `destination` on the link of `interface`, whatever the routes say. For IPv6 link-local
+    /// addresses, and for applications bound to an interface.
     ///
     /// # Errors
-    /// What is missing on the way: [`NoPath`].
+    /// What is missing: [`NoPath`].
     pub fn path_on_link(&self, interface: u32, destination: IpAddr) -> Result<Path, NoPath> {
         self.check(interface, destination)?;
         self.follow(&Hop { interface, gateway: None, source: None, mtu: None }, destination)
@@ -294,7 +293,7 @@ mod tests {
         let peer =
             Path { next_hop: PEER, next_hop_address: ip("10.0.0.9"), mtu: 1500, stale: true, ..router };
         assert_eq!(tables.path("10.0.0.9"), Ok(peer));
-        // An IPv4 destination by an IPv6 router.
+        // An IPv4 destination through an IPv6 router.
         let v6 = Path { next_hop_address: ip("fe80::fe"), mtu: 1500, ..router };
         assert_eq!(tables.path("10.6.0.1"), Ok(v6));
         assert_eq!(tables.path("2001:db8:f::1"), Ok(Path { source: ip("2001:db8::1"), ..v6 }));
@@ -306,8 +305,8 @@ mod tests {
     fn why_not() {
         let tables = TestTables::new();
         let why = |destination: &str| tables.path(destination).unwrap_err();
-        for nobody in ["10.0.0.255", "255.255.255.255", "224.0.0.1", "ff02::1", "0.0.0.0", "::"] {
-            assert_eq!(why(nobody), NoPath::NotUnicast(ip(nobody)));
+        for address in ["10.0.0.255", "255.255.255.255", "224.0.0.1", "ff02::1", "0.0.0.0", "::"] {
+            assert_eq!(why(address), NoPath::NotUnicast(ip(address)));
         }
         for own in ["10.0.0.1", "127.0.0.1", "::1", "2001:db8::1"] {
             assert_eq!(why(own), NoPath::Local(ip(own)));

@@ -1,26 +1,27 @@
-//! The longest prefix that matches an address, by looking at where the answer changes.
+//! Longest-prefix match, by the addresses at which the result changes.
 //!
-//! Prefixes are either apart or one inside the other, so along the number line of addresses the longest match changes
-//! at most twice per prefix: where it begins and behind its end. These boundaries are sorted once; a lookup is the last
+//! Two prefixes are either disjoint or nested, so along the number line of addresses the longest match changes at
+//! most twice per prefix: at its start and after its end. These boundaries are sorted once; a lookup finds the last
 //! boundary at or before the address.
 //!
 //! ```text
 //! prefixes     |------------- 10.0.0.0/8 = A -------------|
 //!                      |--- 10.64.0.0/10 = B ---|
-//! boundaries   A       B                        A         -        a lookup is a search for the last one <= address
-//! index        ^   ^   ^   ^   ^   ^   ^   ^   ^   ^   ^   ^       where to begin, by the address's upper bits
+//! boundaries   A       B                        A         -        a lookup searches for the last one <= address
+//! index        ^   ^   ^   ^   ^   ^   ^   ^   ^   ^   ^   ^       where to start, by the address's upper bits
 //! ```
-//! The index over the upper bits has about as many entries as there are boundaries, so what is left to search is
-//! a handful of them if prefixes are spread; if they crowd, it is a binary search over all, 15 steps for 10,000 prefixes.
+//! The index over the upper bits has about as many entries as there are boundaries, so only a handful of boundaries
+//! remain to be searched if prefixes are spread; if they are clustered, it is a binary search over all of them, 15
+//! steps for 10,000 prefixes.
 //!
-//! # Why not something else
-//! - A hash table per length asks one table per length that is in use: 20 to 30 for a table of the Internet, and the most
-//!   for a destination that only the default route covers. Beside this with 10,000 routes of nine lengths it takes
-//!   between two and three times as long (`benches/tables.rs`).
+//! # Alternatives
+//! - A hash table per prefix length probes one table per length in use: 20 to 30 for an Internet table, and the most
+//!   for a destination that only the default route covers. With 10,000 routes of nine lengths it takes two to three
+//!   times as long as this (`benches/tables.rs`).
 //! - A trie with a fixed stride of 24 bits takes 32 MiB, cold in every cache, whatever the number of routes.
-//! - Here memory is bounded by the number of prefixes - 2 boundaries of 8 bytes (IPv4) or 20 (IPv6) each, and
-//!   the index - and one route costs a comparison. The price: a change means building anew, which is how tables under
-//!   epochs are changed anyway.
+//! - Here memory is bounded by the number of prefixes - 2 boundaries of 8 bytes (IPv4) or 20 (IPv6) each, and the
+//!   index - and a single route costs one comparison. The price: every change rebuilds the table, which tables under
+//!   epochs do anyway.
 
 /// An address as a number.
 pub(super) trait Bits: Copy + Ord {
@@ -28,13 +29,13 @@ pub(super) trait Bits: Copy + Ord {
     const WIDTH: u32;
     /// The lowest address.
     const ZERO: Self;
-    /// The upper bits: those left after a shift to the right by `shift`, at most `MAX_INDEX_BITS` of them.
+    /// The upper bits: what remains after a right shift by `shift`, at most `MAX_INDEX_BITS` bits.
     fn upper(self, shift: u32) -> usize;
-    /// The lowest address with these upper bits, `None` beyond the highest.
+    /// The lowest address with these upper bits, `None` beyond the highest address.
     fn from_upper(upper: usize, shift: u32) -> Option<Self>;
-    /// Without the bits behind the prefix.
+    /// With the host bits cleared.
     fn masked(self, prefix: u32) -> Self;
-    /// The first address behind the prefix that begins here; `None` beyond the highest.
+    /// The first address after the prefix that starts here; `None` beyond the highest address.
     fn behind(self, prefix: u32) -> Option<Self>;
 }
 
@@ -46,8 +47,8 @@ macro_rules! bits {
 
             #[inline(always)]
             fn upper(self, shift: u32) -> usize {
-                // The shift is at least the width less the index's bits, so one word has all that is wanted; a shift of
-                // two words by a variable number is slow.
+                // The shift is at least the width minus the index bits, so one word has all the bits wanted; a
+                // two-word shift by a variable amount is slow.
                 const LOW: u32 = <$number>::BITS.saturating_sub(u64::BITS);
                 ((self >> LOW) as u64 >> (shift - LOW)) as usize
             }
@@ -69,31 +70,32 @@ macro_rules! bits {
 }
 bits!(u32, u128);
 
-/// What no prefix covers.
+/// Not covered by any prefix.
 const NOTHING: u32 = u32::MAX;
 
-/// Most upper bits the index goes by: 65,536 entries, 256 KiB.
+/// Maximum upper bits that the index uses: 65,536 entries, 256 KiB.
 ///
-/// Lower: large tables are searched for longer. Higher: the index falls out of the second-level cache, which costs more
-/// than the few steps it saves.
+/// Lower: large tables take more search steps. Higher: the index falls out of the second-level cache, which costs
+/// more than the few steps it saves.
 const MAX_INDEX_BITS: u32 = 16;
 
 /// Prefixes of one address family, each with a value.
 #[derive(Debug)]
 pub(super) struct Prefixes<B> {
-    /// Where the answer changes, ascending; the first is the lowest address.
+    /// The addresses at which the result changes, ascending; the first is the lowest address.
     boundaries: Box<[B]>,
-    /// The answer from the boundary on.
+    /// The result from each boundary on.
     values: Box<[u32]>,
-    /// For each value of the upper bits the last boundary at or before the lowest such address; and the last of all.
+    /// For each value of the upper bits, the last boundary at or before the lowest such address; and the last of all.
     index: Box<[u32]>,
-    /// From an address to its upper bits.
+    /// Shift from an address to its upper bits.
     shift: u32,
 }
 
 impl<B: Bits> Prefixes<B> {
-    /// A table of `(address, prefix length, value)`. Bits behind the prefix do not matter. Of several with one prefix
-    /// the first counts. Values are below `u32::MAX`, and so is their number; lengths are at most the address's.
+    /// A table of `(address, prefix length, value)`. Host bits are ignored. Of several entries with the same prefix
+    /// the first wins. Values are below `u32::MAX`, and so is their number; prefix lengths are clamped to the
+    /// address's width.
     pub(super) fn new(prefixes: impl IntoIterator<Item = (B, u8, u32)>) -> Self {
         let mut prefixes: Vec<_> = (prefixes.into_iter())
             .map(|(address, len, value)| {
@@ -105,7 +107,7 @@ impl<B: Bits> Prefixes<B> {
         prefixes.sort_by_key(|(address, len, _)| (*address, *len));
         prefixes.dedup_by_key(|(address, len, _)| (*address, *len));
         let mut line = Line { boundaries: vec![B::ZERO], values: vec![NOTHING] };
-        // The prefixes that cover the place we are at, each inside the one before.
+        // The prefixes that cover the current address, each nested in the one before.
         let mut covering: Vec<(Option<B>, u32)> = Vec::new();
         for (address, len, value) in prefixes {
             while let Some((Some(end), _)) = covering.pop_if(|(end, _)| end.is_some_and(|end| end <= address))
@@ -129,7 +131,7 @@ impl<B: Bits> Prefixes<B> {
         let upper = address.upper(self.shift);
         let mut at = self.index[upper] as usize;
         let mut count = self.index[upper + 1] as usize - at + 1;
-        // Halving without a branch on the comparison, whose outcome nobody can predict.
+        // Branch-free halving: the outcome of the comparison is unpredictable.
         while count > 1 {
             let half = count / 2;
             at = if self.boundaries[at + half] <= address { at + half } else { at };
@@ -139,7 +141,7 @@ impl<B: Bits> Prefixes<B> {
         (value != NOTHING).then_some(value)
     }
 
-    /// Where the answer changes, ascending, and the answer from there on.
+    /// The addresses at which the result changes, ascending, and the result from there on.
     pub(super) fn changes(&self) -> impl Iterator<Item = (B, Option<u32>)> {
         let answers = self.boundaries.iter().zip(&self.values);
         answers.map(|(first, value)| (*first, (*value != NOTHING).then_some(*value)))
@@ -153,10 +155,10 @@ struct Line<B> {
 }
 
 impl<B: Bits> Line<B> {
-    /// From `at` on the answer is `value`. `at` is not before the last boundary.
+    /// The result is `value` from `at` on. `at` is not before the last boundary.
     fn change(&mut self, at: B, value: u32) {
         if self.boundaries.last() == Some(&at) {
-            // What began here ends here, or covers more and is shorter.
+            // The previous prefix starts here too: it is shorter, or ends here.
             self.boundaries.pop();
             self.values.pop();
         }

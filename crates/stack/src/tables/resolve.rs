@@ -1,4 +1,4 @@
-//! Asking the kernel for a neighbour's MAC address, and waiting for it off the packet path.
+//! Having the kernel resolve a neighbour's MAC address, and waiting for it off the packet path.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,25 +8,25 @@ use super::{NoPath, Path, Tables, View};
 use crate::epoch::Reader;
 use crate::primitive::{Arc, Event, Mutex, lock};
 
-/// How many different neighbours may wait to be asked for.
+/// How many different neighbours may be pending.
 ///
-/// Fewer: an application that begins with many peers at once is put off. More: a burst to addresses that do not exist
-/// fills the kernel's neighbour table (1,024 entries by default), and real neighbours are thrown out.
+/// Fewer: an application that starts with many peers at once is delayed. More: a burst to addresses that do not exist
+/// fills the kernel's neighbour table (1,024 entries by default), and real neighbours are evicted.
 const MAX_PENDING: usize = 256;
 
-/// How long [`Resolver::path`] waits before it asks for the same neighbour again: as long as the kernel waits for an
-/// answer (`retrans_time_ms`, 1 s).
+/// How long [`Resolver::path`] waits before it retries the same neighbour: as long as the kernel waits for an answer
+/// (`retrans_time_ms`, 1 s).
 ///
-/// Shorter: asks in vain, the kernel is asking already. Longer: a lost question delays the first datagram.
+/// Shorter: redundant requests, the kernel is still resolving. Longer: a lost request delays the first datagram.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often [`Resolver::path`] looks.
+/// How often [`Resolver::path`] checks.
 ///
-/// Shorter: takes CPU from those it waits for. Longer: the first datagram to a new peer waits for it; answers on a local
-/// network take some 100 us.
+/// Shorter: takes CPU time from the threads it waits for. Longer: adds latency to the first datagram to a new peer;
+/// answers on a local network take some 100 us.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What waits to be done by the mirror's thread.
+/// Requests for the mirror's thread.
 #[derive(Debug)]
 pub(super) struct Requests {
     waiting: Mutex<Waiting>,
@@ -45,7 +45,7 @@ impl Requests {
         Ok(Self { waiting: Mutex::new(Waiting::default()), event: Event::new()? })
     }
 
-    /// Takes what is to be asked for; `None` if it is time to stop.
+    /// Takes the pending requests; `None` if it is time to stop.
     pub(super) fn take(&self) -> Option<Vec<(u32, IpAddr)>> {
         self.event.take();
         let mut waiting = lock(&self.waiting);
@@ -56,14 +56,14 @@ impl Requests {
         lock(&self.waiting).stop
     }
 
-    /// Nothing is asked for any more.
+    /// Stops the thread; later requests are rejected.
     pub(super) fn stop(&self) {
         lock(&self.waiting).stop = true;
         self.event.signal();
     }
 }
 
-/// Has the kernel find out who a neighbour is. A clone asks the same mirror. Needs `CAP_NET_ADMIN`, as AF_XDP does.
+/// Has the kernel resolve neighbours. A clone uses the same mirror. Needs `CAP_NET_ADMIN`, as AF_XDP does.
 #[derive(Clone)]
 pub struct Resolver {
     requests: Arc<Requests>,
@@ -81,12 +81,12 @@ impl Resolver {
         Self { requests, tables }
     }
 
-    /// Requests for the MAC address of `address` on the link of `interface`, or for one that went stale to be confirmed. The
-    /// answer comes into the neighbours' table, if one comes: some 100 us on a quiet network, and after three seconds
-    /// in vain the neighbour is [failed](super::Neighbour::Failed).
+    /// Requests the MAC address of `address` on the link of `interface`, or the confirmation of a stale one. The
+    /// answer, if any, appears in the neighbour table: after some 100 us on a quiet network; after three seconds
+    /// without an answer the neighbour is [failed](super::Neighbour::Failed).
     ///
-    /// It takes a lock, and a system call if nothing was waiting: to be called once per neighbour and second, not per
-    /// packet. `false`: too many wait already, or the mirror has ended; try again later.
+    /// Takes a lock, and makes a system call if nothing was pending: call it once per neighbour and second, not per
+    /// packet. `false`: too many are pending, or the mirror has ended; retry later.
     pub fn ask(&self, interface: u32, address: IpAddr) -> bool {
         let mut waiting = lock(&self.requests.waiting);
         if waiting.stop {
@@ -105,11 +105,11 @@ impl Resolver {
         true
     }
 
-    /// Looks for a path until there is one, asking for the neighbour that is missing, for at most `timeout`. `lookup` is
+    /// Looks for a path until there is one, resolving the missing neighbour, for at most `timeout`. `lookup` is
     /// [`View::path`] or [`View::path_on_link`]. Blocks: not for workers that serve a queue.
     ///
     /// # Errors
-    /// What was in the way when it looked last. Only unknown neighbours are waited for; all else is told at once.
+    /// The last error. Only unresolved neighbours are waited for; any other error is returned at once.
     pub fn path(
         &self,
         reader: &mut Reader,
@@ -135,7 +135,7 @@ impl Resolver {
                 Err(why) if !why.may_pass() || now >= end => return Err(why),
                 Err(why) => {
                     if let (Some((interface, next_hop)), true) = (why.to_ask(), now >= ask_at) {
-                        // Too many wait: try again with the next look.
+                        // Too many are pending: retry with the next check.
                         if self.ask(interface, next_hop) {
                             ask_at = now + RETRY_INTERVAL;
                         }
@@ -161,7 +161,7 @@ mod tests {
         for number in 0..MAX_PENDING {
             assert!(resolver.ask(2, address(number)));
         }
-        assert!(resolver.ask(2, address(0)), "waits already");
+        assert!(resolver.ask(2, address(0)), "pending already");
         assert!(!resolver.ask(2, address(MAX_PENDING)));
         assert_eq!(requests.take().map(|taken| taken.len()), Some(MAX_PENDING));
         assert!(resolver.ask(2, address(MAX_PENDING)));

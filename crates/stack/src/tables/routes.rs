@@ -1,49 +1,49 @@
-//! Where a destination is reached: the kernel's main table, longest prefix first.
+//! Routes: the kernel's main table, by longest prefix.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::prefixes::Prefixes;
 
-/// How a destination is reached over the network.
+/// The next hop of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hop {
-    /// The interface to send by.
+    /// The outgoing interface.
     pub interface: u32,
-    /// The router to send to, of either family (RFC 5549); `None` if the destination is on the link itself.
+    /// The gateway, of either family (RFC 5549); `None` if the destination is on the link.
     pub gateway: Option<IpAddr>,
-    /// The source address the route prefers; `None` leaves the choice to
+    /// The route's preferred source address; `None` leaves the choice to
     /// [`LocalAddresses::source_for`](super::LocalAddresses::source_for).
     pub source: Option<IpAddr>,
-    /// Most bytes of an IP packet on this way, if the route says less than the interface.
+    /// The route's MTU, bytes, if it is set.
     pub mtu: Option<u32>,
 }
 
-/// What the table says of a destination.
+/// A route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Route {
-    /// Send it there.
+    /// Send to this next hop.
     Hop(Hop),
-    /// Nothing may be sent there: blackhole, unreachable, prohibit, throw.
+    /// Reject: blackhole, unreachable, prohibit, throw.
     Reject,
     /// Only the kernel can: local delivery, broadcast, encapsulation.
     Kernel,
 }
 
-/// The routes of both families at one moment. Memory is bounded by their number: up to 24 bytes per IPv4 prefix and 48
-/// per IPv6 prefix, and at most 512 KiB more.
+/// The routes of both families at one moment. Memory is bounded by their number: up to 24 bytes per IPv4 prefix and
+/// 48 per IPv6 prefix, and at most 512 KiB more.
 #[derive(Debug)]
 pub struct Routes {
     v4: Prefixes<u32>,
     v6: Prefixes<u128>,
-    /// What prefixes lead to, each once: thousands of routes share a few hops.
+    /// The distinct routes: thousands of prefixes share a few.
     routes: Box<[Route]>,
     len: usize,
 }
 
 impl Routes {
-    /// A table of `(destination, prefix length, route)`. Bits behind the prefix do not matter, a length beyond the
-    /// address's is taken for all its bits, and of several routes with one prefix the first counts.
+    /// A table of `(destination, prefix length, route)`. Host bits are ignored, a prefix length beyond the address's
+    /// is clamped, and of several routes with the same prefix the first wins.
     #[must_use]
     pub fn new(routes: impl IntoIterator<Item = (IpAddr, u8, Route)>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
@@ -74,8 +74,8 @@ impl Routes {
         self.routes.get(number? as usize)
     }
 
-    /// IPv4 addresses where the answer of [`get`](Self::get) changes, ascending from 0.0.0.0 on, each with the answer from there
-    /// to the next.
+    /// The IPv4 addresses at which the result of [`get`](Self::get) changes, ascending from 0.0.0.0, each with the
+    /// result from there to the next.
     pub fn changes_v4(&self) -> impl Iterator<Item = (Ipv4Addr, Option<&Route>)> {
         let changes = self.v4.changes();
         changes.map(|(first, number)| {
@@ -83,13 +83,13 @@ impl Routes {
         })
     }
 
-    /// How many routes it was made of.
+    /// Number of routes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -1,10 +1,10 @@
-//! The two IP addresses of a datagram: always of one family.
+//! The two IP addresses of a datagram, always of one family.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::checksum::Sum;
 
-/// The sender's and the receiver's address.
+/// Source and destination address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Addresses {
@@ -30,7 +30,7 @@ impl Addresses {
         matches!(self, Self::V4 { .. })
     }
 
-    /// The sender.
+    /// The source.
     #[must_use]
     #[inline]
     pub const fn source(&self) -> IpAddr {
@@ -40,7 +40,7 @@ impl Addresses {
         }
     }
 
-    /// The receiver.
+    /// The destination.
     #[must_use]
     #[inline]
     pub const fn destination(&self) -> IpAddr {
@@ -50,7 +50,7 @@ impl Addresses {
         }
     }
 
-    /// The same, the other way round.
+    /// The addresses of the reverse direction.
     #[must_use]
     #[inline]
     pub const fn reversed(self) -> Self {
@@ -60,7 +60,7 @@ impl Addresses {
         }
     }
 
-    /// Both addresses' share of a checksum; the same for both directions.
+    /// The contribution of both addresses to a checksum; the same in both directions.
     #[must_use]
     #[inline]
     pub fn sum(&self) -> Sum {

@@ -1,4 +1,4 @@
-//! A frame from nothing: for sockets that send first, and for the load.
+//! Building a frame from scratch: for sockets that send first, and for load generation.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -7,7 +7,7 @@ use super::ethernet::{self, EtherType, Mac};
 use super::words::words;
 use super::{Addresses, Headers, UdpChecksum, Unfit, ipv4, ipv6, set16, udp, vlan};
 
-/// The VLAN tags of a frame, the outer first.
+/// The VLAN tags of a frame, outer first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tags {
     tags: [(u16, vlan::Control); vlan::MAX],
@@ -31,32 +31,32 @@ impl Tags {
         Self { tags: [(EtherType::SERVICE_VLAN.0, outer), (EtherType::VLAN.0, inner)], count: 2 }
     }
 
-    /// How many there are, 0 to 2.
+    /// Number of tags, 0 to 2.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.count as usize
     }
 }
 
-/// Between which stations a frame goes, and on which VLAN.
+/// The link-layer header of a frame: MAC addresses and VLAN tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkHeader {
-    /// The sender.
+    /// Source MAC address.
     pub source: Mac,
-    /// The receiver: the peer, or the router on the way to it.
+    /// Destination MAC address: the peer, or the router on the path to it.
     pub destination: Mac,
-    /// Its tags.
+    /// VLAN tags.
     pub tags: Tags,
 }
 
 impl LinkHeader {
-    /// Bytes of the Ethernet header with its tags.
+    /// Length of the Ethernet header with its tags, bytes.
     #[must_use]
     pub const fn header_len(&self) -> usize {
         ethernet::LEN + self.tags.count() * vlan::LEN
     }
 
-    /// Writes Ethernet header and tags before a packet of `ether_type`; nothing if `frame` is too short.
+    /// Writes Ethernet header and tags for a packet of `ether_type`; writes nothing if `frame` is too short.
     pub(super) fn emit(&self, frame: &mut [u8], ether_type: EtherType) {
         let type_at = |place: usize| {
             self.tags
@@ -78,27 +78,27 @@ impl LinkHeader {
     }
 }
 
-/// Everything that all datagrams of one flow have in common.
+/// The header fields that all datagrams of a flow share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flow {
     /// MAC addresses and tags.
     pub link: LinkHeader,
     /// IP addresses.
     pub addresses: Addresses,
-    /// The sender's port.
+    /// Source port.
     pub source_port: u16,
-    /// The receiver's port.
+    /// Destination port.
     pub destination_port: u16,
     /// TTL or hop limit: usually [`DEFAULT_TTL`](super::DEFAULT_TTL).
     pub hops: u8,
     /// TOS or traffic class: DSCP in the upper 6 bits, ECN in the lower 2.
     pub traffic_class: u8,
-    /// IPv6 flow label, of which the lower 20 bits count.
+    /// IPv6 flow label; only the lower 20 bits are used.
     pub flow_label: u32,
 }
 
 impl Flow {
-    /// A flow with the usual hops, and neither traffic class nor flow label.
+    /// A flow with the default TTL, and neither traffic class nor flow label.
     ///
     /// # Errors
     /// [`Unfit::Families`] if one address is IPv4 and the other IPv6.
@@ -117,14 +117,14 @@ impl Flow {
         })
     }
 
-    /// Where the payload begins in this flow's frames.
+    /// Offset of the payload in this flow's frames.
     #[must_use]
     pub const fn payload_offset(&self) -> usize {
         let ip = if self.addresses.is_ipv4() { ipv4::LEN } else { ipv6::LEN };
         self.link.header_len() + ip + udp::LEN
     }
 
-    /// What the headers of an empty datagram say.
+    /// The headers of an empty datagram.
     #[inline]
     pub(super) const fn headers(&self) -> Headers {
         Headers {
@@ -138,7 +138,7 @@ impl Flow {
         }
     }
 
-    /// Writes all headers, `headers` being this flow's; nothing if `frame` is too short.
+    /// Writes all headers, `headers` being this flow's; writes nothing if `frame` is too short.
     #[inline]
     pub(super) fn write(&self, frame: &mut [u8], headers: &Headers, udp_field: u16) {
         let Some((link, packet)) = frame.split_at_mut_checked(headers.l3()) else { return };
@@ -187,11 +187,11 @@ impl Flow {
     }
 }
 
-/// Writes a whole frame of `flow` that carries `payload`. What is returned describes it; it is
-/// [`Headers::frame_end`] bytes long. Who sends many keeps a [`Template`](super::Template).
+/// Writes a complete frame of `flow` that carries `payload`. Returns its headers; its length is
+/// [`Headers::frame_end`]. To send many, keep a [`Template`](super::Template).
 ///
 /// # Errors
-/// [`Unfit`] if the payload is longer than `frame` or a datagram has room for; nothing was written then.
+/// [`Unfit`] if the payload does not fit `frame` or a datagram; then nothing was written.
 pub fn build(
     frame: &mut [u8],
     flow: &Flow,

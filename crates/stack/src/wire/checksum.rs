@@ -1,15 +1,14 @@
-//! The Internet checksum (RFC 1071): full sums over any length and alignment, and updates of a known one (RFC 1624).
+//! The Internet checksum (RFC 1071): full sums over any length and alignment, and incremental updates (RFC 1624).
 //!
-//! A [`Sum`] is a one's complement sum that is not folded yet: 64 bits, in the machine's byte order. Three facts make
-//! it cheap:
-//! - 2^16 - 1 divides 2^32 - 1 and 2^64 - 1, so words of any of these sizes may be added, the carry coming round again;
-//! - swapping the bytes of all words swaps the bytes of the sum, so nothing is swapped but the result;
-//! - the complement of a number is its negative, so a field's old value is taken out by adding its complement.
+//! A [`Sum`] is an unfolded one's complement sum: 64 bits, in the machine's byte order. Three facts make it cheap:
+//! - 2^16 - 1 divides 2^32 - 1 and 2^64 - 1, so words of any of these sizes may be added, with end-around carry;
+//! - swapping the bytes of all words swaps the bytes of the sum, so only the result needs to be swapped;
+//! - the complement of a number is its negative, so a field's old value is subtracted by adding its complement.
 //!
 //! Zero needs care: a sum of anything that is not all zero folds to 0xffff, never to 0, and so its checksum, the
 //! complement, is 0 and never 0xffff. UDP, for which 0 means "none", sends 0xffff instead ([`Sum::udp_checksum`]).
 
-/// A one's complement sum under way. Pieces of even length may be summed apart, in any order, and added.
+/// An unfolded one's complement sum. Pieces of even length may be summed separately, in any order, and added.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum(u64);
 
@@ -17,7 +16,7 @@ impl Sum {
     /// The sum of nothing.
     pub const ZERO: Self = Self(0);
 
-    /// The sum of `bytes`. If their number is odd a zero byte is assumed behind them, so only the last piece of a
+    /// The sum of `bytes`. If their number is odd, a zero byte is assumed after them, so only the last piece of a
     /// datagram may be odd.
     #[must_use]
     #[inline]
@@ -28,24 +27,24 @@ impl Sum {
         if rest.is_empty() {
             return Self(sum);
         }
-        // Seven bytes, and less than 2^36 words of 32 bits before: it cannot overflow.
+        // At most seven bytes on top of fewer than 2^36 32-bit words: it cannot overflow.
         Self(sum.wrapping_add(tail(bytes, rest)))
     }
 
-    /// The sum of a 16-bit value, as if its two bytes stood in network order in the data.
+    /// The sum of a 16-bit value, as if its two bytes were in network order in the data.
     #[must_use]
     #[inline]
     pub const fn of_u16(value: u16) -> Self {
         Self(value.to_be() as u64)
     }
 
-    /// The sum of four words as they lie in memory.
+    /// The sum of four words in memory order.
     #[inline(always)]
     pub(super) const fn of_words([a, b, c, d]: [u64; 4]) -> Self {
         Self(halves(a) + halves(b) + (halves(c) + halves(d)))
     }
 
-    /// Both sums together.
+    /// The sum of both.
     #[must_use]
     #[inline]
     pub const fn plus(self, other: Self) -> Self {
@@ -53,15 +52,15 @@ impl Sum {
         Self(sum.wrapping_add(carry as u64))
     }
 
-    /// This sum without `other`, which is part of it.
+    /// This sum minus `other`, which is part of it.
     #[must_use]
     #[inline]
     pub const fn minus(self, other: Self) -> Self {
         self.plus(Self(!other.0))
     }
 
-    /// The 16-bit one's complement sum, as a number (network order in the data, host order here). 0 only if everything
-    /// summed was 0, or was taken out again.
+    /// The folded 16-bit one's complement sum, as a number (network order in the data, host order here). 0 only if
+    /// everything summed was 0, or was subtracted again.
     #[must_use]
     #[inline]
     pub const fn fold(self) -> u16 {
@@ -71,14 +70,14 @@ impl Sum {
         u16::from_be(sum.wrapping_add(carry as u16))
     }
 
-    /// The checksum field's value: the complement of the sum.
+    /// The value of the checksum field: the complement of the sum.
     #[must_use]
     #[inline]
     pub const fn checksum(self) -> u16 {
         !self.fold()
     }
 
-    /// As [`checksum`](Self::checksum), with 0 written as 0xffff, which is the same number and does not mean "none"
+    /// As [`checksum`](Self::checksum), with 0 replaced by 0xffff, which is the same number and does not mean "none"
     /// (RFC 768).
     #[must_use]
     #[inline]
@@ -89,7 +88,7 @@ impl Sum {
         }
     }
 
-    /// Whether this, the sum over data and the checksum field in it, shows no damage.
+    /// Whether the data is intact, for a sum over the data including its checksum field.
     #[must_use]
     #[inline]
     pub const fn is_intact(self) -> bool {
@@ -97,39 +96,39 @@ impl Sum {
     }
 }
 
-/// The checksum after a 16-bit word of the data became another: RFC 1624, equation 3. `checksum` is the field's old
-/// value. For UDP, what comes out as 0 must be written as 0xffff.
+/// The checksum after a 16-bit word of the data has changed: RFC 1624, equation 3. `checksum` is the field's old
+/// value. For UDP, a result of 0 must be written as 0xffff.
 #[must_use]
 #[inline]
 pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     Sum::of_u16(!checksum).plus(Sum::of_u16(!old)).plus(Sum::of_u16(new)).checksum()
 }
 
-/// As [`update`], for fields of any even length that begin at an even place of the data: addresses, for example.
+/// As [`update`], for fields of any even length at an even offset, such as addresses.
 #[must_use]
 #[inline]
 pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     Sum::of_u16(!checksum).minus(Sum::of(old)).plus(Sum::of(new)).checksum()
 }
 
-/// 8-byte words in one round of the wide loop: two vector registers of the x86-64 baseline. Fewer leave lanes idle,
-/// more make the short datagrams that most services have fall to the loop for few words.
+/// 8-byte words per iteration of the wide loop: two vector registers of the x86-64 baseline. Fewer leave lanes idle;
+/// with more, the short datagrams of most services would fall back to the narrow loop.
 const BLOCK_WORDS: usize = 4;
 
-/// Both halves of a word: two numbers of 32 bits, of which 2^32 can be added before anything is carried. A slice of
-/// 16 GiB has that many, and no frame is one.
+/// The sum of both halves of a word: 32-bit numbers, of which 2^32 can be added before a carry is lost. That would be
+/// a slice of 16 GiB, far beyond any frame.
 #[inline(always)]
 const fn halves(word: u64) -> u64 {
     (word & 0xffff_ffff) + (word >> 32)
 }
 
-/// One word after the other.
+/// One word at a time.
 #[inline]
 fn few(words: &[[u8; 8]]) -> u64 {
     words.iter().fold(0, |sum: u64, word| sum.wrapping_add(halves(u64::from_ne_bytes(*word))))
 }
 
-/// Lanes that know nothing of each other: the compiler makes vector code of it.
+/// Independent lanes, which the compiler vectorises.
 #[inline]
 fn many(words: &[[u8; 8]]) -> u64 {
     let (blocks, rest) = words.as_chunks::<BLOCK_WORDS>();
@@ -142,19 +141,19 @@ fn many(words: &[[u8; 8]]) -> u64 {
     lanes.iter().fold(few(rest), |sum, lane| sum.wrapping_add(*lane))
 }
 
-/// The one to seven bytes of `rest`, the end of `bytes`, with zeros behind.
+/// The one to seven bytes of `rest`, the end of `bytes`, zero-padded.
 #[inline]
 fn tail(bytes: &[u8], rest: &[u8]) -> u64 {
     let Some(last) = bytes.last_chunk::<8>() else {
         return short_tail(rest);
     };
-    // The last eight bytes, of which those before `rest` are in the sum already: shifted out.
+    // The last eight bytes; those before `rest` are in the sum already and are shifted out.
     let surplus = 8 * (8 - rest.len() as u32 % 8) % 64;
     let word = u64::from_ne_bytes(*last);
     halves(if cfg!(target_endian = "little") { word >> surplus } else { word << surplus })
 }
 
-/// The same when there are no eight bytes.
+/// The same for fewer than eight bytes in total.
 #[inline]
 fn short_tail(mut rest: &[u8]) -> u64 {
     let mut sum = 0_u64;

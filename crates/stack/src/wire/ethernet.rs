@@ -1,4 +1,4 @@
-//! Ethernet II (IEEE 802.3, clause 3): two MAC addresses and the type of what follows.
+//! Ethernet II (IEEE 802.3, clause 3): two MAC addresses and the EtherType.
 //!
 //! ```text
 //! 0             6             12      14
@@ -11,7 +11,7 @@ use std::fmt;
 use super::view::view;
 use super::{Refusal, be16};
 
-/// Bytes of the header, without tags.
+/// Length of the header without tags, bytes.
 pub const LEN: usize = 14;
 
 /// A MAC address.
@@ -19,17 +19,17 @@ pub const LEN: usize = 14;
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// Everyone on the link.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether the address is that of a group, of which broadcast is one: the lowest bit of the first byte.
+    /// Whether it is a group address, broadcast included: the lowest bit of the first byte.
     #[must_use]
     #[inline]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether the address is everyone's.
+    /// Whether it is the broadcast address.
     #[must_use]
     #[inline]
     pub const fn is_broadcast(self) -> bool {
@@ -45,7 +45,7 @@ impl fmt::Display for Mac {
     }
 }
 
-/// What an Ethernet header or a VLAN tag says follows it. Values below 1536 are lengths of IEEE 802.3 frames.
+/// The type of what follows an Ethernet header or a VLAN tag. Values below 1536 are lengths of IEEE 802.3 frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EtherType(pub u16);
 
@@ -54,9 +54,9 @@ impl EtherType {
     pub const IPV4: Self = Self(0x0800);
     /// IPv6.
     pub const IPV6: Self = Self(0x86dd);
-    /// A VLAN tag of IEEE 802.1Q (a customer's).
+    /// A customer VLAN tag (IEEE 802.1Q).
     pub const VLAN: Self = Self(0x8100);
-    /// A VLAN tag of IEEE 802.1ad (a provider's, outside of a customer's).
+    /// A provider VLAN tag (IEEE 802.1ad), outside the customer's.
     pub const SERVICE_VLAN: Self = Self(0x88a8);
 
     /// Whether a VLAN tag follows.
@@ -68,12 +68,12 @@ impl EtherType {
 }
 
 view! {
-    /// A frame's Ethernet header and what is behind it, in place.
+    /// A frame's Ethernet header and the bytes after it, in place.
     LEN
 }
 
 impl<'a> View<&'a [u8; LEN], &'a [u8]> {
-    /// The view of a frame.
+    /// A view of a frame.
     ///
     /// # Errors
     /// [`Refusal::FrameShort`].
@@ -85,7 +85,7 @@ impl<'a> View<&'a [u8; LEN], &'a [u8]> {
 }
 
 impl<'a> View<&'a mut [u8; LEN], &'a mut [u8]> {
-    /// The view of a frame that is written.
+    /// A mutable view of a frame.
     ///
     /// # Errors
     /// [`Refusal::FrameShort`].
@@ -97,7 +97,7 @@ impl<'a> View<&'a mut [u8; LEN], &'a mut [u8]> {
 }
 
 impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
-    /// The receiver.
+    /// The destination.
     #[must_use]
     #[inline]
     pub fn destination(&self) -> Mac {
@@ -105,7 +105,7 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
         Mac([a, b, c, d, e, f])
     }
 
-    /// The sender.
+    /// The source.
     #[must_use]
     #[inline]
     pub fn source(&self) -> Mac {
@@ -113,7 +113,7 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
         Mac([a, b, c, d, e, f])
     }
 
-    /// What follows.
+    /// The type of what follows.
     #[must_use]
     #[inline]
     pub fn ether_type(&self) -> EtherType {
@@ -122,41 +122,41 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
 }
 
 impl<H: BorrowMut<[u8; LEN]>, S> View<H, S> {
-    /// Writes the receiver.
+    /// Writes the destination.
     #[inline]
     pub fn set_destination(&mut self, mac: Mac) {
         self.header.borrow_mut()[..6].copy_from_slice(&mac.0);
     }
 
-    /// Writes the sender.
+    /// Writes the source.
     #[inline]
     pub fn set_source(&mut self, mac: Mac) {
         self.header.borrow_mut()[6..12].copy_from_slice(&mac.0);
     }
 
-    /// Writes what follows.
+    /// Writes the type of what follows.
     #[inline]
     pub fn set_ether_type(&mut self, ether_type: EtherType) {
         self.header.borrow_mut()[12..].copy_from_slice(&ether_type.0.to_be_bytes());
     }
 }
 
-/// What an Ethernet header says.
+/// The contents of an Ethernet header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repr {
-    /// The receiver.
+    /// The destination.
     pub destination: Mac,
-    /// The sender; never a group.
+    /// The source; never a group address.
     pub source: Mac,
-    /// What follows.
+    /// The type of what follows.
     pub ether_type: EtherType,
 }
 
 impl Repr {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
-    /// [`Refusal::LinkSource`] if the sender is a group.
+    /// [`Refusal::LinkSource`] if the source is a group address.
     pub fn parse<H: Borrow<[u8; LEN]>, S>(view: &View<H, S>) -> Result<Self, Refusal> {
         if view.source().is_group() {
             return Err(Refusal::LinkSource);

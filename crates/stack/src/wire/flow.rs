@@ -1,5 +1,5 @@
-//! The flow of a frame by its headers alone: for captures that have only the beginning of each frame, and for what a NIC's
-//! hash sees, which looks no further either.
+//! The flow of a frame, from its headers only: for captures with truncated frames, and for prediction of a NIC's
+//! hash, which covers no more than that.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,11 +7,11 @@ use udpath_steer::{Addresses, Flow};
 
 use super::{EtherType, Refusal, be16, ethernet, ipv4, ipv6, udp, vlan};
 
-/// The flow of a frame with a UDP datagram, of which what lies behind the ports need not be there. Unlike
-/// [`Packet::parse`](super::Packet::parse) it takes every address, and IPv4 options, which do not change a hash.
+/// The flow of a UDP frame; bytes after the ports may be missing. Unlike [`Packet::parse`](super::Packet::parse) it
+/// accepts any address, and IPv4 options, which do not affect a hash.
 ///
 /// # Errors
-/// Why there is no such flow. Fragments have none: a NIC hashes their addresses alone.
+/// Why the frame has no flow. Fragments have none: a NIC hashes only their addresses.
 pub fn flow_of(frame: &[u8]) -> Result<Flow, Refusal> {
     let (link, mut rest) = frame.split_first_chunk::<{ ethernet::LEN }>().ok_or(Refusal::FrameShort)?;
     let mut ether_type = EtherType(be16(link, 12));

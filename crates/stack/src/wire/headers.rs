@@ -8,19 +8,19 @@ use super::checksum::Sum;
 use super::words::{Words, to_v4, to_v6};
 use super::{Addresses, Refusal, UdpChecksum, Unfit, ethernet, ipv4, set16, udp, vlan};
 
-/// What the headers of one UDP datagram say, and where they lie in its frame.
+/// The headers of one UDP datagram, and their offsets in its frame.
 ///
-/// A value describes the frame it was parsed from (or that was [built](super::build) or [turned](super::reply) with it).
-/// Used with another, nothing panics: what would lie outside is refused.
+/// A value describes the frame it was parsed from (or that was [built](super::build) or [turned into a
+/// reply](super::reply) with it). Using it with another frame does not panic: out-of-bounds accesses are errors.
 ///
-/// The addresses are kept as words, not as [`Addresses`]: a value of an enum with fields at odd places is copied in other
-/// widths than it was written in, for which the CPU waits at every hand-over. The words' sum is the addresses' too,
-/// whichever the IP version is.
+/// The addresses are kept as words, not as [`Addresses`]: an enum with fields at odd offsets is copied in other
+/// widths than it was written in, and the CPU stalls on that at every hand-over. The words' sum is the addresses'
+/// sum, in both IP versions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Headers {
-    /// The sender's address as it lies in the frame; IPv4's in the first word, the rest 0.
+    /// The source address, as in the frame; an IPv4 address is in the first word, the rest is 0.
     pub(super) source_ip: Words,
-    /// The receiver's.
+    /// The destination address.
     pub(super) destination_ip: Words,
     pub(super) source_port: u16,
     pub(super) destination_port: u16,
@@ -30,7 +30,7 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// The receiver's address as it lies in the frame: a key for tables.
+    /// The destination address, as in the frame: a key for tables.
     #[inline]
     pub(crate) const fn destination_words(&self) -> Words {
         self.destination_ip
@@ -47,113 +47,113 @@ impl Headers {
         }
     }
 
-    /// Who sent the datagram.
+    /// The source.
     #[must_use]
     #[inline]
     pub const fn source(&self) -> SocketAddr {
         SocketAddr::new(self.addresses().source(), self.source_port)
     }
 
-    /// Whom it is for.
+    /// The destination.
     #[must_use]
     #[inline]
     pub const fn destination(&self) -> SocketAddr {
         SocketAddr::new(self.addresses().destination(), self.destination_port)
     }
 
-    /// The sender's port, never 0 in what was parsed.
+    /// The source port; never 0 in parsed headers.
     #[must_use]
     #[inline]
     pub const fn source_port(&self) -> u16 {
         self.source_port
     }
 
-    /// The receiver's port, never 0 in what was parsed.
+    /// The destination port; never 0 in parsed headers.
     #[must_use]
     #[inline]
     pub const fn destination_port(&self) -> u16 {
         self.destination_port
     }
 
-    /// Whether IP is version 4; 6 otherwise.
+    /// Whether it is IPv4; IPv6 otherwise.
     #[must_use]
     #[inline]
     pub const fn is_ipv4(&self) -> bool {
         self.l4 - self.l3 == ipv4::LEN as u8
     }
 
-    /// VLAN tags, 0 to 2.
+    /// Number of VLAN tags, 0 to 2.
     #[must_use]
     #[inline]
     pub const fn tags(&self) -> usize {
         (self.l3 as usize - ethernet::LEN) / vlan::LEN
     }
 
-    /// Where a frame with these tags may end that a port sends, whose frames have at most `max_frame_len` bytes with all tags
-    /// there can be.
+    /// The maximum end of a frame with these tags, for a port that sends frames of up to `max_frame_len` bytes with
+    /// the maximum number of tags.
     #[must_use]
     #[inline]
     pub(crate) const fn end_within(&self, max_frame_len: usize) -> usize {
         max_frame_len.saturating_sub((vlan::MAX - self.tags()) * vlan::LEN)
     }
 
-    /// Where the IP header begins, in bytes from the frame's begin.
+    /// Offset of the IP header in the frame, bytes.
     #[must_use]
     #[inline]
     pub const fn l3(&self) -> usize {
         self.l3 as usize
     }
 
-    /// Where the UDP header begins.
+    /// Offset of the UDP header, bytes.
     #[must_use]
     #[inline]
     pub const fn l4(&self) -> usize {
         self.l4 as usize
     }
 
-    /// Where the payload begins.
+    /// Offset of the payload, bytes.
     #[must_use]
     #[inline]
     pub const fn payload_offset(&self) -> usize {
         self.l4 as usize + udp::LEN
     }
 
-    /// Bytes of payload.
+    /// Length of the payload, bytes.
     #[must_use]
     #[inline]
     pub const fn payload_len(&self) -> usize {
         self.payload_len as usize
     }
 
-    /// Where the payload ends, and with it the frame but for padding.
+    /// End of the payload, and of the frame except for padding.
     #[must_use]
     #[inline]
     pub const fn frame_end(&self) -> usize {
         self.payload_offset() + self.payload_len()
     }
 
-    /// Where in the frame the payload lies.
+    /// The payload's range in the frame.
     #[must_use]
     #[inline]
     pub const fn payload_range(&self) -> Range<usize> {
         self.payload_offset()..self.frame_end()
     }
 
-    /// The payload; nothing if `frame` is too short to be the one described.
+    /// The payload; empty if `frame` is too short to be the one described.
     #[must_use]
     #[inline]
     pub fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         frame.get(self.payload_range()).unwrap_or_default()
     }
 
-    /// The payload, to be written; nothing if `frame` is too short to be the one described.
+    /// The payload, mutable; empty if `frame` is too short to be the one described.
     #[must_use]
     #[inline]
     pub fn payload_mut<'a>(&self, frame: &'a mut [u8]) -> &'a mut [u8] {
         frame.get_mut(self.payload_range()).unwrap_or_default()
     }
 
-    /// Checks the checksums of IPv4 and UDP.
+    /// Verifies the checksums of IPv4 and UDP.
     ///
     /// # Errors
     /// As [`verify_ip`](Self::verify_ip) and [`verify_udp`](Self::verify_udp).
@@ -163,7 +163,7 @@ impl Headers {
         self.verify_udp(frame)
     }
 
-    /// Checks the IPv4 header's checksum; IPv6 has none.
+    /// Verifies the IPv4 header checksum; IPv6 has none.
     ///
     /// # Errors
     /// [`Refusal::Ipv4Checksum`]; [`Refusal::FrameShort`] if `frame` cannot be the one described.
@@ -178,14 +178,14 @@ impl Headers {
         if Sum::of(header).is_intact() { Ok(()) } else { Err(Refusal::Ipv4Checksum) }
     }
 
-    /// Checks the UDP checksum over pseudo header, header and payload. IPv4 may go without (the field is 0).
+    /// Verifies the UDP checksum over pseudo header, header and payload. Over IPv4 it may be absent (the field is 0).
     ///
     /// # Errors
     /// [`Refusal::UdpChecksum`]; [`Refusal::UdpChecksumMissing`] over IPv6; [`Refusal::FrameShort`] if `frame` cannot
     /// be the one described.
     #[inline(always)]
     pub fn verify_udp(&self, frame: &[u8]) -> Result<(), Refusal> {
-        // The addresses lie right before the UDP header in both versions, so one run sums them with it.
+        // The addresses directly precede the UDP header in both versions, so one pass sums both.
         let addresses_len = if self.is_ipv4() { 8 } else { 32 };
         let Some(covered) = frame.get(self.l4() - addresses_len..self.frame_end()) else {
             return Err(Refusal::FrameShort);
@@ -199,8 +199,9 @@ impl Headers {
         if sum.is_intact() { Ok(()) } else { Err(Refusal::UdpChecksum) }
     }
 
-    /// As [`verify`](Self::verify), for frames of which some come from a sender on this host that left the UDP checksum to
-    /// a device (`CHECKSUM_PARTIAL`): the field is then exactly the sum of the pseudo header, and nothing is to be verified.
+    /// As [`verify`](Self::verify), for an interface where some frames come from senders on this host that left the
+    /// UDP checksum to a device (`CHECKSUM_PARTIAL`): the field then holds exactly the sum of the pseudo header, and
+    /// there is nothing to verify.
     ///
     /// # Errors
     /// As [`verify`](Self::verify).
@@ -214,7 +215,8 @@ impl Headers {
         self.verify_udp(frame)
     }
 
-    /// Computes and writes the checksums of IPv4 and UDP over what `frame` says now, for one that was changed by hand.
+    /// Computes and writes the checksums of IPv4 and UDP over the current contents of `frame`, for frames that were
+    /// modified.
     ///
     /// # Errors
     /// [`Unfit::NoRoom`] if `frame` cannot be the one described.
@@ -248,19 +250,19 @@ impl Headers {
         Ok(())
     }
 
-    /// The length in the UDP header.
+    /// The length field of the UDP header.
     #[inline]
     pub(super) const fn udp_len(&self) -> u16 {
         self.payload_len + udp::LEN as u16
     }
 
-    /// The total length in the IPv4 header.
+    /// The total length field of the IPv4 header.
     #[inline]
     pub(super) const fn ipv4_len(&self) -> u16 {
         self.payload_len + (ipv4::LEN + udp::LEN) as u16
     }
 
-    /// The value of the UDP checksum's field before a payload with this sum.
+    /// The value of the UDP checksum field, for a payload with this sum.
     #[inline(always)]
     pub(super) fn udp_field(&self, udp_checksum: UdpChecksum, payload: impl FnOnce() -> Sum) -> u16 {
         let pseudo = self.pseudo_header();
@@ -273,7 +275,7 @@ impl Headers {
         }
     }
 
-    /// Both addresses' share of a checksum.
+    /// The contribution of both addresses to a checksum.
     #[inline(always)]
     pub(super) const fn addresses_sum(&self) -> Sum {
         let ([a, b], [c, d]) = (self.source_ip, self.destination_ip);
@@ -287,7 +289,7 @@ impl Headers {
         self.addresses_sum().plus(numbers)
     }
 
-    /// The same headers before another payload.
+    /// The same headers, for a payload of another length.
     #[inline(always)]
     pub(super) fn resized(self, payload_len: usize, room: usize) -> Result<Self, Unfit> {
         let most = self.max_payload();
@@ -301,8 +303,8 @@ impl Headers {
         Ok(resized)
     }
 
-    /// Most bytes a payload can have by the length fields of IP and UDP: 65,507 over IPv4, 65,527 over IPv6. What the
-    /// link carries (its MTU) is less, and for the port to know.
+    /// The maximum payload that the length fields of IP and UDP allow, bytes: 65,507 over IPv4, 65,527 over IPv6. The
+    /// link's limit (its MTU) is smaller, and known to the port.
     #[must_use]
     #[inline]
     pub const fn max_payload(&self) -> usize {

@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use super::checksum::Sum;
 use super::{Refusal, be16, set16};
 
-/// Bytes of the header without options.
+/// Length of the header without options, bytes.
 pub const LEN: usize = 20;
 
 /// "Don't fragment" in the field of flags and offset.
@@ -30,7 +30,7 @@ pub struct View<H, S> {
 }
 
 impl<'a> View<&'a [u8; LEN], &'a [u8]> {
-    /// The view of a packet, which may have padding behind it.
+    /// A view of a packet, which may be followed by padding.
     ///
     /// # Errors
     /// [`Refusal::IpTruncated`], [`Refusal::IpVersion`], [`Refusal::Ipv4Length`].
@@ -57,7 +57,7 @@ impl<'a> View<&'a [u8; LEN], &'a [u8]> {
         self.options
     }
 
-    /// Whether the header's checksum is right, options included.
+    /// Whether the header checksum is correct, options included.
     #[must_use]
     #[inline]
     pub fn is_intact(&self) -> bool {
@@ -66,7 +66,7 @@ impl<'a> View<&'a [u8; LEN], &'a [u8]> {
 }
 
 impl<'a> View<&'a mut [u8; LEN], &'a mut [u8]> {
-    /// The view of a packet that is changed. Version, header length and total length must be right already.
+    /// A mutable view of a packet. Version, header length and total length must be valid already.
     ///
     /// # Errors
     /// As [`View::new`].
@@ -86,7 +86,7 @@ impl<'a> View<&'a mut [u8; LEN], &'a mut [u8]> {
         self.payload
     }
 
-    /// Computes and writes the header's checksum, options included.
+    /// Computes and writes the header checksum, options included.
     #[inline]
     pub fn fill_checksum(&mut self) {
         set16(self.header, 10, 0);
@@ -95,7 +95,7 @@ impl<'a> View<&'a mut [u8; LEN], &'a mut [u8]> {
     }
 }
 
-/// Bytes of options and of payload, by the header.
+/// Length of options and of payload according to the header, bytes.
 #[inline]
 fn lengths(header: &[u8; LEN]) -> Result<(usize, usize), Refusal> {
     if header[0] >> 4 != 4 {
@@ -120,14 +120,14 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
         self.header()[1]
     }
 
-    /// Bytes of the whole packet.
+    /// Length of the whole packet, bytes.
     #[must_use]
     #[inline]
     pub fn total_len(&self) -> u16 {
         be16(self.header(), 2)
     }
 
-    /// What the fragments of one datagram have in common.
+    /// The identification: the same in all fragments of a datagram.
     #[must_use]
     #[inline]
     pub fn identification(&self) -> u16 {
@@ -141,21 +141,21 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
         be16(self.header(), 6) & DONT_FRAGMENT != 0
     }
 
-    /// Whether this is a part of a datagram.
+    /// Whether this is a fragment.
     #[must_use]
     #[inline]
     pub fn is_fragment(&self) -> bool {
         be16(self.header(), 6) & (MORE_FRAGMENTS | OFFSET_MASK) != 0
     }
 
-    /// Hops the packet may still take.
+    /// Remaining hops.
     #[must_use]
     #[inline]
     pub fn ttl(&self) -> u8 {
         self.header()[8]
     }
 
-    /// The transport.
+    /// The transport protocol.
     #[must_use]
     #[inline]
     pub fn protocol(&self) -> u8 {
@@ -169,7 +169,7 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
         be16(self.header(), 10)
     }
 
-    /// The sender.
+    /// The source.
     #[must_use]
     #[inline]
     pub fn source(&self) -> Ipv4Addr {
@@ -177,7 +177,7 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
         Ipv4Addr::new(a, b, c, d)
     }
 
-    /// The receiver.
+    /// The destination.
     #[must_use]
     #[inline]
     pub fn destination(&self) -> Ipv4Addr {
@@ -186,7 +186,7 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
     }
 }
 
-/// Fields that do not move others. The checksum is not brought along: see [`View::fill_checksum`] and
+/// Setters of fixed-size fields. The checksum is not updated: see [`View::fill_checksum`] and
 /// [`super::checksum::update`].
 impl<H: BorrowMut<[u8; LEN]>, S> View<H, S> {
     /// Writes the type of service.
@@ -207,45 +207,45 @@ impl<H: BorrowMut<[u8; LEN]>, S> View<H, S> {
         set16(self.header.borrow_mut(), 10, checksum);
     }
 
-    /// Writes the sender.
+    /// Writes the source.
     #[inline]
     pub fn set_source(&mut self, source: Ipv4Addr) {
         self.header.borrow_mut()[12..16].copy_from_slice(&source.octets());
     }
 
-    /// Writes the receiver.
+    /// Writes the destination.
     #[inline]
     pub fn set_destination(&mut self, destination: Ipv4Addr) {
         self.header.borrow_mut()[16..].copy_from_slice(&destination.octets());
     }
 }
 
-/// What the header of a whole packet without options says.
+/// The contents of the header of an unfragmented packet without options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repr {
-    /// The sender.
+    /// The source.
     pub source: Ipv4Addr,
-    /// The receiver.
+    /// The destination.
     pub destination: Ipv4Addr,
-    /// The transport.
+    /// The transport protocol.
     pub protocol: u8,
-    /// Hops the packet may still take.
+    /// Remaining hops.
     pub ttl: u8,
     /// DSCP and ECN.
     pub tos: u8,
-    /// Means something only if the packet may be fragmented (RFC 6864, 4.1).
+    /// Meaningful only if the packet may be fragmented (RFC 6864, 4.1).
     pub identification: u16,
     /// Whether routers may not fragment the packet.
     pub dont_fragment: bool,
-    /// Bytes behind the header, at most [`MAX_PAYLOAD`].
+    /// Length of the payload, bytes; at most [`MAX_PAYLOAD`].
     pub payload_len: u16,
 }
 
-/// Most bytes behind a header of [`LEN`].
+/// Maximum payload after a header of [`LEN`], bytes.
 pub const MAX_PAYLOAD: u16 = u16::MAX - LEN as u16;
 
 impl Repr {
-    /// Reads and checks a header, its checksum included.
+    /// Parses and verifies a header, including its checksum.
     ///
     /// # Errors
     /// [`Refusal::Ipv4Options`], [`Refusal::Fragment`], [`Refusal::Ipv4Checksum`].
@@ -271,7 +271,7 @@ impl Repr {
         })
     }
 
-    /// Writes the whole header with its checksum. A payload beyond [`MAX_PAYLOAD`] counts as that.
+    /// Writes the whole header with its checksum. A payload beyond [`MAX_PAYLOAD`] is clamped.
     #[inline]
     pub fn emit(&self, header: &mut [u8; LEN]) {
         header[0] = 0x45;
@@ -286,8 +286,8 @@ impl Repr {
         header[16..].copy_from_slice(&self.destination.octets());
     }
 
-    /// The sum of the header but for its checksum, from the values: reading back what was just written would make the
-    /// CPU wait for the writes.
+    /// The sum of the header without its checksum, from the values: reading back what was just written would stall
+    /// the CPU.
     #[inline]
     pub(super) fn sum(&self) -> Sum {
         let numbers = [

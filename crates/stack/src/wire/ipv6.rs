@@ -11,7 +11,7 @@ use std::net::Ipv6Addr;
 use super::view::view;
 use super::{Refusal, be16, set16};
 
-/// Bytes of the header.
+/// Length of the header, bytes.
 pub const LEN: usize = 40;
 
 view! {
@@ -20,7 +20,7 @@ view! {
 }
 
 impl<'a> View<&'a [u8; LEN], &'a [u8]> {
-    /// The view of a packet, which may have padding behind it.
+    /// A view of a packet, which may be followed by padding.
     ///
     /// # Errors
     /// [`Refusal::IpTruncated`], [`Refusal::IpVersion`].
@@ -33,7 +33,7 @@ impl<'a> View<&'a [u8; LEN], &'a [u8]> {
 }
 
 impl<'a> View<&'a mut [u8; LEN], &'a mut [u8]> {
-    /// The view of a packet that is changed. Version and payload length must be right already.
+    /// A mutable view of a packet. Version and payload length must be valid already.
     ///
     /// # Errors
     /// As [`View::new`].
@@ -69,35 +69,35 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
         u32::from_be_bytes([0, a & 0xf, b, c])
     }
 
-    /// Bytes behind the header.
+    /// Length of the payload, bytes.
     #[must_use]
     #[inline]
     pub fn payload_len(&self) -> u16 {
         be16(self.header(), 4)
     }
 
-    /// The transport, or the first extension header.
+    /// The transport protocol, or the first extension header.
     #[must_use]
     #[inline]
     pub fn next_header(&self) -> u8 {
         self.header()[6]
     }
 
-    /// Hops the packet may still take.
+    /// Remaining hops.
     #[must_use]
     #[inline]
     pub fn hop_limit(&self) -> u8 {
         self.header()[7]
     }
 
-    /// The sender.
+    /// The source.
     #[must_use]
     #[inline]
     pub fn source(&self) -> Ipv6Addr {
         address(self.header(), 8)
     }
 
-    /// The receiver.
+    /// The destination.
     #[must_use]
     #[inline]
     pub fn destination(&self) -> Ipv6Addr {
@@ -120,13 +120,13 @@ impl<H: BorrowMut<[u8; LEN]>, S> View<H, S> {
         self.header.borrow_mut()[7] = hops;
     }
 
-    /// Writes the sender. The transport's checksum covers it.
+    /// Writes the source. The transport checksum covers it.
     #[inline]
     pub fn set_source(&mut self, source: Ipv6Addr) {
         self.header.borrow_mut()[8..24].copy_from_slice(&source.octets());
     }
 
-    /// Writes the receiver. The transport's checksum covers it.
+    /// Writes the destination. The transport checksum covers it.
     #[inline]
     pub fn set_destination(&mut self, destination: Ipv6Addr) {
         self.header.borrow_mut()[24..].copy_from_slice(&destination.octets());
@@ -140,27 +140,27 @@ fn address(header: &[u8; LEN], at: usize) -> Ipv6Addr {
     Ipv6Addr::from(octets)
 }
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repr {
-    /// The sender.
+    /// The source.
     pub source: Ipv6Addr,
-    /// The receiver.
+    /// The destination.
     pub destination: Ipv6Addr,
-    /// The transport; never an extension header.
+    /// The transport protocol; never an extension header.
     pub next_header: u8,
-    /// Hops the packet may still take.
+    /// Remaining hops.
     pub hop_limit: u8,
     /// DSCP and ECN.
     pub traffic_class: u8,
-    /// The flow label; the lower 20 bits count.
+    /// The flow label; only the lower 20 bits are used.
     pub flow_label: u32,
-    /// Bytes behind the header.
+    /// Length of the payload, bytes.
     pub payload_len: u16,
 }
 
 impl Repr {
-    /// Reads and checks a header.
+    /// Parses and validates a header.
     ///
     /// # Errors
     /// [`Refusal::Ipv6Jumbogram`], [`Refusal::Fragment`], [`Refusal::Ipv6Extension`].
@@ -193,7 +193,7 @@ impl Repr {
     }
 }
 
-/// What is to be said of a next header that is an extension header (IANA's list), if it is one.
+/// The refusal for a next header that is an extension header (IANA's list), if it is one.
 pub(super) const fn extension(next_header: u8, payload_len: u16) -> Option<Refusal> {
     match next_header {
         0 if payload_len == 0 => Some(Refusal::Ipv6Jumbogram),

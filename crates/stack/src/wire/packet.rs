@@ -1,7 +1,7 @@
-//! A frame with a unicast UDP datagram, in one pass: what the fast path needs to know of it, or why it is not one.
+//! Parsing a unicast UDP frame in one pass: what the fast path needs of it, or why it is not one.
 //!
-//! Each check is one branch that is hardly ever taken; what decides between rare reasons is out of line. The checksums
-//! are not part of the pass: a port may have checked them already ([`Headers::verify`]).
+//! Each check is one rarely taken branch; distinguishing rare reasons is out of line. Checksums are not part of the
+//! pass: a port may have verified them already ([`Headers::verify`]).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -10,20 +10,21 @@ use super::headers::Headers;
 use super::words::{Words, to_v6, words_v4};
 use super::{Refusal, be16, ipv4, ipv6, udp, vlan};
 
-/// The whole datagram at once: [`Packet::parse`].
+/// The parser of whole datagrams: [`Packet::parse`].
 #[derive(Debug)]
 pub enum Packet {}
 
 impl Packet {
-    /// Reads the headers of `frame`, which begins with the Ethernet header and has no frame check sequence.
+    /// Parses the headers of `frame`, which starts with the Ethernet header and has no frame check sequence.
     ///
-    /// The payload's length is UDP's: padding of short frames, and what IP carries beyond UDP's length, are left out.
+    /// The payload's length is UDP's: padding of short frames, and bytes in the IP packet beyond UDP's length, are
+    /// excluded.
     ///
     /// # Errors
-    /// Why it is no unicast UDP datagram that may be answered. The first reason in the order of [`Refusal::ALL`], of
-    /// those that depend on bytes that are there.
-    // Always: as a call its result would go through memory, written field by field and read back in wide words, which
-    // costs as much as the checks.
+    /// Why it is not a unicast UDP datagram that may be answered: the first reason, in the order of [`Refusal::ALL`],
+    /// that can be determined from the bytes present.
+    // Always: as a call, its result would pass through memory, written field by field and read back in wide words,
+    // which costs as much as the checks.
     #[inline(always)]
     pub fn parse(frame: &[u8]) -> Result<Headers, Refusal> {
         let Some((link, mut rest)) = frame.split_first_chunk::<{ ethernet::LEN }>() else {
@@ -73,7 +74,7 @@ impl Packet {
     }
 }
 
-/// Addresses and payload of an IPv4 packet with padding behind it.
+/// Addresses and payload of an IPv4 packet, possibly followed by padding.
 #[inline(always)]
 fn parse_ipv4(bytes: &[u8]) -> Result<(Words, Words, &[u8]), Refusal> {
     let Some(header) = bytes.first_chunk::<{ ipv4::LEN }>() else {
@@ -103,7 +104,7 @@ fn parse_ipv4(bytes: &[u8]) -> Result<(Words, Words, &[u8]), Refusal> {
     Ok((words_v4(source), words_v4(destination), datagram))
 }
 
-/// Addresses and payload of an IPv6 packet with padding behind it.
+/// Addresses and payload of an IPv6 packet, possibly followed by padding.
 #[inline(always)]
 fn parse_ipv6(bytes: &[u8]) -> Result<(Words, Words, &[u8]), Refusal> {
     let Some((header, rest)) = bytes.split_first_chunk::<{ ipv6::LEN }>() else {
@@ -130,13 +131,13 @@ fn parse_ipv6(bytes: &[u8]) -> Result<(Words, Words, &[u8]), Refusal> {
     Ok((source, destination, datagram))
 }
 
-/// Certainly unicast, and not loopback: 1.0.0.0 to 223.255.255.255 without 127.0.0.0/8.
+/// Certainly unicast, and not loopback: 1.0.0.0 to 223.255.255.255 except 127.0.0.0/8.
 #[inline(always)]
 const fn is_plain_v4(bits: u32) -> bool {
     bits.wrapping_sub(0x0100_0000) < 0xdf00_0000 && bits >> 24 != 127
 }
 
-/// Certainly unicast, and not loopback: neither multicast nor in ::/64, where all special addresses are.
+/// Certainly unicast, and not loopback: neither multicast nor in ::/64, which contains all special addresses.
 #[inline(always)]
 const fn is_plain_v6(words: Words) -> bool {
     words[0] != 0 && u64::from_be(words[0]) < 0xff << 56
@@ -178,7 +179,7 @@ fn udp_length(len: u16) -> Refusal {
     }
 }
 
-/// 240.0.0.0/4 is reserved, but the kernel takes it and some networks use it: plain enough.
+/// 240.0.0.0/4 is reserved, but the kernel accepts it and some networks use it, so it is accepted.
 #[cold]
 fn check_v4(source: Ipv4Addr, destination: Ipv4Addr) -> Result<(), Refusal> {
     let special = |address: Ipv4Addr| address.octets()[0] == 0 || address.is_loopback();
@@ -197,7 +198,8 @@ fn check_v4(source: Ipv4Addr, destination: Ipv4Addr) -> Result<(), Refusal> {
     }
 }
 
-/// The kernel drops IPv4-mapped addresses on the wire as well (`ip6_rcv_core`): they would pass for IPv4 peers.
+/// The kernel drops IPv4-mapped addresses on the wire as well (`ip6_rcv_core`): they would be mistaken for IPv4
+/// peers.
 #[cold]
 fn check_v6(source: Ipv6Addr, destination: Ipv6Addr) -> Result<(), Refusal> {
     let special = |address: Ipv6Addr| {

@@ -1,5 +1,5 @@
-//! Why a frame is not one the fast path may answer: one word per reason, for drop counters and for the decision
-//! whether the kernel gets the frame.
+//! Why the fast path may not answer a frame: one word per reason, for drop counters and for the decision whether the
+//! frame is passed to the kernel.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ macro_rules! refusals {
             /// Every reason, at its own [`index`](Self::index).
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The reason's name in counters and reports: lower case, words joined by underscores.
+            /// The reason's name in counters and reports: lower case, words separated by underscores.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -27,11 +27,11 @@ macro_rules! refusals {
                 }
             }
 
-            /// Whether the kernel should see the frame, rather than it being dropped.
+            /// Whether the frame should be passed to the kernel rather than dropped.
             ///
-            /// False exactly for frames that no receiver may accept: cut short, lengths or version that contradict
-            /// each other, a wrong checksum, a sender that is a group. Everything else is another protocol's frame or
-            /// a matter of the host's policy, and the kernel has the code and the counters for it.
+            /// False exactly for frames that no receiver may accept: truncated, contradictory lengths or version, a
+            /// wrong checksum, a group address as the source. Everything else is another protocol's frame or a matter
+            /// of host policy, and the kernel has the code and the counters for it.
             #[must_use]
             pub const fn for_kernel(self) -> bool {
                 match self {
@@ -45,11 +45,11 @@ macro_rules! refusals {
 refusals! {
     /// The frame ends inside the Ethernet header or a VLAN tag.
     FrameShort, "frame_short", false;
-    /// Sent to ff:ff:ff:ff:ff:ff: everyone on the link, of whom one machine must not answer for all.
+    /// Sent to ff:ff:ff:ff:ff:ff, the link's broadcast address.
     LinkBroadcast, "link_broadcast", true;
-    /// Sent to a link-layer group (neighbour discovery, multicast).
+    /// Sent to a link-layer group address (neighbour discovery, multicast).
     LinkMulticast, "link_multicast", true;
-    /// The sender's MAC address is a group: IEEE 802.3 forbids it, and a reply would reach the whole group.
+    /// The source MAC address is a group address: IEEE 802.3 forbids it, and a reply would reach the whole group.
     LinkSource, "link_source", false;
     /// More than two VLAN tags.
     VlanDepth, "vlan_depth", true;
@@ -57,31 +57,32 @@ refusals! {
     NotIp, "not_ip", true;
     /// The IP version does not fit the EtherType.
     IpVersion, "ip_version", false;
-    /// The frame ends before the IP header does, or before the IP length says.
+    /// The frame ends within the IP header, or before the IP length.
     IpTruncated, "ip_truncated", false;
     /// IPv4 header length below 20 bytes, or total length below the header's.
     Ipv4Length, "ipv4_length", false;
     /// IPv4 options: the kernel may have to act on them.
     Ipv4Options, "ipv4_options", true;
-    /// A part of a datagram: more fragments follow, or the offset is not 0, or an IPv6 fragment header.
+    /// A fragment: more fragments follow, or the offset is not 0, or an IPv6 fragment header.
     Fragment, "fragment", true;
     /// An IPv6 jumbogram (RFC 2675): payload length 0 and a hop-by-hop header that has the real one.
     Ipv6Jumbogram, "ipv6_jumbogram", true;
-    /// An IPv6 extension header comes before the transport's.
+    /// An IPv6 extension header precedes the transport header.
     Ipv6Extension, "ipv6_extension", true;
     /// UDP-Lite (RFC 3828): its length field covers the checksum, not the datagram.
     UdpLite, "udp_lite", true;
     /// Another transport: TCP, ICMP and so on.
     NotUdp, "not_udp", true;
-    /// The sender's address cannot be answered: unspecified, loopback, multicast, broadcast, or IPv4-mapped in IPv6.
+    /// A source address that cannot be replied to: unspecified, loopback, multicast, broadcast, or IPv4-mapped in
+    /// IPv6.
     SourceNotUnicast, "source_not_unicast", true;
-    /// Sent to 255.255.255.255. Broadcasts of a subnet are known to the address tables alone, not here.
+    /// Sent to 255.255.255.255. Subnet broadcasts are known to the address tables only, not here.
     DestinationBroadcast, "destination_broadcast", true;
     /// Sent to a multicast address.
     DestinationMulticast, "destination_multicast", true;
-    /// Sent to an address that no frame on a wire can be for: unspecified, loopback, IPv4-mapped in IPv6.
+    /// Sent to an address that is invalid on the wire: unspecified, loopback, IPv4-mapped in IPv6.
     DestinationNotUnicast, "destination_not_unicast", true;
-    /// Sender and destination have the same address: a forgery that makes a machine answer itself.
+    /// Source and destination have the same address: a forged packet that makes a host answer itself.
     SameAddress, "same_address", true;
     /// The IP payload ends inside the UDP header.
     UdpTruncated, "udp_truncated", false;
@@ -91,21 +92,21 @@ refusals! {
     UdpLengthShort, "udp_length_short", false;
     /// UDP length beyond the IP payload.
     UdpLengthLong, "udp_length_long", false;
-    /// Port 0 as source, which means "no reply wanted" (RFC 768), or as destination, which nobody can have.
+    /// Source port 0, which means "no reply wanted" (RFC 768), or destination port 0, which cannot be bound.
     PortZero, "port_zero", true;
     /// The IPv4 header checksum is wrong.
     Ipv4Checksum, "ipv4_checksum", false;
-    /// UDP over IPv6 without a checksum (RFC 8200, 8.1). Only sockets of tunnels ask the kernel for those.
+    /// UDP over IPv6 without a checksum (RFC 8200, 8.1). Only tunnel sockets request those from the kernel.
     UdpChecksumMissing, "udp_checksum_missing", true;
     /// The UDP checksum is wrong.
     UdpChecksum, "udp_checksum", false;
 }
 
 impl Refusal {
-    /// How many reasons there are: the length of an array of counters.
+    /// The number of reasons: the length of an array of counters.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// The reason's place in [`ALL`](Self::ALL), below [`COUNT`](Self::COUNT).
+    /// The reason's position in [`ALL`](Self::ALL), below [`COUNT`](Self::COUNT).
     #[must_use]
     #[inline]
     pub const fn index(self) -> usize {

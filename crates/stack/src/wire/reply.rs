@@ -1,30 +1,30 @@
-//! Turning a request's frame round, so that it is the reply's: the payload is in place already.
+//! Turning a request's frame into the reply's, in place: the payload is there already.
 //!
 //! ```text
-//! | MACs swapped | VLAN tags as they came | IP: addresses swapped, the rest new | UDP: ports swapped | payload
+//! | MACs swapped | VLAN tags unchanged | IP: addresses swapped, the rest rewritten | UDP: ports swapped | payload
 //! ```
-//! The fields that are new are what the kernel would put into a reply of a socket with default options:
+//! The rewritten fields are what the kernel would put into a reply from a socket with default options:
 //!
 //! | field | value | why |
 //! |---|---|---|
-//! | TTL, hop limit | [`DEFAULT_TTL`] | the default of the kernel; the request's would tell a peer nothing and may be 1 |
-//! | TOS, traffic class | 0 | a socket's default. ECN above all must not be reflected: its marks belong to one direction |
+//! | TTL, hop limit | [`DEFAULT_TTL`] | the kernel's default; the request's is meaningless to the peer and may be 1 |
+//! | TOS, traffic class | 0 | a socket's default. ECN in particular must not be reflected: its marks belong to one direction |
 //! | IPv4 flags | DF | path MTU discovery is on by default (`IP_PMTUDISC_WANT`), and nothing here fragments |
-//! | IPv4 identification | 0 | a packet that cannot be fragmented needs none (RFC 6864, 4.1). The kernel counts one up per pair of addresses for unconnected sockets (`ip_select_ident`), which would be shared state here and tells others how much is sent |
-//! | IPv6 flow label | the request's | stable per flow, as RFC 6437 requests, without a hash per packet; the kernel with `net.ipv6.flowlabel_reflect` |
-//! | VLAN tags | the request's, priority included | the way back is the way here. Of frames over AF_XDP the program has written the priority of replies into it (`take.bpf.c`) |
+//! | IPv4 identification | 0 | a packet that cannot be fragmented needs none (RFC 6864, 4.1). For unconnected sockets the kernel increments one per pair of addresses (`ip_select_ident`), which would be shared state here and reveals how much is sent |
+//! | IPv6 flow label | the request's | stable per flow, as RFC 6437 requires, without a hash per packet; the kernel with `net.ipv6.flowlabel_reflect` |
+//! | VLAN tags | the request's, priority included | the reply takes the same path back. For frames over AF_XDP the program has written the priority of replies into the tag (`take.bpf.c`) |
 //!
-//! Replies below 60 bytes are not padded: NICs and their drivers do that.
+//! Replies shorter than 60 bytes are not padded: NICs and their drivers do that.
 
 use super::checksum::Sum;
 use super::words::to_v4;
 use super::{DEFAULT_TTL, Headers, UdpChecksum, Unfit, be16, ethernet, ipv4, ipv6, set16, udp};
 
-/// Makes `frame`, which holds a request and, where its payload was, `payload_len` bytes of the reply's payload, the
-/// reply. What is returned describes it; it is [`Headers::frame_end`] bytes long.
+/// Turns `frame`, which holds a request with `payload_len` bytes of reply payload in place of its own payload, into
+/// the reply. Returns the reply's headers; its length is [`Headers::frame_end`].
 ///
 /// # Errors
-/// [`Unfit`] if the payload is longer than the frame's buffer or than a datagram can be; nothing was written then.
+/// [`Unfit`] if the payload does not fit the frame's buffer or a datagram; then nothing was written.
 #[inline(always)]
 pub fn in_place(
     frame: &mut [u8],
@@ -38,14 +38,14 @@ pub fn in_place(
     Ok(reply)
 }
 
-/// As [`in_place`], for a service that answers with the very payload of the request (echo). Addresses and ports change
-/// places and the sum does not see it, so the request's UDP checksum stays: it costs nothing, and covers the payload
-/// from the client and back to it. A request without gets a checksum like any other reply.
+/// As [`in_place`], for a service that answers with the unchanged payload of the request (echo). Swapping addresses
+/// and ports does not change the sum, so the request's UDP checksum stays valid: it costs nothing, and covers the
+/// payload from the client and back to it. A request without a checksum gets one, like any other reply.
 ///
-/// The payload must be as it came, or else the reply's checksum is wrong.
+/// The payload must be unchanged, or else the reply's checksum is wrong.
 ///
 /// # Errors
-/// [`Unfit`] if `frame` is not the one that `request` describes; nothing was written then.
+/// [`Unfit`] if `frame` is not the one that `request` describes; then nothing was written.
 #[inline(always)]
 pub fn echo_in_place(frame: &mut [u8], request: &Headers) -> Result<Headers, Unfit> {
     let reply = reversed(request).resized(request.payload_len(), frame.len())?;
@@ -69,19 +69,19 @@ fn reversed(request: &Headers) -> Headers {
     }
 }
 
-/// Everything in an IPv4 header that is the same in all replies: version and header length, DF, TTL and protocol.
+/// The part of an IPv4 header that is the same in all replies: version and header length, DF, TTL and protocol.
 const IPV4_CONSTANT: Sum = Sum::of_u16(0x4500)
     .plus(Sum::of_u16(ipv4::DONT_FRAGMENT))
     .plus(Sum::of_u16((DEFAULT_TTL as u16) << 8 | udp::PROTOCOL as u16));
 
-/// Writes the headers of `reply` over those of its request.
+/// Overwrites the request's headers with those of `reply`.
 ///
-/// The sums come from values, not from the header: to read back, in wide words, what was just written in narrow ones
-/// makes the CPU wait for the writes.
+/// The sums come from values, not from the header: reading back, in wide words, what was just written in narrow ones
+/// stalls on store forwarding.
 #[inline(always)]
 fn write_headers(frame: &mut [u8], reply: &Headers, udp_field: u16) -> Result<(), Unfit> {
     let no_room = Unfit::NoRoom { frame_len: reply.frame_end(), room: frame.len() };
-    // Both are in the frame, or it would not have been resized.
+    // Within the frame, or `resized` would have failed.
     let (link, _) = frame.split_first_chunk_mut::<{ ethernet::LEN }>().ok_or(no_room)?;
     let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = *link;
     link[..12].copy_from_slice(&[g, h, i, j, k, l, a, b, c, d, e, f]);

@@ -1,8 +1,8 @@
-//! A flow's headers, made once: per frame only lengths, checksums and what the sender changes are written.
+//! A flow's headers, built once: per frame only lengths, checksums and changed fields are written.
 //!
-//! The template keeps two sums: that of the IPv4 header and that of pseudo header and UDP header, both without the
-//! lengths. A field that changes is taken out of them and its new value added (RFC 1624), so a frame costs a copy of
-//! its headers and the sum of its payload, and not even that if the sender keeps the payload's [`Sum`] up to date.
+//! The template keeps two sums: of the IPv4 header, and of pseudo header and UDP header, both without the lengths. A
+//! field that changes is subtracted and its new value added (RFC 1624), so a frame costs a copy of its headers and
+//! the sum of its payload, and not even that if the sender keeps the payload's [`Sum`] up to date.
 
 use super::build::Flow;
 use super::checksum::Sum;
@@ -10,15 +10,15 @@ use super::ethernet;
 use super::words::words;
 use super::{Addresses, Headers, UdpChecksum, Unfit, ipv4, ipv6, set16, udp, vlan};
 
-/// Bytes of the longest headers: two tags and IPv6.
+/// Length of the longest headers, bytes: two tags and IPv6.
 const MAX_LEN: usize = ethernet::LEN + vlan::MAX * vlan::LEN + ipv6::LEN + udp::LEN;
 
-/// The headers of one flow's datagrams, ready but for lengths and checksums.
+/// The headers of one flow's datagrams, complete except for lengths and checksums.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// The headers; ports, lengths and checksums are written over in each frame.
+    /// The headers; ports, lengths and checksums are overwritten in each frame.
     bytes: [u8; MAX_LEN],
-    /// What they say; no payload.
+    /// Their contents, without payload.
     headers: Headers,
     /// The IPv4 header's sum without its length.
     ip: Sum,
@@ -34,7 +34,7 @@ impl Template {
         let headers = flow.headers();
         flow.write(&mut bytes, &headers, 0);
         let ip = match flow.addresses {
-            // All of it but the length.
+            // Everything but the length.
             Addresses::V4 { source, destination } => {
                 flow.ipv4(source, destination, 0).sum().minus(Sum::of_u16(ipv4::LEN as u16))
             }
@@ -44,27 +44,27 @@ impl Template {
         Self { bytes, headers, ip, udp: flow.addresses.pseudo_header(0).plus(ports) }
     }
 
-    /// What the next frame's headers will say, but for its payload.
+    /// The headers of the next frame, except for its payload.
     #[must_use]
     pub const fn headers(&self) -> &Headers {
         &self.headers
     }
 
-    /// Where the payload begins.
+    /// Offset of the payload, bytes.
     #[must_use]
     #[inline]
     pub const fn payload_offset(&self) -> usize {
         self.headers.payload_offset()
     }
 
-    /// Changes the sender's port.
+    /// Changes the source port.
     #[inline]
     pub fn set_source_port(&mut self, port: u16) {
         self.udp = self.udp.minus(Sum::of_u16(self.headers.source_port)).plus(Sum::of_u16(port));
         self.headers.source_port = port;
     }
 
-    /// Changes the receiver's port.
+    /// Changes the destination port.
     #[inline]
     pub fn set_destination_port(&mut self, port: u16) {
         self.udp = self.udp.minus(Sum::of_u16(self.headers.destination_port)).plus(Sum::of_u16(port));
@@ -74,7 +74,7 @@ impl Template {
     /// Changes both addresses.
     ///
     /// # Errors
-    /// [`Unfit::Families`] if they are of the other IP version; nothing was changed then.
+    /// [`Unfit::Families`] if they are of the other IP version; then nothing was changed.
     #[inline]
     pub fn set_addresses(&mut self, addresses: Addresses) -> Result<(), Unfit> {
         if addresses.is_ipv4() != self.headers.is_ipv4() {
@@ -98,11 +98,11 @@ impl Template {
         Ok(())
     }
 
-    /// Writes the headers before a payload that is in place in `frame` already, from
-    /// [`payload_offset`](Self::payload_offset) on.
+    /// Writes the headers for a payload that is already in place in `frame`, at
+    /// [`payload_offset`](Self::payload_offset).
     ///
     /// # Errors
-    /// [`Unfit`] if the payload is longer than `frame` or a datagram has room for; nothing was written then.
+    /// [`Unfit`] if the payload does not fit `frame` or a datagram; then nothing was written.
     #[inline]
     pub fn emit(
         &self,
@@ -118,8 +118,8 @@ impl Template {
         self.write(frame, headers, field)
     }
 
-    /// As [`emit`](Self::emit), for a payload whose sum the caller knows: the same for all frames, or brought along
-    /// with [`Sum::minus`] and [`Sum::plus`] when a number in it changes.
+    /// As [`emit`](Self::emit), for a payload with a known sum: the same for all frames, or updated with
+    /// [`Sum::minus`] and [`Sum::plus`] when a number in it changes.
     ///
     /// # Errors
     /// As [`emit`](Self::emit).
@@ -152,10 +152,10 @@ impl Template {
         self.udp.plus(len).plus(len).plus(payload).udp_checksum()
     }
 
-    /// Copies the headers and fills in what this frame's have of their own.
+    /// Copies the headers and fills in the fields specific to this frame.
     #[inline]
     fn write(&self, frame: &mut [u8], headers: Headers, udp_field: u16) -> Result<Headers, Unfit> {
-        // Most frames have one of these lengths, and a copy of known length is a few instructions.
+        // Most frames have one of these lengths, and a copy of constant length is a few instructions.
         const V4: usize = ethernet::LEN + ipv4::LEN + udp::LEN;
         const V6: usize = ethernet::LEN + ipv6::LEN + udp::LEN;
         match headers.payload_offset() {
@@ -176,7 +176,7 @@ impl Template {
             datagram
         };
         let header = datagram.first_chunk_mut::<{ udp::LEN }>().ok_or(no_room)?;
-        // Ports change most often, so they are no part of the copy: it would wait for the port just written.
+        // Ports change most often, so they are not part of the copy: it would stall on the port just written.
         set16(header, 0, headers.source_port);
         set16(header, 2, headers.destination_port);
         set16(header, 4, headers.udp_len());

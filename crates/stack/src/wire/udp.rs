@@ -14,13 +14,13 @@ use super::checksum::Sum;
 use super::view::view;
 use super::{Refusal, be16, set16};
 
-/// Bytes of the header.
+/// Length of the header, bytes.
 pub const LEN: usize = 8;
 
-/// UDP's number among the transports.
+/// UDP's IP protocol number.
 pub const PROTOCOL: u8 = 17;
 
-/// UDP-Lite's number (RFC 3828).
+/// UDP-Lite's IP protocol number (RFC 3828).
 pub const LITE_PROTOCOL: u8 = 136;
 
 impl Addresses {
@@ -34,8 +34,8 @@ impl Addresses {
 }
 
 view! {
-    /// A datagram's header and payload, in place. The payload ends where the header says: what IP carries beyond it is cut
-    /// off.
+    /// A datagram's header and payload, in place. The payload ends where the header says: trailing bytes of the IP
+    /// packet are cut off.
     LEN
 }
 
@@ -52,7 +52,7 @@ impl<'a> View<&'a [u8; LEN], &'a [u8]> {
         Ok(Self { header, payload })
     }
 
-    /// Checks the checksum.
+    /// Verifies the checksum.
     ///
     /// # Errors
     /// [`Refusal::UdpChecksum`]; [`Refusal::UdpChecksumMissing`] over IPv6.
@@ -67,7 +67,7 @@ impl<'a> View<&'a [u8; LEN], &'a [u8]> {
 }
 
 impl<'a> View<&'a mut [u8; LEN], &'a mut [u8]> {
-    /// The view of a datagram that is changed. Its length must be right already.
+    /// A mutable view of a datagram. Its length must be valid already.
     ///
     /// # Errors
     /// As [`View::new`].
@@ -98,21 +98,21 @@ fn payload_len(header: &[u8; LEN]) -> Result<usize, Refusal> {
 
 #[allow(clippy::len_without_is_empty, reason = "the header is part of the length, so it is never 0")]
 impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
-    /// The sender's port; 0 if it wants no reply.
+    /// The source port; 0 if no reply is wanted.
     #[must_use]
     #[inline]
     pub fn source_port(&self) -> u16 {
         be16(self.header(), 0)
     }
 
-    /// The receiver's port.
+    /// The destination port.
     #[must_use]
     #[inline]
     pub fn destination_port(&self) -> u16 {
         be16(self.header(), 2)
     }
 
-    /// Bytes of header and payload, at least 8.
+    /// Length of header and payload, bytes; at least 8.
     #[must_use]
     #[inline]
     pub fn len(&self) -> u16 {
@@ -128,13 +128,13 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
 }
 
 impl<H: BorrowMut<[u8; LEN]>, S> View<H, S> {
-    /// Writes the sender's port.
+    /// Writes the source port.
     #[inline]
     pub fn set_source_port(&mut self, port: u16) {
         set16(self.header.borrow_mut(), 0, port);
     }
 
-    /// Writes the receiver's port.
+    /// Writes the destination port.
     #[inline]
     pub fn set_destination_port(&mut self, port: u16) {
         set16(self.header.borrow_mut(), 2, port);
@@ -147,19 +147,19 @@ impl<H: BorrowMut<[u8; LEN]>, S> View<H, S> {
     }
 }
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repr {
-    /// The sender's port.
+    /// The source port.
     pub source_port: u16,
-    /// The receiver's port.
+    /// The destination port.
     pub destination_port: u16,
-    /// Bytes behind the header, at most 65,527.
+    /// Length of the payload, bytes; at most 65,527.
     pub payload_len: u16,
 }
 
 impl Repr {
-    /// Reads and checks a datagram, its checksum included.
+    /// Parses and verifies a datagram, including its checksum.
     ///
     /// # Errors
     /// As [`View::verify`].
@@ -172,8 +172,8 @@ impl Repr {
         })
     }
 
-    /// Writes the whole header with its checksum over a payload whose sum is `payload`. A length beyond 65,527 counts
-    /// as that.
+    /// Writes the whole header with its checksum over a payload whose sum is `payload`. A length beyond 65,527 is
+    /// clamped.
     #[inline]
     pub fn emit(&self, header: &mut [u8; LEN], addresses: &Addresses, payload: Sum) {
         let len = self.payload_len.saturating_add(LEN as u16);

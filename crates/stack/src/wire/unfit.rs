@@ -6,17 +6,17 @@ pub enum Unfit {
     /// The frame would be longer than its buffer.
     #[error("a frame of {frame_len} bytes does not fit a buffer of {room}")]
     NoRoom {
-        /// Bytes of the frame.
+        /// Length of the frame, bytes.
         frame_len: usize,
-        /// Bytes of the buffer.
+        /// Length of the buffer, bytes.
         room: usize,
     },
     /// The payload is longer than a UDP datagram's can be.
-    #[error("a payload of {payload_len} bytes does not fit a datagram, which takes {most}")]
+    #[error("a payload of {payload_len} bytes does not fit a datagram, which carries at most {most}")]
     TooLong {
-        /// Bytes of the payload.
+        /// Length of the payload, bytes.
         payload_len: usize,
-        /// Most that fit.
+        /// The maximum, bytes.
         most: usize,
     },
     /// One address is IPv4, the other IPv6.

@@ -1,7 +1,7 @@
-//! What the views of all headers have in common.
+//! The part that the views of all headers share.
 
-/// A `View` of a header of `LEN` bytes and of what is behind it: borrowed to read (`&[u8; LEN]`, `&[u8]`) or to write
-/// (`&mut`). The module adds how one is made of bytes, and the header's fields.
+/// A `View` of a header of `LEN` bytes and of the bytes after it, borrowed immutably (`&[u8; LEN]`, `&[u8]`) or
+/// mutably (`&mut`). The module adds the constructors and the header's fields.
 macro_rules! view {
     ($(#[$meta:meta])* $len:ident) => {
         $(#[$meta])*
@@ -12,7 +12,7 @@ macro_rules! view {
         }
 
         impl<'a> View<&'a [u8; $len], &'a [u8]> {
-            /// What is behind the header, for as long as the bytes are borrowed.
+            /// The bytes after the header, for as long as the buffer is borrowed.
             #[must_use]
             #[inline]
             pub fn payload(&self) -> &'a [u8] {
@@ -21,7 +21,7 @@ macro_rules! view {
         }
 
         impl<'a> View<&'a mut [u8; $len], &'a mut [u8]> {
-            /// What is behind the header.
+            /// The bytes after the header.
             #[must_use]
             #[inline]
             pub fn payload_mut(&mut self) -> &mut [u8] {

@@ -1,11 +1,11 @@
-//! VLAN tags (IEEE 802.1Q, clause 9): four bytes between the MAC addresses and the type of what follows.
+//! VLAN tags (IEEE 802.1Q, clause 9): four bytes between the MAC addresses and the EtherType.
 //!
 //! ```text
-//! ... source | 0x88a8 or 0x8100 | priority:3 drop eligible:1 vlan:12 | type of what follows ...
-//!              the outer type     ^ this module's four bytes
+//! ... source | 0x88a8 or 0x8100 | priority:3 drop eligible:1 vlan:12 | EtherType ...
+//!              the outer type     ^ the four bytes of this module
 //! ```
-//! NICs and the kernel often take the tag out of the frame before anyone sees it; XDP programs and AF_XDP see it where
-//! it was sent. A tag for VLAN 0 carries a priority alone.
+//! NICs and the kernel often strip the tag before the packet reaches software; XDP programs and AF_XDP see it in the
+//! frame otherwise. A tag for VLAN 0 carries only a priority.
 
 use std::borrow::{Borrow, BorrowMut};
 
@@ -13,24 +13,24 @@ use super::ethernet::EtherType;
 use super::view::view;
 use super::{Refusal, be16};
 
-/// Bytes of a tag: its control word and the type of what follows it.
+/// Length of a tag, bytes: its control word and the type of what follows it.
 pub const LEN: usize = 4;
 
-/// Tags the fast path bears: a provider's and a customer's.
+/// The maximum number of tags on the fast path: a provider's and a customer's.
 pub const MAX: usize = 2;
 
-/// A tag's control word, in which every value has a meaning.
+/// A tag's control word; every value is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Control(pub u16);
 
 impl Control {
-    /// The word for a VLAN and a priority; of `vlan` the lower 12 bits count, of `priority` the lower 3.
+    /// The word for a VLAN and a priority; only the lower 12 bits of `vlan` and the lower 3 of `priority` are used.
     #[must_use]
     pub const fn new(vlan: u16, priority: u8) -> Self {
         Self((priority as u16 & 7) << 13 | vlan & 0xfff)
     }
 
-    /// The VLAN, from 0 (none, only a priority) to 4095 (reserved).
+    /// The VLAN ID, from 0 (none, only a priority) to 4095 (reserved).
     #[must_use]
     pub const fn vlan(self) -> u16 {
         self.0 & 0xfff
@@ -50,12 +50,12 @@ impl Control {
 }
 
 view! {
-    /// A tag and what is behind it, in place.
+    /// A tag and the bytes after it, in place.
     LEN
 }
 
 impl<'a> View<&'a [u8; LEN], &'a [u8]> {
-    /// The view of the bytes behind an EtherType that [is a tag's](EtherType::is_tag).
+    /// A view of the bytes after an EtherType that [is a tag's](EtherType::is_tag).
     ///
     /// # Errors
     /// [`Refusal::FrameShort`].
@@ -67,7 +67,7 @@ impl<'a> View<&'a [u8; LEN], &'a [u8]> {
 }
 
 impl<'a> View<&'a mut [u8; LEN], &'a mut [u8]> {
-    /// The view of a tag that is written.
+    /// A mutable view of a tag.
     ///
     /// # Errors
     /// [`Refusal::FrameShort`].
@@ -86,7 +86,7 @@ impl<H: Borrow<[u8; LEN]>, S> View<H, S> {
         Control(be16(self.header(), 0))
     }
 
-    /// What follows.
+    /// The type of what follows.
     #[must_use]
     #[inline]
     pub fn ether_type(&self) -> EtherType {
@@ -101,24 +101,24 @@ impl<H: BorrowMut<[u8; LEN]>, S> View<H, S> {
         self.header.borrow_mut()[..2].copy_from_slice(&control.0.to_be_bytes());
     }
 
-    /// Writes what follows.
+    /// Writes the type of what follows.
     #[inline]
     pub fn set_ether_type(&mut self, ether_type: EtherType) {
         self.header.borrow_mut()[2..].copy_from_slice(&ether_type.0.to_be_bytes());
     }
 }
 
-/// What a tag says.
+/// The contents of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repr {
     /// VLAN and priority.
     pub control: Control,
-    /// What follows.
+    /// The type of what follows.
     pub ether_type: EtherType,
 }
 
 impl Repr {
-    /// Reads a tag; there is none that says nothing.
+    /// Parses a tag; every tag is valid.
     pub fn parse<H: Borrow<[u8; LEN]>, S>(view: &View<H, S>) -> Self {
         Self { control: view.control(), ether_type: view.ether_type() }
     }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An IP address of either version, in network order.
+/// An IP address of either version, in network order; IPv4 in the first word.
 pub(crate) type Words = [u64; 2];
 
 #[inline(always)]
@@ -10,7 +10,7 @@ pub(super) const fn words_v4(bits: u32) -> Words {
     [bits.to_be() as u64, 0]
 }
 
-/// The words of an address.
+/// Converts an address to words.
 #[inline]
 pub(crate) const fn words(address: IpAddr) -> Words {
     match address {

@@ -1,27 +1,27 @@
-//! What becomes of frames between the worker that has them sent and the device.
+//! Transmit completions: which sender's frames the device has sent or dropped.
 //!
 //! ```text
 //! replies of worker i, frames of sockets ─▸ transmit ─▸ port: gathered, or in a ring ─▸ flush ─▸ completed: sent, or lost
-//!            └ runs: how many of whom, in order ─────────────────────────────────────────────────▸ whose they were
+//!            └ runs: the sender of how many frames, in order ────────────────────────────────────▸ the completed frames' senders
 //! ```
-//! A port sends in order. So whose a frame was that it is done with is told by what was handed over, burst by burst, and
-//! nothing is written down for each frame.
+//! A port sends in order. So the sender of a completed frame follows from the order in which bursts were handed to
+//! the port, and nothing is recorded per frame.
 
 use super::Datapath;
 use crate::counters::DropReason;
 use crate::handler::Handler;
 use crate::port::{Lost, Port, Unsent};
 
-/// Whose a frame to be sent is.
+/// The sender of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sender {
-    /// A reply of the handler of this worker.
+    /// The handler of this worker: the frame is a reply.
     Handler(u16),
-    /// A socket's.
+    /// A socket.
     Socket,
 }
 
-/// Frames in a row from one sender.
+/// Consecutive frames of one sender.
 #[derive(Debug)]
 pub(super) struct Run {
     sender: Sender,
@@ -29,13 +29,13 @@ pub(super) struct Run {
 }
 
 impl<P: Port, H: Handler> Datapath<P, H> {
-    /// Has the port send the replies of a worker's handler and takes back what is free.
+    /// Has the port send replies of a worker's handler, and recycle free frames.
     #[inline]
     pub(super) fn send(&mut self, worker: u16) {
         self.transmit(Sender::Handler(worker));
     }
 
-    /// Gives the port what is to be sent, and what is free.
+    /// Hands the port the frames to be sent, and those to be recycled.
     #[inline]
     pub(super) fn transmit(&mut self, sender: Sender) {
         let Some(port) = &mut self.port else { return };
@@ -43,7 +43,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
             let count = self.tx.len();
             port.transmit(&mut self.tx);
             if !self.tx.is_empty() {
-                // Completions may have made room meanwhile.
+                // Completions may have made room.
                 port.flush();
                 port.transmit(&mut self.tx);
             }
@@ -64,7 +64,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
         }
     }
 
-    /// The port has no room for what is left.
+    /// The port has no room for the rest.
     #[cold]
     fn refused(&mut self, sender: Sender) {
         for frame in &self.tx {
@@ -80,7 +80,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
         }
     }
 
-    /// Counts what the port is done with. Once per turn, after its flush.
+    /// Counts what the port has completed. Once per poll, after its flush.
     #[inline]
     pub(super) fn account_completions(&mut self) {
         let Some(port) = &mut self.port else { return };
@@ -115,12 +115,12 @@ impl<P: Port, H: Handler> Datapath<P, H> {
             }
             self.count(sender, count - gone, gone);
         }
-        debug_assert!(at == frames, "a port sends what it was given");
+        debug_assert!(at == frames, "a port completes only what it was given");
         lost.clear();
         self.completions.lost = lost;
     }
 
-    /// Frames that the port refused when it was given them: of the latest run that has any.
+    /// Frames that the port rejected on transmit: of the latest run that has any.
     #[cold]
     fn account_refused(&mut self) {
         for _ in 0..std::mem::take(&mut self.completions.refused) {
@@ -137,7 +137,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
         }
     }
 
-    /// Frames of `sender` left, and others did not.
+    /// Counts frames of `sender` that were sent, and frames that were lost.
     #[inline]
     fn count(&mut self, sender: Sender, left: usize, lost: usize) {
         let tally = &mut self.dispatch.tally;

@@ -1,10 +1,10 @@
-//! Frames for sockets: into their queues in bursts, and back again from their readers.
+//! Frames for sockets: into their queues in bursts, and back from their readers.
 //!
 //! ```text
-//! looked at ─▸ staged ─▸ one socket's at a time ─▸ its producer queue, one lock
-//!                                   └ refused ─▸ dropped by the socket's reason; the memory goes home
-//! return_queue: our frames back from readers ─▸ tx, or recycled
-//!        blank frames for them ◂─ the port's memory
+//! dispatched ─▸ staged ─▸ one socket's at a time ─▸ its producer queue, one lock
+//!                                   └ refused ─▸ dropped for the socket's reason; the frame is recycled or returned
+//! return queue: our frames back from readers ─▸ tx, or recycled
+//!               free frames for them ◂─ the port's pool
 //! ```
 
 use arrayvec::ArrayVec;
@@ -18,12 +18,12 @@ use crate::handler::Handler;
 use crate::port::Port;
 use crate::socket::bundle;
 
-/// What of a burst is for sockets.
+/// The frames of a burst that are for sockets.
 pub(super) struct Delivery {
     /// The worker's number.
     index: u16,
     staged: ArrayVec<(BindingId, Frame), BURST>,
-    /// Those of one socket.
+    /// The frames of one socket.
     burst: Burst,
 }
 
@@ -38,17 +38,17 @@ impl Delivery {
         self.index
     }
 
-    /// Stages a frame, whose owner is written down already. A burst of one source has as much room as there is here.
+    /// Stages a frame, whose owner is set already. There is room for a burst from one source.
     #[inline]
     pub(super) fn add(&mut self, binding: BindingId, mut frame: Frame) {
-        // Its reader says whether it shall be sent; on a link within the process it may still say so from before.
+        // The reader sets this flag for a reply; over an in-memory link it may still be set from before.
         frame.set_to_send(false);
         self.staged.push((binding, frame));
     }
 }
 
 impl<P: Port, H: Handler> Datapath<P, H> {
-    /// Puts what is staged into its sockets.
+    /// Delivers the staged frames to their sockets.
     #[inline]
     pub(super) fn deliver(&mut self, groups: &Groups) {
         while !self.delivery.staged.is_empty() {
@@ -56,14 +56,14 @@ impl<P: Port, H: Handler> Datapath<P, H> {
         }
     }
 
-    /// Puts all that is for the socket of the first into it.
+    /// Delivers all frames that are for the socket of the first.
     fn deliver_to_one(&mut self, groups: &Groups) {
         let Delivery { index, staged, burst } = &mut self.delivery;
         let Some(binding) = bundle(staged, burst, |(binding, _)| *binding, |(_, frame)| frame) else {
             return;
         };
         let tally = &mut self.dispatch.tally;
-        // The groups are those it was found in: nobody changes them within a turn.
+        // The groups are those of the lookup: they do not change within a poll.
         if let Some(handle) = groups.socket(binding) {
             let offered = burst.len();
             let refused = handle.offer_burst(burst);
@@ -88,7 +88,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
         }
     }
 
-    /// Takes our frames back that sockets are done with, and sends those that they want sent.
+    /// Takes back our frames from sockets, and sends those that are to be sent.
     #[inline]
     pub(super) fn take_from_sockets(&mut self) -> usize {
         let Some(return_queue) = &mut self.rings.return_queue else { return 0 };
@@ -103,7 +103,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
         count
     }
 
-    /// Fills up the stock of blank frames that sockets take from.
+    /// Refills the free frames that sockets take from.
     pub(super) fn refill_free_frames(&mut self) {
         let (Some(return_queue), Some(port)) = (&mut self.rings.return_queue, &mut self.port) else { return };
         let lacks = return_queue.shortage();
@@ -120,11 +120,12 @@ impl<P: Port, H: Handler> Datapath<P, H> {
     }
 }
 
-/// What lies in the rings of sockets comes home; what sockets and readers have stays theirs, and is lost to the port.
+/// Frames in the rings of sockets are recycled; those that sockets and readers hold stay theirs, and are lost to the
+/// port.
 impl<P: Port, H> Drop for Datapath<P, H> {
     fn drop(&mut self) {
         let (Some(return_queue), Some(port)) = (&mut self.rings.return_queue, &mut self.port) else { return };
-        // Not empty if the handler panicked within a turn.
+        // Not empty if the handler panicked within a poll.
         port.recycle(&mut self.to_recycle);
         return_queue.close(|frame| {
             self.to_recycle.push(frame);

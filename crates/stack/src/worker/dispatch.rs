@@ -1,4 +1,4 @@
-//! Where a frame is looked at: read, verified, its binding found, and served by the handler if it has no socket.
+//! Dispatch of a frame: parse, verify, look up its binding, and run the handler if the binding has no socket.
 
 use crate::counters::{DropReason, Tally};
 use crate::frame::Frame;
@@ -7,25 +7,25 @@ use crate::handler::{Datagram, Handler, Outcome};
 use crate::port::{Checksums, Unsent};
 use crate::wire::{Headers, Packet, UdpChecksum, reply};
 
-/// Room for a reply: more than any datagram.
+/// The handler's reply buffer: longer than any datagram.
 const REPLY_BUFFER_LEN: usize = 1 << 16;
 
-/// A worker's handler, and what it needs.
+/// A worker's handler, and what it takes to call it.
 pub(super) struct Dispatch<H> {
     pub(super) handler: H,
     reply_buffer: Box<[u8]>,
-    /// What is known of those that the port receives.
+    /// How the checksums of received packets are verified.
     checksums: Checksums,
     /// The worker's number.
     index: usize,
     pub(super) tally: Tally,
 }
 
-/// What became of a frame that was looked at.
+/// The result of dispatching a frame.
 pub(super) enum Served {
     Reply,
     Nothing,
-    /// It is for the socket of this binding.
+    /// Deliver it to the socket of this binding.
     Socket(BindingId),
 }
 
@@ -40,7 +40,7 @@ impl<H: Handler> Dispatch<H> {
         }
     }
 
-    /// Reads and verifies a frame that came from the port.
+    /// Parses and verifies a frame received from the port.
     #[inline]
     pub(super) fn admit(&mut self, frame: &Frame) -> Option<Headers> {
         let bytes = frame.bytes();
@@ -59,8 +59,8 @@ impl<H: Handler> Dispatch<H> {
         }
     }
 
-    /// Finds who serves the frame, and lets them if it is the handler. `longest`: the longest frame that the port it came
-    /// by sends.
+    /// Looks up the frame's binding, and runs the handler unless the binding has a socket. `max_frame_len` is that of
+    /// the port that received the frame.
     #[inline]
     pub(super) fn serve(
         &mut self,
@@ -98,7 +98,7 @@ impl<H: Handler> Dispatch<H> {
         }
     }
 
-    /// The handler has replied, and no frame can hold it.
+    /// The handler replied, and the reply does not fit a frame.
     #[cold]
     fn unsent(&mut self, headers: &Headers, len: usize) -> Served {
         let reply = Unsent { from: headers.destination(), len };

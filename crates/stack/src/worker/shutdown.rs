@@ -1,8 +1,8 @@
-//! How a worker ends: with nothing left of its own, and of others that it had.
+//! How a worker shuts down: with no frame left of its own, nor of others'.
 //!
 //! ```text
-//! serving ─ its port is empty ─▸ hands over no more ─ nobody does, its backlogs are empty ─▸ serves no more
-//!         ─ nobody does, what came home is sent ─▸ done
+//! serving ─ its port is empty ─▸ stops handing over ─ all have, its backlogs are empty ─▸ stops serving
+//!         ─ all have, returned replies are sent ─▸ done
 //! ```
 
 use std::time::{Duration, Instant};
@@ -11,38 +11,38 @@ use super::Worker;
 use crate::handler::Handler;
 use crate::port::Port;
 
-/// How long the device may take for what is left to be sent. Less: replies are given up that a queue which is full for a moment
-/// would have taken; more: a server whose link is down ends later.
+/// How long the device may take for frames that are still to be sent. Less: replies are given up that a queue which
+/// is full for a moment would have accepted. More: a server whose link is down stops later.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How far a worker is with its end.
+/// How far a worker is with its shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Serving,
-    /// It hands over no more.
+    /// It no longer hands frames over.
     Closing,
-    /// It serves no more. The device has until then.
+    /// It no longer serves. The device has until then to send.
     Sending(Instant),
     Done,
 }
 
-/// What a turn towards the end came to.
+/// The result of one shutdown poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Frames moved: the next turn may find more.
+    /// Frames moved: the next poll may find more.
     Moved,
-    /// Nothing moved, and other workers or the device are not done yet: call again in a moment.
+    /// Nothing moved, but other workers or the device have not finished: call again in a moment.
     Waits,
-    /// Nothing is left.
+    /// Finished: no frames are left.
     Done,
 }
 
 impl<P: Port, H: Handler> Worker<P, H> {
-    /// A turn towards the end, in place of [`turn`](Self::turn) once nothing more is directed to the ports. All workers of the
-    /// mesh have to make such turns, until each is done; one that is dropped counts as done. Replies that the device does
-    /// not take within a second are given up, and count as dropped.
+    /// A poll of the shutdown, in place of [`poll`](Self::poll), once no more packets are directed to the ports. All
+    /// workers of the mesh must call it until each is done; a worker that is dropped counts as done. Replies that the
+    /// device does not accept within a second are given up, and count as dropped.
     pub fn finish(&mut self) -> Progress {
-        // Before the turn: what was handed over before is found by it.
+        // Before the poll, so that the poll finds everything that was handed over.
         let shutdown = &self.datapath.rings.shutdown;
         let (handing_over, serving) = (shutdown.is_handing_over(), shutdown.is_serving());
         if self.poll() > 0 {
@@ -50,7 +50,7 @@ impl<P: Port, H: Handler> Worker<P, H> {
         }
         match self.stage {
             Stage::Serving => {
-                // What still comes is served here.
+                // Frames that still arrive are served here.
                 self.datapath.steering = None;
                 self.datapath.rings.shutdown.stop_handing_over();
                 self.stage = Stage::Closing;
@@ -77,7 +77,7 @@ impl<P: Port, H: Handler> Worker<P, H> {
 }
 
 impl<P: Port, H: Handler> super::Datapath<P, H> {
-    /// Counts what the device has not taken as lost.
+    /// Counts frames that the device has not accepted as lost.
     fn give_up(&mut self) {
         if let Some(port) = &mut self.port {
             port.abandon();

@@ -11,11 +11,11 @@ use udpath_steer::rfs::SockFlowTable;
 use udpath_steer::rps::RpsMap;
 use udpath_steer::toeplitz::Key;
 
-use super::sockets::{Bed, bed};
+use super::bed::{TestBed, bed};
 use super::support::*;
 
 /// Workers of which the first steers: to itself, unless a reader is elsewhere.
-fn following(workers: usize, entries: u32) -> (Bed<impl Handler>, Arc<SockFlowTable>) {
+fn following(workers: usize, entries: u32) -> (TestBed<impl Handler>, Arc<SockFlowTable>) {
     let wanted = Arc::new(SockFlowTable::new(256, workers as u16));
     let map = RpsMap::new(&"0".parse().unwrap(), None);
     let steering = Steering::new(Key::microsoft(), map).following(Arc::clone(&wanted), entries);
@@ -73,12 +73,12 @@ fn a_flow_stays_while_the_old_backlog_holds_its_frames() {
     let mut socket = bed.open(SERVER[0], 1 << 18);
     bed.deliver_to(&[&socket]);
     let mut next = 0;
-    let mut send_one = |bed: &mut Bed<_>| {
+    let mut send_one = |bed: &mut TestBed<_>| {
         send(&mut bed.fars[0], &[numbered(0, next)]);
         next += 1;
         bed.workers[0].poll();
     };
-    let steered = |bed: &Bed<_>| sum(&bed.workers).steered;
+    let steered = |bed: &TestBed<_>| sum(&bed.workers).steered;
     send_one(&mut bed);
     socket.set_flow_recorder(near(&wanted, 1));
     assert_eq!(read(&mut socket), [(0, 0)]);
@@ -124,14 +124,14 @@ fn a_reader_is_where_its_cpu_is() {
 #[derive(Debug, Clone)]
 enum Step {
     Send { flow: u8, count: u8 },
-    Turn(u8),
+    Poll(u8),
     Read { socket: u8, near: u16 },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => (0..6_u8, 1..6_u8).prop_map(|(flow, count)| Step::Send { flow, count }),
-        4 => (0..3_u8).prop_map(Step::Turn),
+        4 => (0..3_u8).prop_map(Step::Poll),
         2 => (0..2_u8, 0..3_u16).prop_map(|(socket, near)| Step::Read { socket, near }),
     ];
     prop::collection::vec(step, 1..120)
@@ -140,7 +140,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever the order of turns and reads, wherever the readers are, and however many flows share an entry.
+    /// Whatever the order of polls and reads, wherever the readers are, and however many flows share an entry.
     #[test]
     fn every_flow_keeps_its_order(steps in steps(), entries in 1_u32..8) {
         let (mut bed, wanted) = following(3, entries);
@@ -170,7 +170,7 @@ proptest! {
                     sent[usize::from(flow)] += count;
                     under_way += usize::from(count);
                 }
-                Step::Turn(worker) => {
+                Step::Poll(worker) => {
                     bed.workers[usize::from(worker)].poll();
                 }
                 Step::Read { socket, near: worker } => {

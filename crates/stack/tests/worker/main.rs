@@ -1,7 +1,9 @@
 //! Workers on in-memory links.
 
+mod bed;
 mod following;
 mod serving;
 mod shutdown;
+mod socket_threads;
 mod sockets;
 mod support;

@@ -1,5 +1,5 @@
-//! The whole way through a worker: who is answered, what is dropped and why, how frames are spread over workers and come
-//! home.
+//! The whole way through a worker: who is answered, what is dropped and why, how frames are spread over workers and
+//! returned.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,7 +64,7 @@ fn what_is_not_answered_is_dropped_by_name() {
     assert_eq!(sum.dropped(DropReason::Unbound), 2);
     assert_eq!(sum.dropped(DropReason::Refused(Refusal::NotIp)), 1);
     assert_eq!(sum.drops().map(|(_, count)| count).sum::<u64>(), 6);
-    assert_eq!(far.outstanding(), 0, "all memory came home");
+    assert_eq!(far.outstanding(), 0, "all frames were returned");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_steered_reply_is_held_to_the_link_it_leaves_by() {
 
 #[test]
 fn flows_are_spread_over_workers_and_keep_their_order() {
-    // Each worker answers with its own number and the payload, so that the way can be told from the reply.
+    // Each worker answers with its own number and the payload, so that the reply shows which worker served it.
     let handler = |index: u16| {
         move |datagram: Datagram<'_>, room: &mut [u8]| {
             room[0] = index as u8;
@@ -129,9 +129,9 @@ fn flows_are_spread_over_workers_and_keep_their_order() {
             .map(|flow| request(Tags::NONE, 6000 + flow, SERVER[usize::from(flow % 2)], &[round]))
             .collect();
         send(&mut far, &frames);
-        // Turns in an order that changes, some workers several times, some not at all.
-        for turn in 0..(round % 5) {
-            workers[usize::from((turn * 7 + round) % 3)].poll();
+        // Polls in a changing order, some workers several times, some not at all.
+        for poll in 0..(round % 5) {
+            workers[usize::from((poll * 7 + round) % 3)].poll();
         }
         if round % 4 == 3 {
             run_until_idle(&mut workers);
@@ -157,7 +157,7 @@ fn flows_are_spread_over_workers_and_keep_their_order() {
 
 #[test]
 fn a_backlog_that_is_full_drops_and_says_so() {
-    // Everything goes to worker 1, which never has its turn.
+    // Everything goes to worker 1, which is never polled.
     let (mut far, mut workers) = workers(2, 16, |_| echo, || Some(spread("1")));
     let frames: Vec<_> = (0..40).map(|i| request(Tags::NONE, 7000 + i, SERVER[0], b"x")).collect();
     send(&mut far, &frames);

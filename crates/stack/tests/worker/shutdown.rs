@@ -131,7 +131,7 @@ fn requests(round: usize, count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|i| request(Tags::NONE, flow(i), SERVER[i % 2], &[7; 10][..1 + i % 10])).collect()
 }
 
-/// Turns towards the end, in this order of workers, until all are done.
+/// Shutdown polls, in this order of workers, until all are done.
 fn finish(workers: &mut [Worker<Slow, Noting>]) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     let mut done = vec![false; workers.len()];
@@ -157,15 +157,15 @@ proptest! {
     ) {
         let (given, mut far, mut workers) = noting(room, flushes);
         let (mut asked, mut got) = (0, 0);
-        for (round, (count, turns)) in rounds.into_iter().enumerate() {
+        for (round, (count, polls)) in rounds.into_iter().enumerate() {
             send(&mut far, &requests(round, count));
             asked += count as u64;
-            for turn in 0..turns {
-                workers[(turn * 7 + round) % 3].poll();
+            for poll in 0..polls {
+                workers[(poll * 7 + round) % 3].poll();
                 let now = sum(&workers);
                 prop_assert!(now.under_way() >= 0 && now.answered <= now.replied);
             }
-            // All memory is home before the next round: the far end has few frames.
+            // All frames are returned before the next round: the far end has few frames.
             run_until_idle(&mut workers);
             got += receive(&mut far).len() as u64;
         }
@@ -239,7 +239,7 @@ fn a_worker_that_is_gone_is_not_waited_for() {
     send(&mut far, &requests(0, 20));
     finish(&mut workers);
     let sum = sum(&workers);
-    // What the one that is gone was handed is with nobody.
+    // Frames handed to the dropped worker are lost.
     assert_eq!(sum.received, 20);
     assert_eq!(receive(&mut far).len() as u64, sum.answered);
 }

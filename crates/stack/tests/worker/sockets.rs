@@ -1,98 +1,21 @@
-//! Datagrams that go to sockets: what is read, refused and answered, and that every frame comes home.
+//! Datagrams that go to sockets: what is read, refused and answered, and that every frame is returned.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use udpath_stack::counters::{DropReason, Snapshot};
-use udpath_stack::epoch::{Domain, Table};
+use udpath_stack::counters::DropReason;
+use udpath_stack::epoch::Domain;
 use udpath_stack::groups::{self, Groups};
-use udpath_stack::handler::Handler;
-use udpath_stack::mesh::{self, mesh};
-use udpath_stack::port::memory::{End, pair};
 use udpath_stack::socket::memory::QUANTUM;
-use udpath_stack::socket::{
-    Config, Egress, Error, MIN_LIMIT, Paths, ReplyError, SendError, Sockets, UdpSocket, Wait, join,
-};
-use udpath_stack::steering::Steering;
+use udpath_stack::socket::{Egress, Error, MIN_LIMIT, Paths, ReplyError, SendError, Wait};
 use udpath_stack::tables::{
     Interface, Interfaces, LocalAddress, LocalAddresses, Neighbour, Neighbours, NoPath, Tables,
 };
 use udpath_stack::wire::{Mac, Packet, Tags};
-use udpath_stack::worker::{Parts, Worker};
 
+use super::bed::*;
 use super::support::*;
-
-const CHARGE: usize = 2048;
-const FREE_FRAMES: usize = 8;
-
-/// Workers with a port each, and sockets.
-pub(crate) struct Bed<H: Handler> {
-    pub(crate) fars: Vec<End>,
-    pub(crate) workers: Vec<Worker<End, H>>,
-    pub(crate) sockets: Sockets,
-    pub(crate) groups: Arc<Table<Groups>>,
-    pub(crate) domain: Domain,
-    pub(crate) binds: Vec<SocketAddr>,
-}
-
-/// `binds` are served by the handler until sockets are delivered to.
-pub(crate) fn bed<H: Handler>(
-    binds: &[&str],
-    pool: usize,
-    backlog: usize,
-    mut steering: Vec<Option<Steering>>,
-    handler: impl Fn() -> H,
-) -> Bed<H> {
-    let count = steering.len() as u16;
-    let domain = Domain::new(usize::from(count) + 4, 8);
-    let binds: Vec<SocketAddr> = binds.iter().map(|bind| bind.parse().unwrap()).collect();
-    let groups = Arc::new(Table::new(&domain, Groups::new(&binds, []).unwrap()));
-    let mut rings = mesh(count, mesh::Config { backlog, frames: FRAMES }).unwrap();
-    let sockets = join(&mut rings, Config { frames: FRAMES, free_frames: FREE_FRAMES, pool }).unwrap();
-    assert!(matches!(join(&mut rings, Config::default()), Err(Error::Joined(0))));
-    let (mut fars, mut workers) = (Vec::new(), Vec::new());
-    for (rings, steering) in rings.into_iter().zip(&mut steering) {
-        let (far, near) = pair(FRAMES).unwrap();
-        fars.push(far);
-        workers.push(Worker::new(Parts {
-            port: Some(near),
-            handler: handler(),
-            reader: domain.register(format!("worker {}", rings.index())).unwrap(),
-            groups: Arc::clone(&groups),
-            rings,
-            steering: steering.take(),
-        }));
-    }
-    Bed { fars, workers, sockets, groups, domain, binds }
-}
-
-impl<H: Handler> Bed<H> {
-    pub(crate) fn open(&self, bind: &str, limit: usize) -> UdpSocket {
-        self.sockets.open(bind.parse().unwrap(), limit).unwrap()
-    }
-
-    pub(crate) fn deliver_to(&self, sockets: &[&UdpSocket]) {
-        let handles: Vec<_> = sockets.iter().map(|socket| socket.handle()).collect();
-        let groups = Groups::new(&self.binds, []).unwrap().delivering(&self.binds, &handles).unwrap();
-        assert!(self.groups.publish(groups).is_ok());
-    }
-
-    /// Every frame of every port is where it began, but for the stocks.
-    pub(crate) fn assert_all_returned(&mut self) {
-        run_until_idle(&mut self.workers);
-        for (far, worker) in self.fars.iter().zip(&self.workers) {
-            assert_eq!(far.outstanding(), 0, "requests' frames");
-            assert_eq!(worker.port().unwrap().outstanding(), FREE_FRAMES, "the worker's own frames");
-        }
-    }
-
-    fn frames(&self, far: usize) -> &End {
-        &self.fars[far]
-    }
-}
 
 fn to_one(payload: &[u8]) -> Vec<u8> {
     request(Tags::NONE, 5000, SERVER[0], payload)
@@ -151,7 +74,7 @@ fn a_socket_reads_and_answers_and_the_handler_serves_the_rest() {
 }
 
 #[test]
-fn a_batch_is_answered_in_place_and_goes_home_at_once() {
+fn a_batch_is_answered_in_place_and_returned_at_once() {
     let mut bed = bed(&SERVER, 1 << 20, 64, vec![None], || echo);
     let mut socket = bed.open(SERVER[0], 1 << 20);
     bed.deliver_to(&[&socket]);
@@ -200,7 +123,7 @@ fn a_batch_is_answered_in_place_and_goes_home_at_once() {
 }
 
 #[test]
-fn a_slow_reader_is_refused_what_it_cannot_hold_and_told_so() {
+fn a_full_socket_refuses_and_counts_it() {
     let mut bed = bed(&SERVER, 1 << 20, 64, vec![None], || echo);
     let mut socket = bed.open(SERVER[0], 10 * CHARGE);
     bed.deliver_to(&[&socket]);
@@ -226,7 +149,7 @@ fn a_slow_reader_is_refused_what_it_cannot_hold_and_told_so() {
 }
 
 #[test]
-fn sockets_share_a_pool_and_its_end_is_told_apart() {
+fn sockets_share_a_pool_and_its_limit_is_counted_separately() {
     // Two quanta of it: each socket takes one.
     let mut bed = bed(&SERVER, 2 * QUANTUM, 64, vec![None], || echo);
     let (first, second) = (bed.open(SERVER[0], 1 << 16), bed.open(SERVER[1], 1 << 16));
@@ -300,14 +223,14 @@ fn a_worker_that_ends_first_leaves_what_can_be_read_and_no_more() {
 }
 
 #[test]
-fn a_worker_that_ends_last_takes_its_stock_back() {
+fn a_worker_that_ends_last_recycles_its_free_frames() {
     let mut bed = bed(&SERVER, 1 << 20, 64, vec![None], || echo);
     let socket = bed.open(SERVER[0], 1 << 20);
     bed.deliver_to(&[&socket]);
     send(&mut bed.fars[0], &vec![to_one(b"x"); 10]);
     run_until_idle(&mut bed.workers);
     drop(socket);
-    // What came home and was not seen by a turn yet goes back to the far end's pool as well.
+    // Frames returned but not polled yet go back to the far end's pool as well.
     bed.workers.clear();
     assert_eq!(bed.fars[0].outstanding(), 0);
 }
@@ -322,7 +245,7 @@ fn tables_that_make_no_sense_are_refused() {
     let error = groups().delivering(&bed.binds, &[socket.handle(), socket.handle()]).unwrap_err();
     assert_eq!(error, groups::Error::TwoSockets(socket.local_addr()));
     let error = bed.sockets.open(bed.binds[0], MIN_LIMIT - 1).unwrap_err();
-    assert!(error.to_string().contains("192.0.2.1:7 that holds 4095 bytes"), "{error}");
+    assert!(error.to_string().contains("192.0.2.1:7 with a limit of 4095 bytes"), "{error}");
     assert!(matches!(bed.sockets.open(bed.binds[0], usize::MAX), Err(Error::Queue { .. })));
 }
 
@@ -362,7 +285,7 @@ fn paths(domain: &Domain) -> Paths {
 }
 
 #[test]
-fn a_socket_sends_first_as_far_as_the_stock_goes() {
+fn a_socket_sends_first_while_there_are_free_frames() {
     let mut bed = bed(&SERVER, 1 << 20, 64, vec![None], || echo);
     let mut socket = bed.open(SERVER[0], 1 << 16);
     let to: SocketAddr = "192.0.2.9:99".parse().unwrap();
@@ -402,199 +325,4 @@ fn a_socket_sends_first_as_far_as_the_stock_goes() {
     assert_eq!((sum.sent, socket.counts().sent), (FREE_FRAMES as u64 + 1, FREE_FRAMES as u64 + 1));
     drop(socket);
     bed.assert_all_returned();
-}
-
-/// Several workers with a port each fill several sockets, each read by its own thread, one of them slowly. Sockets are
-/// closed and opened meanwhile. Everything adds up, and each flow keeps its order.
-#[test]
-fn threads_that_sleep_read_everything_that_is_not_refused() {
-    const PER_FAR: u32 = 12_000;
-    const FLOWS: u16 = 16;
-    let binds = ["192.0.2.1:7", "192.0.2.1:8", "192.0.2.1:9"];
-    let spread = || Some(spread("0-1"));
-    let mut bed = bed(&binds, 1 << 20, 256, vec![spread(), spread()], || echo);
-    let sockets: Vec<_> = binds.iter().map(|bind| bed.open(bind, 40 * CHARGE)).collect();
-    bed.deliver_to(&sockets.iter().collect::<Vec<_>>());
-    let counters: Vec<_> = bed.workers.iter().map(Worker::counters).collect();
-    let (stop, quiet) = (AtomicBool::new(false), AtomicBool::new(false));
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let workers = std::mem::take(&mut bed.workers);
-    let (ends, workers) = std::thread::scope(|scope| {
-        let workers: Vec<_> = workers
-            .into_iter()
-            .map(|mut worker| {
-                let stop = &stop;
-                scope.spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        if worker.poll() == 0 {
-                            worker.wait(Duration::from_millis(20), None).unwrap();
-                            std::thread::yield_now();
-                        }
-                    }
-                    worker
-                })
-            })
-            .collect();
-        let readers: Vec<_> = sockets
-            .into_iter()
-            .enumerate()
-            .map(|(place, mut socket)| {
-                let quiet = &quiet;
-                scope.spawn(move || {
-                    let mut next: HashMap<u16, u32> = HashMap::new();
-                    let (mut stamp, mut turn) = (0, 0_u32);
-                    loop {
-                        let ending = quiet.load(Ordering::Relaxed);
-                        turn += 1;
-                        let wait = match turn % 3 {
-                            0 => Wait::Sleep(Some(Duration::from_millis(20))),
-                            1 => Wait::Poll(Duration::from_micros(20)),
-                            _ => Wait::No,
-                        };
-                        let mut batch = socket.recv_batch(wait).unwrap();
-                        if ending && batch.is_empty() {
-                            drop(batch);
-                            return socket.counts();
-                        }
-                        for mut datagram in batch.iter_mut() {
-                            let number = u32::from_ne_bytes(*datagram.payload().first_chunk().unwrap());
-                            let expected = next.entry(datagram.from().port()).or_default();
-                            assert!(number >= *expected, "reordered: {number} after {expected}");
-                            *expected = number + 1;
-                            assert!(
-                                datagram.refused_before().wrapping_sub(stamp) < 1 << 31,
-                                "stamps went back"
-                            );
-                            stamp = datagram.refused_before();
-                            if number % 2 == 0 {
-                                datagram.reply(&number.to_ne_bytes()).unwrap();
-                            }
-                        }
-                        drop(batch);
-                        if place == 0 {
-                            std::thread::sleep(Duration::from_micros(300));
-                        }
-                    }
-                })
-            })
-            .collect();
-        let (mut sent, mut got) = ([0_u32; 2], 0_u64);
-        while sent.iter().any(|sent| *sent < PER_FAR) {
-            assert!(Instant::now() < deadline, "{sent:?} sent");
-            for (place, far) in bed.fars.iter_mut().enumerate() {
-                got += receive(far).len() as u64;
-                // No more under way than there is memory for.
-                if sent[place] < PER_FAR && far.outstanding() <= FRAMES - 32 {
-                    let frames: Vec<_> = (sent[place]..sent[place] + 32)
-                        .map(|number| {
-                            // The flows of the two ends are different ones.
-                            let flow = (number % u32::from(FLOWS)) as u16 + FLOWS * place as u16;
-                            let bind = binds[usize::from(flow % 3)];
-                            request(Tags::NONE, 6000 + flow, bind, &number.to_ne_bytes())
-                        })
-                        .collect();
-                    send(far, &frames);
-                    sent[place] += 32;
-                }
-            }
-        }
-        // Until all that was received has found its end.
-        loop {
-            assert!(Instant::now() < deadline, "never at rest");
-            got += bed.fars.iter_mut().map(|far| receive(far).len() as u64).sum::<u64>();
-            let mut all = Snapshot::default();
-            counters.iter().for_each(|counters| all.add(&counters.snapshot()));
-            if all.received == u64::from(2 * PER_FAR) && all.under_way() == 0 {
-                break;
-            }
-        }
-        quiet.store(true, Ordering::Relaxed);
-        let ends: Vec<_> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
-        let wanted: u64 = ends.iter().map(|end| end.sent).sum();
-        while got < wanted {
-            assert!(Instant::now() < deadline, "{got} of {wanted} replies");
-            got += bed.fars.iter_mut().map(|far| receive(far).len() as u64).sum::<u64>();
-        }
-        assert_eq!(got, wanted);
-        stop.store(true, Ordering::Relaxed);
-        (ends, workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>())
-    });
-    bed.workers = workers;
-    bed.assert_all_returned();
-    let sum = sum(&bed.workers);
-    let enqueued: u64 = ends.iter().map(|end| end.enqueued).sum();
-    let refused: u64 = ends.iter().map(|end| end.refused.total()).sum();
-    assert_eq!((sum.received, sum.under_way(), sum.unsent), (u64::from(2 * PER_FAR), 0, 0));
-    assert_eq!((sum.delivered, sum.dropped(DropReason::SocketFull)), (enqueued, refused));
-    assert_eq!(sum.dropped_total(), refused + sum.dropped(DropReason::BacklogFull));
-    assert_eq!(sum.sent, ends.iter().map(|end| end.sent).sum::<u64>());
-    assert!(ends.iter().all(|end| end.received == end.enqueued && end.received > 0), "{ends:?}");
-    assert!(ends[0].refused.socket_full > 0, "the slow reader was refused nothing: {ends:?}");
-    assert!(sum.steered > 0);
-    assert_eq!(bed.sockets.memory(), 0);
-}
-
-/// A socket is closed and another one opened for the same binding, again and again, while datagrams come.
-#[test]
-fn sockets_come_and_go_under_load() {
-    let spread = || Some(spread("0-1"));
-    let mut bed = bed(&SERVER, 1 << 20, 256, vec![spread(), spread()], || echo);
-    let workers = std::mem::take(&mut bed.workers);
-    let stop = AtomicBool::new(false);
-    let read = std::sync::atomic::AtomicU64::new(0);
-    let workers = std::thread::scope(|scope| {
-        let workers: Vec<_> = workers
-            .into_iter()
-            .map(|mut worker| {
-                let stop = &stop;
-                scope.spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        if worker.poll() == 0 {
-                            std::thread::yield_now();
-                        }
-                    }
-                    worker
-                })
-            })
-            .collect();
-        let bed = &mut bed;
-        for round in 0..100_u32 {
-            let mut socket = bed.open(SERVER[0], 30 * CHARGE);
-            bed.deliver_to(&[&socket]);
-            let reader = scope.spawn({
-                let read = &read;
-                move || {
-                    for _ in 0..round % 7 {
-                        let mut batch =
-                            socket.recv_batch(Wait::Sleep(Some(Duration::from_millis(1)))).unwrap();
-                        read.fetch_add(batch.len() as u64, Ordering::Relaxed);
-                        batch.iter_mut().step_by(2).for_each(|mut datagram| datagram.reply(b"y").unwrap());
-                    }
-                }
-            });
-            while !reader.is_finished() {
-                for far in &mut bed.fars {
-                    receive(far);
-                    if far.outstanding() <= FRAMES - 32 {
-                        let frames: Vec<_> =
-                            (0..32).map(|flow| request(Tags::NONE, 6000 + flow, SERVER[0], b"x")).collect();
-                        send(far, &frames);
-                    }
-                }
-            }
-            reader.join().unwrap();
-        }
-        stop.store(true, Ordering::Relaxed);
-        workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
-    });
-    bed.workers = workers;
-    run_until_idle(&mut bed.workers);
-    for far in &mut bed.fars {
-        receive(far);
-    }
-    bed.assert_all_returned();
-    let sum = sum(&bed.workers);
-    assert_eq!(sum.under_way(), 0);
-    assert!(read.into_inner() > 0 && sum.dropped(DropReason::SocketClosed) > 0, "{sum:?}");
-    assert_eq!(bed.sockets.memory(), 0);
 }

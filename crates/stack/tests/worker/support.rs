@@ -109,7 +109,7 @@ pub(crate) fn sum<P: Port, H: Handler>(workers: &[Worker<P, H>]) -> Snapshot {
     sum
 }
 
-/// Lets all workers have their turns until none finds anything.
+/// Polls all workers until none finds anything.
 pub(crate) fn run_until_idle<P: Port, H: Handler>(workers: &mut [Worker<P, H>]) {
     for _ in 0..10_000 {
         if workers.iter_mut().map(Worker::poll).sum::<usize>() == 0 {

@@ -1,4 +1,4 @@
-//! Frames that nobody sent.
+//! Injected test frames.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -37,7 +37,7 @@ fn an_injected_frame_is_answered_while_the_device_takes_nothing() {
         assert_eq!(probe.passes(&frame).unwrap(), None);
         server.run(|| probe.inject(&frame)).unwrap().unwrap();
         echo_until(&mut ports, |ports| ports[0].counts().transmitted == sent);
-        // What the interface receives meanwhile goes to the kernel.
+        // What the interface receives in the meantime goes to the kernel.
         assert!(!server.run(|| device.takes(&frame, 0)).unwrap().unwrap());
     }
     settle(&mut ports);

@@ -17,41 +17,38 @@ use super::support::*;
 const HOLD: &str = "UDPATH_TEST_HOLDS_A_PORT";
 
 #[test]
-fn what_cannot_be_opened_is_told_in_a_sentence() {
+fn errors_say_what_cannot_be_opened_and_why() {
     let lab = lab("x-refused", 2);
     let server = lab.machine("server").unwrap();
     let open = |interface: &str, config| server.run(|| XdpDevice::open(interface, config)).unwrap();
-    let told = |error: Error| error.to_string();
-    assert_eq!(
-        told(open("eth7", small()).unwrap_err()),
-        "there is no interface 'eth7' in this network namespace"
-    );
+    let text = |error: Error| error.to_string();
+    assert_eq!(text(open("eth7", small()).unwrap_err()), "no interface 'eth7' in this network namespace");
     for odd in ["", "..", "eth0/../eth0", "a\0b", "a name that is much too long for one"] {
         assert!(matches!(open(odd, small()), Err(Error::NoInterface { .. })), "{odd:?}");
     }
     let mut device = open("eth0", small()).unwrap();
     let port = |queue| server.run(|| XdpPort::open("eth0", queue, &small())).unwrap();
     assert_eq!(
-        told(server.run(|| device.port(2)).unwrap().unwrap_err()),
+        text(server.run(|| device.port(2)).unwrap().unwrap_err()),
         "interface 'eth0' has no receive queue 2: it has 2, counted from 0"
     );
     let first = server.run(|| device.port(1)).unwrap().unwrap();
     assert_eq!(
-        told(port(1).unwrap_err()),
-        "queue 1 of interface 'eth0' has an AF_XDP socket already; end the process that holds it (`ss --xdp \
-         --processes` tells which)"
+        text(port(1).unwrap_err()),
+        "queue 1 of interface 'eth0' already has an AF_XDP socket; stop the process that holds it (see `ss --xdp \
+         --processes`)"
     );
     // Free again as soon as it is dropped.
     drop(first);
     drop(port(1).unwrap());
     let zero_copy = Config { copying: Copying::ZeroCopy, ..small() };
-    let refused = told(server.run(|| XdpPort::open("eth0", 0, &zero_copy)).unwrap().unwrap_err());
+    let refused = text(server.run(|| XdpPort::open("eth0", 0, &zero_copy)).unwrap().unwrap_err());
     assert!(
-        refused.starts_with("the driver of interface 'eth0' does no zero-copy on queue 0: "),
+        refused.starts_with("the driver of interface 'eth0' does not support zero-copy on queue 0: "),
         "{refused}"
     );
     // The program that is there already is named.
-    let refused = told(open("eth0", small()).unwrap_err());
+    let refused = text(open("eth0", small()).unwrap_err());
     let parts: Vec<&str> = refused.split(" is attached there; ").collect();
     let (before, id) = parts[0].split_once("another XDP program, program ").unwrap_or_default();
     assert_eq!(before, "cannot attach BPF program 'take' to 'eth0': ", "{refused}");
@@ -67,9 +64,9 @@ fn what_cannot_be_opened_is_told_in_a_sentence() {
     drop(open("eth0", small()).unwrap());
     // The loopback has no native XDP.
     assert_eq!(
-        told(open("lo", small()).unwrap_err()),
-        "the driver of interface 'lo' has no native XDP; allow generic mode, which seldom pays, or serve over kernel \
-         sockets"
+        text(open("lo", small()).unwrap_err()),
+        "the driver of interface 'lo' has no native XDP; allow generic mode, which is rarely faster, or use \
+         kernel sockets"
     );
     let fallback = open("lo", Config { attach: Attach::NativeOrGeneric, ..small() }).unwrap();
     assert_eq!(fallback.mode(), AttachMode::Generic);
@@ -156,7 +153,7 @@ fn nothing_is_left_of_a_killed_process() {
     let lab = lab("x-kill", 2);
     let server = lab.machine("server").unwrap();
     let mut command = server.command(std::env::current_exe().unwrap());
-    command.args(["--exact", "going::holds_a_port_when_asked", "--nocapture"]);
+    command.args(["--exact", "removal::holds_a_port_when_asked", "--nocapture"]);
     let mut child = Killed(command.env(HOLD, "1").stdout(Stdio::piped()).spawn().unwrap());
     let said = BufReader::new(child.0.stdout.take().unwrap()).lines();
     let held = said.map_while(Result::ok).any(|line| line == "holding");

@@ -16,7 +16,7 @@ use udpath_stack::worker::{Parts, Worker};
 
 use super::support::*;
 
-/// Answers in capitals until told to stop.
+/// Answers in capitals until it is stopped.
 fn shout(mut socket: UdpSocket, stop: &AtomicBool) -> UdpSocket {
     while !stop.load(Ordering::Relaxed) {
         let mut batch = socket.recv_batch(Wait::Sleep(Some(Duration::from_millis(20)))).unwrap();
@@ -102,9 +102,9 @@ fn a_kernel_client_is_answered_by_sockets_and_sent_to_first() {
                 client_address.ipv6.into()
             };
             let to = SocketAddr::new(ip, first.local_addr().unwrap().port());
-            let patience = Instant::now() + TIMEOUT;
+            let deadline = Instant::now() + TIMEOUT;
             while let Err(error) = own.send_to(b"hello", to) {
-                assert!(Instant::now() < patience, "{error}");
+                assert!(Instant::now() < deadline, "{error}");
                 std::thread::sleep(Duration::from_millis(5));
             }
             let (len, from) = first.recv_from(&mut bytes).unwrap();
@@ -136,17 +136,17 @@ fn a_kernel_client_is_answered_by_sockets_and_sent_to_first() {
         assert_eq!((counts.refused.total(), counts.orphaned), (0, 0));
     }
     drop(ended);
-    let patience = Instant::now() + TIMEOUT;
+    let deadline = Instant::now() + TIMEOUT;
     while workers.iter_mut().map(Worker::poll).sum::<usize>() > 0
         || workers.iter().any(|worker| worker.port().unwrap().sending() > 0)
     {
-        assert!(Instant::now() < patience, "frames do not come back");
+        assert!(Instant::now() < deadline, "frames do not come back");
     }
     let mut sum = Snapshot::default();
     counters.iter().for_each(|counters| sum.add(&counters.snapshot()));
     assert_eq!((sum.received, sum.delivered, sum.sent, sum.unsent), (512, 512, 514, 0));
     assert!(counters.iter().all(|counters| counters.snapshot().delivered > 0), "both queues");
-    // All but the stock is at home.
+    // All frames are returned, except for the free ones that workers keep ready.
     assert!(workers.iter().all(|worker| worker.port().unwrap().outstanding() == 16));
     assert_eq!(sockets.memory(), 0);
     lab.down().unwrap();

@@ -59,8 +59,8 @@ pub(crate) fn socket(machine: &Machine, peer: IpAddr) -> UdpSocket {
 /// What a program prints inside a machine; it must succeed.
 pub(crate) fn printed(machine: &Machine, program: &str, arguments: &[&str]) -> String {
     let output = machine.command(program).args(arguments).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {stderr}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn readable(descriptor: BorrowedFd<'_>, limit: Duration) -> bool {
     poll(&mut fds, Some(&limit)).unwrap() == 1 && fds[0].revents().contains(PollFlags::IN)
 }
 
-/// One turn of a worker that answers every datagram with its own payload. How many came.
+/// One poll of a worker that answers every datagram with its own payload. Returns how many there were.
 pub(crate) fn echo(port: &mut XdpPort) -> usize {
     let (mut burst, mut replies, mut refused) = (Burst::new(), Burst::new(), Burst::new());
     let came = port.receive(&mut burst);
@@ -115,7 +115,7 @@ pub(crate) fn echo_until(ports: &mut [XdpPort], mut done: impl FnMut(&mut [XdpPo
     }
 }
 
-/// Turns ports over until every frame is home or offered to the kernel.
+/// Polls ports until every frame is returned or in the fill ring.
 pub(crate) fn settle(ports: &mut [XdpPort]) {
     echo_until(ports, |ports| ports.iter().all(|port| port.sending() == 0));
     assert!(ports.iter().all(|port| port.outstanding() == 0), "{ports:?}");

@@ -1,9 +1,9 @@
-//! The network card's part of the way: flow rules, then hash and indirection table.
+//! The network card's part of the path: flow rules, then hash and indirection table.
 //!
 //! ```text
 //! flow ─▸ rules ──none──▸ main RSS context ──▸ queue
 //!           ├── queue N, or dropped, or a virtual function's
-//!           └── further RSS context ─▸ its own table and key ─▸ queue
+//!           └── another RSS context ─▸ its own table and key ─▸ queue
 //! ```
 
 use std::collections::BTreeMap;
@@ -16,18 +16,18 @@ use crate::rss::IndirectionTable;
 use crate::rules::{FlowAction, FlowRules, RuleMatch};
 use crate::toeplitz::{Fields, Toeplitz, Transform};
 
-/// A card made ready for many flows.
+/// A card prepared for many flows.
 #[derive(Debug)]
 pub(super) struct Nic {
     rules: FlowRules,
     main: Context,
     contexts: BTreeMap<u32, Context>,
-    /// Queues there are.
+    /// Number of queues.
     queues: Option<u32>,
     senders_queue: bool,
 }
 
-/// What a card does with a flow's packets.
+/// The result of a card receiving a flow's packets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NicResult {
     /// The hash that it computes.
@@ -36,7 +36,7 @@ pub(super) struct NicResult {
     pub(super) queue: Step,
     /// The hash that RPS and programs see.
     pub(super) seen: Step,
-    /// They do not come up to this machine's stack, and why.
+    /// Why they do not reach this host's stack, if so.
     pub(super) gone: Option<Why>,
 }
 
@@ -45,23 +45,23 @@ pub(super) struct NicResult {
 struct Context {
     hash: Hash,
     table: Option<IndirectionTable>,
-    /// The queue of every entry, if it is the same for all.
+    /// The queue of all entries, if they are equal.
     only: Option<u32>,
 }
 
-/// What is hashed.
+/// The hash of a context.
 #[derive(Debug)]
 struct Hash {
     key: Result<Toeplitz, Why>,
     udp4: Result<Fields, Why>,
     udp6: Result<Fields, Why>,
     transform: Transform,
-    /// Does the driver pass it on, so that RPS and programs see the same hash?
+    /// Whether the driver passes it on, so that RPS and programs see the same hash.
     passed_on: Option<bool>,
 }
 
 impl Nic {
-    /// Of tables that fit together.
+    /// A card with these tables, which are consistent.
     pub(super) fn new(tables: &Tables) -> Self {
         let driver = tables.driver.as_deref().and_then(drivers::find);
         let contexts = tables.contexts.iter().map(|(&number, own)| {
@@ -86,7 +86,7 @@ impl Nic {
         }
     }
 
-    /// Where a flow's packets go.
+    /// The queue of a flow's packets.
     pub(super) fn receive(&self, flow: &Flow) -> NicResult {
         let received = self.chosen(flow);
         match (received.queue.value, received.queue.why) {
@@ -100,7 +100,7 @@ impl Nic {
         }
     }
 
-    /// The same, whatever queue a rule names.
+    /// The same, without validating the queue of a rule.
     fn chosen(&self, flow: &Flow) -> NicResult {
         let hash = self.main.hash.of(flow);
         let seen = self.main.hash.seen(flow, hash);
@@ -112,7 +112,7 @@ impl Nic {
             |why| NicResult { hash, queue: Step::unknown(why), seen: Step::unknown(why), gone: None };
         let gone = |why| NicResult { gone: Some(why), ..unknown(why) };
         match rule.action {
-            // One that wakes the machine says nothing of a machine that is awake.
+            // A wake-up rule has no effect on a running machine.
             FlowAction::Wake => unknown(Why::RuleMaybe { location }),
             _ if fit == RuleMatch::Maybe => unknown(Why::RuleMaybe { location }),
             FlowAction::Drop => gone(Why::RuleDrops { location }),
@@ -134,7 +134,7 @@ impl Nic {
         }
     }
 
-    /// How many receive queues there are.
+    /// Number of receive queues.
     pub(super) const fn queues(&self) -> Option<u32> {
         self.queues
     }
@@ -169,7 +169,7 @@ impl Context {
         Self { hash: Hash::new(tables, driver), table, only }
     }
 
-    /// The queue that a rule's context gives; `added`: what the rule adds to the entry's.
+    /// The queue selected by a rule's context; `added` is what the rule adds to the entry's queue.
     fn ruled(&self, hash: Step, location: u32, context: u32, added: u32) -> Step {
         let known = |queue: u32, entry| {
             Step::known(queue.saturating_add(added), Why::RuleContext { location, context, entry })
@@ -232,7 +232,7 @@ impl Hash {
         }
     }
 
-    /// The hash that RPS and programs see (`skb_get_hash`): the card's only if it is over ports and passed on;
+    /// The hash that RPS and programs see (`skb_get_hash`): the card's only if it covers ports and is passed on;
     /// otherwise the kernel computes one with a secret.
     fn seen(&self, flow: &Flow, hash: Step) -> Step {
         match (hash.value, self.fields(flow), self.passed_on) {

@@ -1,15 +1,15 @@
-//! The way of a datagram, step by step.
+//! The path of a datagram, step by step.
 
 use serde::Serialize;
 
 use super::Why;
 
-/// One step: its value, unless that is not known, and why.
+/// One step: its value, if known, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// What is certain. None: not known.
+    /// The value; `None` if it is not known.
     pub value: Option<u32>,
-    /// The rule that gave it, or what is missing. In JSON a sentence.
+    /// The rule that determined it, or what is missing. In JSON a sentence.
     pub why: Why,
 }
 

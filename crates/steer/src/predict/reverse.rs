@@ -1,6 +1,7 @@
-//! The other way round: source ports whose datagrams go to a wanted place.
+//! The reverse: source ports whose datagrams reach a wanted place.
 //!
-//! The hash could be solved as linear equations, but there are only 65,536 ports: all are tried, in some milliseconds.
+//! The hash could be solved as a system of linear equations, but there are only 65,536 ports: all are tried, in a few
+//! milliseconds.
 
 use std::ops::RangeInclusive;
 
@@ -10,7 +11,7 @@ use thiserror::Error;
 use super::{Path, Predictor, Why};
 use crate::flow::Flow;
 
-/// Where datagrams are to go. At least one of them; all that are given must hold.
+/// Where datagrams should go. At least one field is set; all that are set must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Wanted {
     /// The receive queue.
@@ -29,13 +30,13 @@ pub struct Wanted {
 pub struct SourcePorts {
     /// Ascending, and spread evenly over all that match.
     pub ports: Vec<u16>,
-    /// How many of those tried match.
+    /// Number of ports that match.
     pub matching: usize,
-    /// How many were tried.
+    /// Number of ports tried.
     pub tried: usize,
 }
 
-/// Why no ports can be named.
+/// Why no ports can be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReverseError {
@@ -47,10 +48,10 @@ pub enum ReverseError {
         /// What is missing.
         why: Why,
     },
-    /// A queue there is not.
-    #[error("there is no queue {queue}; there are {queues}, 0 to {}", queues.saturating_sub(1))]
+    /// A queue that does not exist.
+    #[error("no queue {queue}; there are {queues}, 0 to {}", queues.saturating_sub(1))]
     NoSuchQueue {
-        /// The one that was wanted.
+        /// The wanted queue.
         queue: u32,
         /// How many there are.
         queues: u32,
@@ -59,10 +60,10 @@ pub enum ReverseError {
 
 impl Predictor {
     /// Source ports in `ports` with which the flow reaches what is wanted: at most `count` of them. The flow's own
-    /// source port does not matter.
+    /// source port is ignored.
     ///
     /// # Errors
-    /// What is wanted cannot be predicted for any of the ports, or cannot be at all.
+    /// What is wanted cannot be predicted for any of the ports, or does not exist.
     pub fn source_ports(
         &self,
         flow: &Flow,
@@ -76,7 +77,7 @@ impl Predictor {
             return Err(ReverseError::NoSuchQueue { queue, queues });
         }
         let (mut matching, mut tried) = (Vec::new(), 0);
-        // The steps that were known for no port so far.
+        // The first wanted step that was unknown for a port.
         let mut unknown = None;
         let mut predicted = false;
         for port in ports {
@@ -116,7 +117,7 @@ impl Wanted {
     }
 }
 
-/// At most `count` of them, from the first on at even distances.
+/// At most `count` of them, evenly spaced from the first on.
 fn spread(ports: &[u16], count: usize) -> Vec<u16> {
     let count = count.min(ports.len());
     (0..count).map(|turn| ports[turn * ports.len() / count]).collect()

@@ -1,4 +1,4 @@
-//! What many flows come to: how much of the traffic each queue, CPU or socket gets.
+//! The distribution of many flows: how much traffic each queue, CPU or socket receives.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct Amount {
     pub packets: u64,
 }
 
-/// Which places (queues, CPUs, sockets) the flows go to, and how much goes to each.
+/// The places (queues, CPUs, sockets) that flows go to, and how much goes to each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spread {
     places: BTreeMap<u32, Amount>,
@@ -24,19 +24,19 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Counts a flow's packets where its step leads.
+    /// Counts a flow's packets at the place its step leads to.
     pub fn add(&mut self, step: Step, packets: u64) {
         self.count(step, Amount { flows: 1, packets });
     }
 
-    /// Counts what goes where a step leads.
+    /// Adds `more` at the place a step leads to.
     pub(super) fn count(&mut self, step: Step, more: Amount) {
         let known = match step.value {
             Some(place) => self.places.entry(place).or_default(),
             None => match self.unknown.iter().position(|(why, _)| *why == step.why) {
                 Some(at) => &mut self.unknown[at].1,
                 None => {
-                    // A few dozen reasons, and one for each flow rule.
+                    // A few dozen reasons, plus one per flow rule.
                     self.unknown.push((step.why, more));
                     return;
                 }
@@ -45,7 +45,7 @@ impl Spread {
         *known = known.plus(more);
     }
 
-    /// The places that something goes to, the ones with the most packets first.
+    /// The places that receive packets, the busiest first.
     #[must_use]
     pub fn places(&self) -> Vec<(u32, Amount)> {
         let mut places: Vec<_> = self.places.iter().map(|(place, amount)| (*place, *amount)).collect();
@@ -54,7 +54,7 @@ impl Spread {
         places
     }
 
-    /// What goes nobody knows where, and why, the most packets first.
+    /// The traffic whose place is unknown, by reason, the most packets first.
     #[must_use]
     pub fn unknown(&self) -> Vec<(Why, Amount)> {
         let mut unknown = self.unknown.clone();
@@ -69,7 +69,8 @@ impl Spread {
         all.fold(Amount::default(), |sum, amount| sum.plus(*amount))
     }
 
-    /// How few places take at least `share` (of 1) of all packets, and what they take. None if what is known is less.
+    /// The smallest number of places that receive at least `share` (of 1) of all packets, and their packets. `None`
+    /// if the known places receive less.
     #[must_use]
     pub fn taking(&self, share: f64) -> Option<(usize, u64)> {
         let wanted = self.total().packets as f64 * share;
@@ -82,7 +83,7 @@ impl Spread {
 }
 
 impl Amount {
-    /// Files may claim any number of packets.
+    /// Saturating: a file may claim any number of packets.
     const fn plus(self, more: Self) -> Self {
         Self {
             flows: self.flows.saturating_add(more.flows),
@@ -148,7 +149,7 @@ mod tests {
         }
         let unknown: Vec<_> = spread.unknown().iter().map(|(why, amount)| (*why, amount.packets)).collect();
         assert_eq!(unknown, [(Why::NoTable, 5), (Why::NoKey, 3)]);
-        assert_eq!(spread.taking(0.8), None, "nobody knows of 8 in 9 packets");
+        assert_eq!(spread.taking(0.8), None, "8 in 9 packets are unknown");
         let json = serde_json::to_value(&spread).unwrap();
         assert_eq!(json["places"][0], serde_json::json!({"place": 0, "flows": 1, "packets": 1}));
         assert_eq!(json["unknown"][1]["flows"], 2);

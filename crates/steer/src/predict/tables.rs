@@ -1,6 +1,6 @@
 //! What is known of a machine: the input of a prediction, as JSON `udpath.tables/1`.
 //!
-//! Everything but `schema` may be left out. A full one:
+//! Everything but `schema` is optional. A complete example:
 //!
 //! ```json
 //! {
@@ -32,7 +32,7 @@ use crate::rss::{IndirectionTable, TableError};
 use crate::rules::FlowRule;
 use crate::toeplitz::{Fields, Key, Transform};
 
-/// The version of the form.
+/// The version of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Schema {
     /// The first one.
@@ -45,9 +45,9 @@ pub enum Schema {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HashFunction {
-    /// The one whose input is known.
+    /// The only one whose input is documented.
     Toeplitz,
-    /// A xor over fields, different on each card.
+    /// An XOR over fields, different on each card.
     Xor,
     /// A CRC over fields, different on each card.
     Crc32,
@@ -63,31 +63,31 @@ impl fmt::Display for HashFunction {
     }
 }
 
-/// What is known of a machine. Left out means not known, and each step of a prediction tells what it lacks.
+/// What is known of a machine. An omitted field is unknown, and each step of a prediction reports what it lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tables {
     /// The version of this form.
     pub schema: Schema,
-    /// The driver, for what it sets by default ([`drivers::DRIVERS`]).
+    /// The driver, for its defaults ([`drivers::DRIVERS`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// The hash function; Toeplitz if left out.
+    /// The hash function; Toeplitz if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<HashFunction>,
     /// The hash key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Key>,
-    /// What is done to the fields before; the driver's default if left out.
+    /// The transform of the fields; the driver's default if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transform: Option<Transform>,
-    /// Fields of UDP over IPv4 that are hashed; the driver's default if left out.
+    /// Fields of UDP over IPv4 that are hashed; the driver's default if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp4: Option<Fields>,
-    /// Fields of UDP over IPv6 that are hashed; the driver's default if left out.
+    /// Fields of UDP over IPv6 that are hashed; the driver's default if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp6: Option<Fields>,
-    /// Does the driver pass the card's hash on to the stack (`ethtool -k`: receive-hashing), as one over ports?
+    /// Whether the driver passes the card's hash on to the stack (`ethtool -k`: receive-hashing), as one over ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed_on: Option<bool>,
     /// Receive queues.
@@ -96,34 +96,35 @@ pub struct Tables {
     /// The indirection table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<IndirectionTable>,
-    /// Further RSS contexts, which rules name, by their numbers.
+    /// Additional RSS contexts, which rules refer to by number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub contexts: BTreeMap<u32, Context>,
-    /// Flow rules, which come before the indirection table. What goes to a queue beyond `queues` is lost to the stack: some
-    /// drivers number those of AF_XDP after the others.
+    /// Flow rules, which take precedence over the indirection table. Packets sent to a queue beyond `queues` do not
+    /// reach the stack: some drivers number AF_XDP queues after the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<FlowRule>,
-    /// Receive queues of which something is known.
+    /// Receive queues, as far as they are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receive: Vec<Queue>,
     /// `net.core.rps_sock_flow_entries`; RFS needs it and the queue's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sock_flow_entries: Option<u32>,
-    /// Does NAPI run in threads? Then the scheduler says on which CPU a queue's packets are handled.
+    /// Whether NAPI runs in threads. Then the scheduler decides on which CPU a queue's packets are processed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threaded: Option<bool>,
-    /// Does the interface have no hash of its own, as a veth, where a packet comes by the queue that its sender chose?
+    /// Whether the interface has no hash of its own, such as a veth, where a packet is received on the queue that its
+    /// sender selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub senders_queue: Option<bool>,
-    /// CPUs that are online; all if left out.
+    /// CPUs that are online; all if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<CpuSet>,
-    /// The reuseport group, or the one socket.
+    /// The reuseport group, or the single socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sockets: Option<Sockets>,
 }
 
-/// What is known of a further RSS context. Left out but for the table: as in the main one.
+/// An additional RSS context. Omitted fields, except the table, are those of the main one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
@@ -133,7 +134,7 @@ pub struct Context {
     /// The hash key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Key>,
-    /// What is done to the fields before.
+    /// The transform of the fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transform: Option<Transform>,
     /// Fields of UDP over IPv4 that are hashed.
@@ -142,12 +143,12 @@ pub struct Context {
     /// Fields of UDP over IPv6 that are hashed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp6: Option<Fields>,
-    /// The indirection table; not known if left out.
+    /// The indirection table; unknown if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<IndirectionTable>,
 }
 
-/// What is known of a receive queue.
+/// A receive queue, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
@@ -171,26 +172,26 @@ pub struct Queue {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sockets {
-    /// How the group chooses.
+    /// How the group selects a socket.
     pub by: By,
-    /// For each socket in order of binding its SO_INCOMING_CPU, if it has one.
+    /// The SO_INCOMING_CPU of each socket, if set, in bind order.
     pub cpus: Vec<Option<u32>>,
 }
 
-/// Why tables cannot be used.
+/// Why tables are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TablesError {
-    /// A driver without a row.
-    #[error("nothing is known of driver {driver:?}; known are {}", drivers::names())]
+    /// An unknown driver.
+    #[error("unknown driver {driver:?}; known drivers: {}", drivers::names())]
     NoSuchDriver {
         /// Its name.
         driver: String,
     },
-    /// No queue at all, or more than any card has.
-    #[error("{queues} queues are not possible; give 1 to {max}", max = Tables::MAX_QUEUES)]
+    /// No queue, or more than any card has.
+    #[error("invalid number of queues {queues}: expected 1 to {max}", max = Tables::MAX_QUEUES)]
     Queues {
-        /// How many were given.
+        /// The given number.
         queues: u32,
     },
     /// A queue described twice.
@@ -199,8 +200,8 @@ pub enum TablesError {
         /// Its number.
         queue: u32,
     },
-    /// A queue described that there is not.
-    #[error("receive queue {queue} is described; there are {queues}, 0 to {}", queues.saturating_sub(1))]
+    /// A description of a queue that does not exist.
+    #[error("receive queue {queue} is described, but there are only {queues}, 0 to {}", queues.saturating_sub(1))]
     NoSuchQueue {
         /// Its number.
         queue: u32,
@@ -210,22 +211,22 @@ pub enum TablesError {
     /// The indirection table does not fit the queues.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// The indirection table of a further RSS context does not fit the queues.
+    /// The indirection table of an additional RSS context does not fit the queues.
     #[error("RSS context {context}: {error}")]
     Context {
         /// Its number.
         context: u32,
-        /// What does not fit.
+        /// The error.
         error: TableError,
     },
-    /// Two rules in one place.
-    #[error("there are two flow rules at location {location}; a location has one")]
+    /// Two rules at one location.
+    #[error("two flow rules at location {location}; a location holds one")]
     Location {
         /// The location.
         location: u32,
     },
     /// No socket, or more than a group takes.
-    #[error("{sockets} sockets are not possible in a reuseport group; give 1 to {max}", max = Tables::MAX_SOCKETS)]
+    #[error("invalid number of sockets {sockets} in a reuseport group: expected 1 to {max}", max = Tables::MAX_SOCKETS)]
     Sockets {
         /// How many were given.
         sockets: usize,
@@ -233,15 +234,15 @@ pub enum TablesError {
 }
 
 impl Tables {
-    /// The most queues taken. Cards of today have up to some thousands.
+    /// The maximum number of queues. Cards of today have up to some thousands.
     pub const MAX_QUEUES: u32 = 65_536;
-    /// The most sockets of a group (`reuseport_grow` of `net/core/sock_reuseport.c`).
+    /// The maximum number of sockets in a group (`reuseport_grow` of `net/core/sock_reuseport.c`).
     pub const MAX_SOCKETS: usize = 32_768;
 
-    /// Does it all fit together?
+    /// Checks that the tables are consistent.
     ///
     /// # Errors
-    /// The first thing that does not.
+    /// The first inconsistency.
     pub fn check(&self) -> Result<(), TablesError> {
         if let Some(driver) = self.driver.as_ref().filter(|driver| drivers::find(driver).is_none()) {
             return Err(TablesError::NoSuchDriver { driver: driver.clone() });

@@ -1,4 +1,4 @@
-//! The reasons, as data and as sentences.
+//! The reasons behind predictions, as data and as sentences.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use crate::toeplitz::{Fields, Transform};
 pub enum Why {
     /// Computed.
     Toeplitz {
-        /// Of which fields.
+        /// The hashed fields.
         fields: Fields,
-        /// After which transform.
+        /// The transform applied to them.
         transform: Transform,
     },
-    /// Nothing is known of the key.
+    /// The key is unknown.
     NoKey,
     /// The driver's key is random.
     RandomKey {
@@ -31,12 +31,12 @@ pub enum Why {
         /// Which.
         function: HashFunction,
     },
-    /// The driver's devices have a Toeplitz hash of their own kind.
+    /// The driver's devices use a variant of the Toeplitz hash.
     OtherToeplitz {
         /// Its name.
         driver: &'static str,
     },
-    /// Which fields are hashed is not known.
+    /// The hashed fields are unknown.
     NoFields {
         /// `udp4` or `udp6`, as ethtool calls it.
         family: &'static str,
@@ -45,66 +45,66 @@ pub enum Why {
     OnlyQueue,
     /// All entries of the table are this queue.
     EveryEntry,
-    /// The entry that the hash's low bits name.
+    /// The entry selected by the hash's low bits.
     Entry {
         /// Its number.
         index: usize,
         /// Of how many.
         of: usize,
     },
-    /// A flow rule names the queue.
+    /// A flow rule selects the queue.
     Rule {
         /// Its location.
         location: u32,
     },
-    /// A flow rule names an RSS context, and this entry of the context's table names the queue.
+    /// A flow rule selects an RSS context, and this entry of the context's table selects the queue.
     RuleContext {
         /// Its location.
         location: u32,
         /// The context.
         context: u32,
-        /// The entry's number, and how many there are; none: every entry is this queue.
+        /// The entry's number, and the number of entries; `None`: every entry is this queue.
         entry: Option<(usize, usize)>,
     },
-    /// A flow rule discards it.
+    /// A flow rule drops it.
     RuleDrops {
         /// Its location.
         location: u32,
     },
-    /// A flow rule gives it to a virtual function.
+    /// A flow rule directs it to a virtual function.
     RuleElsewhere {
         /// Its location.
         location: u32,
         /// The virtual function's number, from 0.
         vf: u8,
     },
-    /// A flow rule names a queue that the stack does not have.
+    /// A flow rule selects a queue that the stack does not have.
     RuleBeyond {
         /// Its location.
         location: u32,
         /// The queue.
         queue: u32,
     },
-    /// A flow rule takes it or does not.
+    /// A flow rule may or may not match.
     RuleMaybe {
         /// Its location.
         location: u32,
     },
-    /// A flow rule names an RSS context of which nothing is known.
+    /// A flow rule selects an RSS context that is not known.
     RuleNoContext {
         /// Its location.
         location: u32,
         /// The context.
         context: u32,
     },
-    /// A flow rule took it past RSS, so that it may have no hash.
+    /// A flow rule bypassed RSS, so the packet may have no hash.
     RuleHash {
         /// Its location.
         location: u32,
     },
     /// No indirection table was given.
     NoTable,
-    /// The interface has no table: the sender chooses the queue.
+    /// The interface has no table: the sender selects the queue.
     SendersQueue,
     /// The driver does not record the queue.
     NotRecorded,
@@ -134,10 +134,10 @@ pub enum Why {
     RpsDefault,
     /// The map has one CPU.
     OnlyRpsCpu {
-        /// Is RFS on?
+        /// Whether RFS is on.
         rfs: bool,
     },
-    /// The map's place for the hash.
+    /// The map's entry for the hash.
     RpsPlace {
         /// Its number.
         place: u32,
@@ -145,7 +145,7 @@ pub enum Why {
         of: usize,
         /// Is RFS on?
         rfs: bool,
-        /// Does it rest on the driver passing its hash on?
+        /// Whether it assumes that the driver passes its hash on.
         assumed: bool,
     },
     /// The hash is 0.
@@ -158,30 +158,30 @@ pub enum Why {
     IfPassedOn,
     /// No group was given.
     NoSockets,
-    /// There is none.
+    /// No socket matches.
     NoListener,
     /// There is one socket.
     OnlySocket,
-    /// The group chooses by the kernel's hash.
+    /// The group selects by the kernel's hash.
     SocketHash,
-    /// How the group chooses is not to be told.
+    /// How the group selects is unknown.
     SelectionUnknown,
-    /// The CPU's number modulo that of the sockets.
+    /// The CPU number modulo the number of sockets.
     CpuModulo {
-        /// How many sockets.
+        /// Number of sockets.
         of: usize,
     },
     /// The last bound.
     BoundLast,
-    /// The last bound of those that name the CPU.
+    /// The last bound of those with this SO_INCOMING_CPU.
     BoundLastOfCpu,
-    /// The hash's place in the group.
+    /// The socket selected by the hash.
     RxhashSocket,
-    /// The one socket that names the CPU.
+    /// The only socket with this SO_INCOMING_CPU.
     IncomingCpu,
-    /// More than one does.
+    /// Several sockets have this SO_INCOMING_CPU.
     SeveralIncomingCpu,
-    /// None does.
+    /// No socket has this SO_INCOMING_CPU.
     NoIncomingCpu,
 }
 
@@ -191,75 +191,72 @@ impl fmt::Display for Why {
         let text = match *self {
             Self::Toeplitz { fields, transform } => return toeplitz(f, fields, transform),
             Self::RandomKey { driver } => {
-                return write!(f, "{driver} draws its key at random; give the one that ethtool -x shows");
+                return write!(f, "{driver} generates a random key; supply the one that ethtool -x shows");
             }
             Self::OtherFunction { function } => {
                 return write!(f, "the hash function is {function}, whose input is not documented");
             }
             Self::OtherToeplitz { driver } => {
                 let note = drivers::find(driver).and_then(|driver| driver.note).unwrap_or("not documented");
-                return write!(f, "{driver} has a Toeplitz hash of its own: {note}");
+                return write!(f, "{driver} uses a variant of the Toeplitz hash: {note}");
             }
             Self::NoFields { family } => {
                 return write!(
                     f,
-                    "not known whether ports are hashed; ethtool -n DEV rx-flow-hash {family} shows it"
+                    "unknown whether ports are hashed; see ethtool -n DEV rx-flow-hash {family}"
                 );
             }
             Self::Entry { index, of } => {
-                return write!(f, "entry {index} of the {of} in the indirection table");
+                return write!(f, "entry {index} of {of} in the indirection table");
             }
             Self::Rule { location } => return write!(f, "ntuple rule {location}"),
             Self::RuleContext { location, context, entry: Some((index, of)) } => {
-                return write!(
-                    f,
-                    "ntuple rule {location}: entry {index} of the {of} in RSS context {context}"
-                );
+                return write!(f, "ntuple rule {location}: entry {index} of {of} in RSS context {context}");
             }
             Self::RuleContext { location, context, entry: None } => {
                 return write!(f, "ntuple rule {location}: every entry of RSS context {context}");
             }
             Self::RuleDrops { location } => return write!(f, "ntuple rule {location} drops it"),
             Self::RuleElsewhere { location, vf } => {
-                return write!(f, "ntuple rule {location} gives it to virtual function {vf}");
+                return write!(f, "ntuple rule {location} directs it to virtual function {vf}");
             }
             Self::RuleBeyond { location, queue } => {
                 return write!(
                     f,
-                    "ntuple rule {location} gives it to queue {queue}, which is none of the stack's"
+                    "ntuple rule {location} directs it to queue {queue}, which the stack does not have"
                 );
             }
             Self::RuleMaybe { location } => {
                 return write!(
                     f,
-                    "ntuple rule {location} may take it: it asks for more than addresses, ports and protocol"
+                    "ntuple rule {location} may match: it tests more than addresses, ports and protocol"
                 );
             }
             Self::RuleNoContext { location, context } => {
                 return write!(
                     f,
-                    "ntuple rule {location} gives it to RSS context {context}, whose table is not known"
+                    "ntuple rule {location} directs it to RSS context {context}, whose table is unknown"
                 );
             }
             Self::RuleHash { location } => {
                 return write!(
                     f,
-                    "it came by ntuple rule {location}: whether the card's hash comes along differs between drivers"
+                    "directed by ntuple rule {location}: whether it carries the card's hash depends on the driver"
                 );
             }
             Self::CpuModulo { of } => {
-                return write!(f, "the CPU's number modulo {of}, by the program attached to the group");
+                return write!(f, "the CPU number modulo {of}, by the program attached to the group");
             }
             Self::OnlyRpsCpu { rfs } => return write!(f, "the only CPU of the RPS map{}", rfs_too(rfs)),
             Self::RpsPlace { place, of, rfs, assumed } => {
                 let condition = if assumed { ", if the driver passes the card's hash on" } else { "" };
-                return write!(f, "place {place} of {of} in the RPS map{condition}{}", rfs_too(rfs));
+                return write!(f, "entry {place} of {of} in the RPS map{condition}{}", rfs_too(rfs));
             }
-            Self::NoKey => "no key given; ethtool -x shows it",
+            Self::NoKey => "no key given; see ethtool -x",
             Self::OnlyQueue => "the only queue",
             Self::EveryEntry => "every entry of the indirection table",
-            Self::NoTable => "no indirection table given; ethtool -x shows it",
-            Self::SendersQueue => "a virtual link without RSS: it is the sender's transmit queue (XPS there)",
+            Self::NoTable => "no indirection table given; see ethtool -x",
+            Self::SendersQueue => "a virtual link without RSS: the sender's transmit queue (its XPS) decides",
             Self::NotRecorded => "the driver does not record the queue",
             Self::HashUnknown => "depends on the hash",
             Self::QueueUnknown => "depends on the queue",
@@ -268,37 +265,37 @@ impl fmt::Display for Why {
             Self::NoIrq => "no IRQ given for the queue",
             Self::NoInterrupt => "a virtual link without interrupts: received on the sender's CPU",
             Self::IrqCpu => "the CPU of the queue's IRQ",
-            Self::SeveralIrqCpus => "the IRQ has not one CPU; its effective affinity has",
+            Self::SeveralIrqCpus => "the IRQ has several CPUs or none; supply its effective affinity",
             Self::NoIrqCpus => "no CPU given for the queue's IRQ",
-            Self::Threaded => "NAPI runs in threads (napi/threaded): the scheduler chooses",
+            Self::Threaded => "NAPI runs in threads (napi/threaded): the scheduler decides",
             Self::RpsOff => "RPS is off: the CPU of the IRQ",
             Self::RpsDefault => "no RPS map given; off is the kernel's default: the CPU of the IRQ",
             Self::NoHash => "a hash of 0 counts as none: the CPU of the IRQ",
             Self::HashOfAddresses => {
-                "the card hashes no ports, so the kernel hashes again, with a secret drawn at boot"
+                "the card does not hash ports, so the kernel hashes again, with a secret drawn at boot"
             }
             Self::HashNotPassedOn => {
-                "the driver passes no hash over ports on, so the kernel hashes, with a secret drawn at boot"
+                "the driver does not pass on a hash over ports, so the kernel hashes, with a secret drawn at boot"
             }
             Self::IfPassedOn => "if the driver passes the card's hash on",
             Self::NoSockets => "no sockets given",
-            Self::NoListener => "no socket of this network namespace takes it",
+            Self::NoListener => "no socket in this network namespace receives it",
             Self::OnlySocket => "the only socket",
-            Self::SocketHash => "chosen by the kernel's own hash, with a secret drawn at boot",
+            Self::SocketHash => "selected by the kernel's own hash, with a secret drawn at boot",
             Self::SelectionUnknown => {
-                "how the sockets share is not to be told: their options could not be read, or a program chooses"
+                "unknown how the sockets share the address: their options could not be read, or a program selects"
             }
             Self::BoundLast => "bound last: sockets with SO_REUSEADDR alone do not share",
             Self::BoundLastOfCpu => {
                 "bound last of those with that SO_INCOMING_CPU; without SO_REUSEPORT they do not share"
             }
-            Self::RxhashSocket => "the hash's place in the group",
+            Self::RxhashSocket => "selected by the hash",
             Self::IncomingCpu => "the only socket with that SO_INCOMING_CPU",
             Self::SeveralIncomingCpu => {
-                "several sockets have that SO_INCOMING_CPU; the kernel's own hash chooses, with a secret drawn at boot"
+                "several sockets have that SO_INCOMING_CPU; the kernel's own hash selects, with a secret drawn at boot"
             }
             Self::NoIncomingCpu => {
-                "no socket has that SO_INCOMING_CPU; the kernel's own hash chooses, with a secret drawn at boot"
+                "no socket has that SO_INCOMING_CPU; the kernel's own hash selects, with a secret drawn at boot"
             }
         };
         f.write_str(text)

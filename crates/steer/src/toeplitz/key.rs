@@ -21,22 +21,22 @@ pub struct Key {
     bytes: Box<[u8]>,
 }
 
-/// Why something is no key.
+/// Why something is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// Too short for IPv6 with ports, or longer than any device has.
-    #[error("a key of {bytes} bytes is not possible; give {min} to {max}", min = Key::MIN_LEN, max = Key::MAX_LEN)]
+    #[error("invalid key length {bytes}: expected {min} to {max} bytes", min = Key::MIN_LEN, max = Key::MAX_LEN)]
     Length {
-        /// Bytes there are.
+        /// The given length, bytes.
         bytes: usize,
     },
-    /// Something that is no hexadecimal byte.
+    /// Not a hexadecimal digit.
     #[error(
-        "character {at} of the key is no hexadecimal digit; write it as ethtool -x prints it, 6d:5a:56:da:..."
+        "character {at} of the key is not a hexadecimal digit; write the key as ethtool -x prints it, 6d:5a:56:da:..."
     )]
     NotHexadecimal {
-        /// Which character, from 1.
+        /// Position of the character, from 1.
         at: usize,
     },
     /// An odd number of digits, or a colon inside a byte.
@@ -44,7 +44,7 @@ pub enum KeyError {
         "the byte before character {at} of the key has one digit; write two for each byte, 6d:5a:56:da:..."
     )]
     HalfByte {
-        /// The first character after it, from 1.
+        /// Position of the first character after it, from 1.
         at: usize,
     },
 }
@@ -52,11 +52,11 @@ pub enum KeyError {
 impl Key {
     /// The shortest key: an input of 36 bytes (IPv6 with ports) uses 36 + 4.
     pub const MIN_LEN: usize = Input::MAX_LEN + 4;
-    /// The longest key taken. i40e and ice have 52 bytes, the most of common cards; this leaves room. Of any key only
-    /// the first 40 bytes matter for what is hashed here.
+    /// The maximum length. i40e and ice have 52 bytes, the most of common cards; this leaves room. Only the first 40
+    /// bytes of a key matter for what is hashed here.
     pub const MAX_LEN: usize = 256;
 
-    /// A key of given bytes.
+    /// A key with these bytes.
     ///
     /// # Errors
     /// It is too short or too long.
@@ -73,8 +73,8 @@ impl Key {
         Self { bytes: MICROSOFT.into() }
     }
 
-    /// The key that gives both directions of a flow one hash: 6d5a again and again. Its period is 16 bits, so source
-    /// and destination can change places; the price is that only 16 bits of the hash differ (Woo and Park, 2012).
+    /// The key that gives both directions of a flow the same hash: 6d5a repeated. Its period is 16 bits, so source
+    /// and destination can be swapped; the price is that only 16 bits of the hash vary (Woo and Park, 2012).
     #[must_use]
     pub fn symmetric() -> Self {
         Self { bytes: [0x6d, 0x5a].repeat(Self::MIN_LEN / 2).into() }
@@ -86,7 +86,7 @@ impl Key {
         &self.bytes
     }
 
-    /// The hash by its definition, bit by bit: the reference for [`super::Toeplitz`], some hundred times slower.
+    /// The hash by its definition, bit by bit: the reference for [`super::Toeplitz`], several hundred times slower.
     #[must_use]
     pub fn hash_bitwise(&self, input: &Input) -> u32 {
         let mut hash = 0;
@@ -100,7 +100,7 @@ impl Key {
         hash
     }
 
-    /// The 32 bits that begin at bit `from`, counted from the left. Past the end there are zeros.
+    /// The 32 bits that start at bit `from`, counted from the left. Zeros past the end.
     pub(super) fn window(&self, from: usize) -> u32 {
         let bit = |at: usize| self.bytes.get(at / 8).map_or(0, |byte| byte >> (7 - at % 8) & 1);
         (from..from + 32).fold(0, |window, at| window << 1 | u32::from(bit(at)))
@@ -122,7 +122,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// With colons between bytes as `ethtool -x` prints it, or without any; also the names `microsoft` and `symmetric`.
+/// With colons between bytes, as `ethtool -x` prints it, or without; also the names `microsoft` and `symmetric`.
 impl FromStr for Key {
     type Err = KeyError;
 
@@ -145,7 +145,7 @@ impl FromStr for Key {
                     half = None;
                 }
             }
-            // Enough to know that it is too long; the rest might be gigabytes.
+            // Long enough to know that it is too long; the rest might be gigabytes.
             if bytes.len() > Self::MAX_LEN {
                 break;
             }

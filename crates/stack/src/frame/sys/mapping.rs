@@ -19,8 +19,8 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     pub(super) fn new(bytes: usize, size: usize) -> io::Result<Self> {
         // Populated up front: a page fault on the packet path would cost as much as a hundred packets. A fuzzer
-        // creates thousands of regions a second and touches a few pages of each.
-        let populated = if cfg!(fuzzing) { 0 } else { libc::MAP_POPULATE };
+        // creates thousands of regions a second and touches a few pages of each; Miri does not implement the flag.
+        let populated = if cfg!(any(fuzzing, miri)) { 0 } else { libc::MAP_POPULATE };
         // SAFETY: a new anonymous mapping at an address chosen by the kernel aliases nothing.
         let base = unsafe {
             libc::mmap(

@@ -4,86 +4,86 @@ use std::io;
 
 use crate::frame;
 
-/// Why a capture cannot be replayed, or not to its end, or why its replies cannot be kept.
+/// Why a capture cannot be replayed, or not to its end, or why its replies cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such file, or it must not be read.
+    /// The file does not exist or is not readable.
     #[error("cannot open the capture {name}: {cause}")]
     Open {
-        /// Which.
+        /// The file.
         name: String,
-        /// Why not.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The file for the replies cannot be made.
+    /// The file for the replies cannot be created.
     #[error("cannot create {name} for the replies: {cause}")]
     Create {
-        /// Which.
+        /// The file.
         name: String,
-        /// Why not.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The replies would overwrite what is replayed.
-    #[error("cannot write the replies to {name}: it is the capture that is replayed; give another file")]
+    /// The replies would overwrite the capture.
+    #[error("cannot write the replies to {name}: it is the capture being replayed; choose another file")]
     SameFile {
-        /// Which.
+        /// The file.
         name: String,
     },
-    /// It is something else.
-    #[error("{name} is not a capture: it begins like neither pcap nor pcapng")]
+    /// Not a capture file.
+    #[error("{name} is not a capture: neither a pcap nor a pcapng header")]
     NotACapture {
-        /// Which.
+        /// The file.
         name: String,
     },
-    /// Frames of another kind of link.
+    /// Frames of another link type.
     #[error(
-        "cannot replay {name}: its link type is {link_type}, and only Ethernet, 1, is replayed; capture on one \
+        "cannot replay {name}: link type {link_type} is not supported, only Ethernet (1); capture on one \
          interface, not on \"any\""
     )]
     LinkType {
-        /// Which.
+        /// The file.
         name: String,
-        /// As in the list at tcpdump.org/linktypes.html.
+        /// As listed at tcpdump.org/linktypes.html.
         link_type: u32,
     },
     /// The file ends within a record.
-    #[error("{name} ends within the record at byte {at}: it was cut short")]
+    #[error("{name} is truncated: it ends within the record at byte {at}")]
     Cut {
-        /// Which.
+        /// The file.
         name: String,
-        /// Where the record begins.
+        /// Offset of the record.
         at: u64,
     },
     /// A record contradicts itself, or what comes before it.
     #[error("{name} is damaged at byte {at}: {what}")]
     Damaged {
-        /// Which.
+        /// The file.
         name: String,
-        /// Where the record begins.
+        /// Offset of the record.
         at: u64,
-        /// What is wrong with it.
+        /// What is wrong.
         what: &'static str,
     },
-    /// The kernel does not give the bytes.
+    /// The file cannot be read.
     #[error("cannot read {name} at byte {at}: {cause}")]
     Read {
-        /// Which.
+        /// The file.
         name: String,
-        /// From where on.
+        /// Offset of the read.
         at: u64,
-        /// Why not.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The kernel does not take the replies.
+    /// The replies cannot be written.
     #[error("cannot write replies to {name}: {cause}")]
     Write {
-        /// Which.
+        /// The file.
         name: String,
-        /// Why not.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// No memory for frames.
+    /// Out of memory for frames.
     #[error(transparent)]
     Frame(#[from] frame::Error),
 }

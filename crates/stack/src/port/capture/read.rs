@@ -1,11 +1,11 @@
-//! Frames out of a pcap or pcapng file.
+//! Frames from a pcap or pcapng file.
 //!
 //! ```text
 //!   file ──▸ buffer[start..end] ──▸ pcap_parser: one record or block ──▸ Record, borrowed from the buffer
 //!              ▴ grows up to MAX_BLOCK_LEN when a block does not fit
 //! ```
-//! What the parser calls incomplete is read on; what is then still incomplete is an error that says where. All lengths of
-//! a file are claims: none makes the buffer grow before that many bytes have come.
+//! When the parser reports an incomplete record, more is read; a record that is still incomplete at the end of the
+//! file is an error with its offset. Length fields are not trusted: the buffer grows only as bytes arrive.
 
 use std::io::{self, Read};
 
@@ -21,21 +21,21 @@ use pcap_parser::{
 
 use super::error::Error;
 
-/// Bytes of the buffer to begin with: a few dozen frames of full size are read by one system call. Less: more system
-/// calls. More: more memory for small captures.
+/// Initial size of the buffer, bytes: one system call reads a few dozen full-size frames. Smaller: more system calls.
+/// Larger: more memory for small captures.
 const BUFFER_LEN: usize = 1 << 16;
 
-/// Largest record or block, bytes: Wireshark's limit. Less: blocks with the names or keys of a long capture do not fit.
-/// More: a damaged length makes more of the file be read before it is noticed.
+/// Largest record or block, bytes: Wireshark's limit. Smaller: blocks with the names or keys of a long capture do not
+/// fit. Larger: with a damaged length, more of the file is read before it is noticed.
 const MAX_BLOCK_LEN: usize = 16 << 20;
 
-/// The link type without what pcap says above it: whether frames have a check sequence, and how long it is. That does not
-/// matter here, since a packet's length is IP's.
+/// Mask for the link type: the upper bits say whether frames have a check sequence, and how long it is. That does not
+/// matter here, because the IP header has the packet's length.
 const LINK_TYPE: u32 = 0xffff;
 
 const ETHERNET: u32 = 1;
 
-/// The kind of block that a section begins with, the same in both byte orders; it says itself which one it is in.
+/// The block type that starts a section, the same in both byte orders; the block itself says which one it uses.
 const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 const NANOSECONDS: u128 = 1_000_000_000;
@@ -50,7 +50,7 @@ pub(super) struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Does the capture have less of it than there was?
+    /// Whether the capture truncated it.
     pub(super) fn is_snapped(&self) -> bool {
         (self.bytes.len() as u64) < u64::from(self.original)
     }
@@ -68,7 +68,7 @@ pub(super) struct Source {
 }
 
 enum Format {
-    /// How records are read; how many units of their times are a second.
+    /// The record parser, and the resolution of timestamps: units per second.
     Pcap {
         parse: ParseRecord,
         units: u32,
@@ -78,7 +78,7 @@ enum Format {
 
 type ParseRecord = fn(&[u8]) -> nom::IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>>;
 
-/// What the blocks since the last section header say of those to come.
+/// What the blocks since the last section header say about those that follow.
 #[derive(Default)]
 struct Section {
     big_endian: bool,
@@ -87,27 +87,27 @@ struct Section {
 
 #[derive(Clone, Copy)]
 struct Interface {
-    /// Longest part of a frame it captures; 0: all.
+    /// Snapshot length; 0: unlimited.
     snaplen: u32,
-    /// Units of its times in a second, and what to add to them, in seconds.
+    /// Resolution of its timestamps, units per second; and their offset, seconds.
     units: u128,
     offset: i64,
 }
 
-/// What a look at the buffer gave.
+/// The result of parsing at the start of the buffer.
 enum Look<T> {
-    /// This, and so many bytes were looked at.
+    /// Parsed this from this many bytes.
     Found(usize, T),
     /// More bytes are needed.
     Short,
-    /// It is wrong.
+    /// Malformed.
     Damaged(&'static str),
-    /// A link of this type.
+    /// A link type other than Ethernet.
     OtherLink(u32),
 }
 
 impl Source {
-    /// Reads as far as the kind of link is told.
+    /// Reads up to the link type.
     pub(super) fn new(name: &str, from: impl Read + Send + 'static) -> Result<Self, Error> {
         let mut source = Self {
             name: name.to_owned(),
@@ -136,12 +136,13 @@ impl Source {
         }
     }
 
-    /// The interfaces that pcapng describes first, so that another link is refused before anything is done.
+    /// Reads the interface descriptions at the start of a pcapng file, so that another link type is rejected before
+    /// anything is done.
     fn with_link(mut self) -> Result<Self, Error> {
         while let Format::PcapNg(section) = &self.format
             && section.interfaces.is_empty()
         {
-            // A frame before any interface is refused: there is none to be lost.
+            // A frame before any interface is malformed, so none is skipped here.
             if self.step(|_| ())?.is_none() {
                 break;
             }
@@ -149,7 +150,7 @@ impl Source {
         Ok(self)
     }
 
-    /// Gives the next frame to `take` and tells what that made of it. `None` at the end.
+    /// Passes the next frame to `take` and returns the result. `None` at the end.
     pub(super) fn next<T>(&mut self, take: impl FnOnce(Record<'_>) -> T) -> Result<Option<T>, Error> {
         let mut take = Some(take);
         let mut taken = None;
@@ -166,7 +167,7 @@ impl Source {
         Ok(taken)
     }
 
-    /// Reads one record or block; `take` gets the frame if it has one. `None` at the end.
+    /// Reads one record or block, and passes its frame, if it has one, to `take`. `None` at the end.
     fn step(&mut self, mut take: impl FnMut(Record<'_>)) -> Result<Option<()>, Error> {
         loop {
             let bytes = &self.buffer[self.start..self.end];
@@ -199,7 +200,7 @@ impl Source {
         self.at += used as u64;
     }
 
-    /// Reads on behind what is there. False at the end of the file.
+    /// Reads more bytes into the buffer. False at the end of the file.
     fn fill(&mut self) -> Result<bool, Error> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -238,7 +239,7 @@ impl Source {
     }
 }
 
-/// Which format the file is of, by its beginning. The section header is read again, as a block.
+/// The format of the file, by its header. The section header is parsed again later, as a block.
 fn recognised(bytes: &[u8]) -> Look<Format> {
     match parse_pcap_header(bytes) {
         Ok((rest, header)) => {
@@ -272,12 +273,12 @@ fn pcap_record(bytes: &[u8], parse: ParseRecord, units: u32, take: &mut impl FnM
             Look::Found(bytes.len() - rest.len(), ())
         }
         Err(nom::Err::Incomplete(_)) => Look::Short,
-        Err(_) => Look::Damaged("no record can be read"),
+        Err(_) => Look::Damaged("the record header is invalid"),
     }
 }
 
 fn pcapng_block(bytes: &[u8], section: &mut Section, take: &mut impl FnMut(Record<'_>)) -> Look<()> {
-    // The parser takes the frame of a block, 12 bytes, off its length before it has looked at that.
+    // The parser subtracts the 12 bytes around a block's body from its length before it has validated the length.
     if let Some((kind, rest)) = bytes.split_first_chunk::<4>()
         && let Some(len) = rest.first_chunk()
         && *kind != SECTION_HEADER
@@ -301,13 +302,13 @@ fn pcapng_block(bytes: &[u8], section: &mut Section, take: &mut impl FnMut(Recor
                 return Look::OtherLink(link_type);
             }
             let Some(interface) = interface(&description, section.big_endian) else {
-                return Look::Damaged("its times have a unit that no number of 64 bits can count");
+                return Look::Damaged("its timestamp resolution does not fit 64 bits");
             };
             section.interfaces.push(interface);
         }
         Block::EnhancedPacket(packet) => {
             let Some(interface) = section.interfaces.get(packet.if_id as usize) else {
-                return Look::Damaged("the frame is of an interface that was not described");
+                return Look::Damaged("the frame refers to an interface without a description");
             };
             let time = u128::from(packet.ts_high) << 32 | u128::from(packet.ts_low);
             let seconds = i128::from(interface.offset) + (time / interface.units) as i128;
@@ -316,9 +317,9 @@ fn pcapng_block(bytes: &[u8], section: &mut Section, take: &mut impl FnMut(Recor
         }
         Block::SimplePacket(packet) => {
             let Some(interface) = section.interfaces.first() else {
-                return Look::Damaged("the frame is of an interface that was not described");
+                return Look::Damaged("the frame refers to an interface without a description");
             };
-            // Its length is not told: it is the least of the frame's, the interface's limit, and what is there.
+            // Its length is implied: the minimum of the original length, the snapshot length, and the block's data.
             let mut data = packet.packet_data();
             if interface.snaplen > 0 {
                 data = &data[..data.len().min(interface.snaplen as usize)];
@@ -330,10 +331,10 @@ fn pcapng_block(bytes: &[u8], section: &mut Section, take: &mut impl FnMut(Recor
     Look::Found(bytes.len() - rest.len(), ())
 }
 
-/// What a description says of the interface's times. `None`: nonsense.
+/// The timestamp resolution and offset of an interface. `None`: invalid.
 fn interface(description: &InterfaceDescriptionBlock<'_>, big_endian: bool) -> Option<Interface> {
     let value = |code| description.options.iter().find(|option| option.code == code).map(PcapNGOption::value);
-    // A power of ten, or, with the highest bit, of two; microseconds if nothing is said.
+    // A power of ten or, if the highest bit is set, of two; the default is microseconds.
     let resolution = value(OptionCode::IfTsresol).and_then(<[u8]>::first).copied().unwrap_or(6);
     let (base, exponent) = if resolution & 0x80 == 0 { (10, resolution) } else { (2, resolution & 0x7f) };
     let units = u64::checked_pow(base, exponent.into())?.into();
@@ -343,7 +344,7 @@ fn interface(description: &InterfaceDescriptionBlock<'_>, big_endian: bool) -> O
     Some(Interface { snaplen: description.snaplen, units, offset })
 }
 
-/// Seconds and `rest` of `units` to the second as nanoseconds; what no number of them holds is the nearest.
+/// Converts seconds and `rest` units to nanoseconds, clamped to what fits.
 fn nanoseconds(seconds: i128, rest: u128, units: u128) -> u64 {
     let time = seconds * NANOSECONDS as i128 + (rest * NANOSECONDS / units) as i128;
     time.clamp(0, u64::MAX.into()) as u64

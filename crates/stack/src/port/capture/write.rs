@@ -1,5 +1,5 @@
-//! Frames into a pcap file: little-endian, nanoseconds, Ethernet (draft-ietf-opsawg-pcap). No crate is needed for a
-//! header of 24 bytes and one of 16 before each frame.
+//! Frames into a pcap file: little-endian, nanoseconds, Ethernet (draft-ietf-opsawg-pcap). A 24-byte file header and
+//! a 16-byte record header do not justify a dependency.
 
 use std::io::{self, BufWriter, Write};
 
@@ -7,14 +7,14 @@ use super::error::Error;
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 
-/// Longest record that a reader has to expect; libpcap's own limit.
+/// Snapshot length in the file header; libpcap's own limit.
 const SNAPLEN: u32 = 262_144;
 
 const ETHERNET: u32 = 1;
 
 pub(super) struct Sink {
     name: String,
-    /// After one failure nothing more is written: the file would have a hole within a record.
+    /// `None` after a failed write: nothing more is written, because the file would have a gap within a record.
     to: Option<BufWriter<Box<dyn Write + Send>>>,
 }
 
@@ -27,7 +27,7 @@ impl Sink {
         Ok(sink)
     }
 
-    /// Appends a frame of the time `now`, nanoseconds since 1970. After 2106 the seconds stop.
+    /// Appends a frame with the timestamp `now`, nanoseconds since 1970. From 2106 on the seconds saturate.
     pub(super) fn write(&mut self, now: u64, frame: &[u8]) -> Result<(), Error> {
         let seconds = u32::try_from(now / 1_000_000_000).unwrap_or(u32::MAX);
         let len = frame.len() as u32;
@@ -57,7 +57,7 @@ impl Sink {
         };
         let done = action(to).map_err(failed);
         if done.is_err() {
-            // Taken apart, not dropped: that would try to write what is left.
+            // Taken apart, not dropped: dropping would try to write the rest.
             self.to.take().map(BufWriter::into_parts);
         }
         done

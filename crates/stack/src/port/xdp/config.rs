@@ -1,4 +1,4 @@
-//! What a port is made with: memory, rings, who copies, who polls.
+//! Configuration of a port: memory, rings, copy mode, polling.
 
 use std::fmt;
 
@@ -10,44 +10,45 @@ use crate::frame::BURST;
 use crate::port::Checksums;
 use crate::wire::{ethernet, vlan};
 
-/// Bytes the kernel keeps free before each packet it receives (`XDP_PACKET_HEADROOM`, linux/bpf.h).
+/// Headroom that the kernel reserves before each received packet, bytes (`XDP_PACKET_HEADROOM`, linux/bpf.h).
 pub(super) const HEADROOM: usize = 256;
-/// Bytes of a receive or transmit ring's entry, and of a fill or completion ring's.
+/// Size of a receive or transmit ring entry, and of a fill or completion ring entry, bytes.
 const DESCRIPTOR: usize = 16;
 const ADDRESS: usize = 8;
 /// Who copies packets between the device and the frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Copying {
-    /// The device if its driver can, else the kernel. The port says which it became.
+    /// Zero-copy if the driver supports it, otherwise the kernel copies. The port reports which was chosen.
     #[default]
     Auto,
-    /// The kernel, on every driver.
+    /// The kernel copies, on every driver.
     Kernel,
-    /// Nobody: the device writes and reads the frames itself, or the port is not opened.
+    /// No copy: the device reads and writes the frames directly; the port is not opened if it cannot.
     ZeroCopy,
 }
 
 /// Where the program that takes datagrams is attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Attach {
-    /// In the driver, or not at all.
+    /// In the driver, or fail.
     #[default]
     Native,
-    /// In the driver; if that has no XDP, behind it, which the device then reports.
+    /// In the driver; if it has no XDP, in generic mode, which the device then reports.
     NativeOrGeneric,
-    /// Behind the driver, on the kernel's own buffers.
+    /// Generic mode: after the driver, on the kernel's own buffers.
     Generic,
 }
 
-/// The kernel polls the device when the worker requests, rather than on interrupts (`SO_PREFER_BUSY_POLL`). Of use with a
-/// worker that never sleeps, and with `napi_defer_hard_irqs` and `gro_flush_timeout` set on the device, without which
-/// interrupts stay on.
+/// The kernel polls the device at the worker's request, rather than on interrupts (`SO_PREFER_BUSY_POLL`). Useful
+/// with a worker that never sleeps, and with `napi_defer_hard_irqs` and `gro_flush_timeout` set on the device,
+/// without which interrupts stay enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BusyPoll {
-    /// Packets a poll handles at most. Too low: more calls; too high: others of the device's queue wait longer. Above
-    /// 64 some drivers object.
+    /// Maximum packets per poll. Too low: more calls. Too high: other users of the device's queue wait longer. Some
+    /// drivers reject values above 64.
     pub budget: u16,
-    /// How long a blocking call polls, microseconds. The port's own calls never block; the option must be above 0.
+    /// How long a blocking call polls, microseconds. The port's own calls never block, but the option must be above
+    /// 0.
     pub microseconds: u32,
 }
 
@@ -57,42 +58,44 @@ impl Default for BusyPoll {
     }
 }
 
-/// What a port is made with. Ring sizes are powers of two.
+/// Configuration of a port. Ring sizes are powers of two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Frames of the port: enough that some are left for packets to come when all rings of packets to be sent are full,
-    /// or a worker that sleeps then is never woken. Too many: frames come round less often, and are in no cache.
+    /// Frames of the port: enough that some are left for receiving when all rings of packets to be sent are full;
+    /// otherwise a worker that sleeps then is never woken. Too many: frames are reused less often, and are in no
+    /// cache.
     pub frames: usize,
-    /// Bytes of a frame, 2048 or 4096, of which the kernel keeps 256: what is longer than the rest goes to the kernel.
+    /// Frame size, 2048 or 4096 bytes, of which the kernel reserves 256: longer packets go to the kernel.
     pub frame_size: usize,
-    /// Receive ring, packets. What comes while it is full is lost: too small, and a worker that is away for a moment
-    /// loses packets; too large, and it later answers what nobody waits for any more.
+    /// Receive ring, packets. Packets that arrive while it is full are lost. Too small: a worker that is not running
+    /// for a moment loses packets. Too large: it later answers requests that no client waits for any more.
     pub receive: u32,
     /// Transmit ring, packets.
     pub transmit: u32,
-    /// Fill ring, frames offered for packets to come. Below the receive ring's size it is the bound.
+    /// Fill ring, frames offered for receiving. If smaller than the receive ring, it is the limit.
     pub fill: u32,
-    /// Completion ring, frames that were sent. In copy mode it bounds the packets in the device's queue.
+    /// Completion ring, frames that were sent. In copy mode it limits the packets in the device's queue.
     pub completion: u32,
     /// Who copies.
     pub copying: Copying,
-    /// Whether the kernel polls when asked; `None`: on interrupts.
+    /// Busy polling; `None`: on interrupts.
     pub busy_poll: Option<BusyPoll>,
     /// Where the program is attached.
     pub attach: Attach,
-    /// What is known of received checksums. `Partial` on an interface without a device of its own (veth, bridge, bond, VLAN,
-    /// macvlan): packets of a local sender come without a UDP checksum there, and would all fail the check.
+    /// How received checksums are treated. `Partial` on an interface without a device of its own (veth, bridge, bond,
+    /// VLAN, macvlan): packets from local senders have no UDP checksum there, and would all fail verification.
     pub checksums: Checksums,
-    /// Have the device's RSS hash written in front of frames, where the driver tells it. For workers that spread frames:
-    /// it costs the program time for each, and who needs no hash gains nothing.
+    /// Have the device's RSS hash written in front of frames, where the driver supplies it. For workers that steer
+    /// frames: it costs the program time for each frame, and is useless without steering.
     pub rx_hash: bool,
-    /// Where packets would be copied, send many at once as live frames, in bulks and without a kernel buffer for each. Needs
-    /// CAP_PERFMON and CAP_SYS_ADMIN beside the rest; without, or where the driver cannot, packets are sent one by one.
+    /// Where packets would be copied, send many at once as live frames, in bulk and without a kernel buffer for each.
+    /// Needs CAP_PERFMON and CAP_SYS_ADMIN in addition; without them, or where the driver does not support it,
+    /// packets are sent one by one.
     pub live_frames: bool,
 }
 
-/// 8 MiB a port. At a million packets a second the receive ring holds two milliseconds of them, half a scheduler's tick at
-/// 250 Hz; what is sent leaves sooner.
+/// 8 MiB per port. At a million packets per second the receive ring holds two milliseconds of packets, half a
+/// scheduler tick at 250 Hz; transmitted packets leave sooner.
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -119,13 +122,13 @@ impl Config {
         self.frame_size.saturating_sub(HEADROOM)
     }
 
-    /// The longest frame that can be sent by an interface with this MTU, bytes, VLAN tags among them.
+    /// The longest frame that an interface with this MTU can send, bytes, VLAN tags included.
     pub(super) fn max_transmit_len(&self, mtu: u32) -> usize {
         (mtu as usize + ethernet::LEN + vlan::MAX * vlan::LEN).min(self.max_frame_len())
     }
 
-    /// Memory of one port, bytes: frames, rings, and live frames that wait, all of it there from the start. In copy mode
-    /// packets that wait in the device's queue take kernel memory beside it: up to [`Config::in_flight`].
+    /// Memory of one port, bytes: frames, rings, and waiting live frames, all allocated up front. In copy mode,
+    /// packets in the device's queue use kernel memory in addition: up to [`Config::in_flight`].
     #[must_use]
     pub const fn memory(&self) -> usize {
         self.frames * self.frame_size
@@ -134,10 +137,10 @@ impl Config {
             + if self.live_frames { LiveFrames::MEMORY } else { 0 }
     }
 
-    /// Most kernel memory that copies of packets on their way to the wire take in copy mode, bytes.
+    /// Maximum kernel memory for copies of packets on their way to the wire in copy mode, bytes.
     #[must_use]
     pub const fn in_flight(&self) -> usize {
-        // A copy is a buffer of the packet's size and the kernel's headers of it, about 1 KiB together.
+        // A copy is a buffer of the packet's size plus the kernel's headers, about 1 KiB together.
         self.completion as usize * (self.frame_size + 1024)
     }
 
@@ -198,19 +201,16 @@ mod tests {
     }
 
     #[test]
-    fn impossible_sizes_are_told() {
-        let told = |config: Config| config.check().unwrap_err().to_string();
+    fn impossible_sizes_are_rejected() {
+        let error = |config: Config| config.check().unwrap_err().to_string();
         let config = Config { fill: 1000, ..Config::default() };
-        assert_eq!(
-            told(config),
-            "a fill ring of 1000 entries is not possible; use a power of two from 64 to 65536"
-        );
+        assert_eq!(error(config), "invalid fill ring size 1000: expected a power of two from 64 to 65536");
         let config = Config { transmit: 1 << 17, ..Config::default() };
-        assert!(told(config).starts_with("a transmit ring of 131072 entries"));
+        assert!(error(config).starts_with("invalid transmit ring size 131072"));
         let config = Config { frames: 2048, ..Config::default() };
         assert_eq!(
-            told(config),
-            "2048 frames are too few for a port: its rings and a burst take 2112; smaller rings take fewer"
+            error(config),
+            "2048 frames are too few for a port: its rings and a burst need 2112; use more frames or smaller rings"
         );
     }
 }

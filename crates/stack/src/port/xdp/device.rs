@@ -1,4 +1,4 @@
-//! An interface with its program: who gets which datagrams, and a port for each queue.
+//! An interface with its program: which datagrams it takes, and a port for each queue.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -14,59 +14,60 @@ use super::port::XdpPort;
 use super::socket::Umem;
 use crate::frame::Region;
 
-/// Places for sockets in the program's map, eight bytes each: more queues than any NIC has.
+/// Socket slots in the program's map, eight bytes each: more queues than any NIC has.
 const QUEUES: u32 = 4096;
-/// Most addresses that are bound one by one, over all ports.
+/// Maximum number of addresses that can be bound individually, over all ports.
 pub(super) const ADDRESSES: u32 = 4096;
 
-/// An interface whose datagrams are taken; let go when this is dropped, and when the process ends in whatever way.
+/// An interface whose datagrams are taken until this is dropped or the process ends.
 ///
-/// Ports outlive it: they send on, and get nothing more. A port that is dropped leaves its queue to the kernel. Ports are
-/// opened in the network namespace that the device was opened in.
+/// Ports outlive it: they can still send, but receive nothing. When a port is dropped, packets of its queue go to the
+/// kernel. Ports are opened in the network namespace that the device was opened in.
 #[derive(Debug)]
 pub struct XdpDevice {
-    /// First: nothing is taken any more before the rest goes.
+    /// Declared first: it is detached before the rest is dropped.
     take: Take,
     mode: AttachMode,
     pub(super) interface: Interface,
     pub(super) facts: Facts,
     pub(super) config: Config,
-    /// The longest frame that its ports send; they read it each turn.
+    /// The longest frame that its ports send; they read it on each poll.
     max_frame_len: Arc<AtomicUsize>,
 }
 
-/// How an interface is no longer as it was.
+/// How an interface has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InterfaceChange {
-    /// It cannot be read any more: it was removed.
+    /// It was removed, or cannot be read any more.
     Gone,
-    /// Its receive queues are others: ports have to be opened for new ones, and those of the rest get nothing.
+    /// Its number of receive queues changed: ports have to be opened for new ones, and those of removed ones receive
+    /// nothing.
     Queues {
-        /// How many there were.
+        /// The previous number.
         before: u32,
-        /// How many there are.
+        /// The current number.
         now: u32,
     },
-    /// Its MTU is another: until [`XdpDevice::refresh`], [`Properties::max_frame_len`](crate::port::Properties::max_frame_len) of its
-    /// ports is not what can be sent.
+    /// Its MTU changed: until [`XdpDevice::refresh`],
+    /// [`Properties::max_frame_len`](crate::port::Properties::max_frame_len) of its ports is outdated.
     Mtu {
-        /// What it was, bytes.
+        /// The previous MTU, bytes.
         before: u32,
-        /// What it is, bytes.
+        /// The current MTU, bytes.
         now: u32,
     },
-    /// Its MAC address is another: until [`XdpDevice::refresh`], its datagrams go to the kernel.
+    /// Its MAC address changed: until [`XdpDevice::refresh`], its datagrams go to the kernel.
     Mac,
 }
 
 impl XdpDevice {
     /// Attaches the program to `interface` of the calling thread's network namespace. It takes nothing before
-    /// [`bind`](Self::bind) and before a port is open.
+    /// [`bind`](Self::bind) is called and a port is open.
     ///
     /// # Errors
-    /// No such interface, no permission, another XDP program attached (which one), no native XDP, a configuration that
-    /// cannot be.
+    /// No such interface, no permission, another XDP program attached (named in the error), no native XDP, an invalid
+    /// configuration.
     pub fn open(interface: &str, config: Config) -> Result<Self, Error> {
         config.check()?;
         let interface = Interface::find(interface)?;
@@ -74,7 +75,7 @@ impl XdpDevice {
         let rx_hash = config.rx_hash;
         let mut take = Take::load(&TakeLayout { queues: QUEUES, longest, addresses: ADDRESSES, rx_hash })?;
         let mode = attach(&mut take, &interface, config.attach)?;
-        // Drivers may set up their queues anew for a program: what they have is known from now on.
+        // Drivers may reconfigure their queues for a program, so they are read afterwards.
         let facts = interface.facts()?;
         take.set_mac(Some(facts.mac));
         let max_frame_len = Arc::new(AtomicUsize::new(config.max_transmit_len(facts.mtu)));
@@ -87,58 +88,58 @@ impl XdpDevice {
         self.interface.name()
     }
 
-    /// The interface's number in its network namespace.
+    /// The interface's index in its network namespace.
     #[must_use]
     pub fn index(&self) -> u32 {
         self.interface.index()
     }
 
-    /// The interface's own MAC address, as last seen; zeros where it has none.
+    /// The interface's MAC address, as last read; zeros if it has none.
     #[must_use]
     pub fn mac(&self) -> [u8; 6] {
         self.facts.mac
     }
 
-    /// Where the program runs.
+    /// The mode in which the program is attached.
     #[must_use]
     pub fn mode(&self) -> AttachMode {
         self.mode
     }
 
-    /// Whether the frames of its ports tell the device's RSS hash, and if not, why.
+    /// Whether the frames of its ports carry the device's RSS hash, and if not, why.
     #[must_use]
     pub fn rx_hash(&self) -> &RxHash {
         self.take.rx_hash()
     }
 
-    /// What its ports are made with.
+    /// The configuration of its ports.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Receive queues, as last seen.
+    /// Receive queues, as last read.
     #[must_use]
     pub fn queues(&self) -> u32 {
         self.facts.queues
     }
 
-    /// Its MTU, bytes, as last seen.
+    /// Its MTU, bytes, as last read.
     #[must_use]
     pub fn mtu(&self) -> u32 {
         self.facts.mtu
     }
 
-    /// Memory of a port on every queue, bytes: [`Config::memory`] of each.
+    /// Memory for a port on every queue, bytes: [`Config::memory`] for each.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.config.memory() * self.facts.queues as usize
     }
 
-    /// Opens the port of `queue`, with memory of its own, and hands it what is taken there.
+    /// Opens the port of `queue`, with memory of its own, and directs the queue's datagrams to it.
     ///
     /// # Errors
-    /// No such queue, one that has a socket already, no permission, no memory.
+    /// No such queue, one that has a socket already, no permission, out of memory.
     pub fn port(&mut self, queue: u32) -> Result<XdpPort, Error> {
         let generic = self.mode == AttachMode::Generic;
         let max_frame_len = Arc::clone(&self.max_frame_len);
@@ -162,8 +163,8 @@ impl XdpDevice {
         (0..self.facts.queues).map(|queue| self.port(queue)).collect()
     }
 
-    /// Opens a port for every queue, all in one registered memory (`XDP_SHARED_UMEM`): one large mapping instead of
-    /// many, and the kernel pins it once. Each port still has frames of its own.
+    /// Opens a port for every queue, all in one registered memory area (`XDP_SHARED_UMEM`): one large mapping instead
+    /// of many, pinned once by the kernel. Each port still has frames of its own.
     ///
     /// # Errors
     /// As [`port`](Self::port); then none stays open.
@@ -185,35 +186,37 @@ impl XdpDevice {
         Ok(ports)
     }
 
-    /// Hands `port` what is taken on its queue: one that was opened elsewhere, or that [`release`](Self::release) left.
+    /// Directs the datagrams of its queue to `port`: one that was opened elsewhere, or that was
+    /// [released](Self::release).
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The kernel's error.
     pub fn hand_to(&mut self, port: &mut XdpPort) -> Result<(), Error> {
-        // What lies before its frames is a hash only if this device's program writes one there.
+        // The bytes before its frames are a hash only if this device's program writes one.
         port.properties.hashed = *self.rx_hash() == RxHash::Device;
         Ok(self.take.set_socket(port.queue(), port.socket.as_fd())?)
     }
 
-    /// Leaves what comes on `queue` to the kernel, for a port that is about to stop: what it has in its ring it has.
+    /// Directs packets of `queue` to the kernel again, for a port that is about to stop; frames already in its ring
+    /// stay there.
     pub fn release(&mut self, queue: u32) {
         self.take.clear_socket(queue);
     }
 
-    /// From now on takes datagrams for `address`: see [`Take::bind`].
+    /// Takes datagrams for `address` from now on: see [`Take::bind`].
     ///
     /// # Errors
-    /// Port 0, a group's address, too many addresses.
+    /// Port 0, a multicast address, too many addresses.
     pub fn bind(&mut self, address: SocketAddr) -> Result<(), Error> {
         Ok(self.take.bind(address)?)
     }
 
-    /// No longer takes datagrams for `address`. Was it bound?
+    /// No longer takes datagrams for `address`. Returns whether it was bound.
     pub fn unbind(&mut self, address: SocketAddr) -> bool {
         self.take.unbind(address)
     }
 
-    /// From now on leaves datagrams from these senders to the kernel: see [`Take::set_sources`].
+    /// Passes datagrams from these senders to the kernel from now on: see [`Take::set_sources`].
     ///
     /// # Errors
     /// Too many addresses or networks.
@@ -221,34 +224,34 @@ impl XdpDevice {
         Ok(self.take.set_sources(sources)?)
     }
 
-    /// Senders whose datagrams are left to the kernel.
+    /// Senders whose datagrams are passed to the kernel.
     #[must_use]
     pub fn sources(&self) -> &Sources {
         self.take.sources()
     }
 
-    /// From now on takes tagged frames of these VLANs, whose replies have this priority: see [`Take::set_vlans`].
+    /// Takes tagged frames of these VLANs from now on, with this priority in the replies: see [`Take::set_vlans`].
     pub fn set_vlans(&self, vlans: impl IntoIterator<Item = (u16, u8)>) {
         self.take.set_vlans(vlans);
     }
 
-    /// Whether the device removes VLAN tags before the program sees frames (ethtool: `rx-vlan-offload`), as last set.
-    /// Frames of all VLANs then look untagged. `None`: it does not say, or it is no longer there.
+    /// Whether the device strips VLAN tags before the program sees frames (ethtool: `rx-vlan-offload`), as currently
+    /// set. Frames of all VLANs then look untagged. `None`: unknown, or the interface is gone.
     #[must_use]
     pub fn removes_vlan_tags(&self) -> Option<bool> {
         self.interface.removes_vlan_tags()
     }
 
-    /// Would `frame`, had `queue` received it, come to that queue's port? Requests the attached program and disturbs nothing;
-    /// in the network namespace the device was opened in.
+    /// Whether `frame`, received on `queue`, would reach that queue's port. Runs the attached program without side
+    /// effects, in the network namespace the device was opened in.
     ///
     /// # Errors
-    /// No such queue any more; a frame shorter than an Ethernet header or longer than a page.
+    /// The queue no longer exists; a frame shorter than an Ethernet header or longer than a page.
     pub fn takes(&mut self, frame: &[u8], queue: u32) -> Result<bool, Error> {
         Ok(self.take.takes(frame, self.interface.index(), queue)?)
     }
 
-    /// What became of the frames that came, over all queues.
+    /// What the program did with received frames, over all queues.
     #[must_use]
     pub fn outcomes(&self) -> Outcomes {
         self.take.outcomes()
@@ -260,7 +263,7 @@ impl XdpDevice {
         self.take.outcomes().of(Outcome::Taken)
     }
 
-    /// How the interface differs from what it was at the start, or at the last [`refresh`](Self::refresh). Reads a few
+    /// How the interface differs from its state at the start, or at the last [`refresh`](Self::refresh). Reads a few
     /// files: for once a second, not for the packet path.
     #[must_use]
     pub fn changed(&self) -> Option<InterfaceChange> {
@@ -277,8 +280,8 @@ impl XdpDevice {
         }
     }
 
-    /// Takes the interface as it is now: its MAC address for the program, its MTU for all of its ports, its queues for
-    /// ports opened from here on.
+    /// Adopts the interface's current state: its MAC address for the program, its MTU for all of its ports, its
+    /// queues for ports opened from here on.
     ///
     /// # Errors
     /// It cannot be read: it is gone.

@@ -1,4 +1,4 @@
-//! Why a port could not be had. Each says what would make it possible.
+//! Why a port could not be opened. Each error says what would make it possible.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use crate::frame;
 #[non_exhaustive]
 pub enum Error {
     /// No such interface.
-    #[error("there is no interface '{interface}' in this network namespace")]
+    #[error("no interface '{interface}' in this network namespace")]
     NoInterface {
-        /// The name asked for.
+        /// The requested name.
         interface: String,
     },
     /// sysfs belongs to another network namespace.
     #[error(
-        "/sys shows another network namespace's interfaces, and '{interface}' is not the same there: mount sysfs for \
+        "/sys shows another network namespace, and its interface '{interface}' is a different one: mount sysfs for \
          this one, as `ip netns exec` does"
     )]
     OtherSysfs {
@@ -29,9 +29,9 @@ pub enum Error {
     Read {
         /// The interface.
         interface: String,
-        /// What was to be read: a file's name.
+        /// The file that was read.
         what: &'static str,
-        /// Why not.
+        /// The kernel's error.
         cause: io::Error,
     },
     /// No such queue.
@@ -39,15 +39,15 @@ pub enum Error {
     NoQueue {
         /// The interface.
         interface: String,
-        /// The queue asked for.
+        /// The requested queue.
         queue: u32,
-        /// How many there are.
+        /// Number of queues.
         queues: u32,
     },
     /// Another socket has the queue.
     #[error(
-        "queue {queue} of interface '{interface}' has an AF_XDP socket already; end the process that holds it \
-         (`ss --xdp --processes` tells which)"
+        "queue {queue} of interface '{interface}' already has an AF_XDP socket; stop the process that holds it \
+         (see `ss --xdp --processes`)"
     )]
     QueueBusy {
         /// The interface.
@@ -55,85 +55,83 @@ pub enum Error {
         /// The queue.
         queue: u32,
     },
-    /// No right to.
+    /// No permission.
     #[error("cannot {operation}: {cause}; run as root, or with {capability}")]
     NotPermitted {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// The capability it takes.
+        /// The missing capability.
         capability: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
     /// The kernel has no AF_XDP.
-    #[error(
-        "this kernel has no AF_XDP (CONFIG_XDP_SOCKETS); serve over kernel sockets, or use a kernel that has it"
-    )]
+    #[error("this kernel has no AF_XDP (CONFIG_XDP_SOCKETS); use kernel sockets, or a kernel with AF_XDP")]
     NoAfXdp,
     /// The driver has no native XDP.
     #[error(
-        "the driver of interface '{interface}' has no native XDP; allow generic mode, which seldom pays, or serve over \
+        "the driver of interface '{interface}' has no native XDP; allow generic mode, which is rarely faster, or use \
          kernel sockets"
     )]
     NoNative {
         /// The interface.
         interface: String,
     },
-    /// The driver cannot use our memory.
+    /// The driver does not support zero-copy.
     #[error(
-        "the driver of interface '{interface}' does no zero-copy on queue {queue}: {cause}; let the kernel copy, or \
-         use automatic choice"
+        "the driver of interface '{interface}' does not support zero-copy on queue {queue}: {cause}; use copy mode or \
+         automatic selection"
     )]
     NoZeroCopy {
         /// The interface.
         interface: String,
         /// The queue.
         queue: u32,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The memory may not be locked.
+    /// The memory could not be locked.
     #[error(
         "cannot lock {bytes} bytes of packet memory: {cause}; raise RLIMIT_MEMLOCK (`ulimit -l`, LimitMEMLOCK= of \
          systemd), run with CAP_IPC_LOCK, or use fewer frames"
     )]
     LockedMemory {
-        /// How much.
+        /// Bytes.
         bytes: usize,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// A ring's size that cannot be.
-    #[error("a {ring} ring of {size} entries is not possible; use a power of two from 64 to {MAX_RING_LEN}")]
+    /// Invalid ring size.
+    #[error("invalid {ring} ring size {size}: expected a power of two from 64 to {MAX_RING_LEN}")]
     RingSize {
         /// Which ring.
         ring: &'static str,
-        /// The size asked for.
+        /// The requested size.
         size: u32,
     },
     /// Too few frames.
     #[error(
-        "{frames} frames are too few for a port: its rings and a burst take {least}; smaller rings take fewer"
+        "{frames} frames are too few for a port: its rings and a burst need {least}; use more frames or smaller rings"
     )]
     FewFrames {
-        /// How many were asked for.
+        /// The requested number.
         frames: usize,
-        /// How many it takes.
+        /// The required number.
         least: usize,
     },
     /// Another step failed.
     #[error("cannot {operation} for queue {queue} of interface '{interface}': {cause}")]
     Socket {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// The interface.
         interface: String,
         /// The queue.
         queue: u32,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// No memory for frames.
+    /// Out of memory for frames.
     #[error(transparent)]
     Frame(#[from] frame::Error),
     /// The program could not be loaded or attached.

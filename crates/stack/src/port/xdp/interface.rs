@@ -1,4 +1,4 @@
-//! The interface under a port: what sysfs says of it, now and later.
+//! The interface under a port: its properties in sysfs, now and later.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,19 +10,19 @@ use udpath_netlink::ioctl::{self, ethtool_value};
 use super::error::Error;
 use super::sys;
 
-/// Longest file that is read of an interface, bytes. All of them are a number or an address.
+/// Maximum length of a sysfs file of an interface, bytes. All of them hold a number or an address.
 const MAX_FILE_LEN: usize = 64;
 
-/// An interface of the network namespace it was looked up in, whichever thread requests.
+/// An interface of the network namespace it was looked up in, whichever thread uses it.
 #[derive(Debug)]
 pub(super) struct Interface {
     name: String,
     index: u32,
-    /// Its folder in sysfs, which stays this interface's.
+    /// Its directory in sysfs: the descriptor keeps referring to this interface.
     folder: OwnedFd,
 }
 
-/// What may change under a running port.
+/// Properties that may change while a port is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) queues: u32,
@@ -46,7 +46,7 @@ impl Interface {
         let path = format!("/sys/class/net/{name}");
         let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|_| other())?;
         let interface = Self { name: name.to_owned(), index, folder };
-        // Two network namespaces often have an `eth0` of one number; but not of one address.
+        // Two network namespaces often have an `eth0` with the same index, but not with the same address.
         if interface.number("ifindex")? != index || (mac != [0; 6] && interface.mac()? != mac) {
             return Err(other());
         }
@@ -61,7 +61,7 @@ impl Interface {
         self.index
     }
 
-    /// What it is like now.
+    /// Its current properties.
     pub(super) fn facts(&self) -> Result<Facts, Error> {
         Ok(Facts { queues: self.queues()?, mtu: self.number("mtu")?, mac: self.mac()? })
     }
@@ -78,7 +78,7 @@ impl Interface {
         Ok(count)
     }
 
-    /// Zeros where it has none, or one of another kind than Ethernet's.
+    /// Zeros if it has none, or not an Ethernet address.
     fn mac(&self) -> Result<[u8; 6], Error> {
         let text = self.text("address")?;
         let mut mac = [0; 6];

@@ -1,16 +1,16 @@
-//! What the kernel put into a port's receive ring and what it dropped there, to be read from any thread: a worker that gets no
-//! CPU time cannot tell.
+//! What the kernel put into a port's receive ring and what it dropped there, readable from any thread: a worker that
+//! gets no CPU time cannot report it.
 //!
 //! ```text
 //! program ─ redirect ─┬▸ receive ring: delivered        the ring's producer index
 //!                     ├ receive ring full               XDP_STATISTICS, rx_ring_full
 //!                     ├ no frame in the fill ring       XDP_STATISTICS, rx_dropped     (copy mode)
-//!                     └ refused by the socket           in no counter of the socket: what is left of the program's own
+//!                     └ rejected by the socket          not counted by the socket: the rest of the program's own count
 //! ```
-//! Every frame that the program redirected is in exactly one of these (`xsk_rcv`, net/xdp/xsk.c): with XDP_STATISTICS of Linux
-//! 5.9 and later `rx_dropped` and `rx_ring_full` do not overlap; before, `rx_dropped` is the sum of both. With zero-copy a
-//! driver without a frame drops packets before the program sees them; these are in the driver's counters only, and
-//! `fill_ring_empty` says how often it happened.
+//! Every frame that the program redirected is in exactly one of these (`xsk_rcv`, net/xdp/xsk.c): with XDP_STATISTICS
+//! of Linux 5.9 and later `rx_dropped` and `rx_ring_full` do not overlap; before, `rx_dropped` is the sum of both.
+//! With zero-copy, a driver without a frame drops packets before the program sees them; these are in the driver's
+//! counters only, and `fill_ring_empty` says how often that happened.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,35 +21,35 @@ use rustix::net::xdp::{XdpDesc, XdpStatistics};
 
 use super::sys::Ring;
 
-/// Frames that the program handed to a port's socket, by what became of them there.
+/// Frames that the program redirected to a port's socket, by what became of them there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReceiveCounts {
-    /// Put into the receive ring, for the worker to take.
+    /// Put into the receive ring.
     pub delivered: u64,
     /// Dropped: the receive ring was full. The worker is too slow, or gets too little CPU time.
     pub ring_full: u64,
     /// Dropped: no frame in the fill ring, or (copy mode) longer than one.
     pub no_frame: u64,
-    /// Taken from the receive ring with an address or a length that no frame has.
+    /// Taken from the receive ring with an invalid address or length.
     pub invalid: u64,
-    /// How often the kernel found the fill ring empty; with zero-copy the device counts what it lost then.
+    /// How often the kernel found the fill ring empty; with zero-copy the device counts the packets lost by that.
     pub fill_ring_empty: u64,
-    /// Entries of the transmit ring that the kernel found invalid, and did not send.
+    /// Transmit ring entries that the kernel rejected and did not send.
     pub transmit_invalid: u64,
 }
 
 impl ReceiveCounts {
-    /// All of them that no worker gets.
+    /// All frames that did not reach the worker.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.ring_full + self.no_frame + self.invalid
     }
 }
 
-/// A port's socket, and a second look into its receive ring.
+/// A port's socket, and a second mapping of its receive ring.
 #[derive(Debug)]
 pub(super) struct Descriptor {
-    /// Before the descriptor, of which it is a mapping.
+    /// Declared before the descriptor that it is a mapping of.
     pub(super) receive: Ring<XdpDesc>,
     pub(super) fd: OwnedFd,
 }
@@ -62,13 +62,14 @@ impl AsFd for Descriptor {
 }
 
 impl Descriptor {
-    /// What the kernel counted.
+    /// The kernel's counters.
     pub(super) fn statistics(&self) -> Option<XdpStatistics> {
         sockopt::xdp_statistics(&self.fd).ok()
     }
 }
 
-/// Reads what a port [received](ReceiveCounts), from any thread, also after the port was dropped. Keeps nothing open.
+/// Reads what a port [received](ReceiveCounts), from any thread, also after the port was dropped. Keeps no descriptor
+/// open.
 #[derive(Debug, Clone)]
 pub struct Monitor {
     shared: Arc<Shared>,
@@ -78,13 +79,14 @@ pub struct Monitor {
 struct Shared {
     socket: Weak<Descriptor>,
     last: Mutex<Last>,
-    /// Counted by the port: entries it could not take.
+    /// Counted by the port: invalid entries.
     invalid: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Last {
-    /// The producer index when last seen. It wraps at 2^32, so it has to be read more often than that many frames come.
+    /// The producer index when last read. It wraps at 2^32, so it must be read more often than that many frames
+    /// arrive.
     index: u32,
     received: ReceiveCounts,
 }
@@ -95,13 +97,13 @@ impl Monitor {
         Self { shared: Arc::new(Shared { socket, last: Mutex::default(), invalid: AtomicU64::new(0) }) }
     }
 
-    /// Entries of the receive ring could not be taken.
+    /// Counts invalid entries of the receive ring.
     #[cold]
     pub(super) fn add_invalid(&self, count: u32) {
         self.shared.invalid.fetch_add(count.into(), Ordering::Relaxed);
     }
 
-    /// What the port received so far. Makes a system call. To be called at least once per four thousand million frames.
+    /// What the port received so far. Makes a system call. Call it at least once per four billion frames.
     #[must_use]
     pub fn received(&self) -> ReceiveCounts {
         let mut last = self.shared.last.lock().unwrap_or_else(PoisonError::into_inner);

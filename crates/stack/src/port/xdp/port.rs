@@ -19,24 +19,24 @@ use crate::frame::{BURST, Burst, Frame, Offloads, Pool, Region};
 use crate::port::{Completions, Counts, Mode, Port, Properties};
 use crate::wire::ethernet;
 
-/// Frames the fill ring may lack before it is filled up, entries. Lower: an index is published for fewer frames; higher:
-/// that many of a small ring are missing when packets come in a rush.
+/// How many frames the fill ring may be short of before it is refilled. Lower: an index is published for fewer
+/// frames. Higher: that many entries of a small ring are missing when a burst arrives.
 const REFILL: u32 = 32;
 
-/// One queue of an interface. See the module's head.
+/// One queue of an interface. See the header of [`xdp`](super).
 pub struct XdpPort {
     pub(super) properties: Properties,
-    /// [`Properties::max_frame_len`] as the device last saw it: it changes with the MTU.
+    /// [`Properties::max_frame_len`] as the device last set it: it follows the MTU.
     pub(super) max_frame_len: Arc<AtomicUsize>,
     pub(super) queue: u32,
-    /// Before the pool: what the kernel has of it is let go with the socket.
+    /// Declared before the pool: dropping it makes the kernel release its chunks of the pool.
     pub(super) socket: Socket,
     pub(super) pool: Pool,
-    /// Frames the fill ring lacks.
+    /// Frames that the fill ring is short of.
     pub(super) owed: u32,
-    /// From how many on it is filled up.
+    /// The shortage from which on it is refilled.
     pub(super) refill: u32,
-    /// Frames that are with the kernel to be sent.
+    /// Frames that the kernel has for sending.
     pub(super) sending: u32,
     /// Whether some of them may still be in the transmit ring.
     pub(super) unsent: bool,
@@ -44,9 +44,9 @@ pub struct XdpPort {
     pub(super) next_completion: u32,
     pub(super) completions: Completions,
     pub(super) busy_poll: bool,
-    /// Sends many frames at once; why not, if it does not.
+    /// Sends many frames at once; or why it is not used.
     pub(super) bulk: Result<Bulk, String>,
-    /// Whether the last look at the queue found a full burst.
+    /// Whether the last receive returned a full burst.
     pub(super) more: bool,
     pub(super) counts: Counts,
     pub(super) statistics: Statistics,
@@ -63,11 +63,12 @@ impl fmt::Debug for XdpPort {
 }
 
 impl XdpPort {
-    /// Opens a port on `queue` of `interface`, in the calling thread's network namespace, without any program: it sends,
-    /// and receives once a program hands it packets. [`XdpDevice`] opens ports that do both.
+    /// Opens a port on `queue` of `interface`, in the calling thread's network namespace, without a program: it can
+    /// send, and receives once a program redirects packets to it. [`XdpDevice`](super::XdpDevice) opens ports that do
+    /// both.
     ///
     /// # Errors
-    /// No such interface or queue, a queue that has a socket already, no permission, a configuration that cannot be.
+    /// No such interface or queue, a queue that has a socket already, no permission, an invalid configuration.
     pub fn open(interface: &str, queue: u32, config: &Config) -> Result<Self, Error> {
         config.check()?;
         let interface = Interface::find(interface)?;
@@ -89,7 +90,7 @@ impl XdpPort {
         Self::with(interface, facts, queue, config, max_frame_len, generic, (Umem::Own(&region), pool))
     }
 
-    /// The pool is of the region that the [`Umem`] names.
+    /// The pool is from the region that the [`Umem`] names.
     pub(super) fn with(
         interface: &Interface,
         facts: &Facts,
@@ -114,7 +115,7 @@ impl XdpPort {
         let bulk = match properties.mode {
             _ if !config.live_frames => Err("not asked for".into()),
             Mode::Copy if !generic => {
-                // The MTU may grow: room for all that a frame has.
+                // The MTU may grow: room for the largest frame.
                 Bulk::open(interface.name(), config.max_frame_len()).map_err(|error| error.to_string())
             }
             Mode::Copy => Err("the program is attached in generic mode".into()),
@@ -151,10 +152,10 @@ impl XdpPort {
         self.queue
     }
 
-    /// Whether many packets at once are sent as live frames ([`Config::live_frames`]).
+    /// Whether large bursts are sent as live frames ([`Config::live_frames`]).
     ///
     /// # Errors
-    /// Why they are not, in words.
+    /// The reason why they are not.
     pub fn live_frames(&self) -> Result<(), &str> {
         match &self.bulk {
             Ok(bulk) => bulk.why_not().map_or(Ok(()), Err),
@@ -162,7 +163,7 @@ impl XdpPort {
         }
     }
 
-    /// Frames that are neither free nor with the kernel: those that workers have.
+    /// Frames that are neither free nor with the kernel: those that workers hold.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.pool.outstanding()
@@ -174,13 +175,13 @@ impl XdpPort {
         self.sending as usize
     }
 
-    /// Reads what came to the port, and what was dropped before it could, from any thread.
+    /// A monitor that reads, from any thread, what the port received and what was dropped before it.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         self.monitor.clone()
     }
 
-    /// What was counted, by reason. Makes a system call.
+    /// The counters, by reason. Makes a system call.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let mut statistics = self.statistics;
@@ -194,7 +195,7 @@ impl XdpPort {
         statistics
     }
 
-    /// Offers frames for packets to come, once enough are missing to be worth it.
+    /// Refills the fill ring, once enough entries are missing.
     #[inline]
     fn fill_up(&mut self) {
         if self.owed < self.refill {
@@ -221,9 +222,9 @@ impl XdpPort {
 }
 
 impl Drop for XdpPort {
-    /// What was gathered goes back with the rest of the memory.
+    /// Gathered frames are released with the rest of the memory.
     fn drop(&mut self) {
-        // While the socket is there: from then on this is what is known.
+        // While the socket exists: the monitor keeps this last value.
         let _ = self.monitor.received();
         if let Ok(bulk) = &mut self.bulk {
             for frame in bulk.gathered().drain(..) {
@@ -233,10 +234,10 @@ impl Drop for XdpPort {
     }
 }
 
-/// Notes the hash that the program wrote in front of each of these.
+/// Reads the hash that the program wrote in front of each of these frames.
 #[inline]
 fn read_hashes(frames: &mut [Frame]) {
-    // Another core wrote them, unless it was this one's own softirq: fetched together, one wait is all of them.
+    // Written by another core, unless by a softirq on this one: prefetched together, they cost one wait.
     frames.iter().for_each(Frame::prefetch_before);
     for frame in frames {
         let hash = frame.before().and_then(read_note);
@@ -312,7 +313,7 @@ impl Port for XdpPort {
         let called = self.send();
         self.collect();
         self.fill_up();
-        // With busy polling the device is looked at only when asked, and sending asks already.
+        // With busy polling the device is polled only on request, and sending does that too.
         if self.busy_poll && !called {
             sys::kick_receive(self.socket.as_fd());
         }

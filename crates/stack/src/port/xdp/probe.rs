@@ -1,11 +1,12 @@
-//! A frame that nobody sent: does it come to the port's socket?
+//! An injected test frame: does it reach the port's socket?
 //!
 //! ```text
 //! device's program   attached, nothing bound yet: passes everything ─▸ kernel
-//! trial's program    the same code, attached nowhere, bound ─▸ inject ─▸ the port's socket ─▸ worker
+//! probe's program    the same code, not attached, bound ─▸ inject ─▸ the port's socket ─▸ worker
 //! ```
-//! Two programs, because a socket's receive and fill rings have one producer and no lock: what the interface receives
-//! must not come to the socket at the same time as an injected frame. While the device has nothing bound it does not.
+//! Two programs, because a socket's receive and fill rings have one producer and no lock: packets received by the
+//! interface must not reach the socket at the same time as an injected frame. While the device has nothing bound they
+//! do not.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -17,7 +18,7 @@ use super::error::Error;
 use super::port::XdpPort;
 use crate::port::{Mode, Port};
 
-/// Brings frames to the port of queue 0. See the module's head.
+/// Injects frames into the port of queue 0. See the module header.
 #[derive(Debug)]
 pub struct Probe {
     take: Take,
@@ -25,11 +26,11 @@ pub struct Probe {
 }
 
 impl XdpDevice {
-    /// A trial of `port`; `None` if no frame can be injected there: the kernel does so on queue 0 alone, and with
+    /// A probe for `port`; `None` if no frame can be injected there: the kernel injects on queue 0 only, and with
     /// zero-copy the driver takes frames from the same memory without a lock.
     ///
     /// # Errors
-    /// No permission, no memory.
+    /// No permission, out of memory.
     pub fn probe(&self, port: &XdpPort) -> Result<Option<Probe>, Error> {
         if port.queue() != 0 || port.properties().mode == Mode::ZeroCopy {
             return Ok(None);
@@ -51,12 +52,12 @@ impl Probe {
     /// Takes frames for `address`, as [`XdpDevice::bind`].
     ///
     /// # Errors
-    /// Port 0, a group's address, too many addresses.
+    /// Port 0, a multicast address, too many addresses.
     pub fn bind(&mut self, address: SocketAddr) -> Result<(), Error> {
         Ok(self.take.bind(address)?)
     }
 
-    /// Why the program would leave `frame` to the kernel, in one word; `None`: it would come to the port.
+    /// Why the program would pass `frame` to the kernel, in one word; `None`: it would reach the port.
     ///
     /// # Errors
     /// Shorter than an Ethernet header, or longer than a page.
@@ -65,11 +66,11 @@ impl Probe {
         Ok((outcome != Outcome::Taken).then(|| outcome.name()))
     }
 
-    /// Injects `frame`, in the calling thread's network namespace, which must be the device's. What the program does not
-    /// take the kernel gets, as if it had come by the interface.
+    /// Injects `frame`, in the calling thread's network namespace, which must be the device's. If the program does
+    /// not take it, the kernel receives it as if it had arrived on the interface.
     ///
     /// # Errors
-    /// The kernel's refusal: too short or too long, or a kernel before 5.18.
+    /// The kernel's error: too short or too long, or a kernel before 5.18.
     pub fn inject(&self, frame: &[u8]) -> Result<(), Error> {
         Ok(self.take.inject(frame, self.interface)?)
     }

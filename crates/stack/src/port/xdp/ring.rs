@@ -1,14 +1,14 @@
-//! The two ends of a ring shared with the kernel (`net/xdp/xsk_queue.h`).
+//! The user-space ends of the rings shared with the kernel (`net/xdp/xsk_queue.h`).
 //!
 //! ```text
 //!              consumer        producer                 fill, transmit:        we produce, the kernel consumes
 //!                 ▾               ▾                     receive, completion:   the kernel produces, we consume
 //!   ...  [free] [entry] [entry] [free]  ...
 //! ```
-//! Both indices only grow, and wrap at 2^32. Each side keeps a copy of its own index and of where the other's was last,
-//! reads the other's index only when the copy says there is nothing to do, and writes its own once per burst: the cache
-//! line of an index crosses to the other CPU as seldom as that. Entries are written before the index is (release), and
-//! read after it was (acquire).
+//! Both indices only grow, and wrap at 2^32. Each side caches its own index and the last value it saw of the other's,
+//! reloads the other's index only when the cached value leaves nothing to do, and stores its own once per burst, so
+//! the cache line of an index rarely moves between CPUs. Entries are written before the index is (release), and read
+//! after it was (acquire).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -20,26 +20,26 @@ use rustix::net::xdp::{XdpRingFlags, XdpRingOffset};
 
 use super::sys::{Entry, Ring};
 
-/// Largest ring, entries. The kernel would take more; that many packets are tens of milliseconds of delay.
+/// Largest ring, entries. The kernel would accept more, but that many packets are tens of milliseconds of delay.
 pub(super) const MAX_RING_LEN: u32 = 1 << 16;
 
-/// The end that puts entries in.
+/// The producing end.
 #[derive(Debug)]
 pub(super) struct Producer<T> {
     ring: Ring<T>,
     /// The next entry to write.
     next: u32,
-    /// The first entry that may not be written yet, as far as known.
+    /// The first entry that may not be written yet, as last seen.
     end: u32,
 }
 
-/// The end that takes entries out.
+/// The consuming end.
 #[derive(Debug)]
 pub(super) struct Consumer<T> {
     ring: Ring<T>,
     /// The next entry to read.
     next: u32,
-    /// The first entry that is not there yet, as far as known.
+    /// The first entry that is not available yet, as last seen.
     end: u32,
 }
 
@@ -55,7 +55,7 @@ impl<T: Entry> Producer<T> {
         Ok(Self { ring, next, end: next })
     }
 
-    /// Entries that can be pushed: at least `wanted`, or all there are.
+    /// Entries that can be pushed: at least `wanted`, or all there is room for.
     #[inline]
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let known = self.end.wrapping_sub(self.next);
@@ -64,7 +64,7 @@ impl<T: Entry> Producer<T> {
         }
         self.end = self.ring.consumer().load(Acquire).wrapping_add(self.ring.size());
         let room = self.end.wrapping_sub(self.next);
-        // More than the ring has: an index that cannot be.
+        // More than the ring's size: the index is invalid.
         if room > self.ring.size() {
             self.end = self.next;
             return 0;
@@ -72,7 +72,7 @@ impl<T: Entry> Producer<T> {
         room
     }
 
-    /// Writes the next entry; the kernel sees it once it is published. For as many as there was room.
+    /// Writes the next entry; the kernel sees it once it is published. Call it for at most the available room.
     #[inline]
     pub(super) fn push(&mut self, entry: T) {
         debug_assert!(self.next != self.end, "asked for room");
@@ -80,13 +80,13 @@ impl<T: Entry> Producer<T> {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Shows the kernel what was pushed.
+    /// Publishes the pushed entries to the kernel.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.ring.producer().store(self.next, Release);
     }
 
-    /// Published entries that the kernel has not taken yet.
+    /// Published entries that the kernel has not consumed yet.
     #[inline]
     pub(super) fn waiting(&self) -> u32 {
         self.next.wrapping_sub(self.ring.consumer().load(Acquire))
@@ -98,17 +98,17 @@ impl<T: Entry> Producer<T> {
         self.next
     }
 
-    /// An entry that was pushed, and not written over since.
+    /// An entry that was pushed and has not been overwritten since.
     pub(super) fn pushed(&self, index: u32) -> T {
         self.ring.read(index)
     }
 
-    /// Whether the kernel looks at what was published only when it is told to.
+    /// Whether the kernel needs a system call to notice published entries.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
-        // The kernel sets the flag and then looks at the index once more: whoever is later sees the other's.
+        // The kernel sets the flag and then reads the index again: whichever side is later sees the other's store.
         fence(SeqCst);
-        // Without flags (before Linux 5.4) it must always be told.
+        // Without flags (before Linux 5.4) it always needs one.
         self.ring
             .flags()
             .is_none_or(|flags| flags.load(Relaxed) & XdpRingFlags::XDP_RING_NEED_WAKEUP.bits() != 0)
@@ -127,7 +127,7 @@ impl<T: Entry> Consumer<T> {
         Ok(Self { ring, next, end: next })
     }
 
-    /// Entries that can be taken: at least `wanted`, or all there are.
+    /// Entries that can be taken: at least `wanted`, or all that are available.
     #[inline]
     pub(super) fn available(&mut self, wanted: u32) -> u32 {
         let known = self.end.wrapping_sub(self.next);
@@ -144,7 +144,7 @@ impl<T: Entry> Consumer<T> {
         available
     }
 
-    /// The next of those that are available.
+    /// The next available entry.
     #[inline]
     pub(super) fn take(&mut self) -> Option<T> {
         if self.next == self.end {
@@ -155,7 +155,7 @@ impl<T: Entry> Consumer<T> {
         Some(entry)
     }
 
-    /// Gives the kernel the places of what was taken.
+    /// Returns the slots of taken entries to the kernel.
     #[inline]
     pub(super) fn release(&mut self) {
         self.ring.consumer().store(self.next, Release);

@@ -1,4 +1,4 @@
-//! An AF_XDP socket on its way from nothing to bound: memory, rings, options, queue.
+//! Opening an AF_XDP socket: memory, rings, options, queue.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,19 +24,19 @@ use super::sys::{self, Ring};
 use crate::frame::Region;
 use crate::port::Mode;
 
-/// How long a queue may stay taken by a socket that was closed just before: the kernel lets it go in a worker, after
-/// every CPU has passed through its scheduler. That takes milliseconds; too low, reopening fails for nothing; too high,
-/// a queue that somebody else holds is told late.
+/// How long a queue may stay busy after its socket was closed: the kernel releases it in a work item, after an RCU
+/// grace period. That takes milliseconds. Too low: reopening fails for no reason. Too high: a queue that another
+/// process holds is reported late.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Between two tries.
+/// Pause between two attempts.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Whose memory a socket uses.
+/// The packet memory of a socket.
 #[derive(Clone, Copy)]
 pub(super) enum Umem<'a> {
     /// Its own, which it registers.
     Own(&'a Region),
-    /// That of another socket, on another queue.
+    /// Shared with another socket, on another queue.
     Of(BorrowedFd<'a>),
 }
 
@@ -48,12 +48,12 @@ pub(super) struct Socket {
     pub(super) fill: Producer<u64>,
     pub(super) completion: Consumer<u64>,
     pub(super) mode: Mode,
-    /// Last: the rings are mappings of it. Others have it for moments only: it is closed with this.
+    /// Declared last: the rings are mappings of it. Others hold it for moments only, so dropping this closes it.
     pub(super) descriptor: Arc<Descriptor>,
 }
 
 impl Socket {
-    /// Opens one for `queue`. `generic`: the program is behind the driver, which rules zero-copy out.
+    /// Opens a socket for `queue`. `generic`: the program runs in generic mode, which rules zero-copy out.
     pub(super) fn open(
         interface: &Interface,
         queue: u32,
@@ -176,7 +176,7 @@ fn bind_to(
     loop {
         let bound = match umem {
             Umem::Own(_) => bind(fd, &SocketAddrXdp::new(flags, interface.index(), queue)),
-            // Everything else is as with the socket that is shared with, and may not be said again.
+            // All other settings are those of the shared socket, and must not be repeated.
             Umem::Of(other) => {
                 let flags = SocketAddrXdpFlags::XDP_SHARED_UMEM;
                 let addr = SocketAddrXdp::new(flags, interface.index(), queue);

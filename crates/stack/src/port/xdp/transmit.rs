@@ -1,10 +1,10 @@
-//! What a port sends: into the transmit ring or as live frames, and what became of it.
+//! Sending: into the transmit ring or as live frames, and recording completions.
 //!
 //! ```text
-//! transmit ─▸ gathered ─ live frames ─▸ taken, or dropped by the driver          bulk.rs
-//!                 └▸ transmit ring ─ sendto ─▸ taken by the kernel, or dropped by the driver: EBUSY, which ends the call
+//! transmit ─▸ gathered ─ live frames ─▸ accepted, or dropped by the driver       bulk.rs
+//!                 └▸ transmit ring ─ sendto ─▸ accepted by the kernel, or dropped by the driver: EBUSY, which ends the call
 //! ```
-//! Frames leave in the order in which they were given; each is noted in that order, as sent or as lost.
+//! Frames leave in the order in which they were given; each is recorded in that order, as sent or as lost.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,11 +16,11 @@ use super::sys;
 use crate::frame::Frame;
 use crate::port::Mode;
 
-/// Packets the kernel sends per call in copy mode, unless told otherwise (`TX_BATCH_SIZE`, net/xdp/xsk.c).
+/// Packets that the kernel sends per call in copy mode by default (`TX_BATCH_SIZE`, net/xdp/xsk.c).
 const KERNEL_BATCH: u32 = 32;
 
 impl XdpPort {
-    /// Puts packets into the transmit ring, for as many as there is room.
+    /// Pushes packets into the transmit ring. Call it for at most the available room.
     #[inline]
     pub(super) fn push(&mut self, frames: impl Iterator<Item = Frame>) {
         let mut pushed = 0;
@@ -35,7 +35,7 @@ impl XdpPort {
         self.counts.transmitted += u64::from(pushed);
     }
 
-    /// Sends what was gathered, if it is time to.
+    /// Sends the gathered frames, if it is time to.
     #[inline]
     pub(super) fn send_gathered(&mut self) {
         if !self.bulk.as_ref().is_ok_and(|bulk| bulk.is_due(self.more)) {
@@ -61,7 +61,7 @@ impl XdpPort {
         }
     }
 
-    /// Takes back the frames of packets that were sent.
+    /// Reclaims the frames of packets that were sent.
     #[inline]
     pub(super) fn collect(&mut self) -> bool {
         if self.sending == 0 {
@@ -77,7 +77,7 @@ impl XdpPort {
         back > 0
     }
 
-    /// Has what is in the transmit ring sent. Was the kernel called?
+    /// Has the kernel send what is in the transmit ring. Returns whether a system call was made.
     #[inline]
     pub(super) fn send(&mut self) -> bool {
         if !self.unsent {
@@ -88,7 +88,7 @@ impl XdpPort {
         if waiting == 0 || !self.socket.transmit.needs_wakeup() {
             return false;
         }
-        // In copy mode each call sends a batch; as many as it takes, and no more than that however it goes.
+        // In copy mode each call sends a batch; call as often as that takes, and no more in any case.
         for _ in 0..=waiting.div_ceil(KERNEL_BATCH) {
             self.statistics.kicks += 1;
             match sys::kick_transmit(self.socket.as_fd()) {
@@ -104,7 +104,8 @@ impl XdpPort {
             if left == 0 || self.properties.mode == Mode::ZeroCopy {
                 return true;
             }
-            // Nothing went: the completion ring is full, or the device's queue, which takes until it has sent some.
+            // No progress: the completion ring is full, or the device's queue, which accepts more once it has sent
+            // some.
             if left == waiting && !self.collect() {
                 return true;
             }
@@ -113,14 +114,16 @@ impl XdpPort {
         true
     }
 
-    /// Notes what the kernel took from the transmit ring. How many entries it has not: in copy mode what it took has left,
-    /// but for what it [says](Self::note_lost) it dropped; with zero-copy what comes back through the completion ring has.
+    /// Records what the kernel took from the transmit ring; returns how many entries it has not. In copy mode, what
+    /// it took was sent, except for what it [reports](Self::note_lost) as dropped; with zero-copy, what comes back
+    /// through the completion ring was sent.
     #[inline]
     pub(super) fn note_sent(&mut self) -> u32 {
         let waiting = self.socket.transmit.waiting();
         if self.properties.mode == Mode::Copy {
             let taken = self.socket.transmit.index().wrapping_sub(waiting).wrapping_sub(self.next_completion);
-            // Behind what was noted already: the kernel shows the entry of a dropped packet as taken with the next one.
+            // Behind what was recorded already: the kernel shows the entry of a dropped packet as consumed with the
+            // next one.
             if taken as i32 > 0 {
                 self.next_completion = self.next_completion.wrapping_add(taken);
                 self.completions.sent(taken as usize);
@@ -129,8 +132,8 @@ impl XdpPort {
         waiting
     }
 
-    /// The driver dropped the last packet that the kernel took from the transmit ring (`NET_XMIT_DROP` in
-    /// `__xsk_generic_xmit`, net/xdp/xsk.c, which ends the call).
+    /// Records that the driver dropped the last packet that the kernel took from the transmit ring (`NET_XMIT_DROP`
+    /// in `__xsk_generic_xmit`, net/xdp/xsk.c, which ends the call).
     #[cold]
     fn note_lost(&mut self) {
         let waiting = self.socket.transmit.waiting();
@@ -145,7 +148,7 @@ impl XdpPort {
         }
     }
 
-    /// The next entry of the transmit ring goes nowhere.
+    /// Records the next entry of the transmit ring as lost.
     #[cold]
     pub(super) fn give_up_next(&mut self) {
         let entry = self.socket.transmit.pushed(self.next_completion);
@@ -153,11 +156,11 @@ impl XdpPort {
         self.next_completion = self.next_completion.wrapping_add(1);
     }
 
-    /// Whether calling again may send more, after this answer.
+    /// Whether calling again may send more, after this error.
     #[cold]
     fn goes_on(&mut self, cause: &io::Error) -> bool {
         match cause.raw_os_error() {
-            // More is waiting than one call sends, or no memory or room just now.
+            // More is waiting than one call sends, or no memory or room at the moment.
             Some(libc::EAGAIN | libc::ENOBUFS) => true,
             Some(libc::EBUSY) => {
                 if self.properties.mode == Mode::Copy {
@@ -177,7 +180,7 @@ impl XdpPort {
         }
     }
 
-    /// Gives a frame that cannot be sent back to the pool, if it is from there.
+    /// Returns a frame that cannot be sent to the pool, if it is from there.
     #[cold]
     pub(super) fn refuse(&mut self, frame: Frame) {
         self.statistics.refused += 1;

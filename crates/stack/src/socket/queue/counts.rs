@@ -1,4 +1,4 @@
-//! What happened to the items that were offered.
+//! Counts of the items that were offered.
 
 use crate::primitive::{AtomicU64, Ordering};
 
@@ -27,16 +27,16 @@ impl Refused {
     }
 }
 
-/// What happened to all items so far.
+/// The counts of all items so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Taken into the producer queue.
+    /// Enqueued into the producer queue.
     pub enqueued: u64,
     /// Left with the worker.
     pub refused: Refused,
 }
 
-/// The sums, written under the lock, or without it when a full socket is not even tried.
+/// The sums, written under the lock, or without it when the socket is known to be full.
 #[derive(Default)]
 pub(super) struct RefusedCells {
     socket_full: AtomicU64,

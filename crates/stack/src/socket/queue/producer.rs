@@ -21,23 +21,24 @@ impl<T> Clone for Producer<T> {
 }
 
 impl<T: Charged + Send> Producer<T> {
-    /// Moves `burst` into the socket, in order, and wakes its reader if it sleeps; says how many items went.
+    /// Enqueues `burst` into the socket, in order, and wakes its reader if it sleeps; returns how many items were
+    /// enqueued.
     ///
-    /// What the socket refused stays in `burst`, in order, and is counted here by reason: the caller has only to
-    /// give the frames back.
+    /// What the socket refused stays in `burst`, in order, and is counted here by reason: the caller only has to
+    /// recycle the frames.
     pub fn enqueue_burst<const N: usize>(&self, burst: &mut ArrayVec<T, N>) -> usize {
         let offered = burst.len();
         offered - self.offer_burst(burst).total() as usize
     }
 
-    /// As [`Producer::enqueue_burst`], and says why items were refused.
+    /// As [`Producer::enqueue_burst`], but returns the refusals by reason.
     pub fn offer_burst<const N: usize>(&self, burst: &mut ArrayVec<T, N>) -> Refused {
         if burst.is_empty() {
             return Refused::default();
         }
         let shared = &*self.shared;
-        // Full for anything, by a look without the lock: a flood that is going to be dropped must not take the lock from
-        // the reader, who alone can make room. If the answer is old, a few items more are dropped, or the lock is
+        // Known to be full without taking the lock: a flood that is going to be dropped must not take the lock from
+        // the reader, which alone can make room. If the hint is stale, a few more items are dropped, or the lock is
         // taken in vain.
         if shared.looks_full() {
             let refused = Refused { socket_full: burst.len() as u64, ..Refused::default() };
@@ -59,7 +60,7 @@ impl<T: Charged + Send> Producer<T> {
         refused
     }
 
-    /// Puts one item into the socket, or gives it back. Prefer bursts.
+    /// Enqueues one item, or returns it. Prefer bursts.
     pub fn enqueue(&self, item: T) -> Result<(), T> {
         let mut one = ArrayVec::<T, 1>::new();
         one.push(item);
@@ -67,12 +68,12 @@ impl<T: Charged + Send> Producer<T> {
         one.pop().map_or(Ok(()), Err)
     }
 
-    /// What happened so far; takes the lock.
+    /// The counts so far; takes the lock.
     pub fn counts(&self) -> Counts {
         self.shared.counts()
     }
 
-    /// Takes the lock once for all `items`.
+    /// Enqueues all `items` under one lock.
     #[inline]
     fn take_in<const N: usize>(&self, items: impl Iterator<Item = T>, left: &mut ArrayVec<T, N>) -> Refused {
         let shared = &*self.shared;
@@ -80,7 +81,7 @@ impl<T: Charged + Send> Producer<T> {
         {
             let mut guard = lock(&shared.locked);
             let locked = &mut *guard;
-            // Under the lock, so that the numbers items carry never go back.
+            // Under the lock, so that the sequence numbers in items never go back.
             let before = shared.refused.read().total();
             shared.settle(locked);
             let Locked { queue, ring, account, enqueued, closed, .. } = locked;
@@ -91,7 +92,7 @@ impl<T: Charged + Send> Producer<T> {
                     Some(Ok(())) => {
                         *enqueued += 1;
                         let refused_before = (before + refused.total()) as u32;
-                        // Not above the limit, so the charge fits.
+                        // At most the limit, so the charge fits.
                         return Some(Received { item, refused_before, charge: charge as u32 });
                     }
                     Some(Err(Denied::SocketFull)) => refused.socket_full += 1,
@@ -103,9 +104,9 @@ impl<T: Charged + Send> Producer<T> {
             });
             if shared.step >= Step::Ring {
                 ring.push_from(&mut taken);
-                // A full ring asks for no more; then the account is full as well, and denies the rest.
+                // A full ring takes no more; then the account is full as well, and denies the rest.
                 let beyond = taken.count();
-                debug_assert_eq!(beyond, 0, "a ring has room for all that the account lets in");
+                debug_assert_eq!(beyond, 0, "the ring has room for everything the account admits");
             } else {
                 queue.extend(taken);
             }

@@ -14,34 +14,36 @@ use crate::primitive::{Arc, Ordering, lock, spin_loop};
 use crate::ring;
 use crate::wake::{self, Announced, Sleeper};
 
-/// How many looks at the producer queue a busy-polling reader takes between two looks at the clock.
+/// How often a busy-polling reader polls the producer queue between two reads of the clock.
 ///
-/// Lower: reading the clock (tens of nanoseconds) becomes what the reader does. Higher: the budget is overdrawn by that
-/// many looks and their pauses, some microseconds.
+/// Lower: most of the time goes to reading the clock (tens of nanoseconds). Higher: the budget is exceeded by that
+/// many polls and their pauses, some microseconds.
 const POLLS_PER_CLOCK_READ: u32 = 16;
 
-/// How many pause instructions lie between two looks.
+/// Pause instructions between two polls.
 ///
-/// Lower: the reader pulls the cache lines of the queue's end away from the worker that is writing there; without a pause
-/// a flood delivers a third less. Higher: a datagram is seen later, by some 25 ns for each.
+/// Lower: the reader takes the cache lines of the queue's end away from the worker that is writing there; without a
+/// pause a flood delivers a third less. Higher: a datagram is seen later, by some 25 ns for each.
 const PAUSES_PER_POLL: u32 = 16;
 
-/// How often in a row a polling reader finds nothing before it gives what it released back to the pool itself.
+/// How often in a row a polling reader finds the queue empty before it settles with the pool itself.
 ///
-/// Lower: it takes the workers' lock in every gap between two bursts. Higher: an idle socket whose reader polls
-/// keeps its memory from the others for longer. A reader that goes to sleep does so at once.
+/// Lower: it takes the workers' lock in every gap between two bursts. Higher: an idle socket whose reader polls keeps
+/// its memory from others for longer. A reader that goes to sleep settles at once.
 const EMPTY_POLLS_BEFORE_SETTLING: u32 = 64;
 
-/// The reader's side of a socket. When it is dropped, what waits is dropped, and producers are refused.
+/// The reader's side of a socket. Dropping it drops the items that wait, and producers are refused from then on.
 pub struct Reader<T> {
     pub(super) shared: Arc<Shared<T>>,
-    /// Before the ring: older than all in the producer queue, with which it changes places at each splice.
+    /// In the steps before the ring: older than everything in the producer queue, with which it is swapped at each
+    /// splice.
     pub(super) own: VecDeque<Received<T>>,
     pub(super) consumer: ring::Consumer<Received<T>>,
     pub(super) gathered: Gathered,
-    /// What `Shared::released` says.
+    /// The value of `Shared::released`.
     pub(super) released: usize,
-    /// Bytes were released without the lock since we last held it; a worker may have settled them meanwhile.
+    /// Whether bytes were released without the lock since it was last held; a worker may have settled them in the
+    /// meantime.
     pub(super) unsettled: bool,
     /// How often in a row the ring was empty while something was unsettled.
     pub(super) empty_polls: u32,
@@ -49,7 +51,7 @@ pub struct Reader<T> {
 }
 
 impl<T: Charged + Send> Reader<T> {
-    /// Moves items to the end of `into`, as many as wait and fit; says how many. Never sleeps.
+    /// Appends items to `into`, as many as wait and fit; returns how many. Never sleeps.
     pub fn try_receive_burst<const N: usize>(&mut self, into: &mut ArrayVec<Received<T>, N>) -> usize {
         let wanted = into.remaining_capacity();
         let before = into.len();
@@ -63,8 +65,8 @@ impl<T: Charged + Send> Reader<T> {
         into.len() - before
     }
 
-    /// As [`Reader::try_receive_burst`], but sleeps until there is something, for at most `timeout` if there is one.
-    /// Zero items: the time is over, or this thread handled a Unix signal.
+    /// As [`Reader::try_receive_burst`], but sleeps until an item arrives, for at most `timeout` if given. Zero
+    /// items: the timeout expired, or this thread handled a Unix signal.
     pub fn receive_burst<const N: usize>(
         &mut self,
         into: &mut ArrayVec<Received<T>, N>,
@@ -88,8 +90,8 @@ impl<T: Charged + Send> Reader<T> {
         }
     }
 
-    /// As [`Reader::try_receive_burst`], but looks again and again for up to `budget` (the kernel's `SO_BUSY_POLL`): no
-    /// wake-up to wait for, for the price of the CPU.
+    /// As [`Reader::try_receive_burst`], but busy-polls for up to `budget` (the kernel's `SO_BUSY_POLL`): no wake-up
+    /// latency, at the cost of CPU time.
     pub fn busy_receive_burst<const N: usize>(
         &mut self,
         into: &mut ArrayVec<Received<T>, N>,
@@ -113,8 +115,8 @@ impl<T: Charged + Send> Reader<T> {
         }
     }
 
-    /// Says to all producers that we are about to sleep, for a wait on other descriptors as well; `None` if something
-    /// waits here already. See [`crate::wake::Sleeper::announce`].
+    /// Announces to all producers that the reader is about to sleep, for a wait together with other descriptors;
+    /// `None` if something waits here already. See [`crate::wake::Sleeper::announce`].
     pub fn announce(&mut self) -> Option<Announced<'_>> {
         if self.unsettled {
             self.settle();
@@ -130,17 +132,17 @@ impl<T: Charged + Send> Reader<T> {
         lock(&self.shared.locked).closed = true;
     }
 
-    /// What happened so far; takes the lock.
+    /// The counts so far; takes the lock.
     pub fn counts(&self) -> Counts {
         self.shared.counts()
     }
 
-    /// How many items wait, in both queues.
+    /// Items waiting, in both queues.
     pub fn waiting(&self) -> usize {
         self.consumer.len() + self.own.len() + self.shared.hints.waiting.load(Ordering::Relaxed)
     }
 
-    /// From the ring: what we have seen of it is our own queue, a look at its index is the splice.
+    /// From the ring: the part already seen is the reader's own queue, loading the index is the splice.
     #[inline]
     fn receive_ring<const N: usize>(&mut self, into: &mut ArrayVec<Received<T>, N>) {
         let before = into.len();
@@ -158,7 +160,7 @@ impl<T: Charged + Send> Reader<T> {
         }
     }
 
-    /// Nothing is there to read: all that was gathered is released. It is settled only when that stays so, for else a
+    /// Nothing to read: releases everything accumulated. It is settled only if the queue stays empty; otherwise a
     /// reader that is faster than the workers would take their lock for every burst.
     #[cold]
     fn ran_empty(&mut self) {
@@ -172,7 +174,7 @@ impl<T: Charged + Send> Reader<T> {
         }
     }
 
-    /// Gives what was released back to the account, and the pool, ourselves.
+    /// Credits what was released to the account and the pool, under the lock.
     fn settle(&mut self) {
         (self.unsettled, self.empty_polls) = (false, 0);
         let mut locked = lock(&self.shared.locked);
@@ -180,7 +182,7 @@ impl<T: Charged + Send> Reader<T> {
         self.shared.publish(&locked);
     }
 
-    /// From our own queue, after a splice if that is empty.
+    /// From the reader's own queue, after a splice if that is empty.
     #[inline]
     fn receive_own<const N: usize>(&mut self, into: &mut ArrayVec<Received<T>, N>, wanted: usize) {
         if self.own.is_empty() && !self.splice() {
@@ -197,14 +199,15 @@ impl<T: Charged + Send> Reader<T> {
         }
     }
 
-    /// Is there anything to take the lock for: items, or bytes that no worker may come to settle?
+    /// Whether there is a reason to take the lock: items, or bytes that no worker may come to settle.
     #[inline]
     fn has_business(&self) -> bool {
-        // A look without the lock. Relaxed: if it is old, the next look, or the one after the announcement, is not.
+        // Without the lock. Relaxed: if the value is stale, the next poll, or the check after the announcement, sees
+        // the new one.
         self.shared.hints.waiting.load(Ordering::Relaxed) > 0 || self.unsettled || !self.gathered.is_empty()
     }
 
-    /// Takes the whole producer queue; settles all that was released. Is there anything to read now?
+    /// Takes the whole producer queue and settles everything released. Returns whether there is anything to read now.
     fn splice(&mut self) -> bool {
         if !self.has_business() {
             return false;
@@ -242,7 +245,7 @@ impl<T: Charged + Send> Reader<T> {
     }
 }
 
-/// Readable when woken. To be waited on only while an [announcement](Reader::announce) stands.
+/// Readable when woken. Wait on it only while an [announcement](Reader::announce) is in effect.
 impl<T> AsFd for Reader<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.sleeper.as_fd()
@@ -256,13 +259,13 @@ impl<T> Drop for Reader<T> {
             locked.closed = true;
             let waiting = std::mem::take(&mut locked.queue);
             self.shared.settle(&mut locked);
-            // What waits in either queue, what was gathered, and what was kept for the next datagram: a table may hold a
-            // producer for long.
+            // Everything waiting in either queue, accumulated, or reserved in advance: a table may hold a producer
+            // for a long time.
             locked.account.close();
             self.shared.publish(&locked);
             waiting
         };
-        // Outside the lock: giving frames back may take long. From here on no worker puts anything into the ring.
+        // Outside the lock: recycling frames may take long. From here on no worker puts anything into the ring.
         drop(waiting);
         while self.consumer.pop().is_some() {}
     }

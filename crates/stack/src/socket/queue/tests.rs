@@ -145,11 +145,9 @@ fn a_limit_has_a_range() {
     let pool = Pool::new(1 << 20);
     for limit in [0, MIN_CHARGE - 1, MAX_BYTES + 1] {
         let error = queue::<Packet>(Config::new(limit), &pool).err().map(|error| error.to_string());
-        assert!(
-            error.is_some_and(
-                |error| error.starts_with(&format!("cannot make a socket queue of {limit} bytes"))
-            )
-        );
+        assert!(error.is_some_and(|error| {
+            error.starts_with(&format!("cannot create a socket queue of {limit} bytes"))
+        }));
     }
 }
 

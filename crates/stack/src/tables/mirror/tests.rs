@@ -152,7 +152,10 @@ fn when_the_socket_dies_the_tables_stay_and_the_state_says_so() {
     );
     let mut reader = domain.register("test").unwrap();
     assert!(tables.load(&reader.pin()).interfaces.by_name("eth2").is_some());
-    assert!(!Resolver::new(requests, tables).ask(2, [10, 0, 0, 1].into()), "nobody would hear it");
+    assert!(
+        !crate::tables::Resolver::new(requests, tables).ask(2, [10, 0, 0, 1].into()),
+        "nobody would hear it"
+    );
 }
 
 #[test]

@@ -6,8 +6,8 @@ use rustix::net::xdp::XdpDesc;
 use super::super::ring::Consumer;
 use crate::frame::{Burst, Offloads, Pool};
 
-/// Appends the packets that are in `rx` to `into`, as far as that has room. How many entries were taken, and how many
-/// of those had an address or a length that they cannot have.
+/// Appends the packets in `rx` to `into`, as far as there is room. Returns how many entries were taken, and how many
+/// of those had an invalid address or length.
 #[inline]
 pub(in super::super) fn receive(rx: &mut Consumer<XdpDesc>, pool: &mut Pool, into: &mut Burst) -> (u32, u32) {
     let room = into.remaining_capacity() as u32;
@@ -29,7 +29,8 @@ pub(in super::super) fn receive(rx: &mut Consumer<XdpDesc>, pool: &mut Pool, int
     (taken, unfit)
 }
 
-/// Takes back the chunks whose packets were sent. How many entries there were, and how many of them were foreign.
+/// Reclaims the chunks of packets that were sent. Returns how many entries there were, and how many of them were
+/// invalid.
 #[inline]
 pub(in super::super) fn reclaim(completion: &mut Consumer<u64>, pool: &mut Pool) -> (u32, u32) {
     let (mut taken, mut unfit) = (0, 0);
@@ -47,9 +48,9 @@ pub(in super::super) fn reclaim(completion: &mut Consumer<u64>, pool: &mut Pool)
     (taken, unfit)
 }
 
-/// The bytes of a packet that was put into the transmit ring, in copy mode, before its chunk was taken back.
+/// The bytes of a packet that was pushed into the transmit ring, in copy mode, before its chunk is reclaimed.
 pub(in super::super) fn pushed(pool: &Pool, entry: XdpDesc) -> Option<&[u8]> {
-    // SAFETY: the pool lent this packet out for the ring, only the completion ring brings it back, which is read after this
-    // by the caller, who has the port for itself; and the kernel reads packets that it sends.
+    // SAFETY: the pool lent this packet to the ring; only the completion ring brings it back, which the caller, who
+    // has exclusive access to the port, reads later; and the kernel only reads packets that it sends.
     unsafe { pool.lent_packet(entry.addr, entry.len) }
 }

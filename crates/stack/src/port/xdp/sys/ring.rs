@@ -10,12 +10,12 @@ use std::sync::atomic::AtomicU32;
 
 use rustix::net::xdp::{XdpDesc, XdpRingOffset};
 
-/// What may lie in a ring: plain numbers, of which every bit pattern is a value.
+/// A ring entry: plain integers, for which every bit pattern is valid.
 pub(in super::super) trait Entry: Copy {}
 impl Entry for u64 {}
 impl Entry for XdpDesc {}
 
-/// A ring of the kernel's, mapped: two indices, flags and a power of two of entries.
+/// A mapped kernel ring: two indices, flags and a power of two of entries.
 #[derive(Debug)]
 pub(in super::super) struct Ring<T> {
     mapping: NonNull<libc::c_void>,
@@ -28,22 +28,22 @@ pub(in super::super) struct Ring<T> {
     _entry: PhantomData<T>,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; the indices are atomics, and entries are reached through
-// the one owner of this value only.
+// SAFETY: a mapping belongs to the process, not to a thread; the indices are atomics, and entries are accessed
+// through the owner of this value only.
 unsafe impl<T: Entry> Send for Ring<T> {}
-// SAFETY: through a shared reference indices are loaded, atomically, and entries copied that the kernel wrote; writing
-// entries takes the one owner.
+// SAFETY: a shared reference allows only atomic loads of the indices and copies of entries; writing entries requires
+// exclusive access.
 unsafe impl<T: Entry> Sync for Ring<T> {}
 
 impl<T: Entry> Ring<T> {
-    /// Maps the ring at `place` of the socket's file; `size` is the number of entries it was given, a power of two.
+    /// Maps the ring at offset `place` of the socket's file; `size` is its number of entries, a power of two.
     pub(in super::super) fn map(
         socket: BorrowedFd<'_>,
         place: u64,
         offsets: &XdpRingOffset,
         size: u32,
     ) -> io::Result<Self> {
-        let wrong = || io::Error::other("the kernel's layout of a ring makes no sense");
+        let wrong = || io::Error::other("the kernel reported an invalid ring layout");
         let offset = |at: u64| usize::try_from(at).map_err(|_| wrong());
         let bytes = offset(offsets.desc)? + size as usize * size_of::<T>();
         let index_fits = |at: u64| at.is_multiple_of(4) && at < offsets.desc;
@@ -55,7 +55,7 @@ impl<T: Entry> Ring<T> {
             return Err(wrong());
         }
         let place = libc::off_t::try_from(place).map_err(|_| wrong())?;
-        // SAFETY: a new mapping at an address of the kernel's choice; the kernel checks its length against the ring.
+        // SAFETY: a new mapping at an address chosen by the kernel; the kernel checks its length against the ring.
         let mapping = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -84,7 +84,7 @@ impl<T: Entry> Ring<T> {
         })
     }
 
-    /// Entries there are.
+    /// Number of entries.
     #[inline]
     pub(in super::super) fn size(&self) -> u32 {
         self.mask + 1
@@ -92,7 +92,7 @@ impl<T: Entry> Ring<T> {
 
     #[inline]
     pub(in super::super) fn producer(&self) -> &AtomicU32 {
-        // SAFETY: aligned, within the mapping, which lives as long as `self`; the kernel writes it whole.
+        // SAFETY: aligned, within the mapping, which lives as long as `self`; the kernel writes it as a whole.
         unsafe { self.producer.as_ref() }
     }
 
@@ -108,24 +108,25 @@ impl<T: Entry> Ring<T> {
         self.flags.map(|flags| unsafe { flags.as_ref() })
     }
 
-    /// The entry at `index`, which wraps round.
+    /// The entry at `index`, which wraps around.
     #[inline]
     pub(in super::super) fn read(&self, index: u32) -> T {
-        // SAFETY: masked, so within the mapping; every bit pattern is a `T`. Volatile: the kernel wrote it.
+        // SAFETY: masked, so within the mapping; every bit pattern is a valid `T`. Volatile, because the kernel
+        // writes it.
         unsafe { self.entries.add((index & self.mask) as usize).read_volatile() }
     }
 
-    /// Writes the entry at `index`, which wraps round.
+    /// Writes the entry at `index`, which wraps around.
     #[inline]
     pub(in super::super) fn write(&mut self, index: u32, entry: T) {
-        // SAFETY: as above. What the kernel makes of it is checked there.
+        // SAFETY: as above. The kernel validates entries.
         unsafe { self.entries.add((index & self.mask) as usize).write_volatile(entry) }
     }
 }
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        // SAFETY: exactly what mmap returned, and no reference into it is left.
+        // SAFETY: exactly what mmap returned, and no reference into it exists.
         unsafe { libc::munmap(self.mapping.as_ptr(), self.bytes) };
     }
 }
