@@ -15,7 +15,7 @@ use udpath_steer::CpuSet;
 
 pub(crate) use profiles::{Line, built, of};
 
-use crate::finding::Finding;
+use crate::finding::{Finding, Remedy};
 use crate::rules::{of_map, of_profile};
 
 /// A machine with one device, eth0.
@@ -109,7 +109,7 @@ pub(crate) fn only(host: &Host, id: &str) -> Finding {
 
 /// All settings that a finding's remedies change.
 pub(crate) fn settings(finding: &Finding) -> Vec<String> {
-    finding.remedies.iter().flat_map(|remedy| remedy.settings()).cloned().collect()
+    finding.remedies.iter().flat_map(Remedy::settings).cloned().collect()
 }
 
 /// What a rule finds in a profile.
@@ -138,10 +138,10 @@ pub(crate) fn fires_above(id: &str, line: Line<'_>, less: u64) -> Finding {
 fn sound(finding: &Finding) {
     assert!(!finding.remedies.is_empty() && !finding.cause.is_empty(), "{finding:?}");
     let texts = [finding.evidence.as_str(), finding.cause.as_str()];
-    for text in texts.into_iter().chain(finding.remedies.iter().map(|remedy| remedy.what())) {
+    for text in texts.into_iter().chain(finding.remedies.iter().map(Remedy::what)) {
         assert!(!text.is_empty() && !text.ends_with('.') && !text.contains("  "), "{text:?}");
     }
-    for setting in finding.remedies.iter().flat_map(|remedy| remedy.settings()) {
+    for setting in finding.remedies.iter().flat_map(Remedy::settings) {
         let (name, value) = setting.split_once('=').expect("SETTING=VALUE");
         let name = name.replace("-*", "-0");
         let name: udpath_tune::Setting = name.parse().unwrap_or_else(|why| panic!("{setting}: {why}"));

@@ -65,7 +65,7 @@ impl Netlink {
         Self(Subscription::over(socket, port))
     }
 
-    /// Requests for a list of all there are.
+    /// Asks for a list of all there are.
     pub(super) fn list(&mut self, kind: Kind) -> io::Result<()> {
         let (request, body) = match kind {
             Kind::Links => list::links(),
