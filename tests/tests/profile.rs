@@ -109,7 +109,7 @@ fn a_server_under_load_is_seen_for_what_it_does() {
         *(if stack["class"] == "unclassified" { &mut unknown } else { &mut known }) += ns;
     }
     assert!(known > 0 && (unknown as f64) < 0.02 * known as f64, "{unknown} of {known} ns are unclassified");
-    // The server stands first, and is seen reading.
+    // The server comes first, and is seen reading.
     let first = &json["processes"][0];
     assert_eq!((&first["pid"], &json["facts"]["focus"]["port"]), (&(*pid).into(), &7000.into()));
     let readers =
@@ -171,7 +171,7 @@ fn one_cpu_is_sampled_and_no_other() {
     };
     let seconds = one_cpu["seconds"].as_f64().unwrap();
     assert!(sampled(one_cpu) > 0.0 && sampled(one_cpu) < 1.1e9 * seconds, "{}", one_cpu["contexts"]);
-    // Datagrams are counted on all of them, so nothing is told of each.
+    // Datagrams are counted on all of them, so there are no figures per datagram.
     let folder = tempfile::tempdir().unwrap();
     let text = |of: &Value| {
         let path = folder.path().join("one.json");
@@ -354,7 +354,7 @@ fn what_makes_no_sense_is_one_sentence() {
     for (arguments, code, told) in [
         (&["--port", "1"][..], 2, "--port 1: no UDP socket is bound to it"),
         (&["--port", "0"], 2, "--port"),
-        (&["--pid", "4194304"], 2, "--pid 4194304: there is no such process"),
+        (&["--pid", "4194304"], 2, "--pid 4194304: no such process"),
         (&["--pid", "1", "--port", "1"], 2, "cannot be used with"),
         (&["--cpu", "4000"], 2, "--cpu 4000: CPUs that run are 0"),
         (&["--cpu", "x"], 2, "--cpu"),

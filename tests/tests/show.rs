@@ -25,7 +25,7 @@ fn the_way_of_another_namespace_is_shown() {
     let bound = &json(&["show", "5353", "--netns", &name, "--json"])["sockets"];
     assert_eq!(bound.as_array().unwrap().len(), 1);
     assert_eq!((&bound[0]["local"], &bound[0]["pids"][0]), (&"0.0.0.0:5353".into(), &pid.into()));
-    // What is set of it is told of sockets that are asked for, and of no others.
+    // Options are shown of sockets that are asked for, and of no others.
     assert_eq!(bound[0]["options"]["reuseport"], false);
     let every = &map["sockets"].as_array().unwrap()[0];
     assert_eq!(every["options"], Value::Null);
@@ -50,7 +50,7 @@ fn what_makes_no_sense_is_one_sentence() {
     for (args, code, told) in [
         (&["show", "no-such0"][..], 2, "there is no interface 'no-such0'; there are lo"),
         (&["show", "pid:4194304"], 2, "process 4194304 is not there"),
-        (&["show", "pid:x"], 2, "'x' is no process"),
+        (&["show", "pid:x"], 2, "'x' is not a process number"),
         (&["show", "-i", "0"], 2, "give 0.01 to 300 seconds"),
         (&["show", "--sysroot", "/no/such/folder"], 2, "there is neither proc nor sys in it"),
         (&["show", "--sysroot", "/", "-i", "1"], 2, "a capture of one picture stands still"),

@@ -163,7 +163,7 @@ fn stopped_it_gives_the_terminal_back_and_takes_it_again() {
     }
 }
 
-/// A socket that nobody reads, and one who sends to it until told to stop.
+/// A socket without a reader, and a thread that sends to it until it is stopped.
 #[test]
 fn once_shows_the_drops_of_a_socket_that_a_flood_overflows() {
     let lab = client_and_server("top", 2);
@@ -218,7 +218,7 @@ fn what_makes_no_sense_is_one_sentence() {
     for (arguments, code, part) in [
         (&["top"][..], 2, "--once"),
         (&["top", "--json"], 2, "--once"),
-        (&["top", "--sysroot", "/", "--once"], 2, "stands still"),
+        (&["top", "--sysroot", "/", "--once"], 2, "counts on a live machine"),
         (&["top", "-i", "0", "--once"], 2, "0.01"),
         (&["top", "no-such-interface", "--once"], 2, "there is no interface"),
         (&["top", "--netns", "no-such", "--once"], 3, "no-such"),

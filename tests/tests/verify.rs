@@ -102,7 +102,7 @@ fn what_is_predicted_of_a_link_is_what_packets_do() {
     let verdict = ended.out.lines().last().unwrap();
     assert!(verdict.starts_with("verified on 200 packets of 8 flows: hash not compared ("), "{verdict}");
     assert!(
-        verdict.ends_with("queue not compared (the driver does not tell it), CPU right in 100 %"),
+        verdict.ends_with("queue not compared (the driver does not report it), CPU right in 100 %"),
         "{verdict}"
     );
 
@@ -112,7 +112,7 @@ fn what_is_predicted_of_a_link_is_what_packets_do() {
     let said = ended.err.lines().last().unwrap();
     one_sentence("a wrong model", &format!("{said}\n"));
     assert!(
-        said.contains("200 of 200 packets differ") && said.contains("CPU 0 was predicted, it was 1"),
+        said.contains("200 of 200 packets differ") && said.contains("CPU predicted 0, observed 1"),
         "{said}"
     );
     assert!(sources.iter().any(|source| said.contains(&format!(":{} -> {v4}", source.port()))), "{said}");
@@ -127,7 +127,7 @@ fn what_is_not_known_is_not_verified() {
     let (ended, _) = verified(&lab, &["--to", &PORT.to_string(), "--json"], &targets(&lab)[..1]);
     assert_eq!(ended.code(), Some(3), "{}", ended.out);
     let said: Value = serde_json::from_str(&ended.out).unwrap();
-    // Nobody predicts which CPU sends; which ones received is told all the same.
+    // Which CPU sends is not predicted; which CPUs received is reported all the same.
     let came: u64 = said["verification"]["taken_by"]["places"]
         .as_array()
         .unwrap()

@@ -1,55 +1,19 @@
 //! A climb from its configuration to its result, in a lab of its own.
 
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
 use udpath_load::Engine;
 use udpath_load::template::Protocol;
 
 use crate::climb::{Climb, ClimbResult, FIRST_PORT};
-use crate::ladder::{Rung, Step};
+use crate::config::{Config, Event};
+use crate::ladder::Step;
 use crate::machine::{facts, line_rate_10g, wire_bytes};
-use crate::result::{BoostResult, LeftOut, LoadSummary, Ratio, RungResult, SCHEMA};
+use crate::result::{BoostResult, LoadSummary, SCHEMA};
 use crate::server_under_test::{CLIENT, FAST, NARROW, SERVER};
-use crate::statistics::Bound;
 use crate::{ConfigError, Error, trial};
-
-/// Configuration of a climb.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The program whose `serve` runs the servers: this one.
-    pub program: PathBuf,
-    /// Receive and transmit queues of the link.
-    pub queues: u32,
-    /// Interrupt moderation of the link's ends, microseconds ([`LinkSpec::moderation`]).
-    pub moderation: u32,
-    /// The rungs, in order, beginning with the base. See [`crate::ladder::ladder`].
-    pub ladder: Vec<Rung>,
-    /// Rungs left out of `ladder`, for the result.
-    pub left_out: Vec<LeftOut>,
-    /// Workers of each server.
-    pub workers: usize,
-    /// Payload bytes.
-    pub size: usize,
-    /// Flows.
-    pub flows: u32,
-    /// Requests in flight per flow.
-    pub inflight: u32,
-    /// Length of a trial without its warm-up.
-    pub trial: Duration,
-    /// When a comparison ends.
-    pub bound: Bound,
-    /// The load's engine.
-    pub engine: Engine,
-    /// IPv6 rather than IPv4.
-    pub ipv6: bool,
-    /// Profile the first and the best rung at the end, in an extra trial each.
-    pub profile: bool,
-    /// The command line that repeats this climb, for the report.
-    pub command: Option<String>,
-}
 
 impl Config {
     /// Checks that the configuration is within its limits.
@@ -87,40 +51,6 @@ impl Config {
         fast.chain(narrow)
             .fold(builder, |builder, (machine, link)| builder.machine(machine).link(CLIENT, machine, link))
     }
-}
-
-/// Progress of a climb.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// A rung begins: `step` of `steps`. The last step compares the best rung with the first.
-    Rung {
-        /// Which step, from 1.
-        step: usize,
-        /// Number of steps.
-        steps: usize,
-        /// The rung's name.
-        name: &'a str,
-        /// The rung it is compared with; none for the first.
-        against: Option<&'a str>,
-    },
-    /// A trial is done.
-    Trial {
-        /// The rung's name.
-        name: &'a str,
-        /// Transactions per second of the trial.
-        tps: f64,
-        /// Blocks of four trials done so far, and the limit.
-        blocks: (usize, usize),
-        /// Ratio so far.
-        interval: Option<Ratio>,
-    },
-    /// A rung is done.
-    Done(&'a RungResult),
-    /// The ladder is decided; a rung is being profiled.
-    Profile {
-        /// The rung's name.
-        name: &'a str,
-    },
 }
 
 /// Climbs the ladder in a lab of its own, which is removed afterwards.

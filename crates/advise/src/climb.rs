@@ -6,7 +6,7 @@ use udpath_lab::Lab;
 use udpath_load::Progress;
 use udpath_load::template::Protocol;
 
-use crate::boost::{Config, Event};
+use crate::config::{Config, Event};
 use crate::ladder::{Io, Rung, Settings, Step};
 use crate::machine::{line_rate_10g, wire_bytes};
 use crate::result::{Profiles, Ratio, RungResult, Verdict};

@@ -24,6 +24,7 @@
 
 mod boost;
 mod climb;
+mod config;
 mod error;
 pub mod finding;
 mod judged;
@@ -38,7 +39,8 @@ pub mod statistics;
 mod summary;
 mod trial;
 
-pub use boost::{Config, Event, boost};
+pub use boost::boost;
+pub use config::{Config, Event};
 pub use error::{ConfigError, Error};
 pub use finding::{Finding, Location, Remedy, Severity};
 pub use judged::{MAP_SCHEMA, MapResult, PROFILE_SCHEMA, ProfileResult};

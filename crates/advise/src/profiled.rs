@@ -25,7 +25,7 @@ use udpath_profile::facts::Focus;
 use udpath_profile::profile::Datagrams;
 use udpath_profile::recorder::{Moment, RATE, Wanted};
 
-use crate::boost::Config;
+use crate::config::Config;
 use crate::judged::ProfileResult;
 use crate::server_under_test::ServerUnderTest;
 use crate::trial;

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use udpath_lab::Lab;
 
 use crate::Error;
-use crate::boost::Config;
+use crate::config::Config;
 use crate::ladder::Settings;
 
 /// The machine of servers over kernel sockets.

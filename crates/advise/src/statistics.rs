@@ -84,7 +84,7 @@ pub struct Bound {
 /// Why a [`Bound`] makes no sense.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum BoundError {
-    /// The width is no share between 0.1 % and 50 %.
+    /// The width is not between 0.1 % and 50 %.
     #[error(
         "half-width of {0} asked of the interval: give a share from 0.001 to 0.5, such as 0.015 for 1.5 %"
     )]

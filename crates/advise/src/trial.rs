@@ -11,7 +11,7 @@ use udpath_load::result::{Counts, Latency, LoadResult};
 use udpath_load::template::Protocol;
 
 use crate::Error;
-use crate::boost::Config;
+use crate::config::Config;
 use crate::server_under_test::{CLIENT, ServerUnderTest};
 
 /// Warm-up of a trial as a share of its length, and its bounds. Shorter: the first trial after a change of settings

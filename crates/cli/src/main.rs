@@ -23,9 +23,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show the way of a datagram through this machine, link by link, and what to look at
+    /// Show the path of a datagram through this machine, link by link, and what is wrong with it
     Show(verbs::show::Args),
-    /// Watch the way of a datagram live: CPUs, queues, sockets, and the links to look at
+    /// Watch the path of a datagram live: CPUs, queues, sockets, and findings
     Top(verbs::top::Args),
     /// Export the machine's path as metrics: over HTTP, into a file, or once
     Export(verbs::export::Args),

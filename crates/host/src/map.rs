@@ -1,12 +1,12 @@
-//! The way of a datagram through the machine, link by link, each with what it counted.
+//! The path of a datagram through the machine, link by link, each with its counters.
 //!
 //! ```text
 //!  interface ─▶ queue ─▶ IRQ ─▶ CPU ─▶ (RPS: other CPUs) ─▶ UDP ─▶ socket ─▶ process and its threads
 //!      │          │                │                         │        │
 //!  dropped     RSS share      softnet, load               errors   queue, drops
 //! ```
-//! A [`Map`] joins what a [`Snapshot`] holds in parts. With an earlier snapshot its counts are those of the time between
-//! the two, else those since boot. It judges nothing: findings are made of it elsewhere.
+//! A [`Map`] joins the parts of a [`Snapshot`]. With an earlier snapshot it counts what happened between the two, else since
+//! boot. It judges nothing: `udpath-advise` makes findings of it.
 
 mod cpus;
 mod interfaces;
@@ -25,7 +25,7 @@ use crate::snapshot::{Interface, Relation};
 use crate::{Absence, Missing, Snapshot};
 use view::View;
 
-/// The way of datagrams through the machine.
+/// The path of datagrams through the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Map {
     /// When the snapshot was taken, milliseconds since 1970.
@@ -50,7 +50,7 @@ pub struct Map {
     pub sockets: Vec<SocketMap>,
     /// Their processes.
     pub processes: Vec<ProcessMap>,
-    /// What could be known and is not, and why. What the kernel or a driver does not have is not among it.
+    /// What could not be read, and why. What the kernel or a driver does not have is not listed.
     pub missing: Vec<String>,
 }
 

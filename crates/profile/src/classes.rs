@@ -1,7 +1,7 @@
 //! What kind of work a sample was: by its call chain, not by its innermost function alone.
 //!
 //! ```text
-//! rep_movs_alternative        not named: whoever calls it decides       ┐
+//! rep_movs_alternative        not named: its caller decides       ┐
 //! _copy_to_iter               [copy]  ◂── the first that is named        │ innermost first
 //! __skb_datagram_iter                                                    │
 //! udp_recvmsg                                                            ┘
@@ -10,156 +10,15 @@
 //! _raw_spin_lock                     [lock]: still the lock's own
 //! __udp_enqueue_schedule_skb         [lock socket-receive-queue]  ◂── whose lock
 //! ```
-//! - `rules.txt` is the knowledge, one list of functions for each class. `rules.rs` reads it and looks names up.
+//! - `rules.txt` is the knowledge, one list of functions for each class; `class.rs` declares the classes. `rules.rs` reads it and looks names up.
 
+mod class;
 mod rules;
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
-
+pub use class::{Class, Family};
 pub use rules::{Rules, RulesError};
 
 use crate::symbols::Frame;
-
-/// Kin among the classes: there are more classes than colours that can be told apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
-    /// Device, NAPI, XDP, transmit.
-    Device,
-    /// IP, UDP, sockets.
-    Protocols,
-    /// Locks.
-    Locks,
-    /// Memory and copying.
-    Memory,
-    /// Packet filters, packet sockets, security.
-    Filters,
-    /// Scheduling, interrupts, timers.
-    Scheduling,
-    /// Ways into the kernel and out of it.
-    Syscalls,
-    /// Programs.
-    Programs,
-    /// Everything else.
-    Other,
-}
-
-/// Declares the classes once: name in the rules and in JSON, title for people, family in pictures.
-macro_rules! classes {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $title:literal, $family:ident;)*) => {
-        /// A kind of work.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum Class {
-            $($(#[$doc])* #[serde(rename = $name)] $variant,)*
-        }
-
-        impl Class {
-            /// All of them, in the order of a datagram's way.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-
-            /// As the rules and JSON write it.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),* }
-            }
-
-            /// For people.
-            #[must_use]
-            pub const fn title(self) -> &'static str {
-                match self { $(Self::$variant => $title),* }
-            }
-
-            /// Its family.
-            #[must_use]
-            pub const fn family(self) -> Family {
-                match self { $(Self::$variant => Family::$family),* }
-            }
-        }
-    };
-}
-
-classes! {
-    /// The device driver, and the mapping of memory for it.
-    NicDriver = "nic-driver", "NIC driver", Device;
-    /// Polling devices, merging packets, handing them to protocols.
-    NapiGro = "napi-gro", "NAPI, GRO", Device;
-    /// BPF programs wherever they hang, XDP, AF_XDP.
-    XdpBpf = "xdp-bpf", "XDP, BPF", Device;
-    /// Packet sockets: a tcpdump, a DHCP client.
-    PacketSockets = "packet-sockets", "packet sockets", Filters;
-    /// Moving packets to another CPU: RPS, the backlog, the hash for it.
-    RpsBacklog = "rps-backlog", "RPS, backlog", Device;
-    /// The IP layer on the way in.
-    Ip = "ip", "IP receive", Protocols;
-    /// Packet filters, connection tracking, address translation.
-    Netfilter = "netfilter", "netfilter, conntrack", Filters;
-    /// TCP.
-    Tcp = "tcp", "TCP", Protocols;
-    /// UDP on the way in.
-    UdpReceive = "udp-receive", "UDP receive", Protocols;
-    /// Which socket a datagram is for.
-    SocketLookup = "socket-lookup", "socket lookup", Protocols;
-    /// Into a socket's queue, its memory, waking the reader.
-    SocketEnqueue = "socket-enqueue", "socket enqueue", Protocols;
-    /// Out of a socket's queue, by its reader.
-    SocketRead = "socket-read", "socket read", Protocols;
-    /// UDP and IP on the way out.
-    UdpSend = "udp-send", "UDP send", Protocols;
-    /// Routes and neighbours.
-    Routing = "routing", "routing, neighbours", Protocols;
-    /// Queueing disciplines.
-    Qdisc = "qdisc", "qdisc", Device;
-    /// From the stack to the driver.
-    Transmit = "transmit", "device transmit", Device;
-    /// Making, copying and freeing of packet buffers.
-    Skb = "skb", "skb management", Memory;
-    /// Memory of the kernel and of processes.
-    Memory = "memory", "memory", Memory;
-    /// Copying of payload.
-    Copy = "copy", "data copy", Memory;
-    /// Taking, holding and waiting for locks.
-    Lock = "lock", "locks", Locks;
-    /// Who runs next, waking up and going to sleep; waiting for events.
-    Scheduling = "scheduling", "scheduling, wake-ups", Scheduling;
-    /// In and out of the kernel.
-    Syscall = "syscall", "syscall entry", Syscalls;
-    /// Security modules, audit, seccomp.
-    Security = "security", "security, audit", Filters;
-    /// Timers and clocks.
-    Timers = "timers", "timers, clocks", Scheduling;
-    /// Interrupts' own cost.
-    Interrupt = "interrupt", "interrupt entry", Scheduling;
-    /// Control groups.
-    Cgroup = "cgroup", "cgroup", Filters;
-    /// What the processor's flaws cost.
-    Mitigations = "mitigations", "mitigations", Syscalls;
-    /// This program's own sampling, and other tracing.
-    Tracing = "tracing", "tracing", Other;
-    /// Files and disks.
-    Files = "files", "files, disks", Other;
-    /// Programs.
-    User = "user", "user", Programs;
-    /// Nothing.
-    Idle = "idle", "idle", Other;
-    /// Not known. Always reported.
-    Unclassified = "unclassified", "unclassified", Other;
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.title())
-    }
-}
-
-impl FromStr for Class {
-    type Err = ();
-
-    fn from_str(name: &str) -> Result<Self, ()> {
-        Self::ALL.iter().copied().find(|class| class.name() == name).ok_or(())
-    }
-}
 
 /// What a chain was found to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -17,7 +17,7 @@ use udpath_load::result::{self as load, LoadResult};
 /// device or an endless pipe named by mistake would fill the memory.
 const LARGEST: u64 = 256 * 1024 * 1024;
 
-/// A result read from a file, told apart by its schema.
+/// A result read from a file, by its schema.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Document {
     /// What `udpath boost --json` wrote.
@@ -28,7 +28,7 @@ pub enum Document {
     Profile(ProfileResult),
 }
 
-/// Why a file is no result that can be shown.
+/// Why a file cannot be shown as a result.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file could not be read.
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        parse(text.as_bytes(), "x.json").expect_err("this is no result").to_string()
+        parse(text.as_bytes(), "x.json").expect_err("not a result").to_string()
     }
 
     #[test]

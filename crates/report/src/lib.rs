@@ -10,13 +10,14 @@
 //!                              scale  axes and their ticks
 //!                              flame  stacks that begin alike, as one tree
 //!                              time_line  CPUs slice by slice
-//!                              words  the sentences both renderings share
+//!                              words, finding  the sentences both renderings share
 //!                              file   whole or not at all
 //! ```
 //! The results are plain data from elsewhere, perhaps from a file that somebody edited: nothing here trusts them to be
 //! finite, ordered or short, and no text of theirs reaches a terminal or a page unescaped. Nothing here measures.
 
 mod file;
+mod finding;
 mod flame;
 mod hardware;
 mod html;

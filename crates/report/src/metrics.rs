@@ -5,6 +5,7 @@
 //! [`EPHEMERAL`] on count as one, and queues are left out unless asked for.
 
 mod applied;
+mod family;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +15,6 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use udpath_advise::{Finding, MapResult};
@@ -24,6 +24,7 @@ use udpath_host::snapshot::udp::UdpCounters;
 
 pub use applied::Applied;
 use applied::Counted;
+use family::{Series, family};
 
 /// The first port that Linux gives to sockets that ask for none (`net.ipv4.ip_local_port_range`). From here on a port says
 /// nothing of a service, and a client opens thousands.
@@ -117,31 +118,6 @@ struct Metrics {
     findings: Vec<Finding>,
     applied: Counted,
     options: MetricsOptions,
-}
-
-/// A series: its labels and its value.
-type Series = (Vec<(&'static str, String)>, u64);
-
-/// Writes one metric, if it has series.
-fn family(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    kind: MetricType,
-    series: &[Series],
-) -> fmt::Result {
-    if series.is_empty() {
-        return Ok(());
-    }
-    let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
-    for (labels, value) in series {
-        let one = metric.encode_family(labels)?;
-        match kind {
-            MetricType::Counter => ConstCounter::new(*value).encode(one)?,
-            _ => ConstGauge::new(*value).encode(one)?,
-        }
-    }
-    Ok(())
 }
 
 impl Collector for Metrics {

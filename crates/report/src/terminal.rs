@@ -1,7 +1,7 @@
-//! Text for a terminal: what fits on a screen, aligned, coloured only when told.
+//! Text for a terminal: what fits on a screen, aligned, coloured only on request.
 //!
-//! Colour only repeats what the words say. Nothing here looks at the terminal: the caller knows whether stdout is
-//! one, how wide, and what `NO_COLOR` says.
+//! Colour only repeats what the words say. Nothing here examines the terminal: the caller knows whether stdout is
+//! one, its width, and `NO_COLOR`.
 
 pub(crate) mod boost;
 pub(crate) mod difference;
@@ -9,6 +9,7 @@ pub(crate) mod load;
 pub(crate) mod map;
 pub(crate) mod profile;
 pub(crate) mod spread;
+mod style;
 mod table;
 pub(crate) mod traces;
 
@@ -16,87 +17,9 @@ use udpath_load::cpu::CpuUse;
 
 use crate::time_line::{Lane, mark};
 use crate::{units, words};
+pub(crate) use style::Paint;
+pub use style::Style;
 use table::{Cell, Table};
-
-/// How to render text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Style {
-    /// Use ANSI colours.
-    pub colour: bool,
-    /// Columns of the terminal. 80 is what the layout is made for; more widens the bars, less drops them.
-    pub width: usize,
-}
-
-impl Default for Style {
-    /// 80 columns, no colour.
-    fn default() -> Self {
-        Self { colour: false, width: 80 }
-    }
-}
-
-/// What a piece of text is, for its colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Paint {
-    Plain,
-    Bold,
-    Dim,
-    Good,
-    Bad,
-    Warn,
-}
-
-impl Style {
-    /// `text` between the codes of `paint`, or as it is.
-    pub(crate) fn paint(self, paint: Paint, text: &str) -> String {
-        let code = match paint {
-            _ if !self.colour || text.is_empty() => return text.to_owned(),
-            Paint::Plain => return text.to_owned(),
-            Paint::Bold => "1",
-            Paint::Dim => "2",
-            Paint::Good => "32",
-            Paint::Bad => "31",
-            Paint::Warn => "33",
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
-    }
-
-    /// `text` broken at spaces into lines of this width, continued under `indent` spaces, each line ended. A number
-    /// and its unit stay together.
-    pub(crate) fn wrapped(self, paint: Paint, text: &str, indent: usize) -> String {
-        let width = self.width.max(40);
-        let text = words::one_line(text);
-        let mut pieces: Vec<String> = Vec::new();
-        for word in text.split(' ').filter(|word| !word.is_empty()) {
-            match pieces.last_mut() {
-                Some(last) if last.ends_with(|c: char| c.is_ascii_digit()) && is_unit(word) => {
-                    last.push(' ');
-                    last.push_str(word);
-                }
-                _ => pieces.push(word.to_owned()),
-            }
-        }
-        let mut lines = vec![String::new()];
-        for piece in pieces {
-            let line = lines.last_mut().expect("there is always a line");
-            if line.trim().is_empty() {
-                line.push_str(&piece);
-            } else if line.chars().count() + 1 + piece.chars().count() <= width {
-                line.push(' ');
-                line.push_str(&piece);
-            } else {
-                lines.push(" ".repeat(indent) + &piece);
-            }
-        }
-        lines.iter().map(|line| self.paint(paint, line) + "\n").collect()
-    }
-}
-
-/// Is this what follows a number, with or without punctuation after it?
-fn is_unit(word: &str) -> bool {
-    const UNITS: [&str; 14] =
-        ["k", "M", "G", "%", "ns", "µs", "ms", "s", "min", "bytes", "KiB", "MiB", "GiB", "TiB"];
-    UNITS.contains(&word.trim_end_matches(['.', ',', ';', ':', ')']))
-}
 
 /// A bar of eighths of a character: `share` of `width` columns.
 pub(crate) fn bar(share: f64, width: usize) -> String {

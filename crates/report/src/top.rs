@@ -21,6 +21,7 @@ use std::fmt::Write as _;
 
 use crate::terminal::Style;
 use columns::Order;
+use state::first_order;
 
 pub use model::{CpuRow, InterfaceRow, QueueRow, SCHEMA, SocketRow, Top, UdpRow};
 pub use screen::{Extent, draw};
@@ -54,9 +55,9 @@ pub fn text(top: &Top, style: &Style) -> String {
             let _ = writeln!(out, "  and {} more: --json has them", all - rows.len());
         }
     };
-    table(View::Cpus, lines(cpus::COLUMNS, &top.cpus, Order::first(View::Cpus), width));
-    table(View::Queues, lines(queues::COLUMNS, &top.queues, Order::first(View::Queues), width));
-    table(View::Sockets, lines(sockets::COLUMNS, &top.sockets, Order::first(View::Sockets), width));
+    table(View::Cpus, lines(cpus::COLUMNS, &top.cpus, first_order(View::Cpus), width));
+    table(View::Queues, lines(queues::COLUMNS, &top.queues, first_order(View::Queues), width));
+    table(View::Sockets, lines(sockets::COLUMNS, &top.sockets, first_order(View::Sockets), width));
     out
 }
 

@@ -1,7 +1,6 @@
 //! The sentences that the terminal and the HTML share, made from the figures.
 
 use udpath_advise::ProfileResult;
-use udpath_advise::finding::{Finding, Remedy};
 use udpath_advise::result::{BoostResult, LeftOut, Profiles, Ratio, RungResult, Verdict};
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::{Core, LoadResult};
@@ -294,51 +293,6 @@ pub(crate) fn left_out(rung: &LeftOut) -> String {
 pub(crate) fn not_profiled(profiles: &Profiles) -> Option<String> {
     let reason = profiles.absent.as_ref()?;
     Some(format!("No profile of {reason}."))
-}
-
-/// Is this finding in the profile's sentence already?
-pub(crate) fn is_said(result: &ProfileResult, finding: &Finding) -> bool {
-    // Without the share that it begins with, if it does: the sentence says only once what shares are of.
-    let words =
-        finding.evidence.split_once(" % of CPU time ").map_or(finding.evidence.as_str(), |(_, what)| what);
-    result.sentence.contains(words)
-}
-
-/// A finding as text: what was seen, and why that is so.
-pub(crate) fn finding(finding: &Finding) -> String {
-    if finding.cause.is_empty() {
-        finding.evidence.clone()
-    } else {
-        format!("{}; {}", finding.evidence, finding.cause)
-    }
-}
-
-/// Most settings of a remedy that text has; the JSON has all of them.
-const SETTINGS: usize = 3;
-
-/// The remedies of a finding as one line: `Fix: A; or B`. None where it has none.
-pub(crate) fn fixes(finding: &Finding) -> Option<String> {
-    let remedies: Vec<String> = finding.remedies.iter().map(fix).collect();
-    (!remedies.is_empty()).then(|| format!("Fix: {}", remedies.join("; or ")))
-}
-
-/// A remedy: what to do, and the command for it where udpath can.
-fn fix(remedy: &Remedy) -> String {
-    let settings = remedy.settings();
-    if settings.is_empty() {
-        return remedy.what().to_owned();
-    }
-    let shown: Vec<String> =
-        settings.iter().take(SETTINGS).map(|setting| format!("--set {}", quoted(setting))).collect();
-    let more = settings.len().saturating_sub(SETTINGS);
-    let more = if more > 0 { format!(" ... ({more} more: --json)") } else { String::new() };
-    format!("{}: udpath plan {}{more}", remedy.what(), shown.join(" "))
-}
-
-/// As a shell needs it.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 /// Mean over CPUs, as if they were one. None without any.

@@ -1,4 +1,4 @@
-//! Results survive the way to a file and back, and what is no result is refused.
+//! Results survive the way to a file and back, and anything else is refused.
 
 mod fixture;
 

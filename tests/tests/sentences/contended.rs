@@ -5,8 +5,8 @@ use udpath_rig::Bed;
 
 use crate::{PORT, alone, bind, misarranged, said};
 
-/// Since Linux 6.18 whoever brings datagrams queues up without the lock, so it is its readers who wait for each other:
-/// most where they do not sleep.
+/// Since Linux 6.18 datagrams are queued without the lock, so only readers wait for each other: most where they do not
+/// sleep.
 #[test]
 fn the_receive_queue_lock_is_named_with_the_socket_and_its_readers() {
     let _alone = alone();
@@ -24,7 +24,7 @@ fn the_receive_queue_lock_is_named_with_the_socket_and_its_readers() {
 
 /// Those who sleep are woken one by one, and each takes the lock of their queue twice.
 #[test]
-fn waking_many_readers_is_told_with_the_socket() {
+fn waking_many_readers_is_named_with_the_socket() {
     let _alone = alone();
     let bed = Bed::new("woken", &LinkSpec::with_queues(2)).first("server");
     let server = bed.serve(&["sink", "--io", "shared", "--workers", "20", "--no-pin", "--bind", &bind()]);

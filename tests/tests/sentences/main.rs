@@ -37,7 +37,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a rule has found, in words; of several of its findings, those that have a part in them.
+/// The evidence of a rule's finding; of several of its findings, those that have a part in them.
 fn found<'a>(profile: &'a Value, rule: &str, part: &str) -> Option<&'a str> {
     let findings = profile["findings"].as_array().expect("a profile has findings").iter();
     let texts =
@@ -66,8 +66,8 @@ fn said(bed: &Bed, rule: &str, part: &str) -> (Value, String) {
     panic!("{rule}, {part:?}, is not said:{all}");
 }
 
-/// A server as it shall be: a socket for each CPU, bursts, its load spread over both, and nobody who looks on.
-fn well_arranged() -> &'static Value {
+/// A healthy server: a socket for each CPU, bursts, its load spread over both, and no packet socket.
+fn healthy() -> &'static Value {
     static ONE: OnceLock<Value> = OnceLock::new();
     ONE.get_or_init(|| {
         let _alone = alone();
@@ -107,10 +107,10 @@ fn in_the_kernel(bed: &Bed) -> Running {
     ])
 }
 
-/// Nobody else on this machine is what a sentence about a server that is arranged well could name.
+/// Other programs of this machine may have findings; a healthy server has none of these.
 #[test]
-fn a_server_that_is_arranged_well_is_told_none_of_this() {
-    let profile = well_arranged();
+fn a_healthy_server_has_none_of_these_findings() {
+    let profile = healthy();
     for (rule, part) in [
         ("receive-queue-lock", ""),
         ("lock", "waits for"),

@@ -90,7 +90,7 @@ fn one_each<'a>(
     queues.into_iter().zip(cpus).map(setting).collect()
 }
 
-/// All on one node, though there are more queues than CPUs they go to.
+/// All on one node, and fewer CPUs than queues.
 fn node_of_all(on: Observed<'_>, interface: &InterfaceMap) -> Option<(u32, CpuSet)> {
     let placed = placed(interface);
     let cpus: CpuSet = placed.iter().map(|(_, cpu)| *cpu).collect();

@@ -259,7 +259,7 @@ mod tests {
             (&[("_raw_spin_lock_bh", 400), ("_raw_spin_unlock_bh", 30)], true),
             (&[("native_queued_spin_lock_slowpath", 300), ("_raw_spin_unlock_bh", 200)], true),
             (&[("native_queued_spin_lock_slowpath", 200), ("_raw_spin_unlock_bh", 300)], false),
-            // To wake the next one is no waiting.
+            // Waking the next one is not waiting.
             (&[("__pv_queued_spin_unlock_slowpath", 500)], false),
             // Interrupts were off: a timer comes at the end.
             (&[("_raw_spin_unlock_irqrestore", 500)], false),

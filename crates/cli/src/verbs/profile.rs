@@ -9,10 +9,9 @@ mod difference;
 mod options;
 
 use std::io::{self, IsTerminal, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use anyhow::Context;
 use udpath_advise::ProfileResult;
@@ -20,53 +19,12 @@ use udpath_host::namespace;
 use udpath_host::source::Folder;
 use udpath_host::{Snapshot, Source};
 use udpath_profile::folded;
-use udpath_profile::recorder::{RATE, Wanted};
+use udpath_profile::recorder::Wanted;
 use udpath_report::{Render, WriteError, profile_text};
-use udpath_steer::CpuSet;
 
 use crate::exit::{Done, Failure};
 use crate::terminal;
-
-/// Arguments of `udpath profile`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Profile this process. All CPUs are sampled: softirq time is not charged to any process
-    #[arg(long, value_name = "PID", conflicts_with = "port")]
-    pid: Option<u32>,
-    /// Profile the processes that serve this UDP port
-    #[arg(long, value_name = "PORT")]
-    port: Option<std::num::NonZeroU16>,
-    /// Sample these CPUs only
-    #[arg(long, value_name = "LIST")]
-    cpu: Option<CpuSet>,
-    /// How long to sample
-    #[arg(short, long, default_value = "5s", value_parser = options::length, allow_hyphen_values = true, value_name = "TIME")]
-    duration: Duration,
-    /// Samples per second and CPU
-    #[arg(long, default_value_t = RATE, value_parser = options::rate, allow_hyphen_values = true, value_name = "HZ")]
-    rate: u32,
-    /// Count by tracepoints as well: locks (waits, and whose), drops (why and for which port), softirqs (with polls, IPIs
-    /// and wake-ups), delays (from the stack to the reader), between commas; all, or none. Each costs something where
-    /// it counts, the latter two at every packet: the result says how much
-    #[arg(long, value_name = "LIST", default_value = "locks,drops", value_parser = options::traced)]
-    trace: options::Traced,
-    /// Count datagrams and look for sockets in this network namespace, as `ip netns` names it
-    #[arg(long, value_name = "NAME")]
-    netns: Option<String>,
-    /// Print one JSON document (udpath.profile/2)
-    #[arg(long)]
-    json: bool,
-    /// Write the stacks for other tools: `context;process;function;... N`, N in microseconds of CPU time
-    #[arg(long, value_name = "FILE")]
-    folded: Option<PathBuf>,
-    /// Write one self-contained HTML file with the flame graph
-    #[arg(long, value_name = "FILE.html")]
-    report: Option<PathBuf>,
-    /// Sample nothing: compare two results of --json, the second against the first
-    #[arg(long, num_args = 2, value_names = ["A.json", "B.json"],
-          conflicts_with_all = ["pid", "port", "cpu", "duration", "rate", "trace", "netns", "folded"])]
-    diff: Option<Vec<PathBuf>>,
-}
+pub(crate) use options::Args;
 
 /// Carries out the arguments.
 pub(crate) fn run(args: &Args) -> Done {
@@ -125,7 +83,7 @@ fn measure(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Profil
     };
     let talk = io::stderr().is_terminal();
     if talk {
-        // A terminal that went away is no reason not to measure.
+        // Measure even if the terminal went away.
         let _ = write!(
             io::stderr(),
             "\r\x1b[Ksampling CPUs {} for {:?}; ^C ends it now",

@@ -195,7 +195,9 @@ fn select(now: &Snapshot, what: Option<&str>) -> Result<(Selection, Option<Selec
         return Ok((Selection::Interface(what.into()), None));
     }
     if let Some(pid) = what.strip_prefix("pid:") {
-        let pid = pid.parse().map_err(|_| Failure::Usage(format!("'{pid}' is no process; give pid:N")))?;
+        let pid = pid
+            .parse()
+            .map_err(|_| Failure::Usage(format!("'{pid}' is not a process number; give pid:N")))?;
         return Ok((Selection::Process(pid), None));
     }
     let digits = what.strip_prefix(':').unwrap_or(what);

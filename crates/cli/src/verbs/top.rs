@@ -5,7 +5,7 @@
 //!      ▲ each interval                          ▲
 //!      └────────────── events: keys, signals, the next look
 //! ```
-//! Reads, and changes nothing but the terminal, which it puts back however it ends.
+//! It reads and changes nothing but the terminal, which it restores however it ends.
 
 mod events;
 mod input;
@@ -23,7 +23,7 @@ use super::show::{self, PlaceArgs};
 use crate::exit::{Done, Failure};
 use crate::terminal;
 use events::{Event, Events};
-use keys::SettingRequest;
+use keys::Action;
 use screen::Screen;
 
 /// How long the first look is from the second at the most. Shorter: rates of the first picture are rough. Longer: the
@@ -49,11 +49,10 @@ pub(crate) struct Args {
     place: PlaceArgs,
 }
 
-/// Watches until it is told to end.
+/// Watches until a key or a signal ends it.
 pub(crate) fn run(args: &Args) -> Done {
     if args.place.is_captured() {
-        let what =
-            "--sysroot: top counts on a live machine, a capture stands still; udpath show --sysroot shows it";
+        let what = "--sysroot: top counts on a live machine; for a capture use udpath show --sysroot";
         return Err(Failure::Usage(what.into()));
     }
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -72,7 +71,9 @@ fn once(args: &Args, source: &dyn Source) -> Done {
     std::thread::sleep(args.interval);
     watch.look(source);
     let Some(rates) = rates(&watch, args)? else {
-        return Err(Failure::Cannot(anyhow::anyhow!("the clock was set back meanwhile: try again")));
+        return Err(Failure::Cannot(anyhow::anyhow!(
+            "the clock was set back during the interval: try again"
+        )));
     };
     if args.json {
         return terminal::print(&serde_json::to_string(&rates).context("cannot write JSON")?);
@@ -119,9 +120,9 @@ fn live(args: &Args, source: &dyn Source) -> Done {
         for event in events.wait(wait).context("cannot wait for keys")? {
             let request = match event {
                 Event::Key(key) => keys::press(&mut state, key, screen.page()),
-                Event::End => Some(SettingRequest::End),
-                Event::Stop => Some(SettingRequest::Stop),
-                // A shell may have changed the terminal's modes meanwhile, or something else has written on it.
+                Event::End => Some(Action::End),
+                Event::Stop => Some(Action::Stop),
+                // A shell may have changed the terminal's modes, or something else has written on it.
                 Event::Resumed => {
                     screen.resume().context("cannot set up the terminal")?;
                     None
@@ -129,9 +130,9 @@ fn live(args: &Args, source: &dyn Source) -> Done {
                 Event::Resized => None,
             };
             match request {
-                Some(SettingRequest::End) => return Ok(()),
-                Some(SettingRequest::Stop) => screen.suspend().context("cannot give the terminal back")?,
-                Some(SettingRequest::Anew) => {
+                Some(Action::End) => return Ok(()),
+                Some(Action::Stop) => screen.suspend().context("cannot give the terminal back")?,
+                Some(Action::Anew) => {
                     screen.resume().context("cannot set up the terminal")?;
                     watch.expire();
                     next = Instant::now();

@@ -1,4 +1,4 @@
-//! CPUs that handle packets: what sends packets to them, how they spent their time, what their receive path did.
+//! CPUs that process packets: which queues send packets to them, how they spend their time, what their receive path counted.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use super::view::View;
 use crate::snapshot::cpus::CpuTicks;
 use crate::snapshot::softnet::SoftnetCpu;
 
-/// A CPU of the way.
+/// A CPU on the path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CpuMap {
     /// Its number.
@@ -89,7 +89,7 @@ pub(super) fn map(view: View<'_>, interfaces: &[InterfaceMap]) -> Vec<CpuMap> {
         })
         .collect();
     for (name, queue) in queues() {
-        // An interrupt that may go to many CPUs goes to one of them, nobody knows which.
+        // An interrupt that may go to many CPUs goes to an unknown one of them.
         let known = queue.cpus.len() == 1;
         for cpu in cpus.iter_mut().filter(|cpu| known && queue.cpus.contains(cpu.cpu)) {
             cpu.queues.push(name.clone());

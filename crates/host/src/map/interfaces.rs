@@ -1,4 +1,4 @@
-//! Interfaces and their queues: where a packet goes from the wire, and how many went there.
+//! Interfaces and their queues: where packets go from the wire, and how many.
 
 use serde::{Deserialize, Serialize};
 use udpath_steer::CpuSet;
@@ -7,7 +7,7 @@ use super::view::{View, since};
 use crate::snapshot::irqs::Irq;
 use crate::snapshot::{Counters, Interface, Relation, RxQueue, TimeStamping};
 
-/// An interface of the way.
+/// An interface on the path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InterfaceMap {
     /// Its name.
@@ -28,11 +28,11 @@ pub struct InterfaceMap {
     pub rx_queues: usize,
     /// Transmit queues.
     pub tx_queues: usize,
-    /// How packets are spread over the queues; none where the device does not tell.
+    /// How packets are spread over the queues; none where the device does not report it.
     pub rss: Option<RssSummary>,
     /// An XDP program is attached.
     pub xdp: bool,
-    /// Which packets the device itself stamps with the time; none where it does not tell, or has no clock.
+    /// Which packets the device itself stamps with the time; none where it does not report that, or has no clock.
     #[serde(default)]
     pub time_stamping: Option<TimeStamping>,
     /// Packets received.
@@ -53,7 +53,7 @@ pub struct InterfaceMap {
 pub struct RssSummary {
     /// Entries of the indirection table.
     pub entries: usize,
-    /// Queues that stand in it.
+    /// Queues in it.
     pub queues: usize,
     /// What UDP over IPv4 is hashed by, in ethtool's letters.
     pub udp4: Option<String>,
@@ -61,7 +61,7 @@ pub struct RssSummary {
     pub udp6: Option<String>,
 }
 
-/// A receive queue of the way.
+/// A receive queue on the path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueueMap {
     /// Its number, from 0.
@@ -77,13 +77,13 @@ pub struct QueueMap {
     pub drops: Option<u64>,
     /// Its interrupt.
     pub irq: Option<u32>,
-    /// How it is known which interrupt it has.
+    /// Where its interrupt was found.
     pub irq_from: Option<String>,
     /// How often that came.
     pub interrupts: Option<u64>,
     /// CPUs that the interrupt may go to.
     pub affinity: Option<CpuSet>,
-    /// The CPUs that it goes to, as the kernel says it, or those that it may where it does not say.
+    /// The CPUs that it goes to, as the kernel reports it, else those that it may go to.
     pub cpus: CpuSet,
     /// The CPUs that its driver asks for.
     pub hint: Option<CpuSet>,

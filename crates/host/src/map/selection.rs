@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::snapshot::sockets::Socket;
 
-/// What of the machine is wanted.
+/// The part of a machine that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Selection {
     /// All interfaces that are up, all UDP sockets.
@@ -19,7 +19,7 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// Is this socket of it?
+    /// Is this socket selected?
     #[must_use]
     pub fn takes(&self, socket: &Socket) -> bool {
         match self {
@@ -41,7 +41,7 @@ pub enum SelectionError {
         /// The names there are.
         known: Vec<String>,
     },
-    /// Nobody has that port.
+    /// No socket is bound to that port.
     #[error("no UDP socket is bound to port {port}; {}", ports(known))]
     NoPort {
         /// The port asked for.

@@ -1,4 +1,4 @@
-//! The end of the way: UDP as a whole, its sockets, and the processes that read them.
+//! The end of the path: UDP as a whole, its sockets, and the processes that read them.
 
 use std::net::SocketAddr;
 
@@ -22,14 +22,14 @@ pub struct UdpMap {
     pub memory: Option<UdpMemory>,
 }
 
-/// A socket of the way.
+/// A socket on the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketMap {
     /// Its inode: its name in this map.
     pub inode: u32,
     /// Where it is bound.
     pub local: SocketAddr,
-    /// Whom it is connected to.
+    /// Its peer, if it is connected.
     pub peer: Option<SocketAddr>,
     /// Processes that have it open.
     pub pids: Vec<u32>,
@@ -41,7 +41,7 @@ pub struct SocketMap {
     pub buffer: Option<u32>,
     /// Datagrams dropped at it.
     pub drops: u64,
-    /// What its program has set of it, if that was looked at.
+    /// The options its program has set, if they were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<SocketOptions>,
 }
@@ -54,7 +54,7 @@ impl SocketMap {
     }
 }
 
-/// A process of the way.
+/// A process on the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessMap {
     /// Its number.

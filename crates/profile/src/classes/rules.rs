@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use thiserror::Error;
 
-use super::Class;
+use super::class::Class;
 use crate::symbols::Frame;
 
 /// The rules that come with the program.
@@ -46,11 +46,11 @@ impl<T> Default for Table<T> {
     }
 }
 
-/// Why a text is no rules.
+/// Why a text cannot be read as rules.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RulesError {
     /// A section of a class that there is not.
-    #[error("line {line}: {name:?} is no class; there are {known}")]
+    #[error("line {line}: unknown class {name:?}; the classes are {known}")]
     NoClass {
         /// From 1.
         line: usize,
@@ -60,7 +60,7 @@ pub enum RulesError {
         known: String,
     },
     /// A name before the first section.
-    #[error("line {line}: {word:?} stands before the first [section]")]
+    #[error("line {line}: {word:?} comes before the first [section]")]
     NoSection {
         /// From 1.
         line: usize,
@@ -68,7 +68,7 @@ pub enum RulesError {
         word: String,
     },
     /// A star not at the end, or nothing but it.
-    #[error("line {line}: {word:?} is no name of a function; write name, name* or @module")]
+    #[error("line {line}: {word:?} is not a function name; expected name, name* or @module")]
     Name {
         /// From 1.
         line: usize,
@@ -246,11 +246,11 @@ mod tests {
     #[test]
     fn what_is_no_rule_says_where() {
         for (text, says) in [
-            ("x", "line 1: \"x\" stands before"),
-            ("# x\n[nothing]\n", "line 2: \"nothing\" is no class; there are nic-driver"),
-            ("[ip]\na*b", "line 2: \"a*b\" is no name"),
-            ("[ip]\n*", "\"*\" is no name"),
-            ("[ip]\n@", "\"@\" is no name"),
+            ("x", "line 1: \"x\" comes before"),
+            ("# x\n[nothing]\n", "line 2: unknown class \"nothing\"; the classes are nic-driver"),
+            ("[ip]\na*b", "line 2: \"a*b\" is not a function name"),
+            ("[ip]\n*", "\"*\" is not a function name"),
+            ("[ip]\n@", "\"@\" is not a function name"),
             ("[ip]\na b\n[tcp] # again\nc a", "line 4: \"a\" has been said before"),
         ] {
             let error = Rules::parse(text).unwrap_err().to_string();

@@ -4,14 +4,14 @@
 //!                      of the service   of others
 //! user, system calls       yes               no      a compiler beside it is not what a datagram costs
 //! kernel threads                             no      nor is what the kernel does for itself
-//! softirq, hard IRQ        yes              yes      on nobody's behalf: whose packet it was, no sample tells
+//! softirq, hard IRQ        yes              yes      of no process: no sample shows whose packet it was
 //! NAPI threads             yes              yes      softirqs that moved
 //! ```
 //! Without anybody that a profile is about everything is charged.
 
 use std::collections::BTreeMap;
 
-use super::{Profile, Share, Stack};
+use super::result::{Profile, Share, Stack};
 use crate::context::Context;
 
 /// In every chain of a thread that polls devices, or a CPU's backlog, in a softirq's place (5.12 and later).

@@ -104,7 +104,7 @@ impl<'a> Named<'a> {
         numbers.map(|number| &*self.names.texts[*number as usize])
     }
 
-    /// On whose behalf, name and number: interrupts are nobody's.
+    /// The process, name and number; none for interrupts.
     pub(super) fn process(&self, place: &Place) -> Option<(&'a str, u32)> {
         let own = !matches!(place.context, Context::HardIrq | Context::Softirq | Context::Idle);
         own.then(|| (self.recording.threads.name(place.pid), place.pid))

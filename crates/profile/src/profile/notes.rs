@@ -1,16 +1,17 @@
 //! What to know before a profile's figures are believed: what could not be seen, what was lost, and where the samples and the
-//! kernel's own accounting tell two stories.
+//! kernel's own accounting disagree.
 
 use udpath_steer::CpuSet;
 
-use super::{CpuLine, Hardware, Profile};
+use super::hardware::Hardware;
+use super::result::{Accounted, CpuLine, Profile};
 use crate::context::Context;
 use crate::perf::{Clock, Sight};
 use crate::recorder::Recording;
 
 /// Difference of a kind of time by samples and by /proc/stat that is worth a note, as a share of the interval. Lower: five
 /// seconds of sampling err by one point, a timer that waits for interrupts by two or three, and a tick of /proc/stat is a
-/// point of a second. Higher: a quarter of a CPU's interrupts may be missing and nobody is told.
+/// point of a second. Higher: a quarter of a CPU's interrupts may be missing without a note.
 const DISAGREE: f64 = 0.05;
 /// Part of the interval without samples and not taken by the hypervisor that is worth a note. Lower: a recording's first and
 /// last moments show; higher: a CPU that went away near the end passes for an idle one.
@@ -33,7 +34,7 @@ pub(super) fn all(profile: &Profile, recording: &Recording) -> Vec<String> {
     }));
     if !recording.came.is_empty() {
         let cpus = &recording.came;
-        notes.push(format!("CPUs that came up meanwhile were not sampled: {cpus}"));
+        notes.push(format!("CPUs that came up during the interval were not sampled: {cpus}"));
     }
     notes.extend(counted(profile));
     notes
@@ -101,7 +102,7 @@ fn counted(profile: &Profile) -> Vec<String> {
 struct Kind {
     words: &'static str,
     contexts: &'static [Context],
-    accounted: fn(&super::Accounted) -> f64,
+    accounted: fn(&Accounted) -> f64,
 }
 
 const KINDS: [Kind; 3] = [
@@ -139,7 +140,7 @@ fn disagreement(profile: &Profile, kind: &Kind) -> Option<String> {
     let which = which(pairs.iter().map(|(cpu, _)| *cpu).collect(), Some(worst));
     let guests = if profile.clock == Clock::Cycles && kind.contexts.contains(&Context::Guest) && theirs > ours
     {
-        "; of virtual machines that run here no samples are taken"
+        "; virtual machines that run here are not sampled"
     } else {
         ""
     };
@@ -153,14 +154,14 @@ fn disagreement(profile: &Profile, kind: &Kind) -> Option<String> {
 
 /// CPUs that /proc/stat does not count at both ends, where it counts others.
 fn came_or_went(profile: &Profile) -> Option<String> {
-    // Those that went away while they were sampled are told with the moment.
+    // Those that went away while they were sampled have a note with the moment.
     let lines = profile.cpus.iter().filter(|line| line.until.is_none());
     let (counted, others): (Vec<_>, Vec<_>) = lines.partition(|line| line.accounted.is_some());
     if counted.is_empty() || others.is_empty() {
         return None;
     }
     let which = which(others.iter().map(|line| line.cpu).collect(), None);
-    Some(format!("{which} came or went meanwhile: /proc/stat does not count there at both ends"))
+    Some(format!("{which} came or went during the interval: /proc/stat does not count them at both ends"))
 }
 
 /// CPUs whose samples do not cover the interval. A clock samples idle CPUs, too; cycles do not.
@@ -257,7 +258,7 @@ mod tests {
         profile.cpus[3].accounted = None;
         assert_eq!(
             of(&profile),
-            ["CPU 3 came or went meanwhile: /proc/stat does not count there at both ends"]
+            ["CPU 3 came or went during the interval: /proc/stat does not count them at both ends"]
         );
         // Where /proc/stat cannot be read at all there is nothing to compare.
         profile.cpus.iter_mut().for_each(|line| line.accounted = None);
@@ -273,8 +274,8 @@ mod tests {
         assert_eq!(of(&profile), [""; 0]);
         profile.clock = Clock::Cycles;
         profile.cpus[1].sampled = BTreeMap::from([(Context::Kernel, 200_000_000)]);
-        let told = "CPU 1: 0 % of the time in programs by samples, 80 % by /proc/stat; of virtual machines that run here no \
-                    samples are taken";
+        let told = "CPU 1: 0 % of the time in programs by samples, 80 % by /proc/stat; virtual machines that run here are \
+                    not sampled";
         assert_eq!(of(&profile), [told]);
     }
 

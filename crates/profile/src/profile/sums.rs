@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use udpath_host::snapshot::Snapshot;
 
 use super::named::{ListId, Named};
-use super::{Accounted, CpuLine, Datagrams, ProcessShare, Share, Stack, ThreadShare};
+use super::result::{Accounted, CpuLine, Datagrams, ProcessShare, Share, Stack, ThreadShare};
 use crate::classes::Class;
 use crate::context::Context;
 use crate::perf::{Clock, Sight};
@@ -140,7 +140,7 @@ pub(super) fn processes(
     processes
 }
 
-/// What rare stacks are told apart by: context, class, and the process's name and id.
+/// What rare stacks are merged by: context, class, and the process's name and id.
 type RareKey<'a> = (Context, Class, Option<(&'a str, u32)>);
 
 /// The stacks, the largest first; beyond [`MOST_STACKS`] one of each kind of work of each process.

@@ -1,4 +1,4 @@
-//! What changed from one profile to another, as a page tells it: tables, the flame graph of the difference, what is gone.
+//! What changed from one profile to another, on a page: tables, the flame graph of the difference, what is gone.
 
 use udpath_profile::Profile;
 use udpath_profile::difference::Difference;
@@ -38,7 +38,7 @@ pub(super) struct Row {
 
 /// Lines of what is gone; the smallest are counted.
 const GONE: usize = 25;
-/// Callers told of each.
+/// Callers named for each.
 const CALLERS: usize = 5;
 
 impl<'a> Change<'a> {

@@ -13,7 +13,7 @@ use crate::hardware::{Counters, counters};
 use crate::svg::cpus::Group;
 use crate::svg::flame::{self, Graph, Kind};
 use crate::terminal::profile::{accounted, chosen, name, sampled};
-use crate::{svg, time_line, units, words};
+use crate::{finding, svg, time_line, units, words};
 
 #[derive(Template)]
 #[template(path = "profile.html")]
@@ -61,7 +61,7 @@ struct ProcessRow {
 
 /// Slices of the time line at the most; of more seconds several share one. More: columns are narrower than can be seen.
 const SLICES: usize = 120;
-/// Threads told of each process.
+/// Threads named for each process.
 const THREADS: usize = 4;
 
 pub(crate) fn page(result: &ProfileResult) -> String {
@@ -89,7 +89,7 @@ pub(crate) fn page(result: &ProfileResult) -> String {
         findings: result
             .findings
             .iter()
-            .map(|finding| (words::finding(finding), words::fixes(finding).unwrap_or_default()))
+            .map(|finding| (finding::text(finding), finding::fixes(finding).unwrap_or_default()))
             .collect(),
         notes: &profile.notes,
         graph,

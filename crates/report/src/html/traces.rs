@@ -1,5 +1,7 @@
 //! What tracepoints counted beside the samples, on the page of a profile: for each source a picture of how long, a table of
-//! how often, and at the end what counting cost and what could not be had.
+//! how often, and at the end what counting cost and what was not available.
+
+mod part;
 
 use std::collections::BTreeMap;
 
@@ -8,36 +10,16 @@ use udpath_profile::trace::locks::Contention;
 use udpath_profile::trace::softirqs::{Ipis, Polls, Size};
 use udpath_profile::trace::{Delays, Drops, Locks, Softirqs, Times, Traces};
 
-use crate::svg::histogram::{self, Bar, Chart, Row};
+use part::{ROWS, figure, headings, picture, spread, text, timed};
+pub(super) use part::{TraceCell, TracePart, TraceTable};
+
+use crate::svg::histogram::{Bar, Chart, Row};
 use crate::terminal::traces::{RECEIVE, notes, way};
-use crate::{svg, units, words};
+use crate::{units, words};
 
-/// What one source found.
-pub(super) struct TracePart {
-    pub(super) title: &'static str,
-    pub(super) about: String,
-    /// A picture for a wide page and one for a phone, each.
-    pub(super) charts: Vec<String>,
-    pub(super) tables: Vec<TraceTable>,
-}
-
-pub(super) struct TraceTable {
-    pub(super) caption: &'static str,
-    pub(super) headings: Vec<TraceCell>,
-    pub(super) rows: Vec<Vec<TraceCell>>,
-}
-
-/// A cell: text is kept to the left, figures to the right.
-pub(super) struct TraceCell {
-    pub(super) text: String,
-    pub(super) is_text: bool,
-}
-
-/// Rows of a picture. More: a picture of many CPUs is longer than a screen; the table has them.
-const ROWS: usize = 8;
 /// Lines of a table: what follows is rarely a hundredth of the first.
 const LINES: usize = 20;
-/// Functions told of a place that waits for a lock, from the one that takes it outwards.
+/// Functions named for a place that waits for a lock, from the one that takes it outwards.
 const FUNCTIONS: usize = 4;
 
 pub(super) fn parts(profile: &Profile) -> Vec<TracePart> {
@@ -353,98 +335,4 @@ fn costs(traces: &Traces) -> Option<TracePart> {
     let about: Vec<String> = said.iter().map(|note| format!("{}.", words::capital(note))).collect();
     let tables = if table.rows.is_empty() { Vec::new() } else { vec![table] };
     Some(TracePart { title: "What tracing cost", about: about.join(" "), charts: Vec::new(), tables })
-}
-
-impl TracePart {
-    /// A sentence instead of everything, where there is nothing.
-    fn or_nothing(self, nothing: bool, sentence: &str) -> Self {
-        if !nothing {
-            return self;
-        }
-        Self { title: self.title, about: sentence.to_owned(), charts: Vec::new(), tables: Vec::new() }
-    }
-}
-
-fn text(text: String) -> TraceCell {
-    TraceCell { text, is_text: true }
-}
-
-fn figure(text: String) -> TraceCell {
-    TraceCell { text, is_text: false }
-}
-
-/// Headings of lines with [`spread`] in them.
-fn headings(first: &[(&str, bool)], sums: &[&str], last: &[(&str, bool)]) -> Vec<TraceCell> {
-    let cell =
-        |(heading, is_text): &(&str, bool)| TraceCell { text: (*heading).to_owned(), is_text: *is_text };
-    let figures = ["p50", "p99", "longest"].iter().chain(sums).map(|heading| figure((*heading).to_owned()));
-    first.iter().map(cell).chain(figures).chain(last.iter().map(cell)).collect()
-}
-
-/// Half, 99 %, and the longest.
-fn spread(times: &Times) -> [TraceCell; 3] {
-    let [half, most] = [0.5, 0.99].map(|share| {
-        figure(times.quantile_ns(share).map_or_else(|| units::NONE.to_owned(), |ns| units::time(ns as f64)))
-    });
-    [half, most, figure(units::time(times.longest_ns as f64))]
-}
-
-/// Both drawings; nothing where there is nothing to draw.
-fn picture(chart: &Chart<'_>, rows: impl Iterator<Item = Row>) -> Vec<String> {
-    let rows: Vec<Row> = rows.filter(|row| !row.bars.is_empty()).take(ROWS).collect();
-    if rows.is_empty() { Vec::new() } else { vec![svg::both(|paper| histogram::draw(chart, &rows, paper))] }
-}
-
-fn timed(name: String, times: &Times) -> Row {
-    let marks: Vec<u64> = [0.5, 0.99].into_iter().filter_map(|share| times.quantile_ns(share)).collect();
-    let note = match marks.as_slice() {
-        [half, most] => format!("p50 {}, p99 {}", units::time(*half as f64), units::time(*most as f64)),
-        _ => String::new(),
-    };
-    Row { name, note, bars: doublings(times), marks: marks.into_iter().map(|ns| ns as f64).collect() }
-}
-
-/// Lengths as bars of a doubling each: some sources count finer. What has no end ends with the longest.
-fn doublings(times: &Times) -> Vec<Bar> {
-    let mut bars: BTreeMap<u32, u64> = BTreeMap::new();
-    for length in &times.lengths {
-        let below = length.below_ns.min(times.longest_ns.max(1));
-        let exponent = u64::BITS - below.saturating_sub(1).leading_zeros();
-        let count = bars.entry(exponent).or_default();
-        *count = count.saturating_add(length.count);
-    }
-    let bar = |(exponent, count): (u32, u64)| {
-        let to = 2.0_f64.powi(exponent.cast_signed());
-        Bar { from: to / 2.0, to, count }
-    };
-    bars.into_iter().map(bar).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use udpath_profile::trace::Length;
-
-    use super::*;
-
-    fn times(lengths: &[(u64, u64)], longest_ns: u64) -> Times {
-        let lengths: Vec<Length> =
-            lengths.iter().map(|&(below_ns, count)| Length { below_ns, count }).collect();
-        let count = lengths.iter().map(|length| length.count).sum();
-        Times { count, ns: 0, longest_ns, lengths }
-    }
-
-    #[test]
-    fn finer_lengths_are_joined_to_doublings() {
-        let bars = doublings(&times(&[(136, 1), (256, 2), (272, 4), (512, 8)], 500));
-        let told: Vec<_> = bars.iter().map(|bar| (bar.from, bar.to, bar.count)).collect();
-        // 256 and below belong to 128..256.
-        assert_eq!(told, [(128.0, 256.0, 3), (256.0, 512.0, 12)]);
-    }
-
-    #[test]
-    fn what_has_no_end_ends_with_the_longest() {
-        let bars = doublings(&times(&[(u64::MAX, 3)], 1000));
-        assert_eq!(bars, [Bar { from: 512.0, to: 1024.0, count: 3 }]);
-        assert_eq!(doublings(&times(&[(1, 1)], 0))[0].to, 1.0);
-    }
 }

@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use udpath_tune::journal::State;
 use udpath_tune::status::{Hold, Standing, Status};
 
-use super::{Series, family};
+use super::family::{Series, family};
 
 /// What is known of what was applied.
 #[derive(Debug, Clone, Copy)]

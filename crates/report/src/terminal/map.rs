@@ -11,7 +11,7 @@ use udpath_host::snapshot::sockets::SocketOptions;
 
 use super::table::{Cell, Table};
 use super::{Paint, Style};
-use crate::{units, words};
+use crate::{finding, units};
 use columns::{COLUMNS, CPU_COLUMNS, NONE, about};
 
 /// How much of a map is shown.
@@ -28,6 +28,8 @@ pub enum Extent {
 const LINES: usize = 24;
 /// The same for sockets, of which a machine may have thousands.
 const SOCKETS: usize = 12;
+/// Columns in front of a finding's text from its second line on.
+const FIX: usize = 7;
 /// What is not known.
 const UNKNOWN: &str = "?";
 
@@ -236,10 +238,16 @@ impl Page<'_> {
             Severity::Limit => Paint::Warn,
             Severity::Note => Paint::Dim,
         };
-        let text = format!("{:<6} {} [{}]", finding.severity.name(), words::finding(finding), finding.id);
-        let fixes = words::fixes(finding)
-            .map(|fixes| self.style.wrapped(Paint::Plain, &format!("       {fixes}"), 9));
-        self.style.wrapped(paint, &text, 7) + &fixes.unwrap_or_default()
+        let text = format!("{:<6} {} [{}]", finding.severity.name(), finding::text(finding), finding.id);
+        self.style.wrapped(paint, &text, FIX) + &self.fixes(finding)
+    }
+
+    /// What to do, below the finding and as far in as its text.
+    fn fixes(&self, finding: &Finding) -> String {
+        let Some(fixes) = finding::fixes(finding) else { return String::new() };
+        let style = Style { width: self.style.width.saturating_sub(FIX), ..self.style };
+        let margin = " ".repeat(FIX);
+        style.wrapped(Paint::Plain, &fixes, 2).lines().map(|line| format!("{margin}{line}\n")).collect()
     }
 
     fn missing(&self) -> String {

@@ -10,7 +10,7 @@ use super::traces;
 use super::{Paint, Style, bar, cpu_headings, cpu_lines, cpu_lines_over_time};
 use crate::hardware::counters;
 use crate::time_line::{self, Lane, folded, mark};
-use crate::{units, words};
+use crate::{finding, units, words};
 
 /// What gets a line each, at the most.
 #[derive(Debug, Clone, Copy)]
@@ -85,8 +85,8 @@ fn drawn(result: &ProfileResult, style: Style, extent: &Extent) -> String {
     let profile = &result.profile;
     let mut out = style.wrapped(Paint::Bold, &result.sentence, 0);
     for finding in result.findings.iter().take(extent.findings) {
-        let new = (!words::is_said(result, finding)).then(|| format!("{}.", finding.evidence));
-        let text: Vec<String> = new.into_iter().chain(words::fixes(finding)).collect();
+        let new = (!finding::is_said(result, finding)).then(|| format!("{}.", finding.evidence));
+        let text: Vec<String> = new.into_iter().chain(finding::fixes(finding)).collect();
         out += &style.wrapped(Paint::Plain, &text.join(" "), 2);
     }
     let gap = |out: &mut String| {

@@ -1,6 +1,6 @@
 //! Columns that line up: each as wide as its widest cell, two spaces apart.
 
-use super::{Paint, Style};
+use super::style::{Paint, Style};
 use crate::words;
 
 /// Longest text of one cell; a longer one is cut, so that one name cannot push every column off the screen.

@@ -6,7 +6,6 @@ use std::cmp::Ordering;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::{View, cpus, queues, sockets};
 use crate::{units, words};
 
 /// Blanks between two columns.
@@ -20,7 +19,7 @@ pub(super) const NONE: &str = "-";
 pub(super) trait Row {
     /// Is this text, in small letters, in what the row shows?
     fn contains(&self, text: &str) -> bool;
-    /// Is something to be looked at?
+    /// Has it a finding?
     fn marked(&self) -> bool;
 }
 
@@ -49,7 +48,7 @@ impl Width {
 
 /// A column of a table of `R`s.
 pub(super) struct Column<R> {
-    /// What stands above it. One character shorter than the column, which leaves room for the mark of the order.
+    /// Its heading. One character shorter than the column, which leaves room for the mark of the order.
     pub(super) name: &'static str,
     pub(super) width: Width,
     /// Figures keep to the right.
@@ -73,43 +72,13 @@ pub(super) struct Order {
     pub(super) reversed: bool,
 }
 
-impl Order {
-    /// The order that a view begins with.
-    pub(super) const fn first(view: View) -> Self {
-        let column = match view {
-            View::Sockets => sockets::DROPPED,
-            View::Overview | View::Cpus | View::Queues => 0,
-        };
-        Self { column, reversed: false }
-    }
-}
-
-/// How many columns a view can be ordered by.
-pub(super) const fn count(view: View) -> usize {
-    match view {
-        View::Overview => 0,
-        View::Cpus => cpus::COLUMNS.len(),
-        View::Queues => queues::COLUMNS.len(),
-        View::Sockets => sockets::COLUMNS.len(),
-    }
-}
-
-/// `by drops/s, largest first`, in a sign: the name of the column and where it leads.
-pub(super) fn order_name(view: View, order: Order) -> Option<String> {
-    let (name, falling) = match view {
-        View::Overview => return None,
-        View::Cpus => named(cpus::COLUMNS, order)?,
-        View::Queues => named(queues::COLUMNS, order)?,
-        View::Sockets => named(sockets::COLUMNS, order)?,
-    };
-    Some(format!("by {name} {}", arrow(falling != order.reversed)))
-}
-
-fn named<R>(table: &[Column<R>], order: Order) -> Option<(&'static str, bool)> {
+/// The column of an order: its name, and whether the largest comes first.
+pub(super) fn named<R>(table: &[Column<R>], order: Order) -> Option<(&'static str, bool)> {
     table.get(order.column).map(|column| (column.name, column.falling))
 }
 
-const fn arrow(falling: bool) -> &'static str {
+/// Where an order leads.
+pub(super) const fn arrow(falling: bool) -> &'static str {
     if falling { "▼" } else { "▲" }
 }
 

@@ -4,8 +4,8 @@ use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 use udpath_host::map::Shares;
 
-use super::CpuRow;
 use super::columns::{self, Column, DIM, Row, UNKNOWN, Width};
+use super::model::CpuRow;
 use crate::units;
 
 /// What the letters of the bars are.

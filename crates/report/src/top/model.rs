@@ -1,4 +1,4 @@
-//! What one interval counted, per second: a [`Map`] of two looks, divided by the time between them.
+//! What one interval counted, per second: a map of two snapshots, divided by the time between them.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub struct Top {
     pub sockets: Vec<SocketRow>,
     /// What is wrong or worth knowing, the most severe first.
     pub findings: Vec<Finding>,
-    /// What could be known and is not, and why.
+    /// What could not be read, and why.
     pub missing: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ pub struct UdpRow {
     pub family: String,
     /// Datagrams delivered to applications.
     pub received: f64,
-    /// For a port that nobody has.
+    /// For a port without a socket.
     pub no_port: f64,
     /// Not delivered: a full receive buffer.
     pub full_buffer: f64,
@@ -177,7 +177,7 @@ impl Top {
     pub fn new(result: &MapResult) -> Option<Self> {
         let MapResult { map, findings, .. } = result;
         let seconds = map.seconds.filter(|seconds| *seconds > 0.0)?;
-        // Good to know is no reason to look up.
+        // A note marks nothing.
         let severe = findings.iter().filter(|finding| finding.severity < Severity::Note);
         let marked: BTreeSet<&Location> = severe.flat_map(|finding| &finding.locations).collect();
         let view = Rates { map, seconds, marked };

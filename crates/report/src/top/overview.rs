@@ -6,7 +6,7 @@ use udpath_advise::{Finding, Severity};
 use super::columns::{self, BAD, Column, DIM, Layout, NONE, Row, WARN, Width};
 use super::model::{InterfaceRow, Top, UdpRow};
 use crate::terminal::{Paint, Style};
-use crate::{units, words};
+use crate::{finding, units};
 
 /// A column of something per second.
 macro_rules! per_second {
@@ -104,7 +104,7 @@ pub(super) fn lines(top: &Top, filter: &str, unknown: usize, width: usize) -> Ve
         out.extend(wrapped(&text, ratatui::style::Style::new(), 3, width));
     }
     out.push(Line::default());
-    let said = |finding: &Finding| format!("{} [{}]", words::finding(finding), finding.id);
+    let said = |finding: &Finding| format!("{} [{}]", finding::text(finding), finding.id);
     let wanted = |finding: &&Finding| filter.is_empty() || said(finding).to_lowercase().contains(filter);
     let before = out.len();
     for finding in top.findings.iter().filter(wanted) {

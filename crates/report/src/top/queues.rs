@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use ratatui::text::Line;
 
-use super::QueueRow;
 use super::columns::{self, Column, NONE, Row, Width};
+use super::model::QueueRow;
 
 /// A column of something per second that may be unknown.
 macro_rules! per_second {

@@ -16,7 +16,9 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::columns::{self, Column, DIM, Layout, Row, WARN};
-use super::{State, Top, View, cpus, overview, queues, sockets};
+use super::model::Top;
+use super::state::{State, View, order_name};
+use super::{cpus, overview, queues, sockets};
 use crate::{units, words};
 
 /// Lines that are not rows: the headline, the views, the keys.
@@ -31,7 +33,7 @@ pub struct Extent {
     pub page: usize,
 }
 
-/// What keys do, as the help tells it.
+/// The keys, for the help.
 const HELP: &[(&str, &str)] = &[
     ("1 2 3 4", "overview, CPUs, queues, sockets"),
     ("Tab, Shift-Tab", "the next view, the one before"),
@@ -127,7 +129,7 @@ fn machine(top: &Top, room: usize) -> String {
     words::shortened(&words::one_line(&parts.concat()), room)
 }
 
-/// What stands below the views: lines that stay, and lines that scroll.
+/// The lines of a view: those that stay, and those that scroll.
 struct Body {
     head: Vec<Line<'static>>,
     /// The lines that scroll, from `from` on.
@@ -232,7 +234,7 @@ fn right_of_tabs(state: &State) -> Line<'static> {
         spans.push(Span::styled(format!("filter: {}{cursor}", words::one_line(&state.filter)), WARN));
         spans.push(Span::raw("  "));
     }
-    spans.extend(columns::order_name(state.view, state.order[state.view as usize]).map(Span::raw));
+    spans.extend(order_name(state.view, state.order[state.view as usize]).map(Span::raw));
     Line::from(spans)
 }
 

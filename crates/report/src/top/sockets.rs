@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::SocketRow;
 use super::columns::{self, BAD, Column, DIM, NONE, Row, UNKNOWN, WARN, Width};
+use super::model::SocketRow;
 use crate::terminal::bar;
 use crate::{units, words};
 

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::columns::{self, Order};
+use super::columns::{Order, arrow, named};
+use super::{cpus, queues, sockets};
 
 /// What is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
-    /// UDP, interfaces, and the links to look at.
+    /// UDP, interfaces, and the findings.
     #[default]
     Overview,
     /// A line for each CPU.
@@ -34,6 +35,36 @@ impl View {
     }
 }
 
+/// The order that a view begins with.
+pub(super) const fn first_order(view: View) -> Order {
+    let column = match view {
+        View::Sockets => sockets::DROPPED,
+        View::Overview | View::Cpus | View::Queues => 0,
+    };
+    Order { column, reversed: false }
+}
+
+/// How many columns a view can be ordered by.
+const fn count(view: View) -> usize {
+    match view {
+        View::Overview => 0,
+        View::Cpus => cpus::COLUMNS.len(),
+        View::Queues => queues::COLUMNS.len(),
+        View::Sockets => sockets::COLUMNS.len(),
+    }
+}
+
+/// `by drops/s, largest first`, in a sign: the name of the column and where it leads.
+pub(super) fn order_name(view: View, order: Order) -> Option<String> {
+    let (name, falling) = match view {
+        View::Overview => return None,
+        View::Cpus => named(cpus::COLUMNS, order)?,
+        View::Queues => named(queues::COLUMNS, order)?,
+        View::Sockets => named(sockets::COLUMNS, order)?,
+    };
+    Some(format!("by {name} {}", arrow(falling != order.reversed)))
+}
+
 /// Lengths of an interval that keys step through, seconds.
 const INTERVALS: [f64; 9] = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
 
@@ -52,7 +83,7 @@ pub struct State {
     pub typing: bool,
     /// Nothing new is read or shown.
     pub paused: bool,
-    /// The help stands in front.
+    /// The help covers the view.
     pub help: bool,
     /// From one look to the next.
     pub interval: Duration,
@@ -64,7 +95,7 @@ impl State {
     pub fn new(interval: Duration) -> Self {
         Self {
             view: View::default(),
-            order: View::ALL.map(Order::first),
+            order: View::ALL.map(first_order),
             first: [0; 4],
             filter: String::new(),
             typing: false,
@@ -82,7 +113,7 @@ impl State {
 
     /// Orders by the next column, or the one before, each in the direction that is natural to it.
     pub fn order_by_next(&mut self, back: bool) {
-        let columns = columns::count(self.view);
+        let columns = count(self.view);
         let order = &mut self.order[self.view as usize];
         if columns > 0 {
             let step = if back { columns - 1 } else { 1 };

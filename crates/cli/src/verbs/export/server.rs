@@ -26,7 +26,7 @@ const STALLED: Duration = Duration::from_secs(1);
 /// Age up to which a look is used again. Lower: clients that ask all the time cost more CPU time. Higher: figures that are
 /// older than they seem.
 const SHARED: Duration = Duration::from_millis(100);
-/// Time for answers that are under way when the program is told to end.
+/// Time for answers under way when the program is stopped.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Longest wait before `stop` is looked at; also the pause after clients could not be accepted.
 const TURN: Duration = Duration::from_millis(100);

@@ -125,7 +125,7 @@ impl Verified {
             _ => value.to_string(),
         };
         Err(Failure::Findings(format!(
-            "{} of {} packets differ from the prediction; most of {}: {step} {} was predicted, {} observed",
+            "{} of {} packets differ from the prediction; most of flow {}: {step} predicted {}, observed {}",
             judged.wrong,
             judged.compared(),
             differs.flow,
@@ -140,7 +140,7 @@ fn sentence(name: &str, judged: &StepAccuracy) -> String {
     match judged.compared() {
         0 => match judged.why {
             Some(why) => format!("{name} not compared ({why})"),
-            None => format!("{name} not compared (the driver does not tell it)"),
+            None => format!("{name} not compared (the driver does not report it)"),
         },
         compared => {
             // Nothing but all is 100 %.
@@ -172,7 +172,7 @@ mod tests {
         );
         assert_eq!(
             sentence("hash", &StepAccuracy { not_observed: 1, ..StepAccuracy::default() }),
-            "hash not compared (the driver does not tell it)"
+            "hash not compared (the driver does not report it)"
         );
     }
 

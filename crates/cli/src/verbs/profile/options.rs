@@ -1,18 +1,59 @@
-//! From the arguments to what is sampled, and whom it is about.
+//! The arguments, and from them what is sampled and which processes it is about.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use udpath_host::Snapshot;
 use udpath_host::namespace::Place;
 use udpath_profile::facts::Focus;
+use udpath_profile::recorder::RATE;
 use udpath_profile::trace::Source;
 use udpath_steer::CpuSet;
 
-use super::Args;
 use crate::exit::Failure;
 use crate::verbs::load::units;
+
+/// Arguments of `udpath profile`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Profile this process. All CPUs are sampled: softirq time is not charged to any process
+    #[arg(long, value_name = "PID", conflicts_with = "port")]
+    pub(super) pid: Option<u32>,
+    /// Profile the processes that serve this UDP port
+    #[arg(long, value_name = "PORT")]
+    pub(super) port: Option<std::num::NonZeroU16>,
+    /// Sample these CPUs only
+    #[arg(long, value_name = "LIST")]
+    pub(super) cpu: Option<CpuSet>,
+    /// How long to sample
+    #[arg(short, long, default_value = "5s", value_parser = length, allow_hyphen_values = true, value_name = "TIME")]
+    pub(super) duration: Duration,
+    /// Samples per second and CPU
+    #[arg(long, default_value_t = RATE, value_parser = rate, allow_hyphen_values = true, value_name = "HZ")]
+    pub(super) rate: u32,
+    /// Count by tracepoints as well: locks (waits, and whose), drops (why and for which port), softirqs (with polls, IPIs
+    /// and wake-ups), delays (from the stack to the reader), between commas; all, or none. Each costs something where
+    /// it counts, the latter two at every packet: the result says how much
+    #[arg(long, value_name = "LIST", default_value = "locks,drops", value_parser = traced)]
+    pub(super) trace: Traced,
+    /// Count datagrams and look for sockets in this network namespace, as `ip netns` names it
+    #[arg(long, value_name = "NAME")]
+    pub(super) netns: Option<String>,
+    /// Print one JSON document (udpath.profile/2)
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Write the stacks for other tools: `context;process;function;... N`, N in microseconds of CPU time
+    #[arg(long, value_name = "FILE")]
+    pub(super) folded: Option<PathBuf>,
+    /// Write one self-contained HTML file with the flame graph
+    #[arg(long, value_name = "FILE.html")]
+    pub(super) report: Option<PathBuf>,
+    /// Sample nothing: compare two results of --json, the second against the first
+    #[arg(long, num_args = 2, value_names = ["A.json", "B.json"],
+          conflicts_with_all = ["pid", "port", "cpu", "duration", "rate", "trace", "netns", "folded"])]
+    pub(super) diff: Option<Vec<PathBuf>>,
+}
 
 /// Shortest and longest time. Shorter: a few hundred samples say nothing; longer: slices of the time line fill memory.
 const LENGTH: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
@@ -44,12 +85,12 @@ pub(super) fn traced(text: &str) -> Result<Traced, String> {
     }
 }
 
-/// The namespace whose sockets and counters are read: as told, or that of the process it is about.
+/// The namespace whose sockets and counters are read: the one asked for, or that of the process.
 pub(super) fn place(args: &Args) -> Result<Place, Failure> {
     if let Some(pid) = args.pid
         && !Path::new(&format!("/proc/{pid}")).is_dir()
     {
-        return Err(Failure::Usage(format!("--pid {pid}: there is no such process")));
+        return Err(Failure::Usage(format!("--pid {pid}: no such process")));
     }
     Ok(match (&args.netns, args.pid) {
         (Some(name), _) => Place::Named(name.clone()),
@@ -65,7 +106,7 @@ fn is_here(pid: u32) -> bool {
     namespace(&pid.to_string()).is_none_or(|its| Some(its) == namespace("self"))
 }
 
-/// Whom the profile is about.
+/// What the profile is about.
 pub(super) fn focus(args: &Args, now: &Snapshot) -> Result<Focus, Failure> {
     let Some(port) = args.port.map(std::num::NonZeroU16::get) else {
         return Ok(Focus { port: None, pids: args.pid.into_iter().collect() });

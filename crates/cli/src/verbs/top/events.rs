@@ -1,4 +1,4 @@
-//! Waits for a key, a signal, or the next look, whichever comes first, and costs nothing meanwhile.
+//! Waits for a key, a signal, or the next look, whichever comes first, without using CPU time.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -50,13 +50,13 @@ impl Events {
     /// Waits at most that long, or as long as it takes; gives what happened.
     pub(super) fn wait(&mut self, most: Option<Duration>) -> io::Result<Vec<Event>> {
         let ready = readable(&[&io::stdin(), self.delivery.get_read()], most)?;
-        let told = self.delivery.pending().map(|signal| match signal {
+        let signals = self.delivery.pending().map(|signal| match signal {
             SIGTSTP => Event::Stop,
             SIGCONT => Event::Resumed,
             SIGWINCH => Event::Resized,
             _ => Event::End,
         });
-        let mut events: Vec<Event> = told.collect();
+        let mut events: Vec<Event> = signals.collect();
         if ready[0] {
             self.read(&mut events)?;
         }
@@ -93,7 +93,7 @@ fn readable<const N: usize>(sources: &[&dyn AsFd; N], most: Option<Duration>) ->
     let mut polled = sources.map(|source| PollFd::from_borrowed_fd(source.as_fd(), PollFlags::IN));
     match poll(&mut polled, most.as_ref()) {
         Ok(_) => Ok(polled.each_ref().map(|source| !source.revents().is_empty())),
-        // By a signal, which is told by its pipe.
+        // By a signal, which its pipe reports.
         Err(Errno::INTR) => Ok([false; N]),
         Err(error) => Err(error.into()),
     }

@@ -6,7 +6,7 @@ use super::input::Key;
 
 /// What a key asks of the loop, beyond the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SettingRequest {
+pub(super) enum Action {
     /// End.
     End,
     /// Give the terminal back and stop, as any program does at Ctrl-Z.
@@ -19,12 +19,12 @@ pub(super) enum SettingRequest {
 const FILTER: usize = 48;
 
 /// Applies a key. `page`: lines that the screen shows at once.
-pub(super) fn press(state: &mut State, key: Key, page: usize) -> Option<SettingRequest> {
+pub(super) fn press(state: &mut State, key: Key, page: usize) -> Option<Action> {
     if let Key::Control(letter) = key {
         match letter {
-            'c' => return Some(SettingRequest::End),
-            'z' => return Some(SettingRequest::Stop),
-            'l' => return Some(SettingRequest::Anew),
+            'c' => return Some(Action::End),
+            'z' => return Some(Action::Stop),
+            'l' => return Some(Action::Anew),
             'u' if state.typing => state.filter.clear(),
             _ => {}
         }
@@ -41,8 +41,8 @@ pub(super) fn press(state: &mut State, key: Key, page: usize) -> Option<SettingR
     }
     let page = isize::try_from(page.max(1)).unwrap_or(isize::MAX);
     match key {
-        Key::Char('q') => return Some(SettingRequest::End),
-        Key::Escape if state.filter.is_empty() => return Some(SettingRequest::End),
+        Key::Char('q') => return Some(Action::End),
+        Key::Escape if state.filter.is_empty() => return Some(Action::End),
         Key::Escape => state.filter.clear(),
         Key::Char('?' | 'h') => state.help = true,
         Key::Char(digit @ '1'..='4') => state.view = View::ALL[digit as usize - '1' as usize],
@@ -103,25 +103,25 @@ mod tests {
         after(&text.chars().map(Key::Char).collect::<Vec<_>>())
     }
 
-    fn control(state: &mut State, key: char) -> Option<SettingRequest> {
+    fn control(state: &mut State, key: char) -> Option<Action> {
         press(state, Key::Control(key), 10)
     }
 
     #[test]
     fn q_escape_and_control_c_end_it() {
         for key in [Key::Char('q'), Key::Escape] {
-            assert_eq!(press(&mut state(), key, 10), Some(SettingRequest::End));
+            assert_eq!(press(&mut state(), key, 10), Some(Action::End));
         }
-        assert_eq!(control(&mut state(), 'c'), Some(SettingRequest::End));
+        assert_eq!(control(&mut state(), 'c'), Some(Action::End));
         // Also where other keys would be text, or take the help away.
-        assert_eq!(control(&mut typed("/q"), 'c'), Some(SettingRequest::End));
-        assert_eq!(control(&mut typed("?"), 'c'), Some(SettingRequest::End));
+        assert_eq!(control(&mut typed("/q"), 'c'), Some(Action::End));
+        assert_eq!(control(&mut typed("?"), 'c'), Some(Action::End));
     }
 
     #[test]
     fn control_z_stops_it_and_control_l_draws_anew() {
-        assert_eq!(control(&mut state(), 'z'), Some(SettingRequest::Stop));
-        assert_eq!(control(&mut state(), 'l'), Some(SettingRequest::Anew));
+        assert_eq!(control(&mut state(), 'z'), Some(Action::Stop));
+        assert_eq!(control(&mut state(), 'l'), Some(Action::Anew));
         assert_eq!(control(&mut state(), 'x'), None);
     }
 
@@ -162,7 +162,7 @@ mod tests {
         // Escape takes the filter first, and ends only then.
         assert_eq!(press(&mut kept, Key::Escape, 10), None);
         assert_eq!(kept, state());
-        assert_eq!(press(&mut kept, Key::Escape, 10), Some(SettingRequest::End));
+        assert_eq!(press(&mut kept, Key::Escape, 10), Some(Action::End));
         let mut cleared = typed("/ab");
         assert_eq!(control(&mut cleared, 'u'), None);
         assert_eq!((cleared.filter.as_str(), cleared.typing), ("", true));

@@ -1,6 +1,6 @@
 //! The terminal: taken over, drawn on, given back.
 //!
-//! It is given back when the [`Screen`] goes, before a panic is told, and while the program is stopped.
+//! The terminal is restored when the [`Screen`] is dropped, before a panic is printed, and while the program is stopped.
 
 use std::io::{self, Stdout, Write};
 use std::sync::Once;

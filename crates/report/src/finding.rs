@@ -1,0 +1,82 @@
+//! Findings as text: what was seen, why, and how to fix it.
+
+use udpath_advise::{Finding, ProfileResult, Remedy};
+
+/// Is this finding in the profile's sentence already?
+pub(crate) fn is_said(result: &ProfileResult, finding: &Finding) -> bool {
+    // Without the share that it begins with, if it does: the sentence says only once what shares are of.
+    let words =
+        finding.evidence.split_once(" % of CPU time ").map_or(finding.evidence.as_str(), |(_, what)| what);
+    result.sentence.contains(words)
+}
+
+/// A finding as text: what was seen, and why that is so.
+pub(crate) fn text(finding: &Finding) -> String {
+    if finding.cause.is_empty() {
+        finding.evidence.clone()
+    } else {
+        format!("{}; {}", finding.evidence, finding.cause)
+    }
+}
+
+/// Most settings of a remedy that text has; the JSON has all of them.
+const SETTINGS: usize = 3;
+
+/// The remedies of a finding as one line: `Fix: A; or B`. None where it has none.
+pub(crate) fn fixes(finding: &Finding) -> Option<String> {
+    let remedies: Vec<String> = finding.remedies.iter().map(fix).collect();
+    (!remedies.is_empty()).then(|| format!("Fix: {}", remedies.join("; or ")))
+}
+
+/// A remedy: what to do, and the command for it where udpath can.
+fn fix(remedy: &Remedy) -> String {
+    let settings = remedy.settings();
+    if settings.is_empty() {
+        return remedy.what().to_owned();
+    }
+    let shown: Vec<String> =
+        settings.iter().take(SETTINGS).map(|setting| format!("--set {}", quoted(setting))).collect();
+    let more = settings.len().saturating_sub(SETTINGS);
+    let more = if more > 0 { format!(" ... ({more} more: --json)") } else { String::new() };
+    format!("{}: udpath plan {}{more}", remedy.what(), shown.join(" "))
+}
+
+/// As a shell needs it.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use udpath_advise::Severity;
+
+    use super::*;
+
+    #[test]
+    fn remedies_are_a_line_with_commands_to_copy() {
+        let settings = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let mut finding = Finding {
+            id: "x".into(),
+            severity: Severity::Limit,
+            locations: Vec::new(),
+            share: None,
+            rate: None,
+            evidence: "eth0: A".into(),
+            cause: "B".into(),
+            remedies: vec![
+                Remedy::Changes { what: "do C".into(), settings: settings(&["eth0:rps/rx-*=none"]) },
+                Remedy::Advice("do D".into()),
+            ],
+        };
+        assert_eq!(text(&finding), "eth0: A; B");
+        let line = fixes(&finding).unwrap();
+        assert_eq!(line, "Fix: do C: udpath plan --set 'eth0:rps/rx-*=none'; or do D");
+        finding.remedies =
+            vec![Remedy::Changes { what: "do".into(), settings: settings(&["a=1", "b=2", "c=3", "d=4"]) }];
+        let line = fixes(&finding).unwrap();
+        assert_eq!(line, "Fix: do: udpath plan --set a=1 --set b=2 --set c=3 ... (1 more: --json)");
+        finding.remedies.clear();
+        assert_eq!(fixes(&finding), None);
+    }
+}
