@@ -91,8 +91,8 @@ impl Subscription {
         Ok(Self::over(socket, port))
     }
 
-    /// A subscription over a socket of the caller's, non-blocking and connected; `port`: what answers carry. Lets a test
-    /// stand in for the kernel.
+    /// A subscription over a socket of the caller's, non-blocking and connected; `port`: what answers carry. A test can
+    /// thus take the kernel's place.
     #[must_use]
     pub fn over(socket: OwnedFd, port: u32) -> Self {
         let buffer = vec![0; MAX_DATAGRAM].into_boxed_slice();

@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn the_loopback_answers_what_it_knows() {
         let socket = control();
-        // Its checksums cannot be switched off, and nobody can make it use rings.
+        // Its checksums cannot be switched off, and it has no RSS.
         assert_eq!(ethtool_value(socket.as_fd(), "lo", TX_CHECKSUM, 0).unwrap(), 1);
         let error = ethtool(socket.as_fd(), "lo", RSS, &[0; 12]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP));

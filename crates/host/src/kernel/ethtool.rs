@@ -12,7 +12,7 @@ use crate::snapshot::{
 };
 
 impl Kernel {
-    /// Asks for what one message tells of an interface.
+    /// The answer to one request about an interface.
     pub(super) fn get(&mut self, command: u16, interface: &str) -> Result<Answers, Error> {
         ethtool::get(self.generic()?, command, interface)
     }
@@ -109,7 +109,7 @@ impl Kernel {
         Ok(Rss { main, contexts })
     }
 
-    /// Since Linux 6.17; none before.
+    /// Since Linux 6.17; `None` before.
     pub(super) fn hash_fields(&mut self, interface: &str) -> Result<Option<HashFields>, Error> {
         let answers = self.get(ETHTOOL_MSG_RSS_GET, interface)?;
         let is = single(&answers)?;
@@ -127,7 +127,7 @@ impl Kernel {
     }
 }
 
-/// None where the kernel does not tell them of this context.
+/// `None` if the kernel does not report them for this context.
 fn hash_fields(is: Attributes<'_>) -> Option<HashFields> {
     let flows = is.nested(ETHTOOL_A_RSS_FLOW_HASH);
     let fields = |kind| flows.u32(kind).map(Fields);

@@ -97,7 +97,7 @@ fn flow_rule(found: &[u8]) -> FlowRule {
     }
 }
 
-/// Does a mask count more than what a [`FlowRule`] tells? `length`: of an address.
+/// Whether a mask covers more than a [`FlowRule`] shows. `length`: of an address.
 fn further(flow: u32, name: &str, mask: &[u8], length: usize, ports: bool) -> bool {
     let told = |at: usize| {
         let port = ports && (2 * length..2 * length + 4).contains(&at);

@@ -1,5 +1,5 @@
-//! What only the ethtool ioctl tells: the driver's name and counters, flow rules (`flow_rules.rs`); and RSS of kernels whose
-//! netlink does not have it. Structures of linux/ethtool.h, read by their offsets.
+//! What only the ethtool ioctl reports: the driver's name and counters, flow rules (`flow_rules.rs`), and RSS on kernels
+//! whose netlink lacks it. Structures of linux/ethtool.h, read by their offsets.
 
 use udpath_netlink::numbers::ETH_SS_STATS;
 use udpath_netlink::{Error, ioctl};
@@ -95,7 +95,7 @@ impl Kernel {
     }
 
     pub(super) fn rss_by_ioctl(&mut self, interface: &str) -> Result<Rss, Error> {
-        // Context 0, and no room: only the sizes are told.
+        // Context 0, and no room: the answer has only the sizes.
         let sizes = self.ioctl(interface, ioctl::RSS, &words(&[0, 0, 0]))?;
         let (entries, key) = (word(&sizes, 8), word(&sizes, 12));
         let found = self.ioctl(interface, ioctl::RSS, &words(&[0, entries, key]))?;

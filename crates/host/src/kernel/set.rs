@@ -1,9 +1,9 @@
-//! Settings of a device, written. None reads back: who sets, compares, because drivers round, and some say yes and do
-//! nothing. All take CAP_NET_ADMIN over the namespace.
+//! Changes settings of a device. Nothing is read back: the caller compares, because drivers round, and some accept a value
+//! and ignore it. All need CAP_NET_ADMIN over the namespace.
 //!
-//! What it costs: channels and rings restart the device on most drivers (the link is down for a moment, queues and
-//! interrupts are new, and the RSS table of some, such as vmxnet3, is the driver's own again, so RSS comes after them);
-//! features may; coalescing, RSS and NAPI settings do not.
+//! The cost: channels and rings restart the device with most drivers (the link is down for a moment, queues and interrupts
+//! are new, and some, such as vmxnet3, reset the RSS table to their own, so RSS is set after them); features may restart
+//! it; coalescing, RSS and NAPI settings do not.
 
 use udpath_netlink::ethtool::{self, COALESCING, Width, bitset};
 use udpath_netlink::numbers::*;
@@ -13,7 +13,7 @@ use super::Kernel;
 use super::ioctl::{UDP4, UDP6};
 use crate::snapshot::{ChannelCounts, Fields, HashFields, Rings};
 
-/// A change of the main RSS context. What is none stays.
+/// A change of the main RSS context. `None` leaves a setting as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RssChange {
     /// Queue for each remainder of the hash; as many as the device has entries. Empty: back to the driver's own.
@@ -24,7 +24,7 @@ pub struct RssChange {
     pub function: Option<String>,
 }
 
-/// A change of a NAPI instance. What is none stays.
+/// A change of a NAPI instance. `None` leaves a setting as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NapiChange {
     /// Empty polls before interrupts are on again; at most 2,147,483,647.
@@ -42,7 +42,7 @@ impl Kernel {
         ethtool::set(self.generic()?, command, interface, fill)
     }
 
-    /// Sets numbers of channels; those that are none stay.
+    /// Sets numbers of channels; `None` leaves one as it is.
     ///
     /// # Errors
     /// The kernel's or the driver's refusal: more than its maximum, RSS table or AF_XDP sockets in the way.
@@ -61,7 +61,7 @@ impl Kernel {
         set.map_err(|refused| refused.when(format!("set the channels of {interface}")))
     }
 
-    /// Sets ring sizes and modes; those that are none stay, and maxima do not count.
+    /// Sets ring sizes and modes; `None` leaves one as it is, and maxima are ignored.
     ///
     /// # Errors
     /// The kernel's or the driver's refusal.
@@ -115,7 +115,7 @@ impl Kernel {
     /// Switches offloads by the kernel's names; others stay, unless one of these needs them.
     ///
     /// # Errors
-    /// A name that does not exist. A device that cannot is no error: read back.
+    /// An unknown name. If the device cannot, there is no error: read back.
     pub fn set_features(&mut self, interface: &str, features: &[(&str, bool)]) -> Result<(), Error> {
         let set = self.set(ETHTOOL_MSG_FEATURES_SET, interface, |body| {
             body.nest(ETHTOOL_A_FEATURES_WANTED, |set| bitset::write(set, features));
@@ -176,7 +176,7 @@ impl Kernel {
         self.ioctl(interface, ioctl::SET_RSS, &request).map(|_| ())
     }
 
-    /// Sets which fields of UDP are hashed; a family that is none stays. By netlink since Linux 6.17, before that by
+    /// Sets which fields of UDP are hashed; `None` leaves a family as it is. By netlink since Linux 6.17, before that by
     /// ioctl.
     ///
     /// # Errors

@@ -257,7 +257,7 @@ mod tests {
         let route = Route { hops: vec![hop], ..Route::new([10, 0, 0, 0].into(), 8) };
         let mut body = Writer::after(&route.body());
         assert_eq!(Route::parse(body.written()), Some(route.clone()));
-        // Of MPLS: a label is no IP address.
+        // MPLS: the gateway is a label.
         body = Writer::after(&Route { hops: vec![], ..route }.body());
         body.u32(RTA_OIF, 3).bytes(RTA_VIA, &[28, 0, 1, 2, 3, 4]);
         let read = Route::parse(&body.finish()).unwrap();

@@ -59,7 +59,7 @@ impl Netlink {
         Ok(Self(Subscription::open(Protocol::Route, GROUPS, ROOM)?))
     }
 
-    /// Over a socket on which a test stands in for the kernel.
+    /// Over a socket whose other end is a test instead of the kernel.
     #[cfg(test)]
     pub(super) fn over(socket: std::os::fd::OwnedFd, port: u32) -> Self {
         Self(Subscription::over(socket, port))
@@ -117,7 +117,7 @@ fn update(message: &Message<'_>, item: impl FnOnce(Update) -> Item) -> Option<It
     }
 }
 
-/// The kernel's refusal by its number, which the mirror tells `EBUSY` by.
+/// The kernel's refusal as its error number: the mirror treats `EBUSY` differently.
 fn cause(error: Error) -> io::Error {
     error.into()
 }
