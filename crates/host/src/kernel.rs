@@ -30,7 +30,8 @@ use udpath_netlink::{Audit, Error, Generic, Nfnetlink, Rtnetlink, SockDiag};
 
 use crate::source::{Answer, Question};
 use crate::{Absence, Fact, Provenance};
-pub use set::{NapiChange, RssChange};
+pub use set::RssChange;
+pub use udpath_netlink::netdev::NapiChange;
 
 /// Sockets to the kernel, of one network namespace.
 pub struct Kernel {

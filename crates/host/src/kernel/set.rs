@@ -7,7 +7,7 @@
 
 use udpath_netlink::ethtool::{self, COALESCING, Width, bitset};
 use udpath_netlink::numbers::*;
-use udpath_netlink::{Error, Writer, ioctl, netdev};
+use udpath_netlink::{Error, Writer, ioctl};
 
 use super::Kernel;
 use super::ioctl::{UDP4, UDP6};
@@ -22,19 +22,6 @@ pub struct RssChange {
     pub key: Option<Vec<u8>>,
     /// The hash function's name.
     pub function: Option<String>,
-}
-
-/// A change of a NAPI instance. `None` leaves a setting as it is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct NapiChange {
-    /// Empty polls before interrupts are on again; at most 2,147,483,647.
-    pub defer_hard_irqs: Option<u32>,
-    /// Nanoseconds.
-    pub gro_flush_timeout: Option<u64>,
-    /// Nanoseconds.
-    pub irq_suspend_timeout: Option<u64>,
-    /// 0: softirq, 1: thread, 2: thread that polls.
-    pub threaded: Option<u32>,
 }
 
 impl Kernel {
@@ -202,33 +189,9 @@ impl Kernel {
         };
         set.map_err(|refused| refused.when(format!("set the hash fields of {interface}")))
     }
-
-    /// Sets a NAPI instance, by its number (`napi-set`, since Linux 6.13).
-    ///
-    /// # Errors
-    /// No such instance, or the kernel's refusal.
-    pub fn set_napi(&mut self, id: u32, change: &NapiChange) -> Result<(), Error> {
-        let generic = self.generic()?;
-        let set = generic.request(netdev::FAMILY, NETDEV_CMD_NAPI_SET, |body| {
-            body.u32(NETDEV_A_NAPI_ID, id);
-            if let Some(polls) = change.defer_hard_irqs {
-                body.u32(NETDEV_A_NAPI_DEFER_HARD_IRQS, polls);
-            }
-            if let Some(nanoseconds) = change.gro_flush_timeout {
-                body.uint(NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT, nanoseconds);
-            }
-            if let Some(nanoseconds) = change.irq_suspend_timeout {
-                body.uint(NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT, nanoseconds);
-            }
-            if let Some(mode) = change.threaded {
-                body.uint(NETDEV_A_NAPI_THREADED, u64::from(mode));
-            }
-        });
-        set.map(|_| ()).map_err(|refused| refused.when(format!("set NAPI instance {id}")))
-    }
 }
 
-/// Does the kernel not have the command at all? It says so without a sentence; a driver's refusal has the same number.
+/// Whether the kernel lacks the command. A driver's refusal has the same number.
 fn unknown_command(refused: &Error) -> bool {
     refused.errno == Some(libc::EOPNOTSUPP)
 }
