@@ -45,7 +45,7 @@ impl Deferred {
     pub fn answer(mut self, payload: &[u8]) -> Result<(), DeferredError> {
         let Some(endpoint) = self.endpoint.take() else { return Ok(()) };
         if let Some(control) = &mut self.control {
-            control.answer_from_asked();
+            control.answer_from_destination();
         }
         match send_to(endpoint.socket.fd(), payload, &self.peer, self.control.as_mut()) {
             Ok(len) => {

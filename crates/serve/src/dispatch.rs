@@ -49,12 +49,12 @@ pub(crate) struct Dispatch<S, F> {
 
 /// Datagrams a worker received and has not published yet.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedCount {
     pub(crate) datagrams: u64,
     pub(crate) bytes: u64,
 }
 
-impl Received {
+impl ReceivedCount {
     #[inline]
     fn add(&mut self, len: usize) {
         self.datagrams += 1;
@@ -96,7 +96,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> Dispatch<S, F> {
         exchange: &mut E,
         endpoint: &Arc<Endpoint>,
         count: usize,
-        received: &mut Received,
+        received: &mut ReceivedCount,
     ) {
         let Self { instance, answers_broadcast, probe, context, shared } = self;
         *probe = *probe && shared.probe.is_on();
@@ -154,7 +154,7 @@ impl Call<'_> {
         &self,
         service: &mut S,
         exchange: &mut E,
-        received: &mut Received,
+        received: &mut ReceivedCount,
         i: usize,
     ) {
         let (incoming, buffer) = exchange.datagram(i);

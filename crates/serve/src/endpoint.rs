@@ -37,32 +37,32 @@ impl Endpoint {
 
     /// The totals so far.
     pub(crate) fn counts(&self) -> Counts {
-        let (now, late) = (&self.counters, &self.shared_counters);
-        let unsent: u64 = late.unsent.iter().map(|count| count.load(Relaxed)).sum();
+        let (own, shared) = (&self.counters, &self.shared_counters);
+        let unsent: u64 = shared.unsent.iter().map(|count| count.load(Relaxed)).sum();
         let mut counts = Counts {
-            received: now.received.load(Relaxed),
-            received_bytes: now.received_bytes.load(Relaxed),
-            answered: (now.answered.load(Relaxed) + late.answered.load(Relaxed)).saturating_sub(unsent),
-            answered_bytes: (now.answered_bytes.load(Relaxed) + late.answered_bytes.load(Relaxed))
-                .saturating_sub(late.unsent_bytes.load(Relaxed)),
-            bursts: now.bursts.load(Relaxed),
-            receive_errors: now.receive_errors.load(Relaxed),
+            received: own.received.load(Relaxed),
+            received_bytes: own.received_bytes.load(Relaxed),
+            answered: (own.answered.load(Relaxed) + shared.answered.load(Relaxed)).saturating_sub(unsent),
+            answered_bytes: (own.answered_bytes.load(Relaxed) + shared.answered_bytes.load(Relaxed))
+                .saturating_sub(shared.unsent_bytes.load(Relaxed)),
+            bursts: own.bursts.load(Relaxed),
+            receive_errors: own.receive_errors.load(Relaxed),
             ..Counts::default()
         };
-        let mut settled = late.answered.load(Relaxed);
+        let mut settled = shared.answered.load(Relaxed);
         for (i, count) in counts.send_errors.0.iter_mut().enumerate() {
-            let late = late.failed[i].load(Relaxed);
-            *count = now.failed[i].load(Relaxed) + late + self.shared_counters.unsent[i].load(Relaxed);
+            let late = shared.failed[i].load(Relaxed);
+            *count = own.failed[i].load(Relaxed) + late + shared.unsent[i].load(Relaxed);
             settled += late;
         }
         for (i, count) in counts.dropped.requests.iter_mut().enumerate() {
-            let late = late.dropped[i].load(Relaxed);
-            *count = now.dropped[i].load(Relaxed) + late;
+            let late = shared.dropped[i].load(Relaxed);
+            *count = own.dropped[i].load(Relaxed) + late;
             settled += late;
         }
         counts.dropped.requests[DropReason::SendFailed as usize] += counts.send_errors.0.iter().sum::<u64>();
         // A handle may be answered before the worker has counted it.
-        counts.deferred = now.deferred.load(Relaxed).saturating_sub(settled);
+        counts.deferred = own.deferred.load(Relaxed).saturating_sub(settled);
         counts
     }
 }

@@ -63,12 +63,12 @@ impl ProbeState {
     }
 
     /// Writes the answer of worker `worker`; returns its length.
-    pub(crate) fn answer(&self, worker: usize, room: &mut [u8]) -> usize {
+    pub(crate) fn answer(&self, worker: usize, buffer: &mut [u8]) -> usize {
         self.seen.fetch_add(1, Relaxed);
-        room[..MAGIC.len()].copy_from_slice(MAGIC);
-        room[MAGIC.len()..REQUEST_LEN].copy_from_slice(&self.token);
+        buffer[..MAGIC.len()].copy_from_slice(MAGIC);
+        buffer[MAGIC.len()..REQUEST_LEN].copy_from_slice(&self.token);
         let worker = u32::try_from(worker).unwrap_or(u32::MAX);
-        room[REQUEST_LEN..ANSWER_LEN].copy_from_slice(&worker.to_le_bytes());
+        buffer[REQUEST_LEN..ANSWER_LEN].copy_from_slice(&worker.to_le_bytes());
         ANSWER_LEN
     }
 }

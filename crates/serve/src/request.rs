@@ -74,7 +74,7 @@ impl<'a> Request<'a> {
             Origin::Endpoint { endpoint, .. } => endpoint.socket.bind,
             Origin::Detached(local) => local,
         };
-        match self.control.and_then(Control::asked) {
+        match self.control.and_then(Control::destination) {
             Some(ip) => SocketAddr::new(ip, bind.port()),
             None => bind,
         }

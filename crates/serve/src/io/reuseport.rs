@@ -23,11 +23,11 @@ pub(super) fn open_group(
 ) -> Result<WorkerSockets, Error> {
     let mut by_worker: Vec<Vec<Arc<Socket>>> = Vec::with_capacity(config.cpus.len());
     for worker in 0..config.cpus.len() {
-        let sockets = config.binds.iter().enumerate().map(|(index, asked)| {
+        let sockets = config.binds.iter().enumerate().map(|(index, bind)| {
             // The first worker's socket turns port 0 into a real port; the others join it there.
             let (address, sharing) = match by_worker.first() {
                 Some(first) => (first[index].bind, Sharing::Member),
-                None => (*asked, Sharing::First),
+                None => (*bind, Sharing::First),
             };
             Socket::open(address, sharing, incoming_cpu(worker), config.receive_buffer).map(Arc::new)
         });

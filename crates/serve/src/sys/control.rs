@@ -78,7 +78,7 @@ impl Control {
     }
 
     /// The address the datagram was sent to, if the kernel reported it.
-    pub(crate) fn asked(&self) -> Option<IpAddr> {
+    pub(crate) fn destination(&self) -> Option<IpAddr> {
         let data = &self.bytes[HEADER_LEN..];
         match self.kind()? {
             Kind::V4 => Some(IpAddr::V4(Ipv4Addr::new(data[8], data[9], data[10], data[11]))),
@@ -94,11 +94,11 @@ impl Control {
             // there is one. It comes from the route, which knows the broadcast addresses of subnets.
             Some(Kind::V4) => {
                 let answer_from = Ipv4Addr::new(data[4], data[5], data[6], data[7]);
-                let asked = Ipv4Addr::new(data[8], data[9], data[10], data[11]);
+                let destination = Ipv4Addr::new(data[8], data[9], data[10], data[11]);
                 if answer_from.is_unspecified() {
-                    asked.is_broadcast() || asked.is_multicast()
+                    destination.is_broadcast() || destination.is_multicast()
                 } else {
-                    answer_from != asked
+                    answer_from != destination
                 }
             }
             Some(Kind::V6) => v6(data).is_multicast(),
@@ -108,7 +108,7 @@ impl Control {
 
     /// Turns the received message into that of a reply, in place: the destination becomes the source, and the interface is
     /// left to routing, except for link-local addresses, which need their interface.
-    pub(crate) fn answer_from_asked(&mut self) {
+    pub(crate) fn answer_from_destination(&mut self) {
         let kind = self.kind();
         let data = &mut self.bytes[HEADER_LEN..];
         match kind {
@@ -116,10 +116,10 @@ impl Control {
             // well; only the interface is cleared.
             Some(Kind::V4) => data[..4].fill(0),
             Some(Kind::V6) => {
-                let asked = v6(data);
-                if asked.is_multicast() {
+                let destination = v6(data);
+                if destination.is_multicast() {
                     self.len = 0;
-                } else if !asked.is_unicast_link_local() {
+                } else if !destination.is_unicast_link_local() {
                     data[16..20].fill(0);
                 }
             }
@@ -207,9 +207,9 @@ mod tests {
     #[test]
     fn an_ipv4_reply_keeps_the_source_and_leaves_the_interface_to_routing() {
         let mut c = control(libc::IPPROTO_IP, libc::IP_PKTINFO, &[3, 0, 0, 0, 10, 0, 0, 1, 10, 0, 0, 255]);
-        assert_eq!(c.asked(), Some("10.0.0.255".parse().unwrap()));
+        assert_eq!(c.destination(), Some("10.0.0.255".parse().unwrap()));
         assert!(c.is_broadcast_or_multicast());
-        c.answer_from_asked();
+        c.answer_from_destination();
         assert_eq!(c.bytes[HEADER_LEN..HEADER_LEN + 8], [0, 0, 0, 0, 10, 0, 0, 1]);
     }
 
@@ -219,9 +219,9 @@ mod tests {
             let mut data = text.parse::<Ipv6Addr>().unwrap().octets().to_vec();
             data.extend(5_u32.to_ne_bytes());
             let mut c = control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
-            assert_eq!(c.asked(), Some(text.parse().unwrap()));
+            assert_eq!(c.destination(), Some(text.parse().unwrap()));
             assert!(!c.is_broadcast_or_multicast());
-            c.answer_from_asked();
+            c.answer_from_destination();
             assert_eq!(c.bytes[HEADER_LEN + 16..HEADER_LEN + 20], index.to_ne_bytes(), "{text}");
         }
     }
@@ -230,10 +230,10 @@ mod tests {
     fn a_source_that_is_made_up_reads_like_one_that_was_asked() {
         for ip in ["192.0.2.1", "2001:db8::1"] {
             let mut control = Control::of_source(ip.parse().unwrap());
-            assert_eq!(control.asked(), Some(ip.parse().unwrap()));
+            assert_eq!(control.destination(), Some(ip.parse().unwrap()));
             assert!(!control.is_broadcast_or_multicast());
             let made = control;
-            control.answer_from_asked();
+            control.answer_from_destination();
             assert!(control == made, "nothing is left to change");
         }
     }
@@ -244,11 +244,11 @@ mod tests {
         data.extend(5_u32.to_ne_bytes());
         let mut multicast = control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
         assert!(multicast.is_broadcast_or_multicast());
-        multicast.answer_from_asked();
+        multicast.answer_from_destination();
         assert_eq!(multicast.len(), 0);
         let mut foreign = control(libc::SOL_SOCKET, 1, &[0; 12]);
-        assert_eq!(foreign.asked(), None);
-        foreign.answer_from_asked();
+        assert_eq!(foreign.destination(), None);
+        foreign.answer_from_destination();
         assert_eq!(foreign.len(), 0);
     }
 }

@@ -107,7 +107,7 @@ impl Outbox {
     pub(super) fn queue(&mut self, i: usize, len: usize, mut peers: Peers<'_>) {
         let len = len.min(self.max_reply);
         if self.packet_info {
-            peers.controls[i].answer_from_asked();
+            peers.controls[i].answer_from_destination();
         }
         if self.join(i, len, &mut peers) {
             self.cursor += len;
@@ -280,18 +280,18 @@ mod tests {
             ReceiveResult::Datagrams(lengths.len())
         );
         for i in 0..lengths.len() {
-            let (datagram, room) = burst.datagram(i);
+            let (datagram, buffer) = burst.datagram(i);
             let len = datagram.payload.len();
-            room[..len].copy_from_slice(datagram.payload);
+            buffer[..len].copy_from_slice(datagram.payload);
             burst.queue(i, len);
         }
         let messages = burst.outbox().queued;
         let counts = WorkerCounters::default();
         burst.send(server.as_fd(), &counts);
-        let mut room = [0; 65_536];
+        let mut buffer = [0; 65_536];
         let got = (0..lengths.len())
             .filter(|i| !other(*i))
-            .map(|_| clients[0].recv(&mut room).map(|len| room[..len].to_vec()).unwrap())
+            .map(|_| clients[0].recv(&mut buffer).map(|len| buffer[..len].to_vec()).unwrap())
             .collect();
         (messages, got)
     }

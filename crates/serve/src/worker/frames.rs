@@ -21,7 +21,7 @@ use udpath_stack::worker::{Parts, Progress, Worker as Datapath};
 
 use super::runner::{BurstResult, ServiceRunner, SocketSource};
 use crate::counters::WorkerCounters;
-use crate::dispatch::{Exchange, Incoming, Received};
+use crate::dispatch::{Exchange, Incoming, ReceivedCount};
 use crate::endpoint::{Endpoint, Endpoints};
 use crate::outcome::SendError;
 use crate::request::Peer;
@@ -58,7 +58,7 @@ pub(super) struct ServiceHandler<S, F> {
 /// Datagrams and replies of one address in a turn, not added to the counters yet.
 #[derive(Debug, Default, Clone, Copy)]
 struct TurnCounts {
-    received: Received,
+    received: ReceivedCount,
     answered: usize,
     answered_bytes: u64,
 }
@@ -205,11 +205,11 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceHandler<S, F> {
 }
 
 impl<S: Service, F: Fn(WorkerId) -> S> Handler for ServiceHandler<S, F> {
-    fn handle(&mut self, datagram: Datagram<'_>, room: &mut [u8]) -> handler::Outcome {
+    fn handle(&mut self, datagram: Datagram<'_>, buffer: &mut [u8]) -> handler::Outcome {
         let place = usize::from(datagram.binding);
         let Some(endpoint) = self.endpoints.get(place) else { return handler::Outcome::Declined };
         let longest = if datagram.headers.is_ipv4() { MAX_PAYLOAD_V4 } else { MAX_PAYLOAD_V6 };
-        let mut frame = FrameExchange { datagram, buffer: &mut room[..longest], answer: None };
+        let mut frame = FrameExchange { datagram, buffer: &mut buffer[..longest], answer: None };
         let counts = &mut self.counts[place];
         self.runner.dispatch.serve(&mut frame, endpoint, 1, &mut counts.received);
         match frame.answer {

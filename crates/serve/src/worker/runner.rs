@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::event::epoll;
 
-use crate::dispatch::{Dispatch, Received};
+use crate::dispatch::{Dispatch, ReceivedCount};
 use crate::endpoint::Endpoint;
 use crate::io::{BurstSocket, KernelSocket};
 use crate::service::{Service, WorkerId};
@@ -133,7 +133,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceRunner<S, F> {
         match socket.receive(wait) {
             Ok(ReceiveResult::Datagrams(0)) => BurstResult::Empty,
             Ok(ReceiveResult::Datagrams(count)) => {
-                let mut received = Received::default();
+                let mut received = ReceivedCount::default();
                 self.dispatch.begin_burst();
                 self.dispatch.serve(socket, endpoint, count, &mut received);
                 socket.send(&endpoint.counters);
