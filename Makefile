@@ -2,6 +2,8 @@
 # make test    everything CI runs
 # make check   format, clippy, docs, unit tests: before each commit
 # make loom    the concurrent parts of the datapath under the model checker, a few seconds
+# make miri    the unsafe code of the datapath's frames, rings and epochs under Miri, some minutes; needs a nightly Rust:
+#              rustup toolchain install nightly --profile minimal -c miri -c rust-src
 # make bench   every performance claim, measured again here
 # make soak    every test with its campaigns whole; writes benches/results/soak.txt; an hour and more
 # make fuzz    every parser under the fuzzer, for FUZZ_SECONDS each
@@ -29,6 +31,13 @@ check: setup lint rustdoc unit
 
 loom:
 	RUSTFLAGS="--cfg loom" cargo test -p udpath-stack --release --test loom --target-dir target/loom --locked
+
+# Isolation off: the tests read clocks. Leaks ignored: a region with outstanding frames stays mapped on purpose. Few cases:
+# Miri is some hundred times slower.
+.PHONY: miri
+miri:
+	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" PROPTEST_CASES=4 cargo +nightly miri test -p udpath-stack --lib \
+	  --target-dir target/miri --locked -- frame:: ring:: epoch::
 
 bench: build
 	@scripts/setup.sh bench
