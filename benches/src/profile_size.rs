@@ -132,12 +132,14 @@ fn volume() -> Result<()> {
     let result = ProfileResult::from(Profile::new(&recording, Rules::built_in(), &nothing, &nothing));
     std::hint::black_box(functions);
     drop(recording);
+    let result = ProfileResult::from(profile);
     let sizes = [
         result.json().len(),
         result.terminal(&Style::default()).len(),
         folded::text(&result.profile).len(),
         result.html().len(),
     ];
+    let profile = &result.profile;
     ensure!(!sizes.contains(&0), "a rendering is empty: {sizes:?}");
     eprintln!(
         "{} stacks, {sizes:?} bytes, {} nameless",

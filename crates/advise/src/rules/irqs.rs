@@ -68,6 +68,9 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
+/// Softirqs of many CPUs that fill one socket are slower than those of one CPU: the sockets come first.
+const SPREAD: &str =
+    "give each queue's interrupt a CPU of its own, once each thread of the service has its own socket";
 /// irqbalance before 1.9 applies the driver's hints only if asked to; later versions do not know hints.
 const EXACT: &str = "if irqbalance runs, ban these IRQs from it or stop it: it moves them back";
 /// Drivers of devices whose interrupts are not the kernel's own.
@@ -116,7 +119,7 @@ fn one_node(on: Observed<'_>) -> Vec<Found> {
             Found::new(evidence)
                 .at_all(located(interface, queues()))
                 .cause(format!("{} process no packets", cpus(&idle)))
-                .changes("give each queue's interrupt a CPU of its own", one_each(on, interface, queues())),
+                .changes(SPREAD, one_each(on, interface, queues())),
         )
     })
 }
@@ -147,7 +150,7 @@ fn shared_cpus(on: Observed<'_>) -> Vec<Found> {
         Some(
             Found::new(evidence)
                 .at_all(located(interface, sharing))
-                .changes("give each queue's interrupt a CPU of its own", one_each(on, interface, queues)),
+                .changes(SPREAD, one_each(on, interface, queues)),
         )
     })
 }
