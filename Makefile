@@ -1,6 +1,7 @@
-# make demo    the main job, in the built-in lab: climb the ladder, show the result, write out/boost.html
+# make demo    climb the ladder in a lab, print the result, write out/boost.html; needs few packages, and no root
 # make test    everything CI runs
-# make check   format, clippy, docs, unit tests: before each commit
+# make check   format, clippy, docs, dependencies, unit tests: before each commit
+# make deny    licences and known vulnerabilities of the dependencies
 # make loom    the concurrent parts of the datapath under the model checker, a few seconds
 # make miri    the unsafe code of the datapath's frames, rings and epochs under Miri, some minutes; needs a nightly Rust:
 #              rustup toolchain install nightly --profile minimal -c miri -c rust-src
@@ -15,22 +16,22 @@ FUZZ_SECONDS ?= 60
 # Each test binary runs in a root as new as that of a fresh machine.
 FRESH_ROOT := $(CURDIR)/scripts/fresh-root.sh
 
-.PHONY: demo test check loom bench soak fuzz setup build lint docs rustdoc book transcripts unit
+.PHONY: demo test check loom bench soak fuzz setup build lint docs rustdoc book transcripts unit deny
 
 demo: build
 	@mkdir -p out
 	@target/release/udpath boost --lab --seconds 0.12 --bound 2.5 --blocks 7 --report out/boost.html
 
 test: setup lint rustdoc loom
-	cargo build --workspace --locked
-	cargo test --workspace --locked --no-fail-fast --config "target.'cfg(all())'.runner = '$(FRESH_ROOT)'"
-	$(FRESH_ROOT) scripts/check-setup.sh
 	bash scripts/check-habits.sh
+	scripts/deny.sh --no-install
+	$(FRESH_ROOT) scripts/check-setup.sh
+	UDPATH_REQUIRE_ALL=1 cargo test --workspace --locked --no-fail-fast --config "target.'cfg(all())'.runner = '$(FRESH_ROOT)'"
 
-check: setup lint rustdoc unit
+check: setup lint rustdoc deny unit
 
 loom:
-	RUSTFLAGS="--cfg loom" cargo test -p udpath-stack --release --test loom --target-dir target/loom --locked
+	RUSTFLAGS="--cfg loom" cargo test -p udpath-stack --profile loom --test loom --target-dir target/loom --locked
 
 # Isolation off: the tests read clocks. Leaks ignored: a region with outstanding frames stays mapped on purpose. Few cases:
 # Miri is some hundred times slower.
@@ -71,6 +72,10 @@ book:
 
 transcripts: build
 	@bash scripts/transcripts.sh
+
+# Also when offline: what cannot be checked then is named.
+deny:
+	@scripts/deny.sh
 
 unit:
 	cargo test --workspace --lib --bins --locked

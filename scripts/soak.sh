@@ -16,7 +16,7 @@ status=0
 cargo build --workspace --locked
 # As in `make test`: each test binary in a root as new as that of a fresh machine.
 fresh="target.'cfg(all())'.runner = '$PWD/scripts/fresh-root.sh'"
-UDPATH_SOAK="$work/figures" cargo test --workspace --locked --no-fail-fast --config "$fresh" "$@" || status=$?
+UDPATH_REQUIRE_ALL=1 UDPATH_SOAK="$work/figures" cargo test --workspace --locked --no-fail-fast --config "$fresh" "$@" || status=$?
 
 if [ ! -s "$work/figures" ]; then
     echo "soak: no campaign reported a figure; $results is unchanged" >&2
