@@ -132,7 +132,6 @@ fn volume() -> Result<()> {
     let result = ProfileResult::from(Profile::new(&recording, Rules::built_in(), &nothing, &nothing));
     std::hint::black_box(functions);
     drop(recording);
-    let result = ProfileResult::from(profile);
     let sizes = [
         result.json().len(),
         result.terminal(&Style::default()).len(),

@@ -40,6 +40,7 @@ fn received(lab: &Lab) -> u64 {
 
 #[test]
 fn a_link_that_goes_under_load_ends_it_in_time() {
+    udpath_lab::needs_root!();
     for engine in ["socket", "kernel", "xdp"] {
         for fault in FAULTS {
             let case = format!("{engine}, link {fault:?}");
@@ -88,6 +89,7 @@ fn a_link_that_goes_under_load_ends_it_in_time() {
 /// A load is told to end while its link is gone: what it has measured is not lost.
 #[test]
 fn a_signal_ends_a_load_whose_server_is_gone() {
+    udpath_lab::needs_root!();
     for engine in ["socket", "kernel", "xdp"] {
         let lab = client_and_server("told", 2);
         let _napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
@@ -110,6 +112,7 @@ fn a_signal_ends_a_load_whose_server_is_gone() {
 /// However a load over AF_XDP ends, its program goes with it, and the kernel's sockets get their datagrams again.
 #[test]
 fn a_killed_load_leaves_nothing_attached() {
+    udpath_lab::needs_root!();
     let host = Host::now();
     let lab = client_and_server("killed", 2);
     let mut server = start(&lab, "server", &["serve", "echo", "--bind", "10.0.0.2:7"]);

@@ -92,6 +92,7 @@ fn share_of(json: &Value, class: &str) -> f64 {
 
 #[test]
 fn a_server_under_load_is_seen_for_what_it_does() {
+    udpath_lab::needs_root!();
     let Profiled { json, pid, .. } = profiled();
     assert_eq!(json["schema"], "udpath.profile/2");
     for class in ["udp-receive", "udp-send", "socket-read", "socket-enqueue"] {
@@ -124,6 +125,7 @@ fn a_server_under_load_is_seen_for_what_it_does() {
 /// The load beside the server is another program: its system calls are not what the server's datagrams cost.
 #[test]
 fn the_load_is_charged_to_no_datagram() {
+    udpath_lab::needs_root!();
     let Profiled { json, pid, .. } = profiled();
     let others: u64 =
         json["classes"].as_array().unwrap().iter().map(|share| share["others"].as_u64().unwrap_or(0)).sum();
@@ -143,6 +145,7 @@ fn the_load_is_charged_to_no_datagram() {
 
 #[test]
 fn a_process_is_looked_at_where_it_is() {
+    udpath_lab::needs_root!();
     let Profiled { by_pid, pid, .. } = profiled();
     assert_eq!(by_pid["facts"]["focus"], serde_json::json!({ "pids": [pid] }));
     // The sockets and datagrams are those of the server's namespace, which this program was not in.
@@ -159,6 +162,7 @@ fn a_process_is_looked_at_where_it_is() {
 
 #[test]
 fn one_cpu_is_sampled_and_no_other() {
+    udpath_lab::needs_root!();
     let Profiled { one_cpu, by_pid, .. } = profiled();
     let cpus = |of: &Value| -> Vec<u64> {
         of["cpus"].as_array().unwrap().iter().map(|line| line["cpu"].as_u64().unwrap()).collect()
@@ -186,6 +190,7 @@ fn one_cpu_is_sampled_and_no_other() {
 
 #[test]
 fn folded_stacks_are_as_other_tools_read_them() {
+    udpath_lab::needs_root!();
     let Profiled { folded, json, .. } = profiled();
     let mut sum = 0;
     for line in folded.lines() {
@@ -222,6 +227,7 @@ fn attribute<'a>(frame: &'a str, name: &str) -> &'a str {
 
 #[test]
 fn the_flame_graph_zooms_and_searches_in_a_browser_without_a_network() {
+    udpath_lab::needs_root!();
     let Profiled { page, .. } = profiled();
     let folder = tempfile::tempdir().unwrap();
     let whole = dom(&folder.path().join("browser"), &page.display().to_string());
@@ -258,6 +264,7 @@ fn the_flame_graph_zooms_and_searches_in_a_browser_without_a_network() {
 
 #[test]
 fn the_flame_graph_is_worked_by_the_keyboard() {
+    udpath_lab::needs_root!();
     let mut tab = Tab::open(&profiled().page);
     let in_graph = "document.activeElement.matches('g.f')";
     let name = "document.activeElement.dataset.n";
@@ -320,6 +327,7 @@ fn the_flame_graph_is_worked_by_the_keyboard() {
 
 #[test]
 fn two_results_are_compared() {
+    udpath_lab::needs_root!();
     let Profiled { json, .. } = profiled();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -380,6 +388,7 @@ fn what_makes_no_sense_is_one_sentence() {
 
 #[test]
 fn without_rights_it_says_what_is_missing() {
+    udpath_lab::needs_root!();
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("udpath");
@@ -409,6 +418,7 @@ fn perf_descriptors(pid: u32) -> usize {
 /// Perf events are open descriptors and nothing else: none of a killed process is anywhere.
 #[test]
 fn killed_it_leaves_nothing_attached() {
+    udpath_lab::needs_root!();
     let running = Run::new(&["profile", "-d", "60s"]).start();
     let pid = running.pid();
     awaited("its events", PATIENCE, || (perf_descriptors(pid) > 0).then_some(()));
@@ -420,6 +430,7 @@ fn killed_it_leaves_nothing_attached() {
 
 #[test]
 fn an_interrupt_ends_it_with_what_there_is() {
+    udpath_lab::needs_root!();
     let running = Run::new(&["profile", "-d", "60s", "--json"]).start();
     let pid = running.pid();
     // It sleeps between two looks at the samples, and nowhere before.

@@ -13,6 +13,7 @@ const RUNS: [(usize, usize); 8] =
 
 #[test]
 fn runs_of_equal_replies_arrive_in_order_whatever_their_length() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("segments", 1);
     let addresses = lab.address_of("server", "client").unwrap();
     let lengths: Vec<usize> = RUNS.iter().flat_map(|(count, len)| vec![*len; *count]).collect();

@@ -11,6 +11,7 @@ fn json(args: &[&str]) -> Value {
 
 #[test]
 fn the_way_of_another_namespace_is_shown() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("show", 3);
     let server = lab.machine("server").unwrap();
     let towards = server.towards("client").unwrap();

@@ -25,6 +25,7 @@ fn contents(archive: &Path) -> String {
 
 #[test]
 fn a_lab_is_captured_and_shown_elsewhere_without_its_addresses() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("support", 2);
     let server = lab.machine("server").unwrap();
     let own = lab.address_of("server", "client").unwrap().ipv4;
@@ -193,6 +194,7 @@ fn an_archive_of_too_much_is_refused_in_little_memory() {
 
 #[test]
 fn a_full_disk_is_left_as_it_was() {
+    udpath_lab::needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().to_str().unwrap();
     for target in ["full.tar.gz", "full"] {
@@ -215,6 +217,7 @@ fn a_full_disk_is_left_as_it_was() {
 
 #[test]
 fn nobody_may_capture_what_nobody_sees() {
+    udpath_lab::needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(folder.path(), open).unwrap();

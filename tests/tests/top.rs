@@ -166,6 +166,7 @@ fn stopped_it_gives_the_terminal_back_and_takes_it_again() {
 /// A socket without a reader, and a thread that sends to it until it is stopped.
 #[test]
 fn once_shows_the_drops_of_a_socket_that_a_flood_overflows() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("top", 2);
     let server = lab.machine("server").unwrap();
     let address = server.towards("client").unwrap().ipv4();

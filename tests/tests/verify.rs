@@ -61,6 +61,7 @@ fn serve(lab: &Lab) -> Running {
 
 #[test]
 fn what_is_predicted_of_a_link_is_what_packets_do() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("verify", 1);
     let server = serve(&lab);
     let to = format!(":{PORT}");
@@ -122,6 +123,7 @@ fn what_is_predicted_of_a_link_is_what_packets_do() {
 
 #[test]
 fn what_is_not_known_is_not_verified() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("verify2", 2);
     let server = serve(&lab);
     let (ended, _) = verified(&lab, &["--to", &PORT.to_string(), "--json"], &targets(&lab)[..1]);

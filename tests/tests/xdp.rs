@@ -73,6 +73,7 @@ fn program_counts(end: &Value, outcome: &str) -> u64 {
 
 #[test]
 fn every_kind_of_datagram_is_answered() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("xdp-kinds", 2);
     let server = serve(&lab, &[]);
     let [v4, v6] = targets(&lab);
@@ -113,6 +114,7 @@ fn piped(mut command: Command, input: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_load_is_answered_without_loss_steered_or_not() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("xdp-load", 2);
     let [v4, v6] = targets(&lab).map(|target| target.to_string());
     for more in [&[][..], &["--steer"], &["--steer", "--flow-limit"], &["--steer=1"]] {
@@ -159,6 +161,7 @@ fn a_load_is_answered_without_loss_steered_or_not() {
 
 #[test]
 fn a_killed_server_leaves_the_kernel_as_it_was() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("xdp-kill", 2);
     let [v4, _] = targets(&lab);
     let server = serve(&lab, &[]);
@@ -176,6 +179,7 @@ fn a_killed_server_leaves_the_kernel_as_it_was() {
 
 #[test]
 fn a_link_that_goes_down_and_up_goes_on() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("xdp-down", 2);
     let [v4, _] = targets(&lab);
     let server = serve(&lab, &[]);
@@ -213,6 +217,7 @@ fn a_link_that_goes_down_and_up_goes_on() {
 
 #[test]
 fn what_cannot_be_is_said_in_one_sentence() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("xdp-refused", 2);
     let [v4, _] = targets(&lab);
     let refused = |arguments: &[&str], words: &str| {

@@ -152,6 +152,7 @@ mod tests {
     /// The loopback delivers within the call that sends, so nothing has to be waited for.
     #[test]
     fn what_the_loopback_receives_is_counted_by_flow() {
+        udpath_lab::needs_root!();
         for host in ["127.0.0.1", "[::1]"] {
             let server = UdpSocket::bind(format!("{host}:0")).unwrap();
             let to = server.local_addr().unwrap();

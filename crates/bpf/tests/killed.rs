@@ -23,6 +23,7 @@ fn main() {
         trace();
         return;
     }
+    udpath_lab::needs_root!();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .arg(CHILD)
         .stdin(Stdio::piped())

@@ -44,6 +44,7 @@ fn refusal(arguments: &[&str]) -> (i32, String) {
 
 #[test]
 fn a_lab_is_made_used_shown_and_removed() {
+    udpath_lab::needs_root!();
     let lab = Lab::named("cli");
     let name = lab.0.as_str();
     let table = data(&["up", name, "--queues", "3", "--machines", "a,b,c"]);
@@ -115,6 +116,7 @@ fn a_lab_is_made_used_shown_and_removed() {
 
 #[test]
 fn a_killed_builder_leaves_what_down_stale_removes() {
+    udpath_lab::needs_root!();
     let lab = Lab::named("cli-killed");
     // Killed at moments spread over the building, until something is left behind.
     let left = (0..200_u32).find_map(|moment| {

@@ -134,6 +134,7 @@ fn a_folder_that_takes_no_file_gets_one_sentence() {
 /// In a mount namespace of its own, which ends with the shell and takes the file system with it. Needs root.
 #[test]
 fn a_full_disk_leaves_what_was_there_and_nothing_else() {
+    udpath_lab::needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let script = r#"
         mount -t tmpfs -o size=64k none "$1" || exit 99

@@ -232,6 +232,7 @@ mod tests {
 
     #[test]
     fn the_namespace_of_a_process_is_entered_and_left() {
+        udpath_lab::needs_root!();
         let own = || std::fs::read_link("/proc/thread-self/ns/net").unwrap();
         let mounts = || std::fs::read_link("/proc/thread-self/ns/mnt").unwrap();
         let (net, mnt) = (own(), mounts());

@@ -63,6 +63,7 @@ fn input(policy: &str, rules: &str) -> String {
 
 #[test]
 fn rules_of_nftables_are_judged() {
+    udpath_lab::needs_root!();
     let lab = lab("filters-nft");
     let told = |policy: &str, rules: &str| with_nft(&lab, &input(policy, rules));
     let none: [&str; 0] = [];
@@ -130,6 +131,7 @@ fn rules_of_nftables_are_judged() {
 
 #[test]
 fn every_hook_that_a_datagram_passes_counts_and_no_other() {
+    udpath_lab::needs_root!();
     let lab = lab("filters-hooks");
     let ruleset = r#"
         table netdev d {
@@ -185,6 +187,7 @@ fn every_hook_that_a_datagram_passes_counts_and_no_other() {
 /// The same rules by both kinds of iptables.
 #[test]
 fn rules_of_iptables_are_judged() {
+    udpath_lab::needs_root!();
     for kind in ["legacy", "nft"] {
         let lab = lab(&format!("iptables-{kind}"));
         let server = lab.machine("server").unwrap();
@@ -249,6 +252,7 @@ fn rules_of_iptables_are_judged() {
 /// Reading must not make the kernel load the tables that it asks for.
 #[test]
 fn reading_changes_nothing() {
+    udpath_lab::needs_root!();
     let lab = lab("filters-idle");
     let names = || {
         ["ip", "ip6"].map(|version| {

@@ -36,6 +36,7 @@ fn cpu(number: u32) -> CpuSet {
 
 #[test]
 fn a_veth_is_read_as_it_was_set() {
+    udpath_lab::needs_root!();
     let lab = pair("t-host-veth");
     let server = lab.machine("server").unwrap();
     let eth0 = server.interface("eth0").unwrap();
@@ -88,6 +89,7 @@ fn a_veth_is_read_as_it_was_set() {
 
 #[test]
 fn qdiscs_and_their_drops_are_read() {
+    udpath_lab::needs_root!();
     let lab = pair("t-host-qdisc");
     let server = lab.machine("server").unwrap();
     let tc = |arguments: &[&str]| assert!(server.command("tc").args(arguments).status().unwrap().success());
@@ -113,6 +115,7 @@ fn qdiscs_and_their_drops_are_read() {
 
 #[test]
 fn settings_by_netlink_take_effect_and_refusals_have_their_reason() {
+    udpath_lab::needs_root!();
     let lab = pair("t-host-set");
     let server = lab.machine("server").unwrap();
     let before = snapshot_of(server);
@@ -149,6 +152,7 @@ fn settings_by_netlink_take_effect_and_refusals_have_their_reason() {
 
 #[test]
 fn a_napi_instance_has_settings_of_its_own() {
+    udpath_lab::needs_root!();
     let lab = pair("t-host-napi");
     let server = lab.machine("server").unwrap();
     let eth0 = server.interface("eth0").unwrap();
@@ -174,6 +178,7 @@ fn a_napi_instance_has_settings_of_its_own() {
 
 #[test]
 fn an_xdp_program_is_seen_with_its_mode() {
+    udpath_lab::needs_root!();
     let lab = pair("t-host-xdp");
     let server = lab.machine("server").unwrap();
     assert_eq!(interface(&snapshot_of(server), "eth0").xdp, None);
@@ -187,6 +192,7 @@ fn an_xdp_program_is_seen_with_its_mode() {
 
 #[test]
 fn a_named_namespace_shows_what_its_own_thread_sees() {
+    udpath_lab::needs_root!();
     let lab = pair("t-host-inside");
     let server = lab.machine("server").unwrap();
     let named = Place::Named(server.namespace().to_owned());
@@ -217,6 +223,7 @@ fn round_trip(source: &dyn Source) -> (Snapshot, Snapshot) {
 
 #[test]
 fn a_capture_gives_the_same_snapshot() {
+    udpath_lab::needs_root!();
     let (live, captured) = round_trip(&Folder::live());
     assert!(live.interfaces.iter().any(|interface| interface.name == "lo"));
     assert_eq!(live, captured);
@@ -234,6 +241,7 @@ fn a_capture_gives_the_same_snapshot() {
 
 #[test]
 fn every_device_of_this_machine_is_read() {
+    udpath_lab::needs_root!();
     let snapshot = Snapshot::read(&Folder::live());
     let names: BTreeSet<_> = snapshot.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let wanted: BTreeSet<_> = std::fs::read_dir("/sys/class/net")
@@ -277,6 +285,7 @@ fn become_nobody() {
 
 #[test]
 fn nobody_sees_nearly_all_and_is_told_what_is_hidden() {
+    udpath_lab::needs_root!();
     let lab = pair("t-host-nobody");
     let server = lab.machine("server").unwrap();
     let hidden = "/sys/class/net/eth0/queues/rx-1/rps_cpus";
@@ -313,6 +322,7 @@ fn nobody_sees_nearly_all_and_is_told_what_is_hidden() {
 
 #[test]
 fn a_tap_is_seen() {
+    udpath_lab::needs_root!();
     let lab = pair("t-host-tap");
     let server = lab.machine("server").unwrap();
     assert_eq!(snapshot_of(server).packet_sockets.sockets, []);
@@ -335,6 +345,7 @@ fn a_tap_is_seen() {
 
 #[test]
 fn a_bridge_and_its_port_know_each_other() {
+    udpath_lab::needs_root!();
     let lab = pair("t-host-bridge");
     let server = lab.machine("server").unwrap();
     let ip = |arguments: &[&str]| assert!(server.command("ip").args(arguments).status().unwrap().success());

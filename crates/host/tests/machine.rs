@@ -26,6 +26,7 @@ fn group(sockets: usize, flags: SocketFlags) -> Vec<OwnedFd> {
 
 #[test]
 fn a_group_of_this_process_is_found_with_owner_threads_and_order() {
+    udpath_lab::needs_root!();
     use std::os::fd::AsRawFd;
     let lab = LabBuilder::new("t-host-group").machine("server").up().unwrap();
     let server = lab.machine("server").unwrap();
@@ -90,6 +91,7 @@ fn limited() -> Group {
 
 #[test]
 fn a_limit_of_cpu_time_is_found() {
+    udpath_lab::needs_root!();
     let group = limited();
     let mut missing = Vec::new();
     let live = Folder::live();
@@ -104,6 +106,7 @@ fn a_limit_of_cpu_time_is_found() {
 
 #[test]
 fn nobody_is_told_what_is_hidden() {
+    udpath_lab::needs_root!();
     use rustix::thread::{Gid, Uid};
     let lab = LabBuilder::new("t-host-hidden").machine("server").up().unwrap();
     let server = lab.machine("server").unwrap();
@@ -144,6 +147,7 @@ const RULES: &str = "table inet filter {
 
 #[test]
 fn chains_of_rules_are_seen_where_packets_meet_them() {
+    udpath_lab::needs_root!();
     let lab = LabBuilder::new("t-host-rules").machine("server").up().unwrap();
     let server = lab.machine("server").unwrap();
     let chains = || server.run(|| Snapshot::read(&Folder::live()).netfilter.nftables).unwrap().unwrap().value;

@@ -56,6 +56,7 @@ fn sent(cpu: u32, from: &UdpSocket, to: SocketAddr, among: &[UdpSocket]) -> Vec<
 
 #[test]
 fn the_socket_that_is_predicted_has_the_datagram() {
+    udpath_lab::needs_root!();
     let lab = LabBuilder::new("t-host-receivers").machine("server").up().unwrap();
     let server = lab.machine("server").unwrap();
     for (port, share, cpus, by) in [

@@ -1,5 +1,8 @@
 //! Labs on this machine, built and used for real. Needs root.
 
+#[path = "lab/needs_root.rs"]
+mod needs_root;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
@@ -59,6 +62,7 @@ fn exchange(lab: &Lab, from: &str, to: &str, ip: IpAddr, own: IpAddr, count: u64
 
 #[test]
 fn a_link_carries_both_families_over_its_queues_and_nothing_else() {
+    udpath_lab::needs_root!();
     let lab = pair("t-traffic", &LinkSpec::with_queues(3));
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     for machine in [client, server] {
@@ -99,6 +103,7 @@ fn a_link_carries_both_families_over_its_queues_and_nothing_else() {
 
 #[test]
 fn a_machine_sees_its_own_devices_and_settings() {
+    udpath_lab::needs_root!();
     let host = names("/sys/class/net");
     let lab = pair("t-inside", &LinkSpec::default());
     let server = lab.machine("server").unwrap();
@@ -138,6 +143,7 @@ fn a_machine_sees_its_own_devices_and_settings() {
 
 #[test]
 fn a_panic_inside_goes_on_outside_and_the_lab_stays() {
+    udpath_lab::needs_root!();
     let lab = pair("t-panic", &LinkSpec::default());
     let server = lab.machine("server").unwrap();
     let caught =
@@ -148,6 +154,7 @@ fn a_panic_inside_goes_on_outside_and_the_lab_stays() {
 
 #[test]
 fn programs_keep_their_exit_code_and_directory_and_end_with_the_lab() {
+    udpath_lab::needs_root!();
     let lab = pair("t-programs", &LinkSpec::default());
     let server = lab.machine("server").unwrap();
     assert_eq!(server.command("sh").args(["-c", "exit 7"]).status().unwrap().code(), Some(7));
@@ -177,6 +184,7 @@ fn programs_keep_their_exit_code_and_directory_and_end_with_the_lab() {
 
 #[test]
 fn the_transmit_mapping_is_written_read_back_and_cleared() {
+    udpath_lab::needs_root!();
     let lab = pair("t-xps", &LinkSpec::with_queues(2));
     let eth0 = lab.machine("client").unwrap().interface("eth0").unwrap();
     let empty = vec![CpuSet::new(); 2];
@@ -210,6 +218,7 @@ fn the_transmit_mapping_is_written_read_back_and_cleared() {
 
 #[test]
 fn one_queue_has_no_transmit_mapping() {
+    udpath_lab::needs_root!();
     let lab = pair("t-one", &LinkSpec::with_queues(1));
     let eth0 = lab.machine("client").unwrap().interface("eth0").unwrap();
     assert!(matches!(eth0.xps(), Err(Error::OneQueue { .. })));
@@ -218,6 +227,7 @@ fn one_queue_has_no_transmit_mapping() {
 
 #[test]
 fn offloads_are_as_stated_and_as_ethtool_sees_them() {
+    udpath_lab::needs_root!();
     let stated = Offloads { tso: false, gro: true, ..Offloads::default() };
     let lab = pair("t-offloads", &LinkSpec { offloads: stated, ..LinkSpec::default() });
     let server = lab.machine("server").unwrap();
@@ -251,6 +261,7 @@ fn offloads_are_as_stated_and_as_ethtool_sees_them() {
 
 #[test]
 fn a_moderated_link_waits_for_more_frames() {
+    udpath_lab::needs_root!();
     let moderated = |microseconds| {
         let name = format!("t-moderated-{microseconds}");
         let lab = pair(&name, &LinkSpec { queues: 2, moderation: microseconds, ..LinkSpec::default() });
@@ -290,6 +301,7 @@ fn answered(lab: &Lab, patience: Duration) -> bool {
 
 #[test]
 fn napi_lets_frames_sent_by_xdp_arrive() {
+    udpath_lab::needs_root!();
     // The answer keeps the request's checksum, so the request must leave with a whole one.
     let lab = pair("t-napi", &LinkSpec { queues: 2, offloads: Offloads::OFF, ..LinkSpec::default() });
     let server = lab.machine("server").unwrap();
@@ -307,6 +319,7 @@ fn napi_lets_frames_sent_by_xdp_arrive() {
 
 #[test]
 fn many_machines_with_many_links_reach_each_other() {
+    udpath_lab::needs_root!();
     let spec = LinkSpec { addresses: 3, ..LinkSpec::default() };
     let lab = LabBuilder::new("t-mesh").machines("c", 3).machines("s", 2).mesh("c", "s", &spec).up().unwrap();
     let all: Vec<&str> = lab.machines().iter().map(Machine::name).collect();
@@ -331,6 +344,7 @@ fn many_machines_with_many_links_reach_each_other() {
 
 #[test]
 fn a_lab_is_gone_when_it_is_dropped() {
+    udpath_lab::needs_root!();
     let (namespaces, record);
     {
         let lab = pair("t-gone", &LinkSpec::default());
@@ -356,6 +370,7 @@ fn a_lab_is_gone_when_it_is_dropped() {
 
 #[test]
 fn a_lab_that_cannot_be_built_leaves_nothing() {
+    udpath_lab::needs_root!();
     // The second machine's name is taken by something that is not ours.
     let name = format!("udpath-{}-t-taken-server", std::process::id());
     let foreign = Path::new("/run/netns").join(&name);
@@ -380,6 +395,7 @@ fn a_lab_that_cannot_be_built_leaves_nothing() {
 
 #[test]
 fn labs_do_not_see_each_other() {
+    udpath_lab::needs_root!();
     let (one, other) = (pair("t-both-1", &LinkSpec::default()), pair("t-both-2", &LinkSpec::default()));
     let (there, here) = ("10.0.0.2".parse().unwrap(), "10.0.0.1".parse().unwrap());
     // The same addresses, and each packet stays in its own lab.
@@ -393,6 +409,7 @@ fn labs_do_not_see_each_other() {
 
 #[test]
 fn the_most_queues_a_link_may_have_are_what_the_kernel_takes() {
+    udpath_lab::needs_root!();
     let lab = pair("t-queues", &LinkSpec::with_queues(udpath_lab::MAX_QUEUES));
     let client = lab.machine("client").unwrap();
     let queues = client.run(|| names("/sys/class/net/eth0/queues")).unwrap();
@@ -407,6 +424,7 @@ fn the_most_queues_a_link_may_have_are_what_the_kernel_takes() {
 
 #[test]
 fn what_has_no_record_is_not_swept() {
+    udpath_lab::needs_root!();
     // Made by hand, with a name like ours.
     let name = format!("udpath-1-x-{}", std::process::id());
     let ip = |arguments: &[&str]| {

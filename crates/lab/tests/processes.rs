@@ -192,6 +192,7 @@ fn others() -> BTreeSet<String> {
 }
 
 fn killed_at_any_moment() {
+    udpath_lab::needs_root!();
     let foreign = format!("udpath-lab-test-{}", std::process::id());
     let ip = |arguments: &[&str]| assert!(Command::new("ip").args(arguments).status().unwrap().success());
     ip(&["netns", "add", &foreign]);
@@ -223,6 +224,7 @@ fn killed_at_any_moment() {
 
 /// An owner is killed; `processes` run in its lab's machine of this number.
 fn end_with_their_owner(role: &str, machine: usize, processes: usize) {
+    udpath_lab::needs_root!();
     let mut owner = start(role);
     let listed = udpath_lab::list().unwrap();
     let listed = listed.iter().find(|listed| listed.blueprint.pid == owner.id()).unwrap();
@@ -255,6 +257,7 @@ fn end_with_their_owner(role: &str, machine: usize, processes: usize) {
 }
 
 fn kept() {
+    udpath_lab::needs_root!();
     let name = format!("keep-{}", std::process::id());
     let keeper = || play("role-keeper").arg(&name).stderr(Stdio::piped()).output().unwrap();
     let first = keeper();
@@ -291,6 +294,7 @@ fn kept() {
 }
 
 fn without_root() {
+    udpath_lab::needs_root!();
     let output = {
         // The program itself may lie where nobody may go: it is opened as root and run by descriptor.
         let own = fs::File::open(std::env::current_exe().unwrap()).unwrap();

@@ -149,6 +149,7 @@ fn ports_that_run_out_and_invalid_sources_are_reported() {
 /// The client's end of the link goes away in the middle of a run.
 #[test]
 fn a_link_removed_under_load_ends_the_run_with_what_was_measured() {
+    udpath_lab::needs_root!();
     let lab = LabBuilder::new("load-cut")
         .machine("client")
         .machine("server")

@@ -103,6 +103,7 @@ fn least_at(latency: &Latency, ns: u64) -> u64 {
 
 #[test]
 fn the_socket_engine_open_loop() {
+    udpath_lab::needs_root!();
     let open = Arrivals::Open { rate: 3000.0, process: Process::Poisson };
     let (result, impaired, held) = run(Engine::Socket, open);
     hold_to_truth(&result, impaired, held);
@@ -110,6 +111,7 @@ fn the_socket_engine_open_loop() {
 
 #[test]
 fn the_kernel_engine_closed_loop() {
+    udpath_lab::needs_root!();
     let (result, impaired, held) = run(Engine::Kernel, Arrivals::Closed { inflight: 8 });
     hold_to_truth(&result, impaired, held);
 }

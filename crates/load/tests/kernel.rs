@@ -70,6 +70,7 @@ fn hold_to_truth(result: &LoadResult, truth: &Truth) {
 
 #[test]
 fn counts_are_the_truth_over_ipv4_and_ipv6() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("kernel-counts");
     for ipv6 in [false, true] {
         let faults = Faults {
@@ -92,6 +93,7 @@ fn counts_are_the_truth_over_ipv4_and_ipv6() {
 
 #[test]
 fn late_replies_are_told_from_lost_ones() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("kernel-late");
     let faults = Faults { late: 0.01, late_by: Duration::from_millis(130), drop: 0.005, ..Faults::default() };
     let server = bed.server(false, faults);
@@ -115,6 +117,7 @@ fn late_replies_are_told_from_lost_ones() {
 
 #[test]
 fn latencies_are_the_truth() {
+    udpath_lab::needs_root!();
     // The server's clock does not see how long a request waits for it, and on a machine busy with other work that can
     // be milliseconds. A mistake of the engine's shows in every run, a moment without a CPU in one.
     let wrong: Vec<_> =
@@ -145,6 +148,7 @@ fn latency_error(lab: &str) -> Result<(), String> {
 
 #[test]
 fn sizes_from_the_smallest_to_a_full_frame() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("kernel-sizes");
     let server = bed.server(false, Faults::default());
     for size in [udpath_bpf::MIN_SIZE, 33, 39, 40, 100, 1471, 1472] {
@@ -163,6 +167,7 @@ fn sizes_from_the_smallest_to_a_full_frame() {
 
 #[test]
 fn a_server_that_vanishes_is_lost_transactions() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("kernel-vanish");
     let server = bed.server(false, Faults { vanish_after: Some(20_000), ..Faults::default() });
     let result = bed.run(&plan(server.address)).unwrap();
@@ -173,6 +178,7 @@ fn a_server_that_vanishes_is_lost_transactions() {
 
 #[test]
 fn a_missing_server_is_reported() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("kernel-nobody");
     let address = bed.lab.address_of("server", "client").unwrap().ipv4;
     let target = SocketAddr::new(address.into(), 9);
@@ -183,6 +189,7 @@ fn a_missing_server_is_reported() {
 
 #[test]
 fn what_it_cannot_do_is_said() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("kernel-cannot");
     let server = bed.server(false, Faults::default());
     let good = plan(server.address);

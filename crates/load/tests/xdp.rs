@@ -96,6 +96,7 @@ fn compare(result: &LoadResult, truth: &Truth) {
 
 #[test]
 fn counts_are_the_truth_in_both_loops_and_families() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("xdp-counts", 2);
     for ipv6 in [false, true] {
         for arrivals in [
@@ -119,6 +120,7 @@ fn counts_are_the_truth_in_both_loops_and_families() {
 /// Long, known delays: what the network and the scheduler add is below 1 % of them.
 #[test]
 fn latencies_are_the_truth() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("xdp-latency", 1);
     for arrivals in [open(500.0), Arrivals::Closed { inflight: 20 }] {
         let faults = Faults {
@@ -151,6 +153,7 @@ fn latencies_are_the_truth() {
 /// Everything due is sent, nothing more, and nothing of the warm-up counts. More threads than queues are not used.
 #[test]
 fn an_open_loop_holds_its_rate_beside_a_warm_up() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("xdp-rate", 2);
     for process in [Process::Constant, Process::Burst { len: 50 }] {
         let server = bed.server(false, Faults { duplicate: 0.1, ..Faults::default() });
@@ -169,6 +172,7 @@ fn an_open_loop_holds_its_rate_beside_a_warm_up() {
 
 #[test]
 fn sources_and_ports_are_those_of_the_plan() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("xdp-sources", 2);
     let addresses: Vec<IpAddr> = (0..3u8).map(|i| IpAddr::from([10, 0, 1, i + 1])).collect();
     for address in &addresses {
@@ -203,6 +207,7 @@ fn sources_and_ports_are_those_of_the_plan() {
 
 #[test]
 fn sizes_from_the_smallest_to_a_full_frame() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("xdp-sizes", 1);
     for (ipv6, most) in [(false, 1472), (true, 1452)] {
         let server = bed.server(ipv6, Faults::default());
@@ -226,6 +231,7 @@ fn sizes_from_the_smallest_to_a_full_frame() {
 /// A server that this program's makers did not write. One request in flight per flow: its pipe joins datagrams.
 #[test]
 fn socat_is_a_server_like_any_other() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("xdp-socat", 2);
     let target = SocketAddr::new(bed.0.address_of("server", "client").unwrap().ipv4.into(), 7);
     let mut socat = bed.0.machine("server").unwrap().command("socat");
@@ -249,6 +255,7 @@ fn socat_is_a_server_like_any_other() {
 
 #[test]
 fn a_peer_that_vanishes_leaves_losses_and_no_peer_at_all_is_reported() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("xdp-vanish", 2);
     for arrivals in [open(2000.0), Arrivals::Closed { inflight: 4 }] {
         let server = bed.server(false, Faults { vanish_after: Some(500), ..Faults::default() });
@@ -271,6 +278,7 @@ fn a_peer_that_vanishes_leaves_losses_and_no_peer_at_all_is_reported() {
 /// Datagrams to a flow's port that are not from its target are nobody's reply, and are told.
 #[test]
 fn strangers_are_not_taken_for_the_server() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("xdp-strangers", 1);
     let server = bed.server(false, Faults::default());
     let at = SocketAddr::new(bed.0.address_of("client", "server").unwrap().ipv4.into(), 5000);
@@ -300,6 +308,7 @@ fn strangers_are_not_taken_for_the_server() {
 /// Either end of the link goes down in the middle of a run.
 #[test]
 fn a_link_that_goes_down_ends_the_run_with_what_was_measured() {
+    udpath_lab::needs_root!();
     for (arrivals, side) in
         [(open(2000.0), "client"), (Arrivals::Closed { inflight: 4 }, "client"), (open(2000.0), "server")]
     {
@@ -341,6 +350,7 @@ fn a_link_that_goes_down_ends_the_run_with_what_was_measured() {
 
 #[test]
 fn unsupported_plans_are_rejected() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("xdp-cannot", 1);
     let server = bed.server(false, Faults::default());
     let good = Plan { duration: Duration::from_millis(100), ..plan(server.address, open(1000.0)) };
@@ -376,6 +386,7 @@ fn unsupported_plans_are_rejected() {
 /// A TUN device carries IP packets without Ethernet headers.
 #[test]
 fn an_interface_without_ethernet_is_rejected() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("xdp-tun", 1);
     bed.ip("client", &["tuntap", "add", "tun9", "mode", "tun"]);
     bed.ip("client", &["address", "add", "10.9.0.1/24", "dev", "tun9"]);
@@ -387,6 +398,7 @@ fn an_interface_without_ethernet_is_rejected() {
 /// With two interfaces, the way to each target decides.
 #[test]
 fn targets_behind_two_interfaces_are_refused() {
+    udpath_lab::needs_root!();
     let lab = LabBuilder::new("xdp-two").machine("client").machine("one").machine("two");
     let spec = LinkSpec::default();
     let lab = lab.link("client", "one", &spec).link("client", "two", &spec).up().unwrap();
@@ -399,6 +411,7 @@ fn targets_behind_two_interfaces_are_refused() {
 
 #[test]
 fn nothing_stays_attached_after_a_run() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("xdp-after", 2);
     let server = bed.server(false, Faults::default());
     for _ in 0..3 {

@@ -67,6 +67,7 @@ fn live(result: &LoadResult) -> Option<(u64, u64)> {
 
 #[test]
 fn counts_are_the_truth() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("live-counts", 2);
     let late_by = TIMEOUT * 3 / 2;
     let faults = Faults {
@@ -97,6 +98,7 @@ fn counts_are_the_truth() {
 /// Every byte arrives as written: the echo's check finds any that does not.
 #[test]
 fn sizes_from_the_smallest_to_a_full_frame() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("live-sizes", 1);
     for (ipv6, most) in [(false, 1472), (true, 1452)] {
         let server = bed.server(ipv6, Faults::default());
@@ -114,6 +116,7 @@ fn sizes_from_the_smallest_to_a_full_frame() {
 /// A veth's end without NAPI takes none of them, and nothing of the run's result may tell of it but the note.
 #[test]
 fn where_the_driver_takes_none_the_rings_send_them() {
+    udpath_lab::needs_root!();
     let mut bed = Bed::new("live-none", 2);
     bed.pass = None;
     let server = bed.server(false, Faults::default());
@@ -128,6 +131,7 @@ fn where_the_driver_takes_none_the_rings_send_them() {
 
 #[test]
 fn few_at_once_and_the_rings_alone_send_none() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("live-few", 1);
     let server = bed.server(false, Faults::default());
     let few = Arrivals::Open { rate: 2000.0, process: Process::Constant };
@@ -146,6 +150,7 @@ fn few_at_once_and_the_rings_alone_send_none() {
 /// The other end goes down in the middle of a run: what waits goes to the rings, and every request keeps its fate.
 #[test]
 fn a_link_that_goes_down_is_reported() {
+    udpath_lab::needs_root!();
     let bed = Bed::new("live-cut", 1);
     let server = bed.server(false, Faults::default());
     let plan = Plan {

@@ -227,6 +227,7 @@ fn summary(profile: &Profile) -> String {
 /// A moment of this machine as its kernel writes it. What is kept below target is where `tests/rings/real` is from. Needs root.
 #[test]
 fn what_this_kernel_writes_is_understood() {
+    udpath_lab::needs_root!();
     let cpus = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     let mut event = Event::cpus(&cpus.trim().parse().unwrap(), RATE).unwrap();
     event.start().unwrap();
@@ -285,6 +286,7 @@ fn what_this_kernel_writes_is_understood() {
 /// This machine's samples and its own accounting, and that a difference of the two is told whatever the machine does now.
 #[test]
 fn samples_are_held_against_proc_stat() {
+    udpath_lab::needs_root!();
     let cpus = fs::read_to_string("/sys/devices/system/cpu/online").unwrap().trim().parse().unwrap();
     let wanted = Wanted { cpus, pid: None, length: Duration::from_millis(1500), rate: 997 };
     let (source, mut around) = (Folder::live(), Vec::new());

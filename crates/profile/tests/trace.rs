@@ -91,6 +91,7 @@ fn read_under_flood(socket: &UdpSocket, client: &Machine, from: IpAddr) {
 
 #[test]
 fn a_contended_socket_is_named_with_its_locks() {
+    udpath_lab::needs_root!();
     let lab = pair("t-trace-locks");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let (here, there) = addresses(&lab);
@@ -133,6 +134,7 @@ fn a_contended_socket_is_named_with_its_locks() {
 
 #[test]
 fn drops_are_told_by_reason_and_port() {
+    udpath_lab::needs_root!();
     let lab = pair("t-trace-drops");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let (here, there) = addresses(&lab);
@@ -166,6 +168,7 @@ fn drops_are_told_by_reason_and_port() {
 
 #[test]
 fn a_sleeping_reader_is_seen_in_the_delay() {
+    udpath_lab::needs_root!();
     const SLEEP: Duration = Duration::from_millis(20);
     let lab = pair("t-trace-delays");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
@@ -208,6 +211,7 @@ fn a_sleeping_reader_is_seen_in_the_delay() {
 
 #[test]
 fn delays_of_a_crowded_queue_are_believable() {
+    udpath_lab::needs_root!();
     let lab = pair("t-trace-crowd");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let (here, there) = addresses(&lab);
@@ -234,6 +238,7 @@ fn delays_of_a_crowded_queue_are_believable() {
 
 #[test]
 fn softirqs_polls_and_wakeups_are_counted() {
+    udpath_lab::needs_root!();
     const DATAGRAMS: u64 = 1000;
     let lab = pair("t-trace-softirqs");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
@@ -273,6 +278,7 @@ fn softirqs_polls_and_wakeups_are_counted() {
 
 #[test]
 fn what_is_left_out_is_not_there() {
+    udpath_lab::needs_root!();
     let traces = finish(trace::start(&BTreeSet::new()));
     assert_eq!(traces, Traces::default());
 }

@@ -52,6 +52,7 @@ fn ipv4_wildcards_answer_from_the_asked_address() {
 
 #[test]
 fn wildcards_answer_from_each_address_of_a_machine() {
+    udpath_lab::needs_root!();
     // In a lab, whose machines have other addresses than the loopback's.
     let lab = LabBuilder::new("serve-address")
         .machine("client")

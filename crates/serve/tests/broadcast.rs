@@ -50,6 +50,7 @@ fn by_interface(lab: &Lab, to: SocketAddr) -> SocketAddr {
 
 #[test]
 fn a_request_to_a_group_is_answered_once_if_configured_and_never_otherwise() {
+    udpath_lab::needs_root!();
     let lab = link("serve-broadcast", WORKERS as u32);
     let own = SocketAddr::new(lab.address_of("server", "client").unwrap().ipv4.into(), PORT);
     let groups = groups(&lab);
@@ -86,6 +87,7 @@ fn a_request_to_a_group_is_answered_once_if_configured_and_never_otherwise() {
 
 #[test]
 fn a_unicast_request_is_not_taken_for_a_broadcast() {
+    udpath_lab::needs_root!();
     let lab = link("serve-unicast", WORKERS as u32);
     let address = lab.address_of("server", "client").unwrap();
     // A host address, one of a point-to-point subnet, whose last address is not a broadcast address, and a prefix that a
@@ -116,6 +118,7 @@ fn a_unicast_request_is_not_taken_for_a_broadcast() {
 
 #[test]
 fn a_broadcast_address_is_not_served() {
+    udpath_lab::needs_root!();
     let lab = link("serve-subnet", 1);
     let subnet = groups(&lab)[0];
     for io in Io::ALL {

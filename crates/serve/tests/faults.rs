@@ -29,6 +29,7 @@ impl Service for Fragile {
 
 #[test]
 fn a_panic_costs_one_datagram_and_the_instance() {
+    udpath_lab::needs_root!();
     let lab = link("serve-panic", 1);
     for mut case in cases(&lab, one_and_all) {
         case.config.workers = Some(1);
@@ -59,6 +60,7 @@ fn a_panic_costs_one_datagram_and_the_instance() {
 
 #[test]
 fn a_panic_within_a_burst_spares_its_neighbours() {
+    udpath_lab::needs_root!();
     /// Echoes behind a gate, and panics on "boom".
     struct GatedFragile(Gate);
     impl Service for GatedFragile {
@@ -149,6 +151,7 @@ impl Service for Later {
 
 #[test]
 fn deferred_requests_end_in_exactly_one_way() {
+    udpath_lab::needs_root!();
     let lab = link("serve-defer", 2);
     for case in cases(&lab, one_and_all) {
         let (out, handles) = mpsc::channel();
@@ -182,6 +185,7 @@ fn deferred_requests_end_in_exactly_one_way() {
 
 #[test]
 fn stopping_waits_for_deferred_answers() {
+    udpath_lab::needs_root!();
     let lab = link("serve-waits", 2);
     for case in cases(&lab, one_and_all) {
         let (out, handles) = mpsc::channel();
@@ -203,6 +207,7 @@ fn stopping_waits_for_deferred_answers() {
 
 #[test]
 fn replies_too_large_are_dropped_as_such() {
+    udpath_lab::needs_root!();
     /// Answers with the request, repeated as often as its first byte says.
     struct Times;
     impl Service for Times {
@@ -255,6 +260,7 @@ fn send_from_port_0(to: std::net::SocketAddr, text: &[u8]) {
 
 #[test]
 fn a_reply_the_kernel_refuses_is_counted_and_its_neighbours_are_sent() {
+    udpath_lab::needs_root!();
     let lab = link("serve-refused", 1);
     let ipv4 = |own: &str| vec![vec![format!("{own}:0")], vec!["0.0.0.0:0".into()]];
     for mut case in cases(&lab, ipv4) {

@@ -65,6 +65,7 @@ fn came_as_frame(server: &Server, client: &UdpSocket, len: usize) -> Option<bool
 
 #[test]
 fn replies_follow_the_mtu_down_and_up() {
+    udpath_lab::needs_root!();
     for steer in [Steer::Off, Steer::All] {
         let lab = link("serve-mtu", 2);
         let there = lab.address_of("server", "client").unwrap();

@@ -69,6 +69,7 @@ fn configs() -> Vec<Config> {
 
 #[test]
 fn every_datagram_is_accounted_for_at_ten_times_the_load() {
+    udpath_lab::needs_root!();
     let lab = lab();
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     // A veth takes live frames only with NAPI.

@@ -18,6 +18,7 @@ fn binds(own: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn what_is_queued_is_answered_before_the_end() {
+    udpath_lab::needs_root!();
     // Fewer than the 256 small datagrams that fit the default receive buffer.
     const QUEUED: usize = 150;
     let lab = link("serve-queued", 2);
@@ -77,6 +78,7 @@ fn drops_at(port: u16) -> u64 {
 
 #[test]
 fn a_server_under_load_still_stops() {
+    udpath_lab::needs_root!();
     let lab = link("serve-stops", 2);
     for case in cases(&lab, binds) {
         let server = case.start(|_| Echo);
@@ -103,6 +105,7 @@ fn a_server_under_load_still_stops() {
 
 #[test]
 fn an_idle_server_stops_and_frees_its_ports() {
+    udpath_lab::needs_root!();
     let lab = link("serve-idle", 2);
     for mut case in cases(&lab, binds) {
         let server = case.start(|_| Echo);
@@ -159,6 +162,7 @@ fn under_overload_every_datagram_is_accounted_for() {
 /// Frames are lost only before workers receive them: what they receive is answered, and the server continues.
 #[test]
 fn under_overload_every_frame_that_came_is_answered() {
+    udpath_lab::needs_root!();
     const SENT: u64 = 20_000;
     let lab = link("serve-overload", 2);
     for mut case in cases(&lab, binds).into_iter().filter(support::Case::takes_frames) {

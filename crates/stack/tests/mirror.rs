@@ -82,6 +82,7 @@ fn goes_by(view: View<'_>, destination: &str) -> Option<(u32, Option<IpAddr>)> {
 
 #[test]
 fn what_there_is_at_the_start_is_complete() {
+    udpath_lab::needs_root!();
     let lab = lab("t-mirror-start");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let (here, there) = (client.interface("eth0").unwrap(), server.interface("eth0").unwrap());
@@ -119,6 +120,7 @@ fn what_there_is_at_the_start_is_complete() {
 
 #[test]
 fn addresses_come_and_go() {
+    udpath_lab::needs_root!();
     let lab = lab("t-mirror-addr");
     let client = lab.machine("client").unwrap();
     let eth0 = client.interface("eth0").unwrap().ifindex();
@@ -139,6 +141,7 @@ fn addresses_come_and_go() {
 
 #[test]
 fn neighbours_change() {
+    udpath_lab::needs_root!();
     let lab = lab("t-mirror-neigh");
     let client = lab.machine("client").unwrap();
     let eth0 = client.interface("eth0").unwrap().ifindex();
@@ -157,6 +160,7 @@ fn neighbours_change() {
 
 #[test]
 fn routes_come_change_and_go() {
+    udpath_lab::needs_root!();
     let lab = lab("t-mirror-route");
     let client = lab.machine("client").unwrap();
     let eth0 = client.interface("eth0").unwrap().ifindex();
@@ -189,6 +193,7 @@ fn routes_come_change_and_go() {
 
 #[test]
 fn links_go_down_and_up_and_their_silent_routes_with_them() {
+    udpath_lab::needs_root!();
     let lab = lab("t-mirror-link");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let eth0 = client.interface("eth0").unwrap().ifindex();
@@ -229,6 +234,7 @@ fn links_go_down_and_up_and_their_silent_routes_with_them() {
 
 #[test]
 fn a_storm_of_routes_ends_in_the_right_table() {
+    udpath_lab::needs_root!();
     let lab = lab("t-mirror-storm");
     let client = lab.machine("client").unwrap();
     let eth0 = client.interface("eth0").unwrap().ifindex();
@@ -263,6 +269,7 @@ fn a_storm_of_routes_ends_in_the_right_table() {
 
 #[test]
 fn another_namespaces_changes_are_not_seen() {
+    udpath_lab::needs_root!();
     let lab = lab("t-mirror-other");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let eth0 = client.interface("eth0").unwrap().ifindex();
@@ -285,6 +292,7 @@ fn another_namespaces_changes_are_not_seen() {
 
 #[test]
 fn the_kernel_is_asked_for_a_neighbour() {
+    udpath_lab::needs_root!();
     let lab = lab("t-mirror-ask");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let eth0 = client.interface("eth0").unwrap().ifindex();
@@ -318,6 +326,7 @@ fn the_kernel_is_asked_for_a_neighbour() {
 
 #[test]
 fn mirrors_start_and_stop_while_everything_changes() {
+    udpath_lab::needs_root!();
     let lab = lab("t-mirror-churn");
     let client = lab.machine("client").unwrap();
     let routes = |what: &str| {

@@ -88,6 +88,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
 
 #[test]
 fn what_is_taken_can_be_read() {
+    udpath_lab::needs_root!();
     const CASES: u32 = 20_000;
     let take = take();
     let config = ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() };

@@ -178,6 +178,7 @@ fn main() {
     {
         return child(at, when, state);
     }
+    udpath_lab::needs_root!();
     let lab = lab::lab("kill", QUEUES);
     let machine = lab.machine("here").unwrap();
     let knotd = Knotd::start(&lab);

@@ -57,6 +57,7 @@ fn shell(lab: &Lab, lines: &str) {
 
 #[test]
 fn every_kind_of_setting_is_applied_and_undone_to_equality() {
+    udpath_lab::needs_root!();
     let (lab, folder) = (lab::lab("settings", 4), tempfile::tempdir().unwrap());
     // A steering that the change of channels loses.
     shell(&lab, "echo 2 > /sys/class/net/eth0/queues/rx-3/rps_cpus");
@@ -87,6 +88,7 @@ fn every_kind_of_setting_is_applied_and_undone_to_equality() {
 
 #[test]
 fn the_shell_lines_of_a_plan_do_what_apply_does() {
+    udpath_lab::needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let (ours, theirs) = (lab::lab("ours", 4), lab::lab("theirs", 4));
     let texts = &WISHES[..];
@@ -99,6 +101,7 @@ fn the_shell_lines_of_a_plan_do_what_apply_does() {
 
 #[test]
 fn what_the_kernel_refuses_on_the_way_is_taken_back_and_named() {
+    udpath_lab::needs_root!();
     let (lab, folder) = (lab::lab("refused", 2), tempfile::tempdir().unwrap());
     let before = lab::look(&lab);
     // The plan is fine as far as can be known; the kernel does not have the qdisc.
@@ -110,6 +113,7 @@ fn what_the_kernel_refuses_on_the_way_is_taken_back_and_named() {
 
 #[test]
 fn what_is_impossible_is_told_before_anything_is_written() {
+    udpath_lab::needs_root!();
     let lab = lab::lab("impossible", 2);
     let before = lab::look(&lab);
     for (text, says) in [
@@ -140,6 +144,7 @@ fn what_is_impossible_is_told_before_anything_is_written() {
 
 #[test]
 fn a_renamed_interface_is_still_the_same_and_another_of_its_name_is_not() {
+    udpath_lab::needs_root!();
     let (lab, folder) = (lab::lab("renamed", 2), tempfile::tempdir().unwrap());
     let before = lab::look(&lab);
     applied(&lab, folder.path(), &["eth0:rps/rx-0=0", "eth0:xps/tx-1=1"]).unwrap();
@@ -159,6 +164,7 @@ fn a_renamed_interface_is_still_the_same_and_another_of_its_name_is_not() {
 
 #[test]
 fn an_apply_of_another_namespace_is_not_undone_here() {
+    udpath_lab::needs_root!();
     let (lab, folder) = (lab::lab("elsewhere", 2), tempfile::tempdir().unwrap());
     applied(&lab, folder.path(), &["eth0:rps/rx-0=0"]).unwrap();
     let journal = Journal::at(folder.path());
@@ -180,6 +186,7 @@ fn an_apply_of_another_namespace_is_not_undone_here() {
 
 #[test]
 fn drift_is_seen_with_what_it_is_now() {
+    udpath_lab::needs_root!();
     let (lab, folder) = (lab::lab("drift", 2), tempfile::tempdir().unwrap());
     applied(&lab, folder.path(), &["eth0:rps/rx-0=0", "eth0:rps/rx-1=1"]).unwrap();
     shell(&lab, "echo 3 > /sys/class/net/eth0/queues/rx-1/rps_cpus");

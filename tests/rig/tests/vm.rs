@@ -42,6 +42,7 @@ fn own_labs() -> Vec<String> {
 /// One after the other: two machines at once are no faster, and each would see the other's lab.
 #[test]
 fn emulated_machines() {
+    udpath_lab::needs_root!();
     output_files_folder_and_code_come_back();
     a_panic_is_told_in_the_kernels_words();
     time_runs_out();

@@ -215,46 +215,55 @@ fn overload(io: &str, arguments: &[&str], key: &str) {
 
 #[test]
 fn shared_names_every_datagram() {
+    udpath_lab::needs_root!();
     overload("shared", &[], "shared");
 }
 
 #[test]
 fn reuseport_names_every_datagram() {
+    udpath_lab::needs_root!();
     overload("reuseport", &[], "reuse");
 }
 
 #[test]
 fn percpu_names_every_datagram() {
+    udpath_lab::needs_root!();
     overload("percpu", &[], "percpu");
 }
 
 #[test]
 fn xdp_names_every_datagram() {
+    udpath_lab::needs_root!();
     overload("xdp", &[], "xdp");
 }
 
 #[test]
 fn xdp_that_sends_by_its_ring_names_every_datagram() {
+    udpath_lab::needs_root!();
     overload("xdp", &["--no-live-frames"], "ring");
 }
 
 #[test]
 fn xdp_that_polls_names_every_datagram() {
+    udpath_lab::needs_root!();
     overload("xdp", &["--busy-poll"], "poll");
 }
 
 #[test]
 fn xdp_that_steers_names_every_datagram() {
+    udpath_lab::needs_root!();
     overload("xdp", &["--steer"], "steer");
 }
 
 #[test]
 fn xdp_that_limits_flows_names_every_datagram() {
+    udpath_lab::needs_root!();
     overload("xdp", &["--steer=1", "--flow-limit", "--no-live-frames"], "limit");
 }
 
 #[test]
 fn a_loss_is_told_while_the_server_runs() {
+    udpath_lab::needs_root!();
     let lab = lab("acc-told");
     for (io, words) in
         [("xdp", "because the fill ring is empty"), ("reuseport", "kernel drops datagrams at the sockets")]
@@ -274,6 +283,7 @@ fn a_loss_is_told_while_the_server_runs() {
 
 #[test]
 fn what_the_device_does_not_send_is_not_answered() {
+    udpath_lab::needs_root!();
     for (number, arguments) in [&["--steer"][..], &["--no-live-frames"], &[]].into_iter().enumerate() {
         let lab = lab(&format!("acc-down{number}"));
         let server = serve(&lab, &[&["--io", "xdp"], arguments].concat());

@@ -166,6 +166,7 @@ fn looked(text: &str) -> BTreeMap<&str, &str> {
 
 #[test]
 fn what_is_kept_holds_after_a_boot_and_status_says_so() {
+    udpath_lab::needs_root!();
     let applied = fine(first(), "applied");
     for (name, value) in WANTED {
         assert_ne!(looked(fine(first(), "before"))[name], value, "{name} was so before");
@@ -192,6 +193,7 @@ fn what_is_kept_holds_after_a_boot_and_status_says_so() {
 
 #[test]
 fn a_file_that_would_override_a_kept_sysctl_is_named_and_loses() {
+    udpath_lab::needs_root!();
     let (_, _, err) = &first()["apply"];
     assert!(err.contains("/etc/sysctl.d/99-sysctl.conf sets net.core.rmem_max to 300000"), "{err}");
     assert!(fine(first(), "files").contains("/etc/sysctl.d/99-udpath-000001.conf"));
@@ -199,6 +201,7 @@ fn a_file_that_would_override_a_kept_sysctl_is_named_and_loses() {
 
 #[test]
 fn what_other_link_files_say_is_not_lost() {
+    udpath_lab::needs_root!();
     // A drop-in of 99-default.link for eth0, a file of its own for eth2.
     for boot in &*BOOTS {
         let seen = looked(fine(boot, if boot.contains_key("booted") { "booted" } else { "applied" }));
@@ -211,11 +214,13 @@ fn what_other_link_files_say_is_not_lost() {
 
 #[test]
 fn the_rules_that_keep_steering_are_carried_out_by_udevd_for_queues_that_come_later() {
+    udpath_lab::needs_root!();
     assert_eq!(fine(last(), "queues"), "2\n1\n");
 }
 
 #[test]
 fn an_apply_whose_cgroup_is_killed_is_reverted_all_the_same() {
+    udpath_lab::needs_root!();
     assert_eq!(fine(first(), "doomed").lines().last(), Some("2"));
     assert_eq!(fine(first(), "reverted-is"), "0\n", "{:?}", first()["reverted"]);
     assert!(fine(first(), "reverted").contains("reverted: "), "{:?}", first()["reverted"]);
@@ -223,6 +228,7 @@ fn an_apply_whose_cgroup_is_killed_is_reverted_all_the_same() {
 
 #[test]
 fn a_boot_ends_an_apply_that_awaits_its_confirmation() {
+    udpath_lab::needs_root!();
     fine(first(), "unconfirmed");
     let boot = &BOOTS[1];
     ended(boot, "status", 1, "not confirmed before a boot, which ended it: `udpath undo 3` closes it");
@@ -233,6 +239,7 @@ fn a_boot_ends_an_apply_that_awaits_its_confirmation() {
 
 #[test]
 fn undo_after_a_boot_restores_all_and_leaves_nothing() {
+    udpath_lab::needs_root!();
     let boot = last();
     ended(boot, "undo-rest", 0, "apply 2 is undone; every setting was read back and is as before\n");
     ended(boot, "undo", 0, "apply 1 is undone; every setting was read back and is as before\n");
@@ -245,6 +252,7 @@ fn undo_after_a_boot_restores_all_and_leaves_nothing() {
 
 #[test]
 fn a_unit_does_not_run_a_program_that_others_can_write() {
+    udpath_lab::needs_root!();
     ended(first(), "writable", 3, "install -o root -g root -m 755 /tmp/open/udpath /usr/sbin/udpath");
     ended(first(), "owned", 3, "belongs to user 65534");
     assert_eq!(fine(first(), "nothing-kept"), "", "{}", fine(first(), "nothing-kept"));

@@ -305,6 +305,7 @@ impl Compared {
 
 #[test]
 fn the_fast_path_answers_what_the_kernel_answers() {
+    udpath_lab::needs_root!();
     println!("seed {SEED:#x}");
     let lab = lab("differential");
     let ends = ends(&lab);

@@ -34,6 +34,7 @@ fn answered(client: &mut Client, port: &mut u16, source: Ipv4Addr) -> bool {
 
 #[test]
 fn a_request_from_one_served_address_to_another_makes_no_loop() {
+    udpath_lab::needs_root!();
     let lab = lab("no-loop");
     // A neighbour that forwards: what comes for the second address it sends back.
     let server = lab.address_of("server", "client").unwrap().ipv4.to_string();
@@ -55,6 +56,7 @@ fn a_request_from_one_served_address_to_another_makes_no_loop() {
 
 #[test]
 fn an_address_of_the_host_is_no_sender_from_when_it_has_it() {
+    udpath_lab::needs_root!();
     let lab = lab("own-sources");
     let running = serve(&lab, "xdp", &[]);
     let (mut client, mut port) = (client(&lab), PORTS);
@@ -79,6 +81,7 @@ fn an_address_of_the_host_is_no_sender_from_when_it_has_it() {
 
 #[test]
 fn rp_filter_holds_as_it_is_set() {
+    udpath_lab::needs_root!();
     let lab = lab("rp-filter");
     let mut running = serve(&lab, "xdp", &[]);
     let (mut client, mut port) = (client(&lab), PORTS);
@@ -122,6 +125,7 @@ fn rp_filter_holds_as_it_is_set() {
 /// A frame's source must be one that the server could answer by its own address, too.
 #[test]
 fn a_server_starts_where_documentation_addresses_have_no_way_back() {
+    udpath_lab::needs_root!();
     let lab = lab("strict-start");
     run(&lab, "server", "sysctl", &["-q", "-w", "net.ipv4.conf.all.rp_filter=1"]);
     let running = serve(&lab, "xdp", &[]);

@@ -20,6 +20,7 @@ const ANSWERED: usize = 3;
 
 #[test]
 fn every_kind_of_frame_is_answered_as_by_kernel_sockets() {
+    udpath_lab::needs_root!();
     let lab = lab("frame-suite");
     let ends = ends(&lab);
     let requests = kinds::all(&ends);

@@ -31,6 +31,7 @@ const INSIDE: &str = "vlans::tags_are_answered_as_by_kernel_sockets";
 
 #[test]
 fn tags_of_vlan_devices_that_serve_are_answered_and_no_others() {
+    udpath_lab::needs_root!();
     let own = std::env::current_exe().unwrap();
     let mut spec = VmSpec { cpus: 2, nodes: 1, queues: 1, within: WITHIN, ..VmSpec::default() };
     // Beside each other as here, so that the test finds the program.

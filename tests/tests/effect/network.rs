@@ -57,6 +57,7 @@ fn less(after: &[u64], before: &[u64]) -> Vec<u64> {
 
 #[test]
 fn rps_hands_packets_to_the_cpu_that_is_set() {
+    udpath_lab::needs_root!();
     let place = Place::new("rps", Kind::Knot);
     let [before, during, after] = place
         .proven("server", &["eth0:rps/rx-*=1"], |place| place.grown(|| place.steered(), || place.dnsperf(0)));
@@ -65,6 +66,7 @@ fn rps_hands_packets_to_the_cpu_that_is_set() {
 
 #[test]
 fn rfs_takes_packets_to_the_cpu_that_reads() {
+    udpath_lab::needs_root!();
     let place = Place::new("rfs", Kind::Knot);
     // The kernel's table of where flows are read is the host's.
     let (state, table) = (tempfile::tempdir().unwrap(), "/proc/sys/net/core/rps_sock_flow_entries");
@@ -104,6 +106,7 @@ fn rfs_takes_packets_to_the_cpu_that_reads() {
 
 #[test]
 fn xps_and_a_qdisc_for_each_queue_send_where_the_cpu_says() {
+    udpath_lab::needs_root!();
     let place = Place::new("xps", Kind::Knot);
     // Where its threads run is where it sends.
     for cpu in [0, 1] {
@@ -123,6 +126,7 @@ fn xps_and_a_qdisc_for_each_queue_send_where_the_cpu_says() {
 
 #[test]
 fn a_qdisc_counts_what_is_sent_through_it() {
+    udpath_lab::needs_root!();
     let place = Place::new("qdisc", Kind::Nsd);
     let root = |place: &Place| {
         let qdiscs = place.eth0("server").qdiscs.unwrap().value;
@@ -140,6 +144,7 @@ fn a_qdisc_counts_what_is_sent_through_it() {
 
 #[test]
 fn gro_brings_napi_and_fewer_channels_bring_fewer_queues() {
+    udpath_lab::needs_root!();
     let place = Place::new("channels", Kind::Nsd);
     let taken = |place: &Place| {
         let before = place.taken();
@@ -166,6 +171,7 @@ fn gro_brings_napi_and_fewer_channels_bring_fewer_queues() {
 
 #[test]
 fn napi_threads_do_the_work_and_go_with_the_setting() {
+    udpath_lab::needs_root!();
     let place = Place::new("threaded", Kind::Knot);
     // Nanoseconds that threads of NAPI have run, of those that there are.
     let threads = |place: &Place| -> Vec<u32> {
@@ -195,6 +201,7 @@ fn napi_threads_do_the_work_and_go_with_the_setting() {
 
 #[test]
 fn sysctls_hold_for_the_sockets_that_come_after() {
+    udpath_lab::needs_root!();
     let place = Place::new("sysctls", Kind::Knot);
     let range = 45_000..=45_063;
     let request = format!("sysctl:net.ipv4.ip_local_port_range={} {}", range.start(), range.end());

@@ -11,6 +11,7 @@ use crate::place::{Kind, PORT, Place, WORKERS};
 
 #[test]
 fn a_larger_receive_buffer_takes_a_burst_that_overflowed_before() {
+    udpath_lab::needs_root!();
     for kind in [Kind::Nsd, Kind::Knot] {
         let place = Place::new("buffer", kind);
         // A query is charged some 800 bytes. One client is one flow, and that is one socket.
@@ -23,6 +24,7 @@ fn a_larger_receive_buffer_takes_a_burst_that_overflowed_before() {
 
 #[test]
 fn sockets_take_the_datagrams_of_their_cpu() {
+    udpath_lab::needs_root!();
     for kind in [Kind::Nsd, Kind::Knot] {
         let place = Place::new("percpu", kind);
         let queued = |place: &Place| [0, 1].map(|cpu| place.burst(cpu, 40, 1).queued);
@@ -44,6 +46,7 @@ fn sockets_take_the_datagrams_of_their_cpu() {
 /// A group is predicted as it was set, and counted at its sockets. Nothing but the journal tells a selection.
 #[test]
 fn what_was_set_of_a_group_is_predicted_and_comes_true() {
+    udpath_lab::needs_root!();
     for kind in [Kind::Nsd, Kind::Knot] {
         let place = Place::new("predicted", kind);
         // One queue, so that it is known: where its packets are taken is then RPS's one CPU.
@@ -91,6 +94,7 @@ fn what_was_set_of_a_group_is_predicted_and_comes_true() {
 
 #[test]
 fn threads_run_where_they_are_put_and_read_the_socket_of_their_cpu() {
+    udpath_lab::needs_root!();
     for kind in [Kind::Nsd, Kind::Knot] {
         let place = Place::new("threads", kind);
         for cpu in [0, 1] {
@@ -125,6 +129,7 @@ fn threads_run_where_they_are_put_and_read_the_socket_of_their_cpu() {
 
 #[test]
 fn what_a_restart_of_the_server_forgets_is_told_before_and_after() {
+    udpath_lab::needs_root!();
     for kind in [Kind::Nsd, Kind::Knot] {
         let mut place = Place::new("restart", kind);
         let requests =
@@ -171,6 +176,7 @@ fn what_a_restart_of_the_server_forgets_is_told_before_and_after() {
 
 #[test]
 fn whose_server_may_not_be_touched_is_told_with_the_capability() {
+    udpath_lab::needs_root!();
     let place = Place::new("rights", Kind::Nsd);
     let open = tempfile::Builder::new().prefix("udpath-open").tempdir().unwrap();
     let copy = open.path().join("udpath");
@@ -197,6 +203,7 @@ fn whose_server_may_not_be_touched_is_told_with_the_capability() {
 /// nsd's reload keeps the sockets and ends the worker by which one was named: undo finds it with whoever has it now.
 #[test]
 fn a_socket_is_found_again_when_the_process_it_was_named_by_has_ended() {
+    udpath_lab::needs_root!();
     let place = Place::new("reload", Kind::Nsd);
     let before = place.sockets();
     let waiting = waiting(&place.server()).unwrap();

@@ -9,6 +9,7 @@ use crate::{PORT, alone, bind, misarranged, said};
 /// sleep.
 #[test]
 fn the_receive_queue_lock_is_named_with_the_socket_and_its_readers() {
+    udpath_lab::needs_root!();
     let _alone = alone();
     let bed = Bed::new("busy", &LinkSpec::with_queues(2)).first("client");
     let server = misarranged(&bed, &["busy", "20"]);
@@ -25,6 +26,7 @@ fn the_receive_queue_lock_is_named_with_the_socket_and_its_readers() {
 /// Those who sleep are woken one by one, and each takes the lock of their queue twice.
 #[test]
 fn waking_many_readers_is_named_with_the_socket() {
+    udpath_lab::needs_root!();
     let _alone = alone();
     let bed = Bed::new("woken", &LinkSpec::with_queues(2)).first("server");
     let server = bed.serve(&["sink", "--io", "shared", "--workers", "20", "--no-pin", "--bind", &bind()]);

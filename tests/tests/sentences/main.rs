@@ -110,6 +110,7 @@ fn in_the_kernel(bed: &Bed) -> Running {
 /// Other programs of this machine may have findings; a healthy server has none of these.
 #[test]
 fn a_healthy_server_has_none_of_these_findings() {
+    udpath_lab::needs_root!();
     let profile = healthy();
     for (rule, part) in [
         ("receive-queue-lock", ""),

@@ -7,6 +7,7 @@ use crate::{PORT, alone, bind, found, in_the_kernel, said};
 
 #[test]
 fn tracked_connections_are_named_and_counted() {
+    udpath_lab::needs_root!();
     let _alone = alone();
     let bed = Bed::new("tracked", &LinkSpec::with_queues(2)).polled().first("client");
     // A rule that asks for a connection's state is what makes the kernel track in this namespace.
@@ -28,6 +29,7 @@ fn tracked_connections_are_named_and_counted() {
 
 #[test]
 fn a_tcpdump_that_was_left_running_is_named() {
+    udpath_lab::needs_root!();
     let _alone = alone();
     let bed = Bed::new("tapped", &LinkSpec::with_queues(2)).polled().first("client");
     let _server = bed.serve(&["echo", "--io", "shared", "--workers", "2", "--bind", &bind()]);
@@ -58,6 +60,7 @@ fn a_tcpdump_that_was_left_running_is_named() {
 
 #[test]
 fn gro_that_merges_nothing_is_told() {
+    udpath_lab::needs_root!();
     let _alone = alone();
     let bed = Bed::new("merging", &LinkSpec::with_queues(2)).polled().first("client");
     let merge = ["-K", "eth0", "gro", "on", "rx-udp-gro-forwarding", "on"];

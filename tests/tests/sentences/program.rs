@@ -7,6 +7,7 @@ use crate::{PORT, alone, misarranged, said};
 
 #[test]
 fn a_slow_handler_is_named_with_its_share() {
+    udpath_lab::needs_root!();
     let _alone = alone();
     let bed = Bed::new("slow", &LinkSpec::with_queues(2)).first("client");
     let _server = misarranged(&bed, &["slow", "2"]);

@@ -14,6 +14,7 @@ const OWN_ETC: &str = "cp -a /etc $S.etc; trap 'rm -rf $S.*' EXIT; mount --bind 
 
 #[test]
 fn settings_of_another_namespace_are_not_kept_over_a_boot() {
+    udpath_lab::needs_root!();
     let place = Place::new("kept-elsewhere");
     let before = place.rps();
     for request in [RPS, "sysctl:net.ipv4.ip_default_ttl=70", "eth0:channels/rx=2"] {
@@ -40,6 +41,7 @@ fn settings_of_another_namespace_are_not_kept_over_a_boot() {
 /// /sys of one machine, network namespace of the other, as after `nsenter --net`: both have an eth0 with the same number.
 #[test]
 fn who_was_moved_by_nsenter_changes_and_sees_the_namespace_and_not_what_sys_shows() {
+    udpath_lab::needs_root!();
     let place = Place::new("nsenter");
     let there = place.lab.machine("there").unwrap().namespace().to_owned();
     let enter = format!("nsenter --net=/run/netns/{there}");
@@ -75,6 +77,7 @@ fn who_was_moved_by_nsenter_changes_and_sees_the_namespace_and_not_what_sys_show
 /// Without the right to mount there is no other /sys to be had, and a wrong one is not read.
 #[test]
 fn who_cannot_mount_sys_is_refused_where_it_is_anothers() {
+    udpath_lab::needs_root!();
     let place = Place::new("foreign-sys");
     let there = place.lab.machine("there").unwrap().namespace().to_owned();
     let open = "cp $U $S.open; chmod 755 $S.open; trap 'rm -rf $S.open' EXIT";

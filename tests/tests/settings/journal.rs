@@ -14,6 +14,7 @@ use crate::revert::series;
 
 #[test]
 fn a_damaged_entry_blocks_itself_alone_and_can_be_closed() {
+    udpath_lab::needs_root!();
     let place = Place::new("damaged");
     place.run(&["apply", "--set", RPS]).fine();
     let (entry, after) = (place.state.path().join("000001.journal"), place.rps());
@@ -53,6 +54,7 @@ fn a_damaged_entry_blocks_itself_alone_and_can_be_closed() {
 
 #[test]
 fn other_users_cannot_open_the_lock_and_its_holder_is_named() {
+    udpath_lab::needs_root!();
     let place = Place::new("lock");
     let (folder, lock) = (place.state.path().join("j"), place.state.path().join("j/lock"));
     // As earlier versions made it.
@@ -90,6 +92,7 @@ fn other_users_cannot_open_the_lock_and_its_holder_is_named() {
 
 #[test]
 fn of_two_one_waits_and_gives_up_in_the_end() {
+    udpath_lab::needs_root!();
     let place = Place::new("two");
     let lock = place.state.path().join("lock");
     let file = fs::File::create(&lock).unwrap();
@@ -139,6 +142,7 @@ impl Drop for Named {
 /// The kernel gives a new namespace the inode of one that is gone.
 #[test]
 fn another_namespace_of_the_same_inode_is_left_alone() {
+    udpath_lab::needs_root!();
     let state = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str], name: &str| {
         let mut command = Command::new(program());

@@ -21,6 +21,7 @@ use revert::reverting;
 
 #[test]
 fn the_way_from_a_plan_to_its_undo() {
+    udpath_lab::needs_root!();
     let place = Place::new("way");
     let before = place.rps();
     let diff = place.run(&["plan", "--set", RPS, "--reason", "one queue"]);
@@ -71,6 +72,7 @@ fn the_way_from_a_plan_to_its_undo() {
 
 #[test]
 fn another_namespace_is_reached_by_its_name() {
+    udpath_lab::needs_root!();
     let place = Place::new("netns");
     let (before, state) = (place.rps(), place.state.path().to_str().unwrap());
     let name = place.lab.machine("here").unwrap().namespace();
@@ -95,6 +97,7 @@ fn another_namespace_is_reached_by_its_name() {
 
 #[test]
 fn what_makes_no_sense_is_usage_and_changes_nothing() {
+    udpath_lab::needs_root!();
     let place = Place::new("usage");
     for (arguments, part) in [
         (&["--set", "eth0:rps/rx-0"][..], "SETTING=VALUE"),
@@ -125,6 +128,7 @@ fn what_makes_no_sense_is_usage_and_changes_nothing() {
 
 #[test]
 fn a_change_that_the_kernel_refuses_is_exit_4_and_the_rest_is_taken_back() {
+    udpath_lab::needs_root!();
     let place = Place::new("refuses");
     let before = place.rps();
     place.run(&["apply", "--set", RPS, "--set", "eth0:qdisc=no-such"]).refused(4, "eth0:qdisc");
@@ -136,6 +140,7 @@ fn a_change_that_the_kernel_refuses_is_exit_4_and_the_rest_is_taken_back() {
 
 #[test]
 fn without_rights_on_read_only_files_or_a_full_disk_nothing_is_half_done() {
+    udpath_lab::needs_root!();
     let place = Place::new("refusals");
     let before = place.rps();
     let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all";
@@ -179,6 +184,7 @@ fn without_rights_on_read_only_files_or_a_full_disk_nothing_is_half_done() {
 
 #[test]
 fn what_is_not_confirmed_reverts_after_its_terminal_has_gone() {
+    udpath_lab::needs_root!();
     let place = Place::new("unconfirmed");
     let before = place.rps();
     // `script` gives it a terminal, which is hung up when it ends.
@@ -196,6 +202,7 @@ fn what_is_not_confirmed_reverts_after_its_terminal_has_gone() {
 
 #[test]
 fn what_is_confirmed_stays_and_nobody_waits_any_longer() {
+    udpath_lab::needs_root!();
     let place = Place::new("confirmed");
     place.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
     assert_eq!(reverting(place.state.path()).len(), 1);
@@ -270,6 +277,7 @@ fn irq() -> (u32, String) {
 
 #[test]
 fn a_running_irqbalance_is_told_to_leave_the_irq_alone_and_told_otherwise_by_undo() {
+    udpath_lab::needs_root!();
     let state = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
         let folder: &[&str] =

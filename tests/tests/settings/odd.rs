@@ -25,6 +25,7 @@ impl Place {
 
 #[test]
 fn names_that_begin_alike_are_told_apart() {
+    udpath_lab::needs_root!();
     let place = Place::new("alike");
     let pair = |name: &str| {
         format!(
@@ -46,6 +47,7 @@ fn names_that_begin_alike_are_told_apart() {
 
 #[test]
 fn a_device_that_goes_is_told_at_each_step() {
+    udpath_lab::needs_root!();
     let place = Place::new("vanished");
     let make = "ip link add lan0 type veth peer name lan1";
     place.shell(make).fine();
@@ -69,6 +71,7 @@ fn a_device_that_goes_is_told_at_each_step() {
 
 #[test]
 fn a_queue_that_goes_between_reading_and_writing_takes_all_back() {
+    udpath_lab::needs_root!();
     let place = Place::new("queue");
     let before = place.look();
     // The plan's own first change takes the queue of its second.
@@ -86,6 +89,7 @@ fn a_queue_that_goes_between_reading_and_writing_takes_all_back() {
 
 #[test]
 fn cpus_and_interrupts_that_are_not_there_are_told_with_those_that_are() {
+    udpath_lab::needs_root!();
     let place = Place::new("cpus");
     let before = place.look();
     for request in ["eth0:rps/rx-0=0-8191", "eth0:xps/tx-0=8191", "port:9:threads=1", "irq:999999:affinity=0"]
@@ -113,6 +117,7 @@ fn cpus_and_interrupts_that_are_not_there_are_told_with_those_that_are() {
 
 #[test]
 fn the_root_of_a_container_is_told_what_it_may_not() {
+    udpath_lab::needs_root!();
     let place = Place::new("container");
     let before = place.look();
     let pid = std::process::id();

@@ -38,6 +38,7 @@ pub(crate) fn series(place: &Place, name: &str) -> String {
 
 #[test]
 fn what_overlaps_an_unconfirmed_apply_is_refused_and_the_revert_is_seen() {
+    udpath_lab::needs_root!();
     let place = Place::new("overlap");
     let before = place.rps();
     let applied = place.run(&["apply", "--confirm", "4s", "--set", RPS]);
@@ -73,6 +74,7 @@ fn what_overlaps_an_unconfirmed_apply_is_refused_and_the_revert_is_seen() {
 
 #[test]
 fn a_revert_that_was_killed_is_told_at_once() {
+    udpath_lab::needs_root!();
     let place = Place::new("killed");
     place.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
     assert!(place.run(&["status"]).fine().out.contains("unless confirmed"));
@@ -89,6 +91,7 @@ fn a_revert_that_was_killed_is_told_at_once() {
 
 #[test]
 fn with_systemd_the_revert_outlives_the_cgroup_and_a_kill() {
+    udpath_lab::needs_root!();
     let place = Place::new("systemd");
     let before = place.rps();
     let systemd = Systemd::start(&place);
@@ -118,6 +121,7 @@ fn with_systemd_the_revert_outlives_the_cgroup_and_a_kill() {
 /// A signal that comes while the first of many changes is made.
 #[test]
 fn a_signal_takes_an_apply_back_and_is_exit_4() {
+    udpath_lab::needs_root!();
     // So many queues that an apply is far from done when the signal comes: four changes for each.
     let place = Place::with_queues("signals", 32);
     let look = "cd /sys/class/net/eth0; grep -H . queues/*/*ps_cpus queues/*/rps_flow_cnt threaded napi_defer_hard_irqs || true; ethtool -k eth0";

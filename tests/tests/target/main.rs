@@ -88,6 +88,7 @@ fn as_nobody(folder: &Folder, run: impl FnOnce(&Path) -> Run) -> Option<Value> {
 
 #[test]
 fn threads_that_come_and_go_are_seen_without_rights() {
+    udpath_lab::needs_root!();
     let folder = Folder::new();
     let spinner = folder.spinner_as_nobody("threads");
     let pid = spinner.pid().to_string();
@@ -106,6 +107,7 @@ fn threads_that_come_and_go_are_seen_without_rights() {
 
 #[test]
 fn too_many_threads_are_told_and_the_busiest_is_sampled() {
+    udpath_lab::needs_root!();
     let folder = Folder::new();
     let spinner = folder.spinner_as_nobody("many");
     let tasks = format!("/proc/{}/task", spinner.pid());
@@ -128,6 +130,7 @@ fn too_many_threads_are_told_and_the_busiest_is_sampled() {
 
 #[test]
 fn somebody_elses_process_is_not_ones_own() {
+    udpath_lab::needs_root!();
     let folder = Folder::new();
     let udpath = folder.path("udpath");
     let ended = Run::unprivileged(&udpath, &["profile", "--pid", "1", "-d", "1s"]).finish();
@@ -144,6 +147,7 @@ fn somebody_elses_process_is_not_ones_own() {
 /// As a container's: its file is nowhere outside, and nowhere at all when it has ended.
 #[test]
 fn a_program_that_only_its_own_namespaces_know_has_names() {
+    udpath_lab::needs_root!();
     let folder = Folder::new();
     let inside = folder.path("inside");
     fs::create_dir(&inside).unwrap();
@@ -193,6 +197,7 @@ fn a_program_that_only_its_own_namespaces_know_has_names() {
 /// Its file was replaced under it, as an upgrade does: its functions are those of the file it runs.
 #[test]
 fn a_program_whose_file_is_gone_has_names() {
+    udpath_lab::needs_root!();
     let folder = Folder::new();
     let file = folder.path("upgraded");
     fs::copy(folder.path("spinner"), &file).unwrap();

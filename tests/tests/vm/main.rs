@@ -124,6 +124,7 @@ fn steps(folder: &Path) -> BTreeMap<String, Step> {
 
 #[test]
 fn it_is_the_machine_that_was_asked_for() {
+    udpath_lab::needs_root!();
     let machine = &*MACHINE;
     assert_eq!(machine.fine("nodes"), "0-9\n10-19\n");
     assert_eq!(machine.fine("near"), "1\n-1\n-1\n");
@@ -132,6 +133,7 @@ fn it_is_the_machine_that_was_asked_for() {
 
 #[test]
 fn the_program_runs_on_another_kernel() {
+    udpath_lab::needs_root!();
     let machine = &*MACHINE;
     assert!(machine.fine("version").starts_with("udpath "));
     assert!(machine.fine("lab-up").contains("pair"));
@@ -153,6 +155,7 @@ fn findings(machine: &Recorded, step: &str) -> Vec<String> {
 /// What the author of the first seed did by hand: found, planned, applied, verified, undone.
 #[test]
 fn the_first_seeds_arrangement_is_found_changed_and_put_back() {
+    udpath_lab::needs_root!();
     let machine = &*MACHINE;
     machine.fine("arrange");
     // The driver's hint is one CPU of either node in turn.
@@ -175,6 +178,7 @@ fn the_first_seeds_arrangement_is_found_changed_and_put_back() {
 /// Key and table are read there, not given.
 #[test]
 fn a_flow_is_predicted_from_the_machines_own_tables() {
+    udpath_lab::needs_root!();
     let machine = &*MACHINE;
     let text = machine.fine("predicted");
     let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
@@ -187,6 +191,7 @@ fn a_flow_is_predicted_from_the_machines_own_tables() {
 
 #[test]
 fn top_and_export_see_every_cpu_and_queue() {
+    udpath_lab::needs_root!();
     let metrics = MACHINE.fine("metrics");
     let series = |name: &str| metrics.lines().filter(|line| line.starts_with(name)).count();
     assert_eq!(series("udpath_softnet_processed_total{cpu="), 20, "{metrics}");
@@ -203,6 +208,7 @@ fn top_and_export_see_every_cpu_and_queue() {
 
 #[test]
 fn a_cpu_that_goes_away_is_in_the_profile_until_then() {
+    udpath_lab::needs_root!();
     let profile: Value = serde_json::from_str(MACHINE.fine("left")).unwrap();
     let lines = profile["cpus"].as_array().unwrap();
     assert_eq!(lines.len(), 20, "{profile}");
@@ -231,6 +237,7 @@ fn a_cpu_that_goes_away_is_in_the_profile_until_then() {
 
 #[test]
 fn its_proc_and_sys_are_a_source() {
+    udpath_lab::needs_root!();
     let source = Folder::captured(&MACHINE.captured);
     let queues = source.names("/sys/class/net/eth0/queues").unwrap();
     assert_eq!(queues.iter().filter(|name| name.starts_with("rx-")).count(), 16);

@@ -193,6 +193,7 @@ pub(crate) fn rss(text: &str) -> (String, Vec<u32>) {
 /// The prediction is made here, of tables that were read there, and the packets are counted there.
 #[test]
 fn flows_reach_the_queues_that_were_predicted() {
+    udpath_lab::needs_root!();
     let machine = &*MACHINE;
     assert!(machine.fine("fields").contains("L4 bytes 2 & 3"), "{}", machine.fine("fields"));
     let said: String = (0..16).map(|queue| format!("{queue} {}\n", crossed(queue))).collect();
@@ -204,6 +205,7 @@ fn flows_reach_the_queues_that_were_predicted() {
 /// The marks are those of the machine that was arranged, and so are its packets; once they are gone, these are spread.
 #[test]
 fn packets_are_spread_once_the_first_seeds_arrangement_is_changed() {
+    udpath_lab::needs_root!();
     let machine = &*MACHINE;
     for exchange in &EXCHANGES[1..] {
         exchange.came_as_aimed(machine);

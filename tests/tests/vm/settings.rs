@@ -180,6 +180,7 @@ fn looked<'a>(machine: &'a Recorded, step: &str, request: &str) -> &'a str {
 
 #[test]
 fn every_kind_of_setting_is_set_seen_by_others_and_undone() {
+    udpath_lab::needs_root!();
     let machine = &*MACHINE;
     machine.fine("custom");
     for Group { name, rows } in &GROUPS {
@@ -200,6 +201,7 @@ fn every_kind_of_setting_is_set_seen_by_others_and_undone() {
 
 #[test]
 fn what_a_driver_refuses_is_refused_in_a_sentence_and_nothing_stays() {
+    udpath_lab::needs_root!();
     let machine = &*MACHINE;
     for (name, requests, code, part) in REFUSED {
         machine.refused(&format!("refused-{name}"), code, part, requests);
@@ -273,6 +275,7 @@ fn still(mut interface: Interface) -> Interface {
 /// It reverts without a terminal, and with a reset of the link among the changes.
 #[test]
 fn what_is_not_confirmed_reverts_when_the_terminal_is_gone() {
+    udpath_lab::needs_root!();
     let machine = &*MACHINE;
     let said = machine.fine("unconfirmed");
     assert!(said.contains("reverts in 3 s unless you say `udpath confirm"), "{said}");
@@ -283,6 +286,7 @@ fn what_is_not_confirmed_reverts_when_the_terminal_is_gone() {
 /// Nobody applies over what stands between old and new; one undo makes it whole again.
 #[test]
 fn an_apply_that_is_killed_on_the_way_is_undone_to_the_byte() {
+    udpath_lab::needs_root!();
     let machine = &*MACHINE;
     assert_eq!(machine.fine("killed"), "137\n");
     let seen = machine.fine("killed-is");
@@ -301,6 +305,7 @@ fn an_apply_that_is_killed_on_the_way_is_undone_to_the_byte() {
 /// undo tells it otherwise.
 #[test]
 fn a_running_irqbalance_is_seen_told_and_let_go() {
+    udpath_lab::needs_root!();
     let machine = &*MACHINE;
     let before: Snapshot = serde_json::from_str(machine.fine("balanced")).unwrap();
     let actor = before.actors.list.iter().find(|actor| actor.name == "irqbalance").unwrap();

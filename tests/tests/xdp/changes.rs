@@ -35,6 +35,7 @@ fn queues(lab: &Lab, count: &str) -> bool {
 
 #[test]
 fn queues_that_come_and_go_lose_only_what_is_in_flight() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("xdp-queues", 2);
     assert!(queues(&lab, "1"));
     let mut server = serve(&lab, &[]);
@@ -74,6 +75,7 @@ fn queues_that_come_and_go_lose_only_what_is_in_flight() {
 
 #[test]
 fn a_queue_with_a_socket_does_not_go_unnoticed() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("xdp-fewer", 2);
     let mut server = serve(&lab, &[]);
     let [v4, v6] = targets(&lab);
@@ -93,6 +95,7 @@ fn a_queue_with_a_socket_does_not_go_unnoticed() {
 
 #[test]
 fn what_is_not_for_the_service_is_the_kernels() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("xdp-kernel", 2);
     let server = serve(&lab, &[]);
     let [v4, v6] = targets(&lab);
@@ -137,6 +140,7 @@ fn ping(lab: &Lab, target: SocketAddr) {
 
 #[test]
 fn mtu_stations_and_addresses_change_under_it() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("xdp-changes", 2);
     let mut server = serve(&lab, &[]);
     let [v4, _] = targets(&lab);

@@ -38,6 +38,7 @@ fn nc(lab: &Lab, target: SocketAddr, size: usize) -> Vec<u8> {
 /// From one byte to the longest datagram: whole frames by the fast path, everything longer in fragments by the kernel.
 #[test]
 fn nc_and_socat_are_answered_over_xdp() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("xdp-peers", 2);
     let server = super::serve(&lab, &[]);
     let (mut asked, mut in_frames) = (0, 0);
@@ -67,6 +68,7 @@ fn nc_and_socat_are_answered_over_xdp() {
 /// A sink counts what it takes and says so when asked, whichever way it came.
 #[test]
 fn a_sink_takes_everything_over_every_io() {
+    udpath_lab::needs_root!();
     const SENT: u64 = 2_000;
     for io in IOS {
         let lab = client_and_server("xdp-sink", 2);
@@ -113,6 +115,7 @@ fn a_sink_takes_everything_over_every_io() {
 /// nothing.
 #[test]
 fn rules_that_are_bypassed_are_named_at_the_start() {
+    udpath_lab::needs_root!();
     let lab = client_and_server("xdp-rules", 2);
     let ruleset = "table inet guard { chain in { type filter hook input priority 0; policy accept;
         iif lo accept

@@ -128,6 +128,7 @@ fn ipv6_udp_residue(frame: &[u8]) -> u16 {
 
 #[test]
 fn a_reply_becomes_the_next_request() {
+    udpath_lab::needs_root!();
     for ipv6 in [false, true] {
         let bench = Bench::new();
         let seq = bench.launch(1);
@@ -162,6 +163,7 @@ fn a_reply_becomes_the_next_request() {
 
 #[test]
 fn a_second_reply_is_a_duplicate() {
+    udpath_lab::needs_root!();
     let bench = Bench::new();
     let reply = frame(false, PORTS[0], &bench.payload(0, bench.launch(0)));
     assert_eq!(bench.run(&reply).0, XDP_TX);
@@ -174,6 +176,7 @@ fn a_second_reply_is_a_duplicate() {
 
 #[test]
 fn a_reply_to_a_request_given_up_is_late_once() {
+    udpath_lab::needs_root!();
     let bench = Bench::new();
     let seq = bench.launch(0);
     let reply = frame(false, PORTS[0], &bench.payload(0, seq));
@@ -187,6 +190,7 @@ fn a_reply_to_a_request_given_up_is_late_once() {
 
 #[test]
 fn a_reply_after_the_timeout_is_overdue_and_goes_on() {
+    udpath_lab::needs_root!();
     let bench = Bench::with_timeout(1_000_000);
     let seq = bench.memory.launch(0, monotonic() - 2_000_000);
     assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(0, seq))).0, XDP_TX);
@@ -195,6 +199,7 @@ fn a_reply_after_the_timeout_is_overdue_and_goes_on() {
 
 #[test]
 fn an_answered_request_cannot_be_given_up() {
+    udpath_lab::needs_root!();
     let bench = Bench::new();
     let seq = bench.launch(0);
     assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(0, seq))).0, XDP_TX);
@@ -203,6 +208,7 @@ fn an_answered_request_cannot_be_given_up() {
 
 #[test]
 fn every_flipped_bit_is_found() {
+    udpath_lab::needs_root!();
     let bench = Bench::new();
     let seq = bench.launch(0);
     let good = frame(false, PORTS[0], &bench.payload(0, seq));
@@ -219,6 +225,7 @@ fn every_flipped_bit_is_found() {
 
 #[test]
 fn numbers_that_were_never_sent_are_corrupt() {
+    udpath_lab::needs_root!();
     let bench = Bench::new();
     let seq = bench.launch(0);
     assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(0, seq + 1))).0, XDP_DROP);
@@ -228,6 +235,7 @@ fn numbers_that_were_never_sent_are_corrupt() {
 
 #[test]
 fn a_shortened_reply_is_corrupt() {
+    udpath_lab::needs_root!();
     let bench = Bench::new();
     let payload = bench.payload(0, bench.launch(0));
     assert_eq!(bench.run(&frame(false, PORTS[0], &payload[..SIZE - 1])).0, XDP_DROP);
@@ -236,6 +244,7 @@ fn a_shortened_reply_is_corrupt() {
 
 #[test]
 fn what_comes_to_our_ports_and_is_not_ours_is_corrupt() {
+    udpath_lab::needs_root!();
     let bench = Bench::new();
     let payload = bench.payload(0, bench.launch(0));
     let mut earlier_run = payload.clone();
@@ -248,6 +257,7 @@ fn what_comes_to_our_ports_and_is_not_ours_is_corrupt() {
 
 #[test]
 fn the_last_four_requests_given_up_are_remembered() {
+    udpath_lab::needs_root!();
     let bench = Bench::new();
     let mut lost = Vec::new();
     for _ in 0..5 {
@@ -263,6 +273,7 @@ fn the_last_four_requests_given_up_are_remembered() {
 
 #[test]
 fn a_reply_on_another_flows_port_is_told() {
+    udpath_lab::needs_root!();
     let bench = Bench::new();
     let payload = bench.payload(0, bench.launch(0));
     assert_eq!(bench.run(&frame(false, PORTS[1], &payload)).0, XDP_DROP);
@@ -271,6 +282,7 @@ fn a_reply_on_another_flows_port_is_told() {
 
 #[test]
 fn overtaken_replies_are_reordered() {
+    udpath_lab::needs_root!();
     let bench = Bench::new();
     let (first, second) = (bench.launch(0), bench.launch(1));
     assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(1, second))).0, XDP_TX);
@@ -283,6 +295,7 @@ fn overtaken_replies_are_reordered() {
 
 #[test]
 fn a_stopped_loop_counts_and_sends_nothing() {
+    udpath_lab::needs_root!();
     let bench = Bench::new();
     let seq = bench.launch(0);
     bench.memory.set_running(false);
@@ -293,6 +306,7 @@ fn a_stopped_loop_counts_and_sends_nothing() {
 
 #[test]
 fn everything_else_goes_to_the_kernel() {
+    udpath_lab::needs_root!();
     let bench = Bench::new();
     let payload = bench.payload(0, bench.launch(0));
     let reply = frame(false, PORTS[0], &payload);
@@ -349,6 +363,7 @@ fn buckets_are_narrower_than_one_percent() {
 /// The program's own bucket, read back after a reply of known age.
 #[test]
 fn the_program_puts_latencies_into_their_bucket() {
+    udpath_lab::needs_root!();
     for age in [50_u64, 1_000, 123_456, 5_000_000, 2_000_000_000, 40_000_000_000] {
         let bench = Bench::new();
         let before = monotonic();
@@ -380,6 +395,7 @@ fn stay_on_this_cpu() {
 
 #[test]
 fn every_reply_reads_the_clock_unless_the_end_of_polls_is_heard() {
+    udpath_lab::needs_root!();
     stay_on_this_cpu();
     let bench = Bench::new();
     let sent = [0, 1, 2].map(|slot| next_sent(&bench, slot, slot / 2));
@@ -388,6 +404,7 @@ fn every_reply_reads_the_clock_unless_the_end_of_polls_is_heard() {
 
 #[test]
 fn two_replies_of_a_poll_share_the_clock() {
+    udpath_lab::needs_root!();
     stay_on_this_cpu();
     let bench = Bench::new();
     // Sent before the clock is read, all of them.
@@ -404,6 +421,7 @@ fn two_replies_of_a_poll_share_the_clock() {
 
 #[test]
 fn a_reply_to_what_was_sent_since_the_clock_was_read_reads_it_anew() {
+    udpath_lab::needs_root!();
     stay_on_this_cpu();
     let bench = Bench::new();
     bench.memory.share_clock(true);

@@ -13,6 +13,7 @@ fn filled(len: usize, frames: usize) -> LiveFrames {
 /// The loopback has no ndo_xdp_xmit: the redirect fails for each frame, and the test run says nothing of it.
 #[test]
 fn frames_that_nobody_takes_wait_still() {
+    udpath_lab::needs_root!();
     let mut live = filled(69, 100);
     for _ in 0..2 {
         let offered = live.send();
@@ -30,6 +31,7 @@ fn frames_that_nobody_takes_wait_still() {
 /// Longer than the kernel's test run takes: its refusal is handed on, and nothing was offered.
 #[test]
 fn what_the_kernel_refuses_waits_still() {
+    udpath_lab::needs_root!();
     let mut live = filled(4096, 3);
     let offered = live.send();
     assert_eq!((offered.frames, offered.taken, live.waiting()), (0, 0, 3));
@@ -38,6 +40,7 @@ fn what_the_kernel_refuses_waits_still() {
 
 #[test]
 fn there_is_room_for_so_many_and_no_more() {
+    udpath_lab::needs_root!();
     let mut live = filled(1514, LiveFrames::MOST);
     assert!(live.is_full() && live.frame(60).is_none());
     assert_eq!(live.iter().filter(|frame| frame.len() == 1514).count(), LiveFrames::MOST);

@@ -75,6 +75,7 @@ fn with(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn whole_datagrams_for_the_port_are_taken() {
+    udpath_lab::needs_root!();
     let mut take = taking();
     for ipv6 in [false, true] {
         assert_eq!(take.judge(&frame(ipv6)).unwrap(), Outcome::NoSocket, "passed: queue 0 has no socket");
@@ -99,6 +100,7 @@ fn whole_datagrams_for_the_port_are_taken() {
 
 #[test]
 fn everything_else_passes_and_is_counted_by_reason() {
+    udpath_lab::needs_root!();
     let mut take = taking();
     take.set_vlans([(7, 0)]);
     let socket = socket();
@@ -174,6 +176,7 @@ fn everything_else_passes_and_is_counted_by_reason() {
 
 #[test]
 fn binds_change_while_the_program_is_loaded() {
+    udpath_lab::needs_root!();
     let mut take = Take::load(&LAYOUT).unwrap();
     let socket = socket();
     take.set_socket(0, socket.as_fd()).unwrap();
@@ -205,6 +208,7 @@ fn binds_change_while_the_program_is_loaded() {
 
 #[test]
 fn what_cannot_be_bound_is_told() {
+    udpath_lab::needs_root!();
     let mut take = Take::load(&LAYOUT).unwrap();
     let told = |take: &mut Take, address: &str| take.bind(address.parse().unwrap()).unwrap_err().to_string();
     assert_eq!(
@@ -240,6 +244,7 @@ fn handed_on(take: &Take, frame: &[u8]) -> Vec<u8> {
 
 #[test]
 fn tags_are_taken_of_the_vlans_that_are_served() {
+    udpath_lab::needs_root!();
     let mut take = taking();
     let socket = socket();
     take.set_socket(0, socket.as_fd()).unwrap();
@@ -286,6 +291,7 @@ fn from(source: IpAddr) -> Vec<u8> {
 
 #[test]
 fn sources_that_the_kernel_may_refuse_are_left_to_it() {
+    udpath_lab::needs_root!();
     let mut take = taking();
     let socket = socket();
     take.set_socket(0, socket.as_fd()).unwrap();
@@ -316,6 +322,7 @@ fn sources_that_the_kernel_may_refuse_are_left_to_it() {
 
 #[test]
 fn networks_are_left_to_the_kernel_by_vlan() {
+    udpath_lab::needs_root!();
     let mut take = taking();
     let socket = socket();
     take.set_socket(0, socket.as_fd()).unwrap();

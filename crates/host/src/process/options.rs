@@ -113,6 +113,7 @@ mod tests {
 
     #[test]
     fn options_of_own_sockets_are_those_that_were_set_and_only_of_those_asked_for() {
+        udpath_lab::needs_root!();
         let bind = || UdpSocket::bind("127.0.0.1:0").unwrap();
         let (set, plain, other) = (bind(), bind(), bind());
         sockopt::set_socket_reuseport(&set, true).unwrap();

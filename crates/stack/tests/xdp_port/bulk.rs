@@ -42,6 +42,7 @@ fn flood(lab: &Lab, port: &mut XdpPort) {
 
 #[test]
 fn many_replies_at_once_leave_without_a_buffer_each() {
+    udpath_lab::needs_root!();
     let lab = lab("x-bulk", 1);
     let client = lab.machine("client").unwrap().interface("eth0").unwrap();
     // Without it a veth takes no frames from XDP.
@@ -61,6 +62,7 @@ fn many_replies_at_once_leave_without_a_buffer_each() {
 
 #[test]
 fn a_driver_that_takes_none_gets_them_by_the_ring() {
+    udpath_lab::needs_root!();
     let lab = lab("x-bulk-none", 1);
     let mut device = device(&lab, Config { live_frames: true, ..Config::default() });
     let mut ports = ports(&lab, &mut device);

@@ -64,6 +64,7 @@ fn hashes(ports: &mut [XdpPort], count: usize) -> Vec<(u16, Option<u32>)> {
 
 #[test]
 fn all_of_a_flow_have_one_hash_and_flows_differ() {
+    udpath_lab::needs_root!();
     let lab = lab("x-hash", 2);
     let mut device = device(&lab, hashed());
     assert_eq!(
@@ -100,6 +101,7 @@ fn all_of_a_flow_have_one_hash_and_flows_differ() {
 
 #[test]
 fn it_is_the_hash_that_the_kernel_has_of_the_packet() {
+    udpath_lab::needs_root!();
     let lab = lab("x-skb", 1);
     let mut device = device(&lab, hashed());
     let mut ports = ports(&lab, &mut device);
@@ -131,6 +133,7 @@ fn it_is_the_hash_that_the_kernel_has_of_the_packet() {
 
 #[test]
 fn frames_of_which_the_device_has_no_hash_have_none() {
+    udpath_lab::needs_root!();
     let lab = lab("x-nohash", 1);
     let mut device = device(&lab, hashed());
     let mut ports = ports(&lab, &mut device);
@@ -153,6 +156,7 @@ fn frames_of_which_the_device_has_no_hash_have_none() {
 
 #[test]
 fn what_lies_in_front_of_a_frame_never_harms_it() {
+    udpath_lab::needs_root!();
     let lab = lab("x-whole", 2);
     let mut device = device(&lab, hashed());
     let mut ports = ports(&lab, &mut device);
@@ -196,6 +200,7 @@ fn what_lies_in_front_of_a_frame_never_harms_it() {
 
 #[test]
 fn frames_are_steered_by_it_and_flows_stay_with_their_worker() {
+    udpath_lab::needs_root!();
     const WORKERS: u16 = 3;
     let lab = lab("x-steered", 2);
     let mut device = device(&lab, hashed());
@@ -248,6 +253,7 @@ fn frames_are_steered_by_it_and_flows_stay_with_their_worker() {
 
 #[test]
 fn without_it_the_plain_program_runs_and_says_why() {
+    udpath_lab::needs_root!();
     let lab = lab("x-unhashed", 1);
     let server = lab.machine("server").unwrap();
     printed(server, "ip", &["tuntap", "add", "tap0", "mode", "tap"]);

@@ -21,6 +21,7 @@ fn frame(mac: [u8; 6], to: IpAddr) -> Vec<u8> {
 
 #[test]
 fn an_injected_frame_is_answered_while_the_device_takes_nothing() {
+    udpath_lab::needs_root!();
     let lab = lab("x-probe", 2);
     let server = lab.machine("server").unwrap();
     let mut device = device(&lab, small());
@@ -51,6 +52,7 @@ fn an_injected_frame_is_answered_while_the_device_takes_nothing() {
 
 #[test]
 fn the_attached_program_is_asked_for_each_queue() {
+    udpath_lab::needs_root!();
     let lab = lab("x-takes", 2);
     let server = lab.machine("server").unwrap();
     let mut device = device(&lab, small());

@@ -18,6 +18,7 @@ const HOLD: &str = "UDPATH_TEST_HOLDS_A_PORT";
 
 #[test]
 fn errors_say_what_cannot_be_opened_and_why() {
+    udpath_lab::needs_root!();
     let lab = lab("x-refused", 2);
     let server = lab.machine("server").unwrap();
     let open = |interface: &str, config| server.run(|| XdpDevice::open(interface, config)).unwrap();
@@ -74,6 +75,7 @@ fn errors_say_what_cannot_be_opened_and_why() {
 
 #[test]
 fn sysfs_of_another_network_namespace_is_noticed() {
+    udpath_lab::needs_root!();
     let lab = lab("x-sysfs", 1);
     let server = lab.machine("server").unwrap();
     let path = format!("/run/netns/{}", server.namespace());
@@ -91,6 +93,7 @@ fn sysfs_of_another_network_namespace_is_noticed() {
 
 #[test]
 fn an_mtu_beyond_a_page_is_told() {
+    udpath_lab::needs_root!();
     let spec = LinkSpec { mtu: 9000, ..LinkSpec::default() };
     let builder = LabBuilder::new("x-mtu").machine("client").machine("server");
     let lab = builder.link("client", "server", &spec).up().unwrap();
@@ -104,6 +107,7 @@ fn an_mtu_beyond_a_page_is_told() {
 
 #[test]
 fn everything_is_gone_after_a_drop() {
+    udpath_lab::needs_root!();
     let lab = lab("x-drop", 2);
     for _ in 0..3 {
         let mut device = device(&lab, small());
@@ -150,6 +154,7 @@ impl Drop for Killed {
 
 #[test]
 fn nothing_is_left_of_a_killed_process() {
+    udpath_lab::needs_root!();
     let lab = lab("x-kill", 2);
     let server = lab.machine("server").unwrap();
     let mut command = server.command(std::env::current_exe().unwrap());
@@ -189,6 +194,7 @@ fn eventually(client: &UdpSocket, to: std::net::IpAddr, ports: &mut [XdpPort]) {
 
 #[test]
 fn a_port_survives_its_link_going_down() {
+    udpath_lab::needs_root!();
     let lab = lab("x-down", 1);
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let mut device = device(&lab, small());
@@ -211,6 +217,7 @@ fn a_port_survives_its_link_going_down() {
 
 #[test]
 fn changes_of_the_interface_are_told() {
+    udpath_lab::needs_root!();
     let lab = lab("x-change", 2);
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let mut device = device(&lab, small());

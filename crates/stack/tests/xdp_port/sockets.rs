@@ -34,6 +34,7 @@ fn shout(mut socket: UdpSocket, stop: &AtomicBool) -> UdpSocket {
 
 #[test]
 fn a_kernel_client_is_answered_by_sockets_and_sent_to_first() {
+    udpath_lab::needs_root!();
     let lab = lab("x-sockets", 2);
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let mut device = device(&lab, small());

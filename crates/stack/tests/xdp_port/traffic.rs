@@ -29,6 +29,7 @@ fn exchange(clients: &[UdpSocket], to: IpAddr, ports: &mut [XdpPort], round: usi
 
 #[test]
 fn datagrams_come_on_every_queue_and_answers_go_back() {
+    udpath_lab::needs_root!();
     let lab = lab("x-datapath", 2);
     let mut device = device(&lab, Config::default());
     let mut ports = ports(&lab, &mut device);
@@ -57,6 +58,7 @@ fn datagrams_come_on_every_queue_and_answers_go_back() {
 
 #[test]
 fn ports_share_registered_memory() {
+    udpath_lab::needs_root!();
     let lab = lab("x-shared", 2);
     let mut device = device(&lab, small());
     let server = lab.machine("server").unwrap();
@@ -89,6 +91,7 @@ fn ports_share_registered_memory() {
 
 #[test]
 fn generic_mode_carries_the_same() {
+    udpath_lab::needs_root!();
     let lab = lab("x-generic", 1);
     let config = Config { attach: Attach::Generic, ..small() };
     let mut device = device(&lab, config);
@@ -104,6 +107,7 @@ fn generic_mode_carries_the_same() {
 
 #[test]
 fn a_port_that_is_polled_carries_the_same() {
+    udpath_lab::needs_root!();
     let lab = lab("x-poll", 1);
     let mut device = device(&lab, Config { busy_poll: Some(BusyPoll::default()), ..small() });
     let mut ports = ports(&lab, &mut device);
@@ -117,6 +121,7 @@ fn a_port_that_is_polled_carries_the_same() {
 
 #[test]
 fn what_is_not_taken_reaches_the_kernel() {
+    udpath_lab::needs_root!();
     let lab = lab("x-kernel", 1);
     let mut device = device(&lab, small());
     let mut ports = ports(&lab, &mut device);
@@ -182,6 +187,7 @@ fn what_is_not_taken_reaches_the_kernel() {
 
 #[test]
 fn arp_is_the_kernels() {
+    udpath_lab::needs_root!();
     let lab = lab("x-arp", 1);
     let mut device = device(&lab, small());
     let mut ports = ports(&lab, &mut device);
@@ -196,6 +202,7 @@ fn arp_is_the_kernels() {
 
 #[test]
 fn the_descriptor_becomes_readable_when_a_frame_comes() {
+    udpath_lab::needs_root!();
     let lab = lab("x-sleep", 1);
     let mut device = device(&lab, small());
     let mut ports = ports(&lab, &mut device);
@@ -212,6 +219,7 @@ fn the_descriptor_becomes_readable_when_a_frame_comes() {
 
 #[test]
 fn what_finds_no_frame_is_counted_and_the_rest_comes() {
+    udpath_lab::needs_root!();
     let lab = lab("x-flood", 1);
     let mut device = device(&lab, small());
     let mut ports = ports(&lab, &mut device);
@@ -237,6 +245,7 @@ fn what_finds_no_frame_is_counted_and_the_rest_comes() {
 
 #[test]
 fn bursts_of_ones_own_are_sent_whole_whatever_the_batch() {
+    udpath_lab::needs_root!();
     use std::net::Ipv4Addr;
     use udpath_stack::wire::ethernet::Mac;
     let lab = lab("x-burst", 1);
@@ -281,6 +290,7 @@ fn bursts_of_ones_own_are_sent_whole_whatever_the_batch() {
 
 #[test]
 fn tagged_datagrams_go_there_and_back_between_two_ports() {
+    udpath_lab::needs_root!();
     use udpath_stack::wire::{Packet, ethernet::Mac};
     let lab = lab("x-vlan", 1);
     let mut device = device(&lab, small());

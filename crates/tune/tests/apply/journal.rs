@@ -260,6 +260,7 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn folder_and_files_are_their_owners_alone_also_those_that_were_not() {
+    udpath_lab::needs_root!();
     let (sim, above) = (Sim::new(), folder());
     let folder = above.path().join("journal");
     applied(&sim, &folder, &["sysctl:net.core.rmem_max=5"]).unwrap();

@@ -250,17 +250,20 @@ fn a_restart_forgets_all_and_loses_nothing(running: &mut Running) {
 
 #[test]
 fn nsd_is_changed_from_outside() {
+    udpath_lab::needs_root!();
     changed_from_outside(Kind::Nsd, "nsd");
 }
 
 #[test]
 fn knotd_is_changed_from_outside() {
+    udpath_lab::needs_root!();
     changed_from_outside(Kind::Knot, "knot");
 }
 
 /// nsd's reload keeps the sockets and what is set of them; its workers are new processes.
 #[test]
 fn a_reload_of_nsd_keeps_sockets_and_forgets_threads() {
+    udpath_lab::needs_root!();
     let running = Running::start(Kind::Nsd, "nsd-reload");
     let (socket, cpu) = (&running.sockets()[0], first_cpus()[0]);
     apply(socket, SocketValue::IncomingCpu(Some(cpu)));

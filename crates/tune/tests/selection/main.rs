@@ -119,6 +119,7 @@ fn in_a_lab(name: &str, work: impl FnOnce(&mut Server) + Send) {
 
 #[test]
 fn a_group_without_a_program_is_changed_read_back_and_undone() {
+    udpath_lab::needs_root!();
     let journal = tempfile::tempdir().unwrap();
     in_a_lab("t-sel-none", |server| {
         assert_eq!(server.chosen(), Chosen::By(Selection::ByFlow));
@@ -132,6 +133,7 @@ fn a_group_without_a_program_is_changed_read_back_and_undone() {
 
 #[test]
 fn a_servers_own_program_is_replaced_only_when_that_is_allowed_and_undo_says_that_it_is_gone() {
+    udpath_lab::needs_root!();
     for (name, program, what) in [
         ("t-sel-cbpf", "classic", "classic BPF program (1 instruction)"),
         ("t-sel-ebpf", "extended", "eBPF program (id "),
@@ -163,6 +165,7 @@ fn a_servers_own_program_is_replaced_only_when_that_is_allowed_and_undo_says_tha
 
 #[test]
 fn a_program_that_came_after_the_plan_is_not_replaced() {
+    udpath_lab::needs_root!();
     let journal = tempfile::tempdir().unwrap();
     in_a_lab("t-sel-late", |server| {
         let plan = plan(&[]).unwrap();

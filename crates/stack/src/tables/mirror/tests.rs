@@ -289,6 +289,7 @@ fn a_list_that_is_refused_is_an_error_with_its_name() {
 
 #[test]
 fn an_overrun_socket_is_made_good_by_reading_everything() {
+    udpath_lab::needs_root!();
     let lab = LabBuilder::new("t-mirror-overrun")
         .machine("client")
         .machine("server")
