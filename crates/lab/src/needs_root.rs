@@ -30,7 +30,7 @@ fn decide(test: &str, root: bool, require_all: Option<&OsStr>) -> Decision {
     match (root, required) {
         (true, _) => Decision::Run,
         (false, false) => Decision::Skip(format!("skipped: {test}: {REASON}")),
-        (false, true) => Decision::Fail(format!("{test} {REASON}, and {REQUIRE_ALL} forbids to skip it")),
+        (false, true) => Decision::Fail(format!("{test} {REASON}, and {REQUIRE_ALL} forbids skipping it")),
     }
 }
 

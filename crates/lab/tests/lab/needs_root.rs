@@ -34,5 +34,5 @@ fn without_root_tests_are_skipped_or_fail_where_all_are_required() {
     assert!(out.contains("1 passed"), "{out}");
     let (code, out, _) = run("1");
     assert_eq!(code, Some(101), "{out}");
-    assert!(out.contains("UDPATH_REQUIRE_ALL forbids to skip it") && out.contains("1 failed"), "{out}");
+    assert!(out.contains("UDPATH_REQUIRE_ALL forbids skipping it") && out.contains("1 failed"), "{out}");
 }
