@@ -166,7 +166,7 @@ fn bad_input_is_told_in_one_sentence() {
         (&[FROM, TO, "--key", "6d:5x"], 2, "character 5 of the key"),
         (&[FROM, TO, "--driver", "e100"], 2, "known drivers: bnxt_en, "),
         (&[FROM, TO, "--fields", "sdf"], 2, "sd (addresses) or sdfn"),
-        (&[FROM, TO, "--table", "equal:0"], 2, "give 1 or more"),
+        (&[FROM, TO, "--table", "equal:0"], 2, "at least 1 queue"),
         (&[FROM, TO, "--table", "equal:x"], 2, "write equal:8"),
         (&[FROM, TO, "--table", "weight:0,0"], 2, "all weights"),
         (&[FROM, TO, "--table", "equal:4", "--table-size", "100"], 2, "a power of two"),
