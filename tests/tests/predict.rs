@@ -118,7 +118,7 @@ fn a_rule_is_named_by_its_location() {
     );
     // Another port goes by the table.
     let text = fine(&[FROM, "161.142.100.80:53", "--tables", path.to_str().unwrap()]);
-    assert!(text.contains("of the 2 in the indirection table"), "{text}");
+    assert!(text.contains("of 2 in the indirection table"), "{text}");
 }
 
 #[test]
