@@ -138,7 +138,6 @@ fn volume() -> Result<()> {
         folded::text(&result.profile).len(),
         result.html().len(),
     ];
-    let profile = &result.profile;
     ensure!(!sizes.contains(&0), "a rendering is empty: {sizes:?}");
     eprintln!(
         "{} stacks, {sizes:?} bytes, {} nameless",
