@@ -20,8 +20,8 @@
 #include <sys/socket.h>
 
 enum {
-	ROOM = 65536,       // more than any datagram
-	STRIDE = ROOM + 320, // rooms a power of two apart would share the same few cache sets
+	BUFFER_LEN = 65536,       // more than any datagram
+	STRIDE = BUFFER_LEN + 320, // rooms a power of two apart would share the same few cache sets
 	MAX_BATCH = 1024,   // what one recvmmsg takes
 	MAX_THREADS = 1024,
 };
@@ -44,14 +44,14 @@ static void die(const char *what)
 
 static void echo_single(int socket)
 {
-	char *room = malloc(ROOM);
+	char *room = malloc(BUFFER_LEN);
 
 	if (!room)
 		die("malloc");
 	for (;;) {
 		struct sockaddr_storage peer;
 		socklen_t peer_len = sizeof(peer);
-		ssize_t len = recvfrom(socket, room, ROOM, 0, (struct sockaddr *)&peer, &peer_len);
+		ssize_t len = recvfrom(socket, room, BUFFER_LEN, 0, (struct sockaddr *)&peer, &peer_len);
 
 		if (len >= 0)
 			sendto(socket, room, len, 0, (struct sockaddr *)&peer, peer_len);
@@ -70,7 +70,7 @@ static void echo_batch(int socket)
 	if (!messages || !peers || !parts || !rooms)
 		die("malloc");
 	for (int i = 0; i < batch; i++) {
-		parts[i] = (struct iovec){ rooms + (size_t)i * STRIDE, ROOM };
+		parts[i] = (struct iovec){ rooms + (size_t)i * STRIDE, BUFFER_LEN };
 		messages[i].msg_hdr = (struct msghdr){
 			.msg_name = &peers[i],
 			.msg_namelen = sizeof(peers[i]),
@@ -94,7 +94,7 @@ static void echo_batch(int socket)
 			sent += now > 0 ? now : 1; // what the kernel does not take is lost
 		}
 		for (int i = 0; i < count; i++) {
-			parts[i].iov_len = ROOM;
+			parts[i].iov_len = BUFFER_LEN;
 			messages[i].msg_hdr.msg_namelen = sizeof(peers[i]);
 		}
 	}

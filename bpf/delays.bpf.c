@@ -29,7 +29,7 @@
 /* Datagrams looked at after a call: the one it took, and those whose calls found the gate shut. */
 #define LOOKS 4
 /* Looks at a line's gate before it is left to the next. */
-#define PATIENCE 4
+#define MAX_ATTEMPTS 4
 
 /* Sizes and order of words: crates/bpf/src/trace/delays.rs.
  * 16 buckets per power of two, so a bucket is at most 1/16 of its value wide; up to 2^37 ns = 137 s. */
@@ -217,7 +217,7 @@ static __always_inline int enter(struct line *line)
 	int i;
 
 #pragma unroll
-	for (i = 0; i < PATIENCE; i++)
+	for (i = 0; i < MAX_ATTEMPTS; i++)
 		if (!__sync_val_compare_and_swap(&line->gate, 0, 1))
 			return 1;
 	return 0;

@@ -13,9 +13,9 @@
 
 #include <bpf/bpf_helpers.h>
 
-/* FRAMES and ROOM of crates/bpf/src/live.rs. */
+/* FRAMES and FRAME_LEN of crates/bpf/src/live.rs. */
 #define FRAMES 256
-#define ROOM 4096
+#define FRAME_LEN 4096
 #define SHORTEST 14 /* an Ethernet header */
 
 /* The interface that sends: the device itself, for a number would be looked up in the network namespace of whoever makes the
@@ -48,7 +48,7 @@ struct {
 } control SEC(".maps");
 
 struct frames {
-	__u8 bytes[FRAMES * ROOM];
+	__u8 bytes[FRAMES * FRAME_LEN];
 };
 
 struct {
@@ -90,7 +90,7 @@ int live(struct xdp_md *ctx)
 	longest = c->longest;
 	/* Or the compiler takes the bounds of the 64-bit words, which the verifier does not know of the halves. */
 	asm volatile("" : "+r"(next), "+r"(stride), "+r"(len));
-	if (next >= FRAMES || stride > ROOM || len < SHORTEST || len > ROOM)
+	if (next >= FRAMES || stride > FRAME_LEN || len < SHORTEST || len > FRAME_LEN)
 		return XDP_DROP;
 	c->next++;
 	/* The kernel puts the page's end back before it is used again. */

@@ -5,7 +5,7 @@
 #     scripts/setup.sh test     also the peers of the tests, a kernel to boot and promtool: `make test`, `make check` (default)
 #     scripts/setup.sh bench    also what only `make bench` needs
 #
-# The kernel that `udpath lab vm` boots and promtool are unpacked below /var/cache/udpath, not installed. If nothing is
+# The kernel that the tests' emulated machine boots and promtool are unpacked below /var/cache/udpath, not installed. If nothing is
 # missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::bed::{Bed, Running, udpath};
 
 /// How long a load lasts at most; it ends with the value.
-const LONGEST: &str = "10m";
+const MAX_DURATION: &str = "10m";
 /// Until the load has come to its rate.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -32,7 +32,7 @@ impl Steady {
             bed.serve(&program, &["serve", "echo", "--io", "shared", "--workers", "2", "--bind", &target])?;
         let mut load = bed.lab.machine("client")?.command(&program);
         load.args(["load", "echo", &target, "--engine", "kernel", "--flows", "64", "--inflight", "4"]);
-        load.args(["-d", LONGEST]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        load.args(["-d", MAX_DURATION]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let load = Running::new(bed.lab.spawn(load)?);
         let steady = Self { _load: load, server, _bed: bed };
         std::thread::sleep(SETTLE);

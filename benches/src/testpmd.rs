@@ -23,7 +23,7 @@ pub(crate) const CPU: usize = 1;
 /// Buffers. Fewer than AF_XDP's rings and testpmd's own cache hold: it does not start. More: they are in no cache.
 const BUFFERS: &str = "--total-num-mbufs=16384";
 /// Longest time for any answer, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A testpmd that waits to be started.
 pub(crate) struct Testpmd {
@@ -90,7 +90,7 @@ impl Testpmd {
     fn until(&self, begin: &str) -> Result<String> {
         let mut last = String::new();
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 // The prompt is not a line, and stands before what comes next.
                 Ok(line) if line.trim_start_matches("testpmd> ").starts_with(begin) => return Ok(line),
                 Ok(line) => last = line,

@@ -290,7 +290,7 @@ fn without_permission_the_climb_goes_as_far_as_it_can() {
         "--io",
         "shared,reuseport",
     ];
-    let ended = Run::unprivileged(&copy, &arguments).within(udpath_rig::PATIENCE * 4).finish();
+    let ended = Run::unprivileged(&copy, &arguments).within(udpath_rig::TIMEOUT * 4).finish();
     let namespaces = Path::new("/proc/sys/user/max_user_namespaces");
     let forbidden = fs::read_to_string(namespaces).is_ok_and(|most| most.trim() == "0");
     if forbidden || ended.code() == Some(3) && ended.err.contains("enter a user namespace") {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use udpath_rig::{Host, PATIENCE, Run, Running, awaited, named, one_sentence};
+use udpath_rig::{Host, TIMEOUT, Run, Running, awaited, named, one_sentence};
 
 /// The shortest climb: whatever its trials say, it says it soon.
 const SHORT: [&str; 9] = ["boost", "--lab", "--json", "--seconds", "0.05", "--blocks", "3", "--bound", "20"];
@@ -172,7 +172,7 @@ fn the_page_renders_in_a_browser_without_a_network() {
         command.args(["--disable-sync", "--disable-dev-shm-usage", "--window-size=1200,2400"]);
         command.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
         command.arg(what).arg(format!("file://{}{address}", page_file.display()));
-        let ended = Run::of(command, "chromium").within(PATIENCE * 3).finish();
+        let ended = Run::of(command, "chromium").within(TIMEOUT * 3).finish();
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
         ended.out
     };
@@ -312,7 +312,7 @@ fn signals_end_a_climb_cleanly_with_one_sentence() {
         // While its lab is being made.
         let running = long_climb();
         let pid = [running.pid()];
-        awaited("the lab's record", PATIENCE, || (!named(&pid).is_empty()).then_some(()));
+        awaited("the lab's record", TIMEOUT, || (!named(&pid).is_empty()).then_some(()));
         running.signal(signal);
         let ended = running.finish();
         assert_eq!(ended.code(), Some(3), "{}", ended.err);

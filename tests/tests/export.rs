@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use udpath_rig::{PATIENCE, Run, awaited, program};
+use udpath_rig::{TIMEOUT, Run, awaited, program};
 
 /// The value of a series in the text.
 fn value(text: &str, series: &str) -> Option<u64> {
@@ -120,7 +120,7 @@ fn idle_and_slow_clients_do_not_delay_a_scrape_nor_the_end() {
         is_sound(answer.split_once("\r\n\r\n").unwrap().1);
     }
     // One after the other they would take minutes.
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
     // All of them are still here.
     server.end();
     drop((idle, slow));

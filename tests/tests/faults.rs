@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{Host, PATIENCE, Run, Running, awaited, client_and_server, one_sentence, program};
+use udpath_rig::{Host, TIMEOUT, Run, Running, awaited, client_and_server, one_sentence, program};
 
 /// Length of a load nobody waits for.
 const LONG: &str = "600s";
@@ -53,7 +53,7 @@ fn a_link_that_goes_under_load_ends_it_in_time() {
             let load = ["load", "echo", "10.0.0.2:7", "--json", "--engine", engine, "--flows", "4"];
             let load = start(&lab, "client", &[&load[..], &["-d", LOAD, "--timeout", "200ms"]].concat());
             // The kernel engine's replies end in the driver, which counts them all the same.
-            awaited("transactions to flow", PATIENCE, || (received(&lab) > 1000).then_some(()));
+            awaited("transactions to flow", TIMEOUT, || (received(&lab) > 1000).then_some(()));
             ip_link(&lab, fault);
             let since = Instant::now();
             let ended = load.finish();
@@ -97,7 +97,7 @@ fn a_signal_ends_a_load_whose_server_is_gone() {
         server.says("ready");
         let load = ["load", "echo", "10.0.0.2:7", "--json", "--engine", engine, "-d", LONG];
         let load = start(&lab, "client", &load);
-        awaited("transactions to flow", PATIENCE, || (received(&lab) > 1000).then_some(()));
+        awaited("transactions to flow", TIMEOUT, || (received(&lab) > 1000).then_some(()));
         server.signal(Signal::KILL);
         assert_eq!(server.finish().code(), None);
         load.signal(Signal::TERM);
@@ -123,7 +123,7 @@ fn a_killed_load_leaves_nothing_attached() {
         start(&lab, "client", &[&load[..], &ports].concat())
     };
     let killed = load("xdp", LONG);
-    awaited("transactions to flow", PATIENCE, || (received(&lab) > 1000).then_some(()));
+    awaited("transactions to flow", TIMEOUT, || (received(&lab) > 1000).then_some(()));
     killed.signal(Signal::KILL);
     let killed = killed.finish();
     assert_eq!((killed.code(), killed.out.as_str(), killed.err.as_str()), (None, "", ""));

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use udpath_rig::{PATIENCE, Run, Running};
+use udpath_rig::{TIMEOUT, Run, Running};
 
 const LOOPBACKS: [&str; 2] = ["127.0.0.1", "[::1]"];
 
@@ -76,12 +76,12 @@ fn load_works_against_a_foreign_echo_server() {
         let mut socat = Command::new("socat");
         socat.args(["-b", "65536", "-T", "2"]);
         socat.arg(format!("UDP{family}-LISTEN:{port},bind={host},fork,reuseaddr")).arg("PIPE");
-        let socat = Run::of(socat, "socat").within(PATIENCE * 2).start();
+        let socat = Run::of(socat, "socat").within(TIMEOUT * 2).start();
         let target = format!("{host}:{port}");
         for size in ["18", "1473", "65507"] {
             let load = ["load", "echo", &target, "--size", size, "-d", "500ms", "--json"];
             // Until socat listens, nobody answers.
-            let result = udpath_rig::awaited("socat to answer", PATIENCE, || {
+            let result = udpath_rig::awaited("socat to answer", TIMEOUT, || {
                 let ended = Run::new(&load).finish();
                 (ended.code() == Some(0)).then(|| serde_json::from_str::<Value>(&ended.out).unwrap())
             });

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::LinkSpec;
-use udpath_rig::{Bed, Ended, PATIENCE, Run, Running, Tab, awaited, dom, one_sentence, program};
+use udpath_rig::{Bed, Ended, TIMEOUT, Run, Running, Tab, awaited, dom, one_sentence, program};
 
 const PORT: u16 = 7000;
 
@@ -77,7 +77,7 @@ fn profiled() -> &'static Profiled {
 }
 
 fn profile(arguments: &[&str]) -> Ended {
-    Run::new(&[&["profile"], arguments].concat()).within(PATIENCE * 2).finish()
+    Run::new(&[&["profile"], arguments].concat()).within(TIMEOUT * 2).finish()
 }
 
 fn parsed(ended: &Ended) -> Value {
@@ -421,7 +421,7 @@ fn killed_it_leaves_nothing_attached() {
     udpath_lab::needs_root!();
     let running = Run::new(&["profile", "-d", "60s"]).start();
     let pid = running.pid();
-    awaited("its events", PATIENCE, || (perf_descriptors(pid) > 0).then_some(()));
+    awaited("its events", TIMEOUT, || (perf_descriptors(pid) > 0).then_some(()));
     running.signal(Signal::KILL);
     let ended = running.finish();
     assert_eq!(ended.code(), None, "{}", ended.err);
@@ -435,7 +435,7 @@ fn an_interrupt_ends_it_with_what_there_is() {
     let pid = running.pid();
     // It sleeps between two looks at the samples, and nowhere before.
     let sleeps = || fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("nanosleep"));
-    awaited("its sampling", PATIENCE, || sleeps().then_some(()));
+    awaited("its sampling", TIMEOUT, || sleeps().then_some(()));
     std::thread::sleep(Duration::from_millis(300));
     running.signal(Signal::INT);
     let ended = running.finish();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use udpath_rig::{PATIENCE, Run, awaited, client_and_server, one_sentence, program};
+use udpath_rig::{TIMEOUT, Run, awaited, client_and_server, one_sentence, program};
 
 /// A terminal of 80 x 24 with a shell in it. Its server ends with it.
 struct Pane {
@@ -42,7 +42,7 @@ impl Pane {
 
     /// Waits until the screen shows `text`.
     fn shows(&self, text: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let screen = self.screen();
             if screen.contains(text) {
@@ -82,7 +82,7 @@ impl Pane {
     /// The pid of `top`.
     fn pid(&self) -> Pid {
         let shell: i32 = self.tmux(&["display-message", "-p", "#{pane_pid}"]).trim().parse().unwrap();
-        awaited("the program", PATIENCE, || {
+        awaited("the program", TIMEOUT, || {
             let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).ok()?;
             Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
         })
@@ -149,7 +149,7 @@ fn stopped_it_gives_the_terminal_back_and_takes_it_again() {
         } else {
             pane.press(&[stop]);
         }
-        awaited("the shell's screen", PATIENCE, || (!pane.is_alternate()).then_some(()));
+        awaited("the shell's screen", TIMEOUT, || (!pane.is_alternate()).then_some(()));
         pane.press(&["clear; echo the shell is back", "Enter"]);
         pane.shows("the shell is back\n");
         pane.press(&["fg", "Enter"]);
@@ -158,7 +158,7 @@ fn stopped_it_gives_the_terminal_back_and_takes_it_again() {
         pane.press(&["2"]);
         pane.shows("[2 CPUs]");
         pane.press(&["q"]);
-        awaited("the shell's screen", PATIENCE, || (!pane.is_alternate()).then_some(()));
+        awaited("the shell's screen", TIMEOUT, || (!pane.is_alternate()).then_some(()));
         pane.press(&["clear", "Enter"]);
     }
 }

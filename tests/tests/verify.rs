@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{Ended, PATIENCE, Run, Running, client_and_server, one_sentence, program};
+use udpath_rig::{Ended, TIMEOUT, Run, Running, client_and_server, one_sentence, program};
 
 const PORT: u16 = 7053;
 /// Packets of each flow, and flows.
@@ -33,13 +33,13 @@ fn targets(lab: &Lab) -> [SocketAddr; 2] {
 fn verified(lab: &Lab, arguments: &[&str], targets: &[SocketAddr]) -> (Ended, Vec<SocketAddr>) {
     let name = lab.machine("server").unwrap().namespace().to_owned();
     let predict = ["predict", "--interface", "eth0", "--netns", &name, "--verify=60"];
-    let mut predict = Run::new(&[&predict, arguments].concat()).within(PATIENCE * 3).start();
+    let mut predict = Run::new(&[&predict, arguments].concat()).within(TIMEOUT * 3).start();
     predict.says("watching what eth0 receives");
     let mut sources = Vec::new();
     for (target, _) in targets.iter().flat_map(|target| (0..FLOWS).map(move |flow| (target, flow))) {
         let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = lab.machine("client").unwrap().run(|| UdpSocket::bind(any)).unwrap().unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket.connect(target).unwrap();
         for _ in 0..PACKETS {
             socket.send(b"which way").unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{PATIENCE, Run, Running, awaited, client_and_server, one_sentence, program};
+use udpath_rig::{TIMEOUT, Run, Running, awaited, client_and_server, one_sentence, program};
 
 const PORT: u16 = 7000;
 
@@ -47,7 +47,7 @@ fn targets(lab: &Lab) -> [SocketAddr; 2] {
 fn client(lab: &Lab, target: SocketAddr) -> UdpSocket {
     let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = lab.machine("client").unwrap().run(|| UdpSocket::bind(any)).unwrap().unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket.connect(target).unwrap();
     socket
 }
@@ -169,7 +169,7 @@ fn a_killed_server_leaves_the_kernel_as_it_was() {
     assert!(attached(&lab));
     server.signal(Signal::KILL);
     assert!(server.finish().code().is_none(), "ended by the signal");
-    awaited("the program to go", PATIENCE, || (!attached(&lab)).then_some(()));
+    awaited("the program to go", TIMEOUT, || (!attached(&lab)).then_some(()));
     // And nothing is in the way of the next one.
     let server = serve(&lab, &[]);
     asks(&client(&lab, v4), 100);
@@ -190,7 +190,7 @@ fn a_link_that_goes_down_and_up_goes_on() {
     }
     let target = client(&lab, v4);
     target.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    awaited("an answer after the link is up", PATIENCE, || {
+    awaited("an answer after the link is up", TIMEOUT, || {
         target.send(b"again").unwrap();
         target.recv(&mut [0; 8]).ok()
     });
@@ -207,7 +207,7 @@ fn a_link_that_goes_down_and_up_goes_on() {
     ip("client", &["neigh", "replace", late, "lladdr", mac.trim(), "dev", "eth0"]);
     let target = client(&lab, SocketAddr::new(late.parse().unwrap(), PORT));
     target.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    awaited("an answer from the new address", PATIENCE, || {
+    awaited("an answer from the new address", TIMEOUT, || {
         target.send(b"new").unwrap();
         target.recv(&mut [0; 8]).ok()
     });

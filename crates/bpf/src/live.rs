@@ -35,8 +35,8 @@ const TRACEPOINT: &str = "xdp_devmap_xmit";
 /// Most frames of a call: `FRAMES` of the program. Fewer: the call's own cost is shared by fewer. More: the first frames
 /// of a call are long gone when it returns.
 const FRAMES: usize = 256;
-/// Longest frame, bytes: `ROOM` of the program. The kernel's own bound is a page less its own data, about 3,400.
-const ROOM: usize = 4096;
+/// Longest frame, bytes: `FRAME_LEN` of the program. The kernel's own bound is a page less its own data, about 3,400.
+const FRAME_LEN: usize = 4096;
 /// Shortest frame: an Ethernet header.
 const SHORTEST: usize = 14;
 /// Frames are kept at multiples of this, bytes: a cache line. Packed closer, two share one; at whole pages, they would
@@ -50,7 +50,7 @@ const BATCH: u32 = 64;
 const NEXT: usize = 0;
 const END: usize = 1;
 const STRIDE: usize = 2;
-const LONGEST: usize = 3;
+const MAX_LEN: usize = 3;
 const OPEN: usize = 4;
 const SENT: usize = 5;
 const WORDS: usize = 7;
@@ -98,7 +98,7 @@ struct Held {
 
 impl LiveFrames {
     /// Memory that waiting frames take, bytes, all of it there from the start.
-    pub const MEMORY: usize = FRAMES * (ROOM + size_of::<u64>());
+    pub const MEMORY: usize = FRAMES * (FRAME_LEN + size_of::<u64>());
 
     /// Most frames that can wait.
     pub const MOST: usize = FRAMES;
@@ -111,8 +111,8 @@ impl LiveFrames {
     /// namespace), no memory, a kernel without what the program needs (Linux 5.18).
     pub fn open(interface: &str, len: usize) -> Result<Self, Error> {
         let trial = |reason: String| Error::Trial { program: NAME, len, reason };
-        if !(SHORTEST..=ROOM).contains(&len) {
-            return Err(trial(format!("{SHORTEST} to {ROOM} are possible")));
+        if !(SHORTEST..=FRAME_LEN).contains(&len) {
+            return Err(trial(format!("{SHORTEST} to {FRAME_LEN} are possible")));
         }
         let index = std::ffi::CString::new(interface).ok().and_then(|name| sys::interface_index(&name));
         let no_interface = || Error::NoInterface { program: NAME, interface: interface.to_owned() };
@@ -122,7 +122,7 @@ impl LiveFrames {
         let tally = attach::raw_tracepoint(TALLY, &mut object, TRACEPOINT)?;
         let held = Held::new(&mut object)?;
         let control = SharedArray::map(&object, NAME, "control", 1, WORDS)?;
-        let frames = SharedBytes::map(&object, NAME, "frames", FRAMES * ROOM)?;
+        let frames = SharedBytes::map(&object, NAME, "frames", FRAMES * FRAME_LEN)?;
         let lens = SharedArray::map(&object, NAME, "lens", 1, FRAMES)?;
         let stride = len.next_multiple_of(ALIGN);
         control.element(0)[STRIDE].store(stride as u64, Release);
@@ -189,7 +189,7 @@ impl LiveFrames {
         let words = self.control.element(0);
         words[NEXT].store(self.offered as u64, Release);
         words[END].store(self.written as u64, Release);
-        words[LONGEST].store(self.longest as u64, Release);
+        words[MAX_LEN].store(self.longest as u64, Release);
         let before = words[SENT].load(Acquire);
         let failed = self.run().err();
         // What a further run finds: nothing to send, and nothing of this call to hear of.

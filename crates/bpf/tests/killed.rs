@@ -14,7 +14,7 @@ use udpath_bpf::trace::{LockWaits, SkbDelays, SkbDrops, SoftirqRuns};
 /// Programs of all four.
 const PROGRAMS: usize = 2 + 1 + 7 + 4;
 /// The kernel frees programs some time after their last descriptor is closed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// What the child is told by.
 const CHILD: &str = "trace";
 
@@ -42,7 +42,7 @@ fn main() {
     assert!(programs.is_subset(&loaded), "{programs:?}");
     let begin = Instant::now();
     while !programs.is_disjoint(&self::loaded()) {
-        assert!(begin.elapsed() < PATIENCE, "of {programs:?} some are left");
+        assert!(begin.elapsed() < TIMEOUT, "of {programs:?} some are left");
         std::thread::sleep(Duration::from_millis(50));
     }
     println!("killed: {PROGRAMS} programs gone");

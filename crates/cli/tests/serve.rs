@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Longest wait for anything that must come.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const IOS: [&str; 3] = ["shared", "reuseport", "percpu"];
 
 /// A running `udpath serve`. Killed when dropped.
@@ -58,7 +58,7 @@ impl Serve {
         let to = self.binds[index];
         let client = UdpSocket::bind(if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).unwrap();
         client.connect(to).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
         client
     }
 
@@ -180,7 +180,7 @@ fn the_summary_for_people_names_what_was_dropped() {
     let mut question = [0; 48];
     question[..16].copy_from_slice(b"udpath.sink/2 ??");
     let mut report = [0; 64];
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while report[16] != 3 {
         assert!(Instant::now() < deadline, "not all were counted");
         client.send(&question).unwrap();

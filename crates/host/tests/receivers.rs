@@ -15,7 +15,7 @@ use udpath_steer::predict::{self, Predictor, Queue, Tables};
 use udpath_steer::reuseport::By;
 
 /// Longest wait for a datagram of this machine's own.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sockets on one port: whether they share it, and what CPU each names.
 fn bound(port: u16, share: bool, cpus: &[Option<u32>]) -> Vec<UdpSocket> {
@@ -44,7 +44,7 @@ fn sent(cpu: u32, from: &UdpSocket, to: SocketAddr, among: &[UdpSocket]) -> Vec<
     from.send_to(b"whose?", to).unwrap();
     let has = |at: &usize| among[*at].recv(&mut [0; 16]).is_ok();
     // Mostly it is there when the call returns; a busy kernel takes it up later, on the same CPU.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let having: Vec<usize> = (0..among.len()).filter(has).collect();
         if !having.is_empty() || Instant::now() > deadline {

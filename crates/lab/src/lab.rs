@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::blueprint::{IPV4_PREFIX, IPV6_PREFIX};
-use crate::keeper::Keeper;
+use crate::spawner::Spawner;
 use crate::machine::Site;
 use crate::namespace::{self, Inside};
 use crate::record::Record;
@@ -20,7 +20,7 @@ use crate::{
 /// load, too high tells a driver's failure late.
 const LINK_UP: Duration = Duration::from_secs(10);
 /// Pause between two looks at a link that is not up yet: the kernel's work that it waits for takes about that long.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A running lab, owned by this process. Dropping it, or the end of the process in any way, ends it: programs started
 /// with [`Lab::spawn`] are killed, then links, namespaces and the record go, the last made first.
@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// ```
 pub struct Lab {
     // Fields drop in this order: programs end first, then what they ran on.
-    keeper: Keeper,
+    spawner: Spawner,
     undo: Undo,
     machines: Vec<Machine>,
     blueprint: Blueprint,
@@ -100,9 +100,9 @@ impl Lab {
         for link in &blueprint.links {
             finish(&sites, link, Instant::now() + LINK_UP)?;
         }
-        let keeper = Keeper::start(&blueprint.name)?;
+        let spawner = Spawner::start(&blueprint.name)?;
         let machines = sites.into_iter().map(|site| Machine::new(site, &blueprint)).collect();
-        Ok((Self { keeper, undo, machines, blueprint }, record))
+        Ok((Self { spawner, undo, machines, blueprint }, record))
     }
 
     /// Its name.
@@ -145,7 +145,7 @@ impl Lab {
     /// # Errors
     /// The program cannot be started.
     pub fn spawn(&self, command: Command) -> Result<Child, Error> {
-        self.keeper.spawn(command)
+        self.spawner.spawn(command)
     }
 
     /// Takes the lab down, as dropping does, and says what went wrong. What is left then is in the record still, and
@@ -154,8 +154,8 @@ impl Lab {
     /// # Errors
     /// The first step that failed.
     pub fn down(self) -> Result<(), Error> {
-        let Self { keeper, mut undo, .. } = self;
-        drop(keeper);
+        let Self { spawner, mut undo, .. } = self;
+        drop(spawner);
         undo.unwind()
     }
 }
@@ -277,7 +277,7 @@ fn wait_for(what: &str, deadline: Instant, is_so: impl Fn() -> Result<bool, Erro
         if Instant::now() >= deadline {
             return Err(Error::Deadline { what: what.to_owned(), seconds: LINK_UP.as_secs() });
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ mod builder;
 mod error;
 mod ethtool;
 mod interface;
-mod keeper;
+mod spawner;
 mod lab;
 mod labs;
 mod machine;

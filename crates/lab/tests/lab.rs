@@ -16,7 +16,7 @@ use udpath_lab::{Error, Interface, Lab, LabBuilder, LinkSpec, Machine, Offloads,
 use udpath_steer::{CpuSet, xps};
 
 /// Long enough for anything here on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn pair(name: &str, spec: &LinkSpec) -> Lab {
     LabBuilder::new(name).machine("client").machine("server").link("client", "server", spec).up().unwrap()
@@ -40,7 +40,7 @@ fn received_packets(machine: &Machine, interface: &str) -> u64 {
 
 fn socket(machine: &Machine, ip: IpAddr) -> UdpSocket {
     let socket = machine.run(|| UdpSocket::bind((ip, 0))).unwrap().unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 
@@ -312,7 +312,7 @@ fn napi_lets_frames_sent_by_xdp_arrive() {
     );
     let client: &Interface = lab.machine("client").unwrap().interface("eth0").unwrap();
     let napi = client.ensure_napi().unwrap();
-    assert!(answered(&lab, PATIENCE));
+    assert!(answered(&lab, TIMEOUT));
     drop(napi);
     assert!(!answered(&lab, Duration::from_millis(200)), "the guard is gone and NAPI is still on");
 }

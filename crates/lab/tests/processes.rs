@@ -14,7 +14,7 @@ use udpath_lab::{Error, Lab, LabBuilder, LinkSpec, State};
 use udpath_rig::VmSpec;
 
 /// Long enough for anything here on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Moments at which an owner is killed.
 const KILLS: u32 = 24;
 /// The owner's moments of death are spread over this time: building and taking down a lab takes about that long.
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         Some("role-owner") => owner(),
         Some("role-resident") => resident(),
         Some("role-emulating") => emulating(),
-        Some("role-keeper") => keeper(&arguments[2]),
+        Some("role-spawner") => spawner(&arguments[2]),
         Some("role-nobody") => nobody(),
         _ => return run_tests(&arguments[1..]),
     }
@@ -97,7 +97,7 @@ fn emulating() {
     std::thread::sleep(Duration::from_secs(1000));
 }
 
-fn keeper(name: &str) {
+fn spawner(name: &str) {
     let blueprint = pair(name).up_kept().unwrap();
     assert_eq!(blueprint.pid, std::process::id());
 }
@@ -114,7 +114,7 @@ fn nobody() {
     for ip in [there.ipv4.into(), there.ipv6.into()] {
         let ip: std::net::IpAddr = ip;
         let service = server.run(|| std::net::UdpSocket::bind((ip, 0))).unwrap().unwrap();
-        service.set_read_timeout(Some(PATIENCE)).unwrap();
+        service.set_read_timeout(Some(TIMEOUT)).unwrap();
         let any = if ip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let user = client.run(|| std::net::UdpSocket::bind(any)).unwrap().unwrap();
         user.send_to(b"hello", service.local_addr().unwrap()).unwrap();
@@ -208,7 +208,7 @@ fn killed_at_any_moment() {
         let swept = udpath_lab::sweep_stale().unwrap();
         assert!(!swept.left.iter().any(|left| left.contains("killed")), "{:?}", swept.left);
         // Another test's lab may have swept just before; it has finished when its lock is free.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !traces(owner.id()).is_empty() {
             assert!(Instant::now() < deadline, "kill {kill} left {:?}", traces(owner.id()));
             udpath_lab::sweep_stale().unwrap();
@@ -239,7 +239,7 @@ fn end_with_their_owner(role: &str, machine: usize, processes: usize) {
     owner.kill().unwrap();
     owner.wait().unwrap();
     udpath_lab::sweep_stale().unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !traces(owner.id()).is_empty() {
         assert!(Instant::now() < deadline, "left {:?}", traces(owner.id()));
         udpath_lab::sweep_stale().unwrap();
@@ -259,12 +259,12 @@ fn end_with_their_owner(role: &str, machine: usize, processes: usize) {
 fn kept() {
     udpath_lab::needs_root!();
     let name = format!("keep-{}", std::process::id());
-    let keeper = || play("role-keeper").arg(&name).stderr(Stdio::piped()).output().unwrap();
-    let first = keeper();
+    let spawner = || play("role-spawner").arg(&name).stderr(Stdio::piped()).output().unwrap();
+    let first = spawner();
     assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
     // Its owner has ended: the lab stays, also over a sweep, and its name is taken.
     udpath_lab::sweep_stale().unwrap();
-    let second = String::from_utf8(keeper().stderr).unwrap();
+    let second = String::from_utf8(spawner().stderr).unwrap();
     assert!(second.contains("Exists"), "{second}");
     let listed = udpath_lab::list().unwrap();
     let listed = listed.iter().find(|listed| listed.blueprint.name == name).unwrap();
@@ -275,7 +275,7 @@ fn kept() {
         let there = lab.address_of("server", "client").unwrap().ipv4;
         let service =
             lab.machine("server").unwrap().run(|| std::net::UdpSocket::bind((there, 0))).unwrap().unwrap();
-        service.set_read_timeout(Some(PATIENCE)).unwrap();
+        service.set_read_timeout(Some(TIMEOUT)).unwrap();
         let to = service.local_addr().unwrap();
         let user =
             lab.machine("client").unwrap().run(|| std::net::UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();

@@ -20,7 +20,7 @@ use crate::symbols::user::{MOST_HELD, Programs};
 /// hypervisor's, a sample takes 10 to 30 us, and of those most is the interrupt, not the chain.
 pub const RATE: u32 = 199;
 /// Pause between two looks at the rings. Longer: rings overflow; shorter: this program wakes up more than it has to.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Events of one process at most: a descriptor each, for every thread on every CPU. The kernel keeps 1.3 KB of each, which
 /// makes 20 MiB, and a thread that the process starts copies those of its maker. More: starting threads becomes slow in
 /// what is measured; fewer: 128 threads on 128 CPUs are not sampled whole.
@@ -137,7 +137,7 @@ pub fn record_with(
     event.start()?;
     at(Moment::Begin);
     while started.elapsed() < wanted.length && !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK.min(wanted.length.saturating_sub(started.elapsed())));
+        std::thread::sleep(POLL_INTERVAL.min(wanted.length.saturating_sub(started.elapsed())));
         event.drain(|cpu, record| recording.take(cpu, &record));
         recording.look_for_cpus(&wanted.cpus, &before, started.elapsed());
     }

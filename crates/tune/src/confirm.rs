@@ -24,7 +24,7 @@ use udpath_host::namespace::Place;
 
 /// Longest sleep between two looks, for a journal on a file system that reports no changes. Shorter: a process that
 /// wakes for nothing. Longer: it outlives a confirmation for that long, which harms nobody.
-const LOOK: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Why a confirmation was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -125,7 +125,7 @@ pub fn revert(machine: &dyn Machine, journal: &Journal, id: u64) -> Result<Optio
         if left.is_zero() {
             return unconfirmed(machine, journal, &entry);
         }
-        watch.sleep(left.min(LOOK));
+        watch.sleep(left.min(POLL_INTERVAL));
         match journal.entry(id) {
             Err(JournalError::Unknown { .. }) => return Ok(None),
             // What cannot be read does not say that it is confirmed.

@@ -44,7 +44,7 @@ const RESULTS: &str = "UDPATH_SOAK";
 /// number meets all kinds.
 const STRIDE: usize = 23;
 /// Longest wait for knotd.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Receive queues that the plan leaves; the steering of the others is lost with them.
 const LEFT: u32 = 8;
 
@@ -144,7 +144,7 @@ impl Knotd {
         let child =
             lab.spawn(command).unwrap_or_else(|error| panic!("{error}; scripts/setup.sh installs it"));
         let knotd = Self { child, _folder: folder };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         // Its sockets, and the threads that read them.
         let ready = |server: process::Server| server.sockets.len() == 2 && process::waiting(&server).is_ok();
         while !process::find(knotd.child.id()).is_ok_and(ready) {

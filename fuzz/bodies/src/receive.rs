@@ -26,7 +26,7 @@ use udpath_steer::toeplitz::Key;
 const FRAMES: usize = 2 * BURST;
 
 /// Room of a frame of a link, bytes.
-const ROOM: usize = 2048 - 256;
+const MAX_PAYLOAD: usize = 2048 - 256;
 
 /// How much longer than their requests some replies are.
 const LONGER: usize = 40;
@@ -244,7 +244,7 @@ impl Run {
         match kind % 8 {
             0 | 1 => self.staged.push((link, built(input)?)),
             2 => {
-                let len = (usize::from(input.byte()?) * 8).min(ROOM);
+                let len = (usize::from(input.byte()?) * 8).min(MAX_PAYLOAD);
                 self.staged.push((link, input.bytes(len).to_vec()));
             }
             3 => {
@@ -452,7 +452,7 @@ fn built(input: &mut Input<'_>) -> Option<Vec<u8>> {
     let flow = Flow::new(link, source, destination).expect("one family");
     // A few lengths near the longest, many short ones.
     let len = usize::from(len) << (if shape & 0x10 != 0 { 3 } else { 0 }) >> (shape >> 6);
-    let len = len.min(ROOM - flow.payload_offset());
+    let len = len.min(MAX_PAYLOAD - flow.payload_offset());
     let mut payload = vec![first?; len];
     payload.iter_mut().skip(1).for_each(|byte| *byte = damage);
     let mut frame = vec![0; flow.payload_offset() + len];
@@ -469,7 +469,7 @@ fn built(input: &mut Input<'_>) -> Option<Vec<u8>> {
     if damage & 0x20 != 0 {
         frame.truncate(usize::from(input.byte()?) * 2);
     } else if damage & 0x40 != 0 {
-        let padding = usize::from(input.byte()? % 64).min(ROOM - frame.len());
+        let padding = usize::from(input.byte()? % 64).min(MAX_PAYLOAD - frame.len());
         frame.extend(std::iter::repeat_n(0xcc, padding));
     }
     Some(frame)

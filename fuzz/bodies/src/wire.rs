@@ -6,7 +6,7 @@ use udpath_stack::wire::{
 };
 
 /// Longest frame that is tried: longer than any, and short enough for many tries.
-const LONGEST: usize = 9018;
+const MAX_PAYLOAD: usize = 9018;
 
 /// Frames: what is taken lies within the frame, and the views read the same of it; what is refused has a name.
 pub fn wire_parse(data: &[u8]) {
@@ -80,7 +80,7 @@ pub fn wire_reply(data: &[u8]) {
 /// said; a template that was another flow's makes the same frame.
 pub fn wire_build(data: &[u8]) {
     let Some((flow, payload)) = data.split_first_chunk::<60>() else { return };
-    let payload = &payload[..payload.len().min(LONGEST)];
+    let payload = &payload[..payload.len().min(MAX_PAYLOAD)];
     let flow = flow_of(flow);
     let mut frame = vec![0xee; flow.payload_offset() + payload.len() + 3];
     let built = build(&mut frame, &flow, payload, UdpChecksum::Computed).expect("it has room");

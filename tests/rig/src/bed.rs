@@ -11,7 +11,7 @@ use std::process::Command;
 use serde_json::Value;
 use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
 
-use crate::{Ended, PATIENCE, Run, Running, awaited, program};
+use crate::{Ended, TIMEOUT, Run, Running, awaited, program};
 
 /// Datagrams after which a load has come to its rate: of the slowest, 10,000 a second, a tenth.
 const ARRIVED: u64 = 1000;
@@ -105,7 +105,7 @@ impl Bed {
             }
         };
         command.args(arguments);
-        let run = Run::of(command, &arguments.join(" ")).within(PATIENCE * 4);
+        let run = Run::of(command, &arguments.join(" ")).within(TIMEOUT * 4);
         run.start_with(|command| self.lab.spawn(command))
     }
 
@@ -128,7 +128,7 @@ impl Bed {
     pub fn load(&self, arguments: &[&str]) -> Running {
         let before = self.received();
         let load = self.start("client", program(), &[&["load"], arguments].concat());
-        awaited("the load to arrive", PATIENCE, || (self.received() > before + ARRIVED).then_some(()));
+        awaited("the load to arrive", TIMEOUT, || (self.received() > before + ARRIVED).then_some(()));
         load
     }
 
@@ -161,7 +161,7 @@ impl Bed {
         command.args(&FIRST[1..]).arg(PROFILE).arg(program()).args(&arguments);
         let run =
             if self.first.is_some() { Run::of(command, &arguments.join(" ")) } else { Run::new(&arguments) };
-        run.within(PATIENCE * 2).finish()
+        run.within(TIMEOUT * 2).finish()
     }
 
     /// The same as JSON.

@@ -17,7 +17,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{PATIENCE, Run};
+use crate::{TIMEOUT, Run};
 
 /// The browser without a network, a screen, or anything that it would do of its own accord.
 const BROWSER: [&str; 12] = [
@@ -44,7 +44,7 @@ pub fn dom(folder: &Path, page: &str) -> String {
     let mut command = Command::new("unshare");
     command.args(BROWSER).arg(format!("--user-data-dir={}", folder.display()));
     command.arg("--dump-dom").arg(format!("file://{page}"));
-    let ended = Run::of(command, "chromium").within(PATIENCE * 3).finish();
+    let ended = Run::of(command, "chromium").within(TIMEOUT * 3).finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     ended.out
 }
@@ -148,14 +148,14 @@ impl Tab {
     /// # Panics
     /// It does not become that in time.
     pub fn shows(&mut self, expression: &str, wanted: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let is = self.look(expression);
             if is == wanted {
                 return;
             }
             assert!(Instant::now() < deadline, "{expression} is {is}, never {wanted:?}");
-            std::thread::sleep(crate::LOOK);
+            std::thread::sleep(crate::POLL_INTERVAL);
         }
     }
 
@@ -168,7 +168,7 @@ impl Tab {
         }
         let sent = self.to.write_all(format!("{ask}\0").as_bytes());
         sent.unwrap_or_else(|error| panic!("{method}: the browser has ended: {error}"));
-        let deadline = Instant::now() + PATIENCE * 3;
+        let deadline = Instant::now() + TIMEOUT * 3;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let said = self.from.recv_timeout(left);
@@ -185,9 +185,9 @@ impl Drop for Tab {
     fn drop(&mut self) {
         // A browser that is asked to end takes its processes along; one that cannot be asked has ended.
         let _ = self.to.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while matches!(self.browser.try_wait(), Ok(None)) && Instant::now() < deadline {
-            std::thread::sleep(crate::LOOK);
+            std::thread::sleep(crate::POLL_INTERVAL);
         }
         // Both fail only when it has ended.
         let _ = self.browser.kill();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::{LOOK, PATIENCE};
+use crate::{POLL_INTERVAL, TIMEOUT};
 
 /// The machine at one moment, as far as a run could change it.
 #[derive(Debug)]
@@ -30,14 +30,14 @@ impl Host {
     /// # Panics
     /// Something stays.
     pub fn is_as_before(&self, pids: &[u32]) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = self.left_by(pids);
             if left.is_empty() {
                 return;
             }
             assert!(Instant::now() < deadline, "left behind: {}", left.join(", "));
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 

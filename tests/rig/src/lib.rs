@@ -41,10 +41,10 @@ use std::time::{Duration, Instant};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 
 /// Longest wait for anything that must come. Generous: the machine may be busy with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Pause between two looks at something that is awaited.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Waits until `look` gives something, and panics with `what` when it takes longer than `within`.
 pub fn awaited<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
@@ -54,7 +54,7 @@ pub fn awaited<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option
             return found;
         }
         assert!(Instant::now() < deadline, "waited {within:?} in vain for {what}");
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{PATIENCE, awaited};
+use crate::{TIMEOUT, awaited};
 
 /// Name of the variable that marks a run and whatever it starts.
 const MARK: &str = "UDPATH_TEST_RUN";
@@ -67,10 +67,10 @@ impl Run {
         // With it, an error that carries a backtrace would show it: no user shall ever see one.
         command.env(MARK, &mark).env("RUST_BACKTRACE", "1");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self { command, mark, shown: shown.to_owned(), within: PATIENCE }
+        Self { command, mark, shown: shown.to_owned(), within: TIMEOUT }
     }
 
-    /// Another deadline than [`PATIENCE`].
+    /// Another deadline than [`TIMEOUT`].
     #[must_use]
     pub fn within(mut self, deadline: Duration) -> Self {
         self.within = deadline;
@@ -207,7 +207,7 @@ impl Running {
         }
         let status = self.child.wait().expect("it has ended");
         // Also the streams' ends: a process that holds one is one that runs.
-        awaited(&format!("the processes that {} started to end", self.shown), PATIENCE, || {
+        awaited(&format!("the processes that {} started to end", self.shown), TIMEOUT, || {
             (marked(&self.mark).is_empty() && self.out.reader.is_finished() && self.err.reader.is_finished())
                 .then_some(())
         });

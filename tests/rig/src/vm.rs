@@ -64,7 +64,7 @@ const HOST: &str = "host";
 const TAPS: Duration = Duration::from_secs(20);
 /// Pause between two looks at the emulator: whether it ended, whether the caller wants it to end. Boots take many
 /// seconds, so a twentieth of one is not noticed, and looking costs microseconds.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What an emulated machine shall be. The default is the machine of a 10 GbE server: 20 CPUs in two nodes, 16 queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -269,7 +269,7 @@ impl Vm {
                     let words = self.emulator.0.stderr.take().map_or_else(Tail::default, Tail::read);
                     return Err(VmError::Emulator { words: words.sentence() });
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         Ok(())
@@ -309,7 +309,7 @@ fn wait(emulator: &mut Emulator, deadline: Instant, stop: impl Fn() -> bool) -> 
         match emulator.0.try_wait() {
             Ok(None) if stop() => break Cut::Stopped,
             Ok(None) if Instant::now() >= deadline => break Cut::Deadline,
-            Ok(None) => std::thread::sleep(LOOK),
+            Ok(None) => std::thread::sleep(POLL_INTERVAL),
             // It cannot be an error: it is our child and nobody else reaps it.
             ended => break Cut::No { failed: !matches!(ended, Ok(Some(status)) if status.success()) },
         }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{PATIENCE, Run, Running, awaited, campaign, client_and_server, program};
+use udpath_rig::{TIMEOUT, Run, Running, awaited, campaign, client_and_server, program};
 
 use witness::{Link, count};
 
@@ -47,7 +47,7 @@ fn serve(lab: &Lab, arguments: &[&str]) -> Running {
     let mut inside = lab.machine("server").unwrap().command("nice");
     inside.args(["-n", "19"]).arg(program());
     inside.args(["serve", "echo", "--json", "--bind", "0.0.0.0:7000"]).args(arguments);
-    let mut server = Run::of(inside, &arguments.join(" ")).within(PATIENCE * 2).start_with(|c| lab.spawn(c));
+    let mut server = Run::of(inside, &arguments.join(" ")).within(TIMEOUT * 2).start_with(|c| lab.spawn(c));
     server.says("ready io=");
     server
 }
@@ -58,7 +58,7 @@ fn sockets(lab: &Lab, flows: usize) -> Vec<UdpSocket> {
     let socket = || -> UdpSocket {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         socket.connect((to, PORT)).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket
     };
     client.run(|| (0..flows).map(|_| socket()).collect()).unwrap()
@@ -119,7 +119,7 @@ fn halt(server: &Running) {
         let state = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
         state.lines().any(|line| line.starts_with("State:\tT"))
     };
-    awaited("all threads to stop", PATIENCE, || {
+    awaited("all threads to stop", TIMEOUT, || {
         let mut threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
         threads.all(stopped).then_some(())
     });

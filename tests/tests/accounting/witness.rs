@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::PATIENCE;
+use udpath_rig::TIMEOUT;
 
 /// What went over the link, as its two ends counted it.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +37,7 @@ impl Link {
     /// What went over the link since `before`, once the client's end has received so many answers or time is up: a softirq
     /// that waits for a busy CPU counts them later than the server.
     pub(crate) fn at_rest(lab: &Lab, before: &Self, answers: u64) -> Self {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let link = Self::of(lab).since(before);
             if link.answered >= answers || Instant::now() >= deadline {

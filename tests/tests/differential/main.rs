@@ -33,7 +33,7 @@ use frames::{Ends, FIRST_PORT, KINDS, Random, folded, plain, request, sum};
 use rustix::process::Signal;
 use sys::PacketSocket;
 use udpath_lab::{Lab, LabBuilder, LinkSpec, Offloads};
-use udpath_rig::{PATIENCE, Run, Running, program};
+use udpath_rig::{TIMEOUT, Run, Running, program};
 
 /// Another one finds other things; this one, always the same.
 const SEED: u64 = 0x0075_6470_6174_6821;
@@ -219,7 +219,7 @@ impl Client {
 
     /// Asks and waits for the answer: what was sent before has then reached the server, for there is one queue.
     fn caught_up(&mut self, port: u16) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         self.socket.send(&plain(&self.ends, port)).unwrap();
         while !self.replies.contains_key(&port) {
             assert!(Instant::now() < deadline, "no answer to a plain request, of port {port}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use udpath_rig::{PATIENCE, Running, awaited};
+use udpath_rig::{TIMEOUT, Running, awaited};
 
 use super::frames::from_address;
 use super::{Client, SECOND, client, lab, run, serve};
@@ -64,16 +64,16 @@ fn an_address_of_the_host_is_no_sender_from_when_it_has_it() {
     let mut asks = |source| answered(&mut client, &mut port, source);
     assert!(asks(late), "a stranger is answered");
     run(&lab, "server", "ip", &["addr", "add", &format!("{late}/24"), "dev", "lo"]);
-    awaited("no answer to the host's new address", PATIENCE, || (!asks(late)).then_some(()));
+    awaited("no answer to the host's new address", TIMEOUT, || (!asks(late)).then_some(()));
     for own in [[10, 88, 0, 0], [10, 88, 0, 255]] {
         assert!(!asks(own.into()), "{own:?}: of its network");
     }
     assert!(asks([10, 88, 1, 0].into()), "of another network");
     run(&lab, "server", "ip", &["addr", "del", &format!("{late}/24"), "dev", "lo"]);
-    awaited("an answer once it is a stranger's again", PATIENCE, || asks(late).then_some(()));
+    awaited("an answer once it is a stranger's again", TIMEOUT, || asks(late).then_some(()));
     // A whole network that is taken as the host's own.
     run(&lab, "server", "ip", &["route", "add", "local", "198.18.0.0/15", "dev", "lo"]);
-    awaited("no answer to a local network", PATIENCE, || (!asks([198, 19, 1, 2].into())).then_some(()));
+    awaited("no answer to a local network", TIMEOUT, || (!asks([198, 19, 1, 2].into())).then_some(()));
     assert!(asks([198, 20, 0, 0].into()), "behind it");
     end(running);
     lab.down().unwrap();
@@ -88,7 +88,7 @@ fn rp_filter_holds_as_it_is_set() {
     let (stranger, elsewhere) = (Ipv4Addr::new(198, 51, 100, 7), Ipv4Addr::new(203, 0, 113, 7));
     let own = client.ends.client.0;
     let mut becomes = |what: &str, wanted: [bool; 3]| {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let now = [own, stranger, elsewhere].map(|source| answered(&mut client, &mut port, source));
             if now == wanted {

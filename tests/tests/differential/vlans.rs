@@ -18,7 +18,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use udpath_lab::Lab;
 use udpath_rig::VmSpec;
-use udpath_rig::{PATIENCE, Run, awaited, program};
+use udpath_rig::{TIMEOUT, Run, awaited, program};
 
 use super::frames::{Ends, FIRST_PORT, tagged};
 use super::{Compared, Request, client, ends, lab, replies, run, serve};
@@ -132,11 +132,11 @@ fn devices_come_and_go(lab: &Lab) {
     assert!(answered());
     let ip = |text: &str| run(lab, "server", "ip", &text.split_whitespace().collect::<Vec<_>>());
     ip("link set eth0.100 down");
-    awaited("silence once the device is down", PATIENCE, || (!answered()).then_some(()));
+    awaited("silence once the device is down", TIMEOUT, || (!answered()).then_some(()));
     ip("link set eth0.100 up");
-    awaited("an answer once it is up", PATIENCE, || answered().then_some(()));
+    awaited("an answer once it is up", TIMEOUT, || answered().then_some(()));
     ip("link del eth0.100");
-    awaited("silence once the device is gone", PATIENCE, || (!answered()).then_some(()));
+    awaited("silence once the device is gone", TIMEOUT, || (!answered()).then_some(()));
     assert!(!server.has_ended());
     server.signal(Signal::TERM);
     assert_eq!(server.finish().code(), Some(0));

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use udpath_host::snapshot::Interface;
-use udpath_rig::{PATIENCE, awaited, program};
+use udpath_rig::{TIMEOUT, awaited, program};
 
 use crate::place::{Kind, PORT, Place, QUERIES, WORKERS};
 
@@ -193,7 +193,7 @@ fn napi_threads_do_the_work_and_go_with_the_setting() {
     assert_eq!((before, after), ((0, 0), (0, 0)));
     // A packet takes a microsecond or so; a thread that only sleeps takes none.
     assert!(during.0 == 2 && during.1 > u64::from(QUERIES) * 100, "{during:?}");
-    awaited("the threads of NAPI to end", PATIENCE, || {
+    awaited("the threads of NAPI to end", TIMEOUT, || {
         let name = |tid: &u32| fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
         seen.iter().all(|tid| !name(tid).starts_with("napi/eth0")).then_some(())
     });

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use udpath_host::Snapshot;
 use udpath_host::process::{Server, Socket, find, waiting};
 use udpath_lab::Lab;
-use udpath_rig::{PATIENCE, Said, awaited, client_and_server, program};
+use udpath_rig::{TIMEOUT, Said, awaited, client_and_server, program};
 
 use crate::settled::settled;
 
@@ -61,11 +61,11 @@ impl Place {
     }
 
     fn await_server(&self) {
-        awaited("the server's answers", PATIENCE, || {
+        awaited("the server's answers", TIMEOUT, || {
             let client = self.clients(1).pop()?;
             client.send(QUERY).and_then(|_| client.recv(&mut [0; 512])).ok()
         });
-        awaited("the server's workers", PATIENCE, || {
+        awaited("the server's workers", TIMEOUT, || {
             let server = self.server();
             (server.sockets.len() == WORKERS && waiting(&server).is_ok()).then_some(())
         });
@@ -187,7 +187,7 @@ impl Place {
     /// while the server is stopped. It answers them afterwards.
     pub(crate) fn burst(&self, cpu: u32, clients: u32, rounds: u32) -> Burst {
         let clients = self.clients(clients);
-        awaited("earlier queries to be read", PATIENCE, || {
+        awaited("earlier queries to be read", TIMEOUT, || {
             self.sockets().iter().all(|socket| socket.queued == 0).then_some(())
         });
         let before = self.sockets();
@@ -212,7 +212,7 @@ impl Place {
     /// Stops the server: when this returns, no thread of it runs.
     fn stop(&self) {
         self.signal(Signal::STOP);
-        awaited("the server to stop", PATIENCE, || {
+        awaited("the server to stop", TIMEOUT, || {
             let stopped = |pid: u32, tid: u32| {
                 let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
                 stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T"))
@@ -243,7 +243,7 @@ impl Place {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             stat.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" Z"))
         };
-        awaited("the server's workers to end", PATIENCE, || all.iter().all(ended).then_some(()));
+        awaited("the server's workers to end", TIMEOUT, || all.iter().all(ended).then_some(()));
     }
 }
 

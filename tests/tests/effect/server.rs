@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 
 use serde_json::Value;
 use udpath_host::process::{SocketValue, waiting};
-use udpath_rig::{PATIENCE, Said, awaited, program};
+use udpath_rig::{TIMEOUT, Said, awaited, program};
 
 use crate::place::{Kind, PORT, Place, WORKERS};
 
@@ -213,7 +213,7 @@ fn a_socket_is_found_again_when_the_process_it_was_named_by_has_ended() {
     let request = format!("socket:{worker}/{inode}:busy-poll=50");
     place.apply("server", &[&request]).fine();
     place.reload();
-    awaited("the worker to end", PATIENCE, || (!place.server().processes.contains(&worker)).then_some(()));
+    awaited("the worker to end", TIMEOUT, || (!place.server().processes.contains(&worker)).then_some(()));
     let status = place.udpath("server", &["status"]);
     assert!(status.fine().out.contains("holds (it is socket:"), "{}", status.out);
     let polls = |place: &Place| place.sockets()[0].values.contains(&SocketValue::BusyPoll(50));

@@ -68,7 +68,7 @@ fn who_was_moved_by_nsenter_changes_and_sees_the_namespace_and_not_what_sys_show
 
     // What reverts is of the namespace as well.
     place.shell(&format!("{enter} $U apply --state $S --set {RPS} --confirm 1s")).fine();
-    udpath_rig::awaited("the apply to be reverted there", udpath_rig::PATIENCE, || {
+    udpath_rig::awaited("the apply to be reverted there", udpath_rig::TIMEOUT, || {
         (of_there() == there_before).then_some(())
     });
     assert_eq!(place.rps(), here_before);

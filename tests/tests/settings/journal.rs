@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
-use udpath_rig::{PATIENCE, Said, awaited, program};
+use udpath_rig::{TIMEOUT, Said, awaited, program};
 
 use crate::place::{Place, RPS};
 use crate::revert::series;
@@ -72,7 +72,7 @@ fn other_users_cannot_open_the_lock_and_its_holder_is_named() {
     // One that holds it is named, whatever the file says.
     let mut holder = place.command("flock");
     let mut holder = holder.arg(&lock).args(["sleep", "1000"]).stdout(Stdio::null()).spawn().unwrap();
-    awaited("flock to hold the lock", PATIENCE, || {
+    awaited("flock to hold the lock", TIMEOUT, || {
         let file = fs::File::open(&lock).unwrap();
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err().then_some(())
     });

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use udpath_rig::{PATIENCE, Said, awaited, program};
+use udpath_rig::{TIMEOUT, Said, awaited, program};
 
 use place::{Place, RPS};
 use revert::reverting;
@@ -82,7 +82,7 @@ fn another_namespace_is_reached_by_its_name() {
     };
     run(&["apply", "--set", RPS, "--confirm", "1s"]).fine();
     assert!(place.rps().ends_with('3'));
-    awaited("the apply to be reverted there", PATIENCE, || (place.rps() == before).then_some(()));
+    awaited("the apply to be reverted there", TIMEOUT, || (place.rps() == before).then_some(()));
     run(&["apply", "--set", RPS]).fine();
     let wrong = Said::from(Command::new(program()).args(["undo", "2", "--state", state]).output().unwrap());
     wrong.refused(3, &format!("udpath undo 2 --netns {name}"));
@@ -194,8 +194,8 @@ fn what_is_not_confirmed_reverts_after_its_terminal_has_gone() {
     assert!(place.rps().ends_with('3'));
     assert!(place.run(&["status"]).fine().out.contains("unless confirmed"));
     assert_eq!(reverting(place.state.path()).len(), 1);
-    awaited("the apply to be reverted", PATIENCE, || (place.rps() == before).then_some(()));
-    awaited("what reverted it to end", PATIENCE, || reverting(place.state.path()).is_empty().then_some(()));
+    awaited("the apply to be reverted", TIMEOUT, || (place.rps() == before).then_some(()));
+    awaited("what reverted it to end", TIMEOUT, || reverting(place.state.path()).is_empty().then_some(()));
     place.run(&["confirm", "1"]).refused(3, "has been undone");
     assert!(place.run(&["status"]).fine().out.contains("reverted: not confirmed in time"));
 }
@@ -207,7 +207,7 @@ fn what_is_confirmed_stays_and_nobody_waits_any_longer() {
     place.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
     assert_eq!(reverting(place.state.path()).len(), 1);
     place.run(&["confirm"]).fine();
-    awaited("what would revert it to end", PATIENCE, || {
+    awaited("what would revert it to end", TIMEOUT, || {
         reverting(place.state.path()).is_empty().then_some(())
     });
     assert!(place.rps().ends_with('3'));
@@ -215,7 +215,7 @@ fn what_is_confirmed_stays_and_nobody_waits_any_longer() {
     place.run(&["undo"]).fine();
     place.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
     place.run(&["undo"]).fine();
-    awaited("what would revert it to end", PATIENCE, || {
+    awaited("what would revert it to end", TIMEOUT, || {
         reverting(place.state.path()).is_empty().then_some(())
     });
 }
@@ -242,7 +242,7 @@ impl Irqbalance {
         let process = command.spawn().unwrap();
         let this = Self { process, made };
         let socket = folder.join(format!("irqbalance{}.sock", this.process.id()));
-        awaited("irqbalance's socket", PATIENCE, || socket.exists().then_some(()));
+        awaited("irqbalance's socket", TIMEOUT, || socket.exists().then_some(()));
         this
     }
 }
@@ -317,7 +317,7 @@ fn a_running_irqbalance_is_told_to_leave_the_irq_alone_and_told_otherwise_by_und
         .collect::<Vec<_>>()
         .join("\n");
     assert!(Command::new("sh").args(["-e", "-c", &lines]).status().unwrap().success(), "{lines}");
-    awaited("irqbalance to take the shell's word", PATIENCE, || {
+    awaited("irqbalance to take the shell's word", TIMEOUT, || {
         (!run(&["plan", "--set", &request]).out.contains("irqbalance:ban")).then_some(())
     });
     // One that does not listen cannot be settled with, and nothing is written.

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
-use udpath_rig::{PATIENCE, awaited};
+use udpath_rig::{TIMEOUT, awaited};
 
 use crate::place::{Place, RPS};
 use crate::systemd::Systemd;
@@ -49,19 +49,19 @@ fn what_overlaps_an_unconfirmed_apply_is_refused_and_the_revert_is_seen() {
         .refused(3, "run `udpath confirm 1` or `udpath undo 1` first");
     place.run(&["apply", "--set", "eth0:rps/rx-1=1"]).fine();
     assert_eq!(series(&place, "udpath_applies{state=\"awaiting\"}"), "1");
-    awaited("the apply to be reverted", PATIENCE, || (place.rps() == before).then_some(()));
-    awaited("what reverted it to end", PATIENCE, || reverting(place.state.path()).is_empty().then_some(()));
+    awaited("the apply to be reverted", TIMEOUT, || (place.rps() == before).then_some(()));
+    awaited("what reverted it to end", TIMEOUT, || reverting(place.state.path()).is_empty().then_some(()));
     place.run(&["undo"]).fine();
     // Reverted whole: told while it is the last one, and nothing is to be done.
     place.run(&["apply", "--confirm", "1s", "--set", RPS]).fine();
-    awaited("the revert to be told", PATIENCE, || {
+    awaited("the revert to be told", TIMEOUT, || {
         place.run(&["status"]).fine().out.contains("reverted: not confirmed in time").then_some(())
     });
     assert_eq!(series(&place, "udpath_reverted_applies{outcome=\"complete\"}"), "1");
     // Reverted in part: an exit code and a series until it is closed.
     place.run(&["apply", "--confirm", "2s", "--set", RPS, "--set", "eth0:rps/rx-1=1"]).fine();
     place.shell("echo 1 > /sys/class/net/eth0/queues/rx-1/rps_cpus").fine();
-    awaited("the apply to be reverted in part", PATIENCE, || {
+    awaited("the apply to be reverted in part", TIMEOUT, || {
         place.run(&["status"]).out.contains("except: eth0:rps/rx-1").then_some(())
     });
     assert_eq!(place.rps(), before);
@@ -80,7 +80,7 @@ fn a_revert_that_was_killed_is_told_at_once() {
     assert!(place.run(&["status"]).fine().out.contains("unless confirmed"));
     let [pid] = reverting(place.state.path())[..] else { panic!("one process waits") };
     kill(pid);
-    awaited("status to tell that nobody waits", PATIENCE, || {
+    awaited("status to tell that nobody waits", TIMEOUT, || {
         (place.run(&["status"]).code == Some(1)).then_some(())
     });
     place.run(&["status"]).refused(1, "the process that would revert it is gone");
@@ -99,21 +99,21 @@ fn with_systemd_the_revert_outlives_the_cgroup_and_a_kill() {
     systemd.run(&["apply", "--confirm", "3s", "--set", RPS]).fine();
     assert!(place.rps().ends_with('3'));
     assert!(systemd.units().contains("udpath-revert-1-"), "{}", systemd.units());
-    awaited("the apply to be reverted", PATIENCE, || (place.rps() == before).then_some(()));
-    awaited("its unit to go", PATIENCE, || systemd.units().is_empty().then_some(()));
+    awaited("the apply to be reverted", TIMEOUT, || (place.rps() == before).then_some(()));
+    awaited("its unit to go", TIMEOUT, || systemd.units().is_empty().then_some(()));
     assert!(place.run(&["status"]).fine().out.contains("reverted: not confirmed in time"));
     // Killed, it is started again, and reverts when the time is over.
     systemd.run(&["apply", "--confirm", "8s", "--set", RPS]).fine();
     let [pid] = reverting(place.state.path())[..] else { panic!("one process waits") };
     kill(pid);
-    awaited("systemd to start it again", PATIENCE, || {
+    awaited("systemd to start it again", TIMEOUT, || {
         matches!(reverting(place.state.path())[..], [again] if again != pid).then_some(())
     });
-    awaited("the apply to be reverted", PATIENCE, || (place.rps() == before).then_some(()));
+    awaited("the apply to be reverted", TIMEOUT, || (place.rps() == before).then_some(()));
     // Confirmed, the unit goes.
     systemd.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
     place.run(&["confirm"]).fine();
-    awaited("its unit to go", PATIENCE, || systemd.units().is_empty().then_some(()));
+    awaited("its unit to go", TIMEOUT, || systemd.units().is_empty().then_some(()));
     assert!(place.rps().ends_with('3'));
     place.run(&["undo"]).fine();
 }
@@ -153,7 +153,7 @@ fn a_signal_takes_an_apply_back_and_is_exit_4() {
         let entry = state.join("000001.journal");
         // As many changes into it as the round says.
         let into = 1 + round as usize / 3 % 4;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         // Without a pause, in which an apply would get far.
         while fs::read_to_string(&entry).unwrap_or_default().matches("\"intent\"").count() < into {
             assert!(Instant::now() < deadline, "the apply does not begin");

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use udpath_rig::{PATIENCE, Said, awaited, program};
+use udpath_rig::{TIMEOUT, Said, awaited, program};
 
 use crate::place::Place;
 
@@ -51,8 +51,8 @@ impl<'a> Systemd<'a> {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let unshare = place.lab.spawn(command).unwrap();
         let mut this = Self { place, unshare, cgroup, pid: 0 };
-        this.pid = awaited("systemd as pid 1 of its container", PATIENCE, || this.init());
-        awaited("systemd to run", PATIENCE, || {
+        this.pid = awaited("systemd as pid 1 of its container", TIMEOUT, || this.init());
+        awaited("systemd to run", TIMEOUT, || {
             (this.command("systemctl").arg("is-system-running").output().ok()?.stdout == b"running\n")
                 .then_some(())
         });
@@ -116,7 +116,7 @@ impl Drop for Systemd<'_> {
         // With it goes its child, and with a pid 1 all of its namespace.
         let _ = self.unshare.kill();
         let _ = self.unshare.wait();
-        awaited("the container's cgroups to be empty", PATIENCE, || {
+        awaited("the container's cgroups to be empty", TIMEOUT, || {
             remove_tree(&self.cgroup);
             (!self.cgroup.exists()).then_some(())
         });

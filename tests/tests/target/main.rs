@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use udpath_rig::{Ended, PATIENCE, Run, Running, awaited, one_sentence, program};
+use udpath_rig::{Ended, TIMEOUT, Run, Running, awaited, one_sentence, program};
 
 /// A folder that everybody may read, with the spinner in it and `udpath`.
 struct Folder(TempDir);
@@ -33,10 +33,10 @@ impl Folder {
 
     /// The spinner as nobody, once it does what it was told.
     fn spinner_as_nobody(&self, what: &str) -> Running {
-        let spinner = Run::unprivileged(&self.path("spinner"), &[what]).within(PATIENCE * 2).start();
+        let spinner = Run::unprivileged(&self.path("spinner"), &[what]).within(TIMEOUT * 2).start();
         // setpriv becomes it.
         let comm = format!("/proc/{}/comm", spinner.pid());
-        awaited("the spinner", PATIENCE, || (fs::read_to_string(&comm).ok()? == "spinner\n").then_some(()));
+        awaited("the spinner", TIMEOUT, || (fs::read_to_string(&comm).ok()? == "spinner\n").then_some(()));
         spinner
     }
 }
@@ -111,7 +111,7 @@ fn too_many_threads_are_told_and_the_busiest_is_sampled() {
     let folder = Folder::new();
     let spinner = folder.spinner_as_nobody("many");
     let tasks = format!("/proc/{}/task", spinner.pid());
-    awaited("its threads", PATIENCE, || (fs::read_dir(&tasks).ok()?.count() == 66).then_some(()));
+    awaited("its threads", TIMEOUT, || (fs::read_dir(&tasks).ok()?.count() == 66).then_some(()));
     // What is left when everything else has its share is not enough for all threads on two CPUs.
     let pid = spinner.pid().to_string();
     let profile = as_nobody(&folder, |udpath| {
@@ -168,9 +168,9 @@ fn a_program_that_only_its_own_namespaces_know_has_names() {
             "sh",
         ]);
         command.arg(&inside).arg(folder.path("spinner")).arg(seconds);
-        let running = Run::of(command, "spinner in namespaces").within(PATIENCE * 2).start();
+        let running = Run::of(command, "spinner in namespaces").within(TIMEOUT * 2).start();
         let children = format!("/proc/{0}/task/{0}/children", running.pid());
-        let pid = awaited("the spinner in namespaces", PATIENCE, || {
+        let pid = awaited("the spinner in namespaces", TIMEOUT, || {
             let child: u32 = fs::read_to_string(&children).ok()?.split(' ').next()?.parse().ok()?;
             let comm = fs::read_to_string(format!("/proc/{child}/comm")).ok()?;
             (comm == "only-here\n").then_some(child)
@@ -203,7 +203,7 @@ fn a_program_whose_file_is_gone_has_names() {
     fs::copy(folder.path("spinner"), &file).unwrap();
     let mut command = Command::new(&file);
     command.args(["spin", "60"]);
-    let running = Run::of(command, "upgraded").within(PATIENCE * 2).start();
+    let running = Run::of(command, "upgraded").within(TIMEOUT * 2).start();
     fs::remove_file(&file).unwrap();
     fs::copy("/bin/sh", &file).unwrap();
     let pid = running.pid().to_string();
@@ -216,7 +216,7 @@ fn what_a_process_runs_later_has_names() {
     let folder = Folder::new();
     let mut command = Command::new(folder.path("spinner"));
     command.args(["exec", "1.5"]);
-    let running = Run::of(command, "spinner that runs another program").within(PATIENCE * 2).start();
+    let running = Run::of(command, "spinner that runs another program").within(TIMEOUT * 2).start();
     let pid = running.pid().to_string();
     let profile = json(&Run::new(&["profile", "--pid", &pid, "-d", "4s", "--json"]).finish());
     assert!(ns_of(&profile, "in_the_next_program [spinner]") > 0, "{}", profile["processes"][0]);

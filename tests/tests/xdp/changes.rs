@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{PATIENCE, awaited, client_and_server};
+use udpath_rig::{TIMEOUT, awaited, client_and_server};
 
 use super::{PORT, asks, client, end, piped, program_counts, serve, start, targets};
 
@@ -102,7 +102,7 @@ fn what_is_not_for_the_service_is_the_kernels() {
     for target in [v4, v6] {
         let other = SocketAddr::new(target.ip(), PORT + 1);
         let there = lab.machine("server").unwrap().run(|| UdpSocket::bind(other)).unwrap().unwrap();
-        there.set_read_timeout(Some(PATIENCE)).unwrap();
+        there.set_read_timeout(Some(TIMEOUT)).unwrap();
         let here = client(&lab, other);
         here.send(b"another port").unwrap();
         let mut room = [0; 32];
@@ -171,12 +171,12 @@ fn mtu_stations_and_addresses_change_under_it() {
     ip(&lab, "client", &["neigh", "replace", "10.0.0.78", "lladdr", "02:00:00:00:77:02", "dev", "eth0"]);
     let there = client(&lab, gone);
     there.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    awaited("an answer from the new address", PATIENCE, || {
+    awaited("an answer from the new address", TIMEOUT, || {
         there.send(b"x").unwrap();
         there.recv(&mut [0; 8]).ok()
     });
     ip(&lab, "server", &["addr", "del", "10.0.0.78/32", "dev", "eth0"]);
-    awaited("the address that is gone to be silent", PATIENCE, || {
+    awaited("the address that is gone to be silent", TIMEOUT, || {
         there.send(b"x").unwrap();
         there.recv(&mut [0; 8]).err()
     });

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{PATIENCE, awaited, client_and_server};
+use udpath_rig::{TIMEOUT, awaited, client_and_server};
 
 use super::{PORT, end, piped, program_counts, start, targets};
 
@@ -86,7 +86,7 @@ fn a_sink_takes_everything_over_every_io() {
                 socket.send(&payload(size)).unwrap();
                 bytes += size as u64;
                 if number % 50 == 49 {
-                    awaited("the sink to have taken it", PATIENCE, || {
+                    awaited("the sink to have taken it", TIMEOUT, || {
                         socket.send(&udpath_protocols::sink::QUESTION).unwrap();
                         let mut room = [0; 64];
                         let len = socket.recv(&mut room).unwrap();

@@ -18,7 +18,7 @@ use crate::terminal;
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
 const SCHEMA: &str = "udpath.apply/1";
 /// Longest time a confirmation is awaited: who has not looked after a day will not.
-const LONGEST: Duration = Duration::from_secs(86_400);
+const MAX_CONFIRM: Duration = Duration::from_secs(86_400);
 
 /// Arguments of `udpath apply`.
 #[derive(Debug, clap::Args)]
@@ -73,7 +73,7 @@ fn time(text: &str) -> Result<Duration, String> {
     };
     let number = digits.parse::<u64>().ok().filter(|_| !digits.starts_with('+'));
     let time = number.zip(unit).and_then(|(number, unit)| number.checked_mul(unit)).map(Duration::from_secs);
-    let within = time.filter(|time| (1..=LONGEST.as_secs()).contains(&time.as_secs()));
+    let within = time.filter(|time| (1..=MAX_CONFIRM.as_secs()).contains(&time.as_secs()));
     within.ok_or_else(|| format!("'{text}' is no time to wait; write it like 60s or 5m, up to 24h"))
 }
 
@@ -204,7 +204,7 @@ mod tests {
     fn times_to_wait() {
         assert_eq!(time("60s"), Ok(Duration::from_secs(60)));
         assert_eq!(time("5m"), Ok(Duration::from_secs(300)));
-        assert_eq!(time("24h"), Ok(LONGEST));
+        assert_eq!(time("24h"), Ok(MAX_CONFIRM));
         for bad in ["", "0", "25h", "-1s", "+5", "1.5s", "5 s", "99999999999999999999h", "5ü"] {
             assert!(time(bad).unwrap_err().contains("60s"), "{bad}");
         }

@@ -25,7 +25,7 @@ use crate::terminal;
 /// Where the metrics are served by default. 9,4xx is where exporters live; this one was free in their list.
 const LISTEN: &str = "127.0.0.1:9453";
 /// Pause between two checks for the end.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Arguments of `udpath export`.
 #[derive(Debug, clap::Args)]
@@ -108,7 +108,7 @@ fn write(args: &Args, source: &dyn Source, path: &std::path::Path, stop: &Atomic
         write_whole(path, text.as_bytes()).map_err(anyhow::Error::from)?;
         let next = Instant::now() + Duration::from_secs(args.interval);
         while Instant::now() < next && !stop.load(Ordering::Relaxed) {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ use crate::exit::{Done, Failure};
 use crate::terminal;
 
 /// Longest interval, seconds: counters of 32 bits wrap after some minutes at full rate.
-const LONGEST: f64 = 300.0;
+const MAX_INTERVAL: f64 = 300.0;
 
 /// Arguments of `udpath show`.
 #[derive(Debug, clap::Args)]
@@ -125,10 +125,10 @@ impl PlaceArgs {
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 =
         text.trim_end_matches('s').trim().parse().map_err(|_| "give seconds, such as 1 or 0.5")?;
-    if (0.01..=LONGEST).contains(&seconds) {
+    if (0.01..=MAX_INTERVAL).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
-        Err(format!("give 0.01 to {LONGEST} seconds"))
+        Err(format!("give 0.01 to {MAX_INTERVAL} seconds"))
     }
 }
 

@@ -33,7 +33,7 @@ struct Function {
 /// The module number of the kernel itself.
 const NO_MODULE: u16 = u16::MAX;
 /// Bytes a function may have. Beyond that an address is not of the last one before it: what lies between modules.
-const LONGEST: u64 = 1 << 20;
+const MAX_FUNCTION_LEN: u64 = 1 << 20;
 
 /// Why the kernel's functions have no names here.
 #[derive(Debug, Error)]
@@ -117,7 +117,7 @@ impl Kernel {
     pub fn frame(&self, address: u64) -> Option<Frame<'_>> {
         let behind = self.functions.partition_point(|function| function.address <= address);
         let found = self.functions[..behind].last()?;
-        if address - found.address > LONGEST {
+        if address - found.address > MAX_FUNCTION_LEN {
             return None;
         }
         let (begin, len) = (found.name.0 as usize, usize::from(found.name.1));
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(name(0xffff_ffff_8100_0190), Some(("second", None)));
         assert_eq!(name(0xffff_ffff_c000_0020), Some(("veth_poll", Some("veth"))));
         assert_eq!(name(0xffff_ffff_c010_0001), Some(("bpf_prog_1_take", Some("bpf"))));
-        assert_eq!(name(0xffff_ffff_8100_0190 + LONGEST), None);
+        assert_eq!(name(0xffff_ffff_8100_0190 + MAX_FUNCTION_LEN), None);
         assert_eq!(name(7), None);
     }
 

@@ -4,7 +4,7 @@ use super::style::{Paint, Style};
 use crate::words;
 
 /// Longest text of one cell; a longer one is cut, so that one name cannot push every column off the screen.
-const LONGEST: usize = 44;
+const MAX_WIDTH: usize = 44;
 
 /// One cell: text, the side it keeps to, its colour.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub(crate) struct Cell {
 impl Cell {
     /// Text, kept to the left.
     pub(crate) fn new(text: impl AsRef<str>) -> Self {
-        let text = words::shortened(&words::one_line(text.as_ref()), LONGEST);
+        let text = words::shortened(&words::one_line(text.as_ref()), MAX_WIDTH);
         Self { text, right: false, paint: Paint::Plain }
     }
 
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_cell_is_one_short_line() {
         let cell = Cell::new("a\nb".repeat(40));
-        assert_eq!(cell.width(), LONGEST);
+        assert_eq!(cell.width(), MAX_WIDTH);
         assert!(!cell.text.contains('\n'));
     }
 }

@@ -22,7 +22,7 @@ use crate::context;
 /// resets its link for some; shorter gives up for nothing, longer leaves a script hanging on a stuck one.
 pub(super) const WAIT: Duration = Duration::from_secs(10);
 /// Pause between two looks at the lock.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Rights of everybody but the owner.
 const OTHERS: u32 = 0o077;
 
@@ -45,7 +45,7 @@ impl Journal {
         loop {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,
-                Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(LOOK),
+                Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(POLL_INTERVAL),
                 Err(Errno::WOULDBLOCK) => {
                     let holder = holder(&file, &path);
                     return Err(JournalError::Held { path, holder });

@@ -18,9 +18,9 @@ use std::time::Duration;
 /// Where it puts its socket.
 const FOLDER: &str = "/run/irqbalance";
 /// Longest request it reads, bytes; the rest would be lost without a word.
-const LONGEST: usize = 500;
+const MAX_REQUEST: usize = 500;
 /// How long it may take. It answers between its rounds, at once; only while it reads /proc/interrupts it does not.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// IRQs that were banned over the socket or its command line.
 pub(super) fn banned(pid: u32) -> io::Result<BTreeSet<u32>> {
@@ -40,7 +40,7 @@ pub(super) fn ban(pid: u32, irqs: &BTreeSet<u32>) -> io::Result<()> {
     let list: Vec<String> = irqs.iter().map(u32::to_string).collect();
     let list = if list.is_empty() { "NONE".to_owned() } else { list.join(" ") };
     let request = format!("settings ban irqs {list}");
-    if request.len() >= LONGEST {
+    if request.len() >= MAX_REQUEST {
         return Err(io::Error::other(format!(
             "irqbalance takes no list of {} IRQs; ban them by a policy script, or stop it",
             irqs.len()
@@ -54,8 +54,8 @@ fn ask(pid: u32, request: &str) -> io::Result<String> {
     let mut socket = UnixStream::connect(&path).map_err(|error| {
         io::Error::other(format!("its socket {} cannot be reached: {error}", path.display()))
     })?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    socket.set_write_timeout(Some(TIMEOUT))?;
     // It reads numbers until something else follows, and does not end the text itself.
     socket.write_all(format!("{request}\0").as_bytes())?;
     socket.shutdown(Shutdown::Write)?;

@@ -18,7 +18,7 @@ use udpath_lab::online_cpus;
 use udpath_steer::CpuSet;
 use udpath_tune::process::{pin, write};
 
-use server::{COUNT, Kind, PATIENCE, QUERY, Running, WORKERS, ZONE, on_cpu};
+use server::{COUNT, Kind, TIMEOUT, QUERY, Running, WORKERS, ZONE, on_cpu};
 
 fn one(cpu: u32) -> CpuSet {
     [cpu].into_iter().collect()
@@ -276,7 +276,7 @@ fn a_reload_of_nsd_keeps_sockets_and_forgets_threads() {
     before.iter().for_each(|worker| drop(pin(*worker, &one(cpu)).unwrap()));
     fs::write(running.folder.path().join("zone"), ZONE.replace("host 1", "host 2")).unwrap();
     kill_process(Pid::from_child(&running.child), Signal::HUP).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let after = loop {
         let now = workers(running.found());
         if now.len() == WORKERS && now.iter().all(|worker| !before.contains(worker)) {

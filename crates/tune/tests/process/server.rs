@@ -13,7 +13,7 @@ use udpath_host::process::{Server, Socket, Thread, find};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 
 /// Long enough for anything here on a machine that is busy with other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 const PORT: u16 = 5300;
 /// Sockets and workers of each server.
 pub(crate) const WORKERS: usize = 2;
@@ -60,7 +60,7 @@ impl Running {
         let running = Self { lab, folder, kind, child };
         running.await_answer();
         // The first worker may answer before the last one is there.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while running.found().processes.len() < kind.processes() {
             assert!(Instant::now() < deadline, "{:?}", running.found());
             std::thread::sleep(Duration::from_millis(1));
@@ -107,7 +107,7 @@ impl Running {
     }
 
     pub(crate) fn await_answer(&self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let client = &self.clients(1)[0];
             if client.send(QUERY).is_ok() && client.recv(&mut [0; 512]).is_ok() {
@@ -128,7 +128,7 @@ impl Running {
     /// Stops it: when this returns, no thread of it runs.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let runs = |thread: &Thread| {
             let stat = format!("/proc/{}/task/{}/stat", thread.id.pid, thread.id.tid);
             !fs::read_to_string(stat).unwrap().rsplit_once(')').unwrap().1.starts_with(" T")
@@ -143,7 +143,7 @@ impl Running {
     pub(crate) fn counted(&self, cpu: u32) -> Vec<u32> {
         let clients = self.clients(COUNT);
         let queued = || self.sockets().iter().map(|socket| socket.queued).collect::<Vec<_>>();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while queued().iter().any(|bytes| *bytes > 0) {
             assert!(Instant::now() < deadline, "earlier queries stay unread: {:?}", queued());
             std::thread::sleep(Duration::from_millis(1));

@@ -203,12 +203,12 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_line() {
+    fn mistakes_name_their_line() {
         let long = format!("\n{}", "x".repeat(2000));
         for (text, told) in [
             ("\n\n192.0.2.7:1", "list, line 3: 1 words; write SRC:PORT DST:PORT [PACKETS]"),
             ("192.0.2.7 192.0.2.1:53", "line 1: \"192.0.2.7\" is no address"),
-            ("192.0.2.7:1 [::1]:53", "line 1: a flow from 192.0.2.7"),
+            ("192.0.2.7:1 [::1]:53", "line 1: invalid flow from 192.0.2.7 to ::1"),
             ("192.0.2.7:1 192.0.2.1:53 0", "line 1: the third word"),
             ("192.0.2.7:1 192.0.2.1:53 -1", "line 1: the third word"),
             ("a b c d", "line 1: 4 words"),

@@ -24,7 +24,7 @@ const TABLE_SIZE: usize = 128;
 /// Bytes read of a file at most. The largest tables are under a megabyte; more is some other file.
 const LARGEST: u64 = 16 << 20;
 /// Characters of another's message that are shown: enough to find the place, and not the whole file.
-const LONGEST: usize = 300;
+const MAX_ERROR_LEN: usize = 300;
 
 /// What is known.
 pub(super) struct Known {
@@ -206,7 +206,7 @@ fn bounded(source: impl Read) -> io::Result<Vec<u8>> {
 
 /// A message that quotes what was read: on one line, bounded, and nothing in it that drives a terminal.
 fn shown(error: &serde_json::Error) -> String {
-    error.to_string().chars().take(LONGEST).map(|c| if c.is_control() { '?' } else { c }).collect()
+    error.to_string().chars().take(MAX_ERROR_LEN).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// A whole number.

@@ -16,7 +16,7 @@ use crate::exit::{Done, Failure};
 use crate::terminal;
 
 /// Pause between two looks for the end.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Shortest and longest time to watch, seconds.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
 
@@ -53,7 +53,7 @@ pub(super) fn watch(
         let watch = Watch::open(interface, port)?;
         eprintln!("watching what {interface} receives for {} s", duration.as_secs_f64());
         while started.elapsed() < duration && !stop.load(Ordering::Relaxed) {
-            std::thread::sleep(LOOK.min(duration));
+            std::thread::sleep(POLL_INTERVAL.min(duration));
         }
         Ok::<_, udpath_bpf::Error>((watch.ways()?, watch.passed_over()))
     })?;

@@ -29,7 +29,7 @@ pub(super) enum Key {
 
 const ESCAPE: u8 = 0x1b;
 /// Longest sequence that is waited for. A longer one is none of a terminal's.
-const LONGEST: usize = 32;
+const MAX_SEQUENCE: usize = 32;
 
 /// Bytes that came, and were no whole key yet.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ impl Input {
                     at += length;
                 }
                 Found::Nothing(length) => at += length,
-                Found::Incomplete if self.rest.len() - at > LONGEST => at = self.rest.len(),
+                Found::Incomplete if self.rest.len() - at > MAX_SEQUENCE => at = self.rest.len(),
                 Found::Incomplete => break,
             }
         }
@@ -215,7 +215,7 @@ mod tests {
             let mut input = Input::default();
             let _ = input.keys(&[a, b]);
             let _ = input.keys(&[ESCAPE, a, b, b'~']);
-            assert!(input.rest.len() <= LONGEST);
+            assert!(input.rest.len() <= MAX_SEQUENCE);
         }
     }
 }

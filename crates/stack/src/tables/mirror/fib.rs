@@ -82,8 +82,8 @@ impl Fib {
             return Changed::Nothing;
         }
         let metric = entry.metric;
-        let mut rivals = entries.iter_mut().filter(|other| other.metric == metric);
-        match (rivals.next(), rivals.next()) {
+        let mut others = entries.iter_mut().filter(|other| other.metric == metric);
+        match (others.next(), others.next()) {
             (None, _) => entries.push(entry),
             (Some(one), None) if flags & flag::REPLACE != 0 || one.identity == entry.identity => *one = entry,
             _ => self.unsure = true,

@@ -20,7 +20,7 @@ const GROUPS: u32 = group::LINK
 ///
 /// Lower: a storm of route changes overruns the socket and everything must be read again. Higher: kernel memory that is
 /// hardly ever used.
-const ROOM: usize = 8 << 20;
+const BUFFER_LEN: usize = 8 << 20;
 
 /// What the kernel lists on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) struct Netlink(Subscription);
 impl Netlink {
     /// Opens one for the calling thread's network namespace, subscribed from the first moment.
     pub(super) fn open() -> io::Result<Self> {
-        Ok(Self(Subscription::open(Protocol::Route, GROUPS, ROOM)?))
+        Ok(Self(Subscription::open(Protocol::Route, GROUPS, BUFFER_LEN)?))
     }
 
     /// Over a socket whose other end is a test instead of the kernel.

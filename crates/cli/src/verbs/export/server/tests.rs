@@ -7,7 +7,7 @@ use std::thread::ScopedJoinHandle;
 use super::*;
 
 /// Longest wait for anything that must come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The limit of a connection's time here.
 const SHORT: Duration = Duration::from_secs(2);
@@ -44,7 +44,7 @@ impl<'s> Bed<'s> {
             let mut look = || -> Result<Box<dyn Fn(MetricsFormat) -> String>, String> {
                 looks.set(looks.get() + 1);
                 tell.send(()).map_err(|error| error.to_string())?;
-                let_go.recv_timeout(PATIENCE).map_err(|error| error.to_string())?;
+                let_go.recv_timeout(TIMEOUT).map_err(|error| error.to_string())?;
                 let number = looks.get();
                 Ok(Box::new(move |_| format!("{number}{}", "0".repeat(length - 1))))
             };
@@ -56,7 +56,7 @@ impl<'s> Bed<'s> {
 
     fn client(&self) -> TcpStream {
         let client = TcpStream::connect(self.address).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
         client
     }
 
@@ -93,7 +93,7 @@ fn scrapes_that_come_during_a_look_share_the_next_one() {
     std::thread::scope(|scope| {
         let bed = Bed::new(scope, &stop, 1);
         let first = bed.asked();
-        bed.begun.recv_timeout(PATIENCE).unwrap();
+        bed.begun.recv_timeout(TIMEOUT).unwrap();
         // The server looks: these wait in the kernel.
         let others: Vec<TcpStream> = (0..30).map(|_| bed.asked()).collect();
         bed.go.send(()).unwrap();
@@ -135,7 +135,7 @@ fn a_client_that_dawdles_is_closed_after_the_limit_and_not_before_it_got_its_ans
         let mut sent = 0_u32;
         while slow.write_all(b"x").is_ok() {
             sent += 1;
-            assert!(began.elapsed() < SHORT + PATIENCE, "still open after {sent} bytes");
+            assert!(began.elapsed() < SHORT + TIMEOUT, "still open after {sent} bytes");
             std::thread::sleep(Duration::from_millis(20));
         }
         assert!(began.elapsed() >= SHORT, "{:?}", began.elapsed());
@@ -152,7 +152,7 @@ fn an_answer_under_way_at_the_end_is_written_whole_and_idle_clients_do_not_delay
         let bed = Bed::new(scope, &stop, length);
         let idle = bed.client();
         let client = bed.asked();
-        bed.begun.recv_timeout(PATIENCE).unwrap();
+        bed.begun.recv_timeout(TIMEOUT).unwrap();
         stop.store(true, Ordering::Relaxed);
         bed.go.send(()).unwrap();
         let reader = scope.spawn(|| answer(client));
@@ -173,7 +173,7 @@ fn clients_that_do_not_read_make_room_in_the_end() {
             bed.go.send(()).unwrap();
         }
         let stuck: Vec<TcpStream> = (0..CONNECTIONS).map(|_| bed.asked()).collect();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             match answer_or_reset(bed.asked()) {
                 Ok((status, body)) if status == "HTTP/1.1 200 OK" => {

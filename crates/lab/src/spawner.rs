@@ -13,13 +13,13 @@ use crate::Error;
 
 type Job = (Command, Sender<io::Result<Child>>);
 
-pub(crate) struct Keeper {
+pub(crate) struct Spawner {
     lab: String,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl Spawner {
     pub(crate) fn start(lab: &str) -> Result<Self, Error> {
         let (jobs, todo) = mpsc::channel();
         let thread = std::thread::Builder::new().name(format!("lab-{lab}")).spawn(move || keep(&todo));
@@ -28,7 +28,7 @@ impl Keeper {
         Ok(Self { lab: lab.to_owned(), jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Starts a program from the keeper's thread.
+    /// Starts a program from the spawner's thread.
     pub(crate) fn spawn(&self, command: Command) -> Result<Child, Error> {
         let down = || Error::Down { lab: self.lab.clone() };
         let program = command.get_program().to_string_lossy().into_owned();
@@ -39,7 +39,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Spawner {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
