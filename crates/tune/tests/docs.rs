@@ -65,7 +65,7 @@ fn every_setting_has_a_page_and_every_page_a_setting() {
     }));
     wanted.extend(settings.iter().filter_map(page_of));
     assert_eq!(pages(), wanted);
-    let index = fs::read_to_string(docs().join("settings.md")).unwrap();
+    let index = fs::read_to_string(docs().join("SUMMARY.md")).unwrap();
     for page in wanted {
         assert_eq!(index.matches(&format!("(settings/{page}.md)")).count(), 1, "{page} in the index");
     }

@@ -14,7 +14,7 @@ use udpath_tune::undo::UndoError;
 use udpath_tune::{Journal, Live, Plan, SettingRequest, apply, undo};
 
 /// One of every kind that a veth has.
-const WISHES: [&str; 11] = [
+const REQUESTS: [&str; 11] = [
     "eth0:rps/rx-*=0-1",
     "eth0:rfs/rx-1=3000",
     "eth0:xps/tx-0=0",
@@ -64,7 +64,7 @@ fn every_kind_of_setting_is_applied_and_undone_to_equality() {
     let before = lab::look(&lab);
     // rx-3 goes with the channels, so it is not among the requests.
     let texts: Vec<&str> =
-        WISHES[1..].iter().copied().chain(["eth0:rps/rx-0=0-1", "eth0:rps/rx-1=1"]).collect();
+        REQUESTS[1..].iter().copied().chain(["eth0:rps/rx-0=0-1", "eth0:rps/rx-1=1"]).collect();
     applied(&lab, folder.path(), &texts).unwrap();
     let after = lab::look(&lab);
     for wanted in [
@@ -91,7 +91,7 @@ fn the_shell_lines_of_a_plan_do_what_apply_does() {
     udpath_lab::needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let (ours, theirs) = (lab::lab("ours", 4), lab::lab("theirs", 4));
-    let texts = &WISHES[..];
+    let texts = &REQUESTS[..];
     let without: Vec<&str> = texts.iter().copied().filter(|text| !text.contains("channels")).collect();
     let lines = theirs.machine("here").unwrap().run(|| resolved(&without).unwrap().shell()).unwrap();
     applied(&ours, folder.path(), &without).unwrap();
