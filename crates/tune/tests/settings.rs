@@ -14,7 +14,7 @@ use udpath_tune::undo::UndoError;
 use udpath_tune::{Journal, Live, Plan, SettingRequest, apply, undo};
 
 /// One of every kind that a veth has.
-const REQUESTS: [&str; 11] = [
+const REQUESTS: [&str; 12] = [
     "eth0:rps/rx-*=0-1",
     "eth0:rfs/rx-1=3000",
     "eth0:xps/tx-0=0",
@@ -25,6 +25,7 @@ const REQUESTS: [&str; 11] = [
     "eth0:napi/threaded=on",
     "eth0:napi/defer-hard-irqs=2",
     "eth0:qdisc=mq",
+    "eth0:tx-queue-len=500",
     "sysctl:net.ipv4.ip_default_ttl=70",
 ];
 

@@ -1,10 +1,10 @@
-//! The root qdisc of an interface, by its kind.
+//! The root qdisc of an interface, by its kind, and how many packets it may hold.
 
 use udpath_host::kernel::Kernel;
 use udpath_host::source::number;
 use udpath_host::{Absence, Source};
 
-use super::Value;
+use super::{Form, Value};
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
 use super::shell::quoted;
 use crate::machine::Refusal;
@@ -34,8 +34,27 @@ pub static QDISC: Row = Row {
     extra: Extra { restorable, ..Extra::NONE },
 };
 
+/// Packets that a queueing discipline without a limit of its own may hold.
+pub static TX_QUEUE_LEN: Row = Row {
+    name: "tx-queue-len",
+    part: PartKind::Whole,
+    value: ValueKind::Number("packets"),
+    access: Access::File(
+        |setting| format!("/sys/class/net/{}/tx_queue_len", setting.interface().unwrap_or_default()),
+        Form::Number,
+    ),
+    phase: Phase::Kernel,
+    cost: Cost::None,
+    scope: Scope::Namespace,
+    on_reset: OnReset::Kept,
+    writers: &["udev", "NetworkManager", "systemd-networkd"],
+    shell: Shell::Echo,
+    page: "tx-queue-len",
+    extra: Extra::NONE,
+};
+
 /// This family's rows.
-pub static ROWS: &[&Row] = &[&QDISC];
+pub static ROWS: &[&Row] = &[&QDISC, &TX_QUEUE_LEN];
 
 fn restorable(found: &Value) -> bool {
     match found {
