@@ -11,7 +11,7 @@ use udpath_tune::apply::ApplyError;
 use udpath_tune::plan::{Consent, PlanError};
 use udpath_tune::status::{Hold, Status};
 use udpath_tune::undo::UndoError;
-use udpath_tune::{Journal, Live, Plan, SettingRequest, apply, undo};
+use udpath_tune::{Journal, Live, Machine, Plan, SettingRequest, apply, undo};
 
 /// One of every kind that a veth has.
 const REQUESTS: [&str; 12] = [
@@ -217,4 +217,23 @@ fn a_thread_is_moved_and_moved_back() {
     assert_eq!(allowed(), before);
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
+}
+
+/// Only the kernel's netdev family has it: no file, no other program here.
+#[test]
+fn the_suspend_timeout_of_every_napi_instance_is_set_and_undone() {
+    udpath_lab::needs_root!();
+    let (lab, folder) = (lab::lab("suspend", 2), tempfile::tempdir().unwrap());
+    let _napi = lab.machine("here").unwrap().interface("eth0").unwrap().ensure_napi().unwrap();
+    let timeouts = || {
+        let napis = || Live::new().source().napis().unwrap().value;
+        let napis = lab.machine("here").unwrap().run(napis).unwrap();
+        napis.into_iter().map(|napi| napi.irq_suspend_timeout).collect::<Vec<_>>()
+    };
+    let before = timeouts();
+    assert_eq!(before, [Some(0); 2]);
+    applied(&lab, folder.path(), &["eth0:napi/irq-suspend-timeout=20000000"]).unwrap();
+    assert_eq!(timeouts(), [Some(20_000_000); 2]);
+    undone(&lab, folder.path());
+    assert_eq!(timeouts(), before);
 }

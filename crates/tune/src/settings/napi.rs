@@ -1,7 +1,14 @@
-//! NAPI of an interface: polling in threads, and how long interrupts stay off. Files in sysfs.
+//! NAPI of an interface: polling in threads, and how long interrupts stay off. Files in sysfs, or the kernel's netdev family.
 
-use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
-use super::{Form, Setting};
+use udpath_host::kernel::{Kernel, NapiChange};
+use udpath_host::snapshot::Napi;
+use udpath_host::source::{Answer, Folder, Question, number};
+use udpath_host::{Absence, Source};
+
+use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
+use super::shell::quoted;
+use super::{Form, Setting, Value};
+use crate::machine::Refusal;
 
 const WRITERS: &[&str] = &["udev", "a reload of the driver"];
 
@@ -53,9 +60,64 @@ pub static GRO_FLUSH_TIMEOUT: Row = Row {
     extra: Extra::NONE,
 };
 
+/// How long interrupts stay off while an application polls and finds packets, nanoseconds; of every NAPI instance of the
+/// interface (Linux 6.13).
+pub static IRQ_SUSPEND_TIMEOUT: Row = Row {
+    name: "napi/irq-suspend-timeout",
+    part: PartKind::Whole,
+    value: ValueKind::Number("nanoseconds"),
+    access: Access::Driver { read: suspend_timeout, write: set_suspend_timeout },
+    phase: Phase::Kernel,
+    cost: Cost::None,
+    scope: Scope::Namespace,
+    on_reset: OnReset::Lost,
+    writers: &["a reload of the driver", "other programs, over the netdev family of netlink"],
+    shell: Shell::Line(|setting, value| {
+        format!(
+            "# for each NAPI id N of {}: ynl --family netdev --do napi-set --json '{{\"id\": N, \"irq-suspend-timeout\": {value}}}'",
+            quoted(setting.interface().unwrap_or_default())
+        )
+    }),
+    page: "irq-suspend-timeout",
+    extra: Extra::NONE,
+};
+
 /// This family's rows.
-pub static ROWS: &[&Row] = &[&THREADED, &DEFER_HARD_IRQS, &GRO_FLUSH_TIMEOUT];
+pub static ROWS: &[&Row] = &[&THREADED, &DEFER_HARD_IRQS, &GRO_FLUSH_TIMEOUT, &IRQ_SUSPEND_TIMEOUT];
 
 fn file(setting: &Setting, file: &str) -> String {
     format!("/sys/class/net/{}/{file}", setting.interface().unwrap_or_default())
+}
+
+/// The NAPI instances of an interface.
+fn own(target: &Target<'_>, source: &dyn Source, all: Vec<Napi>) -> Result<Vec<Napi>, Refusal> {
+    let path = format!("/sys/class/net/{}/ifindex", target.interface);
+    let index: u32 = number(source, &path).map_err(|absence| target.absent(&absence))?;
+    let own: Vec<Napi> = all.into_iter().filter(|napi| napi.interface == index).collect();
+    if own.is_empty() { Err(target.absent(&Absence::NotSupported)) } else { Ok(own) }
+}
+
+fn suspend_timeout(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
+    let all = source.napis().map_err(|absence| target.absent(&absence))?.value;
+    let mut timeouts = own(target, source, all)?.into_iter().map(|napi| napi.irq_suspend_timeout);
+    let first = timeouts.next().flatten().ok_or_else(|| target.absent(&Absence::NotSupported))?;
+    if timeouts.any(|timeout| timeout != Some(first)) {
+        // One number cannot say it, and undo could not restore it.
+        let why = "its NAPI instances have different timeouts; another program set them one by one";
+        return Err(Refusal::because("read", target.setting, why));
+    }
+    Ok(Value::Number(first))
+}
+
+fn set_suspend_timeout(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+    let Value::Number(nanoseconds) = value else { return Err(target.wrong(value)) };
+    let all = match kernel.ask(&Question::Napis).map_err(|absence| target.absent(&absence))?.value {
+        Answer::Napis(all) => all,
+        other => return Err(target.refuse(format!("the kernel answered another question: {other:?}"))),
+    };
+    let change = NapiChange { irq_suspend_timeout: Some(*nanoseconds), ..NapiChange::default() };
+    for napi in own(target, &Folder::live(), all)? {
+        target.done(kernel.set_napi(napi.id, &change))?;
+    }
+    Ok(())
 }
