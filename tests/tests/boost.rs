@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use udpath_rig::{Host, TIMEOUT, Run, Running, awaited, named, one_sentence};
+use udpath_rig::{Host, Run, Running, TIMEOUT, awaited, named, one_sentence};
 
 /// The shortest climb: whatever its trials say, it says it soon.
 const SHORT: [&str; 9] = ["boost", "--lab", "--json", "--seconds", "0.05", "--blocks", "3", "--bound", "20"];

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use udpath_rig::{TIMEOUT, Run, awaited, program};
+use udpath_rig::{Run, TIMEOUT, awaited, program};
 
 /// The value of a series in the text.
 fn value(text: &str, series: &str) -> Option<u64> {

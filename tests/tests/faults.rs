@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{Host, TIMEOUT, Run, Running, awaited, client_and_server, one_sentence, program};
+use udpath_rig::{Host, Run, Running, TIMEOUT, awaited, client_and_server, one_sentence, program};
 
 /// Length of a load nobody waits for.
 const LONG: &str = "600s";

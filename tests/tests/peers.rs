@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use udpath_rig::{TIMEOUT, Run, Running};
+use udpath_rig::{Run, Running, TIMEOUT};
 
 const LOOPBACKS: [&str; 2] = ["127.0.0.1", "[::1]"];
 

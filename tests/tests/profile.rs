@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::LinkSpec;
-use udpath_rig::{Bed, Ended, TIMEOUT, Run, Running, Tab, awaited, dom, one_sentence, program};
+use udpath_rig::{Bed, Ended, Run, Running, TIMEOUT, Tab, awaited, dom, one_sentence, program};
 
 const PORT: u16 = 7000;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use udpath_rig::{TIMEOUT, Run, awaited, client_and_server, one_sentence, program};
+use udpath_rig::{Run, TIMEOUT, awaited, client_and_server, one_sentence, program};
 
 /// A terminal of 80 x 24 with a shell in it. Its server ends with it.
 struct Pane {

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{Ended, TIMEOUT, Run, Running, client_and_server, one_sentence, program};
+use udpath_rig::{Ended, Run, Running, TIMEOUT, client_and_server, one_sentence, program};
 
 const PORT: u16 = 7053;
 /// Packets of each flow, and flows.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{TIMEOUT, Run, Running, awaited, client_and_server, one_sentence, program};
+use udpath_rig::{Run, Running, TIMEOUT, awaited, client_and_server, one_sentence, program};
 
 const PORT: u16 = 7000;
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::blueprint::{IPV4_PREFIX, IPV6_PREFIX};
-use crate::spawner::Spawner;
 use crate::machine::Site;
 use crate::namespace::{self, Inside};
 use crate::record::Record;
+use crate::spawner::Spawner;
 use crate::undo::Undo;
 use crate::{
     Blueprint, End, Error, LinkBlueprint, Machine, ethtool, labs, moderation, processes, user_namespace,

@@ -11,7 +11,7 @@ use std::process::Command;
 use serde_json::Value;
 use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
 
-use crate::{Ended, TIMEOUT, Run, Running, awaited, program};
+use crate::{Ended, Run, Running, TIMEOUT, awaited, program};
 
 /// Datagrams after which a load has come to its rate: of the slowest, 10,000 a second, a tenth.
 const ARRIVED: u64 = 1000;

@@ -17,7 +17,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{TIMEOUT, Run};
+use crate::{Run, TIMEOUT};
 
 /// The browser without a network, a screen, or anything that it would do of its own accord.
 const BROWSER: [&str; 12] = [

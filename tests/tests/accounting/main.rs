@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{TIMEOUT, Run, Running, awaited, campaign, client_and_server, program};
+use udpath_rig::{Run, Running, TIMEOUT, awaited, campaign, client_and_server, program};
 
 use witness::{Link, count};
 

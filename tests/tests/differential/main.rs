@@ -33,7 +33,7 @@ use frames::{Ends, FIRST_PORT, KINDS, Random, folded, plain, request, sum};
 use rustix::process::Signal;
 use sys::PacketSocket;
 use udpath_lab::{Lab, LabBuilder, LinkSpec, Offloads};
-use udpath_rig::{TIMEOUT, Run, Running, program};
+use udpath_rig::{Run, Running, TIMEOUT, program};
 
 /// Another one finds other things; this one, always the same.
 const SEED: u64 = 0x0075_6470_6174_6821;

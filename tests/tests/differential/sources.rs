@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use udpath_rig::{TIMEOUT, Running, awaited};
+use udpath_rig::{Running, TIMEOUT, awaited};
 
 use super::frames::from_address;
 use super::{Client, SECOND, client, lab, run, serve};

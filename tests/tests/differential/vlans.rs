@@ -18,7 +18,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use udpath_lab::Lab;
 use udpath_rig::VmSpec;
-use udpath_rig::{TIMEOUT, Run, awaited, program};
+use udpath_rig::{Run, TIMEOUT, awaited, program};
 
 use super::frames::{Ends, FIRST_PORT, tagged};
 use super::{Compared, Request, client, ends, lab, replies, run, serve};

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use udpath_host::Snapshot;
 use udpath_host::process::{Server, Socket, find, waiting};
 use udpath_lab::Lab;
-use udpath_rig::{TIMEOUT, Said, awaited, client_and_server, program};
+use udpath_rig::{Said, TIMEOUT, awaited, client_and_server, program};
 
 use crate::settled::settled;
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 
 use serde_json::Value;
 use udpath_host::process::{SocketValue, waiting};
-use udpath_rig::{TIMEOUT, Said, awaited, program};
+use udpath_rig::{Said, TIMEOUT, awaited, program};
 
 use crate::place::{Kind, PORT, Place, WORKERS};
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
-use udpath_rig::{TIMEOUT, Said, awaited, program};
+use udpath_rig::{Said, TIMEOUT, awaited, program};
 
 use crate::place::{Place, RPS};
 use crate::revert::series;

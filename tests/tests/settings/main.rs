@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use udpath_rig::{TIMEOUT, Said, awaited, program};
+use udpath_rig::{Said, TIMEOUT, awaited, program};
 
 use place::{Place, RPS};
 use revert::reverting;

@@ -7,7 +7,8 @@ use std::fs;
 use crate::place::{Place, RPS};
 
 /// Steering of all queues of all interfaces, and the qdiscs.
-const POLL_INTERVAL: &str = "cd /sys/class/net; grep -H . */queues/*/*ps_cpus 2>/dev/null || true; tc qdisc show";
+const POLL_INTERVAL: &str =
+    "cd /sys/class/net; grep -H . */queues/*/*ps_cpus 2>/dev/null || true; tc qdisc show";
 
 impl Place {
     fn look(&self) -> String {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use udpath_rig::{TIMEOUT, Said, awaited, program};
+use udpath_rig::{Said, TIMEOUT, awaited, program};
 
 use crate::place::Place;
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use udpath_rig::{Ended, TIMEOUT, Run, Running, awaited, one_sentence, program};
+use udpath_rig::{Ended, Run, Running, TIMEOUT, awaited, one_sentence, program};
 
 /// A folder that everybody may read, with the spinner in it and `udpath`.
 struct Folder(TempDir);

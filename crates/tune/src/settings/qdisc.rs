@@ -4,9 +4,9 @@ use udpath_host::kernel::Kernel;
 use udpath_host::source::number;
 use udpath_host::{Absence, Source};
 
-use super::{Form, Value};
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
 use super::shell::quoted;
+use super::{Form, Value};
 use crate::machine::Refusal;
 
 /// What the kernel puts there when nobody has set one.

@@ -18,7 +18,7 @@ use udpath_lab::online_cpus;
 use udpath_steer::CpuSet;
 use udpath_tune::process::{pin, write};
 
-use server::{COUNT, Kind, TIMEOUT, QUERY, Running, WORKERS, ZONE, on_cpu};
+use server::{COUNT, Kind, QUERY, Running, TIMEOUT, WORKERS, ZONE, on_cpu};
 
 fn one(cpu: u32) -> CpuSet {
     [cpu].into_iter().collect()
