@@ -13,6 +13,7 @@ mod hypervisor;
 mod irqs;
 mod locks;
 mod loss;
+mod napi;
 mod netfilter;
 mod per_packet;
 mod programs;
@@ -39,6 +40,7 @@ const SUBJECTS: &[&[Rule]] = &[
     rss::RULES,
     irqs::RULES,
     rps::RULES,
+    napi::RULES,
     per_packet::RULES,
     netfilter::RULES,
     sockets::RULES,
