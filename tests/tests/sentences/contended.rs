@@ -15,11 +15,11 @@ fn the_receive_queue_lock_is_named_with_the_socket_and_its_readers() {
     let server = misarranged(&bed, &["busy", "20"]);
     // A low rate: its readers have the CPUs for themselves.
     let _load = bed.load(&["echo", &bed.target(PORT), "--flows", "16", "--rate", "1k", "-d", "90s"]);
-    let (_, text) = said(&bed, "receive-queue-lock", " waits for ");
-    assert!(
-        text.contains(" % of CPU time waits for the receive-queue lock of one socket, 0.0.0.0:53, read by "),
-        "{text}"
-    );
+    let lock = "the receive-queue lock of one socket, 0.0.0.0:53, read by ";
+    let (_, text) = said(&bed, "receive-queue-lock", lock);
+    // Two CPUs of one core share the lock's memory and take it without a wait: the rule's own tests tell the two apart.
+    let doing = ["waits for", "goes into"].map(|doing| format!(" % of CPU time {doing} {lock}"));
+    assert!(doing.iter().any(|doing| text.contains(doing)), "{text}");
     assert!(text.ends_with(&format!(" threads of misarranged (pid {})", server.pid())), "{text}");
 }
 
