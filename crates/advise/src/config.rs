@@ -16,7 +16,7 @@ pub struct Config {
     pub program: PathBuf,
     /// Receive and transmit queues of the link.
     pub queues: u32,
-    /// Interrupt moderation of the link's ends, microseconds ([`LinkSpec::moderation`]).
+    /// Interrupt moderation of the link's ends, microseconds ([`udpath_lab::LinkSpec::moderation`]).
     pub moderation: u32,
     /// The rungs, in order, beginning with the base. See [`crate::ladder::ladder`].
     pub ladder: Vec<Rung>,
