@@ -1,4 +1,4 @@
-//! Compiles the BPF programs that only tests and benches use, as `crates/bpf/build.rs` does those of the product.
+//! Compiles the BPF programs used only by tests and benches; `crates/bpf/build.rs` compiles the product's.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn main() {
     println!("cargo::rerun-if-changed={}", headers.display());
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
-    // Debian keeps asm/types.h in a folder of the architecture, which -target bpf does not look into.
+    // Debian keeps asm/types.h in an architecture directory that -target bpf does not search.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
     for program in PROGRAMS {
         let source = sources.join(format!("{program}.bpf.c"));

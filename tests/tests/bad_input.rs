@@ -1,4 +1,4 @@
-//! Bad input, whatever the verb: one sentence, the right exit code, nothing left behind. Needs root.
+//! Bad input to any verb: one sentence, the right exit code, nothing left behind. Needs root.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -12,7 +12,7 @@ use udpath_rig::{Ended, Host, Run, one_sentence, program};
 /// Arguments, exit code, and a part of the sentence.
 type Case<'a> = (&'a [&'a str], i32, &'a str);
 
-/// Nothing listens there (discard, RFC 863), and nothing is sent: the arguments are refused before.
+/// Nothing listens there (discard, RFC 863), and nothing is sent: the arguments are rejected first.
 const TO: &str = "127.0.0.1:9";
 
 fn refused(ended: &Ended, code: i32, part: &str) {
@@ -214,7 +214,7 @@ fn lab() {
     );
 }
 
-/// Where there is no way to the target. In a machine of its own, so that nothing can get out.
+/// The target is unreachable. Runs in a lab machine, so that nothing can leave the host.
 #[test]
 fn no_way_to_the_target() {
     udpath_lab::needs_root!();
@@ -237,7 +237,7 @@ fn no_way_to_the_target() {
     host.is_as_before(&pids);
 }
 
-/// A copy of the program that any user can run, wherever the build's folder is.
+/// A copy of the program that any user can run, wherever the build directory is.
 fn for_everybody(folder: &Path) -> PathBuf {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.join("udpath");
@@ -267,8 +267,8 @@ fn without_permission_it_says_what_is_missing() {
     host.is_as_before(&pids);
 }
 
-/// Without root the climb runs in a user namespace with the socket engine. Rungs that need root are left out, each with
-/// its reason.
+/// Without root, the climb runs in a user namespace with the socket engine. Rungs that need root are left out, each
+/// with the reason.
 #[test]
 fn without_permission_the_climb_goes_as_far_as_it_can() {
     udpath_lab::needs_root!();

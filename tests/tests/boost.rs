@@ -1,4 +1,4 @@
-//! `udpath boost --lab` from its start to its end, to any of its ends. Needs root.
+//! `udpath boost --lab` from start to finish, and every way it can end. Needs root.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,9 +10,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 use udpath_rig::{Host, Run, Running, TIMEOUT, awaited, named, one_sentence};
 
-/// The shortest climb: whatever its trials say, it says it soon.
+/// The shortest climb: it finishes soon, whatever its trials show.
 const SHORT: [&str; 9] = ["boost", "--lab", "--json", "--seconds", "0.05", "--blocks", "3", "--bound", "20"];
-/// A climb of the short kind ends within this on any machine that can be worked on.
+/// A short climb finishes within this on any usable machine.
 const CLIMB: Duration = Duration::from_secs(120);
 /// Rungs of the whole ladder on a link with two queues.
 const RUNGS: [&str; 11] = [
@@ -28,17 +28,17 @@ const RUNGS: [&str; 11] = [
     "xdp",
     "busy-poll",
 ];
-/// Left out where all that it tries was kept already.
+/// Left out where everything it would try is already kept.
 const TOGETHER: &str = "together";
 
 /// One test at a time: each compares the machine before and after.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    // A test that failed has left its mess to itself; the others are not to fail with it.
+    // A failed test has reported its own leftovers; do not fail the others with it.
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A whole climb: what it printed, and its page.
+/// A whole climb: its output and its report page.
 struct Climb {
     result: Value,
     page: String,
@@ -46,7 +46,7 @@ struct Climb {
     _folder: tempfile::TempDir,
 }
 
-/// Climbed once, for all tests that look at the outcome. Checks that nothing is left of it.
+/// One climb, shared by all tests that examine the outcome. Checks that nothing is left of it.
 fn climb() -> &'static Climb {
     static CLIMB_RESULT: OnceLock<Climb> = OnceLock::new();
     CLIMB_RESULT.get_or_init(|| {
@@ -86,7 +86,7 @@ fn a_climb_tells_every_rung_and_leaves_nothing() {
         let first = rung["name"] == RUNGS[0];
         assert_eq!(verdict == "base", first);
         assert_eq!(rung["against"].is_null(), first);
-        // Whatever a busy machine does to the figures, every server has answered, and nothing wrong.
+        // However busy the machine is, every server answered, and without errors.
         assert!(number("tps") > 0.0 && number("cpu_ns_per_transaction") > 0.0, "{rung}");
         assert!(rung["trials"].as_array().unwrap().len() >= if first { 4 } else { 6 }, "{rung}");
         assert_eq!((&rung["counts"]["corrupt"], &rung["counts"]["wrong_flow"]), (&0.into(), &0.into()));
@@ -99,7 +99,7 @@ fn a_climb_tells_every_rung_and_leaves_nothing() {
     }
 }
 
-/// After the race the first and the best rung are sampled, each in a trial that is not among its others.
+/// After the race, the first and the best rung are profiled, each in an extra trial.
 #[test]
 fn the_first_and_the_best_rung_are_profiled() {
     udpath_lab::needs_root!();
@@ -117,9 +117,9 @@ fn the_first_and_the_best_rung_are_profiled() {
         assert_eq!(profile["schema"], "udpath.profile/2");
         let seconds = profile["seconds"].as_f64().unwrap();
         assert!((2.4..8.0).contains(&seconds), "{name} was sampled for {seconds} s");
-        // Two CPUs that the load keeps busy give 199 samples a second each; a machine that others use gives fewer.
+        // Two CPUs kept busy by the load give 199 samples a second each; a shared machine gives fewer.
         assert!(profile["samples"]["taken"].as_u64().unwrap() > 500, "{}", profile["samples"]);
-        // About the server, and about it alone; its replies are counted by the load, also past the kernel's UDP.
+        // Focused on the server; its replies are counted by the load, even where they bypass the kernel's UDP.
         let focus = &profile["facts"]["focus"];
         let pid = focus["pids"][0].as_u64().unwrap();
         assert_eq!(focus["pids"].as_array().unwrap().len(), 1);
@@ -129,7 +129,7 @@ fn the_first_and_the_best_rung_are_profiled() {
         assert_eq!(received, sent);
         let rung = result["rungs"].as_array().unwrap().iter().find(|rung| rung["name"] == *name).unwrap();
         let rate = received.as_f64().unwrap() / seconds / rung["tps"].as_f64().unwrap();
-        // Sampling costs little; what else this machine does may cost either of the two.
+        // Sampling costs little; other activity on this machine may slow either of the two.
         assert!((0.2..5.0).contains(&rate), "{name}: {rate} times the rate of its trials");
         let sentence = profile["sentence"].as_str().unwrap();
         assert!(sentence.contains(" % of ") && sentence.ends_with('.'), "{sentence}");
@@ -140,7 +140,7 @@ fn the_first_and_the_best_rung_are_profiled() {
     assert_eq!(page.matches("class=\"flame\"").count(), if taken.len() == 2 { 3 } else { 1 });
 }
 
-/// The smallest machine there is makes a link with one queue, and then there is no transmit mapping to try.
+/// The smallest possible machine has a link with one queue, so there is no transmit mapping to try.
 #[test]
 fn a_link_with_one_queue_is_climbed_too() {
     udpath_lab::needs_root!();
@@ -159,7 +159,7 @@ fn a_link_with_one_queue_is_climbed_too() {
     host.is_as_before(&[ended.pid]);
 }
 
-/// The page in a browser that has no network at all.
+/// The page in a browser without any network.
 #[test]
 fn the_page_renders_in_a_browser_without_a_network() {
     udpath_lab::needs_root!();
@@ -198,7 +198,8 @@ fn the_page_renders_in_a_browser_without_a_network() {
     // A blank page of that size takes 14 KB.
     assert!(png.len() > 60_000, "{} bytes are an empty page", png.len());
 
-    // Several graphs on a page: one is zoomed, the others stay, and a search is of all.
+    // With several graphs on a page, one is zoomed and the others stay; a search covers all of
+    // them.
     let widths = |dom: &str, id: &str| -> Vec<String> {
         let frames = dom.split("<g class=\"f ").skip(1).filter(|frame| frame.contains(&format!("id=\"{id}")));
         frames
@@ -220,7 +221,7 @@ fn the_page_renders_in_a_browser_without_a_network() {
     }
 }
 
-/// Numbers that are spread evenly and the same each time: SplitMix64 (Steele, Lea, Flood 2014).
+/// Evenly distributed, reproducible numbers: SplitMix64 (Steele, Lea, Flood 2014).
 struct Random(u64);
 
 impl Random {
@@ -234,27 +235,28 @@ impl Random {
     }
 }
 
-/// Starts a climb that lasts longer than anybody waits here.
+/// Starts a climb that lasts longer than any test waits.
 fn long_climb() -> Running {
     Run::new(&["boost", "--lab", "--queues", "2", "--seconds", "0.05", "--blocks", "500", "--bound", "0.1"])
         .within(CLIMB)
         .start()
 }
 
-/// However early or late it is killed, the next start leaves nothing of it.
+/// However early or late it is killed, the next start removes all leftovers.
 #[test]
 fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
     udpath_lab::needs_root!();
     const KILLS: u32 = 20;
-    /// Moments are within this. A lab is up after some 0.1 s and the first trial runs after some 0.3 s; then trials,
-    /// ends and starts of servers follow each other several times a second.
+    /// Kill times are within this. A lab is up after about 0.1 s and the first trial runs after about 0.3 s; from
+    /// then on, trials, stops and starts of servers follow several times a second.
     const SPAN: f64 = 3.0;
     let _alone = alone();
     let host = Host::now();
     let mut random = Random(2);
     let mut killed = Vec::new();
     for kill in 0..KILLS {
-        // One moment from each twentieth of the span, squared: a third of them within its first ninth.
+        // One kill time from each twentieth of the span, squared: a third of them within its first
+        // ninth.
         let moment = SPAN * ((f64::from(kill) + random.share()) / f64::from(KILLS)).powi(2);
         let mut running = Run::new(&SHORT).within(CLIMB).start();
         let since = Instant::now();
@@ -264,10 +266,10 @@ fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
         assert!(!running.has_ended(), "a climb of {moment:.2} s is too short to be killed in its middle");
         running.signal(Signal::KILL);
         killed.push(running.pid());
-        // Servers and loads do not outlive it: that is awaited here.
+        // Servers and loads must exit with it: wait for that here.
         assert_eq!(running.finish().code(), None);
     }
-    // The next run takes away what all before it left, and is then killed itself, in the middle of its work.
+    // The next run removes everything earlier runs left, and is then killed in the middle of its work.
     let mut next = long_climb();
     next.says("the first rung");
     assert_eq!(named(&killed), Vec::<String>::new(), "left behind after the next start");
@@ -296,10 +298,10 @@ fn signals_end_a_climb_cleanly_with_one_sentence() {
         assert_eq!(ended.code(), Some(3), "{}", ended.err);
         assert_eq!((ended.err.lines().last(), ended.out.as_str()), (Some(interrupted), ""));
         pids.push(ended.pid);
-        // Nobody has to sweep: it has cleaned up itself.
+        // It cleaned up without a sweep.
         host.is_as_before(&pids);
 
-        // While it samples, when the race is decided.
+        // While it samples, after the race is decided.
         let mut running =
             Run::new(&[&SHORT[..], &["--queues", "2", "--io", "shared"]].concat()).within(CLIMB).start();
         running.says("profiling");
@@ -309,7 +311,7 @@ fn signals_end_a_climb_cleanly_with_one_sentence() {
         assert_eq!((ended.err.lines().last(), ended.out.as_str()), (Some(interrupted), ""));
         host.is_as_before(&[ended.pid]);
 
-        // While its lab is being made.
+        // While it creates its lab.
         let running = long_climb();
         let pid = [running.pid()];
         awaited("the lab's record", TIMEOUT, || (!named(&pid).is_empty()).then_some(()));

@@ -1,4 +1,4 @@
-//! What is in `deploy/` fits what the program tells: promtool's own checks, and every metric that is named is exported.
+//! `deploy/` matches the program's output: promtool's own checks pass, and every metric named there is exported.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,11 +11,11 @@ use udpath_rig::Run;
 
 /// Where `scripts/setup.sh` puts it.
 const PROMTOOL: &str = "/var/cache/udpath/promtool";
-/// Exported only where there is something to count, and so perhaps not here.
+/// Exported only where there is something to count, so possibly not here.
 const SOMETIMES: [&str; 2] = [
-    // A driver that counts drops by queue.
+    // Needs a driver that counts drops by queue.
     "udpath_queue_receive_drops_total",
-    // A device with interrupts.
+    // Needs a device with interrupts.
     "udpath_queue_interrupts_total",
 ];
 
@@ -46,7 +46,7 @@ fn sound(arguments: &[&str], input: &str) {
     assert!(done.status.success(), "promtool {}: {said}", arguments.join(" "));
 }
 
-/// What is exported here, with a socket that exists for it.
+/// Metrics exported here, including those of a socket opened for this.
 fn exported() -> String {
     let _socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let ended = Run::new(&["export", "--once", "--queues"]).finish();
@@ -54,7 +54,7 @@ fn exported() -> String {
     ended.out
 }
 
-/// Words that are names of our metrics.
+/// Words in a text that are names of udpath metrics.
 fn metrics(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("udpath_")).map(str::to_owned).collect()
@@ -97,7 +97,7 @@ fn every_metric_that_is_named_is_exported() {
             );
         }
     }
-    // And the list of exceptions is of metrics that the readme explains.
+    // The exceptions are metrics that the readme explains.
     let told = metrics(&read("README.md"));
     for name in SOMETIMES.into_iter().chain(samples) {
         assert!(told.contains(name), "deploy/README.md does not explain {name}");
@@ -136,7 +136,7 @@ fn the_dashboard_is_whole() {
     }
 }
 
-/// A query of the dashboard is one that Prometheus understands, with the variables filled in.
+/// Prometheus understands every query of the dashboard, with the variables filled in.
 #[test]
 fn the_dashboards_queries_are_understood() {
     let board: Value = serde_json::from_str(&read("grafana/udpath.json")).unwrap();
@@ -161,7 +161,7 @@ fn the_dashboards_queries_are_understood() {
 fn systemd_takes_the_unit() {
     let folder = tempfile::tempdir().unwrap();
     let unit = folder.path().join("udpath-export.service");
-    // The program is wherever this test's is.
+    // The program is next to this test's binary.
     let program = udpath_rig::program();
     let text =
         read("systemd/udpath-export.service").replace("/usr/local/bin/udpath", program.to_str().unwrap());
@@ -169,7 +169,7 @@ fn systemd_takes_the_unit() {
     let done = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && said.is_empty(), "{said}");
-    // With the rights that the unit leaves it, and no others, it sees all that root sees.
+    // With only the rights granted by the unit, it sees everything that root sees.
     let rights = text.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
     let kept: String = rights
         .split(' ')

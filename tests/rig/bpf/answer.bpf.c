@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * The cheapest echo server there can be: every plain UDP frame for one port goes back from the driver.
+ * The cheapest possible UDP echo server: the driver sends every plain UDP frame for one port straight back.
  *
- * It shows what a generator costs by itself, with next to nothing of a server in the figure. It is not a service: it
- * checks nothing and keeps the request's UDP checksum, which a swap of addresses and ports leaves valid.
+ * It isolates the cost of a generator: almost none of the measured time is the server's. It is not a service: it
+ * checks nothing and keeps the request's UDP checksum, which stays valid when addresses and ports are swapped.
  */
 #include "frame.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * An impaired path that knows nothing of who sends through it: it drops or delays a set share of the UDP frames that
- * leave an interface, and counts exactly what it did.
+ * An impaired path, transparent to the sender: it drops or delays a fixed share of the UDP frames that leave an
+ * interface, and counts exactly what it did.
  *
- * Delay needs a queue that lets packets wait, and this program has none: it sends those frames to another interface,
- * where a delay line (user space) holds them and puts them back with MARK, which passes untouched.
+ * Delay needs a queue that can hold packets, and this program has none: it redirects those frames to another
+ * interface, where a delay line (user space) holds them and re-injects them with MARK, which passes unchanged.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>

@@ -1,16 +1,16 @@
-//! Echoes UDP from the driver: the cheapest server there can be.
+//! Echoes UDP from the driver: the cheapest possible server.
 
 use aya::EbpfLoader;
 
 use udpath_bpf::Error;
 use udpath_bpf::attach::{self, Attached};
 
-/// The compiled program, aligned as the ELF reader wants it.
+/// The compiled program, aligned for the ELF reader.
 const OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/answer.o"));
 
 /// An XDP program that sends every plain UDP frame for one port straight back, attached until dropped.
 ///
-/// Measured against it, a generator's figure contains next to nothing of a server.
+/// Measured against it, a generator's figures include almost no server time.
 #[derive(Debug)]
 pub struct Answer {
     _attached: Attached,
@@ -20,7 +20,7 @@ impl Answer {
     /// Attaches to `interface` in the calling thread's network namespace, answering on `port`.
     ///
     /// # Errors
-    /// No such interface, no native XDP, another program attached, no permission.
+    /// No such interface, no native XDP, another program attached, or no permission.
     pub fn attach(interface: &str, port: u16) -> Result<Self, Error> {
         let mut loader = EbpfLoader::new();
         loader.override_global("port", &port, true);

@@ -1,8 +1,8 @@
-//! A server and its load in a lab, for a profile to look at.
+//! A server and its load in a lab, to be profiled.
 //!
 //! ```text
 //! client ── eth0 ═══ a link ═══ eth0 ── server ── profile
-//! load                                  whatever a test runs there
+//! load                                  whatever the test runs there
 //! ```
 
 use std::ffi::OsStr;
@@ -13,16 +13,17 @@ use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
 
 use crate::{Ended, Run, Running, TIMEOUT, awaited, program};
 
-/// Datagrams after which a load has come to its rate: of the slowest, 10,000 a second, a tenth.
+/// Datagrams after which a load has reached its rate: a tenth of a second at the slowest rate,
+/// 10,000 a second.
 const ARRIVED: u64 = 1000;
 
-/// Runs what follows with this priority over all programs that share time, where that may be. It stays the process that was
-/// started. The kernel leaves others a twentieth of the time.
+/// Runs the rest of the command line with this real-time priority, where permitted. The process keeps its pid. The
+/// kernel leaves 5 % of the CPU time to other programs.
 const FIRST: [&str; 3] = ["sh", "-c", "chrt -r $0 true 2> /dev/null && exec chrt -r $0 \"$@\"; exec \"$@\""];
-/// Priority of a profile: before everything that it looks at.
+/// Priority of a profile: above everything it observes.
 const PROFILE: &str = "3";
 
-/// Two machines, `client` and `server`, until this is dropped.
+/// Two machines, `client` and `server`; removed on drop.
 #[derive(Debug)]
 pub struct Bed {
     // Fields drop in this order.
@@ -32,10 +33,10 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// With a link like this between them.
+    /// Creates the machines with this link between them.
     ///
     /// # Panics
-    /// It cannot be made.
+    /// The lab cannot be created.
     #[must_use]
     pub fn new(name: &str, link: &LinkSpec) -> Self {
         let builder = LabBuilder::new(name).machine("client").machine("server");
@@ -43,10 +44,10 @@ impl Bed {
         Self { _napi: None, lab, first: None }
     }
 
-    /// The server's interface is polled in bursts (NAPI), as a card is: what the load engine `kernel` needs.
+    /// Enables NAPI polling on the server's interface, like a real NIC; the load engine `kernel` needs it.
     ///
     /// # Panics
-    /// It cannot be.
+    /// NAPI cannot be enabled.
     #[must_use]
     pub fn polled(mut self) -> Self {
         let server = self.lab.machine("server").and_then(|machine| machine.interface("eth0")?.ensure_napi());
@@ -54,9 +55,9 @@ impl Bed {
         self
     }
 
-    /// What is started here, and what looks at it, comes before other programs of the machine, whatever they do: shares of
-    /// the CPUs' time are then of this bed. What is in `machine` comes before what is in the other one, which gets the time
-    /// that is left: it has to be the one that sleeps, or the other can neither work nor end.
+    /// Gives the programs started here, and the profile, priority over all other programs on the machine, so that
+    /// shares of CPU time refer to this bed. Programs in `machine` preempt those in the other one, which gets the
+    /// remaining time: `machine` must be the one that sleeps, or the other can neither work nor exit.
     #[must_use]
     pub const fn first(mut self, machine: &'static str) -> Self {
         self.first = Some(machine);
@@ -82,7 +83,7 @@ impl Bed {
         format!("{}:{port}", address.ipv4)
     }
 
-    /// A program in a machine.
+    /// A command that runs `program` in a machine.
     ///
     /// # Panics
     /// There is no such machine.
@@ -112,7 +113,7 @@ impl Bed {
     /// Starts `udpath serve` with these arguments, and waits until it is ready.
     ///
     /// # Panics
-    /// It never is.
+    /// It does not become ready.
     #[must_use]
     pub fn serve(&self, arguments: &[&str]) -> Running {
         let mut server = self.start("server", program(), &[&["serve"], arguments].concat());
@@ -123,7 +124,7 @@ impl Bed {
     /// Starts `udpath load` with these arguments, and waits until its datagrams arrive.
     ///
     /// # Panics
-    /// They never do.
+    /// No datagrams arrive.
     #[must_use]
     pub fn load(&self, arguments: &[&str]) -> Running {
         let before = self.received();
@@ -132,10 +133,10 @@ impl Bed {
         load
     }
 
-    /// Takes the lab down, as dropping does, and says what went wrong.
+    /// Takes the lab down, like dropping it, and reports errors.
     ///
     /// # Panics
-    /// Something did.
+    /// The lab cannot be taken down.
     pub fn down(self) {
         let Self { _napi: napi, lab, .. } = self;
         drop(napi);
@@ -150,10 +151,10 @@ impl Bed {
         counted.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
     }
 
-    /// What `udpath profile` says about machine `server`.
+    /// Runs `udpath profile` on machine `server`.
     ///
     /// # Panics
-    /// It does not end in time.
+    /// It does not finish in time.
     #[must_use]
     pub fn profile(&self, arguments: &[&str]) -> Ended {
         let arguments = [&["profile", "--netns", self.namespace()], arguments].concat();

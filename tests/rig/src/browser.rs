@@ -1,12 +1,12 @@
-//! A page as its reader has it: in a browser that has no network at all, rendered once, or open and worked with.
+//! A page as the reader sees it, in a browser without any network: rendered once, or open for interaction.
 //!
 //! ```text
-//! dom(page)          what scripts have made of it
-//! Tab::open(page)    .press("Enter")  .types("udp")  real keys, as the keyboard's: what has the focus gets them
-//!                    .look("document.title")         what an expression is now
+//! dom(page)          the document after its scripts have run
+//! Tab::open(page)    .press("Enter")  .types("udp")  real keys, sent to the focused element
+//!                    .look("document.title")         current value of an expression
 //! ```
-//! A tab is worked with by the DevTools protocol (chromedevtools.github.io/devtools-protocol): JSON, each message ended by a
-//! zero byte, over two pipes that the browser has as descriptors 3 and 4.
+//! A tab is driven with the DevTools protocol (chromedevtools.github.io/devtools-protocol): JSON messages, each
+//! terminated by a zero byte, over two pipes that the browser has as descriptors 3 and 4.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::{Run, TIMEOUT};
 
-/// The browser without a network, a screen, or anything that it would do of its own accord.
+/// The browser without network, screen or background activity.
 const BROWSER: [&str; 12] = [
     "--net",
     "chromium",
@@ -35,7 +35,8 @@ const BROWSER: [&str; 12] = [
     "--window-size=1400,2400",
 ];
 
-/// The document as scripts have made it. `folder` is the browser's own; `page` may end with a fragment.
+/// The document after its scripts have run. `folder` is the browser's profile; `page` may end with a
+/// fragment.
 ///
 /// # Panics
 /// It cannot be rendered.
@@ -49,7 +50,7 @@ pub fn dom(folder: &Path, page: &str) -> String {
     ended.out
 }
 
-/// A page that is open. The browser ends with it.
+/// An open page. Dropping it ends the browser.
 #[derive(Debug)]
 pub struct Tab {
     browser: Child,
@@ -57,7 +58,7 @@ pub struct Tab {
     from: Receiver<Value>,
     session: Option<String>,
     calls: u64,
-    // Last: the browser writes into it until it has ended.
+    // Dropped last: the browser writes to it until it exits.
     _folder: TempDir,
 }
 
@@ -70,7 +71,7 @@ impl Tab {
     pub fn open(page: &Path) -> Self {
         let folder = tempfile::tempdir().expect("a folder of the browser's own");
         let mut command = Command::new("sh");
-        // What the shell has as its own streams becomes the browser's descriptors 3 and 4.
+        // The shell's own streams become the browser's descriptors 3 and 4.
         command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh", "unshare"]);
         command.args(BROWSER).arg("--remote-debugging-pipe");
         command.arg(format!("--user-data-dir={}", folder.path().display()));
@@ -94,19 +95,19 @@ impl Tab {
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = tab.call("Target.attachToTarget", &attach);
         tab.session = session["sessionId"].as_str().map(str::to_owned);
-        // Without a window nothing else gives the page the focus.
+        // Without a window, only this gives the page the focus.
         tab.call("Emulation.setFocusEmulationEnabled", &json!({ "enabled": true }));
         tab.call("Page.navigate", &json!({ "url": format!("file://{}", page.display()) }));
         tab.shows("location.protocol + document.readyState", "file:complete");
         tab
     }
 
-    /// Presses and releases a key, by the name that scripts see: `Enter`, `Escape`, `Tab`, `ArrowDown`, or a character.
+    /// Presses and releases a key, by its name in scripts: `Enter`, `Escape`, `Tab`, `ArrowDown`, or a character.
     ///
     /// # Panics
-    /// The browser does not take it.
+    /// The browser rejects it.
     pub fn press(&mut self, key: &str) {
-        // By a virtual code the browser knows what a key does of itself: Tab moves the focus.
+        // The browser needs the virtual key code for a key's default action: Tab moves the focus.
         let (code, text) = match key {
             "Tab" => (9, ""),
             "Enter" => (13, "\r"),
@@ -123,7 +124,7 @@ impl Tab {
         self.call("Input.dispatchKeyEvent", &event);
     }
 
-    /// Presses the keys of a text, one after the other.
+    /// Presses the keys of a text, one after another.
     ///
     /// # Panics
     /// See [`Tab::press`].
@@ -132,7 +133,7 @@ impl Tab {
         text.chars().for_each(|character| self.press(character.encode_utf8(&mut buffer)));
     }
 
-    /// What a JavaScript expression is now.
+    /// Evaluates a JavaScript expression.
     ///
     /// # Panics
     /// It throws.
@@ -143,10 +144,10 @@ impl Tab {
         answer["result"]["value"].take()
     }
 
-    /// Waits until an expression is `wanted`.
+    /// Waits until an expression equals `wanted`.
     ///
     /// # Panics
-    /// It does not become that in time.
+    /// It does not in time.
     pub fn shows(&mut self, expression: &str, wanted: &str) {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -159,7 +160,7 @@ impl Tab {
         }
     }
 
-    /// Asks, and waits for the answer; events that come meanwhile are nobody's.
+    /// Sends a request and waits for the reply; events that arrive in between are ignored.
     fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.calls += 1;
         let mut ask = json!({ "id": self.calls, "method": method, "params": parameters });
@@ -183,13 +184,14 @@ impl Tab {
 
 impl Drop for Tab {
     fn drop(&mut self) {
-        // A browser that is asked to end takes its processes along; one that cannot be asked has ended.
+        // Asked to close, a browser also ends its child processes; if the pipe is closed, it has
+        // already exited.
         let _ = self.to.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
         let deadline = Instant::now() + TIMEOUT;
         while matches!(self.browser.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(crate::POLL_INTERVAL);
         }
-        // Both fail only when it has ended.
+        // Both fail only if it has already exited.
         let _ = self.browser.kill();
         let _ = self.browser.wait();
     }

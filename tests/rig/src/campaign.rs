@@ -1,16 +1,16 @@
-//! Tests that repeat: a few rounds in `make test`, all of them in `make soak`, whose results are kept.
+//! Repeating tests: a few rounds in `make test`, all rounds in `make soak`, which keeps the results.
 //!
-//! `make soak` sets `UDPATH_SOAK` to the file that the results go to. Without it a campaign runs its short number of
+//! `make soak` sets `UDPATH_SOAK` to the file for the results. Without it, a campaign runs its short number of
 //! rounds and only prints.
 
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Name of the variable that names the file of results.
+/// Name of the variable that holds the path of the results file.
 const RESULTS: &str = "UDPATH_SOAK";
 
-/// How many rounds this campaign runs: `short` in `make test`, `whole` in `make soak`.
+/// Number of rounds of this campaign: `short` in `make test`, `whole` in `make soak`.
 #[must_use]
 pub fn rounds(short: u32, whole: u32) -> u32 {
     if env::var_os(RESULTS).is_some() { whole } else { short }
@@ -19,11 +19,11 @@ pub fn rounds(short: u32, whole: u32) -> u32 {
 /// Reports one figure of a campaign, as a line `NAME: FIGURE` such as `kills during apply: 100, settings left: 0`.
 ///
 /// # Panics
-/// The file of results cannot be written.
+/// The results file cannot be written.
 pub fn record(name: &str, figure: &str) {
     println!("{name}: {figure}");
     let Some(path) = env::var_os(RESULTS) else { return };
-    // One write of one line: other tests append to the same file at the same time.
+    // One write per line: other tests append to the same file concurrently.
     let line = format!("{name}: {figure}\n");
     let written = OpenOptions::new().create(true).append(true).open(&path);
     let written = written.and_then(|mut file| file.write_all(line.as_bytes()));

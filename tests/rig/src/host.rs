@@ -1,4 +1,4 @@
-//! What a run must leave as it found it.
+//! Host state that a run must leave unchanged.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::{POLL_INTERVAL, TIMEOUT};
 
-/// The machine at one moment, as far as a run could change it.
+/// The state of the machine at one moment, as far as a run could change it.
 #[derive(Debug)]
 pub struct Host {
     interfaces: BTreeSet<String>,
@@ -15,7 +15,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Looks now, in the calling thread's network namespace.
+    /// Reads the current state, in the calling thread's network namespace.
     ///
     /// # Panics
     /// The BPF programs cannot be listed: run as root.
@@ -24,11 +24,11 @@ impl Host {
         Self { interfaces: interfaces(), programs: programs() }
     }
 
-    /// Waits until nothing is there that was not there before and is, or may be, of the processes `pids`, all of which
-    /// have ended.
+    /// Waits until everything new since then that belongs, or may belong, to the processes `pids` is gone. All of
+    /// them have exited.
     ///
     /// # Panics
-    /// Something stays.
+    /// Something is left behind.
     pub fn is_as_before(&self, pids: &[u32]) {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -49,7 +49,8 @@ impl Host {
         left.extend(gone.map(|name| format!("interface {name} is gone")));
         let new: Vec<u32> = programs().difference(&self.programs).copied().collect();
         if !new.is_empty() {
-            // A program of another user has a process that holds it. Ours have ended, and held theirs alone.
+            // Another user's program is held by one of their processes. The run's processes have exited, and
+            // only they held theirs.
             let held = held_programs();
             left.extend(new.iter().filter(|id| !held.contains(id)).map(|id| format!("BPF program {id}")));
         }
@@ -57,7 +58,7 @@ impl Host {
     }
 }
 
-/// Namespaces and records whose names carry one of `pids`.
+/// Namespaces and records whose names contain one of `pids`.
 #[must_use]
 pub fn named(pids: &[u32]) -> Vec<String> {
     let is_ours = |name: &str, prefix: &str| {
@@ -67,7 +68,7 @@ pub fn named(pids: &[u32]) -> Vec<String> {
     };
     let mut found = Vec::new();
     for (folder, prefix) in [("/run/netns", "udpath-"), ("/run/udpath/lab", "")] {
-        // Neither folder needs to exist.
+        // Either directory may be missing.
         let Ok(entries) = fs::read_dir(folder) else { continue };
         let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
         found.extend(names.filter(|name| is_ours(name, prefix)).map(|name| {
@@ -83,13 +84,14 @@ fn interfaces() -> BTreeSet<String> {
     entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Ids of the loaded BPF programs. One that goes while they are listed is an error among them, and not there.
+/// Ids of the loaded BPF programs. A program that is unloaded while they are listed yields an error, and is
+/// skipped.
 fn programs() -> BTreeSet<u32> {
     assert!(rustix::process::geteuid().is_root(), "BPF programs cannot be listed: run as root");
     aya::programs::loaded_programs().flatten().map(|program| program.id()).collect()
 }
 
-/// Ids of the programs that a living process holds, itself or through a link.
+/// Ids of the programs that a living process holds, directly or through a link.
 fn held_programs() -> BTreeSet<u32> {
     let Ok(processes) = fs::read_dir("/proc") else { return BTreeSet::new() };
     let folders = processes.flatten().map(|process| process.path().join("fdinfo"));

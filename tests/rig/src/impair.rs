@@ -8,27 +8,27 @@ use udpath_bpf::Error;
 use udpath_bpf::SharedArray;
 use udpath_bpf::attach::{self, Attached};
 
-/// The compiled program, aligned as the ELF reader wants it.
+/// The compiled program, aligned for the ELF reader.
 const OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/impair.o"));
 
-/// The socket mark (`SO_MARK`) of frames that were delayed already: they pass untouched.
+/// The socket mark (`SO_MARK`) of frames that were already delayed: they pass unchanged.
 pub const DELAYED_MARK: u32 = 0x7564_7031;
 
-/// What becomes of the UDP frames; the rest passes.
+/// Shares of the UDP frames to drop or delay; everything else passes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Shares {
     /// Parts per million to drop.
     pub drop_ppm: u32,
     /// Parts per million to send to the delay line instead.
     pub delay_ppm: u32,
-    /// Index of the interface the delay line listens behind; 0 if nothing is delayed.
+    /// Index of the interface the delay line listens on; 0 if nothing is delayed.
     pub delay_ifindex: u32,
 }
 
-/// What became of them, exactly.
+/// Exact counts of dropped and delayed frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Impaired {
-    /// UDP frames that came by.
+    /// UDP frames seen.
     pub seen: u64,
     /// Dropped.
     pub dropped: u64,
@@ -36,7 +36,7 @@ pub struct Impaired {
     pub delayed: u64,
 }
 
-/// The impairment of one interface's outgoing frames, in force until dropped.
+/// Impairs the outgoing frames of one interface until dropped.
 #[derive(Debug)]
 pub struct Impair {
     impaired: SharedArray,
@@ -44,10 +44,10 @@ pub struct Impair {
 }
 
 impl Impair {
-    /// Attaches to what leaves `interface` in the calling thread's network namespace.
+    /// Attaches to the egress path of `interface` in the calling thread's network namespace.
     ///
     /// # Errors
-    /// No such interface, no permission, a kernel before 6.6.
+    /// No such interface, no permission, or a kernel before 6.6.
     pub fn attach(interface: &str, shares: Shares) -> Result<Self, Error> {
         const NAME: &str = "impair";
         let mut loader = EbpfLoader::new();
@@ -60,7 +60,7 @@ impl Impair {
         Ok(Self { impaired, _attached: attached })
     }
 
-    /// What was done so far.
+    /// The counts so far.
     #[must_use]
     pub fn impaired(&self) -> Impaired {
         let words = self.impaired.element(0);

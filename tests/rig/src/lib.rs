@@ -1,21 +1,21 @@
-//! What tests and benches share: the program itself, run within a deadline; what it must not leave behind; machines and
-//! paths that this machine does not have.
+//! Shared by tests and benches: running the program with a deadline, checking that it leaves nothing behind, and
+//! emulating machines and paths that this machine does not have.
 //!
 //! ```text
 //! Run::new(&["boost", "--lab"])      the built `udpath`, marked: every process it starts carries the same mark
 //!     .start() -> Running            killed when dropped
 //!     .finish() -> Ended             code, stdout, stderr; panics when the deadline passes
-//! Said::from(output)                      for one that is waited for without a deadline
+//! Said::from(output)                      for a process without a deadline
 //! client_and_server(name, queues)         a lab of two machines and one link
-//! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and what names of ours carry these pids
+//! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and names that contain these pids
 //! Bed::new(name, &link)              a server and its load in a lab, and `udpath profile` of them
-//! campaign::rounds(few, all)         a test that `make soak` repeats; campaign::record(..) keeps its figure
+//! campaign::rounds(few, all)         a test that `make soak` repeats; campaign::record(..) records its figures
 //! VmSpec { cpus, nodes, queues, .. }.boot(command)   an emulated machine
-//! Answer::attach, Impair::attach     the cheapest server there can be; a bad path
-//! dom(..), Tab::open(page)           a page in a browser without a network: rendered, or open to be worked with
+//! Answer::attach, Impair::attach     the cheapest possible server; a bad path
+//! dom(..), Tab::open(page)           a page in a browser without a network: rendered, or open for interaction
 //! ```
-//! Other users of the machine may make labs at the same time. So nothing here asks whether the machine has no lab, but
-//! whether it has none *of these processes*: names carry their owner's pid, and processes carry the run's mark.
+//! Other users of the machine may create labs at the same time. So the checks look only for labs *of these
+//! processes*: names contain their owner's pid, and processes carry the run's mark.
 
 mod answer;
 mod bed;
@@ -40,13 +40,14 @@ use std::time::{Duration, Instant};
 
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 
-/// Longest wait for anything that must come. Generous: the machine may be busy with other tests.
+/// Longest wait for any event that must occur. Generous: the machine may be busy with other tests.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Pause between two looks at something that is awaited.
+/// Interval between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Waits until `look` gives something, and panics with `what` when it takes longer than `within`.
+/// Polls `look` until it returns something, and panics with `what` when that takes longer than
+/// `within`.
 pub fn awaited<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + within;
     loop {
@@ -58,10 +59,10 @@ pub fn awaited<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option
     }
 }
 
-/// A lab of the machines `client` and `server`, and a link between them whose ends have so many queues.
+/// A lab of the machines `client` and `server`, and a link whose ends have `queues` queues each.
 ///
 /// # Panics
-/// It cannot be made: root is needed.
+/// It cannot be created: root is required.
 #[must_use]
 pub fn client_and_server(name: &str, queues: u32) -> Lab {
     let builder = LabBuilder::new(name).machine("client").machine("server");

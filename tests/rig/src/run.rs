@@ -1,4 +1,4 @@
-//! The program, started as its users start it, and what became of it.
+//! Runs the program like its users do, and captures the outcome.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{TIMEOUT, awaited};
 
-/// Name of the variable that marks a run and whatever it starts.
+/// Name of the variable that marks a run and all its child processes.
 const MARK: &str = "UDPATH_TEST_RUN";
 
-/// The built program, beside this test's own folder.
+/// The built program, next to this test's own directory.
 ///
 /// # Panics
 /// It has not been built.
@@ -29,7 +29,7 @@ pub fn program() -> PathBuf {
     }
 }
 
-/// A run of the program, to be started.
+/// A run of the program, not started yet.
 #[derive(Debug)]
 pub struct Run {
     command: Command,
@@ -50,7 +50,8 @@ impl Run {
         Self::of(command, &arguments.join(" "))
     }
 
-    /// The program as user nobody, without any capability. `program` is a copy that nobody may read.
+    /// The program as user nobody, without any capability. `program` is a copy that user nobody can
+    /// read.
     #[must_use]
     pub fn unprivileged(program: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new("setpriv");
@@ -59,18 +60,19 @@ impl Run {
         Self::of(command, &format!("(as nobody) {}", arguments.join(" ")))
     }
 
-    /// Any command; `shown` is what failures call it.
+    /// Any command; `shown` is its name in failure messages.
     #[must_use]
     pub fn of(mut command: Command, shown: &str) -> Self {
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let mark = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
-        // With it, an error that carries a backtrace would show it: no user shall ever see one.
+        // With this set, any error that carries a backtrace would print it: users must never see
+        // one.
         command.env(MARK, &mark).env("RUST_BACKTRACE", "1");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self { command, mark, shown: shown.to_owned(), within: TIMEOUT }
     }
 
-    /// Another deadline than [`TIMEOUT`].
+    /// Replaces the default deadline, [`TIMEOUT`].
     #[must_use]
     pub fn within(mut self, deadline: Duration) -> Self {
         self.within = deadline;
@@ -101,17 +103,17 @@ impl Run {
         Running { child, out, err, mark, shown, deadline: Instant::now() + within }
     }
 
-    /// Starts it and waits for its end.
+    /// Starts it and waits until it exits.
     ///
     /// # Panics
-    /// It cannot be started, or does not end in time.
+    /// It cannot be started, or does not exit in time.
     #[must_use]
     pub fn finish(self) -> Ended {
         self.start().finish()
     }
 }
 
-/// Reads a stream away as it comes, so that its writer never waits.
+/// Drains a stream, so that its writer never blocks.
 #[derive(Debug)]
 struct Stream {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -148,7 +150,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its pid, which is also in the names of what it makes.
+    /// Its pid, which also appears in the names of what it creates.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -159,11 +161,11 @@ impl Running {
     /// # Panics
     /// The kernel refuses.
     pub fn signal(&self, signal: Signal) {
-        // Not reaped yet, so the pid is still its own.
+        // Not reaped yet, so the pid cannot have been reused.
         kill_process(Pid::from_child(&self.child), signal).expect("a child of ours can be signalled");
     }
 
-    /// Has it ended?
+    /// Whether it has exited.
     ///
     /// # Panics
     /// It cannot be waited for.
@@ -171,13 +173,13 @@ impl Running {
         self.child.try_wait().expect("a child of ours can be waited for").is_some()
     }
 
-    /// Waits until stderr contains `text`, and gives all of stderr so far.
+    /// Waits until stderr contains `text`, and returns all of stderr so far.
     ///
     /// # Panics
-    /// It ends, or the deadline passes, without that.
+    /// It exits, or the deadline passes, before that.
     pub fn says(&mut self, text: &str) -> String {
         while !self.err.so_far().contains(text) {
-            // The order matters: what it said before its end is seen by the last look.
+            // The order matters: the last check must include output written just before exit.
             let ended = self.has_ended() && self.err.reader.is_finished();
             let said = self.err.so_far();
             assert!(
@@ -190,7 +192,7 @@ impl Running {
         self.err.so_far()
     }
 
-    /// Waits for its end, and until nothing that it started runs any more.
+    /// Waits until it and every process it started have exited.
     ///
     /// # Panics
     /// The deadline passes.
@@ -206,7 +208,7 @@ impl Running {
             std::thread::sleep(Duration::from_millis(2));
         }
         let status = self.child.wait().expect("it has ended");
-        // Also the streams' ends: a process that holds one is one that runs.
+        // Wait for the end of the streams too: a process that holds one is still running.
         awaited(&format!("the processes that {} started to end", self.shown), TIMEOUT, || {
             (marked(&self.mark).is_empty() && self.out.reader.is_finished() && self.err.reader.is_finished())
                 .then_some(())
@@ -223,7 +225,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -234,7 +236,7 @@ fn marked(mark: &str) -> Vec<u32> {
     let wanted = format!("{MARK}={mark}").into_bytes();
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    // A process that ends meanwhile, or is a zombie, has no environment.
+    // A process that exits in between, or is a zombie, has no environment.
     pids.filter(|pid| {
         std::fs::read(format!("/proc/{pid}/environ"))
             .is_ok_and(|all| all.split(|byte| *byte == 0).any(|variable| variable == wanted))
@@ -242,18 +244,18 @@ fn marked(mark: &str) -> Vec<u32> {
     .collect()
 }
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Ended {
     /// Its pid.
     pub pid: u32,
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
     /// All of stdout.
     pub out: String,
     /// All of stderr.
     pub err: String,
-    /// What it is called.
+    /// Its name in failure messages.
     pub shown: String,
 }
 
@@ -265,10 +267,10 @@ impl Ended {
     }
 }
 
-/// Holds talk on stderr to one sentence that tells a user what went wrong.
+/// Asserts that stderr holds one sentence that explains the failure to a user.
 ///
 /// # Panics
-/// It is something else.
+/// It does not.
 pub fn one_sentence(what: &str, said: &str) {
     assert_eq!(said.lines().count(), 1, "{what}: not one line: {said}");
     let sentence = said.strip_prefix("udpath: ").unwrap_or_else(|| panic!("{what}: not ours: {said}"));
@@ -280,6 +282,6 @@ pub fn one_sentence(what: &str, said: &str) {
     for (one, next) in parts.iter().zip(&parts[1..]) {
         assert_ne!(one, next, "{what}: told twice: {said}");
     }
-    // A cause that its message contains already: "x: y: y", or the kernel's words twice.
+    // A cause already contained in its message: "x: y: y", or the kernel's error text twice.
     assert!(said.matches("(os error").count() <= 1, "{what}: the kernel's words twice: {said}");
 }

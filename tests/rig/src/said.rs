@@ -1,10 +1,10 @@
-//! What a run that was waited for has said, and how it ended.
+//! The output and exit code of a finished run.
 
 use std::process::Output;
 
 use crate::one_sentence;
 
-/// A run that has ended.
+/// A finished run.
 #[derive(Debug)]
 pub struct Said {
     /// Its exit code; none if a signal ended it.
@@ -23,7 +23,7 @@ impl From<Output> for Said {
 }
 
 impl Said {
-    /// It ended with `code`, and one sentence that has `part` in it.
+    /// Asserts that it exited with `code` and one sentence that contains `part`.
     ///
     /// # Panics
     /// It did not.
@@ -34,7 +34,7 @@ impl Said {
         assert!(self.err.contains(part), "{part:?} is not in {}", self.err);
     }
 
-    /// It ended well.
+    /// Asserts that it succeeded.
     ///
     /// # Panics
     /// It did not.

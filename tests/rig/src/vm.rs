@@ -1,5 +1,5 @@
-//! A machine that is not there: several memory nodes, many CPUs, NICs with many queues, booted from a Debian kernel under
-//! an emulator. Settings, counters, drivers and topology in it are real; timings mean nothing.
+//! Emulated hardware: several memory nodes, many CPUs, NICs with many queues, booted with a Debian kernel under an
+//! emulator. Settings, counters, drivers and topology are real; timings are meaningless.
 //!
 //! ```text
 //!  lab machine `host` (a network namespace)          emulated machine: 20 CPUs in 2 nodes, 16 queues
@@ -10,13 +10,13 @@
 //!  | qemu                                   |        |    init.sh -> modules -> the caller's command |
 //!  +----------------------------------------+        +---------------------------------------------+
 //!        stdout, stderr, exit code  <──────── virtio-serial ────────┘
-//!        a folder of the caller's   <──────── 9p, at /out ──────────┘
+//!        a shared folder            <──────── 9p, at /out ──────────┘
 //! ```
 //!
 //! # What could be left behind
-//! Nothing on disk: the initramfs is memory, the streams are pipes. The emulator lives in a machine of a [`Lab`] and is
-//! killed with the thread that started it; taps go with the machine's namespace, and that is found and removed like
-//! every lab's, by the next one if this process is killed.
+//! Nothing on disk: the initramfs is in memory, the streams are pipes. The emulator runs in a machine of a [`Lab`]
+//! and is killed with the thread that started it; taps disappear with the machine's namespace. If this process is
+//! killed, the next lab finds and removes that namespace, as for every lab.
 
 mod console;
 mod cpio;
@@ -45,44 +45,43 @@ use kernel::Kernel;
 use qemu::{Descriptors, LINKS, PROGRAM};
 use udpath_lab::{Lab, LabBuilder, Machine, pass_on};
 
-/// Most CPUs: with more, q35 wants an interrupt remapper.
+/// Maximum number of CPUs: with more, q35 needs an interrupt remapper.
 pub const MAX_VM_CPUS: u32 = 255;
-/// Most nodes. The kernel would take more; nobody has them.
+/// Maximum number of nodes. The kernel supports more; real machines do not have them.
 pub const MAX_VM_NODES: u32 = 8;
-/// Most queues of the virtio-net: those of a tap (`MAX_TAP_QUEUES` of drivers/net/tun.c).
+/// Maximum number of virtio-net queues: that of a tap (`MAX_TAP_QUEUES` of drivers/net/tun.c).
 pub const MAX_VM_QUEUES: u32 = 256;
-/// Memory of the machine beside what its files need, MiB. With less than half of it 20 CPUs do not come up; more costs
-/// nothing until it is touched.
+/// Memory of the machine beyond what its files need, MiB. With less than half of it 20 CPUs do not come up; more
+/// costs nothing until it is touched.
 const MEMORY: u64 = 1024;
-/// Memory per byte of the initramfs: itself, unpacked, and as much again because the kernel gives that file system half
-/// of what there is.
+/// Memory per byte of the initramfs: the image, its unpacked copy, and the same again because the kernel limits that
+/// file system to half of the memory.
 const PER_FILE_BYTE: u64 = 3;
 /// Name of the lab machine that the emulator runs in.
 const HOST: &str = "host";
-/// How long the emulator may take to make its taps. It does so before anything else; too low fails on a busy machine,
-/// too high tells late what qemu could not do.
+/// Time limit for the emulator to create its taps, which it does first. Too low fails on a busy machine; too high
+/// delays the report of a qemu failure.
 const TAPS: Duration = Duration::from_secs(20);
-/// Pause between two looks at the emulator: whether it ended, whether the caller wants it to end. Boots take many
-/// seconds, so a twentieth of one is not noticed, and looking costs microseconds.
+/// Interval between checks whether the emulator has exited or the caller wants to stop. Boots take many seconds,
+/// so 50 ms are not noticeable, and a check costs microseconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What an emulated machine shall be. The default is the machine of a 10 GbE server: 20 CPUs in two nodes, 16 queues.
+/// Description of an emulated machine. The default resembles a 10 GbE server: 20 CPUs in two nodes, 16 queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmSpec {
     /// CPUs, 1 to [`MAX_VM_CPUS`], a multiple of `nodes`.
     pub cpus: u32,
-    /// Memory nodes, 1 to [`MAX_VM_NODES`]. The CPUs are dealt out in order: node 0 has the first ones.
+    /// Memory nodes, 1 to [`MAX_VM_NODES`]. The CPUs are assigned in order: node 0 has the first ones.
     pub nodes: u32,
     /// Receive and transmit queues of `eth0`, 1 to [`MAX_VM_QUEUES`].
     pub queues: u32,
-    /// Files of this machine, and where they are in the other: `/files` is first in PATH. The libraries of programs come
-    /// along.
+    /// Host files and their paths in the machine: `/files` is first in PATH. The libraries of programs are included.
     pub files: Vec<(PathBuf, String)>,
-    /// A folder of this machine that is `/out` there, to be written to.
+    /// A host directory that the machine mounts as `/out`, writable.
     pub share: Option<PathBuf>,
-    /// Where a kernel package is unpacked; none for where scripts/setup.sh does it.
+    /// Where a kernel package is unpacked; none for the default of scripts/setup.sh.
     pub kernel: Option<PathBuf>,
-    /// How long it may run, boot included.
+    /// Time limit, boot included.
     pub within: Duration,
 }
 
@@ -101,7 +100,7 @@ impl Default for VmSpec {
 }
 
 impl VmSpec {
-    /// Takes a program or another file along, as `/files/NAME`.
+    /// Adds a program or another file, as `/files/NAME`.
     #[must_use]
     pub fn file(mut self, path: &Path) -> Self {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -128,7 +127,7 @@ impl VmSpec {
                 "{queues} queues are not possible in an emulated machine; use 1 to {MAX_VM_QUEUES}"
             ));
         }
-        // The emulator would find out late, and without the name.
+        // The emulator would report this late, and without the name.
         let Some(folder) = &self.share else { return Ok(()) };
         let failed = |cause| VmError::File { what: "share", path: folder.clone(), cause };
         if !folder.metadata().map_err(failed)?.is_dir() {
@@ -137,10 +136,11 @@ impl VmSpec {
         Ok(())
     }
 
-    /// Boots it. `command` runs once it is up, from `/files` or busybox's tools; when it ends the machine goes off.
+    /// Boots it. `command` runs once it is up, from `/files` or busybox's tools; when it exits, the machine powers
+    /// off.
     ///
     /// # Errors
-    /// The description makes no machine, something is not installed, or the emulator does not start.
+    /// The description is invalid, something is not installed, or the emulator does not start.
     pub fn boot(&self, command: &[OsString]) -> Result<Vm, VmError> {
         self.check()?;
         let deadline = Instant::now() + self.within;
@@ -155,7 +155,7 @@ impl VmSpec {
             command,
             shares_folder: self.share.is_some(),
         })?;
-        // A multiple of the nodes: each gets the same.
+        // A multiple of the nodes, so that each gets the same amount.
         let memory = (MEMORY + PER_FILE_BYTE * size.div_ceil(1 << 20)).next_multiple_of(self.nodes.into());
 
         static MACHINES: AtomicU32 = AtomicU32::new(0);
@@ -175,7 +175,7 @@ impl VmSpec {
     }
 }
 
-/// Reading ends of what comes out of the machine.
+/// Read ends of the machine's output streams.
 struct Streams {
     console: File,
     stdout: File,
@@ -183,9 +183,9 @@ struct Streams {
     code: File,
 }
 
-/// An emulated machine, running. Dropping it switches it off.
+/// A running emulated machine. Dropping it powers it off.
 pub struct Vm {
-    // Dropped in this order: the emulator, then what it runs in.
+    // Dropped in this order: the emulator, then the lab it runs in.
     emulator: Emulator,
     streams: Streams,
     within: Duration,
@@ -194,10 +194,11 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// The other side of its links: run programs there that talk to it. Interface `vmK` leads to its `ethK`.
+    /// The other end of its links, for programs that talk to the machine. Interface `vmK` leads to its
+    /// `ethK`.
     ///
     /// # Panics
-    /// Never: every one has it.
+    /// Never: every VM has one.
     #[must_use]
     pub fn host(&self) -> &Machine {
         self.lab.machine(HOST).expect("it is made with this machine")
@@ -209,12 +210,12 @@ impl Vm {
         Ipv4Addr::new(10, 0, link, 2)
     }
 
-    /// Waits for the command's end, hands on what it writes, and gives its exit code (128 and the signal's number if a
+    /// Waits for the command to exit, forwards its output, and returns its exit code (128 plus the signal number if a
     /// signal ended it). Nothing of the machine is left afterwards.
     ///
     /// # Errors
-    /// The kernel panicked, the time ran out, `stop` was set, or the emulator gave up. What is written cannot be handed
-    /// on: the machine is switched off then.
+    /// The kernel panicked, the time limit expired, `stop` was set, the emulator failed, or the output could not be
+    /// forwarded (the machine is powered off then).
     pub fn finish(
         self,
         out: &mut (dyn Write + Send),
@@ -257,7 +258,7 @@ impl Vm {
         })
     }
 
-    /// Waits until the emulator has made its taps, and gives them their addresses.
+    /// Waits until the emulator has created its taps, and assigns their addresses.
     fn set_up_taps(&mut self) -> Result<(), VmError> {
         let deadline = Instant::now() + TAPS;
         for link in 0..LINKS {
@@ -281,7 +282,7 @@ struct Emulator(Child);
 
 impl Emulator {
     fn switch_off(&mut self) {
-        // Both fail only when it has ended and is reaped.
+        // Both fail only if it has exited and been reaped.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -295,7 +296,7 @@ impl Drop for Emulator {
 
 /// How the emulator ended.
 enum Cut {
-    /// By itself: the machine went off, or it failed.
+    /// Not cut: the machine powered off, or the emulator failed.
     No {
         failed: bool,
     },
@@ -303,14 +304,14 @@ enum Cut {
     Stopped,
 }
 
-/// Until the emulator has ended, by itself or by force.
+/// Waits until the emulator exits, or kills it.
 fn wait(emulator: &mut Emulator, deadline: Instant, stop: impl Fn() -> bool) -> Cut {
     let cut = loop {
         match emulator.0.try_wait() {
             Ok(None) if stop() => break Cut::Stopped,
             Ok(None) if Instant::now() >= deadline => break Cut::Deadline,
             Ok(None) => std::thread::sleep(POLL_INTERVAL),
-            // It cannot be an error: it is our child and nobody else reaps it.
+            // This cannot fail: it is our child and only this code reaps it.
             ended => break Cut::No { failed: !matches!(ended, Ok(Some(status)) if status.success()) },
         }
     };
@@ -318,7 +319,8 @@ fn wait(emulator: &mut Emulator, deadline: Instant, stop: impl Fn() -> bool) -> 
     cut
 }
 
-/// Copies as it comes, until the machine is off. After a failure the machine is to be switched off.
+/// Copies output as it arrives, until the machine is off. On failure the machine must be powered
+/// off.
 fn hand_on(mut from: File, to: &mut (dyn Write + Send), broken: &AtomicBool) -> io::Result<()> {
     let copied = io::copy(&mut from, to).and_then(|_| to.flush());
     if copied.is_err() {
@@ -343,7 +345,7 @@ fn pipes(initramfs: OwnedFd) -> Result<([File; 4], Descriptors), VmError> {
     Ok(([console_read, stdout_read, stderr_read, code_read], write))
 }
 
-/// Where a program is: in PATH, or where administrators' programs are.
+/// Path of a program: in PATH, or in the administrators' directories.
 fn installed(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);

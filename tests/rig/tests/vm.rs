@@ -1,5 +1,5 @@
-//! Emulated machines: what comes back, what goes wrong, what is left. Needs root, qemu and the unpacked kernel; these
-//! are as small as they can be, the large one is in the tests of the whole program.
+//! Emulated machines: results, errors, and cleanup. Needs root, qemu and the unpacked kernel. These machines are as
+//! small as possible; the tests of the whole program use the large one.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -33,13 +33,13 @@ fn run(spec: &VmSpec, script: &str) -> Ended {
     finish(spec.boot(&sh(script)).unwrap(), &AtomicBool::new(false))
 }
 
-/// Machines that this process has: none once each is finished.
+/// Labs of this process: none once each machine is finished.
 fn own_labs() -> Vec<String> {
     let labs = udpath_lab::list().unwrap().into_iter();
     labs.filter(|lab| lab.blueprint.pid == std::process::id()).map(|lab| lab.blueprint.name).collect()
 }
 
-/// One after the other: two machines at once are no faster, and each would see the other's lab.
+/// One after another: two machines at once are no faster, and each would see the other's lab.
 #[test]
 fn emulated_machines() {
     udpath_lab::needs_root!();
@@ -58,10 +58,10 @@ fn output_files_folder_and_code_come_back() {
     let out = folder.path().join("out, and a comma");
     std::fs::create_dir(&out).unwrap();
     let spec = VmSpec { share: Some(out.clone()), ..small() };
-    // A dynamic program of the host, and a file of a name of its own.
+    // A dynamic program from the host, and a file with a name of its own.
     let mut spec = spec.file(Path::new("/usr/bin/env"));
     spec.files.push((note, "/etc/a/note".to_owned()));
-    // More than any pipe holds; a program that opens its stderr again; one that is left running and holds stdout.
+    // More output than any pipe holds; a program that reopens its stderr; a background process that holds stdout.
     let script = "cat /etc/a/note; /files/env printf '%s\\n' \"it's\"; seq 100000; echo talk > /dev/stderr; \
                   mkdir /out/d; nproc > /out/d/file; ln -s file /out/d/link; sleep 1000 & exit 7";
     let ended = run(&spec, script);
@@ -78,7 +78,7 @@ fn a_panic_is_told_in_the_kernels_words() {
     assert!(matches!(error, VmError::Panicked { .. }), "{error}");
     let said = error.to_string();
     assert!(said.contains("Kernel panic - not syncing: sysrq triggered crash"), "{said}");
-    // Off, without a panic and without a code.
+    // Power off without a panic and without an exit code.
     let error = run(&small(), "poweroff -f; sleep 60").code.unwrap_err();
     assert!(matches!(error, VmError::WentOff { .. }), "{error}");
     assert_eq!(own_labs(), Vec::<String>::new());
@@ -89,7 +89,7 @@ fn time_runs_out() {
     let began = Instant::now();
     let error = run(&spec, "sleep 1000").code.unwrap_err();
     assert!(matches!(error, VmError::Deadline { seconds: 1, .. }), "{error}");
-    // Generous: it is to be minutes shorter than the command.
+    // Generous: the command would take minutes longer.
     assert!(began.elapsed() < Duration::from_secs(60));
     assert_eq!(own_labs(), Vec::<String>::new());
 }
@@ -99,7 +99,7 @@ fn the_caller_may_stop_it() {
     assert_eq!(own_labs().len(), 1);
     let stop = AtomicBool::new(true);
     assert!(matches!(finish(vm, &stop).code, Err(VmError::Stopped)));
-    // One that nobody waits for.
+    // Dropped without waiting.
     drop(small().boot(&sh("sleep 1000")).unwrap());
     assert_eq!(own_labs(), Vec::<String>::new());
 }

@@ -1,17 +1,17 @@
-//! A UDP echo server with one socket that is arranged badly, as told, until it is ended: for a profile to name.
+//! A misconfigured UDP echo server with one socket, for a profile to diagnose. It runs until it is killed.
 //!
 //! ```text
-//! misarranged ADDR:PORT busy 20      twenty threads that ask the socket again and again, and never sleep
-//! misarranged ADDR:PORT slow 2       two threads that sleep, and work on each request for long
+//! misarranged ADDR:PORT busy 20      twenty threads that poll the socket and never sleep
+//! misarranged ADDR:PORT slow 2       two threads that sleep, and spend a long time on each request
 //! ```
-//! stderr: `ready`, or what is wrong.
+//! stderr: `ready`, or an error.
 
 use std::hint::black_box;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::process::ExitCode;
 
-/// Of a request's work: some 50 us of a CPU.
+/// Work per request: about 50 us of CPU time.
 const ROUNDS: u32 = 50_000;
 
 fn main() -> ExitCode {
@@ -52,24 +52,24 @@ fn echo_slowly(socket: &UdpSocket) {
     each(socket, |request| _ = black_box(digest(request)));
 }
 
-/// Sends every datagram back, after some work.
+/// Sends every datagram back after some work.
 fn each(socket: &UdpSocket, work: impl Fn(&[u8])) {
     let mut bytes = [0; 2048];
     loop {
         match socket.recv_from(&mut bytes) {
             Ok((length, peer)) => {
                 work(&bytes[..length]);
-                // A peer that has ended takes no answer.
+                // A peer that has exited accepts no reply.
                 let _ = socket.send_to(&bytes[..length], peer);
             }
-            // What a peer that has ended leaves behind is no reason to end, either.
+            // Errors left behind by such a peer do not end the server either.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionRefused) => {}
             Err(error) => return eprintln!("misarranged: receive: {error}"),
         }
     }
 }
 
-/// All of a slow service's work, in a function that has a name.
+/// All the work of a slow service, in a function with a name.
 #[inline(never)]
 fn digest(request: &[u8]) -> u64 {
     let mut sum = 1;

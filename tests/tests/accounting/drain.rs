@@ -1,4 +1,4 @@
-//! The end: what is queued is answered, whoever has it.
+//! Shutdown: every queued request is answered, whichever queue holds it.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -10,13 +10,13 @@ use udpath_rig::campaign;
 use super::witness::{Link, count};
 use super::{halt, lab, pin, serve, sockets, unnamed};
 
-/// Requests that wait when the server is told to end: fewer than a worker's backlog and a receive buffer hold.
+/// Requests queued when the server is signalled: fewer than a worker's backlog and a receive buffer hold.
 const QUEUED: usize = 400;
 
-/// How long others take the CPU time while it ends.
+/// How long other programs take the CPU time during shutdown.
 const STARVED: Duration = Duration::from_millis(300);
 
-/// Takes a CPU until then.
+/// Spins on a CPU until `until`.
 fn spin(cpu: usize, until: Instant) {
     pin(cpu);
     while Instant::now() < until {
@@ -52,10 +52,10 @@ fn what_is_queued_is_answered_before_the_end() {
             for number in 0..QUEUED {
                 sockets[number % sockets.len()].send(&(number as u32).to_le_bytes()).unwrap();
             }
-            // Others take the CPU time, so that workers come to their end at different moments.
+            // Other programs take the CPU time, so that workers finish at different moments.
             let hogs: Vec<_> =
                 cpus().map(|cpu| thread::spawn(move || spin(cpu, Instant::now() + STARVED))).collect();
-            // Told before any of it is served.
+            // Signalled before any of it is served.
             server.signal(Signal::TERM);
             server.signal(Signal::CONT);
             let counts = end_told(server);
@@ -80,7 +80,7 @@ fn what_is_queued_is_answered_before_the_end() {
     lab.down().unwrap();
 }
 
-/// The end of a server that has been told already: a second signal would end it at once.
+/// Waits for a server that was signalled already: a second signal would end it at once.
 fn end_told(server: udpath_rig::Running) -> serde_json::Value {
     let ended = server.finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);

@@ -1,8 +1,8 @@
-//! What `serve` counts is what happened: under overload, starved of CPU time, and at the end. The link's counters at both ends
-//! are the witness, which the server has no part in. Needs root.
+//! The counters of `serve` match reality: under overload, starved of CPU time, and at shutdown. The link's counters
+//! at both ends are the independent reference. Needs root.
 //!
 //! ```text
-//! client: sent ── link ──▸ server's end: rx_packets = taken + kernel sockets     rx_dropped = what the rings lost
+//! client: sent ── link ──▸ server's end: rx_packets = taken + kernel sockets     rx_dropped = lost at the rings
 //!                                           = answered + dropped, by reason + deferred
 //! client's end: rx_packets = answered ◂── link ──
 //! ```
@@ -23,19 +23,19 @@ use witness::{Link, count};
 
 const PORT: u16 = 7000;
 
-/// How long a flood lasts.
+/// Duration of a flood.
 const FLOOD: Duration = Duration::from_millis(700);
 
 /// Flows of a flood: enough that every queue and worker gets some.
 const FLOWS: usize = 16;
 
-/// Requests that are sent while a server stands still: more than rings and receive buffers hold.
+/// Requests sent while a server is stopped: more than rings and receive buffers hold.
 const BACKLOG: usize = 12_000;
 
 fn lab(name: &str) -> Lab {
     let lab = client_and_server(name, 2);
     for machine in lab.machines() {
-        // What the kernel says by itself over IPv6 would be in the link's counters as well.
+        // IPv6 traffic that the kernel originates would also count on the link.
         let silent = || std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
         machine.run(silent).unwrap().unwrap();
     }
@@ -43,7 +43,7 @@ fn lab(name: &str) -> Lab {
 }
 
 fn serve(lab: &Lab, arguments: &[&str]) -> Running {
-    // All of its threads.
+    // All threads of the process.
     let mut inside = lab.machine("server").unwrap().command("nice");
     inside.args(["-n", "19"]).arg(program());
     inside.args(["serve", "echo", "--json", "--bind", "0.0.0.0:7000"]).args(arguments);
@@ -70,8 +70,9 @@ fn pin(cpu: usize) {
     rustix::thread::sched_setaffinity(None, &mask).unwrap();
 }
 
-/// Sends from every CPU as fast as that goes, while others take the CPU time that a niced server would get; how many. The
-/// sockets are to stay open: the kernel refuses answers to closed ones, over the link.
+/// Sends from every CPU as fast as possible, while other programs take the CPU time that a niced server would get.
+/// Returns the number sent. The caller must keep the sockets open: the kernel answers replies to closed ones with
+/// ICMP errors, over the link.
 fn flood(lab: &Lab) -> (u64, Vec<UdpSocket>) {
     let cpus = std::thread::available_parallelism().unwrap().get();
     let over = AtomicBool::new(false);
@@ -93,7 +94,7 @@ fn flood(lab: &Lab) -> (u64, Vec<UdpSocket>) {
                     let (end, mut sent) = (Instant::now() + FLOOD, 0_u64);
                     while Instant::now() < end {
                         for socket in &sockets {
-                            // Refused only where the sender's own buffers are full.
+                            // Fails only where the sender's own buffers are full.
                             sent += u64::from(socket.send(&[7; 100]).is_ok());
                         }
                     }
@@ -112,7 +113,7 @@ fn flood(lab: &Lab) -> (u64, Vec<UdpSocket>) {
     })
 }
 
-/// Stops every thread of the server, until it is told to go on.
+/// Stops every thread of the server until SIGCONT.
 fn halt(server: &Running) {
     server.signal(Signal::STOP);
     let stopped = |thread: std::io::Result<std::fs::DirEntry>| {
@@ -125,7 +126,7 @@ fn halt(server: &Running) {
     });
 }
 
-/// Ends the server: what it counted, and what it said.
+/// Ends the server; returns its counters and its stderr.
 fn end(server: Running) -> (Value, String) {
     server.signal(Signal::TERM);
     let ended = server.finish();
@@ -133,7 +134,8 @@ fn end(server: Running) -> (Value, String) {
     (serde_json::from_str(&ended.out).unwrap(), ended.err)
 }
 
-/// Holds what the server counted to what the link did; how many datagrams it has no name for.
+/// Checks the server's counters against the link's; returns how many datagrams are not accounted
+/// for.
 fn unnamed(what: &str, counts: &Value, sent: u64, link: Link) -> i64 {
     let (total, kernel_drops) = (&counts["total"], count(counts, "kernel_drops"));
     for (name, of) in
@@ -165,7 +167,7 @@ fn unnamed(what: &str, counts: &Value, sent: u64, link: Link) -> i64 {
             "{what}: {xdp}"
         );
         assert_eq!(count(xdp, "taken"), link.arrived, "{what}: {link:?} {xdp}");
-        // Nothing came over kernel sockets here.
+        // No traffic through kernel sockets here.
         assert_eq!(count(xdp, "answered"), link.answered, "{what}: {link:?} {xdp}");
         assert_eq!(kernel_drops, link.lost_at_rings, "{what}: {link:?} {xdp}");
         let by_port: u64 = xdp["ports"].as_array().unwrap().iter().map(|port| count(port, "delivered")).sum();
@@ -180,11 +182,11 @@ fn unnamed(what: &str, counts: &Value, sent: u64, link: Link) -> i64 {
     link.arrived as i64 - named as i64
 }
 
-/// Floods a server that gets hardly any CPU time, as often as asked for.
+/// Repeatedly floods a server that gets almost no CPU time.
 fn overload(io: &str, arguments: &[&str], key: &str) {
     let what = [&["--io", io], arguments].concat().join(" ");
     let lab = lab(&format!("acc-{key}"));
-    // Or a veth takes no live frames.
+    // Otherwise a veth rejects live frames.
     let _napi = lab.machine("client").unwrap().interface("eth0").unwrap().ensure_napi().unwrap();
     let (mut frames, mut lost, mut missing) = (0, 0, 0);
     let rounds = campaign::rounds(1, 20);
@@ -293,7 +295,7 @@ fn what_the_device_does_not_send_is_not_answered() {
         for number in 0..400 {
             sockets[number % FLOWS].send(b"asked").unwrap();
         }
-        // No carrier at the server's end any more: its driver drops what it shall send.
+        // The carrier at the server's end is down: its driver drops everything it transmits.
         let mut ip = lab.machine("client").unwrap().command("ip");
         assert!(ip.args(["link", "set", "eth0", "down"]).status().unwrap().success());
         server.signal(Signal::CONT);

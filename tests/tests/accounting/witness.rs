@@ -6,14 +6,14 @@ use serde_json::Value;
 use udpath_lab::Lab;
 use udpath_rig::TIMEOUT;
 
-/// What went over the link, as its two ends counted it.
+/// Traffic on the link, as its two ends counted it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Link {
-    /// Frames that the client's end had no room for at the other one.
+    /// Frames that the client's end sent and the server's end had no room for.
     pub(crate) lost_before: u64,
     /// Frames that the server's end received.
     pub(crate) arrived: u64,
-    /// Those of them that it received and could not hand on: the redirect failed.
+    /// Received frames that could not be redirected.
     pub(crate) lost_at_rings: u64,
     /// Frames that the client's end received.
     pub(crate) answered: u64,
@@ -34,8 +34,8 @@ impl Link {
         }
     }
 
-    /// What went over the link since `before`, once the client's end has received so many answers or time is up: a softirq
-    /// that waits for a busy CPU counts them later than the server.
+    /// Traffic on the link since `before`, once the client's end has received `answers` replies or the time is up: a
+    /// softirq that waits for a busy CPU counts them later than the server.
     pub(crate) fn at_rest(lab: &Lab, before: &Self, answers: u64) -> Self {
         let deadline = Instant::now() + TIMEOUT;
         loop {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs in the emulated machine, twice: called with the boot's name it carries /etc over and starts systemd; as the unit
-# steps.service of that systemd it takes the steps. What they shall say is in main.rs.
+# Runs in the emulated machine, twice: called with the boot's name, it restores /etc and starts systemd; called as the
+# unit steps.service of that systemd, it runs the steps. The expected output is in main.rs.
 set -u
 steps=/out/steps
 step() {
@@ -9,7 +9,7 @@ step() {
     "$@" > "$steps/$name.out" 2> "$steps/$name.err"
     echo $? > "$steps/$name.code"
 }
-# Waits until a command succeeds, 60 s at most. What comes after says whether it did.
+# Waits until a command succeeds, 60 s at most. The next step shows whether it did.
 awaited() {
     tries=0
     until "$@" > /dev/null 2>&1; do
@@ -21,7 +21,7 @@ awaited() {
 irq_of() {
     awk -v name="$1" '$NF ~ name "$" { sub(":", "", $1); print $1; exit }' /proc/interrupts
 }
-# The settings as others than udpath see them.
+# Prints the settings with tools other than udpath.
 look() {
     echo "rmem=$(cat /proc/sys/net/core/rmem_max)"
     echo "rps=$(cat /sys/class/net/eth0/queues/rx-0/rps_cpus)"
@@ -34,7 +34,7 @@ look() {
     echo "mtu0=$(cat /sys/class/net/eth0/mtu)"
     echo "mtu2=$(cat /sys/class/net/eth2/mtu)"
 }
-# Everything that a boot reads.
+# Lists every file that a boot reads.
 files() {
     find /etc /usr/sbin -type f ! -name machine-id | sort
 }
@@ -42,11 +42,11 @@ files() {
 begin() {
     [ ! -e /out/kept.tar ] || tar -xf /out/kept.tar -C /
     rm -rf $steps
-    # The kernel makes the root of an initramfs so that all may write to it.
+    # The kernel makes the root of an initramfs world-writable.
     chmod 755 / /usr /usr/sbin
     mkdir -p $steps /etc/systemd/system /etc/systemd/network/99-default.link.d /etc/sysctl.d /var/lib/udpath /usr/lib/udev
     echo "$1" > /tmp/name
-    # As Debian has them.
+    # Like Debian's.
     ln -sf /bin/udevadm /usr/lib/systemd/systemd-udevd
     mkdir -p /bin /usr/lib/systemd/system/sysinit.target.wants /usr/lib/systemd/system/sockets.target.wants
     [ -e /bin/udevadm ] || ln -s /usr/bin/udevadm /bin/udevadm
@@ -62,7 +62,7 @@ begin() {
     echo 0123456789abcdef0123456789abcdef > /etc/machine-id
     echo root:x:0:0::/root:/bin/sh > /etc/passwd
     echo root:x:0: > /etc/group
-    # What the operator of this machine has configured: a sysctl, MTUs, names as the kernel gives them.
+    # The operator's configuration of this machine: a sysctl, MTUs, the kernel's interface names.
     echo net.core.rmem_max=300000 > /etc/sysctl.conf
     printf '[Link]\nNamePolicy=keep kernel\nMTUBytes=1400\n' > /etc/systemd/network/99-default.link.d/50-site.conf
     printf '[Match]\nMACAddress=%s\n[Link]\nNamePolicy=keep kernel\nMTUBytes=1300\n' "$(cat /sys/class/net/eth2/address)" \
@@ -81,7 +81,7 @@ Wants=multi-user.target irqbalance.service steps.service
 UNIT
     ln -sf steps.target /etc/systemd/system/default.target
     printf '[Manager]\nDefaultStandardOutput=kmsg\nDefaultStandardError=kmsg\n' > /etc/systemd/system.conf
-    # udevd sets them up as they appear, as in any boot.
+    # udevd sets them up as they appear, like in any boot.
     for link in 0 1 2; do ip link set eth$link down; done
     SYSTEMD_LOG_TARGET=kmsg unshare -m -p -f --mount-proc /usr/lib/systemd/systemd > /dev/console 2>&1 &
     outer=$!
@@ -90,20 +90,20 @@ UNIT
         sleep 0.2
     done
     dmesg > /out/dmesg-"$1"
-    # The power goes.
+    # Power failure.
     kill -9 $outer
     exit 0
 }
 
 apply="udpath apply --persist --set sysctl:net.core.rmem_max=4194304 --set eth0:rps/rx-0=1 --set eth0:rps/rx-1=0 --set eth0:napi/defer-hard-irqs=2
     --set eth0:channels/combined=2 --set eth2:ring/rx=512 --set eth2:coalesce/rx-usecs=50"
-# What no file of the system can say: a unit. irqbalance runs and is told.
+# A setting that no system file can express: a unit. irqbalance runs and is notified.
 rest="udpath apply --persist --set eth0:irq/rx-1=3 --set eth2:qdisc=fq"
 entries() {
     cd /var/lib/udpath/journal && ls *.journal
 }
 
-# An apply that awaits its confirmation, in a cgroup that is killed with all that is in it. It has a journal of its own.
+# An unconfirmed apply, in a cgroup that is killed with everything in it. It has a journal of its own.
 doomed_rps=/sys/class/net/eth2/queues/rx-0/rps_cpus
 doomed_state=/var/lib/udpath/doomed
 doomed() {
@@ -118,7 +118,7 @@ reverted() {
 }
 
 first() {
-    # Each in a place where another one can change it.
+    # Each in a place where another user can change it.
     mkdir -m 777 /tmp/open && cp /usr/sbin/udpath /tmp/open/udpath
     step clean files
     step before look
@@ -152,7 +152,8 @@ booted() {
     step closed udpath status
     step entries entries
 }
-# A queue that goes and comes again, and a device that tells udevd of a change: the rules set them anew.
+# A queue disappears and reappears, and a device sends a change event to udevd: the rules set them
+# again.
 queues() {
     ethtool -L eth0 combined 1
     echo 0 > /sys/class/net/eth0/queues/rx-0/rps_cpus
@@ -173,13 +174,13 @@ last() {
 }
 
 if [ $# -eq 1 ]; then begin "$1"; fi
-# As networkd or ifupdown would.
+# Like networkd or ifupdown.
 for link in 0 1 2; do ip link set eth$link up; done
 case $(cat /tmp/name) in
     first) first ;;
     between) booted ;;
     last) last ;;
 esac
-# All that a disk would keep.
+# Everything a disk would keep.
 tar -cf /out/kept.tar -C / etc var/lib/udpath
 : > /tmp/done

@@ -1,11 +1,11 @@
-//! Settings over a boot: an emulated machine boots again and again with the files in /etc and the journal of the boot
-//! before. Needs root.
+//! Settings across reboots: an emulated machine boots repeatedly with the files in /etc and the journal of the
+//! previous boot. Needs root.
 //!
-//! What boots is the systemd of this machine, in a PID namespace of the emulated one, which has a kernel and an initramfs
-//! of its own: pid 1 is systemd, with Debian's systemd-udevd, its sockets and its trigger, systemd-sysctl, irqbalance and the
-//! units that udpath writes, all from their own unit files. Nothing that a boot does is done by hand, except that /etc and
-//! the journal are carried from one boot to the next in an archive (the file system is memory), and that power is cut
-//! instead of a shutdown. The script of each boot is boot.sh; what it shall see is here.
+//! The host's systemd boots in a PID namespace of the emulated machine, which has its own kernel and initramfs: pid 1
+//! is systemd, with Debian's systemd-udevd, its sockets and its trigger, systemd-sysctl, irqbalance and the units
+//! that udpath writes, all from their own unit files. No step of a boot is done by hand, with two exceptions: /etc
+//! and the journal are carried from one boot to the next in an archive (the file system is in memory), and power is
+//! cut instead of a shutdown. The script of each boot is boot.sh; the expected results are here.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,10 +19,11 @@ use udpath_rig::VmSpec;
 use udpath_rig::campaign::{record, rounds};
 use udpath_rig::program;
 
-/// How long one boot may take. An idle machine needs half a minute; one where others build, several times that.
+/// Time limit for one boot. An idle machine needs half a minute; a machine that also runs builds, several times
+/// that.
 const WITHIN: Duration = Duration::from_secs(600);
 
-/// Programs and files of systemd that boot, each where it is here.
+/// Programs and files of systemd in the machine, each at its path on the host.
 const SYSTEMD: [&str; 9] = [
     "/usr/lib/systemd/systemd",
     "/usr/lib/systemd/systemd-sysctl",
@@ -34,7 +35,7 @@ const SYSTEMD: [&str; 9] = [
     "/usr/sbin/ethtool",
     "/usr/sbin/irqbalance",
 ];
-/// Its units that a boot wants here.
+/// The units of systemd that boot here.
 const UNITS: [&str; 20] = [
     "sysinit.target",
     "basic.target",
@@ -58,7 +59,7 @@ const UNITS: [&str; 20] = [
     "irqbalance.service",
 ];
 
-/// What one boot's steps said: code, stdout, stderr.
+/// Results of one boot's steps: code, stdout, stderr.
 type Steps = BTreeMap<String, (i32, String, String)>;
 
 /// All boots, in order: the first applies, the last undoes.
@@ -101,7 +102,7 @@ fn boot(folder: &Path, name: &str) {
     spec.files.extend(own.into_iter().chain(units));
     let rules = fs::read_dir("/usr/lib/udev/rules.d").unwrap().flatten().map(|entry| entry.path());
     spec.files.extend(rules.map(|path| (path.clone(), path.to_str().unwrap().to_owned())));
-    // Where an operator installs it, and only root can write.
+    // Where an operator installs it, writable only by root.
     spec.files.push((program(), "/usr/sbin/udpath".into()));
     let vm = spec.boot(&["sh".into(), "/files/boot.sh".into(), name.into()]).unwrap();
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -131,7 +132,7 @@ fn fine<'a>(boot: &'a Steps, step: &str) -> &'a str {
     out
 }
 
-/// A step that must have ended so, and said this.
+/// Asserts that a step exited with `code` and printed `part`.
 #[track_caller]
 fn ended(boot: &Steps, step: &str, code: i32, part: &str) {
     let (found, out, err) = &boot[step];
@@ -147,7 +148,7 @@ fn last() -> &'static Steps {
     BOOTS.last().unwrap()
 }
 
-/// What is set, how it is kept, and how others see it.
+/// The settings, how each is kept, and how other tools show it.
 const WANTED: [(&str, &str); 8] = [
     ("rmem", "4194304"),
     ("rps", "2"),
@@ -159,7 +160,7 @@ const WANTED: [(&str, &str); 8] = [
     ("usecs", "50"),
 ];
 
-/// Values by name, as the script's looks print them.
+/// Values by name, as printed by the script's `look`.
 fn looked(text: &str) -> BTreeMap<&str, &str> {
     text.lines().filter_map(|line| line.split_once('=')).collect()
 }
@@ -185,7 +186,7 @@ fn what_is_kept_holds_after_a_boot_and_status_says_so() {
             }
         }
         fine(boot, "closed");
-        // One entry for one plan, however many boots.
+        // One entry per plan, however many boots.
         assert_eq!(fine(boot, "entries"), fine(first(), "entries"));
     }
     record("boots with a kept plan", &(BOOTS.len() - 1).to_string());

@@ -1,5 +1,5 @@
-//! The frames: good, odd and broken ones, from a seed. Frame `n` comes from source port `FIRST_PORT + n`, so its reply
-//! is known by the port it goes to.
+//! The frames: valid, unusual and malformed, from a seed. Frame `n` comes from source port `FIRST_PORT + n`, so its
+//! reply is identified by its destination port.
 
 pub(crate) mod kinds;
 
@@ -10,7 +10,7 @@ pub(crate) const FIRST_PORT: u16 = 2000;
 
 const UDP: u8 = 17;
 
-/// Who is who on the link.
+/// Addresses of the two ends of the link.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) client_mac: [u8; 6],
@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// A request as it shall be put together. Sums and lengths are right unless it says otherwise.
+/// Fields of a request to build. Checksums and lengths are right unless overridden.
 struct Request {
     link: ([u8; 6], [u8; 6]),
     tags: Vec<u8>,
@@ -63,27 +63,27 @@ struct Request {
     udp_length: i32,
     udp_length_is: Option<u16>,
     udp_checksum: Checksum,
-    /// Added to the IPv4 header's checksum, bit by bit.
+    /// XORed into the IPv4 header's checksum.
     ip_checksum_change: u16,
     /// IPv6.
     flow_label: u32,
-    /// Bytes behind the packet, or cut from its end.
+    /// Bytes after the packet, or cut from its end.
     behind: i32,
 }
 
-/// What the UDP checksum's field holds.
+/// Contents of the UDP checksum field.
 #[derive(Clone, Copy)]
 enum Checksum {
     Right,
     /// 0: none.
     Missing,
-    /// Right, with these bits turned over.
+    /// Right, with these bits flipped.
     Changed(u16),
-    /// The sum of the pseudo header, which a local sender leaves for a device.
+    /// The sum of the pseudo header, which a local sender leaves for a device to complete.
     Partial,
 }
 
-/// Every kind of frame; the test counts on names.
+/// Every kind of frame; the test refers to these names.
 pub(crate) const KINDS: [&str; 33] = [
     "good",
     "length",
@@ -138,7 +138,7 @@ pub(crate) fn request(ends: &Ends, random: &mut Random, number: usize) -> (Strin
         "port 0" if random.below(2) == 0 => request.ports.1 = 0,
         "port 0" => request.ports.0 = 0,
         "options" if !ipv6 => {
-            // None; no operation; record route; timestamp; router alert; source routes; nonsense.
+            // None; no operation; record route; timestamp; router alert; source routes; garbage.
             request.options = random
                 .of::<&[u8]>(&[
                     &[0; 4],
@@ -168,8 +168,8 @@ pub(crate) fn request(ends: &Ends, random: &mut Random, number: usize) -> (Strin
             request.fragment = random.of(&[0x8000, 0xc000, 0x2000, 0x2001, 1, 0x1fff, 0]);
         }
         "extension headers" if ipv6 => {
-            // Hop by hop, destination options, routing with nothing left, none of these; also two of them, and a wrong
-            // order. Each: next header, length, and padding of four bytes.
+            // Hop by hop, destination options, routing with nothing left, none of these; also two of them, and in a
+            // wrong order. Each: next header, length, and padding of four bytes.
             let pad = [1, 4, 0, 0, 0, 0];
             let header = |next: u8| [&[next, 0], &pad[..]].concat();
             (request.next_header, request.options) = match random.below(6) {
@@ -197,11 +197,12 @@ pub(crate) fn request(ends: &Ends, random: &mut Random, number: usize) -> (Strin
         "other ether type" => {
             request.ether_type = Some(random.of(&[0, 46, 1500, 0x0806, 0x88cc, 0x86de, 0x0801]));
         }
-        // Of VLAN 0: a priority and nothing else.
+        // VLAN 0: priority only.
         "priority tag" => request.tags = vec![0x81, 0, (random.below(8) as u8) << 5, 0],
         "bytes changed" => {
             let mut frame = request.frame();
-            // Sums no longer fit, of most: what else is wrong is seen where they do not count.
+            // Most checksums no longer match: other errors are seen only where checksums are not
+            // verified.
             for _ in 0..=random.below(3) {
                 let at = 12 + random.below((frame.len() - 12).min(30));
                 frame[at] = random.below(256) as u8;
@@ -248,24 +249,24 @@ fn good(ends: &Ends, random: &mut Random, ipv6: bool, port: u16) -> Request {
     }
 }
 
-/// A good request of the client's, to see that all before it was taken.
+/// A valid request from the client, to check that everything before it was received.
 pub(crate) fn plain(ends: &Ends, port: u16) -> Vec<u8> {
     good(ends, &mut Random(u64::from(port)), false, port).frame()
 }
 
-/// A good request of these addresses, with this tag.
+/// A valid request with these addresses and this tag.
 pub(crate) fn tagged(ends: &Ends, (source, destination): (IpAddr, IpAddr), tag: &[u8], port: u16) -> Vec<u8> {
     let request = good(ends, &mut Random(u64::from(port)), source.is_ipv6(), port);
     Request { source, destination, tags: tag.to_vec(), ..request }.frame()
 }
 
-/// A good request, but from this address.
+/// A valid request, but from this address.
 pub(crate) fn from_address(ends: &Ends, source: IpAddr, port: u16) -> Vec<u8> {
     let request = good(ends, &mut Random(u64::from(port)), source.is_ipv6(), port);
     Request { source, ..request }.frame()
 }
 
-/// Addresses that no packet on a link should carry, or not there.
+/// Addresses that must not appear on a link, or not in this field.
 fn special(ends: &Ends, random: &mut Random, ipv6: bool, source: bool) -> IpAddr {
     if ipv6 {
         let mapped = ends.client.0.to_ipv6_mapped();
@@ -322,7 +323,7 @@ impl Request {
         let mut datagram: Vec<u8> =
             [source, destination, len, 0].iter().flat_map(|word| word.to_be_bytes()).collect();
         datagram.extend_from_slice(&self.payload);
-        // Over what a receiver takes for the datagram, where it can.
+        // Covers the bytes that a receiver treats as the datagram, where possible.
         let taken = match usize::from(len) {
             0 => datagram.len(),
             len => len.min(datagram.len()),
@@ -379,7 +380,7 @@ impl Request {
     }
 }
 
-/// A datagram in two fragments, in either order.
+/// A datagram in two fragments, in random order.
 fn fragments(request: &Request, random: &mut Random) -> Vec<Vec<u8>> {
     let blocks = (8 + request.payload.len()).div_ceil(8);
     let mut frames = two_fragments(request, 8 * (1 + random.below(blocks)));
@@ -420,12 +421,12 @@ fn two_fragments(request: &Request, cut: usize) -> Vec<Vec<u8>> {
     vec![one(first, 0, true), one(second, cut, false)]
 }
 
-/// The sum of big-endian words, not yet folded.
+/// The sum of big-endian words, not folded yet.
 pub(crate) fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | word.get(1).map_or(0, |low| u32::from(*low))).sum()
 }
 
-/// The checksum that makes a sum right.
+/// Folds a sum into the checksum that makes it valid.
 pub(crate) fn folded(sum: u32) -> u16 {
     let sum = (sum >> 16) + (sum & 0xffff);
     !((sum >> 16) + (sum & 0xffff)) as u16

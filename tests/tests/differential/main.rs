@@ -1,23 +1,23 @@
-//! The fast path against the kernel: the same frames, good, odd and broken, go to `serve --io xdp` and to `serve --io
-//! reuseport`, and the same replies must come back: to the same requests, with the same addresses, ports and payloads, and
-//! with right checksums. Needs root.
+//! The fast path against the kernel: the same frames, valid, unusual and malformed, go to `serve --io xdp` and to
+//! `serve --io reuseport`, and the same replies must come back: to the same requests, with the same addresses, ports
+//! and payloads, and with valid checksums. Needs root.
 //!
 //! ```text
-//!   seed ──▸ frames ──▸ packet socket ══ veth ══▸ server, once each way
+//!   seed ──▸ frames ──▸ packet socket ══ veth ══▸ server, once with each Io
 //!                       packet socket ◂═══════════  replies, by the request's source port
 //! ```
-//! - [`suite`]: every kind of frame once, against every way that xdp can be run.
+//! - [`suite`]: every kind of frame once, in every mode of xdp.
 //! - here: frames of many kinds with random values, from a seed.
-//! - [`vlans`]: tagged frames, on a machine that has VLAN devices.
-//! - [`sources`]: senders that the kernel refuses, as addresses, routes and rp_filter change.
+//! - [`vlans`]: tagged frames, on a machine with VLAN devices.
+//! - [`sources`]: senders that the kernel rejects, as addresses, routes and rp_filter change.
 //!
-//! # What is compared, and what not
-//! A reply is its addresses, ports, payload and tags. Left out are the fields where the two differ on purpose
-//! (`wire/reply.rs`): the IPv4 identification and the IPv6 flow label. ICMP is left out, since the kernel limits its rate.
+//! # What is compared
+//! A reply's addresses, ports, payload and tags. Two fields differ on purpose (`wire/reply.rs`) and are ignored: the
+//! IPv4 identification and the IPv6 flow label. ICMP is ignored too, since the kernel rate-limits it.
 //!
 //! # Differences
-//! [`Difference`] says which requests one of the two answers alone, and why. Each is told by what is in the frame, and
-//! allowed in its one direction; all others fail.
+//! [`Difference`] lists the requests that only one of the two answers, and why. Each is recognised by the frame's
+//! contents, and allowed in one direction only; all other differences fail.
 
 mod frames;
 mod sources;
@@ -35,21 +35,21 @@ use sys::PacketSocket;
 use udpath_lab::{Lab, LabBuilder, LinkSpec, Offloads};
 use udpath_rig::{Run, Running, TIMEOUT, program};
 
-/// Another one finds other things; this one, always the same.
+/// Another seed finds other cases; a fixed one makes failures reproducible.
 const SEED: u64 = 0x0075_6470_6174_6821;
 
 const PORT: u16 = 7000;
 
-/// Requests: of every kind and family some thirty.
+/// Number of requests: about thirty of every kind and family.
 const REQUESTS: usize = 64 * KINDS.len();
 
-/// Requests between two looks whether the server keeps up: fewer than any queue on the way holds.
+/// Requests between two checks that the server keeps up: fewer than any queue on the path holds.
 const CHUNK: usize = 16;
 
-/// Source ports from here on are those of the requests that are asked to see that all before was taken.
+/// Source ports from here on belong to the probes that check that everything before was received.
 const AFTER: u16 = 60_000;
 
-/// Another address of the server's, in a network of its own (/24).
+/// Another address of the server, in a network of its own (/24).
 const SECOND: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
 /// A reply: from, to, payload, VLAN tag.
@@ -58,19 +58,20 @@ type Reply = ((IpAddr, u16), (IpAddr, u16), Vec<u8>, Vec<u8>);
 /// Replies by the port they go to.
 type Replies = BTreeMap<u16, Vec<Reply>>;
 
-/// Why xdp may answer alone.
+/// Why only xdp may answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Difference {
-    /// A reply goes the way its request came, without a look at the routes and neighbours. The kernel cannot send to whom
-    /// it has no route or MAC address of: a lab's links have no ARP.
+    /// A reply goes back the way its request came, without a route or neighbour lookup. The kernel cannot send to a
+    /// destination without a route or MAC address: a lab's links have no ARP.
     NoWayBack,
-    /// On an interface without a device a UDP checksum may be exactly the sum of the pseudo header: a local sender's that
-    /// was left to a device. The kernel knows those by a mark that XDP does not see (ARCHITECTURE.md, Decisions).
+    /// On an interface without a device a UDP checksum may be exactly the sum of the pseudo header: from a local
+    /// sender that left it to a device. The kernel recognises those by a mark that XDP does not see (ARCHITECTURE.md,
+    /// Decisions).
     PartialChecksum,
 }
 
 impl Difference {
-    /// Which a frame may make.
+    /// The difference that a frame may cause.
     fn of(ends: &Ends, frame: &[u8]) -> Option<Self> {
         let ip = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
         let ether_type = u16::from_be_bytes([frame[ip - 2], frame[ip - 1]]);
@@ -86,7 +87,7 @@ impl Difference {
             _ => return None,
         };
         if source != ends.client.0 && source != ends.client.1 {
-            // To those it must not be sent at all.
+            // Replies to those must not be sent at all.
             return (!is_special(ends, source)).then_some(Self::NoWayBack);
         }
         let (len, field) = (&frame[udp + 4..udp + 6], u16::from_be_bytes([frame[udp + 6], frame[udp + 7]]));
@@ -94,7 +95,8 @@ impl Difference {
     }
 }
 
-/// No sender's address: of the server, a broadcast or network address, a group, the loopback, or none at all.
+/// Not valid as a source: an address of the server, a broadcast or network address, multicast, loopback, or
+/// unspecified.
 fn is_special(ends: &Ends, source: IpAddr) -> bool {
     match source {
         IpAddr::V4(v4) => {
@@ -120,7 +122,7 @@ fn is_special(ends: &Ends, source: IpAddr) -> bool {
 }
 
 fn lab(name: &str) -> Lab {
-    // With offloaded checksums the kernel's replies would have none yet.
+    // With checksum offload the kernel's replies would not have one yet.
     let offloads = Offloads { tx_checksum: false, tso: false, gso: false, ..Offloads::default() };
     let link = LinkSpec { offloads, ..LinkSpec::default() };
     let builder = LabBuilder::new(name).machine("client").machine("server");
@@ -162,10 +164,11 @@ fn ends(lab: &Lab) -> Ends {
     }
 }
 
-/// Reads a frame the plain way. `None`: no UDP of the server's to the client.
+/// Parses a frame independently of the code under test. `None`: not UDP from the server to the
+/// client.
 ///
 /// # Panics
-/// It is, and its sums or lengths are wrong.
+/// It is, but its checksums or lengths are wrong.
 fn reply(ends: &Ends, frame: &[u8]) -> Option<Reply> {
     if frame.len() < 34 || frame[..6] != ends.client_mac || frame[6..12] != ends.server_mac {
         return None;
@@ -217,7 +220,8 @@ impl Client {
         true
     }
 
-    /// Asks and waits for the answer: what was sent before has then reached the server, for there is one queue.
+    /// Sends a probe and waits for the reply: everything sent before has then reached the server, since there
+    /// is one queue.
     fn caught_up(&mut self, port: u16) {
         let deadline = Instant::now() + TIMEOUT;
         self.socket.send(&plain(&self.ends, port)).unwrap();
@@ -238,8 +242,8 @@ fn client(lab: &Lab) -> Client {
     Client { ends: ends(lab), socket, replies: Replies::new() }
 }
 
-/// Sends all requests, number `n` from port `FIRST_PORT + n`, to a server and gives its replies. Of the fast path, what it
-/// answered, too.
+/// Sends all requests, number `n` from port `FIRST_PORT + n`, to a server and returns its replies, and for the fast
+/// path its own count of replies.
 fn replies(lab: &Lab, io: &str, more: &[&str], requests: &[Request]) -> (Replies, u64) {
     let server = serve(lab, io, more);
     let mut client = client(lab);
@@ -253,7 +257,7 @@ fn replies(lab: &Lab, io: &str, more: &[&str], requests: &[Request]) -> (Replies
         }
     }
     client.caught_up(AFTER - 1);
-    // What another worker has been handed may take longer.
+    // Frames passed to another worker may take longer.
     while client.take(Duration::from_millis(100)) {}
     server.signal(Signal::TERM);
     let ended = server.finish();
@@ -263,10 +267,10 @@ fn replies(lab: &Lab, io: &str, more: &[&str], requests: &[Request]) -> (Replies
     (client.replies, counts["xdp"]["answered"].as_u64().unwrap_or(0))
 }
 
-/// What two servers answered.
+/// Replies of two servers, compared.
 #[derive(Default)]
 struct Compared {
-    /// By kind: requests, answered by the kernel, and by xdp.
+    /// By kind: requests, replies by the kernel, and by xdp.
     kinds: BTreeMap<String, [usize; 3]>,
     differences: BTreeMap<Difference, usize>,
     wrong: Vec<String>,
@@ -294,7 +298,7 @@ impl Compared {
                 )),
             }
         }
-        // Whatever is answered goes to a request: no other port hears anything.
+        // Every reply matches a request: no other port receives anything.
         let last = FIRST_PORT + requests.len() as u16;
         let strangers =
             |replies: &Replies| replies.keys().filter(|port| !(FIRST_PORT..last).contains(port)).count();
@@ -320,7 +324,7 @@ fn the_fast_path_answers_what_the_kernel_answers() {
     }
     println!("{differences:?}");
     assert!(wrong.is_empty(), "seed {SEED:#x}: {} requests differ:\n{}", wrong.len(), wrong.join("\n"));
-    // A test where all is refused, or nothing, would compare nothing.
+    // If all requests or none were answered, there would be nothing to compare.
     assert!(kinds["good"][1] == kinds["good"][0] && kinds["other MAC"][1] == 0);
     lab.down().unwrap();
 }

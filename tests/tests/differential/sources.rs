@@ -1,4 +1,4 @@
-//! Senders that the kernel refuses: none is answered by xdp, whatever changes while it runs.
+//! Senders that the kernel rejects: xdp answers none of them, whatever changes while it runs.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::{Client, SECOND, client, lab, run, serve};
 /// Source port of the first spoofed request; each gets the next one.
 const PORTS: u16 = 5000;
 
-/// How long a loop may run before it is looked at: on a link of a machine a frame takes microseconds.
+/// How long a loop may run before the check: on a lab link a frame takes microseconds.
 const LOOPS: Duration = Duration::from_millis(500);
 
 fn end(server: Running) -> Value {
@@ -23,7 +23,8 @@ fn end(server: Running) -> Value {
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// Is a request from this address answered? Whatever was sent before has been answered, or never is.
+/// Whether a request from this address is answered. Every earlier request has been answered by then,
+/// or never will be.
 fn answered(client: &mut Client, port: &mut u16, source: Ipv4Addr) -> bool {
     *port += 2;
     client.socket.send(&from_address(&client.ends, source.into(), *port)).unwrap();
@@ -36,7 +37,7 @@ fn answered(client: &mut Client, port: &mut u16, source: Ipv4Addr) -> bool {
 fn a_request_from_one_served_address_to_another_makes_no_loop() {
     udpath_lab::needs_root!();
     let lab = lab("no-loop");
-    // A neighbour that forwards: what comes for the second address it sends back.
+    // A neighbour that forwards: it sends frames for the second address back.
     let server = lab.address_of("server", "client").unwrap().ipv4.to_string();
     for key in ["ip_forward", "conf.eth0.forwarding"] {
         run(&lab, "client", "sysctl", &["-q", "-w", &format!("net.ipv4.{key}=1")]);
@@ -71,7 +72,7 @@ fn an_address_of_the_host_is_no_sender_from_when_it_has_it() {
     assert!(asks([10, 88, 1, 0].into()), "of another network");
     run(&lab, "server", "ip", &["addr", "del", &format!("{late}/24"), "dev", "lo"]);
     awaited("an answer once it is a stranger's again", TIMEOUT, || asks(late).then_some(()));
-    // A whole network that is taken as the host's own.
+    // A whole network that is routed as local.
     run(&lab, "server", "ip", &["route", "add", "local", "198.18.0.0/15", "dev", "lo"]);
     awaited("no answer to a local network", TIMEOUT, || (!asks([198, 19, 1, 2].into())).then_some(()));
     assert!(asks([198, 20, 0, 0].into()), "behind it");
@@ -101,7 +102,7 @@ fn rp_filter_holds_as_it_is_set() {
     let mode = |mode: u8| {
         run(&lab, "server", "sysctl", &["-q", "-w", &format!("net.ipv4.conf.eth0.rp_filter={mode}")]);
     };
-    // The way to it is by another interface.
+    // Its route uses another interface.
     run(&lab, "server", "ip", &["route", "add", "203.0.113.0/24", "dev", "lo"]);
     mode(0);
     becomes("off", [true, true, true]);
@@ -122,7 +123,7 @@ fn rp_filter_holds_as_it_is_set() {
     lab.down().unwrap();
 }
 
-/// A frame's source must be one that the server could answer by its own address, too.
+/// A frame's source must be reachable from the server's own address, too.
 #[test]
 fn a_server_starts_where_documentation_addresses_have_no_way_back() {
     udpath_lab::needs_root!();

@@ -1,11 +1,11 @@
-//! Every kind of frame against every way that xdp can be run.
+//! Every kind of frame, in every mode of xdp.
 
 use udpath_rig::campaign::record;
 
 use super::frames::kinds;
 use super::{Compared, ends, lab, replies};
 
-/// Arguments of xdp, one variant each.
+/// Arguments of xdp, one set per variant.
 const VARIANTS: [&[&str]; 6] = [
     &[],
     &["--steer"],
@@ -15,7 +15,7 @@ const VARIANTS: [&[&str]; 6] = [
     &["--steer", "--busy-poll", "--no-live-frames"],
 ];
 
-/// Kinds that the kernel must answer, or the comparison shows little: a third of all.
+/// The kernel must answer at least one kind in three, or the comparison shows little.
 const ANSWERED: usize = 3;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Packet sockets (packet(7)): whole frames out of an interface, and whatever comes in.
+//! Packet sockets (packet(7)): send and receive whole frames on an interface.
 #![allow(unsafe_code, reason = "packet sockets are beyond what safe wrappers offer")]
 
 use std::io;
@@ -6,13 +6,14 @@ use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Room for all replies of a run, so that none is lost while the test is busy.
+/// Receive buffer for all replies of a run, so that none is lost while the test is busy.
 static BUFFER: i32 = 64 << 20;
 
 pub(crate) struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
-    /// On an interface of this network namespace. It sees what comes in and what goes out.
+    /// Opens a socket on an interface of this network namespace. It sees incoming and outgoing
+    /// frames.
     pub(crate) fn bound(ifindex: u32) -> io::Result<Self> {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
         // SAFETY: plain numbers in, a descriptor out.
@@ -22,7 +23,7 @@ impl PacketSocket {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that nothing else owns.
         let socket = Self(unsafe { OwnedFd::from_raw_fd(fd) });
         // SAFETY: the option's value is an int of the length given.
         let done = unsafe {
@@ -67,7 +68,7 @@ impl PacketSocket {
         if done == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The next frame, of those that have come or come within `wait`.
+    /// The next frame that has arrived or arrives within `wait`.
     pub(crate) fn receive(&self, wait: Duration) -> io::Result<Option<Vec<u8>>> {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let wait = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
@@ -86,7 +87,7 @@ impl PacketSocket {
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
-        // SAFETY: the message names buffers of the lengths said, which live as long as the call.
+        // SAFETY: the message names buffers of the given lengths, which live as long as the call.
         let len = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, 0) };
         let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
         frame.truncate(len);
@@ -97,13 +98,13 @@ impl PacketSocket {
     }
 
     pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
-        // SAFETY: the buffer is as long as said.
+        // SAFETY: the buffer has the given length.
         let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
 
-/// The VLAN tag that the kernel took out of a frame before packet sockets saw it.
+/// The VLAN tag that the kernel removed from a frame before packet sockets saw it.
 fn tag(message: &libc::msghdr) -> Option<[u8; 4]> {
     // SAFETY: the kernel filled the message; the header it points to lies in the control buffer, if there is one.
     let header = unsafe { libc::CMSG_FIRSTHDR(message).as_ref()? };

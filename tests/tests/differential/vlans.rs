@@ -1,12 +1,12 @@
-//! Tagged frames on a machine that has VLAN devices: an emulated one, whose kernel has them. This program runs there as well,
-//! and compares xdp with kernel sockets on a lab's link.
+//! Tagged frames on a machine with VLAN devices: an emulated one, whose kernel supports them. This test binary also
+//! runs there, and compares xdp with kernel sockets on a lab's link.
 //!
 //! ```text
 //! server  eth0.100  10.100.0.1, fd00:100::1    served; priority of its packets: 5
 //!         eth0.200  no address                 up, but serves nothing
 //!         eth0.300  10.30.0.1                  down
 //!         eth0.400  10.40.0.1                  has a MAC address of its own
-//!         eth0.500  10.50.0.1                  of 802.1ad
+//!         eth0.500  10.50.0.1                  802.1ad
 //!         VLAN 600  has no device
 //! ```
 
@@ -23,7 +23,7 @@ use udpath_rig::{Run, TIMEOUT, awaited, program};
 use super::frames::{Ends, FIRST_PORT, tagged};
 use super::{Compared, Request, client, ends, lab, replies, run, serve};
 
-/// How long the emulated machine may take, boot included: on an idle machine 40 s.
+/// Time limit of the emulated machine, boot included: on an idle machine it takes 40 s.
 const WITHIN: Duration = Duration::from_secs(400);
 
 /// Name of the test that runs in the emulated machine.
@@ -34,7 +34,7 @@ fn tags_of_vlan_devices_that_serve_are_answered_and_no_others() {
     udpath_lab::needs_root!();
     let own = std::env::current_exe().unwrap();
     let mut spec = VmSpec { cpus: 2, nodes: 1, queues: 1, within: WITHIN, ..VmSpec::default() };
-    // Beside each other as here, so that the test finds the program.
+    // In the same layout as here, so that the test finds the program.
     spec.files.push((own, "/files/deps/differential".into()));
     spec = spec.file(&program());
     for tool in ["/usr/sbin/ethtool", "/usr/sbin/ip"] {
@@ -50,7 +50,7 @@ fn tags_of_vlan_devices_that_serve_are_answered_and_no_others() {
     println!("{out}");
 }
 
-/// A tag of 802.1Q.
+/// An 802.1Q tag.
 fn tag(control: u16) -> Vec<u8> {
     [0x8100, control].into_iter().flat_map(u16::to_be_bytes).collect()
 }
@@ -88,7 +88,7 @@ fn tags_are_answered_as_by_kernel_sockets() {
         println!("{kind}: {kernel} answered by the kernel, {xdp} by xdp");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Of VLAN 100 with the priority of its device, of both versions; each by the fast path.
+    // VLAN 100 with the priority of its device, for both IP versions; all by the fast path.
     for (number, (kind, _)) in
         requests.iter().enumerate().filter(|(_, (kind, _))| kind.starts_with("VLAN 100,"))
     {
@@ -107,7 +107,7 @@ fn tags_are_answered_as_by_kernel_sockets() {
     lab.down().unwrap();
 }
 
-/// The tag of a device without an address is taken when the device is named.
+/// The tag of a device without an address is accepted if the device is named.
 fn named_devices_serve(lab: &Lab, ends: &Ends) {
     let untagged: (IpAddr, IpAddr) = (ends.client.0.into(), ends.server.0.into());
     let request = ("VLAN 200".to_owned(), vec![tagged(ends, untagged, &tag(200), FIRST_PORT)]);
@@ -115,7 +115,7 @@ fn named_devices_serve(lab: &Lab, ends: &Ends) {
     assert_eq!(xdp[&FIRST_PORT][0].3, tag(200));
 }
 
-/// A tag is taken from when its device is there until it is gone.
+/// A tag is accepted while its device exists.
 fn devices_come_and_go(lab: &Lab) {
     let mut server = serve(lab, "xdp", &[]);
     let mut client = client(lab);
@@ -142,8 +142,8 @@ fn devices_come_and_go(lab: &Lab) {
     assert_eq!(server.finish().code(), Some(0));
 }
 
-/// A device that takes tags out of frames cannot serve a VLAN: nothing tells its frames from others. Afterwards, tags stay in
-/// the frames.
+/// An interface that strips tags cannot serve a VLAN: its frames are indistinguishable from others. Afterwards, tags
+/// stay in the frames.
 fn refused_while_tags_are_removed(lab: &Lab) {
     let mut inside = lab.machine("server").unwrap().command(program());
     inside.args(["serve", "echo", "--io", "xdp", "--bind", "10.100.0.1:7000"]);

@@ -1,18 +1,18 @@
-//! Settings on real traffic: each is applied to a machine where a real nsd or knotd answers real queries, read back, seen
-//! to do what it is for by the kernel's own counts, and undone until every setting is as before, byte by byte. Needs root
-//! and two CPUs.
+//! Settings under real traffic: each is applied to a machine where a real nsd or knotd answers real queries, read
+//! back, shown to take effect by the kernel's own counters, and undone until every setting is byte for byte as
+//! before. Needs root and two CPUs.
 //!
 //! | setting | what is counted |
 //! |---|---|
-//! | RPS | how often one CPU was handed packets by another (softnet) |
-//! | RFS | the same, of one packet each: they follow the thread that reads |
+//! | RPS | how often a CPU received packets from another (softnet) |
+//! | RFS | the same, with one packet each: they follow the thread that reads |
 //! | XPS | packets of each transmit queue (qdisc) |
 //! | channels, features | packets of each receive queue's NAPI (the driver) |
-//! | NAPI threads | the CPU time of the kernel's threads |
+//! | NAPI threads | the CPU time of the kernel's NAPI threads |
 //! | qdisc | packets of the qdisc |
-//! | sysctls | the ports that new sockets get |
-//! | receive buffer | datagrams dropped of a burst |
-//! | incoming CPU, selection | what waits at each socket |
+//! | sysctls | the ports assigned to new sockets |
+//! | receive buffer | datagrams dropped in a burst |
+//! | incoming CPU, selection | bytes queued at each socket |
 //! | threads | the CPU they ran on |
 
 mod network;

@@ -1,4 +1,4 @@
-//! What interfaces and namespaces are set to.
+//! Settings of interfaces and network namespaces.
 
 use std::fs;
 use std::process::Command;
@@ -8,11 +8,12 @@ use udpath_rig::{TIMEOUT, awaited, program};
 
 use crate::place::{Kind, PORT, Place, QUERIES, WORKERS};
 
-/// Of [`QUERIES`]: what is all of them but for a stray packet, and what is none but for one.
+/// Of [`QUERIES`]: a count that is all of them except for stray packets, and a count that is only
+/// stray packets.
 const ALL: u64 = QUERIES as u64 * 9 / 10;
 const NONE: u64 = QUERIES as u64 / 10;
 
-/// What brings NAPI to a veth, and UDP of local senders to that.
+/// Enables NAPI on a veth, and UDP from local senders through it.
 const NAPI: [&str; 2] = ["eth0:feature/rx-gro=on", "eth0:feature/rx-udp-gro-forwarding=on"];
 
 impl Place {
@@ -28,12 +29,12 @@ impl Place {
         count() - before
     }
 
-    /// How often CPU 1 was handed packets by RPS, one or several.
+    /// How often RPS passed packets to CPU 1, one or several at a time.
     fn steered(&self) -> u64 {
         self.snapshot("server").softnet.cpus[&1].received_rps.unwrap().into()
     }
 
-    /// Packets that each receive queue's NAPI has taken, as the driver counts them.
+    /// Packets processed by each receive queue's NAPI, as the driver counts them.
     fn taken(&self) -> Vec<u64> {
         let counters = self.eth0("server").driver_counters.unwrap().value;
         (0..WORKERS)
@@ -41,7 +42,7 @@ impl Place {
             .collect()
     }
 
-    /// Packets of the qdisc below each transmit queue.
+    /// Packets of the qdisc of each transmit queue.
     fn sent(&self) -> Vec<u64> {
         let qdiscs = self.eth0("server").qdiscs.unwrap().value;
         let mut leaves: Vec<_> = qdiscs.iter().filter(|qdisc| qdisc.parent != "root").collect();
@@ -50,7 +51,7 @@ impl Place {
     }
 }
 
-/// One by one.
+/// Element-wise difference.
 fn less(after: &[u64], before: &[u64]) -> Vec<u64> {
     after.iter().zip(before).map(|(after, before)| after - before).collect()
 }
@@ -68,7 +69,7 @@ fn rps_hands_packets_to_the_cpu_that_is_set() {
 fn rfs_takes_packets_to_the_cpu_that_reads() {
     udpath_lab::needs_root!();
     let place = Place::new("rfs", Kind::Knot);
-    // The kernel's table of where flows are read is the host's.
+    // The kernel's table of where flows are read is the host's, not the namespace's.
     let (state, table) = (tempfile::tempdir().unwrap(), "/proc/sys/net/core/rps_sock_flow_entries");
     let host = fs::read_to_string(table).unwrap();
     let udpath = |arguments: &[&str]| {
@@ -79,7 +80,7 @@ fn rfs_takes_packets_to_the_cpu_that_reads() {
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
-    // Replies come in where the server sends them, on CPU 0; connected sockets are what RFS knows.
+    // Replies are received where the server sends them, on CPU 0; RFS needs connected sockets.
     place.apply("server", &[&format!("port:{PORT}:threads=0")]).fine();
     let clients = place.clients(16);
     let requests = ["eth0:rps/rx-*=0-1", "eth0:rfs/rx-*=1024"];
@@ -87,7 +88,7 @@ fn rfs_takes_packets_to_the_cpu_that_reads() {
         udpath(&["apply", "--set", "sysctl:net.core.rps_sock_flow_entries=32768"]);
         let counts = place.proven("client", &requests, |place| {
             let count = || place.snapshot("client").softnet.cpus[&1].received_rps.unwrap().into();
-            // The first of each says where it is read.
+            // The first query of each records where it is read.
             place.asked(reader, &clients, 1);
             place.grown(count, || place.asked(reader, &clients, 50))
         });
@@ -108,7 +109,7 @@ fn rfs_takes_packets_to_the_cpu_that_reads() {
 fn xps_and_a_qdisc_for_each_queue_send_where_the_cpu_says() {
     udpath_lab::needs_root!();
     let place = Place::new("xps", Kind::Knot);
-    // Where its threads run is where it sends.
+    // Transmission follows the CPU its threads run on.
     for cpu in [0, 1] {
         place.apply("server", &[&format!("port:{PORT}:threads={cpu}")]).fine();
         let requests = ["eth0:qdisc=mq", "eth0:xps/tx-0=0", "eth0:xps/tx-1=1"];
@@ -163,7 +164,8 @@ fn gro_brings_napi_and_fewer_channels_bring_fewer_queues() {
         (queues, taken(place))
     });
     assert_eq!((two.0, one.0, again.0), (2, 1, 2));
-    // What the other end sends by its second queue has no counterpart any more, and goes without NAPI.
+    // Packets the other end sends on its second queue have no matching receive queue any more, and
+    // bypass NAPI.
     assert!(one.1.len() == 1 && one.1[0] > NONE && one.1[0] < 2 * ALL, "{one:?}");
     assert!(again.1.iter().all(|count| *count > NONE), "{again:?}");
     place.udpath("server", &["undo"]).fine();
@@ -173,7 +175,7 @@ fn gro_brings_napi_and_fewer_channels_bring_fewer_queues() {
 fn napi_threads_do_the_work_and_go_with_the_setting() {
     udpath_lab::needs_root!();
     let place = Place::new("threaded", Kind::Knot);
-    // Nanoseconds that threads of NAPI have run, of those that there are.
+    // Run time of the existing NAPI threads, nanoseconds.
     let threads = |place: &Place| -> Vec<u32> {
         let napis = place.eth0("server").napis.map_or(Vec::new(), |napis| napis.value);
         napis.iter().filter_map(|napi| napi.thread).collect()
@@ -191,7 +193,7 @@ fn napi_threads_do_the_work_and_go_with_the_setting() {
         (tids.len(), grown)
     });
     assert_eq!((before, after), ((0, 0), (0, 0)));
-    // A packet takes a microsecond or so; a thread that only sleeps takes none.
+    // A packet takes about a microsecond; a thread that only sleeps takes none.
     assert!(during.0 == 2 && during.1 > u64::from(QUERIES) * 100, "{during:?}");
     awaited("the threads of NAPI to end", TIMEOUT, || {
         let name = |tid: &u32| fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();

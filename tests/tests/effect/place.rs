@@ -1,4 +1,5 @@
-//! A server as Debian ships it in one machine of a lab, its clients in another, and udpath in either.
+//! A server as packaged by Debian in one machine of a lab, its clients in another, and udpath in
+//! either.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,9 +20,9 @@ use crate::settled::settled;
 
 /// Where the server listens, in machine `server`.
 pub(crate) const PORT: u16 = 5300;
-/// Sockets and workers of each server, queues of each end of the link, and CPUs that are used.
+/// Sockets and workers of each server, queues of each end of the link, and CPUs in use.
 pub(crate) const WORKERS: usize = 2;
-/// Queries of one run of dnsperf, and the clients they come from.
+/// Queries of one dnsperf run, and its number of clients.
 pub(crate) const QUERIES: u32 = 2000;
 const CLIENTS: u32 = 20;
 /// A query for the SOA of example.test: one question, no recursion.
@@ -35,13 +36,13 @@ pub(crate) enum Kind {
     Knot,
 }
 
-/// Everything of one test.
+/// The environment of one test.
 pub(crate) struct Place {
     pub(crate) lab: Lab,
     pub(crate) kind: Kind,
     folder: tempfile::TempDir,
     child: Child,
-    /// Softnet counts the whole machine: one test at a time.
+    /// Softnet counters cover the whole machine: one test at a time.
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -71,7 +72,7 @@ impl Place {
         });
     }
 
-    /// The server's process as it was started.
+    /// The server's process as started.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -95,7 +96,7 @@ impl Place {
         command
     }
 
-    /// The program in a machine; verbs that have a journal get the test's own.
+    /// A udpath command in a machine; verbs that have a journal use the test's own.
     pub(crate) fn udpath(&self, machine: &str, arguments: &[&str]) -> Said {
         let state = self.folder.path().join("journal").join(machine);
         let state: &[&str] = match arguments[0] {
@@ -118,15 +119,15 @@ impl Place {
     /// All settings of a machine and of the server, as bytes.
     pub(crate) fn settled(&self, machine: &str) -> String {
         let mut text = settled(&self.snapshot(machine));
-        // What sock_diag does not tell.
+        // Options that sock_diag does not report.
         for socket in self.sockets() {
             let _ = writeln!(text, "{} {:?}", socket.id.inode, socket.values);
         }
         text
     }
 
-    /// `effect` before the requests are applied in a machine, while they are, and after they are undone: what is undone is
-    /// the same, byte by byte, and what is applied is read back.
+    /// Runs `effect` before the requests are applied in a machine, while they are in effect, and after they are
+    /// undone. Undone settings must be byte for byte as before; applied ones must read back.
     pub(crate) fn proven<T>(
         &self,
         machine: &str,
@@ -141,7 +142,7 @@ impl Place {
         {
             assert!(applied.out.contains(request.split('=').next().unwrap()), "{request}: {}", applied.out);
         }
-        // Read back by another run, which finds nothing that does not hold.
+        // Read back by another run, which must find every setting in effect.
         self.udpath(machine, &["status"]).fine();
         assert_ne!(self.settled(machine), before.0, "{requests:?}");
         let during = effect(self);
@@ -150,7 +151,8 @@ impl Place {
         [before.1, during, effect(self)]
     }
 
-    /// [`QUERIES`] of dnsperf, all answered, sent and received on one CPU: on a veth that is where they are taken in, too.
+    /// Runs [`QUERIES`] of dnsperf, all answered, sent and received on one CPU: on a veth the server receives them
+    /// there, too.
     pub(crate) fn dnsperf(&self, cpu: u32) {
         let address = self.address();
         let mut command = self.command("client", "taskset");
@@ -162,7 +164,7 @@ impl Place {
         assert!(said.out.contains(&all), "{}{}", said.out, said.err);
     }
 
-    /// `count` sockets in machine `client`, each with a port of its own, connected to the server.
+    /// Opens `count` sockets in machine `client`, each with its own port, connected to the server.
     pub(crate) fn clients(&self, count: u32) -> Vec<UdpSocket> {
         let open = || {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -173,7 +175,8 @@ impl Place {
         self.lab.machine("client").unwrap().run(|| (0..count).map(|_| open()).collect()).unwrap()
     }
 
-    /// `rounds` queries of each client, one after the other, from a CPU: sent, answered and read there.
+    /// Sends `rounds` queries from each client, one after another, on one CPU: sent, answered and read
+    /// there.
     pub(crate) fn asked(&self, cpu: u32, clients: &[UdpSocket], rounds: u32) {
         on_cpu(cpu, || {
             for client in (0..rounds).flat_map(|_| clients) {
@@ -183,8 +186,8 @@ impl Place {
         });
     }
 
-    /// What waits at each socket, and what each has dropped, of `rounds` queries of each of `clients` clients, sent by a CPU
-    /// while the server is stopped. It answers them afterwards.
+    /// Sends `rounds` queries from each of `clients` clients on one CPU while the server is stopped, and returns what
+    /// is queued at each socket and what was dropped. The server answers them afterwards.
     pub(crate) fn burst(&self, cpu: u32, clients: u32, rounds: u32) -> Burst {
         let clients = self.clients(clients);
         awaited("earlier queries to be read", TIMEOUT, || {
@@ -209,7 +212,7 @@ impl Place {
         }
     }
 
-    /// Stops the server: when this returns, no thread of it runs.
+    /// Stops the server: when this returns, none of its threads runs.
     fn stop(&self) {
         self.signal(Signal::STOP);
         awaited("the server to stop", TIMEOUT, || {
@@ -221,20 +224,20 @@ impl Place {
         });
     }
 
-    /// Lets nsd read a zone that has changed: with new workers, and the same sockets.
+    /// Makes nsd reload a changed zone: with new workers, and the same sockets.
     pub(crate) fn reload(&self) {
         fs::write(self.folder.path().join("zone"), ZONE.replace("host 1", "host 2")).unwrap();
         kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
     }
 
-    /// Ends the server, and starts it anew with the same configuration.
+    /// Ends the server, and restarts it with the same configuration.
     pub(crate) fn restart(&mut self) {
         self.end();
         self.child = spawn(&self.lab, self.kind, self.folder.path());
         self.await_server();
     }
 
-    /// Ends the server, and waits for its workers, which may outlive it for a moment.
+    /// Ends the server, and waits for its workers, which may outlive it briefly.
     pub(crate) fn end(&mut self) {
         let all = self.server().processes;
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
@@ -249,18 +252,18 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What it has started ends with the lab.
+        // Processes it started end with the lab.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What became of datagrams that nobody has read.
+/// The outcome of unread datagrams.
 #[derive(Debug)]
 pub(crate) struct Burst {
-    /// Bytes at each socket, by the kernel's accounting.
+    /// Bytes queued at each socket, by the kernel's accounting.
     pub(crate) queued: Vec<u32>,
-    /// Datagrams dropped at all of them.
+    /// Datagrams dropped, over all sockets.
     pub(crate) dropped: u32,
 }
 
@@ -272,7 +275,7 @@ fn spawn(lab: &Lab, kind: Kind, folder: &Path) -> Child {
     let mut command = lab.machine("server").unwrap().command(program);
     command.args(foreground).arg("-c").arg(folder.join("conf")).current_dir(folder);
     let log = fs::File::create(folder.join("log")).unwrap();
-    // A group of its own: a terminal's ^C is for the test.
+    // A process group of its own: a terminal's ^C must reach only the test.
     command.stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
     lab.spawn(command).unwrap_or_else(|error| panic!("{error}; scripts/setup.sh installs it"))
 }
@@ -294,7 +297,7 @@ fn configuration(kind: Kind, folder: &Path) -> String {
     }
 }
 
-/// Runs `work` on a thread that runs on this CPU.
+/// Runs `work` on a thread pinned to this CPU.
 fn on_cpu(cpu: u32, work: impl FnOnce() + Send) {
     let work = || {
         let mut set = rustix::thread::CpuSet::new();

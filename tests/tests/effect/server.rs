@@ -1,4 +1,4 @@
-//! What sockets and threads of a running server are set to.
+//! Settings of a running server's sockets and threads.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -14,7 +14,7 @@ fn a_larger_receive_buffer_takes_a_burst_that_overflowed_before() {
     udpath_lab::needs_root!();
     for kind in [Kind::Nsd, Kind::Knot] {
         let place = Place::new("buffer", kind);
-        // A query is charged some 800 bytes. One client is one flow, and that is one socket.
+        // A query is charged about 800 bytes. One client is one flow, which maps to one socket.
         let request = format!("port:{PORT}:receive-buffer=16777216");
         let [before, during, after] =
             place.proven("server", &[&request], |place| place.burst(0, 1, 5000).dropped);
@@ -35,7 +35,8 @@ fn sockets_take_the_datagrams_of_their_cpu() {
         let request = format!("port:{PORT}:incoming-cpu=one-per-cpu");
         let [before, during, after] = place.proven("server", &[&request], queued);
         assert!(by_flow(&before) && by_cpu(&during) && by_flow(&after), "{before:?} {during:?} {after:?}");
-        // By the group's own choice. The kernel does not tell it, so the buffer is what the snapshots differ in.
+        // By the group's own selection. The kernel does not report it, so the buffer is what differs between the
+        // snapshots.
         let request = format!("port:{PORT}:selection=by-cpu");
         let buffer = format!("port:{PORT}:receive-buffer=4000000");
         let [before, during, after] = place.proven("server", &[&request, &buffer], queued);
@@ -43,13 +44,13 @@ fn sockets_take_the_datagrams_of_their_cpu() {
     }
 }
 
-/// A group is predicted as it was set, and counted at its sockets. Nothing but the journal tells a selection.
+/// A group is predicted as configured, and verified at its sockets. Only the journal records a selection.
 #[test]
 fn what_was_set_of_a_group_is_predicted_and_comes_true() {
     udpath_lab::needs_root!();
     for kind in [Kind::Nsd, Kind::Knot] {
         let place = Place::new("predicted", kind);
-        // One queue, so that it is known: where its packets are taken is then RPS's one CPU.
+        // One queue, so that the result is certain: RPS's only CPU then processes its packets.
         place.apply("server", &["eth0:channels/rx=1"]).fine();
         let to = format!("10.0.0.2:{PORT}");
         let predicted = || -> (Option<u64>, String) {
@@ -112,7 +113,7 @@ fn threads_run_where_they_are_put_and_read_the_socket_of_their_cpu() {
                 |of: &[(u32, String)]| of.iter().map(|(_, cpus)| cpus.clone()).collect::<Vec<_>>();
             assert_eq!(affinities(&before), affinities(&after));
         }
-        // Sockets and threads in turn: who reads a socket is where its datagrams come in.
+        // Sockets and threads together: each socket is read on the CPU where its datagrams arrive.
         let requests = ["incoming-cpu", "threads"].map(|item| format!("port:{PORT}:{item}=one-per-cpu"));
         place.apply("server", &[&requests[0], &requests[1]]).fine();
         let (server, waiting) = (place.server(), waiting(&place.server()).unwrap());
@@ -164,7 +165,7 @@ fn what_a_restart_of_the_server_forgets_is_told_before_and_after() {
         undone.fine();
         assert!(undone.err.contains("of which nothing is left"), "{}", undone.err);
         assert_eq!(place.settled("server"), settled);
-        // And after its end for good.
+        // And after the server has exited for good.
         place.apply("server", &requests).fine();
         place.end();
         place.udpath("server", &["undo"]).fine();
@@ -186,7 +187,7 @@ fn whose_server_may_not_be_touched_is_told_with_the_capability() {
     for path in [open.path(), &copy] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    // A journal is its owner's alone.
+    // A journal is readable only by its owner.
     chown(&journal, Some(65534), Some(65534)).unwrap();
     let (before, inode) = (place.settled("server"), place.sockets()[0].id.inode);
     for request in
@@ -200,7 +201,8 @@ fn whose_server_may_not_be_touched_is_told_with_the_capability() {
     assert_eq!(place.settled("server"), before);
 }
 
-/// nsd's reload keeps the sockets and ends the worker by which one was named: undo finds it with whoever has it now.
+/// nsd's reload keeps the sockets and ends the worker that named one: undo finds it through the process that now
+/// holds it.
 #[test]
 fn a_socket_is_found_again_when_the_process_it_was_named_by_has_ended() {
     udpath_lab::needs_root!();

@@ -1,33 +1,33 @@
-//! The last lines of a machine's console; and of one whose kernel panics, those from where the trouble began.
+//! The last lines of a machine's console; after a kernel panic, the lines from its first message on.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 
-/// Lines kept. Enough for a panic's sentence and the functions it came through; more is registers.
+/// Lines kept. Enough for a panic's message and its call trace; the rest is registers.
 const LINES: usize = 24;
-/// Longest line kept, bytes. The kernel's are shorter (`PRINTKRB_RECORD_MAX` is 1,024); what a guest writes may not be.
+/// Longest line kept, bytes. The kernel's are shorter (`PRINTKRB_RECORD_MAX` is 1,024); a guest's output may be longer.
 const LINE: u64 = 1024;
-/// What the kernel says when it gives up (`kernel/panic.c`).
+/// What the kernel prints on a panic (`kernel/panic.c`).
 const PANIC: &str = "Kernel panic - not syncing";
-/// What it says before, when an exception is the reason (`arch/x86/kernel/traps.c`, `arch/x86/mm/fault.c`).
+/// What it prints before, if an exception is the cause (`arch/x86/kernel/traps.c`, `arch/x86/mm/fault.c`).
 const TROUBLE: [&str; 5] = ["BUG: ", "Oops: ", "general protection fault", "divide error", "invalid opcode"];
 
-/// The end of what a console has said.
+/// The end of a console's output.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Tail {
     lines: VecDeque<String>,
-    /// The lines are those from here on, and not the last ones.
+    /// Keep the lines from here on instead of the last ones.
     troubled: bool,
     panicked: bool,
 }
 
 impl Tail {
-    /// Reads a console until it is closed. Bytes that a terminal would obey are dropped.
+    /// Reads a console until it is closed. Control characters are dropped.
     pub(crate) fn read(from: impl Read) -> Self {
         let mut tail = Self::default();
         let mut from = BufReader::new(from);
         let mut line = Vec::new();
-        // A console that cannot be read any more has said its last.
+        // A read error means that there is no more output.
         while matches!(from.by_ref().take(LINE).read_until(b'\n', &mut line), Ok(1..)) {
             let text = String::from_utf8_lossy(&line);
             let text: String = text.chars().filter(|c| !c.is_control()).collect();
@@ -43,7 +43,7 @@ impl Tail {
             self.troubled = true;
             self.lines.clear();
         }
-        // The panic's sentence has a place even behind a long trace.
+        // Reserve room for the panic's message even after a long trace.
         if line.trim().is_empty() || (self.troubled && self.lines.len() >= LINES && !panic) {
             return;
         }
@@ -58,7 +58,7 @@ impl Tail {
         self.panicked
     }
 
-    /// All in one line.
+    /// Everything in one line.
     pub(crate) fn sentence(&self) -> String {
         match self.lines.len() {
             0 => "it said nothing".to_owned(),
@@ -66,7 +66,7 @@ impl Tail {
         }
     }
 
-    /// One line under the other, indented.
+    /// One line below the other, indented.
     pub(crate) fn text(&self) -> String {
         match self.lines.len() {
             0 => "\n    (nothing)".to_owned(),

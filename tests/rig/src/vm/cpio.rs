@@ -1,9 +1,9 @@
-//! A cpio archive in the form the kernel unpacks at boot: "newc".
+//! A cpio archive in the format the kernel unpacks at boot: "newc".
 //!
 //! ```text
 //! header 110 bytes: "070701" and 13 numbers of 8 hexadecimal digits | name, NUL | to 4 | data | to 4 | next header ...
 //! ```
-//! The kernel makes what the archive names in that order, so a directory comes before what is in it
+//! The kernel creates the entries in the order of the archive, so a directory precedes its contents
 //! (Documentation/driver-api/early-userspace/buffer-format.rst).
 
 use std::collections::BTreeSet;
@@ -15,11 +15,11 @@ const DIRECTORY: u32 = 0o040_755;
 const FILE: u32 = 0o100_000;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
-/// An archive being written. Paths are relative to the root, without a slash in front; directories on the way come by
-/// themselves.
+/// An archive being written. Paths are relative to the root, without a leading slash; parent directories are added
+/// automatically.
 pub(crate) struct Archive<W> {
     into: W,
-    /// Bytes written so far: everything in it starts at a multiple of four.
+    /// Bytes written so far: every part starts at a multiple of four.
     at: u64,
     inode: u32,
     directories: BTreeSet<String>,
@@ -30,7 +30,7 @@ impl<W: Write> Archive<W> {
         Self { into, at: 0, inode: 0, directories: BTreeSet::new() }
     }
 
-    /// A directory, and those above it.
+    /// Adds a directory and its parents.
     pub(crate) fn directory(&mut self, path: &str) -> io::Result<()> {
         for (end, _) in path.match_indices('/').chain([(path.len(), "")]) {
             let upper = &path[..end];
@@ -41,7 +41,7 @@ impl<W: Write> Archive<W> {
         Ok(())
     }
 
-    /// A file of exactly `length` bytes; `mode` are its permissions.
+    /// Adds a file of exactly `length` bytes with permissions `mode`.
     pub(crate) fn file(&mut self, path: &str, mode: u32, length: u64, from: impl Read) -> io::Result<()> {
         let too_long = |_| io::Error::new(io::ErrorKind::FileTooLarge, "larger than 4 GiB");
         let size = u32::try_from(length).map_err(too_long)?;
@@ -60,7 +60,7 @@ impl<W: Write> Archive<W> {
         self.header(path, CHARACTER_DEVICE, 0, (major, minor))
     }
 
-    /// Ends the archive. Gives its length in bytes.
+    /// Ends the archive. Returns its length in bytes.
     pub(crate) fn finish(mut self) -> io::Result<u64> {
         self.header(TRAILER, 0, 0, (0, 0))?;
         self.into.flush()?;
@@ -74,7 +74,7 @@ impl<W: Write> Archive<W> {
     fn header(&mut self, name: &str, mode: u32, size: u32, device: (u32, u32)) -> io::Result<()> {
         self.inode += 1;
         let (inode, name_size) = (self.inode, name.len() + 1);
-        // inode, mode, uid, gid, links, mtime, size, device (2), device it is (2), length of the name, check (unused)
+        // inode, mode, uid, gid, links, mtime, size, device (2), rdev (2), length of the name, check (unused)
         let (major, minor) = device;
         let fields = format!(
             "070701{inode:08x}{mode:08x}{0:08x}{0:08x}{1:08x}{0:08x}{size:08x}{0:08x}{0:08x}{major:08x}{minor:08x}\
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// As the kernel reads it: name, mode, data, in order.
+    /// Parses like the kernel: name, mode, data, in order.
     fn entries(mut rest: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut found = Vec::new();
         let whole = rest.len();

@@ -1,26 +1,26 @@
-//! What can go wrong between a description of an emulated machine and its command's exit code.
+//! Errors of emulated machines, from an invalid description to a failed run.
 
 use std::io;
 use std::path::PathBuf;
 
 use udpath_lab::Error;
 
-/// An emulated machine could not be made, or did not come to its end.
+/// An emulated machine could not be created, or did not finish.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VmError {
-    /// The description makes no machine: a matter of arguments.
+    /// The description is invalid: a usage error.
     #[error("{0}")]
     Spec(String),
-    /// The lab around it.
+    /// An error of the lab.
     #[error(transparent)]
     Lab(#[from] Error),
-    /// A program that is needed is not installed.
+    /// A required program is not installed.
     #[error("there is no {program}; install it (Debian: apt-get install {package})")]
     NotInstalled {
         /// Its name.
         program: &'static str,
-        /// Debian's package of it.
+        /// The Debian package that provides it.
         package: &'static str,
     },
     /// No kernel to boot.
@@ -28,7 +28,7 @@ pub enum VmError {
         "no kernel package is unpacked in {}: {reason}; scripts/setup.sh fetches one there, --kernel names another place", directory.display()
     )]
     Kernel {
-        /// Where it was looked for.
+        /// Where it was expected.
         directory: PathBuf,
         /// What is missing.
         reason: String,
@@ -41,17 +41,17 @@ pub enum VmError {
         /// The module.
         module: String,
     },
-    /// A file for the machine.
+    /// An I/O error on a file for the machine.
     #[error("cannot {what} {}: {cause}", path.display())]
     File {
         /// `read`, ...
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// A program's libraries are not known.
+    /// The libraries of a program cannot be determined.
     #[error("cannot find the libraries of {}: {reason}", program.display())]
     Libraries {
         /// The program.
@@ -59,21 +59,21 @@ pub enum VmError {
         /// Why.
         reason: String,
     },
-    /// A system call on the way.
+    /// A system call failed.
     #[error("cannot {what}: {cause}")]
     System {
         /// Operation and object.
         what: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// What the machine writes cannot be handed on; it was switched off.
+    /// The machine's output cannot be forwarded; it was powered off.
     #[error("cannot hand on what the emulated machine writes: {0}")]
     Output(io::Error),
-    /// The emulator itself gave up.
+    /// The emulator failed.
     #[error("qemu-system-x86_64 ended before the machine had: {words}")]
     Emulator {
-        /// What it said.
+        /// Its error message.
         words: String,
     },
     /// The guest's kernel panicked.
@@ -82,21 +82,21 @@ pub enum VmError {
         /// Its console from there on.
         lines: String,
     },
-    /// The machine went off and the command had not ended.
+    /// The machine powered off before the command finished.
     #[error("the emulated machine went off before its command ended; its last lines:{lines}")]
     WentOff {
         /// The end of its console.
         lines: String,
     },
-    /// Out of time.
+    /// The time limit expired.
     #[error("the emulated machine took longer than {seconds} s and was switched off; its last lines:{lines}")]
     Deadline {
-        /// How long it had, seconds.
+        /// The limit, seconds.
         seconds: u64,
         /// The end of its console.
         lines: String,
     },
-    /// The caller wanted it to stop.
+    /// The caller stopped it.
     #[error("the emulated machine was switched off before its command ended")]
     Stopped,
 }

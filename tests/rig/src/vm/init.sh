@@ -1,8 +1,9 @@
 #!/bin/busybox sh
-# The first process of an emulated machine: mounts, modules, addresses, then the caller's command, then off.
+# The first process of an emulated machine: mounts, modules, addresses, the caller's command, then power
+# off.
 #
-# Ways out, each a port of virtio-serial: stdout, stderr, and code, which gets the command's exit code and nothing else.
-# No code means that the machine did not come to its end.
+# Outputs, each a virtio-serial port: stdout, stderr, and code, which receives only the command's exit code. No code
+# means that the machine did not finish.
 /bin/busybox mkdir -p /bin /proc /sys /dev /tmp /run /root /etc /files /var/lib
 /bin/busybox --install -s /bin
 export PATH=/files:/bin HOME=/root
@@ -17,14 +18,15 @@ ln -s /proc/self/fd /dev/fd
 ln -s fd/0 /dev/stdin && ln -s fd/1 /dev/stdout && ln -s fd/2 /dev/stderr
 mkdir -p /dev/pts && mount -t devpts devpts /dev/pts
 hostname udpath-vm
-# Whoever asks for what the kernel asks of user space asks in vain, at once.
+# Disable the kernel's user-mode helpers, so that requests to them fail at once.
 echo > /proc/sys/kernel/hotplug 2> /dev/null
 
 while read -r module; do
     insmod "/modules/$module.ko" || echo "init: cannot load $module"
 done < /modules/order
 
-# The device of the port of this name. The host names the ports some moments after the driver is there.
+# Prints the device of the port with this name. The host names the ports shortly after the driver
+# loads.
 port() {
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         for port in /sys/class/virtio-ports/*; do
@@ -53,14 +55,14 @@ while [ -e "/sys/class/net/eth$link" ]; do
     link=$((link + 1))
 done
 
-# Through pipes: a port takes one opener at a time, and programs open /dev/stderr again.
+# Through pipes: a port allows one opener at a time, and programs reopen /dev/stderr.
 mkfifo /run/stdout /run/stderr
 cat /run/stdout > "$stdout" & readers=$!
 cat /run/stderr > "$stderr" & readers="$readers $!"
 cd /root
 /modules/command < /dev/null > /run/stdout 2> /run/stderr
 ended=$?
-# What the command left running would hold the pipes open.
+# Processes the command left running would keep the pipes open.
 for process in /proc/[0-9]*; do
     process=${process#/proc/}
     case " 1 $readers " in
@@ -72,5 +74,5 @@ wait
 [ -e /modules/out ] && umount /out
 echo $ended > "$code"
 poweroff -f
-# The emulator may take a moment to go; were this process to end before, the kernel would panic.
+# The emulator may take a moment to exit; if this process exited first, the kernel would panic.
 sleep 1000

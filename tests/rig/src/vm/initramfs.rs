@@ -1,12 +1,12 @@
-//! What is in the machine when it boots: a file system made here, in memory, and handed to the emulator as a descriptor,
-//! so that there is no file to be left behind.
+//! The machine's root file system: built in memory and passed to the emulator as a descriptor, so that no file can be
+//! left behind.
 //!
 //! ```text
 //! /init            init.sh
 //! /bin/busybox     every tool
-//! /modules/        drivers, `order`: in which they are loaded, `command`: what is run, `out`: is there a shared folder?
-//! /files/          this program and what the caller names; first in PATH
-//! /lib, /lib64     the libraries of all of these, where they are on the host
+//! /modules/        drivers; `order`: their load order, `command`: the command to run, `out`: is there a shared folder?
+//! /files/          this program and the caller's files; first in PATH
+//! /lib, /lib64     the libraries of all of these, at the same paths as on the host
 //! ```
 
 use std::collections::BTreeSet;
@@ -24,10 +24,10 @@ use super::kernel::Module;
 use super::{VmError, libraries};
 
 const INIT: &str = include_str!("init.sh");
-/// Where the loader finds what lies in none of its own directories.
+/// Where the loader finds libraries outside its own directories.
 const LOADER_CACHE: &str = "/etc/ld.so.cache";
 
-/// What goes in beside the machine's own.
+/// Additional contents.
 pub(super) struct Contents<'a> {
     pub(super) modules: &'a [Module],
     /// Host path, and path in the machine.
@@ -87,7 +87,7 @@ fn add(archive: &mut Archive<&mut File>, host: &Path, guest: &str) -> Result<(),
     archive.file(guest, about.permissions().mode(), about.len(), file).map_err(failed)
 }
 
-/// Runs `command` and becomes it.
+/// A script that execs `command`.
 fn script(command: &[OsString]) -> Vec<u8> {
     let mut script = b"#!/bin/sh\nexec".to_vec();
     for word in command {
@@ -98,7 +98,7 @@ fn script(command: &[OsString]) -> Vec<u8> {
     script
 }
 
-/// One word for the shell, whatever is in it.
+/// Quotes one word for the shell, whatever it contains.
 fn quoted(word: &OsStr) -> Vec<u8> {
     let mut quoted = vec![b'\''];
     for &byte in word.as_bytes() {
@@ -111,7 +111,7 @@ fn quoted(word: &OsStr) -> Vec<u8> {
     quoted
 }
 
-/// Where busybox is.
+/// Path of busybox.
 pub(super) fn busybox() -> Result<PathBuf, VmError> {
     super::installed("busybox").ok_or(VmError::NotInstalled { program: "busybox", package: "busybox-static" })
 }

@@ -1,11 +1,11 @@
-//! The kernel that is booted: a Debian kernel package, unpacked.
+//! The kernel to boot: an unpacked Debian kernel package.
 //!
 //! ```text
 //! /var/cache/udpath/kernel/boot/vmlinuz-6.12...              the image
 //!                         /lib/modules/6.12.../kernel/...ko  its modules
 //!                         /lib/modules/6.12.../modules.builtin
 //! ```
-//! The package brings no table of what needs what; each module says it itself, in its section `.modinfo`.
+//! The package has no dependency table; each module lists its dependencies in its section `.modinfo`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,30 +13,30 @@ use std::path::{Path, PathBuf};
 
 use super::VmError;
 
-/// Where scripts/setup.sh puts it: one download for all checkouts of a machine, and a place that may be emptied at any
-/// time (FHS, section 5.5).
+/// Where scripts/setup.sh puts it: one download for all checkouts on a machine, in a directory that may be emptied at
+/// any time (FHS, section 5.5).
 pub(crate) const CACHE: &str = "/var/cache/udpath/kernel";
-/// What a module's file says it needs, in its section `.modinfo`: names with commas between.
+/// A module's dependencies, in its section `.modinfo`: names separated by commas.
 const DEPENDS: &[u8] = b"\0depends=";
 
-/// A kernel package, unpacked.
+/// An unpacked kernel package.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) image: PathBuf,
     release: String,
-    /// By name, with `_` for `-` as the kernel has it.
+    /// By name, with `_` for `-` like in the kernel.
     modules: BTreeMap<String, PathBuf>,
     builtin: BTreeSet<String>,
 }
 
-/// A module to be loaded.
+/// A module to load.
 pub(crate) struct Module {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Kernel {
-    /// The one unpacked below `directory`.
+    /// Finds the package unpacked below `directory`.
     pub(crate) fn find(directory: &Path) -> Result<Self, VmError> {
         let wrong = |reason: String| VmError::Kernel { directory: directory.to_owned(), reason };
         let mut images = names(&directory.join("boot")).map_err(|error| wrong(error.to_string()))?;
@@ -47,20 +47,20 @@ impl Kernel {
             several => return Err(wrong(format!("it has {} kernels in boot; keep one", several.len()))),
         };
         let release = image.trim_start_matches("vmlinuz-").to_owned();
-        // Packages of merged systems have it below usr.
+        // Packages for merged-/usr systems have it below usr.
         let tree = ["lib/modules", "usr/lib/modules"].map(|tree| directory.join(tree).join(&release));
         let tree = tree.iter().find(|tree| tree.is_dir()).ok_or_else(|| {
             wrong(format!("it has no lib/modules/{release}, the modules of its boot/{image}"))
         })?;
         let mut modules = BTreeMap::new();
         collect(&tree.join("kernel"), &mut modules).map_err(|error| wrong(error.to_string()))?;
-        // Missing only in a package of somebody else's making; then nothing is built in, and what is not found is told.
+        // Missing only in third-party packages; then nothing counts as built in, and missing modules are reported.
         let builtin = fs::read_to_string(tree.join("modules.builtin")).unwrap_or_default();
         let builtin = builtin.lines().filter_map(|line| module_name(Path::new(line), ".ko")).collect();
         Ok(Self { image: directory.join("boot").join(image), release, modules, builtin })
     }
 
-    /// `wanted` and what those need, each after what it needs. What is built in is left out.
+    /// `wanted` and their dependencies, in load order. Built-in modules are left out.
     pub(crate) fn modules(&self, wanted: &[&str]) -> Result<Vec<Module>, VmError> {
         let mut loaded = Vec::new();
         let mut seen = BTreeSet::new();
@@ -87,7 +87,7 @@ impl Kernel {
     }
 }
 
-/// Names of the modules that a module needs, as its file says.
+/// Names of the modules that a module depends on, from its file.
 fn depends(module: &[u8]) -> Vec<String> {
     let Some(at) = module.windows(DEPENDS.len()).position(|window| window == DEPENDS) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What a program needs beside itself: its dynamic loader and its shared libraries.
+//! Runtime dependencies of a program: its dynamic loader and its shared libraries.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,18 +9,18 @@ use super::VmError;
 
 /// `PT_INTERP` of elf.h: the program header that names the loader.
 const INTERPRETER: u32 = 3;
-/// How much of a program is looked at, bytes. Linkers put the headers and the loader's name into the first page; a file
-/// that has them further in would be taken for a static one.
+/// How much of a program is read, bytes. Linkers put the headers and the loader's name into the first page; a file
+/// that has them further in would be treated as static.
 const HEAD: u64 = 64 * 1024;
 
-/// The loader and the libraries of the program at `path`, each where the program will look for it. None of a static
-/// program, and none of what is no program of this kind, such as a script.
+/// The loader and the libraries of the program at `path`, each at the path where the program expects it. Empty for
+/// static programs, and for files that are not ELF programs, such as scripts.
 pub(crate) fn of(path: &Path) -> Result<Vec<PathBuf>, VmError> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut bytes));
     read.map_err(|cause| VmError::File { what: "read", path: path.to_owned(), cause })?;
     let Some(loader) = interpreter(&bytes) else { return Ok(Vec::new()) };
-    // The loader itself says what it would map; it does not run the program.
+    // The loader itself lists what it would map; it does not run the program.
     let failed = |reason: String| VmError::Libraries { program: path.to_owned(), reason };
     let listed = Command::new(&loader).arg("--list").arg(path).output();
     let listed = listed.map_err(|cause| failed(format!("{}: {cause}", loader.display())))?;
@@ -34,7 +34,7 @@ pub(crate) fn of(path: &Path) -> Result<Vec<PathBuf>, VmError> {
     Ok(found)
 }
 
-/// `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f...)`; what comes with the kernel has no path.
+/// Parses `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f...)`; the vDSO has no path.
 fn parse(listed: &str) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for line in listed.lines().map(str::trim) {
@@ -50,7 +50,7 @@ fn parse(listed: &str) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// The loader that a 64-bit little-endian ELF program names; none of a static one, and of anything else.
+/// The loader named by a 64-bit little-endian ELF program; none for a static program or any other file.
 fn interpreter(bytes: &[u8]) -> Option<PathBuf> {
     // Class 2 is 64 bits, data 1 is little-endian.
     if bytes.get(..6)? != [0x7f, b'E', b'L', b'F', 2, 1] {
@@ -104,7 +104,7 @@ mod tests {
         fs::write(&script, "#!/bin/sh\n").unwrap();
         assert!(of(&script).unwrap().is_empty());
         assert!(of(&super::super::initramfs::busybox().unwrap()).unwrap().is_empty());
-        // Cut anywhere, it is no program, or names a loader; it is never a panic.
+        // Truncated anywhere, it is rejected or still names a loader; it never panics.
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();
         for cut in 0..4096 {
             let _ = interpreter(&own[..cut]);

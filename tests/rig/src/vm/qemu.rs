@@ -1,4 +1,4 @@
-//! The emulated machine as the emulator wants it told.
+//! The emulator's command line for a machine.
 //!
 //! ```text
 //! root bus (node -1) ── eth1 vmxnet3, eth2 e1000e, virtio-serial, virtio-9p
@@ -12,34 +12,35 @@ use std::path::Path;
 
 use super::VmSpec;
 
-/// The program.
+/// The emulator.
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
-/// Drivers of what [`arguments`] plugs in, and what a server's machine has: none of them is built in.
+/// Drivers for the devices of [`arguments`] and of a server: none of them is built in.
 pub(super) const MODULES: [&str; 7] =
     ["virtio_console", "virtio_net", "vmxnet3", "e1000e", "sch_fq", "veth", "8021q"];
 /// Drivers of the shared folder.
 pub(super) const SHARE_MODULES: [&str; 2] = ["9pnet_virtio", "9p"];
 /// The kernel's command line.
 ///
-/// - `panic=-1`: a panic ends the machine at once, and `-no-reboot` makes that the emulator's end.
-/// - `loglevel=6`: notices, so that a machine that does not come up says how far it came; more costs time.
-/// - `mitigations=off nokaslr no_timer_check`: slow under an emulator, and nothing here is worth protecting.
-/// - `lpj`: loops per jiffy, for short delays. Given, it spares each CPU a measurement of a tenth of a second.
+/// - `panic=-1`: a panic reboots the machine at once, and `-no-reboot` turns that into the
+///   emulator's exit.
+/// - `loglevel=6`: notices, so that a failed boot shows how far it got; more costs time.
+/// - `mitigations=off nokaslr no_timer_check`: slow under an emulator, and there is nothing to protect here.
+/// - `lpj`: loops per jiffy, for short delays. Setting it spares each CPU a calibration of 0.1 s.
 const PARAMETERS: &str =
     "console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr no_timer_check lpj=4000000";
-/// All CPUs in turn on one thread of the host. With a thread each (`thread=multi`), qemu before 8.1 translates a piece of
-/// code while another CPU writes to it, and keeps the old piece: a kernel that switches a static key then runs into the
-/// breakpoint that it had there for a moment ("Oops: int3", in one of fifteen boots with traffic). Debian 12 has 7.2;
-/// "accel/tcg: Always lock pages before translation" is the repair. One thread also takes half the host's CPU time.
+/// Runs all CPUs in turn on one host thread. With a thread each (`thread=multi`), qemu before 8.1 translates code
+/// while another CPU writes to it, and keeps the stale translation: a kernel that switches a static key then hits its
+/// temporary breakpoint ("Oops: int3", in one of fifteen boots with traffic). Debian 12 has 7.2; "accel/tcg: Always
+/// lock pages before translation" fixes it. One thread also takes half the host's CPU time.
 const ACCELERATOR: &str = "tcg,thread=single";
-/// Interfaces, and so taps.
+/// Number of interfaces, each with a tap.
 pub(super) const LINKS: u8 = 3;
-/// Models of the interfaces beside the first, which is virtio-net.
+/// Models of the other interfaces; the first is virtio-net.
 const OTHERS: [&str; 2] = ["vmxnet3", "e1000e"];
-/// First bus number below the last node's host bridge. Any that the root bus does not need; it has a dozen devices.
+/// First bus number below the last node's host bridge. Any number above the root bus's; that has a dozen devices.
 const FAR_BUS: u32 = 64;
 
-/// Descriptors that the emulator writes to, and the initramfs.
+/// Descriptors that the emulator writes to, and that of the initramfs.
 pub(super) struct Descriptors {
     pub(super) initramfs: OwnedFd,
     pub(super) console: OwnedFd,
@@ -56,8 +57,8 @@ pub(super) fn tap(link: u8) -> String {
 /// The command line. `memory`: MiB.
 pub(super) fn arguments(spec: &VmSpec, image: &Path, memory: u64, fds: &Descriptors) -> Vec<OsString> {
     let mut line = Line::default();
-    // Nothing but what is named here, so that the machine is the same everywhere. KVM is not asked for: where it is
-    // there it may be nested and hang, and nothing measured in here means anything anyway.
+    // No default devices, so that the machine is the same everywhere. KVM is not used: it may be nested and hang,
+    // and timings are meaningless here anyway.
     line.words(&["-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot"]);
     line.words(&["-accel", ACCELERATOR, "-machine", "q35", "-cpu", "max"]);
     let VmSpec { cpus, nodes, queues, .. } = *spec;
@@ -98,7 +99,7 @@ pub(super) fn arguments(spec: &VmSpec, image: &Path, memory: u64, fds: &Descript
         "pcie.0"
     };
     line.option("-netdev", format!("{},queues={queues}", netdev(0)));
-    // A vector for each queue of either direction, one for the control queue, one for changes of the configuration.
+    // One vector per queue and direction, one for the control queue, one for configuration changes.
     let vectors = 2 * queues + 2;
     line.option(
         "-device",
@@ -123,7 +124,7 @@ fn file(name: &str, fd: &OwnedFd) -> String {
     format!("file,id={name},path=/dev/fd/{}", fd.as_raw_fd())
 }
 
-/// In the emulator's lists a comma is written twice.
+/// In qemu's option lists a comma is doubled.
 fn escaped(path: &Path) -> OsString {
     let mut bytes = Vec::new();
     for &byte in path.as_os_str().as_bytes() {

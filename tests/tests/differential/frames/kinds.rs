@@ -1,4 +1,4 @@
-//! Every kind of frame once, by name: each field of each header at its usual, its odd and its impossible values, for both
+//! Every kind of frame once, by name: each field of each header with usual, unusual and impossible values, for both
 //! IP versions.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::{Checksum, Ends, FIRST_PORT, Random, Request, UDP, good, two_fragments};
 use crate::SECOND;
 
-/// Transports, and protocols that are none.
+/// Transport protocols, and numbers that are not one.
 const PROTOCOLS: [u8; 20] =
     [0, 1, 2, 4, 6, 33, 41, 46, 47, 50, 51, 58, 59, 103, 132, 135, 136, 137, 253, 255];
 
-/// Kinds under way: each gets the next source port.
+/// Collects kinds: each gets the next source port.
 struct Kinds<'a> {
     ends: &'a Ends,
     ipv6: bool,
@@ -93,7 +93,7 @@ impl Kinds<'_> {
         }
     }
 
-    /// The machine has no VLAN device: only what carries a priority is for it.
+    /// The machine has no VLAN device: only priority tags are for it.
     fn tags(&mut self) {
         let tag = |kind: u16, control: u16| [kind.to_be_bytes(), control.to_be_bytes()].concat();
         for priority in 0..8 {
@@ -135,12 +135,12 @@ impl Kinds<'_> {
             let name = format!("UDP checksum with {bits:#06x} turned over");
             self.add(&name, |request| request.udp_checksum = Checksum::Changed(bits));
         }
-        // Seen as none, if the field must be written as 0xffff.
+        // Received as none, if the field must be written as 0xffff.
         self.add("UDP checksum 0xffff", |request| {
             request.payload = vec![0, 0];
             let frame = request.frame();
             let at = frame.len() - 4;
-            // What the sum lacks is put into the payload.
+            // The payload makes up for the difference.
             request.payload = frame[at..at + 2].to_vec();
         });
         let port = self.ends.port;
@@ -244,7 +244,7 @@ impl Kinds<'_> {
             self.add(&format!("to the address of {name}"), |request| request.destination = *address);
         }
         if !self.ipv6 {
-            // The loop: from one address that is served to another.
+            // The loop case: from one served address to another.
             self.add("from one served address to another", |request| {
                 (request.source, request.destination) = (SECOND.into(), own[0]);
                 request.ports.0 = request.ports.1;
