@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # fuzz/run.sh SECONDS [TARGET...]: every target (or those named) under libFuzzer for SECONDS each, on the stable compiler.
 #
-# No sanitizer: those need a nightly compiler, and the parsers have no unsafe code that one could find fault with.
-# Inputs come from seeds/ and from what earlier runs found worth keeping (corpus/). An input that fails is left in
-# artifacts/TARGET/; add it to seeds/TARGET/ with the fix, and `cargo test` replays it for ever.
+# No sanitizer: those need a nightly compiler, and the parsers have no unsafe code for one to check. Inputs come
+# from seeds/ and from those that earlier runs kept (corpus/). A failing input is left in artifacts/TARGET/; add
+# it to seeds/TARGET/ with the fix, and `cargo test` replays it from then on.
 set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:?"usage: fuzz/run.sh SECONDS [TARGET...]"}
@@ -17,7 +17,7 @@ if ! cargo fuzz --version >/dev/null 2>&1; then
     echo "fuzz: installing cargo-fuzz $version into fuzz/target/tools" >&2
     cargo install cargo-fuzz --version "$version" --locked --quiet --root "$tools"
 fi
-# libFuzzer itself is C++.
+# libFuzzer is C++.
 export CXX=${CXX:-clang++}
 
 targets=("$@")
@@ -29,8 +29,8 @@ failed=()
 for target in "${targets[@]}"; do
     mkdir -p "corpus/$target" "artifacts/$target"
     log=$(mktemp)
-    # -max_len: the longest seed, a result of boost, and some. -timeout: none may take a second; ten, because the machine
-    # may be busy.
+    # -max_len: above the longest seed, a result of boost. -timeout: no input should take a second; ten, because the
+    # machine may be busy.
     if cargo fuzz run --fuzz-dir . --sanitizer none "$target" "corpus/$target" "seeds/$target" -- \
         -max_total_time="$seconds" -max_len=131072 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
         >"$log" 2>&1; then

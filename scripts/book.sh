@@ -7,7 +7,7 @@ version=0.5.4
 tools=$PWD/target/tools/mdbook-$version
 if [ ! -x "$tools/bin/mdbook" ]; then
     echo "book: installing mdBook $version into ${tools#"$PWD"/}" >&2
-    # Without its web server and file watcher, which are half of it.
+    # Without its web server and file watcher, which make up half of it.
     CARGO_TARGET_DIR=$tools/build cargo install mdbook --version "=$version" --locked --quiet \
         --no-default-features --features search --root "$tools"
     rm -rf "$tools/build"

@@ -11,12 +11,12 @@ set -euo pipefail
 script=$(realpath "${BASH_SOURCE[0]}")
 here=https://github.com/udpath/udpath/blob/main/
 
-# The text of a page without code blocks and code spans; line numbers stay.
+# Prints the text of a page without code blocks and code spans; keeps line numbers.
 prose() {
     awk '/^ *(```|~~~)/ { fence = !fence; print ""; next } { print fence ? "" : $0 }' "$1" | sed -E 's/`[^`]*`//g'
 }
 
-# The anchors of a page's headings, as GitHub and mdBook make them.
+# Prints the anchors of a page's headings, as GitHub and mdBook generate them.
 anchors() {
     awk '/^ *(```|~~~)/ { fence = !fence } !fence && /^#+ /' "$1" \
         | sed -E 's/^#+ +//; s/\]\([^)]*\)//g' | tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
@@ -103,14 +103,14 @@ check() {
     for page in "${pages[@]}"; do
         links "$page"
         transcripts "$page"
-        # The changelog of released versions is history; fixtures are others' text.
+        # The changelog of released versions is history; fixtures are third-party text.
         case $page in CHANGELOG.md | */tests/*) ;; *) words "$page" ;; esac
     done
     summary
     return $status
 }
 
-# Each of these trees has one fault, and the check must find it.
+# Each of these trees has one error, and the check must find it.
 prove() {
     local work text
     work=$(mktemp -d)

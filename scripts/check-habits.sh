@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks three habits that no compiler checks: unsafe code only in modules named sys; no file over 600 lines (most stay
-# under 400); and names that were replaced by the field's words do not return.
+# Checks three rules that no compiler checks: unsafe code only in modules named sys; no file over 600 lines (most stay
+# under 400); and replaced names do not return.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
@@ -20,7 +20,7 @@ while IFS= read -r file; do
     fi
 done < <(git ls-files '*.rs')
 
-# Replaced names, and what they are called now. scripts/check-docs.sh has the words of prose.
+# Replaced names and their replacements. scripts/check-docs.sh has the words for prose.
 replaced=(
     'Desk|Hands:Dispatch, ServiceHandler, ServiceRunner'
     'Doors|close_door:AddressFilter, stop_receiving'
@@ -34,7 +34,7 @@ replaced=(
     'udpath_tests:udpath_rig'
 )
 for entry in "${replaced[@]}"; do
-    # In code, not in comments: English may need the word.
+    # In code, not in comments: plain English may need the word.
     if git grep -nwE "${entry%%:*}" -- '*.rs' '*.c' '*.h' | grep -vE '^[^:]*:[0-9]*: *(//|/?\*)'; then
         echo "these names were replaced by ${entry#*:}" >&2
         status=1

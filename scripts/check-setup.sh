@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks every level of scripts/setup.sh as on a new machine: nothing installed, nothing below /var/cache, no network. apt
-# and dpkg are stubs that hand out small packages of the same layout. Run it with scripts/fresh-root.sh, which covers
-# /var/cache.
+# Checks every level of scripts/setup.sh as on a new machine: nothing installed, nothing below /var/cache, no network.
+# apt and dpkg are stubs that provide small packages with the same layout. Run it with scripts/fresh-root.sh, which
+# hides /var/cache.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 fail() { echo "check-setup: $*" >&2; exit 1; }
@@ -14,7 +14,7 @@ export log=$work/log packages=$work/packages PATH="$work/bin:$PATH"
 mkdir -p "$work/bin" "$packages"
 : > "$log"
 
-# package NAME VERSION: builds a stub package from the folder $work/NAME.
+# package NAME VERSION: builds a stub package from the directory $work/NAME.
 package() {
     mkdir -p "$work/$1/DEBIAN"
     printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <nobody@localhost>\nDescription: test\n' \
@@ -55,8 +55,9 @@ echo installed
 STUB
 chmod 755 "$work"/bin/*
 
-# Without root and with something missing: one line that says what to run, and nothing is changed.
-# The repository may be closed to others.
+# Without root and with something missing: it prints one line with the command to run, and changes
+# nothing.
+# The repository may be closed to other users.
 cp scripts/setup.sh "$work/setup.sh"
 chmod 755 "$work" "$work/setup.sh"
 for level in build test; do
@@ -74,7 +75,7 @@ case $said in *"build test bench"*) ;; *) fail "an unknown level: $said" ;; esac
 # Names the packages installed so far.
 installed() { sed -n 's/^apt-get install\( -[^ ]*\)* //p' "$log" | tr ' ' '\n' | sort; }
 
-# To build and run the demo: a handful of packages, nothing unpacked.
+# To build and run the demo: a few packages, nothing unpacked.
 most=6
 scripts/setup.sh build 2>"$work/said" || fail "build: exit $?: $(cat "$work/said")"
 [ "$(installed | wc -l)" -le $most ] || fail "build installs more than $most packages: $(installed | xargs)"
@@ -85,14 +86,14 @@ for name in chromium nsd qemu-system-x86 socat tmux dpdk-dev; do
     ! installed | grep -qx "$name" || fail "build installs $name"
 done
 [ ! -e /var/cache/udpath ] || fail "build unpacks $(ls /var/cache/udpath)"
-# `make demo` asks for this level and no other.
+# `make demo` uses only this level.
 demo=$(make --no-print-directory -n demo | grep -o 'scripts/setup.sh.*' || true)
 [ "$demo" = "scripts/setup.sh build" ] || fail "make demo runs: $demo"
 : > "$log"
 said=$(scripts/setup.sh build 2>&1) || fail "build, the second run: exit $?"
 [ -z "$said" ] && [ ! -s "$log" ] || fail "build, the second run is not silent: $said $(cat "$log")"
 
-# To test: peers, the kernel and promtool on top of that.
+# For tests: also the peers, the kernel and promtool.
 (umask 077 && scripts/setup.sh) 2>"$work/said" || fail "test: exit $?: $(cat "$work/said")"
 grep -q '^apt-get update' "$log" || fail "test: installs without an update of the lists: $(cat "$log")"
 for name in iproute2 qemu-system-x86 nsd chromium; do
@@ -113,7 +114,7 @@ cd - >/dev/null
 : > "$log"
 said=$(scripts/setup.sh test 2>&1) || fail "test, the second run: exit $?"
 [ -z "$said" ] && [ ! -s "$log" ] || fail "test, the second run is not silent: $said $(cat "$log")"
-# A benchmark needs a large package of its own.
+# Benchmarks need a large package as well.
 scripts/setup.sh bench 2>/dev/null || fail "bench: exit $?"
 [ "$(installed)" = dpdk-dev ] || fail "bench installs $(installed | xargs)"
 rm -rf "$work"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs a command on a machine as it is right after installation: what earlier runs left in /run, /tmp, /var and /etc is
-# out of sight, and what the command leaves there ends with it.
+# Runs a command as on a freshly installed machine: files that earlier runs left in /run, /tmp, /var and /etc are
+# hidden, and files that the command creates there disappear when it exits.
 #
 #     scripts/fresh-root.sh target/debug/deps/settings-0123456789abcdef
 #     cargo test --config "target.'cfg(all())'.runner = '$PWD/scripts/fresh-root.sh'"    each test binary in its own
 #
-# So a test that relies on something an earlier run created (a folder in /run, a cache) fails here as it would on a new
-# machine. The folders are mounts in a namespace of the command's own: nothing has to be cleaned up, even after SIGKILL.
+# So a test that relies on something an earlier run created (a directory in /run, a cache) fails here as it would on a
+# new machine. The directories are mounts in a private namespace: nothing has to be cleaned up, even after SIGKILL.
 # Needs root; the exit code is the command's.
 set -euo pipefail
 
@@ -20,22 +20,23 @@ if [ "${UDPATH_FRESH_ROOT:-}" != inside ]; then
 fi
 unset UDPATH_FRESH_ROOT
 
-# A new machine has nothing here that a test may rely on.
+# On a new machine, these contain nothing that a test may rely on.
 empty=(/run /tmp /var/tmp /dev/shm /var/lib /var/cache)
-# And here only what these packages ship.
+# These contain only files shipped by packages.
 shipped=(/etc/udev /etc/sysctl.d /etc/systemd /etc/udpath)
 packages=(udev systemd procps)
-# Still visible below those: the state of the packages, the kernel and promtool that scripts/setup.sh unpacked, this
-# repository, and what the command is (rustdoc builds doc tests below /tmp) or writes its results to.
+# Still visible below those: the package state, the kernel and promtool unpacked by scripts/setup.sh, this
+# repository, and the command's own directory (rustdoc builds doc tests below /tmp) and results.
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 keep=(/var/lib/dpkg /var/lib/apt /var/cache/apt /var/cache/udpath "$repository" "$PWD" "${UDPATH_SOAK:-}")
 case $1 in
-    # A test binary of cargo's: the target folder, which may be outside the repository, has the program and room for files.
+    # A cargo test binary: the target directory, which may be outside the repository, has the program and room for
+    # files.
     */deps/*) keep+=("$(dirname "$1")/../..") ;;
     */*) keep+=("$(dirname "$1")") ;;
 esac
 
-# Paths within a covered folder are reached through descriptors that were opened before.
+# Paths within a hidden directory are reached through descriptors opened earlier.
 declare -A kept originals
 for path in "${keep[@]}"; do
     [ -e "$path" ] || continue
@@ -55,7 +56,7 @@ for folder in "${empty[@]}" "${!originals[@]}"; do
     [ -d "$folder" ] || continue
     mount -n -t tmpfs -o "mode=$(stat -c %a "$folder"),nosuid,nodev" fresh-root "$folder"
 done
-# Debian's /var/lock leads here.
+# Debian's /var/lock is a link to it.
 mkdir -m 1777 /run/lock
 
 for path in "${!kept[@]}"; do
@@ -66,7 +67,7 @@ for path in "${!kept[@]}"; do
         mkdir -p "$(dirname "$path")"
         : > "$path"
     fi
-    # -c: mount(8) would resolve the link to the path, which is covered by now.
+    # -c: mount(8) would resolve the link to the path, which is hidden by now.
     mount -n -c --bind "$original" "$path"
 done
 for folder in "${!originals[@]}"; do

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that a level needs and that are missing, and prints their names.
+# Installs the missing Debian packages of a level, and prints their names.
 #
-#     scripts/setup.sh build    what building and the lab need: `make demo`
-#     scripts/setup.sh test     also the peers of the tests, a kernel to boot and promtool: `make test`, `make check` (default)
-#     scripts/setup.sh bench    also what only `make bench` needs
+#     scripts/setup.sh build    for building and for the lab: `make demo`
+#     scripts/setup.sh test     also test peers, a kernel to boot and promtool: `make test`, `make check` (default)
+#     scripts/setup.sh bench    also packages that only `make bench` needs
 #
-# The kernel that the tests' emulated machine boots and promtool are unpacked below /var/cache/udpath, not installed. If nothing is
-# missing, nothing is changed. Needs root only to install.
+# The kernel for the tests' emulated machine and promtool are unpacked below /var/cache/udpath, not installed. If
+# nothing is missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
 levels=(build test bench)
@@ -61,11 +61,11 @@ done)
 
 # Debian 12's newest kernel: it reports queues and NAPI over netlink, which 6.1 does not.
 kernel=linux-image-6.12-amd64
-# One download for all checkouts of a machine, where it may be removed at any time.
+# One download for all checkouts of a machine; it can be removed at any time.
 cache=/var/cache/udpath/kernel
 
-# Unpacks what the emulated machine needs of the kernel package, its modules as they are loaded, and then moves it to
-# its place, so that half of it is never there.
+# Unpacks the parts of the kernel package that the emulated machine needs, the modules uncompressed, and then moves
+# them into place, so that a partial copy is never visible.
 fetch_kernel() {
     local package work tree
     package=$(apt-cache depends "$kernel" | sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p')
@@ -76,7 +76,7 @@ fetch_kernel() {
     echo "setup: unpacking $package into $cache" >&2
     mkdir -p "$(dirname "$cache")"
     work=$(mktemp -d "$cache.XXXXXX")
-    # The package is removed with its folder, whatever happens.
+    # Remove the package and its directory in any case.
     trap "rm -rf '$work'" EXIT
     (cd "$work" && apt-get download -qq -o APT::Sandbox::User=root "$package" >/dev/null)
     dpkg-deb -x "$work/$package"_*.deb "$work/all"
@@ -92,7 +92,8 @@ fetch_kernel() {
     chmod 755 "$cache"
 }
 
-# Checks what is for Prometheus, in tests. Its package would start a server at each boot, so that one program is taken out.
+# promtool checks the Prometheus files in tests. Its package would start a server at each boot, so only that program
+# is extracted.
 promtool=/var/cache/udpath/promtool
 
 fetch_promtool() (

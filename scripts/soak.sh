@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every test with its campaigns whole (100 kills where `make test` has a few) and writes their figures to
-# benches/results/soak.txt, which is committed. Takes an hour and more on two cores; nothing else should run.
+# Runs every test with full-length campaigns (100 kills where `make test` has a few) and writes their figures
+# to benches/results/soak.txt, which is committed. Takes more than an hour on two cores; run nothing else.
 #
 #     scripts/soak.sh                                  everything
 #     scripts/soak.sh --test kill --test accounting    only these test binaries; the results say so
@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 
 status=0
 cargo build --workspace --locked
-# As in `make test`: each test binary in a root as new as that of a fresh machine.
+# As in `make test`: each test binary in a fresh root.
 fresh="target.'cfg(all())'.runner = '$PWD/scripts/fresh-root.sh'"
 UDPATH_REQUIRE_ALL=1 UDPATH_SOAK="$work/figures" cargo test --workspace --locked --no-fail-fast --config "$fresh" "$@" || status=$?
 

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# Runs every terminal transcript of README.md and docs/ again and replaces it with what was printed.
+# Reruns every terminal transcript of README.md and docs/ and replaces it with the new output.
 #
 #     scripts/transcripts.sh                       all pages
 #     scripts/transcripts.sh docs/commands/*.md    these pages
-#     scripts/transcripts.sh --list                the markers, run nothing
+#     scripts/transcripts.sh --list                list the markers, run nothing
 #
 # A transcript is a code block behind a marker; a marker may hold several commands, one per line:
 #
 #     <!-- transcript SCENE [OPTION...]: COMMAND -->
 #
-# SCENE is one of the functions scene_* below. Options: lines=N keeps the first N lines; from=TEXT keeps the output from the first line
-# that starts with TEXT (_ for a space); stderr shows messages too; keys=ABC (scene screen) are pressed one after the other. A command
-# that exits with more than 1 (1: findings), or prints nothing, ends the script and leaves its page as it was.
+# SCENE is one of the functions scene_* below. Options: lines=N keeps the first N lines; from=TEXT keeps the output
+# from the first line that starts with TEXT (_ for a space); stderr includes messages; keys=ABC (scene screen) are
+# pressed one after another. A command that exits with more than 1 (1: findings), or prints nothing, ends the script
+# and leaves its page unchanged.
 #
-# UDPATH is the program, by default target/release/udpath. Run it as root on a quiet machine: figures are of that machine, so the page
-# has to name it. Needs what scripts/setup.sh installs.
+# UDPATH is the program, by default target/release/udpath. Run it as root on a quiet machine: the figures depend on
+# the machine, so the page must name it. Needs the packages that scripts/setup.sh installs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export UDPATH=${UDPATH:-$PWD/target/release/udpath} NO_COLOR=1 COLUMNS=100
@@ -38,7 +39,7 @@ fail() {
     exit 1
 }
 
-# A journal of its own, so that applies are numbered from 1 and the machine's are not touched.
+# A journal of its own, so that applies are numbered from 1 and the machine's journal is untouched.
 inside() {
     if [ "${UDPATH_TRANSCRIPTS:-}" != inside ]; then
         exec unshare --mount --propagation private -- env UDPATH_TRANSCRIPTS=inside "$0" "$@"
@@ -47,7 +48,7 @@ inside() {
     mount -n -t tmpfs -o mode=755 transcripts /var/lib/udpath
 }
 
-# Prints a command as typed and its output, as far as the options want it. $1: the command; $2: a file with the output.
+# Prints a command as typed and its output, cut according to the options. $1: the command; $2: a file with the output.
 print() {
     local text
     text=$(sed 's/[[:space:]]*$//' "$2")
@@ -66,7 +67,7 @@ print() {
     fi
 }
 
-# Runs commands and prints them. $1: what they run in, such as `udpath lab exec docs/server --`, or nothing.
+# Runs commands and prints them. $1: their prefix, such as `udpath lab exec docs/server --`, or nothing.
 each() {
     local prefix=$1 command status
     shift
@@ -80,13 +81,13 @@ each() {
     done
 }
 
-# Two machines, client and server, joined by one link of two queues.
+# Two machines, client and server, joined by one link with two queues.
 two_machines() {
     udpath lab up "$lab" --queues 2 --xdp server >/dev/null 2> "$work/err" || fail "lab up: $(cat "$work/err")"
     : > "$work/lab"
 }
 
-# Starts a program in a machine of the lab, for as long as the scene lasts.
+# Starts a program in a machine of the lab for the duration of the scene.
 start() {
     local machine=$1
     shift
@@ -114,7 +115,7 @@ scene_echo() {
     each "udpath lab exec $lab/client --" "$@"
 }
 
-# On the server: one socket, two workers, as much load as it takes, from an engine that costs little beside it.
+# On the server: one socket, two workers, as much load as it can handle, from an engine with little overhead.
 busy() {
     two_machines
     start server "$UDPATH" serve echo --bind 0.0.0.0:7 --io shared "$@"
@@ -125,7 +126,8 @@ scene_busy() {
     each "udpath lab exec $lab/server --" "$@"
 }
 
-# Two profiles, a system call for each datagram (a.json) and bursts (b.json), then the commands.
+# Two profiles, one with a system call per datagram (a.json) and one with bursts (b.json), then the
+# commands.
 scene_diff() {
     local options name
     for name in a b; do
@@ -138,7 +140,7 @@ scene_diff() {
     each "env -C $work" "$@"
 }
 
-# A full screen of 80 columns, on the server under more load than it can take; a picture after each key.
+# A full screen of 80 columns, on a server under overload; a screenshot after each key.
 scene_screen() {
     local key
     two_machines
@@ -239,7 +241,7 @@ mkdir "$work/bin"
 ln -s "$UDPATH" "$work/bin/udpath"
 export PATH="$work/bin:$PATH"
 
-# The script can fail: a command that does not exist, and one that cannot be done.
+# The script can fail: a command that does not exist, and one that fails.
 for fault in 'udpath plan xps' 'udpath nonesuch' 'udpath show --sysroot /nonexistent'; do
     printf '<!-- transcript host: %s -->\n```\n```\n' "$fault" > "$work/fault.md"
     if (rewrite "$work/fault.md") >/dev/null 2>&1; then

@@ -1,4 +1,4 @@
-//! `udpath export` as a scraper and node_exporter see it.
+//! `udpath export` as seen by a scraper and by node_exporter.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use udpath_rig::{Run, TIMEOUT, awaited, program};
 
-/// The value of a series in the text.
+/// The value of a series in the exported text.
 fn value(text: &str, series: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
 }
@@ -48,7 +48,7 @@ fn get(address: &str, request: &str) -> String {
     answer
 }
 
-/// The program, serving. Killed when dropped.
+/// A running exporter. Killed when dropped.
 struct Exporter {
     child: std::process::Child,
     address: String,
@@ -76,7 +76,7 @@ impl Exporter {
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -91,7 +91,7 @@ fn a_scraper_finds_the_metrics_and_others_are_told() {
     assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("text/plain; version=0.0.4"), "{head}");
     assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
     is_sound(body);
-    // As Prometheus asks.
+    // As requested by Prometheus.
     let accept = "Accept: application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5";
     let newer = get(address, &format!("GET /metrics HTTP/1.1\r\n{accept}\r\n\r\n"));
     let (head, body) = newer.split_once("\r\n\r\n").unwrap();
@@ -102,7 +102,8 @@ fn a_scraper_finds_the_metrics_and_others_are_told() {
     server.end();
 }
 
-/// Clients that never ask, or ask a byte at a time, delay no scrape: one after the other each would take its whole time.
+/// Clients that send nothing, or one byte at a time, do not delay a scrape: served in turn, each would take its full
+/// timeout.
 #[test]
 fn idle_and_slow_clients_do_not_delay_a_scrape_nor_the_end() {
     let server = Exporter::start();
@@ -119,9 +120,9 @@ fn idle_and_slow_clients_do_not_delay_a_scrape_nor_the_end() {
     for answer in scrapes {
         is_sound(answer.split_once("\r\n\r\n").unwrap().1);
     }
-    // One after the other they would take minutes.
+    // Served in turn, they would take minutes.
     assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
-    // All of them are still here.
+    // All of them are still connected.
     server.end();
     drop((idle, slow));
 }

@@ -1,4 +1,4 @@
-//! What happens to a load when its link goes away under it. Needs root.
+//! A load whose link goes away. Needs root.
 //!
 //! ```text
 //!   machine client                machine server
@@ -13,12 +13,12 @@ use serde_json::Value;
 use udpath_lab::Lab;
 use udpath_rig::{Host, Run, Running, TIMEOUT, awaited, client_and_server, one_sentence, program};
 
-/// Length of a load nobody waits for.
+/// Duration of a load that is not expected to finish.
 const LONG: &str = "600s";
-/// Length of one whose end is awaited, if nothing ends it before.
+/// Duration of a load whose end is awaited, if nothing ends it earlier.
 const LOAD: &str = "3s";
 
-/// What happens to the client's end of the link, as arguments of `ip link`.
+/// Faults of the client's end of the link, as arguments of `ip link`.
 const FAULTS: [&[&str]; 2] = [&["set", "eth0", "down"], &["delete", "eth0"]];
 
 fn start(lab: &Lab, machine: &str, arguments: &[&str]) -> Running {
@@ -52,14 +52,14 @@ fn a_link_that_goes_under_load_ends_it_in_time() {
             server.says("ready");
             let load = ["load", "echo", "10.0.0.2:7", "--json", "--engine", engine, "--flows", "4"];
             let load = start(&lab, "client", &[&load[..], &["-d", LOAD, "--timeout", "200ms"]].concat());
-            // The kernel engine's replies end in the driver, which counts them all the same.
+            // The driver sees the kernel engine's replies, and counts them too.
             awaited("transactions to flow", TIMEOUT, || (received(&lab) > 1000).then_some(()));
             ip_link(&lab, fault);
             let since = Instant::now();
             let ended = load.finish();
             assert!(since.elapsed() < Duration::from_secs(15), "{case}: {:?}", since.elapsed());
 
-            // Some of what was measured, or the reason why there is nothing; and the end is told if it came early.
+            // Either partial results, or the reason why there are none; an early end must be reported.
             assert!(matches!(ended.code(), Some(0 | 3)), "{case}: {:?} {}", ended.status, ended.err);
             if ended.code() == Some(3) {
                 one_sentence(&case, &ended.err);
@@ -72,21 +72,21 @@ fn a_link_that_goes_under_load_ends_it_in_time() {
             assert!(count("ok") > 500, "{case}: {}", result["counts"]);
             assert_eq!(count("ok") + count("late") + count("lost"), count("sent"), "{case}");
             assert_eq!((count("corrupt"), count("wrong_flow")), (0, 0), "{case}");
-            // What the reader must know: it was not like this to the end.
+            // The reader must learn that conditions changed before the end.
             let lost = count("lost") > 0 || count("send_errors") > 0;
             assert!(ended.code() == Some(3) || lost, "{case}: a link is gone, and nothing says so: {result}");
 
             server.signal(Signal::TERM);
             assert_eq!(server.finish().code(), Some(0), "{case}");
             drop(napi);
-            // With a link that was deleted, the lab finds less than it made; that is no failure.
+            // After a link was deleted, the lab finds less than it created; that is not a failure.
             lab.down().unwrap_or_else(|error| panic!("{case}: {error}"));
             host.is_as_before(&[]);
         }
     }
 }
 
-/// A load is told to end while its link is gone: what it has measured is not lost.
+/// A load is signalled while its link is gone: its measurements so far are kept.
 #[test]
 fn a_signal_ends_a_load_whose_server_is_gone() {
     udpath_lab::needs_root!();
@@ -109,7 +109,8 @@ fn a_signal_ends_a_load_whose_server_is_gone() {
     }
 }
 
-/// However a load over AF_XDP ends, its program goes with it, and the kernel's sockets get their datagrams again.
+/// However a load over AF_XDP ends, its program is detached, and the kernel's sockets receive their datagrams
+/// again.
 #[test]
 fn a_killed_load_leaves_nothing_attached() {
     udpath_lab::needs_root!();

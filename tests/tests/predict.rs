@@ -1,4 +1,5 @@
-//! `udpath predict` as its users run it: known vectors, JSON in and out, reverse and back, bad input.
+//! `udpath predict` as its users run it: known vectors, JSON in and out, reverse lookup and back, bad
+//! input.
 
 use std::fs;
 use std::io::Write;
@@ -116,7 +117,7 @@ fn a_rule_is_named_by_its_location() {
         line(r#"{"context": {"context": 1, "queue": 0}}"#),
         "queue    6           ntuple rule 1023: entry 0 of 2 in RSS context 1"
     );
-    // Another port goes by the table.
+    // Another port uses the table.
     let text = fine(&[FROM, "161.142.100.80:53", "--tables", path.to_str().unwrap()]);
     assert!(text.contains("of 2 in the indirection table"), "{text}");
 }
@@ -138,7 +139,7 @@ fn ports_found_in_reverse_lead_there() {
     let document = json(&[&["192.0.2.7", "192.0.2.1:53"], &known[..], &cpus, &asked].concat());
     assert_eq!((&document["tried"], &document["wanted"]["queue"]), (&1000.into(), &1.into()));
     assert_eq!(document["ports"].as_array().unwrap().len(), 7);
-    // A queue and a CPU that do not go together.
+    // A queue and a CPU that exclude each other.
     let never = ["--reverse", "1", "--reverse-cpu", "2", "--ports", "2000-2999"];
     let ended = predict(&[&["192.0.2.7", "192.0.2.1:53"], &known[..], &cpus, &never].concat());
     assert_eq!((ended.code(), ended.out.as_str()), (Some(1), ""), "{}", ended.err);
@@ -207,7 +208,7 @@ fn bad_input_is_told_in_one_sentence() {
     for (arguments, code, part) in cases {
         let ended = predict(arguments);
         assert_eq!(ended.code(), Some(*code), "{}: {}{}", ended.shown, ended.out, ended.err);
-        // What was assumed is told before.
+        // The assumptions are printed first.
         let said = ended.err.lines().last().unwrap();
         one_sentence(&ended.shown, &format!("{said}\n"));
         assert!(said.contains(part), "{}: {part:?} is not in {said}", ended.shown);

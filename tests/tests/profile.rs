@@ -1,5 +1,5 @@
-//! `udpath profile` as its users run it: a server under load in a lab, its classes, its files, its page in a browser; what
-//! it says without rights; and that nothing stays when it is killed. Needs root.
+//! `udpath profile` as its users run it: a server under load in a lab, its classes, its files, its page in a browser;
+//! its output without privileges; and that nothing is left when it is killed. Needs root.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -39,12 +39,12 @@ impl Served {
     }
 }
 
-/// One server under load, seen in three ways; all tests of this file look at that.
+/// One server under load, profiled in three ways; shared by all tests in this file.
 struct Profiled {
     json: Value,
-    /// About its process, from another namespace than its own.
+    /// Its process, profiled from another network namespace.
     by_pid: Value,
-    /// The same, of CPU 1 alone.
+    /// The same, CPU 1 only.
     one_cpu: Value,
     folded: String,
     page: PathBuf,
@@ -55,7 +55,7 @@ fn profiled() -> &'static Profiled {
     static ONE: OnceLock<Profiled> = OnceLock::new();
     ONE.get_or_init(|| {
         let served = Served::start("profile");
-        // Below target, and made anew by the next run: the browser reads it last.
+        // In target, recreated by the next run: the browser reads it last.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("profile");
         if folder.exists() {
             fs::remove_dir_all(&folder).unwrap();
@@ -101,7 +101,8 @@ fn a_server_under_load_is_seen_for_what_it_does() {
     let all: f64 =
         json["classes"].as_array().unwrap().iter().map(|share| share["share"].as_f64().unwrap()).sum();
     assert!((all - 1.0).abs() < 1e-6, "all classes are {all} of the time");
-    // Of the server and of softirqs; other programs of this machine may do what no rule knows.
+    // For the server and softirqs; other programs on this machine may run code that no rule
+    // classifies.
     let stacks = json["stacks"].as_array().unwrap();
     let ours = stacks.iter().filter(|stack| stack["context"] == "softirq" || stack["process"] == "udpath");
     let (mut unknown, mut known) = (0, 0);
@@ -110,19 +111,19 @@ fn a_server_under_load_is_seen_for_what_it_does() {
         *(if stack["class"] == "unclassified" { &mut unknown } else { &mut known }) += ns;
     }
     assert!(known > 0 && (unknown as f64) < 0.02 * known as f64, "{unknown} of {known} ns are unclassified");
-    // The server comes first, and is seen reading.
+    // The server comes first, and its reads are visible.
     let first = &json["processes"][0];
     assert_eq!((&first["pid"], &json["facts"]["focus"]["port"]), (&(*pid).into(), &7000.into()));
     let readers =
         first["threads"].as_array().unwrap().iter().filter(|thread| thread["reads"] == true).count();
     assert!((1..=2).contains(&readers), "{readers} threads read");
-    // Counted where the server is, not where this program is.
+    // Counted in the server's network namespace, not in this program's.
     assert!(json["datagrams"]["received"].as_u64().unwrap() > 1000, "{}", json["datagrams"]);
     let sentence = json["sentence"].as_str().unwrap();
     assert!(sentence.contains(" % of ") && sentence.ends_with('.'), "{sentence}");
 }
 
-/// The load beside the server is another program: its system calls are not what the server's datagrams cost.
+/// The load beside the server is another program: its system calls are not part of the cost per datagram.
 #[test]
 fn the_load_is_charged_to_no_datagram() {
     udpath_lab::needs_root!();
@@ -148,13 +149,13 @@ fn a_process_is_looked_at_where_it_is() {
     udpath_lab::needs_root!();
     let Profiled { by_pid, pid, .. } = profiled();
     assert_eq!(by_pid["facts"]["focus"], serde_json::json!({ "pids": [pid] }));
-    // The sockets and datagrams are those of the server's namespace, which this program was not in.
+    // The sockets and datagrams are those of the server's namespace; this program ran in another.
     let local = format!("0.0.0.0:{PORT}");
     let sockets = by_pid["facts"]["sockets"].as_array().unwrap();
     let its: Vec<_> = sockets.iter().filter(|socket| socket["local"] == local.as_str()).collect();
     assert!(its.len() == 1 && its[0]["pids"] == serde_json::json!([pid]), "{sockets:?}");
     assert!(by_pid["datagrams"]["received"].as_u64().unwrap() > 100, "{}", by_pid["datagrams"]);
-    // First, though its load is busier; and all that softirqs do is there, whoever is interrupted.
+    // First, even though its load is busier; softirqs are included, whichever task they interrupt.
     assert_eq!(by_pid["processes"][0]["pid"], *pid);
     assert!(by_pid["cpus"].as_array().unwrap().len() > 1);
     assert!(by_pid["contexts"]["softirq"].as_u64().unwrap() > 0, "{}", by_pid["contexts"]);
@@ -168,14 +169,14 @@ fn one_cpu_is_sampled_and_no_other() {
         of["cpus"].as_array().unwrap().iter().map(|line| line["cpu"].as_u64().unwrap()).collect()
     };
     assert_eq!(cpus(one_cpu), [1]);
-    // A CPU has only so much time.
+    // Samples cannot exceed the CPU's time.
     let sampled = |of: &Value| {
         let contexts = of["contexts"].as_object().unwrap();
         contexts.values().map(|ns| ns.as_u64().unwrap()).sum::<u64>() as f64
     };
     let seconds = one_cpu["seconds"].as_f64().unwrap();
     assert!(sampled(one_cpu) > 0.0 && sampled(one_cpu) < 1.1e9 * seconds, "{}", one_cpu["contexts"]);
-    // Datagrams are counted on all of them, so there are no figures per datagram.
+    // Datagrams are counted on all CPUs, so there are no figures per datagram.
     let folder = tempfile::tempdir().unwrap();
     let text = |of: &Value| {
         let path = folder.path().join("one.json");
@@ -238,7 +239,7 @@ fn the_flame_graph_zooms_and_searches_in_a_browser_without_a_network() {
         "the script did not run: is its digest the policy's?"
     );
     assert!(all.iter().any(|(_, label)| *label == "softirq"), "no label says softirq");
-    // A function that is drawn, and is not all there is.
+    // A drawn function that is not the whole graph.
     let (target, _) = all.iter().find(|(frame, _)| attribute(frame, "data-n") == "net_rx_action").unwrap();
     let id = attribute(target, "id");
     let zoomed = dom(&folder.path().join("browser"), &format!("{}#z={id}&s=NAPI_POLL", page.display()));
@@ -270,7 +271,7 @@ fn the_flame_graph_is_worked_by_the_keyboard() {
     let name = "document.activeElement.dataset.n";
     let width = "+document.activeElement.querySelector('rect').getAttribute('width')";
     let whole = tab.look("+document.querySelector('svg.flame').dataset.width").as_f64().unwrap();
-    // Whatever comes before it on the page.
+    // Skip any earlier elements on the page.
     let tabs = (0..50).find(|_| {
         tab.look(in_graph) == true || {
             tab.press("Tab");
@@ -279,7 +280,7 @@ fn the_flame_graph_is_worked_by_the_keyboard() {
     });
     assert!(tabs.is_some(), "Tab never comes to the graph");
     assert_eq!(tab.look(name), "all");
-    // To the widest callee, and back to where it was called.
+    // To the widest callee, and back to its caller.
     tab.press("ArrowDown");
     let (callee, narrow) = (tab.look(name), tab.look(width).as_f64().unwrap());
     assert!(callee != "all" && narrow < whole - 1.0, "{callee}: {narrow} of {whole}");
@@ -287,7 +288,7 @@ fn the_flame_graph_is_worked_by_the_keyboard() {
     assert_eq!(tab.look(name), "all");
     tab.press("ArrowDown");
     assert_eq!(tab.look(name), callee);
-    // Zoom: the box grows and keeps the focus; and back.
+    // Zoom: the box grows and keeps the focus; then back.
     let id = tab.look("document.activeElement.id");
     tab.press("Enter");
     tab.shows("location.hash", &format!("#z={}", id.as_str().unwrap()));
@@ -296,7 +297,7 @@ fn the_flame_graph_is_worked_by_the_keyboard() {
     tab.press("Escape");
     tab.shows("location.hash", "");
     assert_eq!((tab.look(width).as_f64().unwrap(), tab.look(name)), (narrow, callee.clone()));
-    // What is typed in the graph is searched, from the first letter on.
+    // Text typed in the graph is searched, from the first letter on.
     tab.types("NAPI_poll");
     tab.shows("location.hash", "#s=NAPI_poll");
     tab.shows("document.activeElement.value", "NAPI_poll");
@@ -309,13 +310,13 @@ fn the_flame_graph_is_worked_by_the_keyboard() {
     );
     let says = tab.look("document.getElementById('flame-says').textContent");
     assert!(says.as_str().unwrap().starts_with(&format!("{} frame", hits.len())), "{says}");
-    // On to the widest that is marked, and into it; the search stays.
+    // On to the widest match, and into it; the search stays.
     tab.press("Enter");
     assert!(tab.look(name).as_str().unwrap().contains("napi_poll"));
     let id = tab.look("document.activeElement.id");
     tab.press("Enter");
     tab.shows("location.hash", &format!("#z={}&s=NAPI_poll", id.as_str().unwrap()));
-    // Another search replaces it; Escape leaves it, and is back in the graph.
+    // Another search replaces it; Escape clears it and returns to the graph.
     tab.types("x");
     tab.shows("document.activeElement.value", "x");
     tab.press("Escape");
@@ -344,11 +345,11 @@ fn two_results_are_compared() {
     assert!(line.contains("0 ns") && line.trim_end().ends_with("0×"), "{line}");
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("Only in A") && html.contains("<th scope=\"row\">udp_sendmsg</th>"));
-    // The same twice: nothing changed.
+    // Compared with itself: no change.
     let same = profile(&["--diff", &a, &a, "--json"]);
     let same: Value = serde_json::from_str(&same.out).unwrap();
     assert!(same["classes"].as_array().unwrap().iter().all(|pair| pair["a"] == pair["b"]), "{same}");
-    // `report` knows it as well.
+    // `report` shows it as well.
     let text = Run::new(&["report", &a]).finish();
     assert_eq!(text.code(), Some(0), "{}", text.err);
     assert!(text.out.starts_with(&json["sentence"].as_str().unwrap()[..20]), "{}", text.out);
@@ -397,7 +398,8 @@ fn without_rights_it_says_what_is_missing() {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
     let paranoid: i32 = paranoid.trim().parse().unwrap();
     if paranoid <= 0 {
-        // Everybody may on this machine: then the kernel's functions have no names, and that is said.
+        // This machine allows it to all users: then kernel functions have no names, and the output
+        // says so.
         assert_eq!(machine.code(), Some(0), "{}", machine.err);
         assert!(machine.out.contains("kernel functions have no names"), "{}", machine.out);
         return;
@@ -415,7 +417,7 @@ fn perf_descriptors(pid: u32) -> usize {
     links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count()
 }
 
-/// Perf events are open descriptors and nothing else: none of a killed process is anywhere.
+/// Perf events are only open descriptors: none of a killed process remains.
 #[test]
 fn killed_it_leaves_nothing_attached() {
     udpath_lab::needs_root!();
@@ -433,7 +435,7 @@ fn an_interrupt_ends_it_with_what_there_is() {
     udpath_lab::needs_root!();
     let running = Run::new(&["profile", "-d", "60s", "--json"]).start();
     let pid = running.pid();
-    // It sleeps between two looks at the samples, and nowhere before.
+    // It sleeps only between two reads of the samples, not earlier.
     let sleeps = || fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("nanosleep"));
     awaited("its sampling", TIMEOUT, || sleeps().then_some(()));
     std::thread::sleep(Duration::from_millis(300));

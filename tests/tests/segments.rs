@@ -1,4 +1,4 @@
-//! Replies in one piece (GSO) over a link with a real MTU: what the kernel cannot cut still arrives, whole and in order.
+//! GSO replies over a link with a real MTU: replies that the kernel cannot segment still arrive, whole and in order.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use udpath_rig::{Run, client_and_server, program};
 
-/// Runs of equal lengths: more than fit one message, a shorter end, a full frame, one byte more than that, fragments of
-/// two frames, nothing at all.
+/// Runs of equal lengths: more than fit one message, a shorter last one, a full frame, one byte more than that,
+/// fragments of two frames, empty datagrams.
 const RUNS: [(usize, usize); 8] =
     [(70, 100), (1, 50), (3, 1_472), (3, 1_473), (4, 2_000), (2, 100), (2, 0), (3, 1_452)];
 
@@ -51,7 +51,7 @@ fn runs_of_equal_replies_arrive_in_order_whatever_their_length() {
         let port = bind.rsplit(':').next().unwrap().parse().unwrap();
         client.connect(SocketAddr::new(target, port)).unwrap();
 
-        // A stopped server finds all of them at once when it goes on: one burst.
+        // A stopped server finds all of them at once when it resumes: one burst.
         server.signal(Signal::STOP);
         for (i, len) in lengths.iter().enumerate() {
             client.send(&vec![i as u8; *len]).unwrap();

@@ -26,7 +26,7 @@ fn the_way_of_another_namespace_is_shown() {
     let bound = &json(&["show", "5353", "--netns", &name, "--json"])["sockets"];
     assert_eq!(bound.as_array().unwrap().len(), 1);
     assert_eq!((&bound[0]["local"], &bound[0]["pids"][0]), (&"0.0.0.0:5353".into(), &pid.into()));
-    // Options are shown of sockets that are asked for, and of no others.
+    // Options are shown only for the sockets requested.
     assert_eq!(bound[0]["options"]["reuseport"], false);
     let every = &map["sockets"].as_array().unwrap()[0];
     assert_eq!(every["options"], Value::Null);

@@ -1,4 +1,4 @@
-//! `udpath support` as its users run it. Needs root for the lab and for mounts of its own.
+//! `udpath support` as its users run it. Needs root for the lab and for private mounts.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -16,7 +16,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// Everything of an archive in one text.
+/// All files of an archive as one text.
 fn contents(archive: &Path) -> String {
     let told = Command::new("tar").args(["-xzOf", archive.to_str().unwrap()]).output().unwrap();
     assert!(told.status.success());
@@ -47,7 +47,7 @@ fn a_lab_is_captured_and_shown_elsewhere_without_its_addresses() {
     for secret in [own.to_string(), eth0.mac().to_string()] {
         assert!(!text.contains(&secret), "{secret}");
     }
-    // The same way, from the archive.
+    // The same path, from the archive.
     let (here, there) = (
         json(&["show", "5353", "--netns", &name, "--json"]),
         json(&["show", "5353", "--sysroot", file, "--json"]),
@@ -57,18 +57,18 @@ fn a_lab_is_captured_and_shown_elsewhere_without_its_addresses() {
     assert_eq!(bound(&here), bound(&there));
     assert_ne!(here["sockets"][0]["local"], there["sockets"][0]["local"]);
     assert!(there["sockets"][0]["local"].as_str().unwrap().ends_with(":5353"));
-    // Rates are over the capture's own interval, and it says when that is another one than was asked for.
+    // Rates cover the capture's own interval, and the output says so if a different one was requested.
     let rates = Run::new(&["show", "--sysroot", file, "-i", "10", "--json"]).finish();
     let seconds = serde_json::from_str::<Value>(&rates.out).unwrap()["seconds"].as_f64().unwrap();
     assert!((0.3..10.0).contains(&seconds), "{seconds}");
     assert!(rates.err.contains("two pictures are"), "{}", rates.err);
-    // The pairs are told to who made it.
+    // The mapping is shown to the user who made the archive.
     let again = folder.path().join("again");
     let pairs = Run::new(&["support", "-o", again.to_str().unwrap(), "--netns", &name, "--print-redactions"])
         .finish();
     assert_eq!(pairs.code(), Some(0), "{}", pairs.err);
     assert!(pairs.out.contains(&format!("IP addresses\t{own}\t")), "{}", pairs.out);
-    // And a folder is as good as an archive, packed by hand as well.
+    // A directory works like an archive, also when repacked by hand.
     let unpacked = json(&["show", "5353", "--sysroot", again.to_str().unwrap(), "--json"]);
     assert_eq!(bound(&unpacked), bound(&here));
     let packed = folder.path().join("packed.tar.gz");
@@ -147,7 +147,7 @@ fn a_captured_folder_shows_nothing_outside_and_does_not_wait() {
         let line = shown.out.lines().find(|line| line.contains(&told) && line.contains(why));
         assert!(line.is_some(), "{name}: {}", shown.out);
     }
-    // Nor is a picture of it behind a link.
+    // A symbolic link to a copy of it is not followed either.
     let script = format!("rm -r capture/*; mkdir -p other/proc; ln -s {at}/other capture/now");
     assert!(Command::new("sh").args(["-ec", &script]).current_dir(folder.path()).status().unwrap().success());
     let shown = Run::new(&["show", "--sysroot", capture.to_str().unwrap()]).finish();
@@ -180,7 +180,8 @@ fn an_archive_of_too_much_is_refused_in_little_memory() {
     });
     let one = write("one.tar.gz", &|builder| entry(builder, "now/proc/stat", 200 << 20));
     for (path, told) in [(many, "files and directories"), (large, "MiB"), (one, "more bytes than any file")] {
-        // 192 MiB of addresses for the whole program, of which its own text and stacks are some 30.
+        // 192 MiB of address space for the whole program, of which its own text and stacks take
+        // about 30.
         let script =
             format!("ulimit -v 196608; exec {} show --sysroot {}", program().display(), path.display());
         let mut command = Command::new("sh");

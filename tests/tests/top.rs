@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use udpath_rig::{Run, TIMEOUT, awaited, client_and_server, one_sentence, program};
 
-/// A terminal of 80 x 24 with a shell in it. Its server ends with it.
+/// A terminal of 80 x 24 with a shell in it. Dropping it ends its tmux server.
 struct Pane {
     server: String,
 }
@@ -25,7 +25,7 @@ impl Pane {
 
     fn tmux(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("tmux");
-        // A configuration of the user's is none of the test's.
+        // Ignore the user's tmux configuration.
         command.args(["-u", "-L", &self.server, "-f", "/dev/null"]).args(arguments).stdin(Stdio::null());
         let output = command.output().expect("tmux is installed by scripts/setup.sh");
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -53,12 +53,12 @@ impl Pane {
         }
     }
 
-    /// What tmux knows of the terminal's state.
+    /// Whether the terminal shows the alternate screen, according to tmux.
     fn is_alternate(&self) -> bool {
         self.tmux(&["display-message", "-p", "#{alternate_on}"]).trim() == "1"
     }
 
-    /// Starts `top` from the shell, which says how it ended.
+    /// Starts `top` from the shell, which prints the exit code.
     fn start(&self, arguments: &str) {
         let line = format!("{} top {arguments}; echo ended with $?", program().display());
         self.press(&[&line, "Enter"]);
@@ -67,7 +67,8 @@ impl Pane {
         assert!(self.is_alternate());
     }
 
-    /// Its end, and a terminal that is as before: echoing, in lines, on the screen it was on.
+    /// Waits for its exit, and checks that the terminal is restored: echo, canonical mode, the
+    /// original screen.
     fn ended(&self, code: u8) {
         self.shows(&format!("ended with {code}"));
         assert!(!self.is_alternate());
@@ -119,7 +120,7 @@ fn keys_switch_views_and_q_gives_the_terminal_back() {
     pane.press(&["Space", "+"]);
     pane.shows("every 0.5 s");
     pane.tmux(&["resize-window", "-x", "120", "-y", "40"]);
-    // There is room for what the smaller screen left out.
+    // The larger screen has room for what the smaller one left out.
     let screen = pane.shows("r reverse");
     assert_eq!(screen.lines().count(), 40, "{screen}");
     pane.press(&["q"]);
@@ -140,7 +141,7 @@ fn signals_give_the_terminal_back() {
 #[test]
 fn stopped_it_gives_the_terminal_back_and_takes_it_again() {
     let pane = Pane::new("stop");
-    // A shell that does not manage jobs would not come back.
+    // A shell without job control would not return.
     pane.press(&["set -m", "Enter"]);
     for stop in ["C-z", "TSTP"] {
         pane.start("-i 0.2");
@@ -176,7 +177,7 @@ fn once_shows_the_drops_of_a_socket_that_a_flood_overflows() {
     let flood = {
         let stop = Arc::clone(&stop);
         std::thread::spawn(move || {
-            // In bursts, so that the machine has time for others; within a bound, should the test fail.
+            // In bursts, so that other programs can run; bounded, in case the test fails.
             for _ in 0..6000 {
                 if stop.load(Ordering::Relaxed) {
                     break;

@@ -1,4 +1,4 @@
-//! `udpath predict` of many flows, and compared with packets that really come: in a lab, with a real server. Needs root.
+//! `udpath predict` of many flows, and verified with real packets: in a lab, with a real server. Needs root.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,7 +9,7 @@ use udpath_lab::Lab;
 use udpath_rig::{Ended, Run, Running, TIMEOUT, client_and_server, one_sentence, program};
 
 const PORT: u16 = 7053;
-/// Packets of each flow, and flows.
+/// Packets of each flow, and number of flows.
 const PACKETS: usize = 25;
 const FLOWS: usize = 8;
 
@@ -29,7 +29,8 @@ fn targets(lab: &Lab) -> [SocketAddr; 2] {
     [SocketAddr::new(server.ipv4.into(), PORT), SocketAddr::new(server.ipv6.into(), PORT)]
 }
 
-/// Runs a verification while flows ask the server, each packet answered before the next; gives the flows' sources.
+/// Runs a verification while flows send requests to the server, each answered before the next; returns the flows'
+/// sources.
 fn verified(lab: &Lab, arguments: &[&str], targets: &[SocketAddr]) -> (Ended, Vec<SocketAddr>) {
     let name = lab.machine("server").unwrap().namespace().to_owned();
     let predict = ["predict", "--interface", "eth0", "--netns", &name, "--verify=60"];
@@ -65,7 +66,7 @@ fn what_is_predicted_of_a_link_is_what_packets_do() {
     let lab = client_and_server("verify", 1);
     let server = serve(&lab);
     let to = format!(":{PORT}");
-    // RPS leads everything to CPU 1, wherever it was sent.
+    // RPS steers everything to CPU 1, whichever CPU sent it.
     set_rps(&lab, 0, "2");
     let all = (FLOWS * PACKETS * 2) as u64;
     let (ended, sources) = verified(&lab, &["--to", &to, "--json"], &targets(&lab));
@@ -74,13 +75,13 @@ fn what_is_predicted_of_a_link_is_what_packets_do() {
     let verification = &said["verification"];
     assert_eq!((&verification["packets"], &verification["flows"]), (&all.into(), &sources.len().into()));
     assert_eq!((&verification["cpu"]["right"], &verification["cpu"]["wrong"]), (&all.into(), &0.into()));
-    // A veth records no queue, and what the packet still carries is the sender's.
+    // A veth records no queue, and the packet still carries the sender's.
     assert_eq!(
         (&verification["queue"]["not_observed"], &verification["queue"]["wrong"]),
         (&all.into(), &0.into())
     );
     assert_eq!(verification["taken_by"]["places"][0]["place"], 1, "{verification}");
-    // Two sockets, one for each family, and both the server's.
+    // Two sockets, one per family, both the server's.
     let receivers = said["receivers"].as_array().unwrap();
     assert_eq!(receivers.len(), 2, "{said}");
     for receiver in receivers {
@@ -90,7 +91,7 @@ fn what_is_predicted_of_a_link_is_what_packets_do() {
     let shares = said["spread"]["socket"]["places"].as_array().unwrap();
     assert!(shares.iter().all(|share| share["packets"] == all / 2), "{shares:?}");
 
-    // As text, and of given flows alone.
+    // As text, and only for the given flows.
     let [v4, _] = targets(&lab);
     let folder = tempfile::tempdir().unwrap();
     let list = folder.path().join("flows");
@@ -107,7 +108,7 @@ fn what_is_predicted_of_a_link_is_what_packets_do() {
         "{verdict}"
     );
 
-    // A model that is not the machine's is found out, with a flow that differs.
+    // A model that does not match the machine is detected, with a flow that differs.
     let (ended, sources) = verified(&lab, &["--to", &to, "--queues", "1", "--rps-cpus", "0"], &[v4]);
     assert_eq!(ended.code(), Some(1), "{}{}", ended.out, ended.err);
     let said = ended.err.lines().last().unwrap();
@@ -129,7 +130,7 @@ fn what_is_not_known_is_not_verified() {
     let (ended, _) = verified(&lab, &["--to", &PORT.to_string(), "--json"], &targets(&lab)[..1]);
     assert_eq!(ended.code(), Some(3), "{}", ended.out);
     let said: Value = serde_json::from_str(&ended.out).unwrap();
-    // Which CPU sends is not predicted; which CPUs received is reported all the same.
+    // The sending CPU is not predicted; the receiving CPUs are reported anyway.
     let came: u64 = said["verification"]["taken_by"]["places"]
         .as_array()
         .unwrap()
@@ -177,7 +178,7 @@ fn many_flows_of_a_list_or_a_capture_spread() {
         assert!(said["packets"].as_u64().unwrap() >= said["flows"].as_u64().unwrap(), "{name}: {said}");
         assert!(said["spread"]["queue"]["unknown"].as_array().unwrap().is_empty(), "{name}: {said}");
     }
-    // The same packets in either format.
+    // The same packets in both formats.
     let of = |name: &str| run(&["--capture", &fixture(name), "--json"]).out;
     assert_eq!(of("ipv4.pcap"), of("ipv4.pcapng"));
 }

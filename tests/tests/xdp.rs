@@ -1,5 +1,5 @@
-//! `serve --io xdp` on a lab's link: what the fast path takes and what it leaves to the kernel are both answered, nothing
-//! stays behind however it ends, and it says politely what it cannot do. Needs root.
+//! `serve --io xdp` on a lab's link: requests on the fast path and those left to the kernel are both answered,
+//! nothing is left behind however it ends, and unsupported requests give a clear error. Needs root.
 
 #[path = "xdp/changes.rs"]
 mod changes;
@@ -31,7 +31,7 @@ fn serve(lab: &Lab, more: &[&str]) -> Running {
     server
 }
 
-/// Ends the server and gives what it counted.
+/// Ends the server and returns its counters.
 fn end(server: Running) -> Value {
     server.signal(Signal::TERM);
     let ended = server.finish();
@@ -60,7 +60,7 @@ fn asks(socket: &UdpSocket, len: usize) {
     assert!(room[..got] == payload, "{len} bytes came back as {got}");
 }
 
-/// Has the server's end a program?
+/// Whether the server's end has an XDP program.
 fn attached(lab: &Lab) -> bool {
     let mut ip = lab.machine("server").unwrap().command("ip");
     let said = ip.args(["link", "show", "eth0"]).output().unwrap();
@@ -92,7 +92,7 @@ fn every_kind_of_datagram_is_answered() {
     let counts = end(server);
     assert_eq!(counts["total"]["received"], 17);
     assert_eq!(counts["total"]["answered"], 17);
-    // Of each family five fit a frame, IPv4's limit being 1472 and IPv6's 1452.
+    // In each family five fit a frame: the limit is 1472 bytes for IPv4 and 1452 for IPv6.
     assert_eq!(counts["xdp"]["answered"], 10, "{}", counts["xdp"]);
     assert!(
         program_counts(&counts, "fragment") + program_counts(&counts, "extension") >= 4,
@@ -170,7 +170,7 @@ fn a_killed_server_leaves_the_kernel_as_it_was() {
     server.signal(Signal::KILL);
     assert!(server.finish().code().is_none(), "ended by the signal");
     awaited("the program to go", TIMEOUT, || (!attached(&lab)).then_some(()));
-    // And nothing is in the way of the next one.
+    // The next server can start.
     let server = serve(&lab, &[]);
     asks(&client(&lab, v4), 100);
     end(server);
@@ -194,7 +194,7 @@ fn a_link_that_goes_down_and_up_goes_on() {
         target.send(b"again").unwrap();
         target.recv(&mut [0; 8]).ok()
     });
-    // An address that comes later is served by the fast path as well, as soon as it is noticed.
+    // The fast path also serves an address added later, as soon as it is noticed.
     let late = "10.0.0.77";
     let ip = |machine: &str, arguments: &[&str]| {
         let mut ip = lab.machine(machine).unwrap().command("ip");
@@ -235,7 +235,8 @@ fn what_cannot_be_is_said_in_one_sentence() {
     let napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
     refused(&xdp, "XDP program");
     drop(napi);
-    // An address that only the kernel has rules for: the probe finds that no frame for it would be taken.
+    // An address with special rules in the kernel: the probe finds that none of its frames would be
+    // taken.
     let reserved = "240.0.0.1:7000";
     let mut ip = lab.machine("server").unwrap().command("ip");
     assert!(ip.args(["addr", "add", "240.0.0.1/32", "dev", "eth0"]).status().unwrap().success());
@@ -245,7 +246,7 @@ fn what_cannot_be_is_said_in_one_sentence() {
     let server = serve(&lab, &[]);
     let ports = &end(server)["xdp"]["ports"];
     assert_eq!((&ports[0]["probe"], &ports[1]["probe"]), (&Value::from("answered"), &Value::from("taken")));
-    // What works best is taken, and what does not is left out.
+    // Auto selects the fastest available mode, and skips those that are unavailable.
     let auto = [
         (bind.as_str(), "ready io=xdp"),
         ("127.0.0.1:7000", "not xdp: "),

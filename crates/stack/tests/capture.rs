@@ -1,5 +1,5 @@
-//! Captures replayed through a worker: every format gives the same frames, the replies are a capture again, and no file
-//! whatever makes it panic or lose memory.
+//! Captures replayed through a worker: every format gives the same frames, the replies form a valid capture, and no
+//! file causes a panic or a leak.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ fn bytes(name: &str) -> Vec<u8> {
 /// A frame and its time in nanoseconds.
 type Frame = (u64, Vec<u8>);
 
-/// The frames of a pcap file with little-endian numbers, read the plain way.
+/// The frames of a little-endian pcap file, parsed independently of the code under test.
 fn plainly(file: &[u8]) -> Vec<Frame> {
     let number = |at: &[u8]| u64::from(u32::from_le_bytes(at[..4].try_into().unwrap()));
     let unit = if number(file) == 0xa1b2_3c4d { 1 } else { 1000 };
@@ -45,7 +45,7 @@ fn plainly(file: &[u8]) -> Vec<Frame> {
     frames
 }
 
-/// Somewhere to write to that can be looked at.
+/// A writer whose contents can be inspected.
 #[derive(Clone, Default)]
 struct Paper(Arc<Mutex<Vec<u8>>>);
 
@@ -59,7 +59,7 @@ impl Write for Paper {
     }
 }
 
-/// Bytes that come a few at a time.
+/// A reader that returns a few bytes at a time.
 struct Slowly(Vec<u8>, usize);
 
 impl Read for Slowly {
@@ -77,11 +77,11 @@ fn opened(file: Vec<u8>) -> Result<(Capture, Paper), Error> {
     Ok((capture, paper))
 }
 
-/// Receives to the end and transmits all of it: what was written.
+/// Receives to the end and retransmits everything; returns what was written.
 fn passed_on(mut capture: Capture, paper: &Paper) -> (Vec<Frame>, Capture) {
     let mut burst = Burst::new();
     while capture.receive(&mut burst) > 0 {
-        // One by one, so that each carries its own time.
+        // One by one, so that each keeps its own time.
         capture.transmit(&mut burst);
         assert!(burst.is_empty());
     }
@@ -98,7 +98,7 @@ fn echo(datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
 
 type Echo = fn(Datagram<'_>, &mut [u8]) -> Outcome;
 
-/// A worker that answers what comes for `server`.
+/// A worker that answers frames for `server`.
 fn worker(capture: Capture, server: &str) -> Worker<Capture, Echo> {
     let server: SocketAddr = server.parse().unwrap();
     let domain = Domain::new(1, 8);
@@ -124,7 +124,7 @@ fn the_replies_to_a_kernels_requests_are_the_kernels() {
         assert!(capture.at_end() && capture.error().is_none() && capture.outstanding() == 0);
         let counts = worker.counters().snapshot();
         let half = frames.len() as u64 / 2;
-        // The other half are the kernel's replies, and no socket is bound to their destination.
+        // The other half are the kernel's replies; no socket is bound to their destination.
         assert_eq!(
             (counts.received, counts.answered, counts.dropped(DropReason::Unbound)),
             (2 * half, half, half)
@@ -140,7 +140,7 @@ fn the_replies_to_a_kernels_requests_are_the_kernels() {
     }
 }
 
-/// Numbers in one of the two byte orders.
+/// Byte order of the numbers.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     Little,
@@ -180,7 +180,7 @@ fn pcap(order: Order, magic: u32, link_type: u32, frames: &[Frame]) -> Vec<u8> {
         let rest = (time % 1_000_000_000 / unit) as u32;
         order.put(&mut file, [(time / 1_000_000_000) as u32, rest, len, len]);
         if magic == 0xa1b2_cd34 {
-            // Interface, protocol, kind: of a patched libpcap of the nineties.
+            // Interface, protocol, kind: the format of a patched libpcap of the 1990s.
             file.extend([0; 8]);
         }
         file.extend_from_slice(frame);
@@ -188,8 +188,8 @@ fn pcap(order: Order, magic: u32, link_type: u32, frames: &[Frame]) -> Vec<u8> {
     file
 }
 
-/// A section with two interfaces, the second with nanoseconds and an offset, an unknown block, and the frames of
-/// each interface in turn.
+/// A section with two interfaces, the second with nanoseconds and an offset, an unknown block, and the frames
+/// alternating between the interfaces.
 fn pcapng(order: Order, link_type: u16, frames: &[Frame]) -> Vec<u8> {
     const OFFSET: u64 = 1000;
     let mut file = Vec::new();
@@ -224,7 +224,7 @@ fn pcapng(order: Order, link_type: u16, frames: &[Frame]) -> Vec<u8> {
     file
 }
 
-/// The frames of the fixture at times of whole microseconds.
+/// The frames of the fixture, with times in whole microseconds.
 fn frames() -> Vec<Frame> {
     let at = |number: u64| 1_700_000_000_000_000_000 + number * 1_234_567_000;
     (0..).zip(plainly(&bytes("ipv4.pcap"))).map(|(number, (_, frame))| (at(number), frame)).collect()
@@ -243,9 +243,9 @@ fn every_format_gives_the_same_frames() {
         files.push(pcapng(order, 1, &frames));
     }
     files.push(pcap(Order::Little, 0xa1b2_cd34, 1, &frames));
-    // With check sequences of four bytes, as some cards leave them: they are behind what IP says.
+    // With 4-byte frame check sequences, as some NICs keep them: they follow the IP packet.
     files.push(pcap(Order::Little, 0xa1b2_c3d4, 0x2400_0001, &frames));
-    // Two sections, of either order.
+    // Two sections, one in each byte order.
     let (half, other) = frames.split_at(frames.len() / 2);
     files.push([pcapng(Order::Big, 1, half), pcapng(Order::Little, 1, other)].concat());
     for (which, file) in files.into_iter().enumerate() {
@@ -281,7 +281,7 @@ fn what_is_not_whole_or_too_long_is_skipped_and_counted() {
     let good = frames().remove(0);
     let (long, longest) = ((1, vec![0; MAX_FRAME_LEN + 1]), (2, vec![0; MAX_FRAME_LEN]));
     let mut file = pcap(Order::Little, 0xa1b2_3c4d, 1, &[good.clone(), long, longest.clone(), good.clone()]);
-    // The first was longer on the wire than what is here.
+    // The first was longer on the wire than the captured part.
     file[24 + 12] += 1;
     let (capture, paper) = opened(file).unwrap();
     let (got, capture) = passed_on(capture, &paper);
@@ -316,7 +316,7 @@ fn refused(file: Vec<u8>) -> Error {
 
 #[test]
 fn what_cannot_be_replayed_is_refused_by_name() {
-    // "any" of tcpdump, and a raw tunnel.
+    // tcpdump's "any" interface, and a raw tunnel.
     let sll = refused(pcap(Order::Big, 0xa1b2_c3d4, 113, &[]));
     assert!(matches!(&sll, Error::LinkType { link_type: 113, .. }), "{sll}");
     assert_eq!(
@@ -355,7 +355,7 @@ fn replies_that_cannot_be_written_are_told_and_not_counted_as_answers() {
         Capture::new("it", io::Cursor::new(bytes("ipv4.pcap")), Some(Full(10))),
         Err(Error::Write { .. })
     ));
-    // Room for the header and some: found out when the buffer is written out.
+    // Room for the header and some frames: the error appears when the buffer is flushed.
     let many: Vec<Frame> = std::iter::repeat_with(|| frames().remove(0)).take(1000).collect();
     let file = pcap(Order::Little, 0xa1b2_3c4d, 1, &many);
     let mut worker = worker(Capture::new("it", io::Cursor::new(file), Some(Full(5000))).unwrap(), SERVER);
@@ -366,7 +366,7 @@ fn replies_that_cannot_be_written_are_told_and_not_counted_as_answers() {
     assert!(counts.dropped(DropReason::TransmitFull) > 0 && counts.answered < 1000, "{counts:?}");
 }
 
-/// Replays a file that may be anything, and holds it to what always holds. How many frames came.
+/// Replays an arbitrary file, and checks the invariants. Returns the number of frames.
 fn replayed(file: Vec<u8>) -> u64 {
     let len = file.len();
     let Ok((capture, paper)) = opened(file) else { return 0 };

@@ -1,6 +1,6 @@
-//! The mirror beside a real kernel: what `ip` changes in a machine of a lab is seen in the tables. Needs root.
+//! The mirror against a real kernel: changes made with `ip` in a lab machine appear in the tables. Needs root.
 //!
-//! Nothing here waits for a time: the tables are polled until they are as wanted, for at most [`TIMEOUT`].
+//! Nothing here sleeps for a fixed time: the tables are polled until they match, for at most [`TIMEOUT`].
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use udpath_stack::epoch::{Domain, Reader};
 use udpath_stack::tables::{Mirror, MirrorError, Neighbour, NoPath, Route, State, View};
 use udpath_stack::wire::Mac;
 
-/// Long enough for anything here on a machine that is busy with other tests.
+/// Long enough for any step here on a machine that is busy with other tests.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A mirror of one machine, and a reader of its tables.
@@ -39,7 +39,7 @@ impl Watch {
         seen
     }
 
-    /// Looks until `wanted` says yes.
+    /// Polls until `wanted` returns true.
     #[track_caller]
     fn until(&mut self, what: &str, wanted: impl Fn(View<'_>) -> bool) {
         let end = Instant::now() + TIMEOUT;
@@ -65,7 +65,7 @@ fn run(machine: &Machine, line: &str) {
     assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// `ip -batch`, one command a line.
+/// `ip -batch`, one command per line.
 #[track_caller]
 fn batch(machine: &Machine, lines: &str) {
     let mut ip = machine.command("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -131,7 +131,7 @@ fn addresses_come_and_go() {
         run(client, &format!("addr del {address}/{prefix} dev eth0"));
         watch.until("its end", |view| !view.addresses.is_local(eth0, ip(address)));
     }
-    // Whole networks, without any interface's address.
+    // Whole networks, without an interface address.
     run(client, "route add local 203.0.113.0/24 dev lo");
     watch.until("the network", |view| view.addresses.is_local(eth0, ip("203.0.113.200")));
     run(client, "route del local 203.0.113.0/24 dev lo");
@@ -177,7 +177,7 @@ fn routes_come_change_and_go() {
     watch.until("the next best", |view| goes_by(view, "198.51.100.9") == Some((eth0, Some(ip("10.0.0.4")))));
     run(client, "route del 198.51.100.0/24 via 10.0.0.4 metric 5");
     watch.until("its end", |view| view.routes.get(ip("198.51.100.9")).is_none());
-    // Several hops, which join and leave one by one in IPv6.
+    // Several hops, which are added and removed one by one in IPv6.
     run(client, "route add 203.0.113.0/24 nexthop via 10.0.0.5 nexthop via 10.0.0.6");
     watch.until("the first hop", |view| goes_by(view, "203.0.113.1") == Some((eth0, Some(ip("10.0.0.5")))));
     run(client, "-6 route add fd01::/64 via fd75:7564:7061:7468::5 dev eth0 onlink");
@@ -203,20 +203,20 @@ fn links_go_down_and_up_and_their_silent_routes_with_them() {
     run(client, "link set eth0 mtu 1400");
     watch.until("the MTU", |view| view.interfaces.get(eth0).is_some_and(|eth0| eth0.mtu == 1400));
     assert!(watch.see(|view| view.interfaces.generation()) > before);
-    // The other end: no carrier here.
+    // The other end goes down: no carrier here.
     run(server, "link set eth0 down");
     watch.until("no carrier", |view| view.interfaces.get(eth0).is_some_and(|eth0| eth0.up && !eth0.running));
     assert_eq!(watch.see(|view| view.path(peer.into())), Err(NoPath::InterfaceDown(eth0)));
     run(server, "link set eth0 up");
     watch.until("a carrier", |view| view.interfaces.get(eth0).is_some_and(|eth0| eth0.running));
-    // IPv6 would tell of its addresses' end, and so give a hint.
+    // IPv6 would report the removal of its addresses, and so give a hint.
     run(client, "-6 addr flush dev eth0");
     watch.until("no IPv6", |view| view.addresses.of(eth0).iter().all(|local| local.address.is_ipv4()));
     run(client, "route add 198.51.100.0/24 via 10.0.0.2");
     watch.until("the route", |view| view.routes.get(ip("198.51.100.1")).is_some());
     run(client, "link set eth0 down");
     watch.until("down", |view| view.interfaces.get(eth0).is_some_and(|eth0| !eth0.up));
-    // The kernel sends no notice.
+    // The kernel sends no notification.
     watch.until("the route's end", |view| view.routes.get(ip("198.51.100.1")).is_none());
     run(client, "link set eth0 up");
     watch.until("the network's route", |view| goes_by(view, "10.0.0.2") == Some((eth0, None)));
@@ -285,7 +285,7 @@ fn another_namespaces_changes_are_not_seen() {
         assert!(view.routes.get(ip("198.51.100.1")).is_none());
         assert_eq!(view.neighbours.get(eth0, ip("10.0.0.99")), None);
     });
-    // And seen by the mirror of the other.
+    // The mirror of the other namespace sees them.
     let mut other = Watch::new(server);
     other.see(|view| assert!(view.addresses.is_local(0, ip("192.0.2.1"))));
 }
@@ -303,7 +303,7 @@ fn the_kernel_is_asked_for_a_neighbour() {
     let peer = ip("10.0.0.50");
     let path = resolver.path(&mut reader, TIMEOUT, |view| view.path(peer)).unwrap();
     assert_eq!((path.interface, path.next_hop, path.next_hop_address), (eth0, mac, peer));
-    // Stale, then asked: the kernel confirms it.
+    // Stale, then requested: the kernel confirms it.
     run(client, "neigh change 10.0.0.50 dev eth0 nud stale");
     let mut watch = Watch { mirror, reader };
     watch.until("stale", |view| view.neighbours.get(eth0, peer) == Some(Neighbour::Stale(mac)));
@@ -345,7 +345,7 @@ fn mirrors_start_and_stop_while_everything_changes() {
         while !churn.is_finished() {
             match client.run(|| Mirror::start(&domain)).unwrap() {
                 Ok(mirror) => drop(mirror),
-                // The list changed under its hands each time: may be, here.
+                // The list changed during each read: acceptable here.
                 Err(MirrorError::Unsettled { .. }) => {}
                 Err(error) => panic!("{error}"),
             }

@@ -1,4 +1,4 @@
-//! Routes against a second, naive implementation: all prefixes asked one after the other, in words of bits.
+//! Routes against a second, naive implementation: a linear search over all prefixes.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ fn bits(address: IpAddr) -> Vec<bool> {
     octets.into_iter().flat_map(|octet| (0..8).map(move |bit| octet << bit & 0x80 != 0)).collect()
 }
 
-/// The route of the longest prefix; the first of several with the same.
+/// The route of the longest prefix; the first of several with the same prefix.
 fn naive(routes: &[(IpAddr, u8, Route)], destination: IpAddr) -> Option<&Route> {
     let wanted = bits(destination);
     let mut best: Option<(usize, &Route)> = None;
@@ -27,7 +27,7 @@ fn naive(routes: &[(IpAddr, u8, Route)], destination: IpAddr) -> Option<&Route> 
     best.map(|(_, route)| route)
 }
 
-/// Addresses that crowd: nested, side by side, at both ends of the line, and some anywhere.
+/// Clustered addresses: nested, adjacent, at both ends of the range, and some anywhere.
 fn v4() -> impl Strategy<Value = u32> {
     prop_oneof![
         (0_u32..16).prop_map(|low| 0x0a00_0000 | low << 4),
@@ -63,7 +63,7 @@ fn entry() -> impl Strategy<Value = (IpAddr, u8, Route)> {
     })
 }
 
-/// The addresses just before, at, and just behind the prefix, where a mistake would show.
+/// The addresses just before, at, and just after the prefix, where an error would show.
 fn edges(address: IpAddr, prefix: u8) -> Vec<IpAddr> {
     match address {
         IpAddr::V4(address) => {

@@ -1,5 +1,5 @@
-//! Frames that a kernel sent (`fixtures/capture.py` says how they were made): what the fast path makes of them, and
-//! whether its replies are the kernel's.
+//! Frames sent by a kernel (`fixtures/capture.py` describes how they were captured): how the fast path parses them,
+//! and whether its replies match the kernel's.
 
 use std::path::Path;
 
@@ -104,7 +104,7 @@ fn tags_are_kept_and_padding_is_not() {
         let (reply, answer) = reply_to(frame);
         assert_eq!(reply[12..12 + 4 * tags], frame[12..12 + 4 * tags]);
         assert_eq!(answer.payload(&reply), headers.payload(frame));
-        // But for the tags it is the reply to the request without them.
+        // Except for the tags, it is the reply to the request without them.
         let without = |frame: &[u8]| [&frame[..12], &frame[12 + 4 * tags..]].concat();
         assert_eq!(reply_to(&without(frame)).0, without(&reply));
     }
@@ -126,7 +126,7 @@ fn what_is_not_for_the_fast_path_is_named() {
         })
         .collect();
     let count = |name: &str| outcomes.iter().filter(|outcome| **outcome == name).count();
-    // A datagram and its echo over each version, three fragments each.
+    // A datagram and its echo over each IP version, three fragments each.
     assert_eq!(count(Refusal::Fragment.name()), 12);
     assert_eq!(outcomes[..12], ["fragment"; 12]);
     // A broadcast datagram, and an ARP request.
@@ -140,7 +140,7 @@ fn what_is_not_for_the_fast_path_is_named() {
     assert_eq!(count("not_udp"), 4 + 2 + 4 + 2);
     // The ARP reply.
     assert_eq!(count("not_ip"), 1);
-    // Echoes of what was broadcast, multicast, and had options or an extension.
+    // Echoes of datagrams that were broadcast, multicast, or had options or an extension header.
     assert_eq!(count("taken"), 4);
     assert_eq!(outcomes.len(), 39);
 }

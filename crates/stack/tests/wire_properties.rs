@@ -1,4 +1,4 @@
-//! What holds of every frame: against naive sums, against the views, and against smoltcp's reading of the same bytes.
+//! Invariants of every frame: checked against naive sums, the views, and smoltcp's parser.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ use udpath_stack::wire::{
     Unfit, build, ethernet, ipv4, ipv6, reply, udp, vlan,
 };
 
-/// RFC 1071 word by word, nothing else.
+/// RFC 1071 word by word, without optimisation.
 fn naive(bytes: &[u8]) -> u16 {
     let mut sum = 0_u32;
     for word in bytes.chunks(2) {
@@ -76,14 +76,14 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..1600)
 }
 
-/// A frame of `flow` with some padding behind.
+/// A frame of `flow` followed by some padding.
 fn frame(flow: &Flow, payload: &[u8], padding: usize) -> (Vec<u8>, Headers) {
     let mut frame = vec![0xa5; flow.payload_offset() + payload.len() + padding];
     let headers = build(&mut frame, flow, payload, UdpChecksum::Computed).unwrap();
     (frame, headers)
 }
 
-/// Headers, one by one through the views: the slow way to the same answer.
+/// Headers, read one by one through the views: the slow path to the same result.
 fn by_views(frame: &[u8]) -> Result<Headers2, Refusal> {
     let link = ethernet::View::new(frame)?;
     let link_repr = ethernet::Repr::parse(&link)?;
@@ -110,7 +110,7 @@ fn by_views(frame: &[u8]) -> Result<Headers2, Refusal> {
 
 type Headers2 = (usize, Addresses, u16, u16, Vec<u8>);
 
-/// smoltcp's word on a frame without tags: everything valid, and these ports and payload.
+/// smoltcp's result for a frame without tags: fully valid, with these ports and payload.
 fn by_smoltcp(frame: &[u8]) -> Option<(u16, u16, Vec<u8>)> {
     let link = other::EthernetFrame::new_checked(frame).ok()?;
     let (source, destination, datagram): (other::IpAddress, other::IpAddress, Vec<u8>) =
@@ -192,19 +192,20 @@ proptest! {
     #[test]
     fn one_flipped_bit_is_always_found(flow in flow(), payload in payload(), at: prop::sample::Index, bit in 0..8) {
         let (mut frame, built) = frame(&flow, &payload, 0);
-        // What the checksums cover: IPv4's header, or IPv6's addresses; UDP.
+        // The bytes covered by the checksums: IPv4's header, or IPv6's addresses; UDP.
         let from = if built.is_ipv4() { built.l3() } else { built.l3() + 8 };
         let at = from + at.index(frame.len() - from);
-        // UDP's length decides what is covered at all: the rest may add up by chance.
+        // UDP's length decides which bytes are covered: the rest may add up by chance.
         prop_assume!(!(built.l4() + 4..built.l4() + 6).contains(&at));
         frame[at] ^= 1_u8 << bit;
         let found = Packet::parse(&frame).and_then(|headers| headers.verify(&frame));
-        // Only an IPv4 checksum field that becomes 0 says that there is none.
+        // Only an IPv4 checksum field that becomes 0 means "no checksum".
         let udp_field = &frame[built.l4() + 6..built.l4() + 8];
         prop_assert!(found.is_err() || (built.is_ipv4() && udp_field == [0, 0]), "{:?}", found);
     }
 
-    /// Of a local sender it has the sum of the pseudo header; of any other it must be right.
+    /// From a local sender it holds the sum of the pseudo header; from any other sender it must be
+    /// valid.
     #[test]
     fn a_checksum_that_was_left_to_a_device_is_that_of_the_pseudo_header_and_no_other(
         flow in flow(), payload in payload(), change in 1..=u16::MAX
@@ -220,7 +221,7 @@ proptest! {
         let mut other = right.clone();
         let value = u16::from_be_bytes([other[field.start], other[field.start + 1]]) ^ change;
         other[field.clone()].copy_from_slice(&value.to_be_bytes());
-        // 0 and 0xffff are one number, and 0 is none.
+        // 0 and 0xffff are the same number, and 0 means "no checksum".
         prop_assume!(value != 0 && change != u16::MAX && left[field.clone()] != other[field]);
         prop_assert_eq!(headers.verify_or_partial(&other), Err(Refusal::UdpChecksum));
         prop_assert_eq!(Checksums::Unverified.check(&headers, &other), Err(Refusal::UdpChecksum));
@@ -276,13 +277,13 @@ proptest! {
         prop_assert_eq!(template.emit_payload(&mut emitted, &payload, UdpChecksum::Computed), Ok(headers));
         prop_assert_eq!(&emitted, &expected);
 
-        // The payload's number changes; its sum is brought along.
+        // The payload's number changes; its sum is updated with it.
         prop_assume!(payload.len() >= 8);
         let sum = Sum::of(&payload).minus(Sum::of(&payload[..8])).plus(Sum::of(&number));
         emitted[headers.payload_offset()..][..8].copy_from_slice(&number);
         prop_assert_eq!(template.emit_summed(&mut emitted, payload.len(), sum), Ok(headers));
         prop_assert_eq!(headers.verify(&emitted), Ok(()));
-        // Checksums filled in by hand are the same, and an offloaded one is completed by the sum of the datagram.
+        // Checksums computed independently are the same, and the datagram's sum completes an offloaded one.
         let mut filled = emitted.clone();
         filled[headers.l4() + 6] ^= 0xff;
         headers.fill_checksums(&mut filled, UdpChecksum::Computed).unwrap();

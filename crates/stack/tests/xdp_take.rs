@@ -1,6 +1,6 @@
-//! The program in the kernel against the parser here, over the same frames: what it takes must be readable, and what it
-//! leaves for lack of a bind, or for a reason that the parser has no word for, must not be what it would take otherwise.
-//! Needs CAP_BPF.
+//! The kernel program against the parser here, over the same frames: every frame it takes must be readable, and
+//! frames it leaves for lack of a bind, or for a reason that the parser does not have, must be ones it would not take
+//! otherwise. Needs CAP_BPF.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ use udpath_stack::wire::{Packet, Refusal, ipv4};
 const PORT: u16 = 5300;
 const VLAN: u8 = 5;
 
-/// The program. No queue has a socket, so what would be taken is counted as without one.
+/// The program. No queue has a socket, so frames that would be taken are counted as having none.
 fn take() -> Take {
     let layout = TakeLayout { queues: 1, longest: 1792, addresses: 1, rx_hash: false };
     let mut take = Take::load(&layout).expect("the program loads (needs CAP_BPF)");
@@ -22,7 +22,7 @@ fn take() -> Take {
     take
 }
 
-/// A datagram to the port, with tags.
+/// A tagged datagram to the port.
 fn frame(ipv6: bool, tags: &[u16], payload: usize) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     for tag in tags {
@@ -49,7 +49,7 @@ fn frame(ipv6: bool, tags: &[u16], payload: usize) -> Vec<u8> {
     frame
 }
 
-/// Values at which checks turn, and any.
+/// Boundary values of the checks, and random ones.
 fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![
         prop::sample::select(vec![
@@ -60,7 +60,7 @@ fn byte() -> impl Strategy<Value = u8> {
     ]
 }
 
-/// Frames that are whole datagrams, or were before some of their headers' bytes changed, or they were cut or padded.
+/// Whole datagrams, and datagrams with some header bytes changed, truncated or padded.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let tags = prop::collection::vec(prop::sample::select(vec![0x8100_u16, 0x88a8, 0x9100]), 0..=3);
     let changes = prop::collection::vec((0..62_usize, byte()), 0..4);
@@ -94,7 +94,7 @@ fn what_is_taken_can_be_read() {
     let config = ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() };
     let compared = TestRunner::new(config).run(&frames(), |frame| compare(&take, &frame));
     compared.unwrap_or_else(|failure| panic!("{failure}"));
-    // Neither everything nor nothing was taken, or the frames would show little.
+    // Some frames were taken and some were not, or the test would prove little.
     let taken = take.outcomes().of(Outcome::NoSocket);
     assert!((u64::from(CASES) / 20..u64::from(CASES) * 19 / 20).contains(&taken), "{:?}", take.outcomes());
 }
@@ -106,9 +106,9 @@ fn compare(take: &Take, frame: &[u8]) -> Result<(), TestCaseError> {
             let headers = parsed.map_err(|why| TestCaseError::fail(format!("taken, but {why}")))?;
             prop_assert_eq!(headers.destination_port(), PORT);
         }
-        // Sound datagrams, which are left for another reason.
+        // Valid datagrams that are left for another reason.
         Outcome::OtherPort | Outcome::TooLong | Outcome::Special | Outcome::Vlan => {}
-        // Each reason there is the reason here, unless an earlier one hides it.
+        // The parser gives the same reason, unless an earlier one hides it.
         outcome => {
             let Err(why) = parsed else {
                 return Err(TestCaseError::fail(format!("left as {outcome:?}, but it can be read")));
@@ -119,13 +119,13 @@ fn compare(take: &Take, frame: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Is what the program counts what the parser names?
+/// Whether the program's outcome matches the parser's reason.
 fn agrees(outcome: Outcome, why: Refusal) -> bool {
     use Refusal as R;
     match outcome {
         Outcome::Group => {
             matches!(why, R::LinkBroadcast | R::LinkMulticast | R::DestinationBroadcast | R::DestinationMulticast)
-                // The program looks at the destination before the sender.
+                // The program checks the destination before the source.
                 || why == R::SourceNotUnicast
         }
         Outcome::NotIp => why == R::NotIp,
@@ -141,7 +141,7 @@ fn agrees(outcome: Outcome, why: Refusal) -> bool {
                 | R::UdpLengthZero
                 | R::UdpLengthShort
                 | R::UdpLengthLong
-                // The program looks at UDP before the addresses.
+                // The program checks UDP before the addresses.
                 | R::SourceNotUnicast
                 | R::DestinationBroadcast
                 | R::DestinationMulticast

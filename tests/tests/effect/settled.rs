@@ -1,6 +1,6 @@
-//! What of a snapshot is settings, as bytes. Every field of every part is named here, so a new one does not compile until
-//! somebody has said what it is: a setting that is compared, or a counter, a number that the kernel draws anew, or the
-//! host's own, which are not.
+//! The settings of a snapshot, as bytes. Every field of every part is named here, so a new field does not compile
+//! until it is classified: settings are compared; counters, numbers that the kernel reassigns, and state of the host
+//! are not.
 
 use serde_json::{Value, json};
 use udpath_host::Snapshot;
@@ -17,7 +17,7 @@ pub(crate) fn settled(snapshot: &Snapshot) -> String {
         interfaces,
         steering,
         packet_sockets: _,
-        // The host's: others may be at work on it.
+        // Belongs to the host: other programs may change it.
         kernel: _,
         cpus: _,
         nodes: _,
@@ -97,7 +97,7 @@ fn interface(of: &Interface) -> Value {
 }
 
 fn rx_queue(of: &RxQueue) -> Value {
-    // The number of a NAPI is drawn anew with each one.
+    // A NAPI gets a new id each time it is created.
     let RxQueue { id, napi, irq, rps_cpus, rps_flow_cnt, xsk, counters: _ } = of;
     json!({ "id": id, "napi": napi.is_some(), "irq": irq, "rps_cpus": rps_cpus, "rps_flow_cnt": rps_flow_cnt, "xsk": xsk })
 }
@@ -130,7 +130,7 @@ fn napi(of: &Napi) -> Value {
 }
 
 fn qdisc(of: &Qdisc) -> Value {
-    // The handle of one that was not named is drawn anew.
+    // A qdisc created without a handle gets a new one each time.
     let Qdisc {
         interface,
         kind,
@@ -176,7 +176,7 @@ fn socket(of: &Socket) -> Value {
 }
 
 fn process(of: &Process) -> Value {
-    // What its control group has used is in the limits.
+    // The limits include the control group's usage.
     let Process { pid, name, executable, command, uid, group, unit, container, limits, threads } = of;
     let threads: Vec<Value> =
         threads.iter().map(|Thread { tid, name, cpus, last_cpu: _ }| json!([tid, name, cpus])).collect();
@@ -187,7 +187,7 @@ fn process(of: &Process) -> Value {
     })
 }
 
-/// Of the namespace alone.
+/// Only sysctls of the namespace.
 fn sysctl(of: &Sysctl) -> Option<Value> {
     let Sysctl { name, value, scope } = of;
     (*scope == SysctlScope::Namespace).then(|| json!([name, value]))

@@ -1,19 +1,18 @@
-//! One socket, and many who want it.
+//! One socket with many readers.
 
 use udpath_lab::LinkSpec;
 use udpath_rig::Bed;
 
 use crate::{PORT, alone, bind, misarranged, said};
 
-/// Since Linux 6.18 datagrams are queued without the lock, so only readers wait for each other: most where they do not
-/// sleep.
+/// Since Linux 6.18 datagrams are queued without the lock, so only readers contend: most of all if they do not sleep.
 #[test]
 fn the_receive_queue_lock_is_named_with_the_socket_and_its_readers() {
     udpath_lab::needs_root!();
     let _alone = alone();
     let bed = Bed::new("busy", &LinkSpec::with_queues(2)).first("client");
     let server = misarranged(&bed, &["busy", "20"]);
-    // A low rate: its readers have the CPUs for themselves.
+    // A low rate: its readers have the CPUs to themselves.
     let _load = bed.load(&["echo", &bed.target(PORT), "--flows", "16", "--rate", "1k", "-d", "90s"]);
     let lock = "the receive-queue lock of one socket, 0.0.0.0:53, read by ";
     let (_, text) = said(&bed, "receive-queue-lock", lock);
@@ -23,7 +22,7 @@ fn the_receive_queue_lock_is_named_with_the_socket_and_its_readers() {
     assert!(text.ends_with(&format!(" threads of misarranged (pid {})", server.pid())), "{text}");
 }
 
-/// Those who sleep are woken one by one, and each takes the lock of their queue twice.
+/// Sleeping readers are woken one by one, and each takes the lock of the queue twice.
 #[test]
 fn waking_many_readers_is_named_with_the_socket() {
     udpath_lab::needs_root!();
@@ -34,7 +33,7 @@ fn waking_many_readers_is_named_with_the_socket() {
     let _load =
         bed.load(&["sink", &target, "--mode", "flood", "--flows", "16", "--threads", "2", "-d", "90s"]);
     let (_, text) = said(&bed, "lock", "one socket");
-    // Waking them, or waiting for the lock for that: whichever is more.
+    // Wakeups, or waiting for the lock needed for them: whichever is more.
     let socket = format!("one socket, 0.0.0.0:53, read by 20 threads of udpath (pid {})", server.pid());
     let woken = text.ends_with(&format!(
         " % of CPU time goes into waking the readers of {socket}, and into the lock for that"

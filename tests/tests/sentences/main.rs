@@ -1,17 +1,17 @@
-//! What `udpath profile` finds on misconfigured machines with its default options, and does not find on a healthy one. Needs
-//! root and two CPUs.
+//! Findings of `udpath profile` on misconfigured machines with its default options, and their absence on a healthy
+//! one. Needs root and two CPUs.
 //!
 //! | misconfigured | finding |
 //! |---|---|
-//! | twenty threads ask one socket and never sleep | its receive-queue lock, the socket, who reads it |
-//! | twenty threads sleep at one socket | waking them, the socket, who reads it |
-//! | connections are tracked | connection tracking, and how many |
+//! | twenty threads poll one socket and never sleep | its receive-queue lock, the socket, its readers |
+//! | twenty threads sleep on one socket | their wakeups, the socket, its readers |
+//! | connections are tracked | connection tracking, and the number of connections |
 //! | a tcpdump runs | the packet socket, by name and pid |
-//! | GRO looks at datagrams that never merge | that it looks in vain |
-//! | a handler that is slow | the program's own function |
+//! | GRO inspects datagrams that never merge | that GRO has no effect |
+//! | a slow handler | the program's own function |
 //!
-//! Each is a bed of its own, one at a time: a profile is of the whole machine. What other programs of it do takes from every
-//! share; so what is in a bed comes first on its CPUs, and is profiled a few times before a sentence counts as not said.
+//! Each has a bed of its own, one at a time: a profile covers the whole machine. Other programs reduce every share;
+//! so the programs in a bed get priority on their CPUs, and a finding counts as missing only after several profiles.
 
 mod contended;
 mod network;
@@ -23,21 +23,22 @@ use serde_json::Value;
 use udpath_lab::LinkSpec;
 use udpath_rig::{Bed, Running};
 
-/// Where servers listen.
+/// Port of the servers.
 const PORT: u16 = 53;
-/// Length of a profile: 1,000 samples of two busy CPUs.
+/// Duration of a profile: 1,000 samples of two busy CPUs.
 const SECONDS: &str = "2500ms";
-/// Profiles of one arrangement. More: a sentence that is said by chance passes; fewer: other programs spoil all of them.
+/// Profiles of one configuration. More: a sentence that appears by chance passes; fewer: other programs may spoil all
+/// of them.
 const TRIES: usize = 4;
 
 /// One bed at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    // A test that failed has left nothing behind either.
+    // A failed test left nothing behind either.
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The evidence of a rule's finding; of several of its findings, those that have a part in them.
+/// The evidence of a rule's finding; if the rule has several, of the one that contains `part`.
 fn found<'a>(profile: &'a Value, rule: &str, part: &str) -> Option<&'a str> {
     let findings = profile["findings"].as_array().expect("a profile has findings").iter();
     let texts =
@@ -45,8 +46,8 @@ fn found<'a>(profile: &'a Value, rule: &str, part: &str) -> Option<&'a str> {
     texts.into_iter().find(|text| text.contains(part))
 }
 
-/// Profiles the server's port until it says what a rule has found, and gives the profile and the words. They are the end of
-/// the sentence, or its beginning, unless there is more to say of other programs of the machine.
+/// Profiles the server's port until a rule reports its finding, and returns the profile and the rest of the sentence:
+/// its end, or its beginning, unless other programs on the machine add to it.
 #[track_caller]
 fn said(bed: &Bed, rule: &str, part: &str) -> (Value, String) {
     let mut all = String::new();
@@ -66,7 +67,7 @@ fn said(bed: &Bed, rule: &str, part: &str) -> (Value, String) {
     panic!("{rule}, {part:?}, is not said:{all}");
 }
 
-/// A healthy server: a socket for each CPU, bursts, its load spread over both, and no packet socket.
+/// A healthy server: a socket per CPU, bursts, its load spread over both, and no packet socket.
 fn healthy() -> &'static Value {
     static ONE: OnceLock<Value> = OnceLock::new();
     ONE.get_or_init(|| {
@@ -82,7 +83,7 @@ fn bind() -> String {
     format!("0.0.0.0:{PORT}")
 }
 
-/// Starts the server that does it wrong.
+/// Starts the misconfigured server.
 fn misarranged(bed: &Bed, how: &[&str]) -> Running {
     let bind = bind();
     let arguments = [&[bind.as_str()], how].concat();
@@ -91,7 +92,7 @@ fn misarranged(bed: &Bed, how: &[&str]) -> Running {
     server
 }
 
-/// A closed loop that costs next to nothing itself: what is sampled is the server's.
+/// A closed loop that costs almost nothing itself: the samples are the server's.
 fn in_the_kernel(bed: &Bed) -> Running {
     bed.load(&[
         "echo",
@@ -107,7 +108,7 @@ fn in_the_kernel(bed: &Bed) -> Running {
     ])
 }
 
-/// Other programs of this machine may have findings; a healthy server has none of these.
+/// Other programs on this machine may cause findings; a healthy server has none of these.
 #[test]
 fn a_healthy_server_has_none_of_these_findings() {
     udpath_lab::needs_root!();
@@ -123,6 +124,6 @@ fn a_healthy_server_has_none_of_these_findings() {
     ] {
         assert_eq!(found(profile, rule, part), None, "{rule}: {}", profile["sentence"]);
     }
-    // It was busy enough for all of them to show.
+    // It was busy enough for all of them to appear.
     assert!(profile["datagrams"]["received"].as_u64().unwrap() > 10_000, "{}", profile["datagrams"]);
 }

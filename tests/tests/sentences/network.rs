@@ -1,4 +1,4 @@
-//! What is in a datagram's way: connection tracking, a packet socket, GRO.
+//! Overhead on a datagram's path: connection tracking, a packet socket, GRO.
 
 use udpath_lab::LinkSpec;
 use udpath_rig::{Bed, Said};
@@ -10,13 +10,14 @@ fn tracked_connections_are_named_and_counted() {
     udpath_lab::needs_root!();
     let _alone = alone();
     let bed = Bed::new("tracked", &LinkSpec::with_queues(2)).polled().first("client");
-    // A rule that asks for a connection's state is what makes the kernel track in this namespace.
+    // A rule that matches a connection's state makes the kernel track connections in this
+    // namespace.
     let rules = "table inet filter { chain input { type filter hook input priority 0; ct state established,new accept; }; }";
     Said::from(bed.command("server", "nft").arg(rules).output().unwrap()).fine();
     let _server = bed.serve(&["echo", "--io", "shared", "--workers", "2", "--bind", &bind()]);
     let _load = in_the_kernel(&bed);
     let (profile, text) = said(&bed, "netfilter", "connection tracking");
-    // As many as there are flows, and whatever else there was.
+    // At least as many as there are flows.
     let tracked = profile["facts"]["tracked"].as_u64().unwrap();
     assert!((64..200).contains(&tracked), "{tracked}");
     assert!(
@@ -46,7 +47,7 @@ fn a_tcpdump_that_was_left_running_is_named() {
         (sockets.len(), &sockets[0]["pid"], &sockets[0]["name"]),
         (1, &tcpdump.pid().into(), &"tcpdump".into())
     );
-    // It ends, and is named no more.
+    // After it exits, it is no longer named.
     tcpdump.signal(rustix::process::Signal::TERM);
     let _ = tcpdump.finish();
     let after = bed.profile_json(&["--port", &PORT.to_string(), "-d", "500ms"]);

@@ -1,4 +1,4 @@
-//! A service that is slow itself.
+//! A service that is itself slow.
 
 use udpath_lab::LinkSpec;
 use udpath_rig::Bed;

@@ -1,5 +1,5 @@
-//! Settings in other network namespaces than the host's: what is written goes to the namespace of whoever asks, and files
-//! in /etc, which speak of the host's interfaces, are not written at all.
+//! Settings in network namespaces other than the host's: writes go to the caller's namespace, and files in /etc,
+//! which describe the host's interfaces, are not written at all.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +8,7 @@ use udpath_rig::{Said, program};
 
 use crate::place::{Place, RPS};
 
-/// A shell in which /etc is the run's alone, and `names` lists it.
+/// A shell with a private copy of /etc; `names` lists it.
 const OWN_ETC: &str = "cp -a /etc $S.etc; trap 'rm -rf $S.*' EXIT; mount --bind $S.etc /etc; \
                        names() { (cd /etc; find . | sort); }; names > $S.before";
 
@@ -18,7 +18,7 @@ fn settings_of_another_namespace_are_not_kept_over_a_boot() {
     let place = Place::new("kept-elsewhere");
     let before = place.rps();
     for request in [RPS, "sysctl:net.ipv4.ip_default_ttl=70", "eth0:channels/rx=2"] {
-        // By `ip netns exec` and its like, in which this shell runs; and by --netns, from outside.
+        // By `ip netns exec` or similar, like this shell; and by --netns, from outside.
         let lines = |options: &str| {
             let apply = format!("$U apply --state $S --persist --set {request} {options}");
             format!("{OWN_ETC}; code=0; {apply} || code=$?; names | diff $S.before -; exit $code")
@@ -38,7 +38,8 @@ fn settings_of_another_namespace_are_not_kept_over_a_boot() {
     assert!(!place.state.path().join("000001.journal").exists());
 }
 
-/// /sys of one machine, network namespace of the other, as after `nsenter --net`: both have an eth0 with the same number.
+/// /sys of one machine, network namespace of the other, as after `nsenter --net`: both have an eth0 with the same
+/// index.
 #[test]
 fn who_was_moved_by_nsenter_changes_and_sees_the_namespace_and_not_what_sys_shows() {
     udpath_lab::needs_root!();
@@ -54,7 +55,7 @@ fn who_was_moved_by_nsenter_changes_and_sees_the_namespace_and_not_what_sys_show
     assert!(plan.fine().out.starts_with("eth0:rps/rx-0  none -> 0-1"), "{}", plan.out);
     place.shell(&format!("echo {here_before} > /sys/class/net/eth0/queues/rx-0/rps_cpus")).fine();
 
-    // Netlink and sysfs by one plan.
+    // Netlink and sysfs in one plan.
     place.shell(&format!("{enter} $U apply --state $S --set {RPS} --set eth0:qdisc=mq")).fine();
     assert_eq!((place.rps(), of_there().ends_with('3')), (here_before.clone(), true));
     place.shell(&format!("{enter} $U status --state $S")).fine();
@@ -66,7 +67,7 @@ fn who_was_moved_by_nsenter_changes_and_sees_the_namespace_and_not_what_sys_show
     place.shell(&format!("{enter} $U undo --state $S")).fine();
     assert_eq!((place.rps(), of_there()), (here_before.clone(), there_before.clone()));
 
-    // What reverts is of the namespace as well.
+    // The revert acts on the same namespace.
     place.shell(&format!("{enter} $U apply --state $S --set {RPS} --confirm 1s")).fine();
     udpath_rig::awaited("the apply to be reverted there", udpath_rig::TIMEOUT, || {
         (of_there() == there_before).then_some(())
@@ -74,7 +75,7 @@ fn who_was_moved_by_nsenter_changes_and_sees_the_namespace_and_not_what_sys_show
     assert_eq!(place.rps(), here_before);
 }
 
-/// Without the right to mount there is no other /sys to be had, and a wrong one is not read.
+/// Without the right to mount, a matching /sys is unavailable, and a wrong one is not read.
 #[test]
 fn who_cannot_mount_sys_is_refused_where_it_is_anothers() {
     udpath_lab::needs_root!();

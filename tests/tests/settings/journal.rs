@@ -1,4 +1,4 @@
-//! A journal that is damaged, shared with other users, locked, or about a network namespace that is gone.
+//! A journal that is damaged, shared with other users, locked, or for a network namespace that is gone.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -28,14 +28,14 @@ fn a_damaged_entry_blocks_itself_alone_and_can_be_closed() {
         let status = place.run(&["status"]);
         assert_eq!(status.code, Some(1), "{}", status.err);
         assert!(status.err.contains("udpath undo --forget 1"), "{}", status.err);
-        // All else goes on, and says what is wrong.
+        // Everything else works, and reports the damage.
         let other = place.run(&["apply", "--set", "eth0:rps/rx-1=0"]);
         assert!(other.fine().err.contains("warning: journal entry 1 cannot be used"), "{}", other.err);
         assert_eq!(series(&place, "udpath_settings{state=\"holds\"}"), "1");
         assert_eq!(series(&place, "udpath_applies{state=\"unreadable\"}"), "1");
         place.run(&["undo"]).fine();
     }
-    // A person can still see what it says.
+    // The entry is still readable.
     fs::write(&entry, text.replace("none", "1")).unwrap();
     let print = place.run(&["undo", "--print", "1"]);
     assert!(print.fine().out.contains("echo 2 > /sys/class/net/eth0/queues/rx-0/rps_cpus"), "{}", print.out);
@@ -46,7 +46,7 @@ fn a_damaged_entry_blocks_itself_alone_and_can_be_closed() {
     place.run(&["status"]).fine();
     place.run(&["undo", "--forget", "1"]).refused(2, "has no entry 1");
     place.run(&["undo", "--forget"]).refused(2, "<ID>");
-    // What can be undone is not given up by a slip.
+    // An entry that can be undone is not given up by mistake.
     fs::write(&entry, text).unwrap();
     place.run(&["undo", "--forget", "1"]).refused(3, "can still be undone");
     place.run(&["undo", "1"]).fine();
@@ -57,7 +57,7 @@ fn other_users_cannot_open_the_lock_and_its_holder_is_named() {
     udpath_lab::needs_root!();
     let place = Place::new("lock");
     let (folder, lock) = (place.state.path().join("j"), place.state.path().join("j/lock"));
-    // As earlier versions made it.
+    // As created by earlier versions.
     fs::set_permissions(place.state.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     place.shell("mkdir -m 755 $S/j; echo 4711 > $S/j/lock; chmod 644 $S/j/lock").fine();
     let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all";
@@ -66,10 +66,10 @@ fn other_users_cannot_open_the_lock_and_its_holder_is_named() {
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!((mode(&folder), mode(&lock), mode(&folder.join("000001.journal"))), (0o700, 0o600, 0o600));
     assert_ne!(place.shell(&format!("{nobody} flock -n $S/j/lock true")).code, Some(0));
-    // The build folder may be closed to others.
+    // The build directory may be closed to others.
     let status = "cp $U $S/open; chmod 755 $S/open";
     place.shell(&format!("{status}; {nobody} $S/open status --state $S/j")).refused(3, "root is needed");
-    // One that holds it is named, whatever the file says.
+    // The holder is named, whatever the file says.
     let mut holder = place.command("flock");
     let mut holder = holder.arg(&lock).args(["sleep", "1000"]).stdout(Stdio::null()).spawn().unwrap();
     awaited("flock to hold the lock", TIMEOUT, || {
@@ -99,7 +99,7 @@ fn of_two_one_waits_and_gives_up_in_the_end() {
     fs::write(&lock, "4711\n").unwrap();
     rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
     place.run(&["apply", "--set", RPS]).refused(3, &format!("pid {} (", std::process::id()));
-    // Looking is not held up.
+    // Reading is not blocked.
     place.run(&["status"]).fine();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| place.run(&["apply", "--set", RPS]));
@@ -111,7 +111,7 @@ fn of_two_one_waits_and_gives_up_in_the_end() {
     place.run(&["undo"]).fine();
 }
 
-/// A named network namespace; gone when this is dropped.
+/// A named network namespace; deleted on drop.
 struct Named(String);
 
 impl Named {
@@ -139,7 +139,7 @@ impl Drop for Named {
     }
 }
 
-/// The kernel gives a new namespace the inode of one that is gone.
+/// The kernel reuses the inode of a deleted namespace for a new one.
 #[test]
 fn another_namespace_of_the_same_inode_is_left_alone() {
     udpath_lab::needs_root!();
@@ -153,7 +153,8 @@ fn another_namespace_of_the_same_inode_is_left_alone() {
     run(&["apply", "--set", "sysctl:net.ipv4.ip_default_ttl=70"], &first.0).fine();
     let inode = first.inode();
     drop(first);
-    // The lowest number that is free is given out; those below it are held, and others may have it for a while.
+    // The kernel assigns the lowest free number; those below it are held, and other programs may take it for a
+    // while.
     let mut held = Vec::new();
     let second = (0..100).find_map(|round| {
         let next = Named::new(&round.to_string());
@@ -161,7 +162,7 @@ fn another_namespace_of_the_same_inode_is_left_alone() {
             return Some(next);
         }
         held.push(next);
-        // Half a minute in all: another test's lab may have the number for as long as it takes.
+        // Half a minute in total: another test's lab may hold the number for that long.
         std::thread::sleep(Duration::from_millis(6 * round));
         None
     });

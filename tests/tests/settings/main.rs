@@ -1,6 +1,6 @@
-//! `udpath plan`, `apply`, `confirm`, `undo` and `status` as their users run them: exit codes, sentences, and what
-//! happens with a full disk, a read-only /sys, no rights, a second udpath, a terminal that goes, irqbalance, and machines
-//! that change under it (`odd.rs`). Needs root.
+//! `udpath plan`, `apply`, `confirm`, `undo` and `status` as their users run them: exit codes, sentences, and
+//! behaviour with a full disk, a read-only /sys, no privileges, a second udpath, a closed terminal, irqbalance, and
+//! machines that change during the run (`odd.rs`). Needs root.
 
 mod elsewhere;
 mod journal;
@@ -133,7 +133,7 @@ fn a_change_that_the_kernel_refuses_is_exit_4_and_the_rest_is_taken_back() {
     let before = place.rps();
     place.run(&["apply", "--set", RPS, "--set", "eth0:qdisc=no-such"]).refused(4, "eth0:qdisc");
     assert_eq!(place.rps(), before);
-    // The first one: nothing was changed.
+    // The first change failed: nothing was changed.
     place.run(&["apply", "--set", "eth0:qdisc=no-such"]).refused(3, "nothing was changed");
     assert_eq!(place.run(&["status"]).fine().out, "");
 }
@@ -144,7 +144,7 @@ fn without_rights_on_read_only_files_or_a_full_disk_nothing_is_half_done() {
     let place = Place::new("refusals");
     let before = place.rps();
     let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all";
-    // The build folder may be closed to others, and so may the journal's.
+    // The build directory may be closed to others, and so may the journal's.
     let open =
         "cp $U /tmp/udpath-open-$$; chmod 755 /tmp/udpath-open-$$; trap 'rm -rf /tmp/udpath-open-$$*' EXIT";
     let folder = "mkdir -m 777 /tmp/udpath-open-$$.d";
@@ -166,7 +166,7 @@ fn without_rights_on_read_only_files_or_a_full_disk_nothing_is_half_done() {
     let many =
         "--set eth0:rps/rx-*=0-1 --set eth0:rfs/rx-*=64 --set eth0:xps/tx-*=0 --reason $(printf %0400d 0)";
     let full = format!("mount -t tmpfs -o size=8k none $S; set -f; $U apply --state $S {many} || code=$?");
-    // And nothing stands in the way of the next one.
+    // The next apply is not blocked.
     let next = format!("{full}; $U apply --state $S --set {RPS}; $U undo --state $S 2>&1; exit $code");
     let said = place.shell(&next);
     assert_eq!((said.code, said.err.lines().count()), (Some(4), 2), "{}", said.err);
@@ -187,7 +187,7 @@ fn what_is_not_confirmed_reverts_after_its_terminal_has_gone() {
     udpath_lab::needs_root!();
     let place = Place::new("unconfirmed");
     let before = place.rps();
-    // `script` gives it a terminal, which is hung up when it ends.
+    // `script` provides a terminal, which is hung up when it exits.
     let applied =
         place.shell(&format!("script -qec \"$U apply --state $S --confirm 2s --set {RPS}\" /dev/null"));
     assert!(applied.fine().out.contains("reverts in 2 s"), "{}", applied.out);
@@ -211,7 +211,7 @@ fn what_is_confirmed_stays_and_nobody_waits_any_longer() {
         reverting(place.state.path()).is_empty().then_some(())
     });
     assert!(place.rps().ends_with('3'));
-    // The same when it is undone by hand.
+    // The same after a manual undo.
     place.run(&["undo"]).fine();
     place.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
     place.run(&["undo"]).fine();
@@ -228,7 +228,7 @@ struct Irqbalance {
 
 impl Irqbalance {
     fn start() -> Self {
-        // Where it puts its socket; its unit would make the folder.
+        // The directory for its socket; its unit would create it.
         let folder = PathBuf::from("/run/irqbalance");
         let made = fs::create_dir(&folder).is_ok().then_some(folder.clone());
         let lines = "mount --bind /proc/irq /proc/irq; mount -o remount,ro,bind /proc/irq; \
@@ -249,7 +249,7 @@ impl Irqbalance {
 
 impl Drop for Irqbalance {
     fn drop(&mut self) {
-        // SIGTERM, so that it takes its socket away.
+        // SIGTERM, so that it removes its socket.
         let pid = rustix::process::Pid::from_child(&self.process);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ = self.process.wait();
@@ -259,7 +259,7 @@ impl Drop for Irqbalance {
     }
 }
 
-/// An IRQ whose CPUs can be set: one that says yes to what it is set to.
+/// An IRQ with settable CPUs: writing its current value succeeds.
 fn irq() -> (u32, String) {
     let mut numbers: Vec<u32> = fs::read_dir("/proc/irq")
         .unwrap()
@@ -299,7 +299,7 @@ fn a_running_irqbalance_is_told_to_leave_the_irq_alone_and_told_otherwise_by_und
     );
     run(&["apply", "--set", &request]).fine();
     assert_eq!(now(), "0");
-    // It says so itself: banned already, so a further plan has nothing to ask of it.
+    // irqbalance reports the ban itself, so a further plan has nothing to change.
     let again = run(&["plan", "--set", &format!("irq:{irq}:affinity={before}")]);
     assert!(!again.fine().out.contains("irqbalance:ban"), "{}", again.out);
     assert!(run(&["status"]).fine().out.contains("irqbalance:ban"));
@@ -308,7 +308,7 @@ fn a_running_irqbalance_is_told_to_leave_the_irq_alone_and_told_otherwise_by_und
     assert!(run(&["plan", "--set", &request]).fine().out.contains("irqbalance:ban"));
     let ignore_conflicts = run(&["plan", "--ignore-conflict", "irqbalance", "--set", &request]);
     assert!(!ignore_conflicts.fine().out.contains("irqbalance:ban"), "{}", ignore_conflicts.out);
-    // A shell says the same to it.
+    // The equivalent in a shell.
     let lines = run(&["plan", "--shell", "--set", &request])
         .fine()
         .out
@@ -320,7 +320,7 @@ fn a_running_irqbalance_is_told_to_leave_the_irq_alone_and_told_otherwise_by_und
     awaited("irqbalance to take the shell's word", TIMEOUT, || {
         (!run(&["plan", "--set", &request]).out.contains("irqbalance:ban")).then_some(())
     });
-    // One that does not listen cannot be settled with, and nothing is written.
+    // If its socket is missing, the IRQ cannot be banned, and nothing is written.
     let socket = PathBuf::from(format!("/run/irqbalance/irqbalance{pid}.sock"));
     let aside = socket.with_extension("aside");
     fs::rename(&socket, &aside).unwrap();

@@ -1,6 +1,5 @@
-//! Settings on machines that are not as one would have them: names that begin alike, devices and queues that go, CPUs that
-//! are off or were never there, and rights that end at the edge of a container. Each is one sentence, and nothing is left
-//! half done.
+//! Settings on unusual machines: names with a common prefix, devices and queues that disappear, CPUs that are offline
+//! or never existed, and the limits of container privileges. Each gives one sentence, and nothing is left half done.
 
 use std::fs;
 
@@ -58,7 +57,7 @@ fn a_device_that_goes_is_told_at_each_step() {
     let before = place.look();
     place.run(&["apply", &plan]).refused(3, "cannot read lan0:rps/rx-0: there is no such interface");
     assert_eq!(place.look(), before);
-    // After the apply: what is left is put back, the rest is named.
+    // After the apply: the rest is restored, and the missing device is named.
     place.shell(make).fine();
     place.run(&["apply", "--set", "lan0:rps/rx-0=1", "--set", RPS]).fine();
     place.shell("ip link del lan0").fine();
@@ -75,11 +74,11 @@ fn a_queue_that_goes_between_reading_and_writing_takes_all_back() {
     udpath_lab::needs_root!();
     let place = Place::new("queue");
     let before = place.look();
-    // The plan's own first change takes the queue of its second.
+    // The plan's own first change removes the queue of its second.
     let requests = ["apply", "--set", "eth0:channels/rx=1", "--set", "eth0:rps/rx-3=1"];
     place.run(&requests).refused(4, "eth0:rps/rx-3");
     assert_eq!(place.look(), before);
-    // Somebody else's between plan and apply.
+    // Removed by another program between plan and apply.
     let plan = place.plan(&["eth0:rps/rx-3=1", RPS]);
     place.shell("ethtool -L eth0 rx 2").fine();
     place.run(&["apply", &plan]).refused(3, "cannot read eth0:rps/rx-3: there is no such interface or queue");
@@ -103,11 +102,11 @@ fn cpus_and_interrupts_that_are_not_there_are_told_with_those_that_are() {
         };
         said.refused(code, part);
     }
-    // A veth has no interrupts: that is said, and is not taken for a success.
+    // A veth has no interrupts: this is an error, not a success.
     for request in ["eth0:irq/rx-0=0", "eth0:irq/rx-*=0"] {
         place.run(&["apply", "--set", request]).refused(3, "its queues have no IRQs");
     }
-    // The last CPU is off, as far as the run can see.
+    // The last CPU appears offline to the run.
     let off =
         "echo 0 > $S.cpus; trap 'rm -f $S.cpus' EXIT; mount --bind $S.cpus /sys/devices/system/cpu/online";
     place
@@ -123,18 +122,18 @@ fn the_root_of_a_container_is_told_what_it_may_not() {
     let before = place.look();
     let pid = std::process::id();
     let thread = format!("thread:{pid}/{pid}:affinity=0");
-    // The build folder may be closed to others.
+    // The build directory may be closed to others.
     let open = "cp $U $S.open; chmod 755 $S.open; trap 'rm -rf $S.open $S.j' EXIT; mkdir -m 700 $S.j";
     let user = "chown 65534 $S.j; setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Ur";
     let bare = "setpriv --bounding-set=-all --inh-caps=-all";
     for (around, request, part) in [
-        // Root of a user namespace of its own, and nobody outside.
+        // Root in a user namespace of its own, unprivileged outside.
         (user, RPS, "root is needed"),
         (user, "eth0:channels/rx=2", "cannot set eth0:channels/rx"),
         (user, "eth0:qdisc=mq", "cannot set eth0:qdisc"),
         (user, "sysctl:net.ipv4.ip_default_ttl=70", "root is needed"),
         (user, &thread, "CAP_SYS_NICE"),
-        // Root without capabilities: files of its own it may still write.
+        // Root without capabilities: it can still write files it owns.
         (bare, RPS, "root is needed"),
         (bare, "eth0:channels/rx=2", "cannot set eth0:channels/rx"),
         (bare, "eth0:qdisc=mq", "cannot set eth0:qdisc"),
@@ -144,7 +143,7 @@ fn the_root_of_a_container_is_told_what_it_may_not() {
         assert!(said.err.contains("nothing was changed"), "{}", said.err);
         assert_eq!(place.look(), before, "{around} {request}");
     }
-    // Several at once: the first that is refused is the first at all.
+    // Several at once: the first one already fails.
     let requests = format!("--set {RPS} --set sysctl:net.ipv4.ip_default_ttl=70");
     place
         .shell(&format!("{open}; {bare} $S.open apply --state $S.j {requests}"))

@@ -1,4 +1,4 @@
-//! A machine of a lab, and udpath in it.
+//! A machine of a lab, and udpath running in it.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_rig::{Said, program};
 
-/// One request that a veth can fulfil.
+/// A request that a veth supports.
 pub(crate) const RPS: &str = "eth0:rps/rx-0=0-1";
 
 fn lab(name: &str, queues: u32) -> Lab {
@@ -41,7 +41,7 @@ impl Place {
         Said::from(self.command(program()).args(arguments).args(state).output().unwrap())
     }
 
-    /// Lines of a shell; `$U` is the program and `$S` the journal's folder.
+    /// Runs shell commands; `$U` is the program and `$S` the journal's directory.
     pub(crate) fn shell(&self, lines: &str) -> Said {
         let mut command = self.command("sh");
         command.args(["-e", "-c", lines]).env("U", program()).env("S", self.state.path());

@@ -1,4 +1,5 @@
-//! Applies with --confirm: who reverts them, what that survives, and where the outcome is seen.
+//! Applies with --confirm: which process reverts them, what the revert survives, and where the
+//! outcome is visible.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use udpath_rig::{TIMEOUT, awaited};
 use crate::place::{Place, RPS};
 use crate::systemd::Systemd;
 
-/// Pids of what would revert applies of this journal.
+/// Pids of processes that will revert applies of this journal.
 pub(crate) fn reverting(state: &Path) -> Vec<u32> {
     let wanted = state.to_str().unwrap();
     let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -29,7 +30,7 @@ fn kill(pid: u32) {
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
-/// What a scraper sees of this journal.
+/// Series exported for this journal.
 pub(crate) fn series(place: &Place, name: &str) -> String {
     let said = place.run(&["export", "--once"]);
     let found = said.fine().out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -42,7 +43,7 @@ fn what_overlaps_an_unconfirmed_apply_is_refused_and_the_revert_is_seen() {
     let place = Place::new("overlap");
     let before = place.rps();
     let applied = place.run(&["apply", "--confirm", "4s", "--set", RPS]);
-    // There is no systemd in this place, or it is not ours: it says what that means.
+    // This lab has no systemd of its own: apply prints the consequences.
     assert!(applied.fine().err.contains("does not survive the end of its cgroup"), "{}", applied.err);
     place
         .run(&["apply", "--set", "eth0:rps/rx-0=1"])
@@ -52,13 +53,13 @@ fn what_overlaps_an_unconfirmed_apply_is_refused_and_the_revert_is_seen() {
     awaited("the apply to be reverted", TIMEOUT, || (place.rps() == before).then_some(()));
     awaited("what reverted it to end", TIMEOUT, || reverting(place.state.path()).is_empty().then_some(()));
     place.run(&["undo"]).fine();
-    // Reverted whole: told while it is the last one, and nothing is to be done.
+    // Fully reverted: reported while it is the last entry; no action is needed.
     place.run(&["apply", "--confirm", "1s", "--set", RPS]).fine();
     awaited("the revert to be told", TIMEOUT, || {
         place.run(&["status"]).fine().out.contains("reverted: not confirmed in time").then_some(())
     });
     assert_eq!(series(&place, "udpath_reverted_applies{outcome=\"complete\"}"), "1");
-    // Reverted in part: an exit code and a series until it is closed.
+    // Partly reverted: an exit code and a series until it is closed.
     place.run(&["apply", "--confirm", "2s", "--set", RPS, "--set", "eth0:rps/rx-1=1"]).fine();
     place.shell("echo 1 > /sys/class/net/eth0/queues/rx-1/rps_cpus").fine();
     awaited("the apply to be reverted in part", TIMEOUT, || {
@@ -95,14 +96,14 @@ fn with_systemd_the_revert_outlives_the_cgroup_and_a_kill() {
     let place = Place::new("systemd");
     let before = place.rps();
     let systemd = Systemd::start(&place);
-    // When the unit that applies ends, systemd kills all that is left in its cgroup.
+    // When the unit that applies ends, systemd kills everything left in its cgroup.
     systemd.run(&["apply", "--confirm", "3s", "--set", RPS]).fine();
     assert!(place.rps().ends_with('3'));
     assert!(systemd.units().contains("udpath-revert-1-"), "{}", systemd.units());
     awaited("the apply to be reverted", TIMEOUT, || (place.rps() == before).then_some(()));
     awaited("its unit to go", TIMEOUT, || systemd.units().is_empty().then_some(()));
     assert!(place.run(&["status"]).fine().out.contains("reverted: not confirmed in time"));
-    // Killed, it is started again, and reverts when the time is over.
+    // If killed, it is restarted, and reverts when the time is up.
     systemd.run(&["apply", "--confirm", "8s", "--set", RPS]).fine();
     let [pid] = reverting(place.state.path())[..] else { panic!("one process waits") };
     kill(pid);
@@ -110,7 +111,7 @@ fn with_systemd_the_revert_outlives_the_cgroup_and_a_kill() {
         matches!(reverting(place.state.path())[..], [again] if again != pid).then_some(())
     });
     awaited("the apply to be reverted", TIMEOUT, || (place.rps() == before).then_some(()));
-    // Confirmed, the unit goes.
+    // Once confirmed, the unit is removed.
     systemd.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
     place.run(&["confirm"]).fine();
     awaited("its unit to go", TIMEOUT, || systemd.units().is_empty().then_some(()));
@@ -118,17 +119,17 @@ fn with_systemd_the_revert_outlives_the_cgroup_and_a_kill() {
     place.run(&["undo"]).fine();
 }
 
-/// A signal that comes while the first of many changes is made.
+/// A signal that arrives during the first of many changes.
 #[test]
 fn a_signal_takes_an_apply_back_and_is_exit_4() {
     udpath_lab::needs_root!();
-    // So many queues that an apply is far from done when the signal comes: four changes for each.
+    // Enough queues that an apply is far from done when the signal arrives: four changes for each.
     let place = Place::with_queues("signals", 32);
     let look = "cd /sys/class/net/eth0; grep -H . queues/*/*ps_cpus queues/*/rps_flow_cnt threaded napi_defer_hard_irqs || true; ethtool -k eth0";
     let before = place.shell(look).fine().out.clone();
     let set = [
         "eth0:channels/rx=31",
-        // Without it a veth has no NAPI to be threaded.
+        // Without it a veth has no NAPI that could be threaded.
         "eth0:feature/rx-gro=on",
         "eth0:napi/threaded=on",
         "eth0:napi/defer-hard-irqs=2",
@@ -151,10 +152,10 @@ fn a_signal_takes_an_apply_back_and_is_exit_4() {
             .spawn()
             .unwrap();
         let entry = state.join("000001.journal");
-        // As many changes into it as the round says.
+        // Signal after this many changes, depending on the round.
         let into = 1 + round as usize / 3 % 4;
         let deadline = Instant::now() + TIMEOUT;
-        // Without a pause, in which an apply would get far.
+        // Without a pause, in which an apply would make progress.
         while fs::read_to_string(&entry).unwrap_or_default().matches("\"intent\"").count() < into {
             assert!(Instant::now() < deadline, "the apply does not begin");
         }
@@ -169,7 +170,7 @@ fn a_signal_takes_an_apply_back_and_is_exit_4() {
                     said.err
                 );
             }
-            // It was done before the signal came.
+            // It finished before the signal arrived.
             Some(0) => {
                 place.shell(&format!("$U undo --state {}", state.display())).fine();
             }

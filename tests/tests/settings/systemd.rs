@@ -1,5 +1,5 @@
-//! A systemd of its own in a lab's machine: the real one as pid 1 of a container that can change nothing of this machine. Its
-//! root is read-only but for one folder, its units are those below and no others, its cgroups are one subtree.
+//! A private systemd in a lab machine: the real one, as pid 1 of a container that cannot change this machine. Its
+//! root is read-only except for one directory, its only units are those below, its cgroups are one subtree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use udpath_rig::{Said, TIMEOUT, awaited, program};
 
 use crate::place::Place;
 
-/// Each with nothing in it: a unit's default dependencies name them.
+/// Empty targets: a unit's default dependencies refer to them.
 const TARGETS: [&str; 4] = ["default", "sysinit", "basic", "shutdown"];
 
-/// Runs as the init of new namespaces; `$1` is the folder that stays writable.
+/// Runs as the init of new namespaces; `$1` is the directory that stays writable.
 const INIT: &str = r#"
     mount --bind "$1" "$1"
     mount -o remount,bind,ro /
@@ -23,7 +23,7 @@ const INIT: &str = r#"
     export container=udpath SYSTEMD_UNIT_PATH=/run/units SYSTEMD_GENERATOR_PATH=/run/none
     exec /lib/systemd/systemd --system --unit=default.target --log-target=null --show-status=0"#;
 
-/// A running one; gone with all that runs in it when this is dropped.
+/// A running instance; dropping it kills everything that runs in it.
 pub(crate) struct Systemd<'a> {
     place: &'a Place,
     unshare: Child,
@@ -59,7 +59,7 @@ impl<'a> Systemd<'a> {
         this
     }
 
-    /// The pid here of the container's pid 1.
+    /// The host pid of the container's pid 1.
     fn init(&self) -> Option<u32> {
         let parent = self.unshare.id();
         let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
@@ -67,14 +67,14 @@ impl<'a> Systemd<'a> {
         (fs::read_to_string(format!("/proc/{pid}/comm")).ok()? == "systemd\n").then_some(pid)
     }
 
-    /// A program in the container.
+    /// A command that runs `program` in the container.
     fn command(&self, program: &str) -> Command {
         let mut command = self.place.command("nsenter");
         command.args(["-t", &self.pid.to_string(), "-m", "-p", "-C", "-u", program]);
         command
     }
 
-    /// udpath as a unit of its own: when it ends, systemd kills whatever else is in its cgroup.
+    /// Runs udpath as a unit of its own: when it ends, systemd kills everything else in its cgroup.
     pub(crate) fn run(&self, arguments: &[&str]) -> Said {
         let mut command = self.command("systemd-run");
         command.args(["--quiet", "--collect", "--service-type=oneshot"]).arg(program());
@@ -82,7 +82,7 @@ impl<'a> Systemd<'a> {
         Said::from(command.output().unwrap())
     }
 
-    /// Names of the units that wait to revert.
+    /// Names of the units waiting to revert.
     pub(crate) fn units(&self) -> String {
         let mut command = self.command("systemctl");
         command.args(["list-units", "--no-legend", "--plain", "udpath-revert-*"]);
@@ -90,7 +90,7 @@ impl<'a> Systemd<'a> {
     }
 }
 
-/// Cgroups of test runs that were killed.
+/// Removes cgroups of killed test runs.
 fn remove_stale(unified: &Path) {
     for entry in fs::read_dir(unified).unwrap().flatten() {
         let name = entry.file_name();
@@ -101,7 +101,7 @@ fn remove_stale(unified: &Path) {
     }
 }
 
-/// Removes a cgroup and those below it, as far as they are empty.
+/// Removes a cgroup and its descendants, where empty.
 fn remove_tree(cgroup: &Path) {
     for entry in fs::read_dir(cgroup).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -113,7 +113,7 @@ fn remove_tree(cgroup: &Path) {
 
 impl Drop for Systemd<'_> {
     fn drop(&mut self) {
-        // With it goes its child, and with a pid 1 all of its namespace.
+        // Killing it also kills its child, a pid 1, and with that everything in its namespace.
         let _ = self.unshare.kill();
         let _ = self.unshare.wait();
         awaited("the container's cgroups to be empty", TIMEOUT, || {

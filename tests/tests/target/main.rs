@@ -1,5 +1,5 @@
-//! `udpath profile` about processes that are not simply there: of a user without rights, with threads that come and go, in
-//! namespaces of their own, and running another program half-way. Needs root, cc and setpriv.
+//! `udpath profile` on unusual processes: of an unprivileged user, with short-lived threads, in namespaces of their
+//! own, and after exec of another program halfway. Needs root, cc and setpriv.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use udpath_rig::{Ended, Run, Running, TIMEOUT, awaited, one_sentence, program};
 
-/// A folder that everybody may read, with the spinner in it and `udpath`.
+/// A world-readable directory with the spinner and `udpath`.
 struct Folder(TempDir);
 
 impl Folder {
@@ -31,10 +31,10 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// The spinner as nobody, once it does what it was told.
+    /// Starts the spinner as user nobody, and waits until it does its work.
     fn spinner_as_nobody(&self, what: &str) -> Running {
         let spinner = Run::unprivileged(&self.path("spinner"), &[what]).within(TIMEOUT * 2).start();
-        // setpriv becomes it.
+        // setpriv execs it.
         let comm = format!("/proc/{}/comm", spinner.pid());
         awaited("the spinner", TIMEOUT, || (fs::read_to_string(&comm).ok()? == "spinner\n").then_some(()));
         spinner
@@ -46,7 +46,7 @@ fn json(ended: &Ended) -> Value {
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// Nanoseconds of stacks with this frame.
+/// Nanoseconds in stacks with this frame.
 fn ns_of(profile: &Value, frame: &str) -> u64 {
     let stacks = profile["stacks"].as_array().unwrap().iter();
     let has = |stack: &&Value| stack["frames"].as_array().unwrap().iter().any(|found| found == frame);
@@ -67,7 +67,7 @@ fn paranoid() -> i32 {
     fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap().trim().parse().unwrap()
 }
 
-/// What a user without rights sees of a process of theirs, by what this machine allows; none where that is nothing.
+/// Profiles as user nobody, as far as this machine allows; none if it allows nothing.
 fn as_nobody(folder: &Folder, run: impl FnOnce(&Path) -> Run) -> Option<Value> {
     let ended = run(&folder.path("udpath")).finish();
     if paranoid() > 2 {
@@ -98,7 +98,7 @@ fn threads_that_come_and_go_are_seen_without_rights() {
         profile["classes"].as_array().unwrap().iter().map(|share| share["ns"].as_u64().unwrap()).sum();
     let late = ns_of(&profile, "in_a_late_thread [spinner]");
     assert!(late > 0 && (profile["sight"] == "machine" || late > busy / 2), "{late} of {busy} ns");
-    // Each lives for a twentieth of a second: none of them was there when sampling began but one.
+    // Each lives for 50 ms: only one of them existed when sampling began.
     let first = &profile["processes"][0];
     assert_eq!(first["pid"], spinner.pid());
     let threads = first["threads"].as_array().unwrap().len();
@@ -112,7 +112,7 @@ fn too_many_threads_are_told_and_the_busiest_is_sampled() {
     let spinner = folder.spinner_as_nobody("many");
     let tasks = format!("/proc/{}/task", spinner.pid());
     awaited("its threads", TIMEOUT, || (fs::read_dir(&tasks).ok()?.count() == 66).then_some(()));
-    // What is left when everything else has its share is not enough for all threads on two CPUs.
+    // The remaining descriptors do not suffice for all threads on two CPUs.
     let pid = spinner.pid().to_string();
     let profile = as_nobody(&folder, |udpath| {
         let mut command = Command::new("setpriv");
@@ -144,7 +144,7 @@ fn somebody_elses_process_is_not_ones_own() {
     assert!(ended.err.contains(told), "{}", ended.err);
 }
 
-/// As a container's: its file is nowhere outside, and nowhere at all when it has ended.
+/// Like a container's: its file does not exist outside, and nowhere after it has exited.
 #[test]
 fn a_program_that_only_its_own_namespaces_know_has_names() {
     udpath_lab::needs_root!();
@@ -178,7 +178,7 @@ fn a_program_that_only_its_own_namespaces_know_has_names() {
         (running, pid)
     };
     let named = "in_the_main_thread [only-here]";
-    // While it lives: found by its number here, in its own network namespace.
+    // While it lives: found by its host pid, in its own network namespace.
     let (running, pid) = start("60");
     assert!(!inside.join("only-here").exists(), "the file is visible outside");
     let ended = Run::new(&["profile", "--pid", &pid.to_string(), "-d", "1s", "--json"]).finish();
@@ -186,7 +186,7 @@ fn a_program_that_only_its_own_namespaces_know_has_names() {
     assert_eq!(profile["processes"][0]["pid"], pid);
     assert!(ns_of(&profile, named) > 0, "{}", profile["processes"][0]);
     drop(running);
-    // And when it has ended before the profile has: the file is held.
+    // And if it exits before the profile ends: the file is held open.
     let (running, pid) = start("1.5");
     let profile = json(&Run::new(&["profile", "--pid", &pid.to_string(), "-d", "4s", "--json"]).finish());
     assert_eq!(running.finish().code(), Some(0));
@@ -194,7 +194,7 @@ fn a_program_that_only_its_own_namespaces_know_has_names() {
     assert!(ns_of(&profile, named) > 0, "{}", profile["processes"][0]);
 }
 
-/// Its file was replaced under it, as an upgrade does: its functions are those of the file it runs.
+/// Its file was replaced while it ran, as by an upgrade: symbols come from the file it runs.
 #[test]
 fn a_program_whose_file_is_gone_has_names() {
     udpath_lab::needs_root!();

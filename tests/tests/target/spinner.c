@@ -1,4 +1,4 @@
-/* A program to be profiled: it spins in functions whose names say what it was told to do. */
+/* A program to be profiled: it spins in functions named after the requested mode. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,12 +59,12 @@ int main(int count, char **arguments)
 	} else if (!strcmp(what, "next")) {
 		in_the_next_program(seconds);
 	} else if (!strcmp(what, "exec")) {
-		/* Itself, as a program of its own. */
+		/* Executes itself again. */
 		in_the_main_thread(seconds);
 		execl("/proc/self/exe", arguments[0], "next", "60", (char *)NULL);
 		return 1;
 	} else if (!strcmp(what, "threads")) {
-		/* Each is gone before anybody could look for it. */
+		/* Each exits before a profiler can find it. */
 		for (double end = now() + seconds; now() < end;) {
 			if (pthread_create(&thread, NULL, in_a_late_thread, NULL))
 				return 1;

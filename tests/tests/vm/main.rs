@@ -1,5 +1,5 @@
-//! The program in a machine that this one is not: 20 CPUs in two nodes, 16 queues with RSS, another kernel. Booted once,
-//! under an emulator; every test here looks at what came back. Needs root.
+//! The program on an emulated machine: 20 CPUs in two nodes, 16 queues with RSS, another kernel. Booted once; every
+//! test here examines the recorded results. Needs root.
 
 mod packets;
 mod settings;
@@ -18,14 +18,13 @@ use udpath_host::source::Folder;
 use udpath_rig::VmSpec;
 use udpath_rig::{awaited, one_sentence, program};
 
-/// How long it may run. Of an idle machine with two CPUs it takes a minute at most; of one where others build, five times
-/// as long.
+/// Time limit. An idle machine with two CPUs takes a minute at most; one that also runs builds, five times as long.
 const WITHIN: Duration = Duration::from_secs(600);
 
-/// What came out of the machine.
+/// The recorded results of the machine.
 struct Recorded {
     steps: BTreeMap<String, Step>,
-    /// `/proc` and `/sys` of it.
+    /// Its `/proc` and `/sys`.
     captured: PathBuf,
 }
 
@@ -43,7 +42,8 @@ impl Recorded {
         out
     }
 
-    /// A step that must have ended with `code` and one sentence with `part` in it, after `asked`.
+    /// Asserts that a step exited with `code` and one sentence that contains `part`; `asked`
+    /// identifies the request.
     #[track_caller]
     fn refused(&self, step: &str, code: i32, part: &str, asked: &str) {
         let step = &self.steps[step];
@@ -53,7 +53,7 @@ impl Recorded {
     }
 }
 
-/// Below target: the captured folder is there to be looked at, and as a source of fixtures.
+/// In target: the captured directory stays available for inspection, and as a source of fixtures.
 static MACHINE: LazyLock<Recorded> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine-20-cpus-16-queues");
     boot(&folder);
@@ -83,7 +83,7 @@ fn boot(folder: &Path) {
     let code = std::thread::scope(|scope| {
         let done = scope.spawn(|| vm.finish(&mut out, &mut err, &stop));
         let _stopped = StopOnPanic(&stop);
-        // Each waits for the other; a machine that ends has said why.
+        // Each waits for the other; a machine that exits has reported why.
         for exchange in &packets::EXCHANGES {
             let told = |what: &str| {
                 let code = folder.join(format!("steps/{}-{what}.code", exchange.name));
@@ -100,7 +100,7 @@ fn boot(folder: &Path) {
     assert_eq!(code.unwrap_or_else(|error| panic!("{error}")), 0, "{said}");
 }
 
-/// Switches the machine off when the test fails while it runs.
+/// Powers the machine off if the test fails while it runs.
 struct StopOnPanic<'a>(&'a AtomicBool);
 
 impl Drop for StopOnPanic<'_> {
@@ -152,18 +152,19 @@ fn findings(machine: &Recorded, step: &str) -> Vec<String> {
     ids.filter(|id| ["rss", "irqs", "hint", "rps"].iter().any(|kind| id.starts_with(kind))).collect()
 }
 
-/// What the author of the first seed did by hand: found, planned, applied, verified, undone.
+/// The tuning that the author of the first seed did by hand: found, planned, applied, verified,
+/// undone.
 #[test]
 fn the_first_seeds_arrangement_is_found_changed_and_put_back() {
     udpath_lab::needs_root!();
     let machine = &*MACHINE;
     machine.fine("arrange");
-    // The driver's hint is one CPU of either node in turn.
+    // The driver's affinity hint alternates between single CPUs of the two nodes.
     assert_eq!(findings(machine, "found"), ["rss-table-short", "irqs-on-one-node", "hint-unused"]);
     let text = machine.fine("found-text");
     assert!(text.contains("uses 12 of 16 queues; rx-12-15 receive nothing"), "{text}");
     assert!(text.contains("go to node 0 alone, CPUs 0-9; CPUs 10-19 process no packets"), "{text}");
-    // What is there already is no change: queues 0 to 9 are where they shall be.
+    // Settings already in place are not changes: queues 0 to 9 already match the plan.
     let plan = machine.fine("plan");
     assert!(plan.contains("eth0:rss/table") && plan.contains("eth0:irq/rx-15"), "{plan}");
     machine.fine("apply");
@@ -175,7 +176,7 @@ fn the_first_seeds_arrangement_is_found_changed_and_put_back() {
     assert_eq!(findings(machine, "undone"), findings(machine, "found"));
 }
 
-/// Key and table are read there, not given.
+/// Key and table are read on the machine, not given.
 #[test]
 fn a_flow_is_predicted_from_the_machines_own_tables() {
     udpath_lab::needs_root!();
@@ -218,9 +219,9 @@ fn a_cpu_that_goes_away_is_in_the_profile_until_then() {
     assert!(until > 0.5 && until < profile["seconds"].as_f64().unwrap(), "{until}");
     let ns =
         |line: &Value| line["sampled"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();
-    // A look at which CPUs there are comes every 0.1 s, and later on an emulated machine.
+    // The set of CPUs is checked every 0.1 s, less often on an emulated machine.
     assert!(ns(gone[0]) > 0 && ns(gone[0]) as f64 <= 1e9 * (until + 0.1), "{}", gone[0]);
-    // Slices of a second: the others go on after it.
+    // Slices of a second: the other CPUs continue after it.
     let slices = |line: &Value| -> Vec<usize> {
         let slices = line["time_line"].as_array().unwrap().iter().enumerate();
         slices

@@ -1,4 +1,4 @@
-//! Real packets, aimed at queues by what was read of the machine, counted in it by queue and by CPU, and watched.
+//! Real packets, aimed at queues with data read from the machine, counted there by queue and by CPU, and watched.
 //!
 //! ```text
 //!  machine                        this test
@@ -24,44 +24,45 @@ use udpath_rig::Vm;
 
 use crate::{MACHINE, Recorded};
 
-/// A port where nobody listens: what counts is which queue a packet came through.
+/// A port without a listener: only the queue that received a packet matters.
 const PORT: u16 = 5300;
-/// Source ports that may be aimed with. All of them: the hash is linear in the port's bits, and of a few hundred ports in
-/// a row one key in thirty leaves a queue of 16 without any.
+/// Allowed source ports. All of them: the hash is linear in the port's bits, and with only a few hundred consecutive
+/// ports, one key in thirty leaves one of 16 queues without any.
 const PORTS: &str = "1024-65535";
-/// Packets that are sent to each queue before, so that its IRQ has moved.
+/// Packets sent to each queue in advance, so that its IRQ has moved.
 const MOVED: usize = 10;
 /// Source ports that share a queue's packets.
 const FLOWS: usize = 4;
-/// Packets of other origin, such as neighbour discovery, that a queue or CPU may take meanwhile.
+/// Packets of other origin, such as neighbour discovery, that a queue or CPU may receive during the
+/// exchange.
 const OTHERS: i64 = 20;
 /// CPUs of the machine.
 const CPUS: u32 = 20;
 
-/// Packets to some queues, counted.
+/// Packets sent to some queues and counted.
 pub(crate) struct Exchange {
-    /// What its steps begin with.
+    /// Prefix of its steps.
     pub(crate) name: &'static str,
-    /// Queues that are aimed at.
+    /// Target queues.
     queues: &'static [u32],
     /// Packets to each of them; many more than [`OTHERS`].
     packets: usize,
-    /// The CPU that a queue's IRQ goes to.
+    /// The CPU that handles a queue's IRQ.
     cpu: fn(u32) -> u32,
 }
 
 /// In the order of the script.
 pub(crate) const EXCHANGES: [Exchange; 3] = [
-    // The IRQ of queue N is at CPU N, with 3 and 13 the other way round. Both ends are aimed at, and some between.
+    // The IRQ of queue N is on CPU N, with 3 and 13 swapped. Aimed at both ends and some queues between.
     Exchange { name: "predicted", queues: &[0, 3, 9, 15], packets: 200, cpu: crossed },
-    // The first seed's machine: the RSS table ends early, and all IRQs are on one node.
+    // The first seed's machine: the RSS table covers too few queues, and all IRQs are on one node.
     Exchange {
         name: "found",
         queues: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],
         packets: 60,
         cpu: |queue| queue % 10,
     },
-    // As it was applied.
+    // After the apply.
     Exchange {
         name: "better",
         queues: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
@@ -79,7 +80,7 @@ fn crossed(queue: u32) -> u32 {
 }
 
 impl Exchange {
-    /// The part of the host. `told` waits for a step of the machine; it is false when the machine has ended instead.
+    /// The host's part. `told` waits for a step of the machine; it returns false if the machine has exited instead.
     pub(crate) fn take_part(&self, folder: &Path, host: &Machine, told: impl Fn(&str) -> bool) {
         let answer = |what: &str| fs::write(folder.join(format!("{}-{what}", self.name)), "").unwrap();
         if told("rss") {
@@ -93,7 +94,7 @@ impl Exchange {
         }
     }
 
-    /// For each queue, sockets of ports that `predict` says lead there.
+    /// For each queue, sockets on ports that `predict` maps to it.
     fn aim(&self, folder: &Path, host: &Machine) -> Vec<Vec<UdpSocket>> {
         let (key, table) =
             rss(&fs::read_to_string(folder.join(format!("steps/{}-rss.out", self.name))).unwrap());
@@ -115,14 +116,14 @@ impl Exchange {
         aimed
     }
 
-    /// Each queue got what was sent to it, each CPU what the queues got whose IRQs go there, and the others nothing.
+    /// Each queue received its packets, each CPU those of the queues whose IRQs it handles, and the others none.
     fn came_as_aimed(&self, machine: &Recorded) {
         let [before, after] =
             ["before", "after"].map(|when| counters(machine, &format!("{}-{when}", self.name)));
         let grown = |name: &str| after[name] - before[name];
         let check = |what: String, aimed: i64| {
             let came = grown(&what);
-            // A machine that has to wait for its host may lose some; none goes astray.
+            // A machine that waits for its host may lose some packets; none reaches another queue.
             assert!((aimed / 2..=aimed + OTHERS).contains(&came), "{}: {what}: {came} of {aimed}", self.name);
         };
         let packets = |queues: usize| (queues * self.packets) as i64;
@@ -136,7 +137,7 @@ impl Exchange {
         self.verified(machine);
     }
 
-    /// What was predicted there, of the machine as it was, is what each packet did.
+    /// Every packet took the path predicted on the machine in that state.
     fn verified(&self, machine: &Recorded) {
         let said: Value = serde_json::from_str(machine.fine(&format!("{}-verified", self.name))).unwrap();
         let verification = &said["verification"];
@@ -154,19 +155,19 @@ impl Exchange {
     }
 }
 
-/// Sends `packets` to each queue, dealt out to its sockets.
+/// Sends `packets` to each queue, distributed over its sockets.
 fn send(aimed: &[Vec<UdpSocket>], packets: usize) {
     for at in 0..packets {
         for sockets in aimed {
-            // Refused: the answer to an earlier one, that nobody listens there.
+            // Refused: the ICMP answer to an earlier one, since nothing listens there.
             let _ = sockets[at % sockets.len()].send_to(b"which queue", (Vm::address(0), PORT));
         }
-        // A queue's ring is 256 long, and an emulated CPU is slow.
+        // A queue's ring has 256 entries, and an emulated CPU is slow.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Packets by CPU, as the rows of softnet_stat say, and by queue, as this program reads them.
+/// Packets by CPU, from the rows of softnet_stat, and by queue, as read by this program.
 fn counters(machine: &Recorded, step: &str) -> BTreeMap<String, i64> {
     let text = machine.fine(step).trim_end();
     let (rows, snapshot) = text.rsplit_once('\n').unwrap();
@@ -181,7 +182,7 @@ fn counters(machine: &Recorded, step: &str) -> BTreeMap<String, i64> {
     cpus.chain(queues).collect()
 }
 
-/// Key and table of `ethtool -x`.
+/// Key and table from `ethtool -x`.
 pub(crate) fn rss(text: &str) -> (String, Vec<u32>) {
     let entries = text.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
     let entries = entries.filter_map(|line| Some(line.split_once(':')?.1)).flat_map(str::split_whitespace);
@@ -190,7 +191,7 @@ pub(crate) fn rss(text: &str) -> (String, Vec<u32>) {
     (key, table)
 }
 
-/// The prediction is made here, of tables that were read there, and the packets are counted there.
+/// The prediction is made here, from tables read there, and the packets are counted there.
 #[test]
 fn flows_reach_the_queues_that_were_predicted() {
     udpath_lab::needs_root!();
@@ -202,7 +203,7 @@ fn flows_reach_the_queues_that_were_predicted() {
     EXCHANGES[0].came_as_aimed(machine);
 }
 
-/// The marks are those of the machine that was arranged, and so are its packets; once they are gone, these are spread.
+/// The symptoms match a machine configured like that, and so do its packets; after the change, packets are spread.
 #[test]
 fn packets_are_spread_once_the_first_seeds_arrangement_is_changed() {
     udpath_lab::needs_root!();

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs in the emulated machine. Every step leaves its stdout, stderr and exit code in /out/steps; what they shall be is
-# in the tests. A new verb is a line here and a look at its output there. How long after boot each step ended is in
-# /out/steps/seconds.
+# Runs in the emulated machine. Every step leaves its stdout, stderr and exit code in /out/steps; the expected values
+# are in the tests. A new verb needs a line here and a check of its output there. The time from boot to the end of
+# each step is in /out/steps/seconds.
 mkdir /out/steps
 step() {
     name=$1
@@ -11,7 +11,7 @@ step() {
     read -r now _ < /proc/uptime
     echo "$now $name" >> /tmp/seconds
 }
-# Waits until a command succeeds, 20 s at most. What comes after says whether it did.
+# Waits until a command succeeds, 20 s at most. The next step shows whether it did.
 awaited() {
     tries=0
     until "$@" 2> /dev/null; do
@@ -20,13 +20,13 @@ awaited() {
         sleep 0.02
     done
 }
-# The host sends along the RSS table as it is now: a few to each queue first, since an IRQ moves with its next interrupt,
-# then, once the counters are read, those that count. What is predicted of each is compared with the way it takes, until
-# all are sent.
+# The host sends according to the current RSS table: first a few packets to each queue, since an IRQ moves with its
+# next interrupt; then, once the counters are read, the packets that are counted. The prediction for each is compared
+# with its actual path, until all are sent.
 packets() {
     step "$1-rss" ethtool -x eth0
     until [ -e "/out/$1-moved" ]; do sleep 0.1; done
-    # Or what an earlier one said is there until this one has begun.
+    # Or an earlier one's output would be there until this one starts.
     rm -f /tmp/watcher
     udpath predict --interface eth0 --to 5300 --verify=600 --json > /tmp/verified 2> /tmp/watcher &
     watcher=$!
@@ -44,22 +44,22 @@ watched() {
     cat /tmp/watcher >&2
     return $ended
 }
-# By CPU, and by queue: this driver tells those over netlink alone.
+# By CPU, and by queue: this driver reports those only over netlink.
 counters() {
     cat /proc/net/softnet_stat && udpath show --snapshot
 }
-# Number of the interrupt whose name ends so.
+# Number of the interrupt whose name ends with this.
 irq_of() {
     awk -v name="$1" '$NF == name || substr($NF, length($NF) - length(name)) == "-" name { sub(":", "", $1); print $1; exit }' \
         /proc/interrupts
 }
 
-# The machine's own shape.
+# The machine's topology.
 step nodes cat /sys/devices/system/node/node0/cpulist /sys/devices/system/node/node1/cpulist
 step near sh -c 'for link in eth0/device/.. eth1/device eth2/device; do cat /sys/class/net/$link/numa_node; done'
 step drivers sh -c 'for link in eth0 eth1 eth2; do basename "$(readlink /sys/class/net/$link/device/driver)"; done'
 
-# The program, on a kernel that is not the one it was built on.
+# The program, on a kernel other than the one it was built on.
 step version udpath --version
 step lab-up udpath lab up pair --queues 4
 step lab-list udpath lab list --json
@@ -67,7 +67,7 @@ step lab-exec udpath lab exec pair/client -- cat /proc/sys/net/ipv4/conf/eth0/fo
 step lab-down udpath lab down pair
 step lab-left ls /run/netns
 
-# Queue N's IRQ to CPU N, but queue 3's to CPU 13 of the other node and the other way round: written and read back.
+# Queue N's IRQ to CPU N, but queue 3's to CPU 13 of the other node and vice versa: written and read back.
 cpu_of() { case $1 in 3) echo 13 ;; 13) echo 3 ;; *) echo "$1" ;; esac; }
 affinity() {
     awk '/virtio[0-9]*-input\.[0-9]+$/ { sub(":", "", $1); sub(/.*\./, "", $NF); print $1, $NF }' /proc/interrupts |
@@ -79,7 +79,8 @@ affinity() {
 }
 step affinity affinity
 
-# What a capture needs of /proc and /sys, as the kernel shows it: read whole, since sizes there mean nothing.
+# The parts of /proc and /sys that a capture needs, as the kernel shows them: read completely, since sizes
+# there are meaningless.
 mkdir /tmp/captured
 (
     cd / || exit
@@ -96,24 +97,24 @@ mkdir /tmp/captured
     done
     find sys/devices/virtual/net sys/module/virtio_net/version sys/module/vmxnet3/version 2> /dev/null
 ) > /tmp/names
-# A file that cannot be read is one that the machine does not show.
+# Unreadable files are left out.
 (cd / && while read -r name; do [ -d "$name" ] && [ ! -L "$name" ] || echo "$name"; done < /tmp/names |
     xargs cp -a --parents -t /tmp/captured 2> /tmp/unreadable)
-# The process that looked is the first one.
+# The process that reads it becomes process 1.
 ln -s 1 /tmp/captured/proc/self && ln -s self/net /tmp/captured/proc/net
 step captured wc -l /tmp/names /tmp/unreadable
 # Packed here: each small write to /out is a round trip to the host.
 step pack sh -c 'tar -c -C /tmp/captured proc sys | gzip -1 > /tmp/captured.tar.gz'
 step capture cp /tmp/captured.tar.gz /out/
 
-# Which queue takes what.
+# Which queue receives which packets.
 step fields ethtool -n eth0 rx-flow-hash udp4
-# With each packet its hash comes along, once the driver passes it on.
+# Each packet carries its hash once the driver passes it on.
 step rxhash ethtool -K eth0 rxhash on
 packets predicted
 
-# The first seed's machine: all interrupts on one node, and an RSS table that ends early. Seen, changed by one plan, seen
-# to be gone, and put back.
+# The first seed's machine: all interrupts on one node, and an RSS table that covers too few queues. Detected, fixed
+# by one plan, verified, and restored.
 one_node() {
     awk '/virtio[0-9]*-input\.[0-9]+$/ { sub(":", "", $1); sub(/.*\./, "", $NF); print $1, $NF }' /proc/interrupts |
         while read -r irq queue; do
@@ -145,11 +146,11 @@ step top-json udpath top --once --json -i 0.5
 
 . /files/settings.sh
 
-# A CPU goes away in the middle of a profile. Last, since drivers arrange their queues anew when CPUs come and go.
+# A CPU goes offline in the middle of a profile. Last, since drivers reassign their queues when CPUs come and go.
 leave() {
     udpath profile -d 3s --rate 100 --json &
     profile=$!
-    # It sleeps between looks at its rings once it samples: clock_nanosleep.
+    # While sampling, it sleeps in clock_nanosleep between reads of its rings.
     awaited grep -q '^230 ' /proc/$profile/syscall
     sleep 1
     echo 0 > /sys/devices/system/cpu/cpu19/online

@@ -1,5 +1,5 @@
-//! Every kind of setting on real drivers: set by one plan, seen by others than this program, undone to the byte; what a
-//! driver refuses; and what ends an apply early. The machine's part is settings.sh.
+//! Every kind of setting on real drivers: set by one plan, verified with other tools, undone to the byte; driver
+//! refusals; and ways an apply ends early. The machine's part is settings.sh.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use udpath_host::snapshot::{Interface, LinkState, Qdisc};
 
 use crate::{MACHINE, Recorded};
 
-/// One setting: what is asked for, the command that looks at it, and what that says once it is set.
+/// One setting: the request, the command that reads it, and its expected output.
 type Row = (&'static str, &'static str, &'static str);
 
 /// Settings that one plan changes together.
@@ -20,7 +20,7 @@ struct Group {
 }
 
 const GROUPS: [Group; 5] = [
-    // What resets nothing.
+    // Settings that reset nothing.
     Group {
         name: "eth0",
         rows: &[
@@ -53,7 +53,7 @@ const GROUPS: [Group; 5] = [
             ),
         ],
     },
-    // The driver spreads IRQs and XPS anew. The table names 12 queues, and goes first.
+    // The driver redistributes IRQs and XPS. The table uses 12 queues, and is applied first.
     Group {
         name: "channels",
         rows: &[
@@ -104,15 +104,15 @@ const GROUPS: [Group; 5] = [
     },
 ];
 
-/// What is refused: a name, what is asked for, the exit code, and what the sentence says.
+/// Refused requests: name, request, exit code, and part of the sentence.
 const REFUSED: [(&str, &str, i32, &str); 18] = [
-    // The driver has the channels, rings and offloads, and says how far it goes.
+    // The driver has the channels, rings and offloads, and reports its limits.
     ("channels", "eth0:channels/combined=17", 2, "the driver of eth0 takes at most 16"),
     ("ring", "eth0:ring/rx=512", 2, "the driver of eth0 takes at most 256"),
     ("table", "eth0:rss/table=equal:17", 2, "eth0 has no receive queue 16"),
     ("cpu", "eth0:irq/rx-0=20", 2, "this machine has no CPU 20, only 0-19"),
     ("ntuple", "eth0:feature/ntuple=on", 3, "the driver of eth0 has it off and cannot change it"),
-    // It does not say, and does not do it.
+    // The driver reports no limit, and rejects the change.
     (
         "usecs",
         "eth0:coalesce/rx-usecs=20",
@@ -126,9 +126,9 @@ const REFUSED: [(&str, &str, i32, &str); 18] = [
         "cannot set eth0:coalesce/tx-frames: the driver takes no such value",
     ),
     ("function", "eth0:rss/function=xor", 3, "cannot set eth0:rss/function: the driver does not do that"),
-    // The table that somebody has set names 12 queues; the kernel says so.
+    // A user-defined table uses 12 queues; the kernel reports that.
     ("fewer", "eth0:channels/combined=8", 3, "too low for existing indirection table"),
-    // It says yes, and does nothing, or something else.
+    // The driver reports success, but does nothing, or something else.
     ("adaptive", "eth0:coalesce/adaptive-rx=on", 4, "eth0:coalesce/adaptive-rx was set to on and is off"),
     ("rounds", "eth1:ring/rx=500", 4, "eth1:ring/rx was set to 500 and is 512: the driver rounds"),
     (
@@ -142,7 +142,7 @@ const REFUSED: [(&str, &str, i32, &str); 18] = [
     ("eth1-key", "eth1:rss/key=6d:5a", 3, "eth1:rss/key: the driver does not do that"),
     ("eth2-channels", "eth2:channels/combined=2", 3, "eth2:channels/combined: the driver does not do that"),
     ("eth2-table", "eth2:rss/table=equal:1", 3, "eth2:rss/table: the driver does not do that"),
-    // What was done before the refusal, a reset of the link among it, is taken back.
+    // Changes made before the refusal, including a link reset, are undone.
     (
         "on-the-way",
         "eth0:ring/rx=128 eth0:irq/rx-0=15 eth0:rss/table=equal:4 eth0:rss/function=xor eth0:rps/rx-3=2",
@@ -152,7 +152,7 @@ const REFUSED: [(&str, &str, i32, &str); 18] = [
     ),
 ];
 
-/// Puts what is to be asked for where the machine finds it.
+/// Writes the requests where the machine finds them.
 pub(crate) fn write(folder: &Path) {
     let groups = folder.join("groups");
     fs::create_dir(&groups).unwrap();
@@ -170,7 +170,7 @@ pub(crate) fn write(folder: &Path) {
     fs::write(groups.join("refused"), refused).unwrap();
 }
 
-/// What a look at a request of a group said, trimmed.
+/// Output of the command that reads a request's setting in a group, trimmed.
 fn looked<'a>(machine: &'a Recorded, step: &str, request: &str) -> &'a str {
     let text = machine.fine(step);
     let (_, rest) =
@@ -190,7 +190,7 @@ fn every_kind_of_setting_is_set_seen_by_others_and_undone() {
             assert_ne!(at("was"), *says, "{request} was so before");
             assert_eq!(at("is"), *says, "{request}");
             assert_eq!(at("back"), at("was"), "{request} undone");
-            // An offload may have been asked for by ethtool's name.
+            // An offload may have been requested by ethtool's name.
             let setting = request.split('=').next().unwrap();
             assert!(applied.contains(setting) || setting.contains(":feature/"), "{request}: {applied}");
         }
@@ -209,7 +209,7 @@ fn what_a_driver_refuses_is_refused_in_a_sentence_and_nothing_stays() {
     same(machine, "before", "refused");
 }
 
-/// All settings of two snapshots are the same, to the byte.
+/// All settings of two snapshots are identical, to the byte.
 #[track_caller]
 fn same(machine: &Recorded, before: &str, after: &str) {
     let [old, new] = [before, after].map(|step| settings(machine.fine(step)));
@@ -228,8 +228,8 @@ fn same(machine: &Recorded, before: &str, after: &str) {
     }
 }
 
-/// The settings of a snapshot, one line of JSON for each interface, IRQ and the rest: all but what counts, what moves by
-/// itself, and what the kernel numbers anew.
+/// The settings of a snapshot, one line of JSON for each interface, IRQ and so on: without counters, values that
+/// change spontaneously, and numbers that the kernel reassigns.
 fn settings(snapshot: &str) -> Vec<String> {
     let Snapshot { interfaces, steering, irqs, sysctls, netfilter, limits, .. } =
         serde_json::from_str(snapshot).unwrap();
@@ -239,18 +239,18 @@ fn settings(snapshot: &str) -> Vec<String> {
     }
     for mut irq in irqs {
         irq.counts.clear();
-        // It moves with the next interrupt.
+        // It changes with the next interrupt.
         irq.effective = None;
         lines.push(serde_json::to_string(&irq).unwrap());
     }
     lines
 }
 
-/// An interface without what counts, and without the numbers of its NAPIs and their threads.
+/// An interface without counters, and without the ids of its NAPIs and their threads.
 fn still(mut interface: Interface) -> Interface {
     interface.statistics.clear();
     interface.driver_counters = None;
-    // After a reset the link takes its time to come up.
+    // After a reset the link needs time to come up.
     interface.link = LinkState {
         up: interface.link.up,
         tx_queue_len: interface.link.tx_queue_len,
@@ -272,7 +272,7 @@ fn still(mut interface: Interface) -> Interface {
     interface
 }
 
-/// It reverts without a terminal, and with a reset of the link among the changes.
+/// It reverts without a terminal, and with a link reset among the changes.
 #[test]
 fn what_is_not_confirmed_reverts_when_the_terminal_is_gone() {
     udpath_lab::needs_root!();
@@ -283,7 +283,7 @@ fn what_is_not_confirmed_reverts_when_the_terminal_is_gone() {
     same(machine, "before", "unconfirmed-reverted");
 }
 
-/// Nobody applies over what stands between old and new; one undo makes it whole again.
+/// A partial apply blocks further applies; one undo restores everything.
 #[test]
 fn an_apply_that_is_killed_on_the_way_is_undone_to_the_byte() {
     udpath_lab::needs_root!();
@@ -301,8 +301,8 @@ fn an_apply_that_is_killed_on_the_way_is_undone_to_the_byte() {
     same(machine, "before", "killed-restored");
 }
 
-/// Left to itself it moves the IRQ; told to leave it alone, it does so when it places all anew, and for some of its rounds;
-/// undo tells it otherwise.
+/// By default, it moves the IRQ; while the IRQ is banned, it leaves it alone, even when it places all IRQs again and over
+/// several rounds; undo lifts the ban.
 #[test]
 fn a_running_irqbalance_is_seen_told_and_let_go() {
     udpath_lab::needs_root!();
@@ -318,7 +318,7 @@ fn a_running_irqbalance_is_seen_told_and_let_go() {
     assert!(applied.contains("irqbalance:ban  none -> "), "{applied}");
     assert_eq!(machine.fine("balanced-stays"), "17\n");
     machine.fine("balanced-undo");
-    // Another plan would have to tell it again: it is banned from nothing.
+    // Another plan would have to notify it again: nothing is banned.
     let again = machine.fine("balanced-let-go");
     assert_eq!(again.lines().next(), plan.lines().next());
 }

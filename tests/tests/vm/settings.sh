@@ -1,8 +1,8 @@
-# Part of script.sh: every kind of setting on the drivers that have it, what they refuse, and what ends an apply early.
-# What is asked for, how others see it, and what they shall see is in settings.rs; it comes here as /out/groups/NAME, a line
-# for each setting: wish, tab, how to look.
+# Part of script.sh: every kind of setting on the drivers that support it, driver refusals, and ways an apply ends
+# early. The requests, commands of other tools and expected output are in settings.rs; they arrive here as
+# /out/groups/NAME, a line for each setting: request, tab, command.
 
-# How others see a group's settings.
+# Reads a group's settings with other tools.
 looks() {
     while IFS='	' read -r wish look; do
         echo "== $wish"
@@ -15,7 +15,7 @@ snapshot() {
 wishes() {
     awk -F'\t' '{ printf "--set %s ", $1 }' "/out/groups/$1"
 }
-# One plan, looked at before, after, and once it is undone.
+# One plan, read before, after, and once it is undone.
 group() {
     step "$1-was" looks "$1"
     # shellcheck disable=SC2046
@@ -26,7 +26,7 @@ group() {
     snapshot "$1-restored"
 }
 
-# Nothing as the driver would choose it, so that what is lost is seen.
+# Set everything to non-default values, so that losses are visible.
 custom() {
     one_node
     ethtool -N eth0 rx-flow-hash udp6 sd
@@ -43,7 +43,7 @@ step custom custom
 snapshot before
 for name in eth0 channels device eth1 eth2; do group "$name"; done
 
-# What a driver refuses.
+# Requests that a driver refuses.
 refuse() {
     while IFS='	' read -r name wishes; do
         # shellcheck disable=SC2046
@@ -53,12 +53,12 @@ refuse() {
 refuse
 snapshot refused
 
-# What resets three links, and then some: an apply of it is under way for a while once the channels are fewer.
+# Resets three links, and more: an apply of it takes a while once the channels are reduced.
 long="--set eth0:rss/table=equal:8 --set eth0:channels/combined=8 --set eth0:rps/rx-*=1 --set eth0:xps/tx-*=2"
 long="$long --set eth1:ring/rx=512 --set eth1:ring/tx=256 --set eth1:rps/rx-*=3 --set eth2:ring/rx=512 --set eth2:ring/tx=512"
 last=/sys/class/net/eth0/queues/rx-8
 
-# Its terminal goes while it waits to be confirmed.
+# Its terminal closes while it waits for confirmation.
 unconfirmed() {
     set -f
     script -qec "udpath apply $long --confirm 3s 2>&1; sleep 100" /dev/null > /tmp/terminal 2>&1 &
@@ -92,7 +92,7 @@ step killed-again udpath apply --set eth0:rps/rx-0=1
 step killed-undo udpath undo
 snapshot killed-restored
 
-# irqbalance looks every second here. Three of its rounds are waited for.
+# irqbalance scans every second here. Wait for three of its rounds.
 balanced() {
     mkdir -p /run/irqbalance
     irqbalance --foreground --interval=1 > /tmp/irqbalance 2>&1 &
@@ -100,8 +100,8 @@ balanced() {
     awaited test -S /run/irqbalance/irqbalance$!.sock
     udpath show --snapshot
 }
-# SIGHUP makes it place every IRQ anew that it is not told to leave alone. Of two CPUs it does not choose one; it looks every
-# second, so that 20 s are many of its rounds.
+# SIGHUP makes it place every IRQ again unless it is banned. With two CPUs to choose from it may not pick this one; it
+# scans every second, so 20 s cover many of its rounds.
 moves() {
     affinity=/proc/irq/$(irq_of input.3)/smp_affinity_list
     for cpu in 17 16; do

@@ -1,4 +1,4 @@
-//! What changes around a server that takes frames, while it is asked.
+//! Changes around a server on the fast path while it receives requests.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use udpath_rig::{TIMEOUT, awaited, client_and_server};
 
 use super::{PORT, asks, client, end, piped, program_counts, serve, start, targets};
 
-/// Requests in flight of the load: what a change may lose.
+/// Requests in flight of the load: the most that a change may lose.
 const IN_FLIGHT: u64 = 64;
 
-/// Runs a program in a machine; did it succeed?
+/// Runs a program in a machine; returns whether it succeeded.
 fn runs(lab: &Lab, machine: &str, program: &str, arguments: &[&str]) -> bool {
     let mut inside = lab.machine(machine).unwrap().command(program);
     inside.args(arguments).output().unwrap().status.success()
@@ -23,8 +23,8 @@ fn ip(lab: &Lab, machine: &str, arguments: &[&str]) {
     assert!(runs(lab, machine, "ip", arguments), "{machine}: ip {arguments:?}");
 }
 
-/// A veth's end must have as many receive queues as the other sends on, so what grows grows at the server first,
-/// and what shrinks at the client.
+/// A veth's end must have as many receive queues as the other end sends on, so the server grows first, and the
+/// client shrinks first.
 fn queues(lab: &Lab, count: &str) -> bool {
     let mut ends = [("server", "rx"), ("client", "tx")];
     if count == "1" {
@@ -60,7 +60,8 @@ fn queues_that_come_and_go_lose_only_what_is_in_flight() {
     let missing = of("lost") + of("late");
     assert_eq!(of("sent"), of("ok") + missing);
     assert!(missing <= 4 * IN_FLIGHT, "{}", result["counts"]);
-    // Whatever came was answered, on one way or the other, but for replies that the device dropped while its queues changed.
+    // Everything received was answered, on one path or the other, except for replies that the device dropped while
+    // its queues changed.
     let total = |name: &str| counts["total"][name].as_u64().unwrap();
     assert!(of("sent") - total("received") <= missing, "{} {}", result["counts"], counts["total"]);
     let unsent = counts["total"]["dropped"]["send_failed"].as_u64().unwrap();
@@ -79,7 +80,7 @@ fn a_queue_with_a_socket_does_not_go_unnoticed() {
     let lab = client_and_server("xdp-fewer", 2);
     let mut server = serve(&lab, &[]);
     let [v4, v6] = targets(&lab);
-    // Kernels keep a queue that has an AF_XDP socket; one that does not must be told of.
+    // Kernels keep a queue that has an AF_XDP socket; if one does not, the server must report it.
     if queues(&lab, "1") {
         server.says("has 1 queues now, 2 at the start");
     }
@@ -124,7 +125,7 @@ fn what_is_not_for_the_service_is_the_kernels() {
     lab.down().unwrap();
 }
 
-/// An echo request of ICMP, and its reply.
+/// An ICMP echo request, and its reply.
 fn ping(lab: &Lab, target: SocketAddr) {
     // Type, code, checksum (the kernel writes IPv6's), identifier, number.
     let (to, request, reply) = match target {
@@ -151,8 +152,8 @@ fn mtu_stations_and_addresses_change_under_it() {
     asks(&socket, 1000);
     ip(&lab, "server", &["link", "set", "eth0", "mtu", "1500"]);
     asks(&socket, 1400);
-    // Another station asks: its reply goes there. Then another station is asked: until the program follows, the kernel
-    // answers.
+    // The client's MAC address changes: the reply goes to the new one. Then the server's changes: until the program
+    // follows, the kernel answers.
     ip(&lab, "client", &["link", "set", "eth0", "address", "02:00:00:00:77:01"]);
     asks(&socket, 100);
     ip(&lab, "server", &["link", "set", "eth0", "address", "02:00:00:00:77:02"]);
@@ -164,7 +165,7 @@ fn mtu_stations_and_addresses_change_under_it() {
         asked += 1;
         std::thread::sleep(Duration::from_millis(20));
     }
-    // An address that goes is not answered for any more, by the wildcard; the others are.
+    // The wildcard no longer answers for a removed address; the others are still answered.
     let gone = SocketAddr::new("10.0.0.78".parse().unwrap(), PORT);
     ip(&lab, "server", &["addr", "add", "10.0.0.78/32", "dev", "eth0"]);
     ip(&lab, "client", &["route", "add", "10.0.0.78", "dev", "eth0"]);
@@ -188,11 +189,11 @@ fn mtu_stations_and_addresses_change_under_it() {
     assert!(counts["total"]["answered"].as_u64().unwrap() > asked, "{}", counts["total"]);
     assert_eq!(counts["total"]["answered"], counts["total"]["received"]);
     let xdp = &counts["xdp"];
-    // What is for an address that is gone stays with the kernel, but for a frame that was under way.
+    // Frames for a removed address are left to the kernel, except for one that was in flight.
     assert!(program_counts(&counts, "other_port") >= 1, "{xdp}");
-    // The program follows the new station: more frames were taken than came before it.
+    // The program follows the new MAC address: it took more frames than came before the change.
     assert!(program_counts(&counts, "taken") >= 10, "{xdp}");
-    // A reply that was longer than the MTU was until then left by the kernel's socket.
+    // Until the program saw the MTU change, the kernel's socket sent any reply too long for it.
     let of = |name: &str| xdp[name].as_u64().unwrap();
     let sum = of("answered") + of("declined") + xdp["dropped"]["not_local"].as_u64().unwrap_or(0);
     assert_eq!(of("received"), sum, "{xdp}");

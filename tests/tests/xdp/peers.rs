@@ -9,7 +9,7 @@ use udpath_rig::{TIMEOUT, awaited, client_and_server};
 
 use super::{PORT, end, piped, program_counts, start, targets};
 
-/// Every way to serve, as it is typed.
+/// Every way to serve, as typed by a user.
 const IOS: [&str; 5] = ["shared", "reuseport", "percpu", "xdp", "auto"];
 
 fn payload(size: usize) -> Vec<u8> {
@@ -23,19 +23,20 @@ fn client(lab: &Lab, program: &str) -> Command {
 fn socat(lab: &Lab, target: SocketAddr, size: usize) -> Vec<u8> {
     let family = if target.is_ipv6() { 6 } else { 4 };
     let mut socat = client(lab, "socat");
-    // -t: how long to wait for the answer after the input has ended.
+    // -t: how long to wait for the reply after the input has ended.
     socat.args(["-b", "65536", "-t", "0.3", "-", &format!("UDP{family}:{target}")]);
     piped(socat, &payload(size))
 }
 
 fn nc(lab: &Lab, target: SocketAddr, size: usize) -> Vec<u8> {
     let mut nc = client(lab, "nc");
-    // -W 1: end after one answer.
+    // -W 1: exit after one reply.
     nc.args(["-u", "-W", "1", "-w", "5", &target.ip().to_string(), &target.port().to_string()]);
     piped(nc, &payload(size))
 }
 
-/// From one byte to the longest datagram: whole frames by the fast path, everything longer in fragments by the kernel.
+/// From one byte to the longest datagram: whole frames on the fast path, everything longer in fragments through the
+/// kernel.
 #[test]
 fn nc_and_socat_are_answered_over_xdp() {
     udpath_lab::needs_root!();
@@ -44,13 +45,13 @@ fn nc_and_socat_are_answered_over_xdp() {
     let (mut asked, mut in_frames) = (0, 0);
     for target in targets(&lab) {
         let fits = if target.is_ipv4() { 1_472 } else { 1_452 };
-        // Around what fits a frame, a second one, and all that there can be.
+        // Around the size that fits a frame, a second frame, and the maximum.
         for size in [1, 2, 17, 18, 100, fits - 1, fits, fits + 1, 2_953, 16_384, 32_768, 65_506, 65_507] {
             let answer = socat(&lab, target, size);
             assert!(answer == payload(size), "socat, {target}: {} of {size} bytes", answer.len());
             (asked, in_frames) = (asked + 1, in_frames + u64::from(size <= fits));
         }
-        // nc sends what one read of 16 KiB gives.
+        // nc sends each read of up to 16 KiB as a datagram.
         for size in [1, 100, fits, fits + 1, 16_384] {
             let answer = nc(&lab, target, size);
             assert!(answer == payload(size), "nc, {target}: {} of {size} bytes", answer.len());
@@ -65,7 +66,7 @@ fn nc_and_socat_are_answered_over_xdp() {
     lab.down().unwrap();
 }
 
-/// A sink counts what it takes and says so when asked, whichever way it came.
+/// A sink counts every datagram, whichever path it took, and reports the count on request.
 #[test]
 fn a_sink_takes_everything_over_every_io() {
     udpath_lab::needs_root!();
@@ -81,7 +82,7 @@ fn a_sink_takes_everything_over_every_io() {
         for target in targets(&lab) {
             let socket = super::client(&lab, target);
             for number in 0..SENT {
-                // Mostly whole frames, some fragments; a few at a time, so that no queue is full.
+                // Mostly whole frames, some fragments; a few at a time, so that no queue overflows.
                 let size = if number % 100 == 99 { 3_000 } else { 100 };
                 socket.send(&payload(size)).unwrap();
                 bytes += size as u64;
@@ -111,8 +112,8 @@ fn a_sink_takes_everything_over_every_io() {
     }
 }
 
-/// What xdp takes no packet filter sees: the operator reads which rules that are, and an Io that bypasses nothing says
-/// nothing.
+/// Packet filters do not see what xdp takes: the operator is shown the bypassed rules, and an Io that bypasses
+/// nothing prints nothing.
 #[test]
 fn rules_that_are_bypassed_are_named_at_the_start() {
     udpath_lab::needs_root!();
@@ -132,7 +133,7 @@ fn rules_that_are_bypassed_are_named_at_the_start() {
     for io in ["xdp", "auto"] {
         let mut server = start(&lab, "server", &["serve", "echo", "--io", io, "--json", "--bind", &bind]);
         server.says("ready io=xdp");
-        // The rule says drop, and the datagram is answered.
+        // The rule says drop, and the datagram is answered anyway.
         super::asks(&super::client(&lab, v4), 100);
         server.signal(rustix::process::Signal::TERM);
         let ended = server.finish();
@@ -148,7 +149,7 @@ fn rules_that_are_bypassed_are_named_at_the_start() {
         assert!(!told[from + 3].contains("nftables"), "{}", ended.err);
         let json: Value = serde_json::from_str(&ended.out).unwrap();
         let bypassed = json["filters"]["bypassed"].as_array().unwrap();
-        // The second is not for those that the first dropped.
+        // The second rule does not apply to datagrams that the first one dropped.
         let certain: Vec<_> = bypassed.iter().map(|found| &found["certain"]).collect();
         assert_eq!(certain, [false, false], "{}", json["filters"]);
         assert_eq!(bypassed[1]["rule"], "udp dport 7000 drop");

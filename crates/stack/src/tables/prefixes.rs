@@ -11,8 +11,9 @@
 //! index        ^   ^   ^   ^   ^   ^   ^   ^   ^   ^   ^   ^       where to start, by the address's upper bits
 //! ```
 //! The index over the upper bits has about as many entries as there are boundaries, so only a handful of boundaries
-//! remain to be searched if prefixes are spread; if they are clustered, it is a binary search over all of them, 15
-//! steps for 10,000 prefixes.
+//! The index over the upper bits has about as many entries as there are boundaries. If prefixes are spread, only a
+//! few boundaries remain to be searched; if they are clustered, it is a binary search over all of them, 15 steps
+//! for 10,000 prefixes.
 //!
 //! # Alternatives
 //! - A hash table per prefix length probes one table per length in use: 20 to 30 for an Internet table, and the most
@@ -25,7 +26,7 @@
 
 /// An address as a number.
 pub(super) trait Bits: Copy + Ord {
-    /// How many bits it has.
+    /// Number of bits.
     const WIDTH: u32;
     /// The lowest address.
     const ZERO: Self;

@@ -1,4 +1,4 @@
-//! Having the kernel resolve a neighbour's MAC address, and waiting for it off the packet path.
+//! Requests neighbour resolution from the kernel and waits for it off the packet path.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use super::{NoPath, Path, Tables, View};
 use crate::epoch::Reader;
 use crate::primitive::{Arc, Event, Mutex, lock};
 
-/// How many different neighbours may be pending.
+/// Maximum number of neighbours pending at once.
 ///
 /// Fewer: an application that starts with many peers at once is delayed. More: a burst to addresses that do not exist
 /// fills the kernel's neighbour table (1,024 entries by default), and real neighbours are evicted.
@@ -23,7 +23,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How often [`Resolver::path`] checks.
 ///
 /// Shorter: takes CPU time from the threads it waits for. Longer: adds latency to the first datagram to a new peer;
-/// answers on a local network take some 100 us.
+/// answers on a local network take about 100 us.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Requests for the mirror's thread.
@@ -63,7 +63,8 @@ impl Requests {
     }
 }
 
-/// Has the kernel resolve neighbours. A clone uses the same mirror. Needs `CAP_NET_ADMIN`, as AF_XDP does.
+/// Requests neighbour resolution from the kernel. A clone uses the same mirror. Needs `CAP_NET_ADMIN`, as
+/// AF_XDP does.
 #[derive(Clone)]
 pub struct Resolver {
     requests: Arc<Requests>,
@@ -82,8 +83,8 @@ impl Resolver {
     }
 
     /// Requests the MAC address of `address` on the link of `interface`, or the confirmation of a stale one. The
-    /// answer, if any, appears in the neighbour table: after some 100 us on a quiet network; after three seconds
-    /// without an answer the neighbour is [failed](super::Neighbour::Failed).
+    /// answer, if any, appears in the neighbour table: after about 100 us on a quiet network; after three
+    /// seconds without an answer the neighbour is [failed](super::Neighbour::Failed).
     ///
     /// Takes a lock, and makes a system call if nothing was pending: call it once per neighbour and second, not per
     /// packet. `false`: too many are pending, or the mirror has ended; retry later.

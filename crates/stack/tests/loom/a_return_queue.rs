@@ -1,4 +1,4 @@
-//! Frames on their way back to the worker.
+//! Frames returning to the worker.
 
 use super::*;
 
@@ -6,7 +6,8 @@ fn burst(numbers: std::ops::Range<u32>) -> ArrayVec<Item, 2> {
     numbers.map(Item::new).collect()
 }
 
-/// A worker that sleeps whenever nothing is there gets everything that two sockets return. A lost wake-up is a deadlock.
+/// A worker that sleeps whenever the queue is empty receives everything that two sockets return. A lost wake-up is a
+/// deadlock.
 #[test]
 fn returns_frames_of_two_sockets_to_a_sleeping_worker() {
     model(|| {
@@ -35,7 +36,7 @@ fn returns_frames_of_two_sockets_to_a_sleeping_worker() {
     });
 }
 
-/// What is given while the worker ends comes out of the queue or stays with the socket: never both, never neither.
+/// Items pushed while the worker ends either leave the queue or stay with the socket: never both, never neither.
 #[test]
 fn closes_while_a_socket_pushes_and_takes() {
     model(|| {
@@ -61,8 +62,8 @@ fn closes_while_a_socket_pushes_and_takes() {
     });
 }
 
-/// A socket that finds no free frame gets one without doing anything more: whichever socket leaves less than half wakes
-/// the worker, which refills it.
+/// A socket that finds no free frame receives one without further calls: the socket that leaves less than half wakes
+/// the worker, which refills the queue.
 #[test]
 fn wakes_a_sleeping_worker_to_refill_free_frames() {
     model(|| {

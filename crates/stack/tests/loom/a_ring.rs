@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The ring wraps: slots are used again while the reader is at work.
+/// The ring wraps: slots are reused while the reader is active.
 #[test]
 fn hands_over_bursts_in_order() {
     model(|| {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A lost wake-up is a sleep without end, which loom reports as a deadlock.
+/// A lost wake-up is an endless sleep, which loom reports as a deadlock.
 #[test]
 fn hears_of_every_burst() {
     model(|| {

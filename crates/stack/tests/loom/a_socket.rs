@@ -8,7 +8,7 @@ fn socket(limit: usize, step: Step, pool: &Pool) -> (Producer<Item>, Reader<Item
     queue(Config { limit, step }, pool).unwrap()
 }
 
-/// The limit holds three items: the fourth is refused unless the reader released in time.
+/// The limit is three items: the fourth is refused unless the reader released one in time.
 #[test]
 fn keeps_its_limits_and_returns_all_memory() {
     for step in STEPS {
@@ -109,7 +109,7 @@ fn closes_while_a_worker_puts_in() {
     });
 }
 
-/// Two sockets at one pool that holds three items: never above it, and never a leak of it.
+/// Two sockets share a pool of three items: the limit is never exceeded, and nothing leaks.
 #[test]
 fn shares_its_pool() {
     model(|| {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A value whose end is a write to memory that a reader would be reading: the model sees the two collide.
+/// A value whose drop writes to memory that a reader may be reading: the model detects the conflict.
 struct Watched {
     value: u32,
     freed: Arc<Memory>,
@@ -58,7 +58,7 @@ fn frees_while_the_reader_goes_on() {
         let domain = Domain::new(1, 4);
         let table = Arc::new(Table::new(&domain, Watched::new(0)));
         let mut reader = domain.register("reader").unwrap();
-        // Announced before the writer starts: the fast path of `pin` is in play from the first iteration.
+        // Announced before the writer starts: the fast path of `pin` is used from the first iteration.
         reader.pin();
         let looking = thread::spawn({
             let table = Arc::clone(&table);

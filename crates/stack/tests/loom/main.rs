@@ -2,11 +2,11 @@
 //!
 //! `make loom`, or
 //! `RUSTFLAGS="--cfg loom" cargo test -p udpath-stack --release --test loom --target-dir target/loom`.
-//! Without `--cfg loom` it is empty.
+//! Without `--cfg loom` this test is empty.
 //!
-//! The exploration is bounded to executions with at most [`PREEMPTIONS`] forced switches between threads, which is where
-//! practically all known errors of this kind appear; `LOOM_MAX_PREEMPTIONS=4` explores further, for as long as it takes.
-//! Each model is as small as its question: two or three threads, a ring that wraps, a socket that is full after a few items.
+//! The exploration is bounded to executions with at most [`PREEMPTIONS`] forced switches between threads, which
+//! exposes practically all known errors of this kind; `LOOM_MAX_PREEMPTIONS=4` explores further, at the cost of time.
+//! Each model is minimal: two or three threads, a ring that wraps, a socket that is full after a few items.
 #![cfg(loom)]
 
 mod a_return_queue;
@@ -29,7 +29,8 @@ use udpath_stack::wake;
 
 use sys::Memory;
 
-/// Forced switches per execution. Lower: errors that need one more go unseen. Higher: minutes instead of seconds.
+/// Forced switches per execution. Lower: errors that need one more are missed. Higher: minutes instead of
+/// seconds.
 const PREEMPTIONS: usize = 3;
 
 fn model(body: impl Fn() + Sync + Send + 'static) {

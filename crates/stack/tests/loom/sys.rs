@@ -1,4 +1,4 @@
-//! Memory that the model watches.
+//! Memory monitored by the model.
 #![allow(unsafe_code, reason = "reads and writes that loom is to see collide")]
 
 use loom::cell::UnsafeCell;

@@ -1,4 +1,4 @@
-//! Workers with a port each, and sockets.
+//! Workers with one port each, and sockets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::support::*;
 pub(crate) const CHARGE: usize = 2048;
 pub(crate) const FREE_FRAMES: usize = 8;
 
-/// Workers with a port each, and sockets.
+/// Workers with one port each, and sockets.
 pub(crate) struct TestBed<H: Handler> {
     pub(crate) fars: Vec<End>,
     pub(crate) workers: Vec<Worker<End, H>>,
@@ -27,7 +27,7 @@ pub(crate) struct TestBed<H: Handler> {
     pub(crate) binds: Vec<SocketAddr>,
 }
 
-/// `binds` are served by the handler until sockets are delivered to.
+/// The handler serves `binds` until sockets receive their datagrams.
 pub(crate) fn bed<H: Handler>(
     binds: &[&str],
     pool: usize,
@@ -69,7 +69,8 @@ impl<H: Handler> TestBed<H> {
         assert!(self.groups.publish(groups).is_ok());
     }
 
-    /// Every frame of every port is where it began, except for the free frames that workers keep ready.
+    /// Every frame of every port is back in its pool, except for the free frames that workers keep
+    /// ready.
     pub(crate) fn assert_all_returned(&mut self) {
         run_until_idle(&mut self.workers);
         for (far, worker) in self.fars.iter().zip(&self.workers) {

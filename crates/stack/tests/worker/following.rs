@@ -1,4 +1,4 @@
-//! Flows that follow their readers: the kernel's RFS between workers.
+//! Flows that follow their readers: RFS between workers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use udpath_steer::toeplitz::Key;
 use super::bed::{TestBed, bed};
 use super::support::*;
 
-/// Workers of which the first steers: to itself, unless a reader is elsewhere.
+/// Workers of which the first one steers: to itself, unless a reader is elsewhere.
 fn following(workers: usize, entries: u32) -> (TestBed<impl Handler>, Arc<SockFlowTable>) {
     let wanted = Arc::new(SockFlowTable::new(256, workers as u16));
     let map = RpsMap::new(&"0".parse().unwrap(), None);
@@ -32,7 +32,7 @@ fn numbered(flow: u8, number: u8) -> Vec<u8> {
     request(Tags::NONE, 6000 + u16::from(flow), SERVER[usize::from(flow % 2)], &[flow, number])
 }
 
-/// Reads all that waits: flows and numbers.
+/// Reads everything queued: flows and numbers.
 fn read(socket: &mut UdpSocket) -> Vec<(u8, u8)> {
     let mut all = Vec::new();
     loop {
@@ -84,7 +84,7 @@ fn a_flow_stays_while_the_old_backlog_holds_its_frames() {
     assert_eq!(read(&mut socket), [(0, 0)]);
     send_one(&mut bed);
     run_until_idle(&mut bed.workers);
-    // The second is in the socket, by worker 1; the third waits in worker 1's backlog.
+    // Worker 1 has put the second one into the socket; the third waits in worker 1's backlog.
     send_one(&mut bed);
     assert_eq!(steered(&bed), 2);
     // The reader moves to worker 0.
@@ -140,7 +140,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever the order of polls and reads, wherever the readers are, and however many flows share an entry.
+    /// In any order of polls and reads, wherever the readers are, and however many flows share an entry.
     #[test]
     fn every_flow_keeps_its_order(steps in steps(), entries in 1_u32..8) {
         let (mut bed, wanted) = following(3, entries);

@@ -1,5 +1,5 @@
-//! The whole way through a worker: who is answered, what is dropped and why, how frames are spread over workers and
-//! returned.
+//! The whole path through a worker: which requests are answered, what is dropped and why, how frames are spread
+//! over workers and returned.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ fn a_reply_too_long_for_the_link_goes_another_way_or_is_dropped() {
 
 #[test]
 fn a_steered_reply_is_held_to_the_link_it_leaves_by() {
-    // Worker 1 serves and has no port of its own; the frame has room for more than the link takes.
+    // Worker 1 serves and has no port of its own; the frame has room for more than the link's MTU.
     let handler = |_| {
         |datagram: Datagram<'_>, _: &mut [u8]| {
             Outcome::Reply(usize::from(u16::from_be_bytes([datagram.payload[0], datagram.payload[1]])))
@@ -129,7 +129,7 @@ fn flows_are_spread_over_workers_and_keep_their_order() {
             .map(|flow| request(Tags::NONE, 6000 + flow, SERVER[usize::from(flow % 2)], &[round]))
             .collect();
         send(&mut far, &frames);
-        // Polls in a changing order, some workers several times, some not at all.
+        // Polls in a varying order: some workers several times, some not at all.
         for poll in 0..(round % 5) {
             workers[usize::from((poll * 7 + round) % 3)].poll();
         }
@@ -178,13 +178,13 @@ fn a_flow_that_fills_the_backlog_is_held_back_for_the_others() {
     let (mut far, mut workers) = workers(2, 128, |_| echo, limited);
     let (mut sent_small, mut got_small) = (0, 0);
     for _ in 0..40 {
-        // One flow floods, another sends one in sixteen.
+        // One flow floods, another sends every sixteenth datagram.
         let small = |i: usize| i % 16 == 5;
         let port = |i| if small(i) { 7001 } else { 7000 };
         let frames: Vec<_> = (0..64).map(|i| request(Tags::NONE, port(i), SERVER[0], b"x")).collect();
         sent_small += (0..64).filter(|i| small(*i)).count();
         send(&mut far, &frames);
-        // The other worker serves a burst for each that comes, so that one always waits.
+        // The other worker serves a burst for each one received, so that one always waits.
         workers[0].poll();
         if sum(&workers).steered > 64 {
             workers[1].poll();
@@ -226,7 +226,7 @@ fn threads_that_sleep_serve_everything() {
     let deadline = Instant::now() + Duration::from_secs(60);
     while got < REQUESTS {
         assert!(Instant::now() < deadline, "{got} of {sent} answered");
-        // Never more under way than there is memory for.
+        // Never more in flight than there is memory for.
         let count = (REQUESTS - sent).min(32);
         if sent - got <= 128 && count > 0 {
             let frames: Vec<_> =

@@ -1,4 +1,4 @@
-//! What becomes of replies behind the port, and of frames when workers end.
+//! What happens to replies after they reach the port, and to frames when workers end.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,12 +17,12 @@ use udpath_stack::worker::{Progress, Worker};
 
 use super::support::*;
 
-/// A port whose device takes a few frames at each flush, and loses some of them.
+/// A port whose device accepts a few frames at each flush, and loses some of them.
 struct Slow {
     end: End,
     room: usize,
     waiting: VecDeque<Frame>,
-    /// How many frames the next flushes take, and which of each burst are lost; in turn.
+    /// How many frames each flush accepts, and which of each burst are lost; used cyclically.
     flushes: Vec<(usize, Vec<usize>)>,
     flush: usize,
     completions: Completions,
@@ -99,10 +99,10 @@ impl Port for Slow {
     }
 }
 
-/// By worker: replies given, and those that were not sent, with their addresses and lengths.
+/// By worker: replies given, and those not sent, with their addresses and lengths.
 type Given = Rc<RefCell<Vec<(u64, Vec<Option<Unsent>>)>>>;
 
-/// Answers with the payload, and notes what becomes of it.
+/// Echoes the payload, and records the outcome.
 struct Noting(usize, Given);
 
 impl Handler for Noting {
@@ -170,7 +170,7 @@ proptest! {
             got += receive(&mut far).len() as u64;
         }
         workers.reverse();
-        // Without a flush that takes any, what waits is given up after a second.
+        // If no flush accepts any, waiting frames are given up after a second.
         if workers.last().is_some_and(|worker| worker.port().is_some_and(|port| port.flushes.iter().all(|(count, _)| *count == 0))) {
             return Ok(());
         }
@@ -215,7 +215,7 @@ fn nobody_ends_while_another_may_still_hand_over() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
         let (_, mut far, mut workers) = noting(256, vec![(64, Vec::new())]);
         send(&mut far, &requests(0, 60));
-        // Those without a port have nothing to do, and would be gone.
+        // Workers without a port have nothing to do, and would exit.
         for _ in 0..100 {
             for worker in &mut workers[1..] {
                 assert_eq!(worker.finish(), Progress::Waits);

@@ -1,4 +1,4 @@
-//! Sockets under load: workers and readers in threads of their own.
+//! Sockets under load: workers and readers in separate threads.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,8 @@ use udpath_stack::worker::Worker;
 use super::bed::*;
 use super::support::*;
 
-/// Several workers with a port each fill several sockets, each read by its own thread, one of them slowly. Sockets are
-/// closed and opened at the same time. Everything adds up, and each flow keeps its order.
+/// Several workers with one port each fill several sockets, each read by its own thread, one of them slowly. Sockets
+/// are closed and opened at the same time. All counts add up, and each flow keeps its order.
 #[test]
 fn threads_that_sleep_read_everything_that_is_not_refused() {
     const PER_FAR: u32 = 12_000;
@@ -91,11 +91,11 @@ fn threads_that_sleep_read_everything_that_is_not_refused() {
             assert!(Instant::now() < deadline, "{sent:?} sent");
             for (place, far) in bed.fars.iter_mut().enumerate() {
                 got += receive(far).len() as u64;
-                // No more under way than there is memory for.
+                // No more in flight than there is memory for.
                 if sent[place] < PER_FAR && far.outstanding() <= FRAMES - 32 {
                     let frames: Vec<_> = (sent[place]..sent[place] + 32)
                         .map(|number| {
-                            // The flows of the two ends are different ones.
+                            // The two ends use different flows.
                             let flow = (number % u32::from(FLOWS)) as u16 + FLOWS * place as u16;
                             let bind = binds[usize::from(flow % 3)];
                             request(Tags::NONE, 6000 + flow, bind, &number.to_ne_bytes())
@@ -106,7 +106,7 @@ fn threads_that_sleep_read_everything_that_is_not_refused() {
                 }
             }
         }
-        // Until all that was received has found its end.
+        // Until every received datagram is accounted for.
         loop {
             assert!(Instant::now() < deadline, "never at rest");
             got += bed.fars.iter_mut().map(|far| receive(far).len() as u64).sum::<u64>();
@@ -142,7 +142,7 @@ fn threads_that_sleep_read_everything_that_is_not_refused() {
     assert_eq!(bed.sockets.memory(), 0);
 }
 
-/// A socket is closed and another one opened for the same binding, again and again, while datagrams come.
+/// A socket is repeatedly closed and another one opened for the same binding, while datagrams arrive.
 #[test]
 fn sockets_come_and_go_under_load() {
     let spread = || Some(spread("0-1"));

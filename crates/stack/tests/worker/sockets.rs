@@ -1,4 +1,4 @@
-//! Datagrams that go to sockets: what is read, refused and answered, and that every frame is returned.
+//! Datagrams delivered to sockets: reads, refusals, replies, and that every frame is returned.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn a_socket_reads_and_answers_and_the_handler_serves_the_rest() {
     assert!(matches!(socket.reply(&long), Err(ReplyError::TooLong { len: 1600, most: 1472 })));
     socket.reply(b"a longer reply").unwrap();
     assert_eq!(socket.reply(b"x"), Err(ReplyError::Answered));
-    // What does not fit the buffer is left out.
+    // Data that does not fit the buffer is truncated.
     assert_eq!(socket.recv_from(&mut buffer).unwrap(), (4, peer));
     assert_eq!(&buffer, b"two ");
     socket.reply(b"").unwrap();
@@ -150,7 +150,7 @@ fn a_full_socket_refuses_and_counts_it() {
 
 #[test]
 fn sockets_share_a_pool_and_its_limit_is_counted_separately() {
-    // Two quanta of it: each socket takes one.
+    // Two quanta: each socket takes one.
     let mut bed = bed(&SERVER, 2 * QUANTUM, 64, vec![None], || echo);
     let (first, second) = (bed.open(SERVER[0], 1 << 16), bed.open(SERVER[1], 1 << 16));
     bed.deliver_to(&[&first, &second]);

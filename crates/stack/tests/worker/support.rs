@@ -1,4 +1,4 @@
-//! Workers on rings within the process, and requests for them.
+//! Workers on in-process rings, and requests for them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) fn echo(datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
     Outcome::Reply(datagram.payload.len())
 }
 
-/// Workers of which the first has a port, and the other end of its link.
+/// Workers, the first with a port, and the other end of its link.
 pub(crate) fn workers<H: Handler>(
     count: u16,
     backlog: usize,
@@ -109,7 +109,7 @@ pub(crate) fn sum<P: Port, H: Handler>(workers: &[Worker<P, H>]) -> Snapshot {
     sum
 }
 
-/// Polls all workers until none finds anything.
+/// Polls all workers until they are idle.
 pub(crate) fn run_until_idle<P: Port, H: Handler>(workers: &mut [Worker<P, H>]) {
     for _ in 0..10_000 {
         if workers.iter_mut().map(Worker::poll).sum::<usize>() == 0 {

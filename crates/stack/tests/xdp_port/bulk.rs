@@ -1,4 +1,4 @@
-//! Many replies at once, as live frames.
+//! Many replies at once, sent as live frames.
 
 use std::net::UdpSocket;
 
@@ -9,10 +9,11 @@ use udpath_stack::port::xdp::{Config, XdpPort};
 use super::support::*;
 
 const CLIENTS: usize = 32;
-/// Datagrams of each client: together more than two calls send, and more than a burst too few for one.
+/// Datagrams of each client: together more than two calls send, and more than one burst holds.
 const EACH: usize = 17;
 
-/// Has the clients send all of theirs, of all lengths, before `port` begins to echo; every reply comes, whole and in order.
+/// All clients send their datagrams, of all lengths, before `port` begins to echo; every reply arrives, whole and in
+/// order.
 fn flood(lab: &Lab, port: &mut XdpPort) {
     let client = lab.machine("client").unwrap();
     for to in addresses(lab) {
@@ -45,7 +46,7 @@ fn many_replies_at_once_leave_without_a_buffer_each() {
     udpath_lab::needs_root!();
     let lab = lab("x-bulk", 1);
     let client = lab.machine("client").unwrap().interface("eth0").unwrap();
-    // Without it a veth takes no frames from XDP.
+    // Without it a veth accepts no frames from XDP.
     let _napi = client.ensure_napi().unwrap();
     let mut device = device(&lab, Config { live_frames: true, ..Config::default() });
     let mut ports = ports(&lab, &mut device);

@@ -1,5 +1,5 @@
-//! The device's RSS hash: which frames have it, that it is the right one, and that it harms nothing. A veth tells its
-//! packets' own (`skb->hash`), and knows none of frames that XDP sent at its other end.
+//! The device's RSS hash: which frames have it, that it is correct, and that it has no side effects. A veth reports
+//! its packets' own hash (`skb->hash`), and has none for frames that XDP sent at its other end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, UdpSocket};
@@ -27,21 +27,21 @@ use udpath_steer::toeplitz::Key;
 use super::support::*;
 use super::sys;
 
-/// What the client's program answers on.
+/// Port on which the client's program answers.
 const ANSWERING: u16 = 5400;
 
 fn hashed() -> Config {
     Config { rx_hash: true, ..small() }
 }
 
-/// A socket of `machine` that sends to the port served, and nowhere else. Such a one has a hash of its own.
+/// A connected socket of `machine`. Such a socket has a hash of its own.
 fn connected(machine: &Machine, to: IpAddr) -> UdpSocket {
     let socket = socket(machine, to);
     socket.connect((to, PORT)).unwrap();
     socket
 }
 
-/// The senders' ports and the hashes of what comes until `count` have come.
+/// Receives `count` datagrams; returns the senders' ports and the hashes.
 fn hashes(ports: &mut [XdpPort], count: usize) -> Vec<(u16, Option<u32>)> {
     let mut seen = Vec::with_capacity(count);
     let end = Instant::now() + TIMEOUT;
@@ -75,7 +75,7 @@ fn all_of_a_flow_have_one_hash_and_flows_differ() {
     assert!(ports.iter().all(|port| port.properties().hashed));
     let client = lab.machine("client").unwrap();
     for to in addresses(&lab) {
-        // Of those that are not connected the kernel makes a hash of addresses and ports.
+        // For unconnected sockets the kernel hashes addresses and ports.
         let flows: Vec<UdpSocket> = (0..32)
             .map(|flow| if flow % 2 == 0 { connected(client, to) } else { socket(client, to) })
             .collect();
@@ -92,7 +92,7 @@ fn all_of_a_flow_have_one_hash_and_flows_differ() {
         }
         assert_eq!(by_flow.len(), flows.len());
         assert!(by_flow.values().all(|hashes| hashes.len() == 1 && !hashes.contains(&0)), "{by_flow:?}");
-        // Two of 32 random ones are equal once in nine million times.
+        // Two of 32 random hashes collide once in nine million times.
         let different: BTreeSet<u32> = by_flow.values().flatten().copied().collect();
         assert_eq!(different.len(), flows.len(), "{by_flow:?}");
     }
@@ -111,7 +111,8 @@ fn it_is_the_hash_that_the_kernel_has_of_the_packet() {
     sender.send(b"first").unwrap();
     let (_, hash) = hashes(&mut ports, 1)[0];
     let hash = hash.unwrap();
-    // Sockets that see what the client sends, if the kernel's buffer has this hash, and if it has another.
+    // Two sockets that see the client's packets: one if the kernel's buffer has this hash, one if it has
+    // another.
     let watch = |hash| {
         let open = || rustix::net::socket(AddressFamily::PACKET, SocketType::RAW, Some(eth::ALL));
         let socket = client.run(open).unwrap().unwrap();
@@ -121,7 +122,7 @@ fn it_is_the_hash_that_the_kernel_has_of_the_packet() {
     let (right, wrong) = (watch(hash), watch(hash ^ 1));
     sender.send(b"second").unwrap();
     assert_eq!(hashes(&mut ports, 1)[0].1, Some(hash));
-    // Before the filter others may have come in.
+    // Other packets may have arrived before the filter was set.
     let saw = |socket: &OwnedFd| {
         let mut bytes = [0; 256];
         let next =
@@ -140,7 +141,7 @@ fn frames_of_which_the_device_has_no_hash_have_none() {
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let to = addresses(&lab)[0];
     let from = lab.address_of("client", "server").unwrap().ipv4;
-    // The client's program sends back what comes to its port, as XDP frames.
+    // The client's program sends back the frames for its port, as XDP frames.
     let _answer = client.run(|| Answer::attach("eth0", ANSWERING)).unwrap().unwrap();
     let asking = server.run(|| UdpSocket::bind((to, PORT))).unwrap().unwrap();
     let sender = connected(client, to);
@@ -178,7 +179,7 @@ fn what_lies_in_front_of_a_frame_never_harms_it() {
                 1 => longest,
                 _ => next() as usize % (longest + 1),
             };
-            // Every third is full of what marks a hash.
+            // Every third payload is full of the bytes that mark a hash.
             let payload: Vec<u8> = if round % 3 == 0 {
                 b"hash".iter().copied().cycle().take(len).collect()
             } else {

@@ -38,7 +38,7 @@ fn an_injected_frame_is_answered_while_the_device_takes_nothing() {
         assert_eq!(probe.passes(&frame).unwrap(), None);
         server.run(|| probe.inject(&frame)).unwrap().unwrap();
         echo_until(&mut ports, |ports| ports[0].counts().transmitted == sent);
-        // What the interface receives in the meantime goes to the kernel.
+        // Frames received by the interface at that time go to the kernel.
         assert!(!server.run(|| device.takes(&frame, 0)).unwrap().unwrap());
     }
     settle(&mut ports);
@@ -68,7 +68,7 @@ fn the_attached_program_is_asked_for_each_queue() {
         refused,
         "cannot try BPF program 'take' on a frame of 59 bytes: Invalid argument (os error 22)"
     );
-    // Nothing came, and asking is not counted.
+    // No frames arrived, and probes are not counted.
     settle(&mut ports);
     assert!(ports.iter().all(|port| port.counts().received == 0));
     assert_eq!(device.outcomes().of(Outcome::Taken), 0);

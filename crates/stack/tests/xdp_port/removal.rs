@@ -1,4 +1,4 @@
-//! How ports and programs come and go: refusals, drops, kills, links that change.
+//! Life cycle of ports and programs: refusals, drops, kills, link changes.
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -13,7 +13,7 @@ use udpath_stack::port::xdp::{Attach, Config, Copying, Error, InterfaceChange, X
 
 use super::support::*;
 
-/// Tells a child of this test program to hold a port, rather than being a test.
+/// Makes a child of this test program hold a port instead of running tests.
 const HOLD: &str = "UDPATH_TEST_HOLDS_A_PORT";
 
 #[test]
@@ -48,7 +48,7 @@ fn errors_say_what_cannot_be_opened_and_why() {
         refused.starts_with("the driver of interface 'eth0' does not support zero-copy on queue 0: "),
         "{refused}"
     );
-    // The program that is there already is named.
+    // The error names the program already attached.
     let refused = text(open("eth0", small()).unwrap_err());
     let parts: Vec<&str> = refused.split(" is attached there; ").collect();
     let (before, id) = parts[0].split_once("another XDP program, program ").unwrap_or_default();
@@ -59,7 +59,7 @@ fn errors_say_what_cannot_be_opened_and_why() {
         "{refused}"
     );
     assert!(parts[1].starts_with("detach it first"), "{refused}");
-    // Once it is gone, the next takes its place.
+    // Once it is gone, another one can be attached.
     drop(device);
     wait_until_gone(&lab);
     drop(open("eth0", small()).unwrap());
@@ -79,7 +79,7 @@ fn sysfs_of_another_network_namespace_is_noticed() {
     let lab = lab("x-sysfs", 1);
     let server = lab.machine("server").unwrap();
     let path = format!("/run/netns/{}", server.namespace());
-    // In the machine's network namespace alone: /sys still shows the host's interfaces.
+    // Only in the machine's network namespace: /sys still shows the host's interfaces.
     let refused = std::thread::spawn(move || {
         use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
         let namespace = std::fs::File::open(path).unwrap();
@@ -129,7 +129,7 @@ fn everything_is_gone_after_a_drop() {
     settle(&mut ports);
 }
 
-/// Not a test unless asked: holds a port until it is killed, or a minute.
+/// Not a test unless requested: holds a port until it is killed, at most a minute.
 #[test]
 fn holds_a_port_when_asked() {
     if std::env::var_os(HOLD).is_none() {
@@ -141,12 +141,12 @@ fn holds_a_port_when_asked() {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// Killed, whatever becomes of the test.
+/// Killed on drop, even if the test fails.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // Nothing can be done about a failure: it is gone then.
+        // Nothing can be done about a failure: it has exited then.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -172,14 +172,14 @@ fn nothing_is_left_of_a_killed_process() {
     drop(ports(&lab, &mut device));
 }
 
-/// Waits for the kernel's own sockets to be reachable again after the link was down.
+/// Waits until the kernel's own sockets are reachable again after the link was down.
 fn eventually(client: &UdpSocket, to: std::net::IpAddr, ports: &mut [XdpPort]) {
     let end = Instant::now() + TIMEOUT;
     client.set_nonblocking(true).unwrap();
     let mut bytes = [0; 16];
     loop {
         assert!(Instant::now() < end, "nothing came back: {:?}", ports[0].statistics());
-        // Refused while the link is down at the other end.
+        // Fails while the other end of the link is down.
         let _ = client.send_to(b"again", (to, PORT));
         for port in &mut *ports {
             echo(port);
@@ -202,7 +202,7 @@ fn a_port_survives_its_link_going_down() {
     let to = addresses(&lab)[0];
     let sender = socket(client, to);
     eventually(&sender, to, &mut ports);
-    // A datagram is received before, and answered after the link went down.
+    // A datagram is received before the link goes down, and answered afterwards.
     sender.send_to(b"late", (to, PORT)).unwrap();
     printed(server, "ip", &["link", "set", "eth0", "down"]);
     assert_eq!(echo(&mut ports[0]), 1);
@@ -230,7 +230,7 @@ fn changes_of_the_interface_are_told() {
     device.refresh().unwrap();
     assert_eq!(device.changed(), None);
     eventually(&sender, to, &mut ports);
-    // Its datagrams are the kernel's until the new address is followed.
+    // The kernel receives its datagrams until the port follows the new address.
     printed(server, "ip", &["link", "set", "eth0", "address", "02:00:00:00:00:77"]);
     assert_eq!(device.changed(), Some(InterfaceChange::Mac));
     device.refresh().unwrap();
@@ -241,13 +241,14 @@ fn changes_of_the_interface_are_told() {
     );
     eventually(&sender, to, &mut ports);
     settle(&mut ports);
-    // The kernel takes no queue away that has a socket, nor one that the peer's transmit queues need.
+    // The kernel does not remove a queue that has a socket, nor one that the peer's transmit queues
+    // need.
     drop(ports);
     printed(client, "ethtool", &["-L", "eth0", "tx", "1"]);
     let end = Instant::now() + TIMEOUT;
     let mut fewer = server.command("ethtool");
     fewer.args(["-L", "eth0", "rx", "1"]).stderr(Stdio::null());
-    // A worker of the kernel's lets the queue of a closed socket go a moment later.
+    // A kernel worker releases the queue of a closed socket a moment later.
     while !fewer.status().unwrap().success() {
         assert!(Instant::now() < end, "the queue is not let go");
         std::thread::sleep(Duration::from_millis(2));

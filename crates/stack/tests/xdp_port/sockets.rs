@@ -1,4 +1,5 @@
-//! An application with a `UdpSocket` on the workers of an AF_XDP device, and a kernel's UDP client.
+//! An application with a `UdpSocket` on the workers of an AF_XDP device, and a UDP client on kernel
+//! sockets.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -92,7 +93,8 @@ fn a_kernel_client_is_answered_by_sockets_and_sent_to_first() {
             })
             .collect();
 
-        // The sockets send first, to a client they have heard nothing of; its neighbour entry is asked for.
+        // The sockets send first, to a client they have received nothing from; its neighbour entry is
+        // requested.
         let mut bytes = [0; 64];
         for (own, server_address) in open.iter_mut().zip(there) {
             let first = socket(client, server_address);

@@ -11,24 +11,24 @@ use udpath_stack::port::Port;
 use udpath_stack::port::xdp::{Config, XdpDevice, XdpPort};
 use udpath_stack::wire::{Packet, reply};
 
-/// Long enough for anything here on a machine that is busy with other tests.
+/// Long enough for any step here on a machine that is busy with other tests.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// The port served.
 pub(crate) const PORT: u16 = 5300;
 
-/// Two machines and a link whose senders compute their checksums, as those on a wire do.
+/// Two machines and a link whose senders compute their checksums, like on a physical link.
 pub(crate) fn lab(name: &str, queues: u32) -> Lab {
     let offloads = Offloads { tx_checksum: false, tso: false, ..Offloads::default() };
     let spec = LinkSpec { offloads, ..LinkSpec::with_queues(queues) };
     LabBuilder::new(name).machine("client").machine("server").link("client", "server", &spec).up().unwrap()
 }
 
-/// Small rings, so that their ends are reached.
+/// Small rings, so that they fill up.
 pub(crate) fn small() -> Config {
     Config { frames: 256, receive: 64, transmit: 64, fill: 64, completion: 64, ..Config::default() }
 }
 
-/// The server's device, taking what is for [`PORT`] at any address.
+/// The server's device, taking datagrams for [`PORT`] at any address.
 pub(crate) fn device(lab: &Lab, config: Config) -> XdpDevice {
     let server = lab.machine("server").unwrap();
     let mut device = server.run(|| XdpDevice::open("eth0", config)).unwrap().unwrap();
@@ -37,7 +37,7 @@ pub(crate) fn device(lab: &Lab, config: Config) -> XdpDevice {
     device
 }
 
-/// A port for every queue of it.
+/// A port for each of its queues.
 pub(crate) fn ports(lab: &Lab, device: &mut XdpDevice) -> Vec<XdpPort> {
     lab.machine("server").unwrap().run(|| device.ports()).unwrap().unwrap()
 }
@@ -56,7 +56,7 @@ pub(crate) fn socket(machine: &Machine, peer: IpAddr) -> UdpSocket {
     socket
 }
 
-/// What a program prints inside a machine; it must succeed.
+/// Output of a program run in a machine; it must succeed.
 pub(crate) fn printed(machine: &Machine, program: &str, arguments: &[&str]) -> String {
     let output = machine.command(program).args(arguments).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -64,13 +64,13 @@ pub(crate) fn printed(machine: &Machine, program: &str, arguments: &[&str]) -> S
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Is an XDP program on the server's interface?
+/// Whether the server's interface has an XDP program.
 pub(crate) fn has_program(lab: &Lab) -> bool {
     printed(lab.machine("server").unwrap(), "ip", &["-d", "link", "show", "eth0"]).contains("xdp")
 }
 
-/// Waits until no program is there any more. A descriptor that was closed lives a moment longer in a process that another
-/// test is just starting: between fork and exec it has copies of all of them.
+/// Waits until the program is detached. A closed descriptor may live a moment longer in a process that another test
+/// is starting: between fork and exec that process has copies of all descriptors.
 pub(crate) fn wait_until_gone(lab: &Lab) {
     let end = Instant::now() + TIMEOUT;
     while has_program(lab) {
@@ -78,14 +78,15 @@ pub(crate) fn wait_until_gone(lab: &Lab) {
     }
 }
 
-/// Waits until `descriptor` is readable, not longer than `limit`. Is it?
+/// Waits at most `limit` until `descriptor` is readable. Returns whether it is.
 pub(crate) fn readable(descriptor: BorrowedFd<'_>, limit: Duration) -> bool {
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     let mut fds = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
     poll(&mut fds, Some(&limit)).unwrap() == 1 && fds[0].revents().contains(PollFlags::IN)
 }
 
-/// One poll of a worker that answers every datagram with its own payload. Returns how many there were.
+/// One poll of a worker that answers every datagram with its own payload. Returns the number of
+/// datagrams.
 pub(crate) fn echo(port: &mut XdpPort) -> usize {
     let (mut burst, mut replies, mut refused) = (Burst::new(), Burst::new(), Burst::new());
     let came = port.receive(&mut burst);

@@ -4,11 +4,11 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Has what `socket` sends carry IPv4 options: no operation, four times.
+/// Adds IPv4 options to the packets that `socket` sends: no operation, four times.
 pub(crate) fn add_ip_option(socket: &impl AsFd) -> io::Result<()> {
     let options = [1_u8; 4];
     let (level, name) = (libc::IPPROTO_IP, libc::IP_OPTIONS);
-    // SAFETY: the options are there for the call, with their length.
+    // SAFETY: the options live for the call, with their length.
     let done = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -21,7 +21,7 @@ pub(crate) fn add_ip_option(socket: &impl AsFd) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Lets `socket` see only packets whose kernel buffer has this hash (`skb->hash`).
+/// Restricts `socket` to packets whose kernel buffer has this hash (`skb->hash`).
 pub(crate) fn only_with_hash(socket: &impl AsFd, hash: u32) -> io::Result<()> {
     let step =
         |code: u32, yes: u8, no: u8, k: u32| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
@@ -40,7 +40,7 @@ pub(crate) fn only_with_hash(socket: &impl AsFd, hash: u32) -> io::Result<()> {
     let len = size_of_val(&filter) as u32;
     let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
     let descriptor = socket.as_fd().as_raw_fd();
-    // SAFETY: the filter and its steps are there for the call, with their lengths.
+    // SAFETY: the filter and its steps live for the call, with their lengths.
     let done = unsafe { libc::setsockopt(descriptor, level, name, (&raw const filter).cast(), len) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Datagrams in both directions; what is not taken; what is lost.
+//! Datagrams in both directions; frames left to the kernel; losses.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -84,7 +84,7 @@ fn ports_share_registered_memory() {
     let taken = device.outcomes().of(Outcome::Taken) - before.of(Outcome::Taken);
     assert!(taken > 0);
     echo_until(&mut rest, |rest| rest[0].counts().received - came == taken);
-    // The queue without a port: to the kernel, which has no socket for it.
+    // The queue without a port: its frames go to the kernel, which has no socket for them.
     assert_eq!(device.outcomes().of(Outcome::NoSocket), 32 - taken);
     settle(&mut rest);
 }
@@ -146,12 +146,13 @@ fn what_is_not_taken_reaches_the_kernel() {
         kernel.set_nonblocking(true).unwrap();
         assert!(kernel.recv(&mut bytes).is_err());
         kernel.set_nonblocking(false).unwrap();
-        // Unbound, the same datagram is the kernel's.
+        // Unbound, the same datagram goes to the kernel.
         let any: IpAddr = if to.is_ipv4() { "0.0.0.0" } else { "::" }.parse().unwrap();
         assert!(device.unbind((any, PORT).into()));
         sender.send_to(b"plain", (to, PORT)).unwrap();
         assert_eq!(kernel.recv(&mut bytes).unwrap(), 5);
-        // Bound to this address only, it is the port's again; without the port's socket the kernel's.
+        // Bound to this address only, the port takes it again; without the port's socket the kernel
+        // receives it.
         device.bind((to, PORT).into()).unwrap();
         sender.send_to(b"plain", (to, PORT)).unwrap();
         echo_until(&mut ports, |ports| ports[0].counts().transmitted % 2 == 0);
@@ -161,7 +162,7 @@ fn what_is_not_taken_reaches_the_kernel() {
         assert_eq!(kernel.recv(&mut bytes).unwrap(), 5);
         device.hand_to(&mut ports[0]).unwrap();
     }
-    // ICMP, with an IPv4 option and without; and datagrams with one.
+    // ICMP, with and without an IPv4 option; and datagrams with one.
     let [to, _] = addresses(&lab);
     ping(client, to, false);
     ping(client, to, true);
@@ -195,7 +196,7 @@ fn arp_is_the_kernels() {
     let to = addresses(&lab)[0];
     printed(client, "ip", &["neigh", "del", &to.to_string(), "dev", "eth0"]);
     exchange(&[socket(client, to)], to, &mut ports, 0);
-    // The client's question is a broadcast, and the kernel has answered it.
+    // The client's ARP request is a broadcast, and the kernel has answered it.
     assert!(device.outcomes().of(Outcome::Group) >= 1, "{:?}", device.outcomes());
     settle(&mut ports);
 }
@@ -230,7 +231,8 @@ fn what_finds_no_frame_is_counted_and_the_rest_comes() {
             sender.send_to(&number.to_be_bytes(), (to, PORT)).unwrap();
         }
         let taken = device.outcomes().of(Outcome::Taken);
-        // Everything that was taken came or was missed, and after the rush frames come as before.
+        // Every taken frame was received or counted as missed, and after the burst frames arrive as
+        // before.
         echo_until(&mut ports, |ports| {
             let counts = ports[0].counts();
             counts.received + counts.missed == taken
@@ -276,7 +278,7 @@ fn bursts_of_ones_own_are_sent_whole_whatever_the_batch() {
             assert_eq!(bytes[..4], (round * 64 + number).to_be_bytes());
         }
     }
-    // What no frame can be is refused, and its memory is not lost.
+    // A frame of invalid length is refused, and its memory is not lost.
     let mut burst = Burst::new();
     port.supply(&mut burst, 2);
     assert!(burst[1].set_len(1600));
@@ -303,7 +305,7 @@ fn tagged_datagrams_go_there_and_back_between_two_ports() {
     let (from, to) = ((eth0.ipv4(), 40_000).into(), (eth0.peer().ipv4[0], PORT).into());
     device.set_vlans([(7, 2), (8, 0)]);
     there.set_vlans([(7, 2), (8, 0)]);
-    // As asked, and as answered: a VLAN's tag with the priority of replies, none for a priority alone.
+    // Requested and replied tags: a VLAN's tag with the priority of replies, none for a priority tag.
     let tags: [(&[u8], &[u8]); 4] = [
         (&[], &[]),
         (&[0x81, 0, 0x60, 7], &[0x81, 0, 0x40, 7]),
