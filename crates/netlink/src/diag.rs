@@ -38,7 +38,7 @@ pub struct UdpSocket {
     pub cookie: Option<u64>,
     /// Its owner's user id.
     pub uid: u32,
-    /// Whether an IPv6 socket leaves IPv4 to others.
+    /// Whether an IPv6 socket does not receive IPv4.
     pub v6only: Option<bool>,
     /// Memory of datagrams not read yet, bytes.
     pub receive_queue: u32,
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(listed.cookie, Some(sockopt::socket_cookie(socket.as_fd()).unwrap()));
         let file = std::fs::File::from(OwnedFd::from(socket.try_clone().unwrap()));
         assert_eq!(u64::from(listed.inode), file.metadata().unwrap().st_ino());
-        // What waits, and what did not fit.
+        // Queued datagrams, and those that did not fit.
         let to = socket.local_addr().unwrap();
         (0..500).for_each(|_| drop(peer.send_to(&[0; 1000], to)));
         let full = found(to);

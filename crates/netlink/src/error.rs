@@ -5,7 +5,7 @@ use std::io;
 
 use crate::socket::TIMEOUT;
 
-/// A request failed: the kernel refused it, or its answer made no sense.
+/// A request failed: the kernel refused it, or its answer was malformed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {what}: {}", self.why())]
 pub struct Error {

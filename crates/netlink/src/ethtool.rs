@@ -56,7 +56,7 @@ pub const COALESCING: [(&str, u16, Width); 27] = [
 /// Requests the answer to a `*_GET` about an interface.
 ///
 /// # Errors
-/// `EOPNOTSUPP` if driver or kernel lack it, `ENODEV` if there is no such interface.
+/// `EOPNOTSUPP` if driver or kernel lack it, `ENODEV` if the interface does not exist.
 pub fn get(generic: &mut Generic, command: u16, interface: &str) -> Result<Answers, Error> {
     generic.request(FAMILY, command, |body| header(body, interface))
 }
@@ -108,7 +108,7 @@ pub fn single(answers: &Answers) -> Result<Attributes<'_>, Error> {
 /// The kernel does not know the set.
 pub fn strings(generic: &mut Generic, names: u16) -> Result<Vec<String>, Error> {
     let answers = generic.request(FAMILY, ETHTOOL_MSG_STRSET_GET, |body| {
-        // About no device; the header is required all the same.
+        // About no device; the header is still required.
         body.nest(HEADER, |_| {});
         body.nest(ETHTOOL_A_STRSET_STRINGSETS, |sets| {
             sets.nest(ETHTOOL_A_STRINGSETS_STRINGSET, |set| {

@@ -1,4 +1,4 @@
-//! Generic netlink: families that the kernel numbers as they are registered, behind one protocol.
+//! Generic netlink: families that the kernel numbers at registration, behind one protocol.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use crate::error::Error;
 use crate::numbers::{CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME, CTRL_CMD_GETFAMILY};
 use crate::socket::{Answers, Protocol, Socket};
 
-/// The family that knows the others, `GENL_ID_CTRL`.
+/// The family that lists all others, `GENL_ID_CTRL`.
 const CONTROL: u16 = 16;
 /// Bytes of a generic netlink header: command, version, two unused.
 const HEADER: usize = 4;
 
-/// A socket of generic netlink, and the families it has met.
+/// A generic netlink socket, and the families resolved so far.
 #[derive(Debug)]
 pub struct Generic {
     socket: Socket,

@@ -23,11 +23,11 @@ pub mod flag {
     pub const REQUEST: u16 = 1;
     /// `NLM_F_MULTI`: one of several messages, ended by `NLMSG_DONE`.
     pub const MULTI: u16 = 2;
-    /// `NLM_F_ACK`: the request wants an acknowledgement.
+    /// `NLM_F_ACK`: the request asks for an acknowledgement.
     pub const ACK: u16 = 4;
     /// `NLM_F_DUMP_INTR`: something changed during the dump; entries may be missing.
     pub const DUMP_INTR: u16 = 0x10;
-    /// `NLM_F_DUMP`: the request wants everything there is.
+    /// `NLM_F_DUMP`: the request asks for all objects.
     pub const DUMP: u16 = 0x300;
     /// `NLM_F_REPLACE`: the request replaces what exists, or a notification reports that.
     pub const REPLACE: u16 = 0x100;
@@ -59,7 +59,7 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// The result that an error or the end of a dump carries: success, or the kernel's refusal with its message.
+    /// The result in an error or at the end of a dump: success, or the kernel's refusal with its message.
     pub(crate) fn result(&self) -> Result<(), Error> {
         // Old kernels end a dump without a number.
         let code = self.body.first_chunk::<ERRNO>().map_or(0, |code| i32::from_ne_bytes(*code));

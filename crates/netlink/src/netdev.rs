@@ -13,8 +13,8 @@ pub const RX_METADATA_HASH: u64 = 2;
 /// `NETDEV_QSTATS_SCOPE_QUEUE`: counters of each queue rather than their sum.
 const BY_QUEUE: u64 = 1;
 
-/// Counters of receive and of transmit queues by their names in the specification, without the direction. Those of
-/// checksums and segmentation are left out: they count what worked. A queue has one direction, so no name is met twice.
+/// Counters of receive and of transmit queues by their names in the specification, without the direction. Counters of
+/// successful checksum and segmentation offloads are left out. A queue has one direction, so names are unique.
 const COUNTERS: [(&str, u16); 13] = [
     ("packets", NETDEV_A_QSTATS_RX_PACKETS),
     ("bytes", NETDEV_A_QSTATS_RX_BYTES),
@@ -66,7 +66,7 @@ pub struct Napi {
     pub irq: Option<u32>,
     /// The thread that polls it, if it is threaded.
     pub thread: Option<u32>,
-    /// Empty polls before interrupts are on again.
+    /// Empty polls before interrupts are re-enabled.
     pub defer_hard_irqs: Option<u32>,
     /// Nanoseconds.
     pub gro_flush_timeout: Option<u64>,
@@ -79,7 +79,7 @@ pub struct Napi {
 /// A change of a NAPI instance. `None` leaves a setting as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NapiChange {
-    /// Empty polls before interrupts are on again; at most 2,147,483,647.
+    /// Empty polls before interrupts are re-enabled; at most 2,147,483,647.
     pub defer_hard_irqs: Option<u32>,
     /// Nanoseconds.
     pub gro_flush_timeout: Option<u64>,
@@ -109,7 +109,7 @@ pub struct Device {
     pub index: u32,
     /// Bits of `enum netdev_xdp_act`.
     pub xdp_features: u64,
-    /// Most fragments of a frame that zero-copy AF_XDP takes.
+    /// Maximum number of fragments of a frame that zero-copy AF_XDP accepts.
     pub zero_copy_segments: Option<u32>,
     /// Bits of `enum netdev_xdp_rx_metadata`: what the driver can report to an XDP program about a frame. Since Linux
     /// 6.7; `None` before.

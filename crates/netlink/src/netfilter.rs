@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  chains      NFT_MSG_GETCHAIN: all chains of nftables; those with a hook see packets themselves
-//!  hooks       family, number of the hook, device --> each function there, in the order in which packets meet it
+//!   hooks       family, number of the hook, device --> each function there, in the order in which packets reach it
 //!  nftables    any other list of nftables, for readers that evaluate rules
 //! ```
 //! Numbers are in the network's order. Every body begins with `struct nfgenmsg`: family, version, resource.
@@ -19,7 +19,7 @@ const HOOK: u16 = 12;
 const HOOK_GET: u16 = 0;
 /// Bytes of `struct nfgenmsg`.
 const FIXED: usize = 4;
-/// What a description is of (`enum nfnl_hook_chaintype`); a flow table's is like a chain's.
+/// Subject of a description (`enum nfnl_hook_chaintype`); a flow table's is like a chain's.
 const CHAIN: u32 = 1;
 const PROGRAM: u32 = 2;
 const FLOW_TABLE: u32 = 3;
@@ -37,7 +37,7 @@ pub struct Chain {
     pub kind: String,
     /// Number and priority of the hook that it is attached to; `None` if only rules jump to it.
     pub hook: Option<(u32, i32)>,
-    /// How many rules it has.
+    /// Number of its rules.
     pub rules: u32,
 }
 
@@ -78,7 +78,8 @@ impl Nfnetlink {
         Ok(Self(Socket::open(Protocol::Netfilter)?))
     }
 
-    /// A list of nftables (`NFT_MSG_GET*`) of a family; 0: of all. `body`: attributes that select.
+    /// A list of nftables (`NFT_MSG_GET*`) of a family; 0: of all. `body`: attributes that filter
+    /// the list.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the kernel lacks nftables, `EPERM` without CAP_NET_ADMIN.
@@ -96,12 +97,12 @@ impl Nfnetlink {
         Ok(answers.bodies().filter_map(chain).collect())
     }
 
-    /// The functions at hook `number` of a family, in the order in which packets meet them. `device`: for a device's own
-    /// hooks.
+    /// The functions at hook `number` of a family, in the order in which packets reach them. `device`: for a device's
+    /// own hooks.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if the kernel does not list hooks or lacks this one, `ENODEV` if there is no such device, `EPERM`
-    /// without CAP_NET_ADMIN.
+    /// `EOPNOTSUPP` if the kernel does not list hooks or lacks this one, `ENODEV` if the device does not exist,
+    /// `EPERM` without CAP_NET_ADMIN.
     pub fn hooks(&mut self, family: u8, number: u32, device: Option<&str>) -> Result<Vec<Hook>, Error> {
         let mut request = Writer::after(&[family, 0, 0, 0]);
         request.bytes(NFNLA_HOOK_HOOKNUM, &number.to_be_bytes());

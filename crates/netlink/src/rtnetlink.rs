@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  client.rs        Rtnetlink: requests, one at a time
-//!  Update           what a notification or an entry of a list is about
+//!   Update           the object of a notification or of a list entry
 //!  link.rs ...      one kind of object each: read from a message's body, and written into one
 //! ```
 
@@ -45,7 +45,7 @@ pub mod group {
     pub const NEXT_HOP: u32 = 1 << 31;
 }
 
-/// What a notification or an entry of a list is about.
+/// The object of a notification or of a list entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
     /// A link that is new or has changed.
@@ -64,7 +64,7 @@ pub enum Update {
     NewRoute(Route),
     /// A route that is gone.
     DelRoute(Route),
-    /// Something about next hop objects.
+    /// A change of next hop objects.
     NextHop,
     /// A message of another type.
     Other(u16),
@@ -88,7 +88,7 @@ impl Update {
         })
     }
 
-    /// The type and body of a message that says this: what a test sends in place of the kernel. The body of [`NextHop`]
+    /// The type and body of the message for this update, for tests that act as the kernel. The body of [`NextHop`]
     /// and [`Other`] is empty.
     ///
     /// [`NextHop`]: Self::NextHop
@@ -119,7 +119,7 @@ pub mod list {
     /// `RTEXT_FILTER_SKIP_STATS` of linux/rtnetlink.h.
     const SKIP_STATS: u32 = 1 << 3;
 
-    /// Links without their IPv6 statistics, which are most of a link's message.
+    /// Links without their IPv6 statistics, which make up most of a link's message.
     #[must_use]
     pub fn links() -> (u16, Vec<u8>) {
         let mut body = Link::default().writer(0);
@@ -158,7 +158,8 @@ fn family(address: IpAddr) -> u8 {
     (if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
 }
 
-/// An address of a family; `None` if the family is not one of IP's, or the length not the family's.
+/// An address of a family; `None` if the family is not an IP family, or the length does not match
+/// it.
 fn ip(family: u8, bytes: &[u8]) -> Option<IpAddr> {
     match i32::from(family) {
         libc::AF_INET => Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into()),

@@ -25,15 +25,15 @@ use crate::sys;
 /// interfaces (rtnl) while hardware resets. Lower: machines with slow hardware fail needlessly. Higher: a hang is
 /// reported late.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
-/// Size of the largest datagram accepted, bytes. The kernel fills dumps up to 32 KiB and sends a single answer whole; the
-/// longest of those is an RSS table, 4 bytes for each of up to some thousand entries. Lower: such a table is truncated,
-/// and refused here. Higher: wasted memory.
+/// Size of the largest datagram accepted, bytes. The kernel fills dumps up to 32 KiB and sends a single answer whole;
+/// the longest of those is an RSS table, 4 bytes for each of up to a few thousand entries. Lower: such a table is
+/// truncated, and rejected here. Higher: wasted memory.
 pub(crate) const MAX_DATAGRAM: usize = 64 << 10;
-/// How often an interrupted dump is repeated before that is an error. Interfaces come and go in bursts: with fewer
-/// attempts a dump fails in one; more only follow it for longer.
+/// How often an interrupted dump is repeated before it is an error. Interfaces come and go in bursts: with fewer
+/// attempts a dump during a burst fails; more only wait longer for its end.
 const MAX_DUMPS: u32 = 5;
 
-/// Netlink's protocols, as far as they are used here.
+/// The netlink protocols used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// rtnetlink: interfaces, addresses, neighbours, routes, queueing disciplines.
@@ -133,7 +133,7 @@ impl Socket {
         self.exchange(kind, flag::ACK, body).map(|(answers, _)| answers)
     }
 
-    /// A plain request that another thread of the kernel answers after the acknowledgement, as audit does.
+    /// A plain request that another kernel thread answers after the acknowledgement, like in audit.
     ///
     /// # Errors
     /// As [`request`](Self::request).
@@ -153,7 +153,7 @@ impl Socket {
         self.exchange(kind, flag::ACK | flags, body).map(|_| ())
     }
 
-    /// A dump: all there is of something. Repeated while the kernel reports that it changed during the dump.
+    /// A dump: all objects of a kind. Repeated while the kernel reports changes during the dump.
     ///
     /// # Errors
     /// As [`request`](Self::request), or every dump was interrupted.
@@ -235,7 +235,7 @@ mod tests {
         let names: Vec<_> =
             answers.bodies().filter_map(|body| Attributes::new(&body[16..]).text(IFLA_IFNAME)).collect();
         assert!(names.contains(&"lo".into()), "{names:?}");
-        // Strict checking: a header that asks for something a dump cannot do.
+        // Strict checking: a header that requests something unsupported in a dump.
         let error = route.dump(RTM_GETLINK, &[1; 16]).unwrap_err();
         assert_eq!(error.errno, Some(libc::EINVAL));
         assert!(error.detail.is_some(), "{error:?}");

@@ -1,12 +1,12 @@
-//! A subscription: notifications of what changes, as it changes, and lists of what there is, on one socket.
+//! A subscription: change notifications as they arrive, and lists of existing objects, on one socket.
 //!
 //! ```text
 //!  kernel --notifications--> socket --datagram--> items --> Notified                  something changed
 //!         <--dump-----------                            --> Listed, Listed, ..., End  a list, part by part
 //!                                                       --> Overrun                   notifications were lost
 //! ```
-//! Reading never blocks. One list at a time: parts of a list that was given up are skipped, and a list during which
-//! something changed says so at its [`Item::End`].
+//! Reading never blocks. One list at a time: parts of an abandoned list are skipped, and a list during which
+//! something changed reports that in its [`Item::End`].
 
 use std::fmt;
 use std::io;
@@ -37,7 +37,7 @@ pub enum Received {
 /// One message of a datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// An entry of the list asked for.
+    /// An entry of the requested list.
     Listed(Message<'a>),
     /// The list is complete.
     End {
@@ -54,13 +54,13 @@ pub enum Item<'a> {
     Malformed,
 }
 
-/// A socket that is subscribed to multicast groups, and can ask for lists.
+/// A socket that is subscribed to multicast groups, and can request lists.
 pub struct Subscription {
     socket: OwnedFd,
     /// The socket's own address: answers carry it.
     port: u32,
     sequence: u32,
-    /// The sequence number of the list under way.
+    /// The sequence number of the list in progress.
     listing: Option<u32>,
     interrupted: bool,
     buffer: Box<[u8]>,
@@ -77,8 +77,8 @@ impl fmt::Debug for Subscription {
 }
 
 impl Subscription {
-    /// Opens a socket in the calling thread's network namespace, subscribed from the first moment to `groups` (group n is
-    /// bit n - 1). `room`: for notifications not read yet, bytes; without CAP_NET_ADMIN at most the system's limit.
+    /// Opens a socket in the calling thread's network namespace, subscribed from the start to `groups` (group n is
+    /// bit n - 1). `room`: for unread notifications, bytes; without CAP_NET_ADMIN at most the system's limit.
     ///
     /// # Errors
     /// The kernel lacks the protocol, or a limit of descriptors is reached.
@@ -91,15 +91,15 @@ impl Subscription {
         Ok(Self::over(socket, port))
     }
 
-    /// A subscription over a socket of the caller's, non-blocking and connected; `port`: what answers carry. A test can
-    /// thus take the kernel's place.
+    /// A subscription over the caller's socket, non-blocking and connected; `port`: the port in answers. Lets a test
+    /// act as the kernel.
     #[must_use]
     pub fn over(socket: OwnedFd, port: u32) -> Self {
         let buffer = vec![0; MAX_DATAGRAM].into_boxed_slice();
         Self { socket, port, sequence: 0, listing: None, interrupted: false, buffer, len: 0 }
     }
 
-    /// Asks for a list; its parts come as [`Item::Listed`].
+    /// Requests a list; its parts arrive as [`Item::Listed`].
     ///
     /// # Errors
     /// The request cannot be sent.
@@ -110,7 +110,8 @@ impl Subscription {
         Ok(())
     }
 
-    /// Sends a request without waiting for its result; a refusal comes as [`Item::RequestRefused`].
+    /// Sends a request without waiting for its result; a refusal arrives as
+    /// [`Item::RequestRefused`].
     ///
     /// # Errors
     /// The request cannot be sent.
@@ -121,7 +122,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// Reads one datagram, if there is one. A longer one than the buffer counts as lost.
+    /// Reads one datagram, if there is one. One that is longer than the buffer counts as lost.
     ///
     /// # Errors
     /// The socket is closed or broken.
@@ -151,7 +152,7 @@ impl Subscription {
             let multi = message.flags & flag::MULTI != 0;
             let answers = own && Some(message.sequence) == self.listing;
             if own && !answers && multi {
-                // The rest of a list that was given up.
+                // The rest of an abandoned list.
                 continue;
             }
             if answers {
@@ -171,7 +172,7 @@ impl Subscription {
                 _ => take(Item::Notified(message)),
             }
         }
-        // Without a length there is no next message.
+        // Without a length the next message cannot be found.
         if !messages.rest().is_empty() {
             take(Item::Malformed);
         }
@@ -201,7 +202,7 @@ mod tests {
         (Subscription::over(socket.into(), PORT), kernel)
     }
 
-    /// What the subscription makes of a datagram, in short.
+    /// The items of a datagram, in short form.
     fn items(subscription: &mut Subscription, kernel: &UnixDatagram, datagram: &[u8]) -> Vec<String> {
         kernel.send(datagram).unwrap();
         assert_eq!(subscription.receive().unwrap(), Received::Datagram);
@@ -233,7 +234,7 @@ mod tests {
         let seen = items(&mut subscription, &kernel, &datagram.concat());
         let wanted = ["listed 16", "notified 17", "listed 16", "End { interrupted: true }", "RequestRefused"];
         assert_eq!(seen, wanted);
-        // After its end it is a list of before.
+        // After its end, its entries belong to an earlier list.
         let late = message(16, flag::MULTI, 1, PORT);
         assert_eq!(items(&mut subscription, &kernel, &late), [""; 0]);
     }
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!(subscription.receive().unwrap(), Received::Nothing);
         kernel.send(&vec![0; MAX_DATAGRAM + 1]).unwrap();
         assert_eq!(subscription.receive().unwrap(), Received::Overrun);
-        // How the end of a socket looks.
+        // How a closed socket appears.
         kernel.send(&[]).unwrap();
         assert!(subscription.receive().is_err());
     }

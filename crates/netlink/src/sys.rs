@@ -1,7 +1,7 @@
 //! The two system calls without a safe wrapper: ioctls of network devices, and netlink's socket options.
 //!
-//! An ioctl reads and writes a structure of the caller's. Ethtool's has many commands, each with its own structure: a
-//! [`Command`] knows its size, so that the buffer always has room for all the kernel may write.
+//! An ioctl reads and writes a structure of the caller. Ethtool has many commands, each with its own structure: a
+//! [`Command`] knows its size, so that the buffer always has room for everything the kernel may write.
 #![allow(unsafe_code, reason = "ioctl with a structure of the caller's, setsockopt at SOL_NETLINK")]
 
 use std::io;
@@ -18,28 +18,30 @@ pub(crate) fn enable(socket: impl AsFd, option: libc::c_int) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Room for more names or counters than the driver had a moment ago. The kernel writes as many as it has now, whatever
-/// the request says, and channels may have been added since: 128 of them add fewer than 8,000 with the driver that has
-/// the most (mlx5). Lower: the kernel might write past the buffer. Higher: more memory is cleared for every request.
+/// Room for more names or counters than the driver had a moment ago. The kernel writes as many as it has now,
+/// whatever the request says, and channels may have been added since: 128 channels add fewer than 8,000 even with the
+/// driver that has the most (mlx5). Lower: the kernel might write past the buffer. Higher: more memory is cleared for
+/// every request.
 const SPARE: usize = 16_384;
-/// The most that a request may ask for, bytes: eight times an RSS table of 65,536 entries with a key. It keeps a
-/// nonsensical count from taking all memory.
+/// Maximum size of a request, bytes: eight times an RSS table of 65,536 entries with a key. It keeps an invalid
+/// count from exhausting memory.
 const LIMIT: usize = 4 << 20;
 
-/// An ethtool command and the room that its structure needs. The constants of this module are all there are.
+/// An ethtool command and the room that its structure needs. This module's constants are the only commands.
 #[derive(Debug, Clone, Copy)]
 pub struct Command {
     number: u32,
     /// Bytes of the structure itself.
     fixed: usize,
-    /// Where the request says how much comes behind the structure: offset of a count, bytes of each.
+    /// Where the request gives the length of the list behind the structure: offset of a count, bytes
+    /// per entry.
     counts: &'static [(usize, usize)],
     /// Bytes of room beyond that.
     spare: usize,
 }
 
 impl Command {
-    /// Whether it sets something that the driver may find invalid.
+    /// Whether it changes a setting, which the driver may reject.
     #[must_use]
     pub const fn sets(self) -> bool {
         matches!(self.number, SET_HASH_FIELDS_NUMBER | SET_RSS_NUMBER)
@@ -145,8 +147,8 @@ pub fn ethtool(
         return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
     }
     structure.resize(command.fixed + asked + command.spare, 0);
-    // There is room for the structure and the list behind it: as long as the request says, and, for names and counters,
-    // as the driver's list may have become since (SPARE).
+    // There is room for the structure and the list behind it: as long as the request says, and, for names and
+    // counters, as long as the driver's list may have become since (SPARE).
     call(socket, interface, libc::SIOCETHTOOL, &mut structure)?;
     Ok(structure)
 }
@@ -179,8 +181,8 @@ pub fn time_stamping(socket: BorrowedFd<'_>, interface: &str) -> io::Result<[u32
     Ok([word(0), word(1), word(2)])
 }
 
-/// Makes an ioctl on an interface of the socket's network namespace. `structure`: what the request reads and writes, with
-/// room for all it may write.
+/// Makes an ioctl on an interface of the socket's network namespace. `structure`: the memory that the request reads
+/// and writes, with room for everything it may write.
 fn call(
     socket: BorrowedFd<'_>,
     interface: &str,
@@ -235,7 +237,7 @@ mod tests {
         let mut entries = vec![0; 4];
         entries.extend((u32::MAX - 1).to_ne_bytes());
         assert_eq!(too_long(RSS, &entries), Some(libc::EMSGSIZE));
-        // A name without room for its end.
+        // A name without room for its terminator.
         let name = "a-name-of-more-than-fifteen-characters";
         let error = ethtool_value(socket.as_fd(), name, TSO, 0).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));

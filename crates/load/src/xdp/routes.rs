@@ -1,6 +1,6 @@
 //! The interface that requests leave by, and their link-layer addresses, from the kernel's own tables.
 //!
-//! They are read once, before the start. A neighbour whose MAC address changes during the run is not followed.
+//! They are read once, before the start. MAC address changes of neighbours during the run are not followed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use super::{cannot, failed};
 use crate::Error;
 use crate::plan::Plan;
 
-/// How long a neighbour may take to answer. The kernel asks three times, one second apart, and then gives up. Shorter:
-/// slow hosts fail. Longer: nothing more can come.
+/// How long a neighbour may take to answer. The kernel sends three requests, one second apart, and then gives up.
+/// Shorter: slow hosts fail. Longer: no further answer can arrive.
 const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(4);
 /// Tables that may be replaced while others are being read.
 const MAX_REPLACED: usize = 32;
@@ -68,8 +68,8 @@ impl Routes {
         found.ok_or_else(|| failed("the plan has no target"))
     }
 
-    /// The link-layer addresses of the frames to each target, in the targets' order. Makes the kernel resolve neighbours
-    /// that it does not know.
+    /// The link-layer addresses of the frames to each target, in the targets' order. Makes the kernel resolve unknown
+    /// neighbours.
     pub(super) fn resolve(&mut self, plan: &Plan, interface: &str) -> Result<Vec<LinkHeader>, Error> {
         let resolver = self.mirror.resolver();
         let mut links = Vec::with_capacity(plan.targets.len());

@@ -19,10 +19,10 @@ use super::mailbox::{JudgedReply, Mailboxes};
 use super::table::Table;
 use crate::transmit::{Ledger, Transmit};
 
-/// Time between two checks that requests leave at all, nanoseconds: a system call per port each. Longer: a link that
+/// Interval between checks that requests leave at all, nanoseconds: a system call per port each. Longer: a link that
 /// went down is noticed later.
 const CHECK_INTERVAL: u64 = 100_000_000;
-/// A thread whose ports have sent nothing for this long although they tried gives up, nanoseconds. Shorter: a link that
+/// A thread whose ports have sent nothing for this long despite attempts gives up, nanoseconds. Shorter: a link that
 /// flaps ends the run. Longer: a run over a removed interface wastes its whole window.
 const STUCK_TIMEOUT: u64 = 1_000_000_000;
 
@@ -43,14 +43,14 @@ pub(super) struct Frames<'a> {
     flows: Vec<Flow>,
     /// None: everything is sent through lanes.
     live: Option<Live>,
-    /// Requests are staged as live frames now.
+    /// Whether requests are currently staged as live frames.
     staging_live: bool,
     mailboxes: Mailboxes,
     replies: Burst,
     judged: ArrayVec<JudgedReply, BURST>,
     check_at: u64,
     stuck_since: Option<u64>,
-    /// This thread does not wait for replies any more.
+    /// This thread no longer waits for replies.
     finished: bool,
     strangers: u64,
     damaged: u64,
@@ -92,7 +92,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Writes the next request of flow `index` into its lane, or a live frame. False: there is no room for it now.
+    /// Writes the next request of flow `index` into its lane, or a live frame. False: there is no room for it yet.
     #[inline]
     fn stage(&mut self, ledger: &mut Ledger<'_>, index: usize, intended: u64) -> bool {
         if self.staging_live {
@@ -109,8 +109,8 @@ impl<'a> Frames<'a> {
             return false;
         };
         let flow = &self.flows[index];
-        // It fits: before the start the size was checked against the MTU, and the frame against the size. If not, the
-        // reply to what is sent never comes, and counts as lost.
+        // It fits: the size was checked against the MTU before the start, and the frame against the size. If it did
+        // not, the reply would never arrive, and would count as lost.
         let fits = frame.set_len(flow.headers.payload_offset() + self.size);
         debug_assert!(fits, "a frame has room for the plan's size");
         flow.write(ledger, index, self.size, frame.bytes_mut());
@@ -118,7 +118,7 @@ impl<'a> Frames<'a> {
         true
     }
 
-    /// Gives one lane's burst to the kernel and enters its requests as sent.
+    /// Submits one lane's burst to the kernel and records its requests as sent.
     #[inline]
     fn send_lane(&mut self, ledger: &mut Ledger<'_>, lane: usize) {
         let lane = &mut self.lanes[lane];
@@ -147,9 +147,10 @@ impl Flow {
 }
 
 impl Transmit for Frames<'_> {
-    /// Longer: the transmit ring, 2,048 packets or a millisecond's worth, runs dry. Shorter: CPU time for asking.
+    /// Longer: the transmit ring, 2,048 packets or a millisecond's worth, runs dry. Shorter: CPU time for
+    /// polling.
     const RETRY: u64 = 50_000;
-    /// Other threads may send until a little later than this one, and this one's ports receive their replies.
+    /// Other threads may send slightly longer than this one, and this one's ports receive their replies.
     const GRACE: u64 = 100_000_000;
 
     fn batch(&self) -> usize {
@@ -164,7 +165,7 @@ impl Transmit for Frames<'_> {
         intended.iter().take_while(|intended| self.stage(ledger, index, **intended)).count()
     }
 
-    /// Sends what all lanes and live frames have, and tells the kernel which frames came back.
+    /// Sends everything in lanes and live frames, and reclaims the frames that were sent.
     fn flush(&mut self, ledger: &mut Ledger<'_>) {
         self.send_live(ledger);
         for lane in 0..self.lanes.len() {
@@ -182,7 +183,7 @@ impl Transmit for Frames<'_> {
         self.receive_ports(ledger) + self.receive_judged(ledger)
     }
 
-    /// Ends the run if no request has left for long.
+    /// Ends the run if no request has left for too long.
     fn check(&mut self, ledger: &mut Ledger<'_>, now: u64) {
         if now < self.check_at {
             return;

@@ -8,7 +8,8 @@ use crate::numbers::{
 };
 use crate::{Attributes, Writer};
 
-/// Names and values. A set without a mask lists what is set; one with a mask also what is not.
+/// Names and values. A set without a mask lists only the bits that are set; one with a mask also
+/// those that are not.
 pub fn read(set: Attributes<'_>) -> BTreeMap<String, bool> {
     let listed_is_set = set.has(ETHTOOL_A_BITSET_NOMASK);
     let bits = set.nested(ETHTOOL_A_BITSET_BITS);
@@ -21,7 +22,7 @@ pub fn read(set: Attributes<'_>) -> BTreeMap<String, bool> {
         .collect()
 }
 
-/// Bits to change, and to what. Others stay.
+/// Bits to change, and their new values. The others keep theirs.
 pub fn write(set: &mut Writer, bits: &[(&str, bool)]) {
     set.nest(ETHTOOL_A_BITSET_BITS, |list| {
         for (name, value) in bits {

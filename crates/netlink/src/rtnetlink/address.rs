@@ -17,19 +17,19 @@ const FIXED: usize = 8;
 pub mod flags {
     /// `IFA_F_SECONDARY`: another IPv4 address of its network is preferred. For IPv6: temporary.
     pub const SECONDARY: u32 = 0x01;
-    /// `IFA_F_NODAD`: the link is not asked whether another host has it.
+    /// `IFA_F_NODAD`: no duplicate address detection.
     pub const NODAD: u32 = 0x02;
-    /// `IFA_F_OPTIMISTIC`: used before the check for duplicates ends.
+    /// `IFA_F_OPTIMISTIC`: usable before duplicate address detection completes.
     pub const OPTIMISTIC: u32 = 0x04;
     /// `IFA_F_DADFAILED`: another host has it.
     pub const DADFAILED: u32 = 0x08;
     /// `IFA_F_DEPRECATED`: not used for new connections.
     pub const DEPRECATED: u32 = 0x20;
-    /// `IFA_F_TENTATIVE`: the check for duplicates has not ended.
+    /// `IFA_F_TENTATIVE`: duplicate address detection has not completed.
     pub const TENTATIVE: u32 = 0x40;
 }
 
-/// An address of an interface. What a message leaves out is `None`.
+/// An address of an interface. Fields missing from a message are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Address {
     /// `AF_INET` or `AF_INET6`.

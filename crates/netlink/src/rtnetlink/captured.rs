@@ -1,4 +1,5 @@
-//! Lists that a kernel (Linux 6.18) gave, read whole: `fixtures/*.hex`, recorded in a network namespace with a veth pair.
+//! Lists recorded from a kernel (Linux 6.18), read whole: `fixtures/*.hex`, from a network namespace with a veth
+//! pair.
 
 use std::net::IpAddr;
 
@@ -13,7 +14,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(text).collect()
 }
 
-/// The entries of a list, which has nothing else but its end.
+/// The entries of a list that contains nothing else except its end.
 fn updates(hex: &str) -> Vec<Update> {
     let bytes = bytes(hex);
     let mut messages = Messages::new(&bytes);
@@ -150,7 +151,7 @@ fn qdiscs_have_handles_and_parents() {
     assert_eq!(classes, 4, "a qdisc for each transmit queue");
 }
 
-/// However a list is damaged, it is read to an end.
+/// However a list is damaged, the reader reaches its end.
 #[test]
 fn damaged_lists_are_read_without_panic() {
     for hex in [

@@ -140,7 +140,7 @@ impl Rtnetlink {
         self.socket.change(RTM_NEWADDR, flag::CREATE | flag::EXCL, &address.body())
     }
 
-    /// Adds a neighbour, or replaces what is known of it.
+    /// Adds a neighbour, or replaces its entry.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -160,7 +160,7 @@ impl Rtnetlink {
         found.ok_or_else(|| Error::other("the kernel gave no route"))
     }
 
-    /// How many rules of policy routing a family (`AF_INET`, `AF_INET6`) has.
+    /// Number of policy routing rules of a family (`AF_INET`, `AF_INET6`).
     ///
     /// # Errors
     /// As [`Socket::dump`].
@@ -191,7 +191,7 @@ impl Rtnetlink {
                 self.socket.change(RTM_NEWQDISC, flag::CREATE | flag::REPLACE, &body.finish())
             }
             None => match self.socket.change(RTM_DELQDISC, 0, &body.finish()) {
-                // It is the default already.
+                // It is already the default.
                 Err(error) if error.errno == Some(libc::ENOENT) => Ok(()),
                 done => done,
             },

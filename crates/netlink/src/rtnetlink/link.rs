@@ -41,7 +41,7 @@ pub mod flags {
 /// `IF_OPER_UP` of linux/if.h: [`Link::operational_state`] of a link that passes packets.
 pub const OPERATIONAL_UP: u8 = 6;
 
-/// A network interface. What a message leaves out is `None` or empty.
+/// A network interface. Fields missing from a message are `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Link {
     /// `AF_UNSPEC`; `AF_BRIDGE` in messages about a bridge's port.
@@ -58,15 +58,15 @@ pub struct Link {
     pub kind: Option<String>,
     /// The link-layer address.
     pub address: Option<Vec<u8>>,
-    /// The link-layer address it came with.
+    /// The permanent link-layer address.
     pub permanent_address: Option<Vec<u8>>,
     /// Largest packet, bytes.
     pub mtu: Option<u32>,
     /// Length of the transmit queue, packets.
     pub tx_queue_len: Option<u32>,
-    /// Transmit queues that the driver has room for.
+    /// Transmit queues that the driver allocated.
     pub tx_queues: Option<u32>,
-    /// Receive queues that the driver has room for.
+    /// Receive queues that the driver allocated.
     pub rx_queues: Option<u32>,
     /// Whether it has a carrier.
     pub carrier: Option<bool>,
@@ -78,7 +78,7 @@ pub struct Link {
     pub master: Option<u32>,
     /// Index of the interface below, or of the peer.
     pub link: Option<u32>,
-    /// Namespace of [`link`](Self::link), if it is another one.
+    /// Namespace of [`link`](Self::link), if it is a different one.
     pub link_namespace: Option<i32>,
     /// Settings of a VLAN device.
     pub vlan: Option<Vlan>,
@@ -91,11 +91,11 @@ pub struct Link {
 /// Settings of a VLAN device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Vlan {
-    /// The VLAN's number.
+    /// The VLAN ID.
     pub id: Option<u16>,
     /// The tag's EtherType: 0x8100, or 0x88a8 for service tags.
     pub protocol: Option<u16>,
-    /// Priority of a packet, and the priority that its tag gets.
+    /// Priority of a packet, and the priority in its tag.
     pub egress_priorities: Vec<(u32, u32)>,
 }
 
@@ -246,7 +246,7 @@ impl Vlan {
 }
 
 impl Xdp {
-    /// The kernel lists programs by mode, or, before Linux 5.3, only names one and its mode.
+    /// The kernel lists programs by mode; before Linux 5.3 it names only one and its mode.
     fn parse(is: Attributes<'_>) -> Option<Self> {
         let attached = is.number(IFLA_XDP_ATTACHED)?;
         let only = is.u32(IFLA_XDP_PROG_ID);

@@ -17,11 +17,11 @@ const FIXED: usize = 12;
 pub mod state {
     /// `NUD_INCOMPLETE`: the kernel waits for the first answer.
     pub const INCOMPLETE: u16 = 0x01;
-    /// `NUD_REACHABLE`: confirmed a short time ago.
+    /// `NUD_REACHABLE`: recently confirmed.
     pub const REACHABLE: u16 = 0x02;
-    /// `NUD_STALE`: to be confirmed when it is used.
+    /// `NUD_STALE`: to be confirmed on next use.
     pub const STALE: u16 = 0x04;
-    /// `NUD_DELAY`: used, and soon to be confirmed.
+    /// `NUD_DELAY`: used, and about to be confirmed.
     pub const DELAY: u16 = 0x08;
     /// `NUD_PROBE`: the kernel waits for a confirmation.
     pub const PROBE: u16 = 0x10;
@@ -41,7 +41,7 @@ pub mod flags {
     pub const PROXY: u8 = 0x08;
 }
 
-/// A neighbour. What a message leaves out is `None`.
+/// A neighbour. Fields missing from a message are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Neighbour {
     /// `AF_INET` or `AF_INET6`; `AF_BRIDGE` for a bridge's forwarding entry.
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_bridges_entry_has_no_ip_address() {
         let mut body = Writer::after(&[7, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0]);
-        // Of a VXLAN device: the tunnel's end, in any family.
+        // For a VXLAN device: the tunnel's remote end, in any family.
         body.bytes(NDA_DST, &[10, 0, 0, 1]).bytes(NDA_LLADDR, &[2, 0, 0, 0, 0, 1]);
         let read = Neighbour::parse(&body.finish()).unwrap();
         assert_eq!((read.family, read.destination, read.address.map(|mac| mac.len())), (7, None, Some(6)));

@@ -33,7 +33,7 @@ pub mod kind {
     pub const UNREACHABLE: u8 = 7;
     /// `RTN_PROHIBIT`: refused as prohibited.
     pub const PROHIBIT: u8 = 8;
-    /// `RTN_THROW`: the lookup goes on in the next table.
+    /// `RTN_THROW`: the lookup continues in the next table.
     pub const THROW: u8 = 9;
 }
 
@@ -45,10 +45,10 @@ pub mod table {
     pub const LOCAL: u32 = 255;
 }
 
-/// `RTM_F_CLONED`: a flag of [`Route::flags`]: the kernel made it for a single peer.
+/// `RTM_F_CLONED`, in [`Route::flags`]: the kernel created it for a single peer.
 pub const CLONED: u32 = 0x200;
 
-/// A route. What a message leaves out is `None` or empty.
+/// A route. Fields missing from a message are `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Route {
     /// `AF_INET` or `AF_INET6`.
@@ -73,7 +73,7 @@ pub struct Route {
     pub preferred_source: Option<IpAddr>,
     /// Largest packet, bytes.
     pub mtu: Option<u32>,
-    /// Where packets go: one hop, or several in their order; none if the message names no interface.
+    /// The next hops, in order; empty if the message names no interface.
     pub hops: Vec<Hop>,
 }
 

@@ -4,7 +4,7 @@
 //!   requests.pcap ── read.rs ──▸ frames ──▸ worker ──▸ frames ── write.rs ──▸ replies.pcap
 //!   pcap or pcapng               of a pool of its own                         pcap, nanoseconds
 //! ```
-//! This replays what a service does with a capture, step by step; the replies can be read with `tcpdump -r` and
+//! This runs a service on a capture, step by step; the replies can be read with `tcpdump -r` and
 //! Wireshark. A replay ignores the capture's timing: frames are received as fast as they are polled. A reply carries
 //! the timestamp of the last frame read before it, so two replays of one file produce identical bytes.
 //!

@@ -1,4 +1,4 @@
-//! An in-memory link: what one end transmits the other receives.
+//! An in-memory link: each end receives the frames that the other transmits.
 //!
 //! ```text
 //!   End a  ── ring of frames ──▸  End b        pair(): two ends, each with a pool of its own
@@ -7,8 +7,8 @@
 //!   End    ──┐                                 looped(): one end that receives what it transmits
 //!          ◂─┘
 //! ```
-//! Frames are moved, not copied; an end that recycles a frame returns it to the pool it is from. That goes through
-//! the return ring of the other direction, so each pool is touched by one thread only.
+//! Frames are moved, not copied; an end that recycles a frame returns it to its original pool, through the return
+//! ring of the other direction, so each pool is touched by one thread only.
 
 use std::os::fd::BorrowedFd;
 
@@ -101,7 +101,7 @@ impl End {
         }
     }
 
-    /// Returns a frame to the pool it is from.
+    /// Returns a frame to its original pool.
     fn put_back(&mut self, frame: Frame) {
         if let Some(foreign) = self.pool.put(frame) {
             // Never full: it has room for every frame of the other end.
@@ -183,7 +183,7 @@ mod tests {
             let mut got = Burst::new();
             assert_eq!(b.receive(&mut got), 1);
             assert_eq!(got[0].bytes(), [round; 60]);
-            // Odd ones are sent back, even ones recycled where they are.
+            // Odd frames are sent back; others are recycled where they are.
             if round % 2 == 1 {
                 b.transmit(&mut got);
                 assert_eq!(a.receive(&mut got), 1);

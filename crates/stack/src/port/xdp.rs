@@ -27,8 +27,8 @@
 //! need not compute it ([`XdpDevice::rx_hash`]): the program writes it in front of each packet, in the frame's own
 //! memory.
 //!
-//! What a port does not do: verify checksums (the device's result is not available to it; workers verify, see
-//! [`Config::checksums`]), or see VLAN tags that the device stripped (`ethtool -K IF rxvlan off`).
+//! Not part of a port: checksum verification (the device's result is not available to it; workers verify, see
+//! [`Config::checksums`]), and VLAN tags that the device stripped (`ethtool -K IF rxvlan off`).
 
 mod bulk;
 mod config;

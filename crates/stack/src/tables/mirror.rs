@@ -63,7 +63,7 @@ const REST_FACTOR: u32 = 9;
 const MAX_READS: usize = 1024;
 
 /// Notices that may be pending while a list is read. Lower: fewer changes are tolerated during a read. Higher: more
-/// memory, some 500 bytes each. Exceeding it is treated as an overrun.
+/// memory, about 500 bytes each. Exceeding it is treated as an overrun.
 const MAX_NOTICES: usize = 16_384;
 
 /// How often a list that changed while it was read is retried at once. Lower: a busy machine cannot be mirrored.
@@ -219,7 +219,8 @@ impl Follower {
         Read::Done
     }
 
-    /// Reads one list into `fresh`. `notices`: what came meanwhile; `None` for one on next hop objects.
+    /// Reads one list into `fresh`. `notices`: those that arrived during the read; `None` for a change
+    /// of next hop objects.
     fn read_list(&mut self, kind: Kind, fresh: &mut Model, notices: &mut Vec<Option<(u16, Update)>>) -> Read {
         let what = match kind {
             Kind::Links => "read the list of links",

@@ -11,8 +11,9 @@ use crate::wire::Mac;
 pub enum Neighbour {
     /// It has this MAC address: reachable, delay, probe, permanent, noarp.
     Usable(Mac),
-    /// It had this MAC address but has not been confirmed for a while. Send to it, and have the kernel confirm it
-    /// ([`Resolver`](super::Resolver)): the kernel does not see frames sent past it, and would never do so itself.
+    /// It had this MAC address but has not been confirmed for a while. Send to it, and request confirmation from
+    /// the kernel ([`Resolver`](super::Resolver)): the kernel does not see frames sent past it, and would never do
+    /// so on its own.
     Stale(Mac),
     /// Being resolved: incomplete.
     Resolving,

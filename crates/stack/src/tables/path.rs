@@ -35,8 +35,8 @@ pub struct Path {
     pub next_hop_address: IpAddr,
     /// Maximum length of the IP packet, bytes.
     pub mtu: u32,
-    /// Whether the MAC address has not been confirmed for a while. Send, and have the kernel confirm it
-    /// ([`Resolver::ask`](super::Resolver::ask)).
+    /// Whether the MAC address has not been confirmed for a while. Send, and request confirmation from
+    /// the kernel ([`Resolver::ask`](super::Resolver::ask)).
     pub stale: bool,
 }
 
@@ -78,8 +78,8 @@ pub enum NoPath {
         /// The destination.
         destination: IpAddr,
     },
-    /// The next hop's MAC address is unknown. Have it resolved with [`Resolver::ask`](super::Resolver::ask), and look
-    /// the path up again a little later.
+    /// The next hop's MAC address is unknown. Request it with [`Resolver::ask`](super::Resolver::ask), and look the
+    /// path up again a little later.
     #[error("the MAC address of {next_hop} on interface {interface} is unknown")]
     NeighbourUnknown {
         /// The interface.
@@ -106,8 +106,8 @@ pub enum NoPath {
 }
 
 impl NoPath {
-    /// The neighbour to resolve, if that is what is missing: interface and address. `None` also while the kernel is
-    /// resolving it.
+    /// The neighbour to resolve, if its address is missing: interface and IP address. `None` also while the kernel
+    /// is resolving it.
     #[must_use]
     pub const fn to_ask(&self) -> Option<(u32, IpAddr)> {
         match *self {

@@ -10,7 +10,7 @@ use super::Frames;
 use crate::transmit::Ledger;
 
 impl Frames<'_> {
-    /// Should the requests that are due be sent as live frames?
+    /// Whether the requests that are due should be sent as live frames.
     pub(super) fn use_live_frames(&self, due: usize) -> bool {
         self.live.as_ref().is_some_and(|live| {
             let enough = || due >= LIVE_THRESHOLD && self.lanes.iter().all(|lane| lane.waiting() == 0);
@@ -25,7 +25,7 @@ impl Frames<'_> {
             self.send_live(ledger);
         }
         let Some(live) = &mut self.live else {
-            // The kernel has just stopped taking them.
+            // The kernel has just stopped accepting them.
             return self.stage(ledger, index, intended);
         };
         let flow = &self.flows[index];
@@ -38,7 +38,7 @@ impl Frames<'_> {
         true
     }
 
-    /// Gives the waiting live frames to the kernel and enters their requests as sent.
+    /// Submits the waiting live frames to the kernel and records their requests as sent.
     pub(super) fn send_live(&mut self, ledger: &mut Ledger<'_>) {
         let Some(Live { frames, staged }) = &mut self.live else { return };
         if staged.is_empty() {
@@ -63,7 +63,7 @@ impl Frames<'_> {
         }
     }
 
-    /// From now on everything is sent by AF_XDP, beginning with what waits.
+    /// From now on everything is sent through AF_XDP, starting with the waiting frames.
     fn give_up_live(&mut self, ledger: &mut Ledger<'_>, why: &str) {
         self.staging_live = false;
         let Some(mut live) = self.live.take() else { return };
@@ -73,7 +73,7 @@ impl Frames<'_> {
         for (bytes, request) in live.frames.iter().zip(live.staged) {
             let index = request.index as usize;
             let frame = if room { self.frame_for(ledger, index, bytes) } else { None };
-            // Without room all that follow are dropped too: a flow's requests leave in order.
+            // Without room all later frames are dropped too: a flow's requests leave in order.
             room = frame.is_some();
             match frame {
                 Some(frame) => self.lanes[self.flows[index].lane].stage(frame, request),

@@ -11,7 +11,7 @@ use crate::transmit::Ledger;
 const READS: usize = 4;
 
 impl Frames<'_> {
-    /// Receives what came to this thread's ports; how many datagrams.
+    /// Processes datagrams received on this thread's ports; returns how many.
     pub(super) fn receive_ports(&mut self, ledger: &mut Ledger<'_>) -> usize {
         let mut taken = 0;
         for lane in 0..self.lanes.len() {
@@ -34,7 +34,7 @@ impl Frames<'_> {
         taken
     }
 
-    /// Takes what other threads have judged; how many datagrams.
+    /// Takes replies judged by other threads; returns how many.
     pub(super) fn receive_judged(&mut self, ledger: &mut Ledger<'_>) -> usize {
         let mut taken = 0;
         for _ in 0..READS {
@@ -51,7 +51,7 @@ impl Frames<'_> {
         taken
     }
 
-    /// Judges the datagram at `place` of the burst, which came at `now`.
+    /// Judges the datagram at `place` of the burst, received at `now`.
     #[inline]
     fn judge(&mut self, ledger: &mut Ledger<'_>, place: usize, checksums: Checksums, now: u64) {
         let frame = &self.replies[place];

@@ -1,4 +1,4 @@
-//! The other way to send, where AF_XDP would copy: many frames at once, as live frames.
+//! Bulk transmission for devices where AF_XDP would copy: many frames at once, as live frames.
 //!
 //! ```text
 //! transmit ─▸ gathered, while the worker finds full bursts ─▸ flush ┬ 48 and more ─▸ live frames ─▸ ndo_xdp_xmit in bulk
@@ -8,7 +8,8 @@
 //! ([`LiveFrames`]) reach the driver without either, at a fixed cost per call, so the cheaper of the two is used.
 //!
 //! - A frame waits here or in the ring, not in both; live frames are sent only while the ring is empty, so frames are
-//!   not reordered.
+//! - Nothing waits for more frames to arrive: a poll that did not receive a full burst sends the
+//!   frames gathered so far.
 //! - Nothing waits for more to arrive: a poll that did not receive a full burst sends what there is.
 //! - A driver that accepts none is not tried again for a while, and the gathered frames go into the ring: its link
 //!   may be down, or its queue full at the moment.

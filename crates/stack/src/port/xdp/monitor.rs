@@ -1,5 +1,5 @@
-//! What the kernel put into a port's receive ring and what it dropped there, readable from any thread: a worker that
-//! gets no CPU time cannot report it.
+//! Counts frames that the kernel put into a port's receive ring or dropped there, readable from any thread: a worker
+//! that gets no CPU time cannot report them.
 //!
 //! ```text
 //! program ─ redirect ─┬▸ receive ring: delivered        the ring's producer index
@@ -10,7 +10,7 @@
 //! Every frame that the program redirected is in exactly one of these (`xsk_rcv`, net/xdp/xsk.c): with XDP_STATISTICS
 //! of Linux 5.9 and later `rx_dropped` and `rx_ring_full` do not overlap; before, `rx_dropped` is the sum of both.
 //! With zero-copy, a driver without a frame drops packets before the program sees them; these are in the driver's
-//! counters only, and `fill_ring_empty` says how often that happened.
+//! counters only, and `fill_ring_empty` counts how often that happened.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use rustix::net::xdp::{XdpDesc, XdpStatistics};
 
 use super::sys::Ring;
 
-/// Frames that the program redirected to a port's socket, by what became of them there.
+/// Frames that the program redirected to a port's socket, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReceiveCounts {
     /// Put into the receive ring.

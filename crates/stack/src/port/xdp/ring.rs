@@ -136,7 +136,7 @@ impl<T: Entry> Consumer<T> {
         }
         self.end = self.ring.producer().load(Acquire);
         let available = self.end.wrapping_sub(self.next);
-        // More than the ring has: an index that cannot be.
+        // More than the ring's size: the index is invalid.
         if available > self.ring.size() {
             self.end = self.next;
             return 0;

@@ -1,4 +1,4 @@
-//! What a port counted, by reason.
+//! Counters of a port, by reason.
 
 /// The counters of a port since it was opened, by reason. [`Counts`](crate::port::Counts) sums them up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

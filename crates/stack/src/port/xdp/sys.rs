@@ -15,7 +15,7 @@ pub(super) use ring::{Entry, Ring};
 /// Socket option: maximum packets per sendto call in copy mode (linux/if_xdp.h, Linux 6.17 and later).
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
-/// Has the kernel send what is in the transmit ring, or wakes the driver that does.
+/// Makes the kernel send the packets in the transmit ring, or wakes the driver that does.
 #[inline]
 pub(super) fn kick_transmit(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no data and no address: the kernel reads none of our memory.

@@ -77,7 +77,8 @@ impl XdpPort {
         back > 0
     }
 
-    /// Has the kernel send what is in the transmit ring. Returns whether a system call was made.
+    /// Makes the kernel send the packets in the transmit ring. Returns whether a system call was
+    /// made.
     #[inline]
     pub(super) fn send(&mut self) -> bool {
         if !self.unsent {
@@ -88,7 +89,8 @@ impl XdpPort {
         if waiting == 0 || !self.socket.transmit.needs_wakeup() {
             return false;
         }
-        // In copy mode each call sends a batch; call as often as that takes, and no more in any case.
+        // In copy mode each call sends a batch; call as often as needed for all of them, and no more
+        // in any case.
         for _ in 0..=waiting.div_ceil(KERNEL_BATCH) {
             self.statistics.kicks += 1;
             match sys::kick_transmit(self.socket.as_fd()) {
@@ -114,16 +116,16 @@ impl XdpPort {
         true
     }
 
-    /// Records what the kernel took from the transmit ring; returns how many entries it has not. In copy mode, what
-    /// it took was sent, except for what it [reports](Self::note_lost) as dropped; with zero-copy, what comes back
-    /// through the completion ring was sent.
+    /// Records the entries that the kernel took from the transmit ring; returns how many are left. In copy mode,
+    /// entries taken were sent, except for those [reported](Self::note_lost) as dropped; with zero-copy, entries
+    /// that return through the completion ring were sent.
     #[inline]
     pub(super) fn note_sent(&mut self) -> u32 {
         let waiting = self.socket.transmit.waiting();
         if self.properties.mode == Mode::Copy {
             let taken = self.socket.transmit.index().wrapping_sub(waiting).wrapping_sub(self.next_completion);
-            // Behind what was recorded already: the kernel shows the entry of a dropped packet as consumed with the
-            // next one.
+            // After those already recorded: the kernel shows the entry of a dropped packet as consumed together
+            // with the next one.
             if taken as i32 > 0 {
                 self.next_completion = self.next_completion.wrapping_add(taken);
                 self.completions.sent(taken as usize);
@@ -180,7 +182,7 @@ impl XdpPort {
         }
     }
 
-    /// Returns a frame that cannot be sent to the pool, if it is from there.
+    /// Returns a frame that cannot be sent to the pool, if it belongs to it.
     #[cold]
     pub(super) fn refuse(&mut self, frame: Frame) {
         self.statistics.refused += 1;

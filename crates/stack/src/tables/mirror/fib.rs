@@ -1,9 +1,9 @@
-//! The kernel's routes as its messages tell of them: main table and local table, several routes to one prefix.
+//! The kernel's routes, built from its messages: main table and local table, several routes per prefix.
 //!
-//! Adding and removing is told by messages that mostly say all. Where they do not - routes to one prefix with one
-//! metric may be appended, prepended, replaced, or join into one of several hops - and where the kernel says nothing at
-//! all - IPv4 routes vanish in silence with their interface or their source address (`fib_sync_down_dev`) - the
-//! mirror does not guess: [`Fib::is_unsure`] asks for the list to be read anew.
+//! Most messages describe an added or removed route completely. Some do not: routes with the same prefix and metric
+//! may be appended, prepended, replaced, or merged into a multipath route. And IPv4 routes disappear without a
+//! message when their interface or source address goes away (`fib_sync_down_dev`). In these cases the mirror does not
+//! guess: [`Fib::is_unsure`] requests that the list be read again.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,21 +26,22 @@ struct Prefix {
 struct Entry {
     /// Lower is better.
     metric: u32,
-    /// Tells it from other routes with the same prefix and metric: type, hops and source, without what changes in them.
+    /// Distinguishes it from other routes with the same prefix and metric: type, hops and source, without their
+    /// variable parts.
     identity: u64,
-    /// Where it leads now; `None` if all its hops are dead.
+    /// Its current route; `None` if all its hops are dead.
     route: Option<Route>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Fib {
-    /// Of one prefix in the kernel's order.
+    /// By prefix, each list in the kernel's order.
     main: HashMap<Prefix, Vec<Entry>>,
     local: HashMap<Prefix, Vec<Entry>>,
     unsure: bool,
 }
 
-/// What one message changed.
+/// The effect of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Changed {
     Nothing,
@@ -49,22 +50,22 @@ pub(super) enum Changed {
 }
 
 impl Fib {
-    /// Whether the routes are to be read anew.
+    /// Whether the routes must be read again.
     pub(super) fn is_unsure(&self) -> bool {
         self.unsure
     }
 
-    /// The list is complete: what was in doubt before is known.
+    /// The list is complete: doubts from before it are resolved.
     pub(super) fn trust(&mut self) {
         self.unsure = false;
     }
 
-    /// Routes may have changed without a word.
+    /// Routes may have changed without a message.
     pub(super) fn doubt(&mut self) {
         self.unsure = true;
     }
 
-    /// Takes an entry of the kernel's list.
+    /// Adds an entry of the kernel's list.
     pub(super) fn list(&mut self, message: &RouteMessage) {
         if let Some((table, prefix, entry)) = read(message) {
             let entries = self.table(table).entry(prefix).or_default();
@@ -74,7 +75,7 @@ impl Fib {
         }
     }
 
-    /// Takes the notice of a new or changed route.
+    /// Applies the notice of a new or changed route.
     pub(super) fn add(&mut self, message: &RouteMessage, flags: u16) -> Changed {
         let Some((table, prefix, entry)) = read(message) else { return Changed::Nothing };
         let entries = self.table(table).entry(prefix).or_default();
@@ -91,7 +92,7 @@ impl Fib {
         table
     }
 
-    /// Takes the notice of a route's end.
+    /// Applies the notice of a removed route.
     pub(super) fn remove(&mut self, message: &RouteMessage) -> Changed {
         let Some((table, prefix, entry)) = read(message) else { return Changed::Nothing };
         let tables = self.table(table);
@@ -106,12 +107,12 @@ impl Fib {
                 tables.remove(&prefix);
             }
         }
-        // One of several hops, or something that was missed.
+        // One of several hops, or a route whose notice was missed.
         self.unsure |= !known;
         if known { table } else { Changed::Nothing }
     }
 
-    /// Takes the place of `old`; says for the main and the local table whether they differ.
+    /// Replaces `old`; returns for the main and the local table whether they differ.
     pub(super) fn differs(&self, old: &Self) -> (bool, bool) {
         (self.main != old.main, self.local != old.local)
     }
@@ -120,13 +121,13 @@ impl Fib {
     pub(super) fn routes(&self) -> impl Iterator<Item = (IpAddr, u8, Route)> {
         self.main.iter().filter_map(|(prefix, entries)| {
             let live = entries.iter().filter_map(|entry| Some((entry.metric, entry.route?)));
-            // The first of the lowest metric, as the kernel takes them.
+            // The first one with the lowest metric, like in the kernel.
             let (_, route) = live.min_by_key(|(metric, _)| *metric)?;
             Some((prefix.address, prefix.len, route))
         })
     }
 
-    /// What is the machine's own, by prefix.
+    /// Local prefixes.
     pub(super) fn local(&self) -> impl Iterator<Item = (IpAddr, u8)> {
         self.local.keys().map(|prefix| (prefix.address, prefix.len))
     }
@@ -136,8 +137,8 @@ impl Fib {
     }
 }
 
-/// Table, prefix and route of a message; `None` if the mirror has no use for it: another table, a route for only some
-/// senders or traffic classes, one that the kernel made for a single peer.
+/// Table, prefix and route of a message; `None` if the mirror does not use it: another table, a route for certain
+/// sources or traffic classes only, or one that the kernel created for a single peer.
 fn read(message: &RouteMessage) -> Option<(Changed, Prefix, Entry)> {
     let unspecified = match i32::from(message.family) {
         libc::AF_INET => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -227,7 +228,7 @@ mod tests {
         fib.list(&route("10.0.0.0/8", 0, &[rtnetlink::Hop { dead: true, ..by(2) }]));
         fib.list(&route("10.0.0.0/8", 5, &[by(3)]));
         assert_eq!(ways(&fib), [3]);
-        // Up again: the same route, not another.
+        // Up again: the same route, not a new one.
         assert_eq!(fib.add(&route("10.0.0.0/8", 0, &[by(2)]), 0), Changed::Main);
         assert_eq!(ways(&fib), [2]);
         assert!(!fib.is_unsure());

@@ -71,7 +71,7 @@ impl Mirror {
         Arc::clone(&self.tables)
     }
 
-    /// A resolver that has the kernel resolve neighbours.
+    /// A resolver that requests neighbour resolution from the kernel.
     #[must_use]
     pub fn resolver(&self) -> Resolver {
         Resolver::new(Arc::clone(&self.requests), Arc::clone(&self.tables))
@@ -94,7 +94,7 @@ impl Drop for Mirror {
     fn drop(&mut self) {
         self.requests.stop();
         if let Some(thread) = self.thread.take() {
-            // It panicked: its state is gone, what it published stays.
+            // It panicked: its state is gone, but the published tables stay.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What the kernel has said so far, in a form that its next message can change. The tables are made of it.
+//! The mirror's mutable state, updated by each kernel message. The tables are built from it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -18,23 +18,24 @@ const UNSPECIFIED: u8 = 0;
 /// The EtherType of ordinary VLAN tags (802.1Q); service tags have another.
 const CUSTOMER_TAG: u16 = 0x8100;
 
-/// Interface, address, prefix and peer: an address can be on an interface several times, with different prefixes or
-/// other ends.
+/// Interface, address, prefix and peer: an interface can have an address several times, with different prefixes or
+/// peers.
 type AddressKey = (u32, IpAddr, u8, IpAddr);
 
 #[derive(Debug, Default)]
 pub(super) struct Model {
     interfaces: BTreeMap<u32, Interface>,
-    /// With a number that grows: the order in which the kernel told of them, which counts when a source is chosen.
+    /// With an increasing number: the order in which the kernel reported them, which matters for source address
+    /// selection.
     addresses: HashMap<AddressKey, (u64, LocalAddress)>,
     told: u64,
     neighbours: HashMap<(u32, IpAddr), Neighbour>,
     pub(super) fib: Fib,
-    /// What was changed since its table was made.
+    /// Changes since the tables were built.
     pub(super) dirty: Dirty,
 }
 
-/// Which tables are not up to date.
+/// Which tables are out of date.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dirty {
     pub(super) interfaces: bool,
@@ -50,7 +51,7 @@ impl Dirty {
 }
 
 impl Model {
-    /// Takes an entry of a list.
+    /// Adds an entry of a list.
     pub(super) fn list(&mut self, message: &Update) {
         match message {
             Update::NewRoute(message) => self.fib.list(message),
@@ -58,7 +59,7 @@ impl Model {
         }
     }
 
-    /// Forgets what a list that was broken off has said.
+    /// Discards the entries of an abandoned list.
     pub(super) fn forget(&mut self, kind: Kind) {
         match kind {
             Kind::Links => self.interfaces.clear(),
@@ -68,7 +69,7 @@ impl Model {
         }
     }
 
-    /// Takes over what `fresh` was told in a list of this kind.
+    /// Adopts the entries of a list of this kind from `fresh`.
     pub(super) fn adopt(&mut self, kind: Kind, fresh: &mut Self) {
         match kind {
             Kind::Links => {
@@ -89,13 +90,13 @@ impl Model {
                 self.dirty.routes |= main;
                 self.dirty.addresses |= local;
                 self.fib = std::mem::take(&mut fresh.fib);
-                // New links raise doubts, but this list was read after them.
+                // New links make the routes uncertain, but this list was read after them.
                 self.fib.trust();
             }
         }
     }
 
-    /// Takes a notice.
+    /// Applies a notice.
     pub(super) fn notice(&mut self, message: &Update, flags: u16) {
         match message {
             Update::NewLink(message) => self.link(message),
@@ -108,7 +109,7 @@ impl Model {
             Update::DelAddress(message) => {
                 if let Some((key, _)) = read_address(message) {
                     self.dirty.addresses |= self.addresses.remove(&key).is_some();
-                    // Routes that prefer this source go with it, some in silence.
+                    // Routes that prefer this source are removed with it, some without a message.
                     self.fib.doubt();
                 }
             }
@@ -145,7 +146,8 @@ impl Model {
             return;
         }
         if old.is_none_or(|old| (old.up, old.running) != (interface.up, interface.running)) {
-            // IPv4 routes go with their interface, and dead hops live again, without a word.
+            // IPv4 routes are removed with their interface, and dead hops come alive again, without
+            // a message.
             self.fib.doubt();
         }
         self.dirty.interfaces = true;
@@ -154,7 +156,7 @@ impl Model {
 
     fn link_gone(&mut self, message: &Link) {
         let index = message.index;
-        // A port that leaves its bridge is reported by the same message, of another family.
+        // A port that leaves its bridge is reported by the same message with another family.
         if message.family != UNSPECIFIED || self.interfaces.remove(&index).is_none() {
             return;
         }
@@ -190,30 +192,31 @@ impl Model {
         }
     }
 
-    /// The table of the interfaces.
+    /// Builds the table of interfaces.
     pub(super) fn interfaces(&self, generation: u64) -> Interfaces {
         Interfaces::new(self.interfaces.values().cloned(), generation)
     }
 
-    /// The table of the machine's addresses: those of interfaces, and what else the local table has.
+    /// Builds the table of the host's addresses: those of interfaces, and the rest of the local
+    /// table.
     pub(super) fn addresses(&self) -> LocalAddresses {
         let mut addresses: Vec<_> = self.addresses.values().collect();
         addresses.sort_by_key(|(told, _)| *told);
-        // An interface's own address has its local route, too; whether it counts is for the address to say.
+        // An interface's own address also has a local route; the address decides whether it is usable.
         let own: HashSet<_> = addresses.iter().map(|(_, local)| local.address).collect();
         let networks =
             self.fib.local().filter(|(address, len)| !(*len >= bits(*address) && own.contains(address)));
         LocalAddresses::new(addresses.iter().map(|(_, local)| local.clone()), networks)
     }
 
-    /// The table of the neighbours.
+    /// Builds the table of neighbours.
     pub(super) fn neighbours(&self) -> Neighbours {
         Neighbours::new(
             self.neighbours.iter().map(|((interface, ip), neighbour)| (*interface, *ip, *neighbour)),
         )
     }
 
-    /// The table of the routes.
+    /// Builds the table of routes.
     pub(super) fn routes(&self) -> Routes {
         Routes::new(self.fib.routes())
     }
@@ -223,7 +226,8 @@ fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The interface of a link message; `None` if it is about something else: a bridge's port, a radio event.
+/// The interface of a link message; `None` if the message is about something else: a bridge port, a
+/// wireless event.
 fn read_link(message: &Link) -> Option<Interface> {
     if message.family != UNSPECIFIED {
         return None;
@@ -258,9 +262,9 @@ fn read_vlan(vlan: &rtnetlink::link::Vlan, lower: u32) -> Option<Vlan> {
 
 fn read_address(message: &Address) -> Option<(AddressKey, LocalAddress)> {
     let has = |flags: u32| message.flags & flags != 0;
-    // Of the two ends of a point-to-point link, or the same twice; IPv6 has only the second.
+    // The two ends of a point-to-point link, or the same address twice; IPv6 has only the second.
     let address = message.local.or(message.address)?;
-    // Tentative, unless the kernel uses it all the same; or a duplicate.
+    // Tentative, unless the kernel uses it anyway; or a duplicate.
     let waits = has(address::flags::TENTATIVE) && !has(address::flags::OPTIMISTIC);
     let broadcast = message.broadcast.and_then(|address| match address {
         IpAddr::V4(address) => Some(address),
@@ -270,7 +274,7 @@ fn read_address(message: &Address) -> Option<(AddressKey, LocalAddress)> {
         broadcast,
         scope: message.scope,
         usable: !waits && !has(address::flags::DADFAILED),
-        // The bit means "temporary" for IPv6.
+        // For IPv6 the bit means "temporary".
         secondary: address.is_ipv4() && has(address::flags::SECONDARY),
         deprecated: has(address::flags::DEPRECATED),
         ..LocalAddress::new(message.interface, address, message.prefix_len)
@@ -278,15 +282,15 @@ fn read_address(message: &Address) -> Option<(AddressKey, LocalAddress)> {
     Some(((message.interface, address, message.prefix_len, message.address.unwrap_or(address)), local))
 }
 
-/// Which neighbour a message is about and what is known now: maybe nothing. `None` if it is about a bridge's forwarding
-/// entry or an address that this host answers for.
+/// The neighbour in a message and its current state, if it has one. `None` for a bridge's forwarding entry or a proxy
+/// address.
 fn read_neighbour(message: &rtnetlink::Neighbour) -> Option<((u32, IpAddr), Option<Neighbour>)> {
     use neighbour::state;
 
     if message.flags & neighbour::flags::PROXY != 0 {
         return None;
     }
-    // Only IP's families have one.
+    // Only IP families have one.
     let ip = message.destination?;
     let mac = message.address.as_deref().and_then(mac_of);
     let neighbour = match message.state {

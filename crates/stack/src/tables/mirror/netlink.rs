@@ -1,4 +1,4 @@
-//! What the mirror asks of rtnetlink, and how it reads the messages.
+//! The mirror's rtnetlink requests, and the messages it reads.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,13 +16,13 @@ const GROUPS: u32 = group::LINK
     | group::IPV6_ROUTE
     | group::NEXT_HOP;
 
-/// Room for notifications not read yet, bytes. The kernel charges some 800 for a small one, so about 10,000 fit.
+/// Room for unread notifications, bytes. The kernel charges about 800 for a small one, so about 10,000 fit.
 ///
 /// Lower: a storm of route changes overruns the socket and everything must be read again. Higher: kernel memory that is
 /// hardly ever used.
 const BUFFER_LEN: usize = 8 << 20;
 
-/// What the kernel lists on request.
+/// Kinds of objects that the kernel lists on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Links,
@@ -34,7 +34,7 @@ pub(super) enum Kind {
 /// A message that was read.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// One entry of the list asked for.
+    /// One entry of the requested list.
     Listed(Update),
     /// The list is complete; `interrupted`: it changed while it was read, so entries may be missing.
     End { interrupted: bool },
@@ -42,19 +42,19 @@ pub(super) enum Item {
     Refused(io::Error),
     /// Something changed; with the flags of the message.
     Noticed(u16, Update),
-    /// Something changed about next hop objects.
+    /// A next hop object changed.
     NextHops,
-    /// The kernel refused another request of ours.
+    /// The kernel refused another request of this socket.
     Unasked,
     /// A malformed message.
     Undecodable,
 }
 
-/// The socket to rtnetlink: subscribed to what changes, and asked for what exists.
+/// The rtnetlink socket: receives change notifications, and requests lists of existing objects.
 pub(super) struct Netlink(Subscription);
 
 impl Netlink {
-    /// Opens one for the calling thread's network namespace, subscribed from the first moment.
+    /// Opens one in the calling thread's network namespace, subscribed from the start.
     pub(super) fn open() -> io::Result<Self> {
         Ok(Self(Subscription::open(Protocol::Route, GROUPS, BUFFER_LEN)?))
     }
@@ -65,7 +65,7 @@ impl Netlink {
         Self(Subscription::over(socket, port))
     }
 
-    /// Asks for a list of all there are.
+    /// Requests a list of all objects of a kind.
     pub(super) fn list(&mut self, kind: Kind) -> io::Result<()> {
         let (request, body) = match kind {
             Kind::Links => list::links(),
@@ -76,8 +76,9 @@ impl Netlink {
         Ok(self.0.dump(request, &body)?)
     }
 
-    /// Asks the kernel to find out or confirm a neighbour's MAC address (`NTF_USE`, `neigh_add` in net/core/neighbour.c),
-    /// as if it had a packet for it. It keeps trying as its settings say, and answers with notifications.
+    /// Makes the kernel resolve or confirm a neighbour's MAC address (`NTF_USE`, `neigh_add` in
+    /// net/core/neighbour.c), as if it had a packet for it. The kernel retries according to its settings, and answers
+    /// with notifications.
     pub(super) fn resolve(&mut self, interface: u32, address: IpAddr) -> io::Result<()> {
         let neighbour = Neighbour { flags: neighbour::flags::USE, ..Neighbour::new(interface, address) };
         let (request, body) = Update::NewNeighbour(neighbour).encode();
@@ -89,7 +90,7 @@ impl Netlink {
         self.0.receive()
     }
 
-    /// Passes on the messages of the datagram read last, as far as the mirror uses them.
+    /// Passes on the messages of the last datagram read, except those the mirror does not use.
     pub(super) fn items(&mut self, mut take: impl FnMut(Item)) {
         self.0.items(|item| {
             let item = match item {
@@ -107,7 +108,7 @@ impl Netlink {
     }
 }
 
-/// The item of a message about something; `None` if the mirror has no use for it.
+/// The item of a message about an object; `None` if the mirror does not use it.
 fn update(message: &Message<'_>, item: impl FnOnce(Update) -> Item) -> Option<Item> {
     match Update::parse(message.kind, message.body) {
         None => Some(Item::Undecodable),

@@ -1,11 +1,11 @@
-//! How the mirror is doing, and why it could not follow the kernel.
+//! The state of the mirror, and why it could not follow the kernel.
 
 use std::io;
 
 use super::{MAX_ATTEMPTS, REPLY_TIMEOUT};
 use crate::epoch::Stalled;
 
-/// Why the kernel cannot be followed.
+/// Why the mirror cannot follow the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
     /// A system call failed, or the kernel refused a request.
@@ -38,7 +38,7 @@ pub enum MirrorError {
 /// The state of the mirror.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum State {
-    /// The tables match the kernel's, with a delay of some 20 ms, or longer if they are large.
+    /// The tables match the kernel's, with a delay of about 20 ms, or longer if they are large.
     #[default]
     Following,
     /// Notices were lost; the tables are out of date until everything has been read again.

@@ -1,4 +1,4 @@
-//! The follower on a socket that is not the kernel's: crafted datagrams, and a socket that dies.
+//! The follower on a socket that is not the kernel's: crafted datagrams, and a socket that closes.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -12,7 +12,7 @@ use udpath_netlink::rtnetlink::{Link, Neighbour, neighbour};
 
 use super::*;
 
-/// What the follower takes for its own address; the kernel's answers bear it.
+/// The follower's own address, carried by the kernel's answers.
 const PORT: u32 = 77;
 
 /// A notification.
@@ -72,7 +72,7 @@ fn a_notice_becomes_a_table() {
     let interfaces = follower.tables.load(&guard).interfaces;
     assert_eq!(interfaces.by_name("eth2").map(|eth2| (eth2.index, eth2.mtu)), Some((2, 1500)));
     assert_eq!(interfaces.generation(), 1);
-    // The same again changes nothing.
+    // The same message again changes nothing.
     feed(&mut follower, &kernel, &bytes(&new_link(2, 1500)));
     assert!(!follower.model.dirty.any());
 }
@@ -81,13 +81,14 @@ fn a_notice_becomes_a_table() {
 fn unknown_and_malformed_messages_are_passed_over() {
     let (mut follower, kernel) = follower();
     let good = bytes(&new_link(3, 9000));
-    // A type that nobody knows, then a good one, in one datagram.
+    // An unknown type, then a valid message, in one datagram.
     let mut unknown = vec![20, 0, 0, 0, 200, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
     unknown.extend_from_slice(&good);
     feed(&mut follower, &kernel, &unknown);
     assert_eq!(follower.model.interfaces(1).all().len(), 1);
     assert_eq!(follower.status.undecodable, 0);
-    // A header that promises more than there is; a length below the header's; a link message without its header.
+    // A header with a length beyond the datagram; a length below the header's; a link message without its
+    // header.
     feed(&mut follower, &kernel, &[200, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     feed(&mut follower, &kernel, &[3, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     feed(&mut follower, &kernel, &[17, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
@@ -96,14 +97,14 @@ fn unknown_and_malformed_messages_are_passed_over() {
     follower.model.fib = fib::Fib::default();
     feed(&mut follower, &kernel, &[16, 0, 0, 0, 105, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert!(follower.model.fib.is_unsure());
-    // Longer than what can be read: lost.
+    // Longer than the buffer: lost.
     feed(&mut follower, &kernel, &vec![0; 70_000]);
     assert!(follower.lost);
     assert_eq!(follower.status.overruns, 1);
 }
 
 proptest! {
-    /// Whatever bytes follow a header of a type that is mirrored: no panic.
+    /// No bytes after the header of a mirrored type cause a panic.
     #[test]
     fn no_bytes_panic(
         kind in 16_u16..32,
@@ -122,7 +123,7 @@ proptest! {
             *first = family;
         }
         feed(&mut follower, &kernel, &datagram);
-        // A good message with some bytes changed.
+        // A valid message with some bytes changed.
         let mut datagram = bytes(&new_link(2, 1500));
         for (at, byte) in flip {
             let at = at.index(datagram.len());
@@ -141,7 +142,7 @@ fn when_the_socket_dies_the_tables_stay_and_the_state_says_so() {
     let (shown, requests) = (Arc::clone(&follower.shown), Arc::clone(&follower.requests));
     follower.publish();
     follower.model.fib = fib::Fib::default();
-    // An empty datagram is how the end of this socket looks like.
+    // A closed socket appears as an empty datagram.
     kernel.send(&[]).unwrap();
     follower.run();
     let status = lock(&shown).clone();
@@ -189,7 +190,7 @@ fn neighbour(last: u8) -> Neighbour {
     }
 }
 
-/// A message of the kernel's: type, flags and body. The request's sequence number is added to answers.
+/// A kernel message: type, flags and body. Answers also get the request's sequence number.
 type Saying = (u16, u16, Vec<u8>);
 
 fn saying(flags: u16, update: &Update) -> Saying {
@@ -202,13 +203,13 @@ fn listed(last: u8) -> Saying {
     saying(flag::MULTI, &Update::NewNeighbour(neighbour(last)))
 }
 
-/// The end of a list: 0, or the negative number of an error.
+/// The end of a list: 0, or a negative error number.
 fn done(code: i32) -> Saying {
     const NLMSG_DONE: u16 = 3;
     (NLMSG_DONE, flag::MULTI, code.to_ne_bytes().to_vec())
 }
 
-/// Answers one request for a list after the other, each with what `answers` has for it, message by message. Those without
+/// Answers list requests one after another, each with its entry in `answers`, message by message. Messages without
 /// the flag of lists are notices.
 fn answer(kernel: &UnixDatagram, answers: Vec<Vec<Saying>>) {
     for answer in answers {
@@ -243,7 +244,7 @@ fn an_entry_that_was_removed_while_the_list_was_copied_does_not_come_back() {
     let new = saying(0, &Update::NewNeighbour(neighbour(8)));
     let seen = neighbours_after(&mut follower, &kernel, vec![vec![gone, new, listed(7), listed(9), done(0)]]);
     assert_eq!(seen, [8, 9]);
-    // What a new list lacks is gone, too.
+    // Objects missing from a new list are gone.
     assert_eq!(neighbours_after(&mut follower, &kernel, vec![vec![listed(9), done(0)]]), [9]);
 }
 
@@ -256,7 +257,7 @@ fn what_is_left_of_a_list_that_was_given_up_does_not_count() {
     say(&kernel, listed(7), 1);
     say(&kernel, done(0), 1);
     assert_eq!(neighbours_after(&mut follower, &kernel, vec![vec![listed(9), done(0)]]), [9]);
-    // If the kernel is not through with it, it refuses the next one.
+    // While the kernel is still dumping, it refuses the next request.
     let answers = vec![vec![done(-libc::EBUSY)]];
     let read = std::thread::scope(|scope| {
         scope.spawn(|| answer(&kernel, answers));
@@ -301,7 +302,7 @@ fn an_overrun_socket_is_made_good_by_reading_everything() {
     follower.netlink = client.run(Netlink::open).unwrap().unwrap();
     assert!(matches!(follower.read(&EVERYTHING), Read::Done));
     follower.publish();
-    // The kernel's least room: two or three notices.
+    // The kernel's smallest receive buffer: room for two or three notices.
     rustix::net::sockopt::set_socket_recv_buffer_size(&follower.netlink, 0).unwrap();
     for last in 0..50 {
         let prefix = format!("172.16.{last}.0/24");
