@@ -126,8 +126,7 @@ scene_busy() {
     each "udpath lab exec $lab/server --" "$@"
 }
 
-# Two profiles, one with a system call per datagram (a.json) and one with bursts (b.json), then the
-# commands.
+# Two profiles, one with a system call per datagram (a.json) and one with bursts (b.json), then the commands.
 scene_diff() {
     local options name
     for name in a b; do

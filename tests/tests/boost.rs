@@ -198,8 +198,7 @@ fn the_page_renders_in_a_browser_without_a_network() {
     // A blank page of that size takes 14 KB.
     assert!(png.len() > 60_000, "{} bytes are an empty page", png.len());
 
-    // With several graphs on a page, one is zoomed and the others stay; a search covers all of
-    // them.
+    // With several graphs on a page, one is zoomed and the others stay; a search covers all of them.
     let widths = |dom: &str, id: &str| -> Vec<String> {
         let frames = dom.split("<g class=\"f ").skip(1).filter(|frame| frame.contains(&format!("id=\"{id}")));
         frames
@@ -255,8 +254,7 @@ fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
     let mut random = Random(2);
     let mut killed = Vec::new();
     for kill in 0..KILLS {
-        // One kill time from each twentieth of the span, squared: a third of them within its first
-        // ninth.
+        // One kill time from each twentieth of the span, squared: a third of them within its first ninth.
         let moment = SPAN * ((f64::from(kill) + random.share()) / f64::from(KILLS)).powi(2);
         let mut running = Run::new(&SHORT).within(CLIMB).start();
         let since = Instant::now();

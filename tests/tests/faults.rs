@@ -109,8 +109,7 @@ fn a_signal_ends_a_load_whose_server_is_gone() {
     }
 }
 
-/// However a load over AF_XDP ends, its program is detached, and the kernel's sockets receive their datagrams
-/// again.
+/// However a load over AF_XDP ends, its program is detached, and the kernel's sockets receive their datagrams again.
 #[test]
 fn a_killed_load_leaves_nothing_attached() {
     udpath_lab::needs_root!();

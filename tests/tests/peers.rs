@@ -1,5 +1,4 @@
-//! Interoperability with Debian's tools for the same job: `socat` as a server, `socat` and `nc` as
-//! clients.
+//! Interoperability with Debian's tools for the same job: `socat` as a server, `socat` and `nc` as clients.
 
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};

@@ -1,5 +1,4 @@
-//! `udpath predict` as its users run it: known vectors, JSON in and out, reverse lookup and back, bad
-//! input.
+//! `udpath predict` as its users run it: known vectors, JSON in and out, reverse lookup and back, bad input.
 
 use std::fs;
 use std::io::Write;

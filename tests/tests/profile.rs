@@ -101,8 +101,7 @@ fn a_server_under_load_is_seen_for_what_it_does() {
     let all: f64 =
         json["classes"].as_array().unwrap().iter().map(|share| share["share"].as_f64().unwrap()).sum();
     assert!((all - 1.0).abs() < 1e-6, "all classes are {all} of the time");
-    // For the server and softirqs; other programs on this machine may run code that no rule
-    // classifies.
+    // For the server and softirqs; other programs on this machine may run code that no rule classifies.
     let stacks = json["stacks"].as_array().unwrap();
     let ours = stacks.iter().filter(|stack| stack["context"] == "softirq" || stack["process"] == "udpath");
     let (mut unknown, mut known) = (0, 0);
@@ -398,8 +397,7 @@ fn without_rights_it_says_what_is_missing() {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
     let paranoid: i32 = paranoid.trim().parse().unwrap();
     if paranoid <= 0 {
-        // This machine allows it to all users: then kernel functions have no names, and the output
-        // says so.
+        // This machine allows it to all users: then kernel functions have no names, and the output says so.
         assert_eq!(machine.code(), Some(0), "{}", machine.err);
         assert!(machine.out.contains("kernel functions have no names"), "{}", machine.out);
         return;

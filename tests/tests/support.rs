@@ -180,8 +180,7 @@ fn an_archive_of_too_much_is_refused_in_little_memory() {
     });
     let one = write("one.tar.gz", &|builder| entry(builder, "now/proc/stat", 200 << 20));
     for (path, told) in [(many, "files and directories"), (large, "MiB"), (one, "more bytes than any file")] {
-        // 192 MiB of address space for the whole program, of which its own text and stacks take
-        // about 30.
+        // 192 MiB of address space for the whole program, of which its own text and stacks take about 30.
         let script =
             format!("ulimit -v 196608; exec {} show --sysroot {}", program().display(), path.display());
         let mut command = Command::new("sh");

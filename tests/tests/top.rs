@@ -67,8 +67,7 @@ impl Pane {
         assert!(self.is_alternate());
     }
 
-    /// Waits for its exit, and checks that the terminal is restored: echo, canonical mode, the
-    /// original screen.
+    /// Waits for its exit, and checks that the terminal is restored: echo, canonical mode, the original screen.
     fn ended(&self, code: u8) {
         self.shows(&format!("ended with {code}"));
         assert!(!self.is_alternate());

@@ -235,8 +235,7 @@ fn what_cannot_be_is_said_in_one_sentence() {
     let napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
     refused(&xdp, "XDP program");
     drop(napi);
-    // An address with special rules in the kernel: the probe finds that none of its frames would be
-    // taken.
+    // An address with special rules in the kernel: the probe finds that none of its frames would be taken.
     let reserved = "240.0.0.1:7000";
     let mut ip = lab.machine("server").unwrap().command("ip");
     assert!(ip.args(["addr", "add", "240.0.0.1/32", "dev", "eth0"]).status().unwrap().success());

@@ -76,7 +76,7 @@ impl From<KernelError> for crate::Error {
 /// Checks that this engine can carry out `plan`.
 ///
 /// # Errors
-/// What it does not support, and which engine does.
+/// The unsupported feature, and the engine that supports it.
 pub(crate) fn check(plan: &Plan) -> Result<u32, PlanError> {
     plan.check()?;
     let cannot = |why| Err(PlanError::KernelEngine(why));

@@ -9,12 +9,13 @@
 //!       │ search.rs          │ template.rs: what a protocol's requests and replies look like
 //!       └ --find-max         └ (written in the crate `protocols`)
 //! ```
-//! - A **plan** says what is sent and when, from a seed; it does not depend on how sending goes.
+//! - A **plan** defines what is sent and when, from a seed; it does not depend on how sending
+//!   proceeds.
 //! - An **engine** carries it out. It may be late, but it may not move the plan's intended times. The engines in user
 //!   space share one loop (`transmit.rs`); each implements only how requests are sent and replies received.
-//! - **record** keeps three times of every transaction apart (intended, sent, answered), so delay inside the generator is
-//!   neither hidden nor blamed on the server. It also collects the evidence whether the generator itself was the limit,
-//!   which a result states first.
+//! - **record** keeps three times of every transaction apart (intended, sent, answered), so delay inside the
+//!   generator is neither hidden nor blamed on the server. It also collects evidence of whether the generator itself
+//!   was the limit, which a result states first.
 
 pub mod cpu;
 mod error;

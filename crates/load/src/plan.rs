@@ -1,11 +1,11 @@
-//! What to send, from where, to whom and when: decided before the first datagram, the same for every engine.
+//! What to send, from where, to which targets and when: decided before the first datagram, the same for every engine.
 //!
 //! ```text
 //!   Plan ──check()──▶ transmit (an engine) ──▶ record ──▶ LoadResult
 //!     └─ Schedule: intended times and flows, from the seed alone; sending late never moves them
 //! ```
-//! A [`Plan`] is plain data with public fields; [`Plan::check`] says what is wrong with it. Engines call it first, so an
-//! invalid plan never opens a socket.
+//! A [`Plan`] is plain data with public fields; [`Plan::check`] reports what is wrong with it. Engines call it first,
+//! so an invalid plan never opens a socket.
 
 mod error;
 mod schedule;
@@ -41,7 +41,7 @@ pub enum Transport {
     Tcp,
 }
 
-/// What a flow does.
+/// The traffic pattern of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Request and reply: transactions.
@@ -69,16 +69,16 @@ pub enum Process {
 /// When transactions begin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Arrivals {
-    /// A new request as soon as one is answered or given up. In one-way modes: as fast as the kernel takes them.
+    /// A new request as soon as one is answered or given up. In one-way modes: as fast as the kernel accepts them.
     Closed {
         /// Requests in flight per flow, 1 or more.
         inflight: u32,
     },
-    /// At a mean rate, whatever the server does.
+    /// At a mean rate, independent of the server.
     Open {
         /// Transactions per second over all flows.
         rate: f64,
-        /// How they are spread.
+        /// Their arrival process.
         process: Process,
     },
     /// At a rate that grows (or falls) evenly from `from` to `to` over the duration; the warm-up runs at `from`.
@@ -100,7 +100,7 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// How many ports it holds.
+    /// Number of ports in the range.
     #[must_use]
     pub fn count(self) -> u32 {
         u32::from(self.last).saturating_sub(u32::from(self.first)) + 1
@@ -112,7 +112,7 @@ impl PortRange {
 pub struct Plan {
     /// Datagrams or connections.
     pub transport: Transport,
-    /// What a flow does.
+    /// The traffic pattern of a flow.
     pub mode: Mode,
     /// Where requests go: flow `i` to target `i mod n`. All of one address family.
     pub targets: Vec<SocketAddr>,
@@ -162,7 +162,7 @@ impl Plan {
     /// Checks the plan against its limits.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error found.
     pub fn check(&self) -> Result<(), PlanError> {
         self.check_ends()?;
         self.check_arrivals()?;
@@ -202,9 +202,9 @@ impl Plan {
         (n > 0).then(|| self.sources[(flow as usize / self.targets.len()) % n])
     }
 
-    /// Most requests of one flow that may be unanswered at one moment: the size of the table of pending requests.
-    /// Two timeouts of the peak rate (in the second one, replies are late, not lost), or the requests in flight and those
-    /// given up before them.
+    /// Maximum number of unanswered requests of one flow at one moment: the size of the table of pending requests.
+    /// Two timeouts of the peak rate (in the second one, replies are late, not lost), or the requests in flight and
+    /// those given up before them.
     #[must_use]
     pub fn pending_per_flow(&self) -> u64 {
         let Some(rate) = self.peak_rate() else {

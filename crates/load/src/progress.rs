@@ -1,8 +1,8 @@
-//! What a run reports while it is in progress.
+//! Progress reports during a run.
 
 use std::time::Duration;
 
-/// The state of a run, given to the caller a few times per second.
+/// The state of a run, passed to the caller a few times per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Progress {
     /// Time since the window began; zero during the warm-up.
@@ -13,7 +13,7 @@ pub struct Progress {
     pub sent: u64,
     /// Valid replies so far, warm-up included.
     pub ok: u64,
-    /// Requests lost so far, as far as it is known during the run.
+    /// Requests lost so far, as far as known during the run.
     pub lost: u64,
     /// Transactions completed per second (one-way modes: sent) since the last report.
     pub tps: f64,

@@ -1,4 +1,4 @@
-//! What became of every request, and the parts that every engine builds its result from.
+//! The outcome of every request, and the parts from which every engine builds its result.
 //!
 //! ```text
 //!  Pending   one per flow: which requests are open, since when      (engines in user space)

@@ -4,8 +4,8 @@
 //! every request sent ends as exactly one of      ok | late | lost
 //! every datagram received is exactly one of      ok | late | duplicate | corrupt | wrong_flow
 //! ```
-//! `reordered` counts some of the ok and late ones. [`Counts::check`] checks both identities. In one-way modes nothing is
-//! answered: `ok` is what the receiver reports, `lost` the rest, and both are 0 if it was not asked.
+//! `reordered` counts some of the ok and late ones. [`Counts::check`] checks both identities. One-way modes have no
+//! replies: `ok` is the receiver's report, `lost` the rest, and both are 0 if there is no report.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::cpu::CpuUse;
 
 mod merge;
 
-/// Version of the JSON form of [`LoadResult`]; raised when a field changes its meaning or goes away.
+/// Version of the JSON form of [`LoadResult`]; raised when a field changes its meaning or is removed.
 pub const SCHEMA: &str = "udpath.load/1";
 
 /// One measured run of one plan against one target.
@@ -41,15 +41,15 @@ pub struct LoadResult {
     pub seed: u64,
     /// Length of the measured window, seconds (warm-up and drain are outside it).
     pub seconds: f64,
-    /// Where every request and every reply went.
+    /// The outcome of every request and every reply.
     pub counts: Counts,
-    /// Transactions asked for per second (open loop); none for a closed loop.
+    /// Requested transactions per second (open loop); none for a closed loop.
     pub offered: Option<f64>,
     /// Valid transactions completed per second; for `stream` and `flood`, datagrams or messages sent per second.
     pub tps: f64,
     /// Payload bits of requests per second, in Mbit/s.
     pub mbits: f64,
-    /// For one-way modes: what the receiver reports. None if it was not asked or did not answer.
+    /// For one-way modes: the receiver's report. None if it was not requested or did not arrive.
     pub delivered: Option<Delivered>,
     /// Request intended -> reply received: the latency that a client which follows the plan observes.
     pub intended_latency: Option<Latency>,
@@ -57,7 +57,7 @@ pub struct LoadResult {
     pub sent_latency: Option<Latency>,
     /// Request intended -> request sent: the generator's own delay.
     pub lateness: Option<Latency>,
-    /// Was the generator, rather than the server, the limit?
+    /// Whether the generator, rather than the server, was the limit.
     pub generator: Generator,
     /// CPU time of the whole machine in the window, by CPU. Generator and server share it in a lab.
     pub cpus: Vec<CpuUse>,
@@ -68,28 +68,28 @@ pub struct LoadResult {
     pub warnings: Vec<String>,
 }
 
-/// Where every request and every reply went.
+/// The outcome of every request and every reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Requests handed to the kernel or the driver.
     pub sent: u64,
-    /// Requests whose first valid reply came in time.
+    /// Requests whose first valid reply arrived in time.
     pub ok: u64,
-    /// Requests whose first valid reply came after the timeout.
+    /// Requests whose first valid reply arrived after the timeout.
     pub late: u64,
     /// Requests with no valid reply until the end of the run.
     pub lost: u64,
-    /// Valid replies to a request that had one already.
+    /// Valid replies to a request that already had one.
     pub duplicate: u64,
     /// First valid replies that arrived after the reply to a later request of the same flow.
     pub reordered: u64,
     /// Replies whose contents are not the request's.
     pub corrupt: u64,
-    /// Intact replies that belong to another flow than the one they arrived on.
+    /// Intact replies that belong to a flow other than the one they arrived on.
     pub wrong_flow: u64,
     /// Requests that the kernel rejected (no buffers, no route); not in `sent`.
     pub send_errors: u64,
-    /// Datagrams (TCP: messages) that came back, without replies to the warm-up. Counted independently of the judging.
+    /// Datagrams (TCP: messages) received, without replies to the warm-up. Counted independently of the judgement.
     #[serde(default)]
     pub received: u64,
 }
@@ -111,7 +111,7 @@ impl Counts {
 
     /// One-way modes: sets `ok` to the receiver's count of `datagrams`, and `lost` to the rest.
     pub fn deliver(&mut self, datagrams: u64) {
-        // It may have counted another sender's; more than all of them cannot have arrived.
+        // It may have counted another sender's datagrams; more than were sent cannot have arrived.
         self.ok = datagrams.min(self.sent);
         self.lost = self.sent - self.ok;
     }
@@ -144,7 +144,7 @@ impl Counts {
     }
 }
 
-/// What the receiver of a one-way mode reports.
+/// The receiver's report of a one-way run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Delivered {
     /// Datagrams the receiver counted during the run; over TCP whole messages, by their bytes.
@@ -153,8 +153,8 @@ pub struct Delivered {
     pub bytes: u64,
     /// Datagrams or messages per second over the measured window.
     pub per_second: f64,
-    /// Payload bits per second over the measured window, in Mbit/s. TCP: those that had arrived when it ended, without what
-    /// was in socket buffers then.
+    /// Payload bits per second over the measured window, in Mbit/s. TCP: those that had arrived when it ended,
+    /// without bytes still in socket buffers.
     #[serde(default)]
     pub mbits: f64,
 }
@@ -162,16 +162,16 @@ pub struct Delivered {
 /// Throughput of one core at each end of a run. None where the CPU time of that end is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerCore {
-    /// What was sent (one way), or answered, per core of the generator's sending threads.
+    /// Datagrams sent (one way), or answered, per core of the generator's sending threads.
     pub sender: Option<Core>,
-    /// What was received (one way), or answered, per core of the receiver's process.
+    /// Datagrams received (one way), or answered, per core of the receiver's process.
     pub receiver: Option<Core>,
 }
 
-/// Throughput of one core that does nothing else.
+/// Throughput of one core that runs nothing else.
 ///
-/// CPU time is what the kernel charges to the threads, user and system. Interrupts and softirqs are charged to whoever runs
-/// when they come: over the loopback and a veth, the receive path is the sender's.
+/// CPU time as the kernel charges it to the threads, user and system. Interrupts and softirqs are charged to the task
+/// they interrupt: over the loopback and a veth, the receive path is charged to the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Core {
     /// CPU time used, seconds.
@@ -183,8 +183,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// From `count` datagrams, messages or transactions with `bytes` payload bytes in total, in so much CPU time. None if
-    /// that time is too short to be exact.
+    /// From `count` datagrams, messages or transactions with `bytes` payload bytes in total, in `cpu_seconds` of CPU
+    /// time. None if that time is too short to be exact.
     #[must_use]
     pub fn new(cpu_seconds: f64, count: f64, bytes: f64) -> Option<Self> {
         (cpu_seconds >= MIN_CPU_SECONDS).then(|| Self {
@@ -194,7 +194,7 @@ impl Core {
         })
     }
 
-    /// Both ends' work as one's.
+    /// The work of both ends combined.
     fn merged(self, other: Self) -> Option<Self> {
         let of = |core: Self| (core.per_second * core.cpu_seconds, core.mbits * 1e6 / 8.0 * core.cpu_seconds);
         let ((count, bytes), (more, more_bytes)) = (of(self), of(other));
@@ -202,8 +202,8 @@ impl Core {
     }
 }
 
-/// Shortest CPU time to compute a throughput from, seconds. Lower: starting and ending a thread is most of the figure.
-/// Higher: short runs have none.
+/// Shortest CPU time to compute a throughput from, seconds. Lower: the figure is mostly the start and end of a
+/// thread. Higher: short runs have none.
 const MIN_CPU_SECONDS: f64 = 0.001;
 
 /// One latency distribution. All times in nanoseconds.
@@ -232,7 +232,7 @@ pub struct Latency {
     pub histogram: Vec<(u64, u64)>,
 }
 
-/// Was the generator the limit?
+/// Whether the generator was the limit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
     /// True if there is any reason below; then the result says nothing about the server's limit.

@@ -1,4 +1,4 @@
-//! The entry point for all engines, and one-way runs, whose receivers report what arrived.
+//! The entry point for all engines, and one-way runs, whose receivers report the datagrams received.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -10,14 +10,14 @@ use crate::result::LoadResult;
 use crate::template::{Protocol, Received};
 use crate::{Error, Progress, kernel, socket, xdp};
 
-/// How long a receiver may take to report what it has received.
+/// How long a receiver may take to send its report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time between two reports of a receiver that is still reading its queue.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Most reports read after a run: a receiver with more than 4 s of traffic queued is not waited for.
+/// Maximum number of reports read after a run: a receiver with more than 4 s of traffic queued is not waited for.
 const MAX_POLLS: usize = 80;
 
-/// What carries a plan out.
+/// The engine that carries out a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
     /// Kernel sockets: every plan.
@@ -146,7 +146,7 @@ pub fn unreported(protocol: &str, transport: Transport, targets: &str) -> String
     }
 }
 
-/// What all targets have received so far; none unless all report it.
+/// The total received so far by all targets; none unless all of them report it.
 fn ask(plan: &Plan, protocol: &dyn Protocol) -> Option<Received> {
     let mut targets = plan.targets.clone();
     targets.sort_unstable();
@@ -159,7 +159,7 @@ fn ask(plan: &Plan, protocol: &dyn Protocol) -> Option<Received> {
     })
 }
 
-/// What all targets have received once it no longer changes.
+/// The total received by all targets once it no longer changes.
 fn settled(plan: &Plan, protocol: &dyn Protocol) -> Option<Received> {
     settle(plan.transport, || Ok::<_, std::convert::Infallible>(ask(plan, protocol)))
         .unwrap_or_else(|never| match never {})

@@ -108,7 +108,7 @@ pub struct Probe {
     pub reason: String,
 }
 
-/// What the search found.
+/// The result of the search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FindMax {
     /// Always [`SCHEMA`].
@@ -117,11 +117,11 @@ pub struct FindMax {
     pub loss: f64,
     /// The limit of p99, nanoseconds.
     pub p99: Option<u64>,
-    /// Highest rate that was shown to hold the limits.
+    /// Highest rate proven to hold the limits.
     pub max_rate: Option<f64>,
     /// Lowest rate above it that did not.
     pub not_held: Option<f64>,
-    /// What ended the search.
+    /// Why the search ended.
     pub end: End,
     /// Every run, in order.
     pub probes: Vec<Probe>,
@@ -213,7 +213,7 @@ mod tests {
     use crate::record::{Evidence, Outcome};
     use crate::result::{Counts, Latency};
 
-    /// A run of a second at 2000 per second in which nothing was lost and so many replies came before its end.
+    /// A run of a second at 2000 per second without loss, with `completed` replies before its end.
     fn run(completed: u64, quickest: Duration) -> LoadResult {
         let quickest = quickest.as_nanos() as u64;
         let counts = Counts { sent: 2000, ok: 2000, received: 2000, ..Counts::default() };

@@ -18,7 +18,7 @@ use crate::threads::{self, Clock, Poller, Report, START_DELAY, Shared};
 use crate::transmit::{self, Ledger};
 use crate::{Error, Progress};
 
-/// What one thread works with.
+/// The input of one thread.
 struct Task<'a> {
     ledger: Ledger<'a>,
     sockets: Vec<OwnedFd>,
@@ -27,7 +27,7 @@ struct Task<'a> {
     max_reply: usize,
 }
 
-/// Carries out `plan`; the outcome, and why the run ended early if it did.
+/// Carries out `plan`; returns the outcome, and why the run ended early if it did.
 pub(crate) fn run(
     plan: &Plan,
     protocol: &dyn Protocol,
@@ -67,7 +67,7 @@ fn work(task: Task<'_>) -> Report {
     }
 }
 
-/// Is this the kernel's way to say: not now, try again later?
+/// Whether this error means: not now, try again later.
 fn try_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -7,7 +7,7 @@ use crate::plan::Transport;
 
 /// One protocol's side of the load: makes a [`Template`] for each sending thread.
 pub trait Protocol: Sync {
-    /// The protocol's name, as the user types it.
+    /// The protocol's name, as typed by the user.
     fn name(&self) -> &'static str;
 
     /// The smallest request in bytes that the templates can write.
@@ -16,21 +16,21 @@ pub trait Protocol: Sync {
     /// A template for one sending thread.
     fn template(&self) -> Box<dyn Template>;
 
-    /// Asks the receiver of a one-way mode what it has received so far, in total. `None` if the protocol has no such
-    /// report, or the receiver does not send it within `timeout`.
+    /// Requests the receiver's total count in a one-way mode. `None` if the protocol has no such report, or the
+    /// receiver does not send it within `timeout`.
     fn received(&self, _target: SocketAddr, _transport: Transport, _timeout: Duration) -> Option<Received> {
         None
     }
 
-    /// Does the caller ask the receivers, because several loads share them? Then a run neither asks them nor warns that
-    /// it does not know what arrived, and the caller completes the merged result
+    /// Whether the caller requests the reports, because several loads share the receivers. Then a run neither
+    /// requests them nor warns about their absence, and the caller completes the merged result
     /// ([`LoadResult::deliver`](crate::result::LoadResult::deliver)).
     fn asked_by_caller(&self) -> bool {
         false
     }
 }
 
-/// What a receiver has counted since its start.
+/// A receiver's counts since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
     /// Datagrams; 0 over TCP.
@@ -42,7 +42,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// What two receivers counted together.
+    /// The sum of two receivers' counts.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Received {
         }
     }
 
-    /// What was received after `before`. Nothing if the receiver was restarted since: it counts from 0 again.
+    /// The counts after `before`. Nothing if the receiver was restarted since: it counts from 0 again.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -68,10 +68,10 @@ impl Received {
 /// A transaction is identified by `(flow, seq)`: `flow` counts from 0 over the plan, `seq` from 0 within the flow.
 /// The template must recover both from the bytes of a reply alone.
 pub trait Template: Send {
-    /// The protocol's name, as the user types it.
+    /// The protocol's name, as typed by the user.
     fn name(&self) -> &'static str;
 
-    /// The smallest request in bytes that can carry what `check` needs.
+    /// The smallest request in bytes that can carry the data `check` needs.
     fn min_size(&self) -> usize;
 
     /// The longest reply to a request of `size` bytes; anything longer is truncated and judged corrupt.

@@ -37,11 +37,11 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest time until a stop is noticed, and until the end of the window is seen by the calling thread.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What the threads and the calling thread share.
+/// State shared by the threads and the calling thread.
 pub(crate) struct Shared<'a> {
     /// Set by the caller to stop the run.
     pub(crate) stop: &'a AtomicBool,
-    /// Set by a thread that cannot send any more.
+    /// Set by a thread that can no longer send.
     pub(crate) cut: AtomicBool,
     /// Threads whose window is not over.
     pub(crate) running: AtomicUsize,
@@ -68,7 +68,7 @@ impl<'a> Shared<'a> {
         self.stop.load(Ordering::Relaxed) || self.is_cut()
     }
 
-    /// Must the threads end at once?
+    /// Whether the threads must end at once.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.load(Ordering::Relaxed)
     }
@@ -86,7 +86,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// What one thread measured.
+/// The measurements of one thread.
 pub(crate) struct Report {
     pub(crate) tally: Tally,
     pub(crate) time: ThreadTime,
@@ -100,7 +100,7 @@ pub(crate) struct Report {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Carries out each task on its own thread; what each measured, and how the CPUs spent the window.
+/// Carries out each task on its own thread; returns their measurements, and how the CPUs spent the window.
 ///
 /// # Errors
 /// A thread cannot be started; the others have ended by then.
@@ -148,7 +148,7 @@ impl Drop for CutOnPanic<'_> {
     }
 }
 
-/// Runs on the calling thread beside the sending ones until the window is over everywhere.
+/// Runs on the calling thread beside the sending ones until every thread's window is over.
 fn supervise(
     plan: &Plan,
     clock: Clock,
@@ -184,7 +184,7 @@ fn supervise(
     watch.map_or_else(Vec::new, |w| w.stop().1)
 }
 
-/// Estimates losses during the run: what was sent more than a timeout ago and is missing now.
+/// Estimates losses during the run: requests sent more than a timeout ago and still unanswered.
 struct Lost {
     timeout: u64,
     history: std::collections::VecDeque<(u64, u64)>,
@@ -211,7 +211,8 @@ impl Lost {
     }
 }
 
-/// All threads' reports as one outcome, and why the run ended early if it did. `plan` has the actual number of threads.
+/// Combines all threads' reports into one outcome, and why the run ended early if it did. `plan` has the actual
+/// number of threads.
 pub(crate) fn conclude(
     engine: &'static str,
     plan: &Plan,
@@ -260,7 +261,7 @@ pub(crate) fn conclude(
         completed: tally.completed,
         intended_latency: tally.intended_latency(),
         sent_latency: tally.sent_latency(),
-        // Without intended times there is no lateness.
+        // Without intended times, lateness is undefined.
         lateness: if plan.peak_rate().is_some() || plan.mode == Mode::Rr { tally.lateness() } else { None },
         delivered: None,
         evidence,

@@ -4,9 +4,9 @@
 //!   ┌▶ send what is due, or has room again ──▶ wait for the next due time, or for replies ──▶ receive, judge, refill ─┐
 //!   └─────────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //!
-//!   due.rs         open loop: what the schedule has due, in runs of requests to one flow
+//!   due.rs         open loop: requests due by the schedule, in runs to one flow
 //!   credits.rs     closed loop: how many requests each flow may send
-//!   ledger.rs      what is in flight, what became of it, and what the result will say
+//!   ledger.rs      requests in flight, outcomes of the others, and the contents of the result
 //!   run_window.rs  when the measured window begins and ends, and when lost requests are given up
 //! ```
 //! An engine implements [`Transmit`]: how a run of requests to one flow is sent, and how replies are received. Everything
@@ -28,7 +28,7 @@ use run_window::RunWindow;
 use crate::plan::Mode;
 use crate::threads::{MAX_PAUSE, Report};
 
-/// Turns that may follow the end of the window, for what fell due during the last wait.
+/// Turns that may follow the end of the window, for requests that fell due during the last wait.
 const LAST_TURNS: usize = 2;
 /// Once all requests are answered, duplicates are awaited for this long, nanoseconds.
 const QUIET: u64 = 20_000_000;
@@ -46,40 +46,41 @@ pub(crate) trait Transmit: Sized {
     /// Prepares to receive, before the plan starts.
     fn begin(&mut self, _ledger: &mut Ledger<'_>) {}
 
-    /// Announces that so many requests are due now, in an open loop.
+    /// Announces that `due` requests are due now, in an open loop.
     fn begin_turn(&mut self, _due: usize) {}
 
-    /// Can flow `index` take requests now? Asked where requests are unlimited.
+    /// Whether flow `index` can take requests now. Called where requests are unlimited.
     fn is_ready(&self, _index: usize) -> bool {
         true
     }
 
-    /// Takes the requests with these intended times on flow `index`, in order, as many as possible; how many. Each is
-    /// entered in the ledger as sent or refused now, or as staged and sent later.
+    /// Takes the requests with these intended times on flow `index`, in order, as many as possible; returns how many.
+    /// Each is recorded in the ledger as sent or refused now, or as staged and sent later.
     fn send(&mut self, ledger: &mut Ledger<'_>, index: usize, intended: &[u64]) -> usize;
 
-    /// Sends what is staged.
+    /// Sends the staged requests.
     fn flush(&mut self, _ledger: &mut Ledger<'_>) {}
 
     /// Waits at most `pause` nanoseconds for something to receive, or for room to send.
     fn wait(&mut self, pause: u64);
 
-    /// Receives what has come, gives each reply to the ledger, and after each burst calls [`Ledger::refill`]; how many.
+    /// Receives available replies, passes each to the ledger, and calls [`Ledger::refill`] after each burst; returns
+    /// how many.
     fn receive(&mut self, ledger: &mut Ledger<'_>) -> usize;
 
     /// Checks that sending works at all; called once per turn.
     fn check(&mut self, _ledger: &mut Ledger<'_>, _now: u64) {}
 
-    /// May this thread end? Called while nothing is left to receive.
+    /// Whether this thread may end. Called while nothing is left to receive.
     fn may_end(&mut self) -> bool {
         true
     }
 
-    /// Adds what is left, and what only the engine knows, to the ledger.
+    /// Adds the remaining requests, and figures that only the engine knows, to the ledger.
     fn close(self, _ledger: &mut Ledger<'_>) {}
 }
 
-/// Where requests come from.
+/// The source of requests.
 enum Source {
     /// Open loop: a schedule.
     Schedule(Due),
@@ -141,7 +142,7 @@ impl<T: Transmit> Loop<'_, T> {
         self.ledger.into_report(time, ended)
     }
 
-    /// Sends what there is to send; how long to wait then, nanoseconds.
+    /// Sends the requests that can be sent; returns how long to wait then, nanoseconds.
     fn send(&mut self, now: u64) -> u64 {
         let Self { transmit, ledger, source } = self;
         match source {
@@ -151,7 +152,7 @@ impl<T: Transmit> Loop<'_, T> {
         }
     }
 
-    /// Sends what fell due during the last wait.
+    /// Sends requests that fell due during the last wait.
     fn send_last(&mut self, ended: u64) {
         for _ in 0..LAST_TURNS {
             if self.ledger.shared.stopped() || self.send(ended) > 0 {
@@ -160,7 +161,7 @@ impl<T: Transmit> Loop<'_, T> {
         }
     }
 
-    /// Receives until all requests are answered, or until those that are not are lost.
+    /// Receives until every request is answered or lost.
     fn drain(&mut self) {
         let timeout = self.ledger.plan.timeout.as_nanos() as u64;
         let deadline = self.ledger.last_sent().saturating_add(timeout.saturating_mul(2));
@@ -183,7 +184,7 @@ impl<T: Transmit> Loop<'_, T> {
     }
 }
 
-/// Open loop: sends what is due, at most a turn's worth; how long to wait then.
+/// Open loop: sends due requests, at most a turn's worth; returns how long to wait then.
 fn send_due<T: Transmit>(transmit: &mut T, ledger: &mut Ledger<'_>, due: &mut Due, now: u64) -> u64 {
     let pause = due.gather(&ledger.clock, now);
     transmit.begin_turn(due.len());
@@ -201,7 +202,7 @@ fn send_due<T: Transmit>(transmit: &mut T, ledger: &mut Ledger<'_>, due: &mut Du
     pause
 }
 
-/// Sends one batch on the next flow that can take it; how long to wait then.
+/// Sends one batch on the next flow that can take it; returns how long to wait then.
 fn send_unlimited<T: Transmit>(transmit: &mut T, ledger: &mut Ledger<'_>, next: &mut usize, now: u64) -> u64 {
     let flows = ledger.flows();
     let Some(index) = (0..flows).map(|step| (*next + step) % flows).find(|index| transmit.is_ready(*index))

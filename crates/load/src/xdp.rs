@@ -63,7 +63,7 @@ const NAME: &str = "xdp";
 /// Most flows: the XDP program's table of addresses and ports has that many places.
 const MAX_FLOWS: u32 = 4096;
 
-/// Sums over all threads of what their reports do not have.
+/// Sums over all threads of figures missing from their reports.
 #[derive(Debug, Default)]
 struct Sums {
     /// Threads that still wait for replies.
@@ -116,7 +116,8 @@ pub(crate) fn check(plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Carries out `plan`; the outcome, and why the run ended early if it did. Without `may_live` everything is sent by AF_XDP.
+/// Carries out `plan`; returns the outcome, and why the run ended early if it did. Without `may_live` everything is
+/// sent by AF_XDP.
 pub(crate) fn run(
     plan: &Plan,
     may_live: bool,
@@ -185,7 +186,7 @@ pub(crate) fn run(
     Ok((outcome, cut))
 }
 
-/// What one thread needs for live frames; none if it does not use them.
+/// The live-frame state of one thread; none if it does not use live frames.
 fn open_live(
     plan: &Plan,
     interface: &str,
@@ -194,7 +195,7 @@ fn open_live(
     sums: &Sums,
 ) -> Option<Live> {
     let len = plan.size + flows.first()?.1.headers.payload_offset();
-    // All have one address family and leave by one interface, so their headers have one length.
+    // All have one address family and leave through one interface, so their headers have the same length.
     let alike = flows.iter().all(|(_, flow)| flow.headers.payload_offset() + plan.size == len);
     if !alike || !live::can_pay_off(plan, lanes) {
         return None;
@@ -227,7 +228,7 @@ fn local(flow: usize, socket: &OwnedFd) -> Result<SocketAddr, Error> {
         .map_err(|e| Error::system(format!("read the address of flow {flow}"), e))
 }
 
-/// Warns of everything that happened to datagrams and that no count shows.
+/// Warns of every event that no counter in the result shows.
 fn warn(warnings: &mut Vec<String>, sums: &Sums, device: &Device, sockets: &[OwnedFd]) {
     let mut warn = |count: u64, what: &str| {
         if count > 0 {

@@ -78,8 +78,7 @@ impl Nfnetlink {
         Ok(Self(Socket::open(Protocol::Netfilter)?))
     }
 
-    /// A list of nftables (`NFT_MSG_GET*`) of a family; 0: of all. `body`: attributes that filter
-    /// the list.
+    /// A list of nftables (`NFT_MSG_GET*`) of a family; 0: of all. `body`: attributes that filter the list.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the kernel lacks nftables, `EPERM` without CAP_NET_ADMIN.

@@ -158,8 +158,7 @@ fn family(address: IpAddr) -> u8 {
     (if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
 }
 
-/// An address of a family; `None` if the family is not an IP family, or the length does not match
-/// it.
+/// An address of a family; `None` if the family is not an IP family, or the length does not match it.
 fn ip(family: u8, bytes: &[u8]) -> Option<IpAddr> {
     match i32::from(family) {
         libc::AF_INET => Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into()),

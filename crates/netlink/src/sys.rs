@@ -33,8 +33,7 @@ pub struct Command {
     number: u32,
     /// Bytes of the structure itself.
     fixed: usize,
-    /// Where the request gives the length of the list behind the structure: offset of a count, bytes
-    /// per entry.
+    /// Where the request gives the length of the list behind the structure: offset of a count, bytes per entry.
     counts: &'static [(usize, usize)],
     /// Bytes of room beyond that.
     spare: usize,

@@ -204,8 +204,7 @@ proptest! {
         prop_assert!(found.is_err() || (built.is_ipv4() && udp_field == [0, 0]), "{:?}", found);
     }
 
-    /// From a local sender it holds the sum of the pseudo header; from any other sender it must be
-    /// valid.
+    /// From a local sender it holds the sum of the pseudo header; from any other sender it must be valid.
     #[test]
     fn a_checksum_that_was_left_to_a_device_is_that_of_the_pseudo_header_and_no_other(
         flow in flow(), payload in payload(), change in 1..=u16::MAX

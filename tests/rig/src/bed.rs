@@ -13,8 +13,7 @@ use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
 
 use crate::{Ended, Run, Running, TIMEOUT, awaited, program};
 
-/// Datagrams after which a load has reached its rate: a tenth of a second at the slowest rate,
-/// 10,000 a second.
+/// Datagrams after which a load has reached its rate: a tenth of a second at the slowest rate, 10,000 a second.
 const ARRIVED: u64 = 1000;
 
 /// Runs the rest of the command line with this real-time priority, where permitted. The process keeps its pid. The

@@ -35,8 +35,7 @@ const BROWSER: [&str; 12] = [
     "--window-size=1400,2400",
 ];
 
-/// The document after its scripts have run. `folder` is the browser's profile; `page` may end with a
-/// fragment.
+/// The document after its scripts have run. `folder` is the browser's profile; `page` may end with a fragment.
 ///
 /// # Panics
 /// It cannot be rendered.
@@ -184,8 +183,7 @@ impl Tab {
 
 impl Drop for Tab {
     fn drop(&mut self) {
-        // Asked to close, a browser also ends its child processes; if the pipe is closed, it has
-        // already exited.
+        // Asked to close, a browser also ends its child processes; if the pipe is closed, it has already exited.
         let _ = self.to.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
         let deadline = Instant::now() + TIMEOUT;
         while matches!(self.browser.try_wait(), Ok(None)) && Instant::now() < deadline {

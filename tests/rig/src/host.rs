@@ -84,8 +84,7 @@ fn interfaces() -> BTreeSet<String> {
     entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Ids of the loaded BPF programs. A program that is unloaded while they are listed yields an error, and is
-/// skipped.
+/// Ids of the loaded BPF programs. A program that is unloaded while they are listed yields an error, and is skipped.
 fn programs() -> BTreeSet<u32> {
     assert!(rustix::process::geteuid().is_root(), "BPF programs cannot be listed: run as root");
     aya::programs::loaded_programs().flatten().map(|program| program.id()).collect()

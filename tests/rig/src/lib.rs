@@ -46,8 +46,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Polls `look` until it returns something, and panics with `what` when that takes longer than
-/// `within`.
+/// Polls `look` until it returns something, and panics with `what` when that takes longer than `within`.
 pub fn awaited<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + within;
     loop {

@@ -50,8 +50,7 @@ impl Run {
         Self::of(command, &arguments.join(" "))
     }
 
-    /// The program as user nobody, without any capability. `program` is a copy that user nobody can
-    /// read.
+    /// The program as user nobody, without any capability. `program` is a copy that user nobody can read.
     #[must_use]
     pub fn unprivileged(program: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new("setpriv");
@@ -65,8 +64,7 @@ impl Run {
     pub fn of(mut command: Command, shown: &str) -> Self {
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let mark = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
-        // With this set, any error that carries a backtrace would print it: users must never see
-        // one.
+        // With this set, any error that carries a backtrace would print it: users must never see one.
         command.env(MARK, &mark).env("RUST_BACKTRACE", "1");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self { command, mark, shown: shown.to_owned(), within: TIMEOUT }

@@ -194,8 +194,7 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// The other end of its links, for programs that talk to the machine. Interface `vmK` leads to its
-    /// `ethK`.
+    /// The other end of its links, for programs that talk to the machine. Interface `vmK` leads to its `ethK`.
     ///
     /// # Panics
     /// Never: every VM has one.
@@ -319,8 +318,7 @@ fn wait(emulator: &mut Emulator, deadline: Instant, stop: impl Fn() -> bool) -> 
     cut
 }
 
-/// Copies output as it arrives, until the machine is off. On failure the machine must be powered
-/// off.
+/// Copies output as it arrives, until the machine is off. On failure the machine must be powered off.
 fn hand_on(mut from: File, to: &mut (dyn Write + Send), broken: &AtomicBool) -> io::Result<()> {
     let copied = io::copy(&mut from, to).and_then(|_| to.flush());
     if copied.is_err() {

@@ -134,8 +134,7 @@ fn end(server: Running) -> (Value, String) {
     (serde_json::from_str(&ended.out).unwrap(), ended.err)
 }
 
-/// Checks the server's counters against the link's; returns how many datagrams are not accounted
-/// for.
+/// Checks the server's counters against the link's; returns how many datagrams are not accounted for.
 fn unnamed(what: &str, counts: &Value, sent: u64, link: Link) -> i64 {
     let (total, kernel_drops) = (&counts["total"], count(counts, "kernel_drops"));
     for (name, of) in

@@ -152,8 +152,7 @@ booted() {
     step closed udpath status
     step entries entries
 }
-# A queue disappears and reappears, and a device sends a change event to udevd: the rules set them
-# again.
+# A queue disappears and reappears, and a device sends a change event to udevd: the rules set them again.
 queues() {
     ethtool -L eth0 combined 1
     echo 0 > /sys/class/net/eth0/queues/rx-0/rps_cpus

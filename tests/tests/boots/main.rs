@@ -19,8 +19,7 @@ use udpath_rig::VmSpec;
 use udpath_rig::campaign::{record, rounds};
 use udpath_rig::program;
 
-/// Time limit for one boot. An idle machine needs half a minute; a machine that also runs builds, several times
-/// that.
+/// Time limit for one boot. An idle machine needs half a minute; a machine that also runs builds, several times that.
 const WITHIN: Duration = Duration::from_secs(600);
 
 /// Programs and files of systemd in the machine, each at its path on the host.

@@ -201,8 +201,7 @@ pub(crate) fn request(ends: &Ends, random: &mut Random, number: usize) -> (Strin
         "priority tag" => request.tags = vec![0x81, 0, (random.below(8) as u8) << 5, 0],
         "bytes changed" => {
             let mut frame = request.frame();
-            // Most checksums no longer match: other errors are seen only where checksums are not
-            // verified.
+            // Most checksums no longer match: other errors are seen only where checksums are not verified.
             for _ in 0..=random.below(3) {
                 let at = 12 + random.below((frame.len() - 12).min(30));
                 frame[at] = random.below(256) as u8;

@@ -164,8 +164,7 @@ fn ends(lab: &Lab) -> Ends {
     }
 }
 
-/// Parses a frame independently of the code under test. `None`: not UDP from the server to the
-/// client.
+/// Parses a frame independently of the code under test. `None`: not UDP from the server to the client.
 ///
 /// # Panics
 /// It is, but its checksums or lengths are wrong.

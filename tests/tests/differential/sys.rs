@@ -12,8 +12,7 @@ static BUFFER: i32 = 64 << 20;
 pub(crate) struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
-    /// Opens a socket on an interface of this network namespace. It sees incoming and outgoing
-    /// frames.
+    /// Opens a socket on an interface of this network namespace. It sees incoming and outgoing frames.
     pub(crate) fn bound(ifindex: u32) -> io::Result<Self> {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
         // SAFETY: plain numbers in, a descriptor out.

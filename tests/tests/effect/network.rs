@@ -8,8 +8,7 @@ use udpath_rig::{TIMEOUT, awaited, program};
 
 use crate::place::{Kind, PORT, Place, QUERIES, WORKERS};
 
-/// Of [`QUERIES`]: a count that is all of them except for stray packets, and a count that is only
-/// stray packets.
+/// Of [`QUERIES`]: a count that is all of them except for stray packets, and a count that is only stray packets.
 const ALL: u64 = QUERIES as u64 * 9 / 10;
 const NONE: u64 = QUERIES as u64 / 10;
 
@@ -164,8 +163,7 @@ fn gro_brings_napi_and_fewer_channels_bring_fewer_queues() {
         (queues, taken(place))
     });
     assert_eq!((two.0, one.0, again.0), (2, 1, 2));
-    // Packets the other end sends on its second queue have no matching receive queue any more, and
-    // bypass NAPI.
+    // Packets the other end sends on its second queue have no matching receive queue any more, and bypass NAPI.
     assert!(one.1.len() == 1 && one.1[0] > NONE && one.1[0] < 2 * ALL, "{one:?}");
     assert!(again.1.iter().all(|count| *count > NONE), "{again:?}");
     place.udpath("server", &["undo"]).fine();

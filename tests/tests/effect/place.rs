@@ -1,5 +1,4 @@
-//! A server as packaged by Debian in one machine of a lab, its clients in another, and udpath in
-//! either.
+//! A server as packaged by Debian in one machine of a lab, its clients in another, and udpath in either.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -175,8 +174,7 @@ impl Place {
         self.lab.machine("client").unwrap().run(|| (0..count).map(|_| open()).collect()).unwrap()
     }
 
-    /// Sends `rounds` queries from each client, one after another, on one CPU: sent, answered and read
-    /// there.
+    /// Sends `rounds` queries from each client, one after another, on one CPU: sent, answered and read there.
     pub(crate) fn asked(&self, cpu: u32, clients: &[UdpSocket], rounds: u32) {
         on_cpu(cpu, || {
             for client in (0..rounds).flat_map(|_| clients) {

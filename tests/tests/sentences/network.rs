@@ -10,8 +10,7 @@ fn tracked_connections_are_named_and_counted() {
     udpath_lab::needs_root!();
     let _alone = alone();
     let bed = Bed::new("tracked", &LinkSpec::with_queues(2)).polled().first("client");
-    // A rule that matches a connection's state makes the kernel track connections in this
-    // namespace.
+    // A rule that matches a connection's state makes the kernel track connections in this namespace.
     let rules = "table inet filter { chain input { type filter hook input priority 0; ct state established,new accept; }; }";
     Said::from(bed.command("server", "nft").arg(rules).output().unwrap()).fine();
     let _server = bed.serve(&["echo", "--io", "shared", "--workers", "2", "--bind", &bind()]);

@@ -153,8 +153,7 @@ fn another_namespace_of_the_same_inode_is_left_alone() {
     run(&["apply", "--set", "sysctl:net.ipv4.ip_default_ttl=70"], &first.0).fine();
     let inode = first.inode();
     drop(first);
-    // The kernel assigns the lowest free number; those below it are held, and other programs may take it for a
-    // while.
+    // The kernel assigns the lowest free number; those below it are held, and other programs may take it for a while.
     let mut held = Vec::new();
     let second = (0..100).find_map(|round| {
         let next = Named::new(&round.to_string());

@@ -1,5 +1,4 @@
-//! Applies with --confirm: which process reverts them, what the revert survives, and where the
-//! outcome is visible.
+//! Applies with --confirm: which process reverts them, what the revert survives, and where the outcome is visible.
 
 use std::fs;
 use std::path::Path;

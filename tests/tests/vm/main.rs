@@ -42,8 +42,7 @@ impl Recorded {
         out
     }
 
-    /// Asserts that a step exited with `code` and one sentence that contains `part`; `asked`
-    /// identifies the request.
+    /// Asserts that a step exited with `code` and one sentence that contains `part`; `asked` identifies the request.
     #[track_caller]
     fn refused(&self, step: &str, code: i32, part: &str, asked: &str) {
         let step = &self.steps[step];
@@ -152,8 +151,7 @@ fn findings(machine: &Recorded, step: &str) -> Vec<String> {
     ids.filter(|id| ["rss", "irqs", "hint", "rps"].iter().any(|kind| id.starts_with(kind))).collect()
 }
 
-/// The tuning that the author of the first seed did by hand: found, planned, applied, verified,
-/// undone.
+/// The tuning that the author of the first seed did by hand: found, planned, applied, verified, undone.
 #[test]
 fn the_first_seeds_arrangement_is_found_changed_and_put_back() {
     udpath_lab::needs_root!();

@@ -33,8 +33,7 @@ const PORTS: &str = "1024-65535";
 const MOVED: usize = 10;
 /// Source ports that share a queue's packets.
 const FLOWS: usize = 4;
-/// Packets of other origin, such as neighbour discovery, that a queue or CPU may receive during the
-/// exchange.
+/// Packets of other origin, such as neighbour discovery, that a queue or CPU may receive during the exchange.
 const OTHERS: i64 = 20;
 /// CPUs of the machine.
 const CPUS: u32 = 20;

@@ -43,7 +43,7 @@ fn await_until(most: Duration, done: impl Fn() -> bool) {
     }
 }
 
-/// What became of all requests, from the first launch to the end of the drain.
+/// The outcome of all requests, from the first launch to the end of the drain.
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) counts: Counts,
@@ -136,8 +136,8 @@ impl<'a> Launcher<'a> {
         })
     }
 
-    /// Waits until nothing is in flight, but not longer than `timeout`. What is left then is lost, unless its reply comes
-    /// within one more: then it is late.
+    /// Waits until nothing is in flight, but not longer than `timeout`. Requests still open then are lost, unless
+    /// their reply arrives within one more timeout: then they are late.
     pub(super) fn drain(&mut self, timeout: Duration) {
         let in_flight = |slot: &usize| self.in_kernel.slot(*slot).sent != 0;
         await_until(timeout, || !(0..self.seen.len()).any(|slot| in_flight(&slot)));
@@ -151,7 +151,7 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// What became of all requests so far. What is in flight counts as sent and nothing else.
+    /// The outcome of all requests so far. Those in flight count as sent only.
     pub(super) fn counts(&self) -> Counts {
         let mut late_of_lost = 0;
         let mut counts = Counts { sent: self.launched, send_errors: self.send_errors, ..Counts::default() };
@@ -199,8 +199,8 @@ impl<'a> Launcher<'a> {
         stuck
     }
 
-    /// Sends the next request of a slot that has nothing in flight. A slot whose request the kernel did not take stays
-    /// idle until the next scan tries again.
+    /// Sends the next request of a slot that has nothing in flight. If the kernel does not accept the request, the
+    /// slot stays idle until the next scan tries again.
     fn send(&mut self, slot: usize, flow: usize) {
         let seq = self.in_kernel.launch(slot, now());
         self.request[4..8].copy_from_slice(&(slot as u32).to_le_bytes());

@@ -9,8 +9,8 @@ use crate::plan::Plan;
 use crate::record::{Evidence, Outcome, Stopwatch};
 use crate::result::{Latency, LoadResult};
 
-/// Idle share of the CPUs above which a closed loop was too small to saturate the server. Lower: the idle time that any
-/// machine has counts against the generator. Higher: a starved server looks like a slow one.
+/// Idle share of the CPUs above which a closed loop was too small to saturate the server. Lower: the idle time of any
+/// machine counts against the generator. Higher: a starved server looks like a slow one.
 const STARVED_IDLE: f64 = 0.15;
 /// Share of all transactions on one CPU above which the load did not spread over the CPUs it was started on.
 const ONE_CPU: f64 = 0.95;
@@ -26,7 +26,7 @@ pub(super) struct Window {
     latency: Vec<u64>,
 }
 
-/// What changed until it closed.
+/// The changes until it closed.
 #[derive(Debug)]
 pub(super) struct Measured {
     seconds: f64,
@@ -72,7 +72,7 @@ fn latency(buckets: &[u64]) -> Option<Latency> {
 }
 
 impl Measured {
-    /// The whole result. Latency and tps are of the window; the account is of the whole run, for that is what balances.
+    /// The whole result. Latency and tps cover the window; the counts cover the whole run, because only those add up.
     pub(super) fn into_result(
         self,
         plan: &Plan,

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::{MAX_FLOWS, MAX_PENDING, MAX_RATE, MAX_SIZE, MAX_THREADS, PortRange};
 
-/// Why a plan is invalid. Each message says what is wrong and how to fix it.
+/// Why a plan is invalid. Each message states the problem and the fix.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -43,7 +43,7 @@ pub enum PlanError {
          widen the range or add sources", ports.first, ports.last, ports.count()
     )]
     TooFewPorts {
-        /// Flows asked for.
+        /// Requested flows.
         flows: u32,
         /// The range.
         ports: PortRange,
@@ -70,11 +70,11 @@ pub enum PlanError {
         "payload size {size} is too small for {protocol}: it needs at least {min} bytes to identify replies"
     )]
     TooSmall {
-        /// Bytes asked for.
+        /// Requested bytes.
         size: usize,
         /// The protocol.
         protocol: &'static str,
-        /// Bytes it needs.
+        /// Required bytes.
         min: usize,
     },
     /// No threads, or too many.
@@ -85,9 +85,9 @@ pub enum PlanError {
         "{threads} threads for {flows} flow(s): every thread needs its own flow; use more flows or fewer threads"
     )]
     IdleThreads {
-        /// Threads asked for.
+        /// Requested threads.
         threads: usize,
-        /// Flows there are.
+        /// Available flows.
         flows: u32,
     },
     /// A time too short to measure anything.
@@ -115,7 +115,7 @@ pub enum PlanError {
          socket engine for more"
     )]
     TooLargeForFrame {
-        /// Bytes asked for.
+        /// Requested bytes.
         size: usize,
         /// The interface the requests leave by.
         interface: String,
@@ -134,10 +134,10 @@ pub enum PlanError {
         /// Requests that may be waiting.
         pending: u64,
     },
-    /// A limit of loss that is not a share.
+    /// A loss limit that is not a share.
     #[error("invalid loss limit {0}: expected a share from 0 % to below 100 %")]
     Loss(f64),
-    /// A search for the highest rate without a rate to begin at.
+    /// A search for the highest rate without a rate to start at.
     #[error("a search for the highest rate needs an open loop: set the rate to start at")]
     SearchWithoutRate,
     /// The engine cannot carry out this plan.
@@ -145,7 +145,7 @@ pub enum PlanError {
     Engine {
         /// The engine's name.
         engine: &'static str,
-        /// What it does not support, and what does.
+        /// The unsupported feature, and an engine that supports it.
         what: String,
     },
 }

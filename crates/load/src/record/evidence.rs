@@ -52,9 +52,9 @@ impl ThreadTime {
 pub struct Evidence {
     /// Length of the window, seconds.
     pub seconds: f64,
-    /// Each sending thread's CPU time. Empty where nothing of user space sends.
+    /// Each sending thread's CPU time. Empty if no thread in user space sends.
     pub threads: Vec<ThreadTime>,
-    /// Was the rate the plan's (open loop), or as fast as it goes?
+    /// Whether the rate was the plan's (open loop), or as fast as possible.
     pub open_loop: bool,
     /// Requests sent.
     pub sent: u64,

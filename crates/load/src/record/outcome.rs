@@ -17,13 +17,13 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// The window begins now.
+    /// Starts the window.
     #[must_use]
     pub fn start() -> Self {
         Self { cpus: CpuTimes::now().ok(), started: Instant::now() }
     }
 
-    /// The window ends now: its length, and how each CPU spent it.
+    /// Ends the window; returns its length, and how each CPU spent it.
     #[must_use]
     pub fn stop(self) -> (Duration, Vec<CpuUse>) {
         let length = self.started.elapsed();
@@ -36,7 +36,7 @@ impl Stopwatch {
     }
 }
 
-/// What a receiver reports of one run.
+/// A receiver's report of one run.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrived {
     /// In total.
@@ -45,7 +45,7 @@ pub struct Arrived {
     pub in_window: u64,
 }
 
-/// Everything an engine measured; [`Outcome::into_result`] makes the result of it.
+/// Everything an engine measured; [`Outcome::into_result`] builds the result from it.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// `socket`, `kernel` or `xdp`.
@@ -54,7 +54,7 @@ pub struct Outcome {
     pub protocol: &'static str,
     /// Length of the window, seconds.
     pub seconds: f64,
-    /// Requests that began in the window, and what became of them.
+    /// Requests that began in the window, and their outcomes.
     pub counts: Counts,
     /// Valid replies in time that arrived in the window, to requests of the window or before it. `tps` is their rate.
     pub completed: u64,
@@ -64,13 +64,13 @@ pub struct Outcome {
     pub sent_latency: Option<Latency>,
     /// Request intended -> request sent.
     pub lateness: Option<Latency>,
-    /// For one-way modes: what the receiver reports of this run.
+    /// For one-way modes: the receiver's report of this run.
     pub delivered: Option<Arrived>,
     /// Whether the generator was the limit.
     pub evidence: Evidence,
     /// CPU time of the machine.
     pub cpus: Vec<CpuUse>,
-    /// What the reader must know.
+    /// Warnings for the reader.
     pub warnings: Vec<String>,
 }
 

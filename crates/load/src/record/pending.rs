@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use crate::plan::{Mode, Plan};
 
-/// Time within which most replies come, seconds: the ring holds the requests of that time.
+/// Time within which most replies arrive, seconds: the ring holds the requests of that time.
 const USUAL: f64 = 0.005;
 /// Most slots of a ring, 16 bytes each. Higher: fewer moves to `old`, but less of it stays in the cache.
 const RING_MAX: u64 = 4096;
@@ -63,7 +63,7 @@ impl Entry {
     }
 }
 
-/// Room for `len` entries whose pages are already mapped: all memory is taken at the start, and does not grow while
+/// Room for `len` entries in pages already mapped: all memory is allocated at the start, and does not grow while
 /// replies are missing.
 fn touched(len: usize) -> VecDeque<Entry> {
     let mut room = VecDeque::with_capacity(len);
@@ -85,7 +85,7 @@ pub(crate) struct Answer {
     pub(crate) given_up: bool,
 }
 
-/// What the seq of a reply refers to.
+/// The request that a reply's seq refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
     First(Answer),
@@ -103,7 +103,7 @@ pub(crate) struct Pending {
     next: u64,
     /// One above the highest seq answered.
     highest: u64,
-    /// First seq of the window: what is below belongs to the warm-up.
+    /// First seq of the window: lower ones belong to the warm-up.
     window: u64,
     open: u64,
     timeout: u64,
@@ -139,17 +139,17 @@ impl Pending {
         self.open
     }
 
-    /// The next request is the first of the window, unless one was before: it counts, and so do those after it.
+    /// Makes the next request the first of the window, unless the window has already begun: it and later ones count.
     pub(crate) fn begin_window(&mut self) {
         self.window = self.window.min(self.next);
     }
 
-    /// Does this seq belong to the window?
+    /// Whether this seq belongs to the window.
     pub(crate) fn counts(&self, seq: u64) -> bool {
         seq >= self.window
     }
 
-    /// Is there room for `n` more requests? False if one within its timeout would have to be forgotten.
+    /// Whether there is room for `n` more requests. False if one still within its timeout would have to be dropped.
     pub(crate) fn room(&mut self, n: u64, now: u64) -> bool {
         // In the worst case each of them pushes an open one out of the ring.
         while self.old.len() as u64 + n > self.old_max as u64 {
@@ -174,7 +174,7 @@ impl Pending {
         self.old.len() as u64 + n <= self.old_max as u64
     }
 
-    /// Enters the next request. The caller has asked for [`Pending::room`].
+    /// Adds the next request. The caller has checked [`Pending::room`].
     pub(crate) fn insert(&mut self, intended: u64, sent: u64) {
         let slot = self.slot(self.next);
         let before = self.ring[slot];
@@ -186,7 +186,7 @@ impl Pending {
         self.open += 1;
     }
 
-    /// Passes over a seq whose request the kernel refused.
+    /// Skips a seq whose request the kernel refused.
     pub(crate) fn skip(&mut self) {
         let slot = self.slot(self.next);
         let before = self.ring[slot];
@@ -197,13 +197,13 @@ impl Pending {
         self.next += 1;
     }
 
-    /// Passes over the seqs of `count` requests that nothing answers: of a one-way mode.
+    /// Skips the seqs of `count` requests of a one-way mode, which are never answered.
     pub(crate) fn skip_many(&mut self, count: u64) {
         debug_assert!(self.open == 0, "one-way requests are not kept");
         self.next += count;
     }
 
-    /// A valid reply to `seq` came at `now`.
+    /// Records a valid reply to `seq` at `now`.
     pub(crate) fn answer(&mut self, seq: u64, now: u64) -> Seen {
         if seq >= self.next {
             return Seen::Never;
@@ -237,7 +237,7 @@ impl Pending {
         Seen::First(answer)
     }
 
-    /// Gives up everything that is past its timeout; how many that were. For the closed loop, whose tables are small.
+    /// Gives up every request past its timeout; returns how many. For the closed loop, whose tables are small.
     pub(crate) fn give_up(&mut self, now: u64) -> u32 {
         if self.open == 0 {
             return 0;
@@ -343,7 +343,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a table that forgets nothing: the same judgement of every reply, in any order.
+        /// Against a table that never drops an entry: the same judgement of every reply, in any order.
         #[test]
         fn agrees_with_a_plain_map(ops in prop::collection::vec((0u8..4, 0u64..40), 1..400)) {
             let mut p = pending(16);

@@ -1,4 +1,4 @@
-//! One thread's counts and histograms. Allocates only when made; merged when the threads are done.
+//! One thread's counts and histograms. Allocates only when created; merged when the threads are done.
 
 use hdrhistogram::Histogram;
 
@@ -13,13 +13,13 @@ const MAX_TIME: u64 = 3_600_000_000_000;
 /// histogram 200 KiB instead of 40 KiB: more than a core's first cache, for digits that no percentile needs.
 const DIGITS: u8 = 2;
 
-/// What one thread counted.
+/// Counts of one thread.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) counts: Counts,
     /// Valid replies in time that arrived in the window.
     pub(crate) completed: u64,
-    /// Valid replies in time, the warm-up's too.
+    /// Valid replies in time, including the warm-up's.
     pub(crate) ok_ever: u64,
     /// Replies received that belong to the warm-up.
     pub(crate) ignored: u64,
@@ -45,8 +45,8 @@ impl Tally {
         }
     }
 
-    /// Counts a reply that came at `now` on the flow of `pending` with this `judgement`.
-    /// True if it is the reply to a request that was still in flight: in a closed loop the next one may go.
+    /// Counts a reply that arrived at `now` on the flow of `pending` with this `judgement`. True if it
+    /// answers a request still in flight: in a closed loop the next one may be sent.
     pub(crate) fn judge(
         &mut self,
         pending: &mut Pending,

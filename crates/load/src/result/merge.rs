@@ -51,7 +51,7 @@ impl Latency {
         }
         let count = (self.count + other.count).max(1);
         let mean = (self.mean * self.count as f64 + other.mean * other.count as f64) / count as f64;
-        // Neither side is empty, unless it was made by hand; then the other is the result.
+        // Neither side is empty, unless built by hand; then the other one is the result.
         Self::from_buckets(histogram, self.min.min(other.min), self.max.max(other.max), mean)
             .unwrap_or_else(|| self.clone())
     }
@@ -113,7 +113,7 @@ impl LoadResult {
         Some(all)
     }
 
-    /// One-way modes: adds what the receiver reports of the whole run.
+    /// One-way modes: adds the receiver's report of the whole run.
     pub fn deliver(&mut self, arrived: Arrived) {
         let (size, seconds) = (u64::from(self.size.max(1)), self.seconds.max(f64::MIN_POSITIVE));
         let Received { bytes, cpu, .. } = arrived.all;
@@ -134,13 +134,14 @@ impl LoadResult {
             cpu.and_then(|cpu| Core::new(cpu.as_secs_f64(), datagrams as f64, bytes as f64));
     }
 
-    /// Share of requests without a valid reply in time, 0..=1; none if unknown (one way, no report of the receiver).
+    /// Share of requests without a valid reply in time, 0..=1; none if unknown (one way, no report from the
+    /// receiver).
     #[must_use]
     pub fn loss(&self) -> Option<f64> {
         (self.mode == "rr" || self.delivered.is_some()).then(|| self.counts.loss())
     }
 
-    /// True if requests were sent and no reply came back: then there is no server.
+    /// True if requests were sent and no reply arrived: there is no server.
     #[must_use]
     pub fn unanswered(&self) -> bool {
         let Counts { sent, received, .. } = self.counts;
@@ -203,7 +204,7 @@ mod tests {
     }
 
     proptest! {
-        /// Merging two distributions is the distribution of all values together.
+        /// Merging two distributions gives the distribution of all their values.
         #[test]
         fn merging_loses_nothing(a in prop::collection::vec(0u64..50, 1..40), b in prop::collection::vec(0u64..50, 1..40)) {
             let both: Vec<u64> = a.iter().chain(&b).copied().collect();

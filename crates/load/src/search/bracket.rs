@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Most runs of a search. Doubling from 1 to 10^9 takes 30, narrowing three per step; the search must also end with a
-/// server whose runs contradict each other.
+/// Maximum number of runs of a search. Doubling from 1 to 10^9 takes 30, narrowing three per step; the search must
+/// also end if a server's runs contradict each other.
 const MAX_RUNS: usize = 64;
-/// The search ends when the lowest failed rate is at most this much above the highest held one. Higher: with what a run
-/// may err ([`super::KEPT_UP`]) the answer is more than 3 % off. Lower: more runs than the noise of a run makes worth while.
+/// The search ends when the lowest failed rate is at most this much above the highest held one. Higher: together with
+/// the error of a run ([`super::KEPT_UP`]) the answer is more than 3 % off. Lower: more runs than the noise of a run
+/// justifies.
 const PRECISION: f64 = 1.02;
 /// Lowest rate tried, per second.
 const FLOOR: f64 = 1.0;
@@ -23,7 +24,7 @@ pub enum RateVerdict {
     GeneratorLimited,
 }
 
-/// What ended a search.
+/// Why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -61,7 +62,7 @@ impl Votes {
         }
     }
 
-    /// One run, and it held: enough to go on upwards, not to be the answer.
+    /// One run, and it held: enough to continue upwards, not enough for the answer.
     fn promising(&self) -> bool {
         self.held > 0 && self.exceeded + self.limited == 0
     }
@@ -73,7 +74,7 @@ enum Phase {
     Bracket(f64),
     /// Between the two.
     Between(f64),
-    /// The best so far needs its second run.
+    /// The best rate so far needs its second run.
     Verify,
     Done,
 }
@@ -107,14 +108,16 @@ impl Search {
         }
     }
 
-    /// The rate to run next; none when the search is over. Not an iterator: [`Search::record`] must come between.
+    /// The rate to run next; none when the search is over. Not an iterator: [`Search::record`] must be called in
+    /// between.
     #[must_use]
     #[expect(clippy::should_implement_trait, reason = "an iterator would allow to go on without an answer")]
     pub fn next(&mut self) -> Option<f64> {
         if self.runs >= MAX_RUNS {
             return None;
         }
-        // Each turn asks, narrows the gap, or ends; the gap bounds how often it can be narrowed without asking.
+        // Each turn returns a rate, narrows the gap, or ends; the gap bounds how often it can be narrowed
+        // without a run.
         for _ in 0..4 * MAX_RUNS {
             if let Some(rate) = self.step() {
                 self.asked = Some(rate);
@@ -127,7 +130,7 @@ impl Search {
         None
     }
 
-    /// What the run of the last rate said.
+    /// Records the verdict on the last rate.
     pub fn record(&mut self, verdict: RateVerdict) {
         let Some(rate) = self.asked.take() else { return };
         self.runs += 1;
@@ -160,7 +163,7 @@ impl Search {
         self.high
     }
 
-    /// What ended the search.
+    /// Why the search ended.
     #[must_use]
     pub fn end(&self) -> End {
         if self.phase != Phase::Done {
@@ -175,7 +178,7 @@ impl Search {
         self.votes.iter().find(|v| v.rate == rate).copied().unwrap_or(Votes { rate, ..Votes::default() })
     }
 
-    /// One turn: a rate to ask for, or a change of state.
+    /// One turn: a rate to run, or a change of state.
     fn step(&mut self) -> Option<f64> {
         match self.phase {
             Phase::Done => None,
@@ -235,7 +238,7 @@ impl Search {
             Decision::Open => return Some(low),
             Decision::Holds => self.phase = Phase::Done,
             Decision::Fails => {
-                // The first run had been lucky: back to the next rate that held.
+                // The first run was a fluke: back to the next rate that held.
                 self.high = Some(low);
                 self.low = self
                     .votes
@@ -260,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs a search against a server; how many runs it took.
+    /// Runs a search against a server; returns the number of runs.
     fn run(search: &mut Search, server: &mut dyn FnMut(f64) -> RateVerdict) -> usize {
         let mut runs = 0;
         while let Some(rate) = search.next() {
@@ -300,8 +303,8 @@ mod tests {
         assert!((50_000.0 / 1.06..50_000.0).contains(&held), "{held}");
     }
 
-    /// The ladder's collapse: fine, bad, then fine again at twice the rate. What is found was held, and the rate
-    /// above it failed.
+    /// The ladder's collapse: good, bad, then good again at twice the rate. The rate found was held, and the
+    /// rate above it failed.
     #[test]
     fn a_server_that_recovers_is_still_judged_by_what_was_seen() {
         let mut s = Search::new(1000.0, 1e6);
@@ -328,8 +331,8 @@ mod tests {
             prop_assert!(s.lowest_failed().unwrap() > limit);
         }
 
-        /// One wrong answer in ten: the search ends, and stays near the limit nearly always (three runs of a wrong
-        /// answer in ten are wrong in 2.8 % of the steps), so only gross errors are asserted.
+        /// One wrong answer in ten: the search ends, and nearly always stays near the limit (with one run in ten
+        /// wrong, three runs give the wrong answer in 2.8 % of the steps), so only gross errors are asserted.
         #[test]
         fn noise_does_not_lead_it_far_astray(limit in 1e4f64..1e7, noise in prop::collection::vec(0u32..10, 64)) {
             let mut s = Search::new(1000.0, 1e9);
@@ -348,7 +351,8 @@ mod tests {
             prop_assert!(held > limit / 1.4 && held < limit * 1.3, "{held} for {limit}");
         }
 
-        /// Any answers whatever: it ends, and what it calls held was held by two runs and lies below what failed.
+        /// With arbitrary answers it ends, and the rate it reports as held was held by two runs and is below
+        /// those that failed.
         #[test]
         fn chaos_ends(answers in prop::collection::vec(0u8..3, 64), start in 1.0f64..1e9, ceiling in 1.0f64..1e9) {
             let mut s = Search::new(start, ceiling);

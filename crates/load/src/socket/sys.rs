@@ -7,8 +7,8 @@ use std::ptr;
 
 /// Buffers for several datagrams and the headers that describe them to the kernel. Allocated once.
 ///
-/// The headers point into the buffers and the io vectors; all three live on the heap and are never resized, so moving
-/// a `Messages` moves none of what is pointed to.
+/// The headers point into the buffers and the io vectors; all three are on the heap and never resized, so moving a
+/// `Messages` does not move them.
 pub(super) struct Messages {
     buffers: Box<[u8]>,
     stride: usize,
@@ -37,7 +37,7 @@ impl Messages {
         Self { buffers, stride, iovecs, headers }
     }
 
-    /// How many datagrams fit.
+    /// Maximum number of datagrams.
     pub(super) fn count(&self) -> usize {
         self.headers.len()
     }
@@ -47,7 +47,7 @@ impl Messages {
         &mut self.buffers[i * self.stride..][..self.stride]
     }
 
-    /// Makes message `i` `len` bytes long when it is sent.
+    /// Sets the length with which message `i` is sent.
     pub(super) fn set_len(&mut self, i: usize, len: usize) {
         assert!(len <= self.stride, "a message of {len} bytes in a buffer of {}", self.stride);
         self.iovecs[i].iov_len = len;
@@ -58,7 +58,7 @@ impl Messages {
         self.iovecs[i].iov_len
     }
 
-    /// Sends messages `from..to` to the socket's peer; how many the kernel took. Never waits.
+    /// Sends messages `from..to` to the socket's peer; returns how many the kernel accepted. Never blocks.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>, from: usize, to: usize) -> io::Result<usize> {
         let headers = &mut self.headers[from..to];
         // SAFETY: the headers, their io vectors and the buffers those point to belong to self and outlive the call;
@@ -74,7 +74,7 @@ impl Messages {
         usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Receives what is there, up to all buffers; how many datagrams. Never waits.
+    /// Receives the datagrams available, up to all buffers; returns how many. Never blocks.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         // SAFETY: as in `send`; the kernel writes at most `iov_len` = stride bytes into each buffer.
         let n = unsafe {
@@ -96,7 +96,7 @@ impl Messages {
     }
 }
 
-/// Makes the kernel cut each send into datagrams of `bytes` (GSO); 0 switches it off.
+/// Makes the kernel segment each send into datagrams of `bytes` (GSO); 0 disables it.
 pub(super) fn set_segment(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
     let value = libc::c_int::from(bytes);
     // SAFETY: the option's value is an int that lives across the call, and its length is given.

@@ -45,7 +45,7 @@ pub(super) struct Connections {
     size: usize,
     /// Most requests in a connection's backlog.
     depth: usize,
-    /// Are replies expected?
+    /// Whether replies are expected.
     replies: bool,
     scheduled: bool,
     poller: Poller,
@@ -117,13 +117,13 @@ impl Connections {
                 }
             }
         }
-        // What is left, because the kernel's buffer is full or the turn is over, continues when there is room.
+        // The rest, if the kernel's buffer is full or the turn is over, is sent when there is room.
         if !self.connections[index].backlog.is_empty() {
             self.watch(ledger, index, true);
         }
     }
 
-    /// The kernel accepted `accepted` more bytes of the backlog at `at`.
+    /// Accounts for `accepted` more bytes of the backlog that the kernel accepted at `at`.
     fn account(&mut self, ledger: &mut Ledger<'_>, index: usize, accepted: usize, at: u64) {
         let connection = &mut self.connections[index];
         let total = connection.offset + accepted;
@@ -136,7 +136,7 @@ impl Connections {
         ledger.failures.sent();
     }
 
-    /// Watches connection `index` for room to send, or no longer.
+    /// Watches connection `index` for room to send, or stops watching it.
     fn watch(&mut self, ledger: &mut Ledger<'_>, index: usize, blocked: bool) {
         let connection = &mut self.connections[index];
         if connection.blocked != blocked {
@@ -147,7 +147,7 @@ impl Connections {
         }
     }
 
-    /// Connection `index` is closed. Closing the last one ends the run.
+    /// Handles the close of connection `index`. Closing the last one ends the run.
     fn close_connection(&mut self, ledger: &mut Ledger<'_>, index: usize, why: &str) {
         let connection = &mut self.connections[index];
         if connection.closed {
@@ -168,7 +168,7 @@ impl Connections {
         }
     }
 
-    /// Reads what connection `index` has, once; bytes.
+    /// Reads once from connection `index`; returns the number of bytes.
     fn read(&mut self, ledger: &mut Ledger<'_>, index: usize) -> usize {
         let connection = &self.connections[index];
         if connection.closed {

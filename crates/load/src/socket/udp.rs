@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   rr, flood   a message per datagram, many messages per sendmmsg
-//!   stream      up to 64 datagrams per message, cut by the kernel or the device (GSO)
+//!   stream      up to 64 datagrams per message, segmented by the kernel or the device (GSO)
 //! ```
 
 mod one_way;
@@ -46,7 +46,7 @@ impl Sender {
         self.messages.count() * self.segments
     }
 
-    /// Switches GSO on for all flows, or off for good.
+    /// Enables GSO for all flows, or disables it for good.
     fn segment(&mut self, ledger: &mut Ledger<'_>) {
         let size = self.size as u16;
         if let Some(error) = self.sockets.iter().find_map(|socket| set_segment(socket.as_fd(), size).err()) {
@@ -57,7 +57,7 @@ impl Sender {
     fn stop_segmenting(&mut self, ledger: &mut Ledger<'_>, why: &io::Error) {
         self.segments = 1;
         for socket in &self.sockets {
-            // A kernel that cannot switch it off could not switch it on.
+            // A kernel that cannot disable it could not enable it.
             let _ = set_segment(socket.as_fd(), 0);
         }
         ledger
@@ -65,8 +65,8 @@ impl Sender {
             .push(format!("sent without GSO, one datagram per message: rejected by the kernel ({why})"));
     }
 
-    /// Sends requests of flow `index`; how many are done with. In an open loop a request that the kernel refuses is
-    /// counted and skipped; in a closed loop its flow tries again later.
+    /// Sends requests of flow `index`; returns how many are done. In an open loop a request that the kernel refuses
+    /// is counted and skipped; in a closed loop its flow tries again later.
     fn send(&mut self, ledger: &mut Ledger<'_>, index: usize, intended: &[u64]) -> usize {
         let (mut done, mut refusals) = (0, 0);
         while done < intended.len() {
@@ -105,7 +105,7 @@ impl Sender {
         done
     }
 
-    /// Writes up to `count` datagrams of flow `index` into messages; how many messages.
+    /// Writes up to `count` datagrams of flow `index` into messages; returns the number of messages.
     fn write(&mut self, ledger: &mut Ledger<'_>, index: usize, count: usize) -> usize {
         let count = count.min(self.batch());
         for datagram in 0..count {

@@ -9,8 +9,8 @@ use crate::plan::Plan;
 const SPIN: u64 = 50_000;
 /// Polling may take one part in this many of a thread's time: plans with shorter intervals sleep until the due time.
 const SPIN_SHARE: u64 = 20;
-/// Shortest sleep, nanoseconds: what falls due within it is sent together, in few system calls. Higher: fewer calls,
-/// more lateness. Lower: at high rates every datagram would cost a wake-up of its own.
+/// Shortest sleep, nanoseconds: requests that fall due within it are sent together, in few system calls. Higher:
+/// fewer calls, more lateness. Lower: at high rates every datagram would cost a wake-up of its own.
 const MIN_PAUSE: u64 = 20_000;
 /// Longest sleep, nanoseconds: a stop takes effect within it.
 pub(crate) const MAX_PAUSE: u64 = 10_000_000;
@@ -56,12 +56,12 @@ impl Clock {
         self.end
     }
 
-    /// Is `at` in the window?
+    /// Whether `at` is in the window.
     pub(crate) fn in_window(&self, at: u64) -> bool {
         (self.window..self.end).contains(&at)
     }
 
-    /// How long to wait for replies at `now` if the next request is due at `next`, nanoseconds; 0 is to poll.
+    /// How long to wait for replies at `now` if the next request is due at `next`, nanoseconds; 0 means poll.
     pub(crate) fn pause(&self, now: u64, next: u64) -> u64 {
         let gap = next.saturating_sub(now);
         let pause = if self.spin > 0 { gap.saturating_sub(self.spin) } else { gap.max(MIN_PAUSE) };

@@ -1,28 +1,28 @@
-//! What the kernel refused, for the result's warnings, and to end a run that cannot send any more.
+//! Sends that the kernel refused: for the result's warnings, and to end a run that can no longer send.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// A thread that could not send anything for this long, and was refused all the time, gives up, nanoseconds. Shorter:
-/// an interface that flaps ends the run. Longer: a run against a removed interface burns its whole window.
+/// A thread gives up if all its sends were refused for this long, nanoseconds. Shorter: an interface that flaps ends
+/// the run. Longer: a run against a removed interface wastes its whole window.
 const REFUSAL_TIMEOUT: u64 = 1_000_000_000;
 
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Failures {
-    /// The peer's host answered that nothing listens there.
+    /// The peer's host reported that nothing listens there.
     pub(crate) refused: u64,
     /// Sends refused for other reasons.
     count: u64,
     first: Option<Errno>,
-    /// Since when nothing but refusals: nanoseconds since the start.
+    /// Start of the current series of refusals: nanoseconds since the start.
     since: Option<u64>,
     hopeless: Option<String>,
 }
 
 impl Failures {
-    /// A send was refused at `now`. True if the run cannot go on.
+    /// Records a refused send at `now`. True if the run cannot continue.
     pub(crate) fn refuse(&mut self, error: &io::Error, now: u64) -> bool {
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
         self.count += 1;
@@ -38,12 +38,12 @@ impl Failures {
         self.hopeless.is_some()
     }
 
-    /// Something was sent.
+    /// Records a successful send.
     pub(crate) fn sent(&mut self) {
         self.since = None;
     }
 
-    /// The run cannot go on, for another reason.
+    /// Ends the run for another reason.
     pub(crate) fn give_up(&mut self, why: String) {
         self.hopeless.get_or_insert(why);
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
-/// Waits for sockets of one thread, to the nanosecond (rustix rounds epoll's timeout up to milliseconds).
+/// Waits for sockets of one thread, with nanosecond precision (rustix rounds epoll's timeout up to milliseconds).
 pub(crate) struct Poller {
     epoll: OwnedFd,
     events: Box<[libc::epoll_event]>,
@@ -27,7 +27,7 @@ impl Poller {
         Ok(epoll::add(&self.epoll, socket, epoll::EventData::new_u64(name as u64), flags(writable))?)
     }
 
-    /// Changes what [`Poller::watch`] began to watch.
+    /// Changes the events of a watched socket.
     pub(crate) fn rewatch(&self, socket: BorrowedFd<'_>, name: usize, writable: bool) -> io::Result<()> {
         use rustix::event::epoll;
         Ok(epoll::modify(&self.epoll, socket, epoll::EventData::new_u64(name as u64), flags(writable))?)
@@ -35,11 +35,11 @@ impl Poller {
 
     /// Stops watching.
     pub(crate) fn forget(&self, socket: BorrowedFd<'_>) {
-        // It fails only for a socket that is not watched, and then there is nothing to do.
+        // It fails only for a socket that is not watched; then there is nothing to do.
         let _ = rustix::event::epoll::delete(&self.epoll, socket);
     }
 
-    /// Waits at most `nanos` for a socket to be ready; how many are. An interrupted wait is an empty one.
+    /// Waits at most `nanos` for a socket to be ready; returns how many are. An interrupted wait returns none.
     pub(crate) fn wait(&mut self, nanos: u64) -> usize {
         let timeout = libc::timespec {
             tv_sec: (nanos / 1_000_000_000) as i64,
@@ -65,7 +65,7 @@ impl Poller {
         self.events[i].u64 as usize
     }
 
-    /// Is the `i`-th ready socket ready to send? (Errors count: sending reports them.)
+    /// Whether the `i`-th ready socket is ready to send. (Errors count: sending reports them.)
     pub(crate) fn writable(&self, i: usize) -> bool {
         self.events[i].events & (libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0
     }

@@ -1,4 +1,4 @@
-//! Closed loop: how many requests each flow may send now, and which flows have some to send.
+//! Closed loop: how many requests each flow may send now, and which flows have requests to send.
 //!
 //! ```text
 //!   a reply, or a request given up ──▶ credit of its flow ──▶ spent by sending
@@ -9,18 +9,18 @@ use std::collections::VecDeque;
 
 use crate::threads::MAX_PAUSE;
 
-/// See the module. A flow is named by its index in the thread's list.
+/// See the module. Flows are identified by their index in the thread's list.
 #[derive(Debug)]
 pub(super) struct Credits {
     /// Requests that may be sent now, by flow.
     credit: Box<[u32]>,
     /// Flows with credit that could not send; at the start, all.
     waiting: VecDeque<usize>,
-    /// Is it in `waiting`? By flow.
+    /// Whether a flow is in `waiting`.
     waits: Box<[bool]>,
     /// Flows that earned credit since they last sent, and when they earned the first of it.
     earned: VecDeque<(usize, u64)>,
-    /// Is it in `earned`? By flow.
+    /// Whether a flow is in `earned`.
     earns: Box<[bool]>,
     /// When flows that could not send are tried again, nanoseconds since the start.
     retry_at: u64,
@@ -76,7 +76,7 @@ impl Credits {
         self.credit[index]
     }
 
-    /// Flow `index` may send `n` more, from `at` on.
+    /// Lets flow `index` send `n` more, from `at` on.
     #[inline]
     pub(super) fn earn(&mut self, index: usize, n: u32, at: u64) {
         self.credit[index] += n;
@@ -86,13 +86,13 @@ impl Credits {
         }
     }
 
-    /// Flow `index` sent `n`.
+    /// Records that flow `index` sent `n`.
     #[inline]
     pub(super) fn spend(&mut self, index: usize, n: u32) {
         self.credit[index] -= n;
     }
 
-    /// Flow `index` could not send what it may, and tries again at `retry_at`.
+    /// Flow `index` could not send its requests, and tries again at `retry_at`.
     pub(super) fn wait(&mut self, index: usize, retry_at: u64) {
         self.retry_at = retry_at;
         if !self.waits[index] {
@@ -156,7 +156,7 @@ mod tests {
         credits.earn(1, 2, 60);
         credits.earn(0, 1, 70);
         assert_eq!((credits.next_earned(), credits.of(1)), (Some((1, 50)), 4));
-        // What waits for its retry is not tried before.
+        // A waiting flow is not tried before its retry.
         credits.wait(0, 80 + RETRY);
         assert_eq!(credits.next_earned(), None);
         credits.earn(1, 1, 90);

@@ -1,4 +1,4 @@
-//! Open loop: takes what is due out of the schedule, and cuts it into runs of requests to one flow.
+//! Open loop: takes due requests from the schedule, and divides them into runs to one flow.
 
 use std::iter::Peekable;
 
@@ -8,15 +8,16 @@ use crate::threads::{Clock, MAX_PAUSE};
 
 /// Requests sent in one turn before replies are received.
 pub(super) const TURN: usize = 256;
-/// Most schedule entries walked to count what was left unsent; beyond that it is the rate times the time.
+/// Maximum number of schedule entries walked to count unsent requests; beyond that the count is the rate
+/// times the time.
 const MAX_WALK: usize = 1_000_000;
 
-/// The schedule of one thread, and what of it is due and not sent yet.
+/// The schedule of one thread, and its requests that are due and not sent yet.
 pub(super) struct Due {
     schedule: Peekable<Schedule>,
     times: Box<[u64; TURN]>,
     flows: Box<[u32; TURN]>,
-    /// What is due: these places of both.
+    /// The range of due requests in both.
     from: usize,
     to: usize,
 }
@@ -39,7 +40,8 @@ impl Due {
         self.to - self.from
     }
 
-    /// Takes what is due at `now` out of the schedule, up to a turn's worth; how long until the next is due.
+    /// Takes the requests due at `now` from the schedule, up to a turn's worth; returns how long until the
+    /// next one is due.
     pub(super) fn gather(&mut self, clock: &Clock, now: u64) -> u64 {
         if self.from > 0 {
             self.times.copy_within(self.from..self.to, 0);
@@ -60,7 +62,7 @@ impl Due {
         0
     }
 
-    /// The next requests that go to one flow, at most `most`: the flow, and their intended times.
+    /// The next requests to one flow, at most `most`: the flow, and their intended times.
     #[inline]
     pub(super) fn run(&self, most: usize) -> Option<(usize, &[u64])> {
         let flows = &self.flows[self.from..self.to];
@@ -69,7 +71,7 @@ impl Due {
         Some((flow as usize, &self.times[self.from..self.from + count]))
     }
 
-    /// The first `count` were taken.
+    /// Records that the first `count` were taken.
     #[inline]
     pub(super) fn take(&mut self, count: usize) {
         self.from += count;

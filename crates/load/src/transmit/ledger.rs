@@ -1,4 +1,4 @@
-//! What one thread knows of its requests: which are in flight, what became of the others, and what the result will say.
+//! One thread's record of its requests: those in flight, the outcomes of the others, and the contents of the result.
 
 use std::io;
 use std::mem;
@@ -18,11 +18,11 @@ struct Flow {
     pending: Pending,
     /// Requests taken by the engine and not sent yet.
     staged: u64,
-    /// Nothing can be sent or received on it any more.
+    /// Whether it can no longer send or receive.
     closed: bool,
 }
 
-/// See the module. Flows are named by their index in the thread's list.
+/// See the module. Flows are identified by their index in the thread's list.
 pub(crate) struct Ledger<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) thread: usize,
@@ -39,9 +39,9 @@ pub(crate) struct Ledger<'a> {
     template: Box<dyn Template>,
     flows: Box<[Flow]>,
     credits: Credits,
-    /// Intended times of requests that are intended now.
+    /// Intended times for requests that are due at the current moment.
     stamps: Box<[u64]>,
-    /// Open loop: every request has a moment of its own.
+    /// Open loop: every request has an intended time of its own.
     scheduled: bool,
     sending: bool,
     tally: Tally,
@@ -119,7 +119,7 @@ impl<'a> Ledger<'a> {
         self.flows.iter().filter(|flow| !flow.closed).map(|flow| flow.pending.open()).sum()
     }
 
-    /// Is there room for `count` more requests on flow `index`? Counts those that must wait.
+    /// Whether there is room for `count` more requests on flow `index`. Counts those that must wait.
     #[inline]
     pub(super) fn has_room(&mut self, index: usize, count: usize, now: u64) -> bool {
         let flow = &mut self.flows[index];
@@ -128,7 +128,7 @@ impl<'a> Ledger<'a> {
         room
     }
 
-    /// Writes the request of flow `index` that comes `ahead` places after the last one sent.
+    /// Writes the request of flow `index` that is `ahead` places after the last one sent.
     #[inline]
     pub(crate) fn write(&mut self, index: usize, ahead: u64, request: &mut [u8]) {
         let flow = &self.flows[index];
@@ -141,19 +141,19 @@ impl<'a> Ledger<'a> {
         self.flows[index].staged
     }
 
-    /// The engine took `count` requests of flow `index`, and will send them later.
+    /// Records `count` requests of flow `index` that the engine took and will send later.
     #[inline]
     pub(crate) fn stage(&mut self, index: usize, count: u64) {
         self.flows[index].staged += count;
     }
 
-    /// The engine sent, or gave up, `count` staged requests of flow `index`.
+    /// Records `count` staged requests of flow `index` that the engine sent or gave up.
     #[inline]
     pub(crate) fn unstage(&mut self, index: usize, count: u64) {
         self.flows[index].staged -= count;
     }
 
-    /// The next request of flow `index` was sent at `at`.
+    /// Records the next request of flow `index` as sent at `at`.
     #[inline]
     pub(crate) fn sent(&mut self, index: usize, intended: u64, at: u64) {
         let pending = &mut self.flows[index].pending;
@@ -169,7 +169,7 @@ impl<'a> Ledger<'a> {
         self.last_sent = at;
     }
 
-    /// The next requests of flow `index` were sent at `at`, in one call.
+    /// Records the next requests of flow `index` as sent at `at`, in one call.
     #[inline]
     pub(crate) fn sent_burst(&mut self, index: usize, intended: &[u64], at: u64) {
         if self.plan.mode != Mode::Rr && !self.scheduled {
@@ -186,7 +186,7 @@ impl<'a> Ledger<'a> {
         self.failures.sent();
     }
 
-    /// The next request of flow `index` was refused at `at`. True: go on with the one after it.
+    /// Records the next request of flow `index` as refused at `at`. True: continue with the one after it.
     pub(crate) fn refused(&mut self, index: usize, intended: u64, error: &io::Error, at: u64) -> bool {
         self.tally.counts.send_errors += u64::from(intended >= self.clock.window());
         if self.failures.refuse(error, at) {
@@ -199,7 +199,7 @@ impl<'a> Ledger<'a> {
         self.scheduled
     }
 
-    /// These requests cannot be sent, because their flow is closed.
+    /// Records requests that cannot be sent because their flow is closed.
     pub(crate) fn undeliverable(&mut self, intended: &[u64]) {
         if self.scheduled {
             let window = self.clock.window();
@@ -207,12 +207,12 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Flow `index` is closed: what is in flight on it is lost.
+    /// Closes flow `index`: its requests in flight are lost.
     pub(crate) fn close_flow(&mut self, index: usize) {
         (self.flows[index].closed, self.flows[index].staged) = (true, 0);
     }
 
-    /// Ends the run for a reason of the engine's.
+    /// Ends the run for a reason given by the engine.
     pub(crate) fn give_up_run(&mut self, why: String) {
         self.failures.give_up(why);
         self.cut();
@@ -222,20 +222,20 @@ impl<'a> Ledger<'a> {
         self.shared.cut.store(true, Ordering::Relaxed);
     }
 
-    /// Judges a reply that came on the flow with this number in the plan.
+    /// Judges a reply that arrived on the flow with this number in the plan.
     #[inline]
     pub(crate) fn check(&self, number: u32, reply: &[u8]) -> Judgement {
         self.template.check(number, reply)
     }
 
-    /// Judges and counts a reply that came on flow `index` at `at`.
+    /// Judges and counts a reply that arrived on flow `index` at `at`.
     #[inline]
     pub(crate) fn receive(&mut self, index: usize, reply: &[u8], at: u64) {
         let judgement = self.check(self.flows[index].number, reply);
         self.count(index, judgement, at);
     }
 
-    /// Counts a judged reply that came on flow `index` at `at`.
+    /// Counts a judged reply that arrived on flow `index` at `at`.
     #[inline]
     pub(crate) fn count(&mut self, index: usize, judgement: Judgement, at: u64) {
         self.received += 1;
@@ -265,7 +265,7 @@ impl<'a> Ledger<'a> {
         self.refill(transmit);
     }
 
-    /// Closed loop: tries the flows that wait; how long to wait then, nanoseconds.
+    /// Closed loop: tries the flows that wait; returns how long to wait then, nanoseconds.
     pub(super) fn send_waiting<T: Transmit>(&mut self, transmit: &mut T, now: u64) -> u64 {
         for _ in 0..Credits::TURN {
             match self.credits.next(now) {
@@ -290,7 +290,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Sends `count` requests, intended at `now`, on flow `index`; how many the engine took.
+    /// Sends `count` requests, intended at `now`, on flow `index`; returns how many the engine took.
     pub(super) fn send_now<T: Transmit>(
         &mut self,
         transmit: &mut T,
@@ -305,7 +305,7 @@ impl<'a> Ledger<'a> {
         taken
     }
 
-    /// From now on replies make no room for requests.
+    /// From now on replies do not make room for requests.
     pub(super) fn stop_sending(&mut self) {
         self.sending = false;
     }

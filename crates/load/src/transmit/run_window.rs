@@ -1,4 +1,4 @@
-//! One thread's way through the plan's time: when its window begins and ends, and when it gives up lost requests.
+//! One thread's timing: when its window begins and ends, and when it gives up lost requests.
 
 use std::sync::atomic::Ordering;
 
@@ -29,7 +29,7 @@ impl<'a> RunWindow<'a> {
         Self { clock, shared, began: None, give_up_interval: interval, give_up_at: interval }
     }
 
-    /// Is `now` before the end of the window, and nothing asked the run to stop? Called once per turn.
+    /// Whether `now` is before the end of the window, and no stop was requested. Called once per turn.
     pub(super) fn is_open(&mut self, now: u64) -> bool {
         if self.began.is_none() && now >= self.clock.window() {
             self.began = Some(ThreadTime::now());
@@ -37,7 +37,7 @@ impl<'a> RunWindow<'a> {
         now < self.clock.end() && !self.shared.stopped()
     }
 
-    /// Is it time to look for requests that are past their timeout?
+    /// Whether it is time to look for requests past their timeout.
     pub(super) fn is_time_to_give_up(&mut self, now: u64) -> bool {
         let due = now >= self.give_up_at;
         if due {
@@ -46,7 +46,7 @@ impl<'a> RunWindow<'a> {
         due
     }
 
-    /// Reports that this thread's window is over; the CPU time it took.
+    /// Reports that this thread's window is over; returns the CPU time it took.
     pub(super) fn end(self) -> ThreadTime {
         self.shared.running.fetch_sub(1, Ordering::Release);
         self.began.map_or_else(ThreadTime::default, |then| ThreadTime::now().since(then))

@@ -1,4 +1,4 @@
-//! A port, and the burst of requests that is being gathered for it.
+//! A port, and the burst of requests being gathered for it.
 
 use arrayvec::ArrayVec;
 use udpath_stack::frame::{BURST, Burst, Frame};
@@ -24,7 +24,7 @@ pub(super) struct Lane {
     completions: Completions,
 }
 
-/// What the port had counted at the last check.
+/// The port's counts at the last check.
 #[derive(Debug, Clone, Copy, Default)]
 struct SendProgress {
     /// Calls that failed, and requests that the queue dropped.
@@ -34,10 +34,10 @@ struct SendProgress {
 }
 
 impl SendProgress {
-    /// Takes over what is counted `now`. Did sending fail since the last check, and did nothing leave?
+    /// Adopts the counts of `now`. Returns whether sending failed since the last check and no request left.
     ///
-    /// A frame that was dropped counts as trouble at once, and as sent until it is collected. So `gone` may be too low for
-    /// a while, and only a new maximum means that something left.
+    /// A dropped frame counts as trouble at once, and as sent until it is collected. So `gone` may be too low for a
+    /// while, and only a new maximum means that something left.
     fn advance(&mut self, now: Self) -> bool {
         let stuck = now.trouble > self.trouble && now.gone <= self.gone;
         *self = Self { trouble: now.trouble, gone: now.gone.max(self.gone) };
@@ -57,13 +57,13 @@ impl Lane {
         }
     }
 
-    /// Is there no room for another request until some have been sent?
+    /// Whether there is no room for another request until some have been sent.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.frames.is_full()
     }
 
-    /// How many requests wait.
+    /// Number of waiting requests.
     pub(super) fn waiting(&self) -> usize {
         self.staged.len()
     }
@@ -84,7 +84,7 @@ impl Lane {
         self.staged.push(staged);
     }
 
-    /// Gives what waits to the port, as much as it has room for; what it took.
+    /// Passes waiting requests to the port, as many as it has room for; returns those it took.
     #[inline]
     pub(super) fn hand_over(&mut self) -> impl Iterator<Item = Staged> + '_ {
         self.port.transmit(&mut self.frames);
@@ -92,16 +92,16 @@ impl Lane {
         self.staged.drain(..taken)
     }
 
-    /// Makes the port send what it took.
+    /// Makes the port send the requests it took.
     #[inline]
     pub(super) fn flush(&mut self) {
         self.port.flush();
-        // What the device dropped is lost as if on the wire: no reply comes.
+        // A request dropped by the device is lost as if on the wire: there is no reply.
         self.port.completions(&mut self.completions);
         self.completions.clear();
     }
 
-    /// Since the last check: did sending fail, and did nothing leave? Makes a system call.
+    /// Whether, since the last check, sending failed and no request left. Makes a system call.
     pub(super) fn is_stuck(&mut self) -> bool {
         let statistics = self.port.statistics();
         let left = self.port.counts().transmitted - self.port.sending() as u64;
@@ -112,7 +112,7 @@ impl Lane {
         self.progress.advance(now)
     }
 
-    /// Returns all frames; how many requests were never sent.
+    /// Returns all frames; returns how many requests were never sent.
     pub(super) fn close(&mut self) -> u64 {
         self.port.recycle(&mut self.free);
         self.port.recycle(&mut self.frames);

@@ -16,8 +16,8 @@ use crate::plan::{Arrivals, Plan, Process};
 /// Requests due at once from which on they are sent as live frames. Lower: a call costs more (30 µs) than it saves
 /// (0.7 µs each). Higher: AF_XDP sends what live frames would send in half the time.
 pub(super) const LIVE_THRESHOLD: usize = 64;
-/// Requests per second and thread from which on that many may be due at once: a turn takes some tens of microseconds, a
-/// wake-up some hundreds. Lower: programs are loaded that are never used. Higher: rates that would gain do not.
+/// Requests per second and thread from which on that many may be due at once: a turn takes tens of microseconds, a
+/// wake-up hundreds. Lower: programs are loaded that are never used. Higher: rates that would benefit do not.
 const MIN_RATE: f64 = 100_000.0;
 
 /// The requests that wait to be sent as live frames. `frames` and `staged` are in the same order.
@@ -34,7 +34,7 @@ impl Live {
     }
 }
 
-/// Can the plan have enough requests due at once, and does the kernel copy what the lanes send?
+/// Whether the plan can have enough requests due at once, and the kernel copies the frames that the lanes send.
 pub(super) fn can_pay_off(plan: &Plan, lanes: &[Lane]) -> bool {
     let copied = lanes.iter().all(|lane| lane.port.properties().mode == Mode::Copy);
     let rate = plan.peak_rate().unwrap_or(0.0) / plan.threads as f64;

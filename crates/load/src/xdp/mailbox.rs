@@ -1,4 +1,4 @@
-//! Replies that arrived at another thread than their flow's: judged where they arrived, counted by the flow's thread.
+//! Replies that arrived on a thread other than their flow's: judged where they arrived, counted by the flow's thread.
 //!
 //! There is a ring for each ordered pair of threads, so each ring has one writer and one reader. Judged replies are sent
 //! in bursts, once per turn, and wake the reader if it sleeps.
@@ -77,7 +77,7 @@ pub(super) fn mailboxes(threads: usize) -> Result<Vec<Mailboxes>, Error> {
 }
 
 impl Mailboxes {
-    /// Hands `reply` to `thread`, at the latest with the next [`Mailboxes::publish`].
+    /// Passes `reply` to `thread`, at the latest with the next [`Mailboxes::publish`].
     #[inline]
     pub(super) fn hand_over(&mut self, thread: u32, reply: JudgedReply) {
         let Some(Some(outbox)) = self.to.get_mut(thread as usize) else { return };
@@ -91,23 +91,23 @@ impl Mailboxes {
         }
     }
 
-    /// Sends what is gathered, and wakes the receiving threads.
+    /// Sends the gathered replies, and wakes the receiving threads.
     pub(super) fn publish(&mut self) {
         self.to.iter_mut().flatten().filter(|outbox| !outbox.burst.is_empty()).for_each(Outbox::send);
     }
 
-    /// Takes what other threads have handed over, as much as `into` has room for; how many.
+    /// Takes the replies passed by other threads, as many as `into` has room for; returns how many.
     pub(super) fn take(&mut self, into: &mut ArrayVec<JudgedReply, BURST>) -> usize {
         self.from.iter_mut().map(|ring| ring.pop_burst(into)).sum()
     }
 
-    /// Sleeps at most `pause` nanoseconds, or until a port of `lanes` or another thread has something.
+    /// Sleeps at most `pause` nanoseconds, or until a port of `lanes` or another thread has replies.
     ///
     /// By poll(2), which registers with the sockets only while it waits. The kernel would notify a lasting registration
     /// (epoll) of every packet sent: a tenth of the cost of sending it.
     pub(super) fn sleep(&mut self, lanes: &[Lane], pause: u64) {
         let announced = (self.to.len() > 1).then(|| self.sleeper.announce());
-        // A thread that hands over after this check sees the announcement, and wakes this one.
+        // A thread that sends a reply after this check sees the announcement, and wakes this one.
         if !self.from.iter().all(Consumer::is_empty) {
             return;
         }

@@ -52,7 +52,7 @@ impl Device {
         format!("{} mode ({})", port.properties().mode, self.0.mode())
     }
 
-    /// Replies that should have been taken and went to the kernel's sockets instead, which are not read.
+    /// Replies that went to the kernel's sockets, which are not read, instead of being taken.
     pub(super) fn to_the_kernel(&self) -> u64 {
         let outcomes = self.0.outcomes();
         outcomes.of(Outcome::TooLong) + outcomes.of(Outcome::NoSocket)

@@ -147,8 +147,7 @@ impl Flow {
 }
 
 impl Transmit for Frames<'_> {
-    /// Longer: the transmit ring, 2,048 packets or a millisecond's worth, runs dry. Shorter: CPU time for
-    /// polling.
+    /// Longer: the transmit ring, 2,048 packets or a millisecond's worth, runs dry. Shorter: CPU time for polling.
     const RETRY: u64 = 50_000;
     /// Other threads may send slightly longer than this one, and this one's ports receive their replies.
     const GRACE: u64 = 100_000_000;

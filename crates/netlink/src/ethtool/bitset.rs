@@ -8,8 +8,7 @@ use crate::numbers::{
 };
 use crate::{Attributes, Writer};
 
-/// Names and values. A set without a mask lists only the bits that are set; one with a mask also
-/// those that are not.
+/// Names and values. A set without a mask lists only the bits that are set; one with a mask also those that are not.
 pub fn read(set: Attributes<'_>) -> BTreeMap<String, bool> {
     let listed_is_set = set.has(ETHTOOL_A_BITSET_NOMASK);
     let bits = set.nested(ETHTOOL_A_BITSET_BITS);

@@ -29,8 +29,7 @@ use udpath_stack::wake;
 
 use sys::Memory;
 
-/// Forced switches per execution. Lower: errors that need one more are missed. Higher: minutes instead of
-/// seconds.
+/// Forced switches per execution. Lower: errors that need one more are missed. Higher: minutes instead of seconds.
 const PREEMPTIONS: usize = 3;
 
 fn model(body: impl Fn() + Sync + Send + 'static) {

@@ -69,8 +69,7 @@ impl<H: Handler> TestBed<H> {
         assert!(self.groups.publish(groups).is_ok());
     }
 
-    /// Every frame of every port is back in its pool, except for the free frames that workers keep
-    /// ready.
+    /// Every frame of every port is back in its pool, except for the free frames that workers keep ready.
     pub(crate) fn assert_all_returned(&mut self) {
         run_until_idle(&mut self.workers);
         for (far, worker) in self.fars.iter().zip(&self.workers) {

@@ -111,8 +111,7 @@ fn it_is_the_hash_that_the_kernel_has_of_the_packet() {
     sender.send(b"first").unwrap();
     let (_, hash) = hashes(&mut ports, 1)[0];
     let hash = hash.unwrap();
-    // Two sockets that see the client's packets: one if the kernel's buffer has this hash, one if it has
-    // another.
+    // Two sockets that see the client's packets: one if the kernel's buffer has this hash, one if it has another.
     let watch = |hash| {
         let open = || rustix::net::socket(AddressFamily::PACKET, SocketType::RAW, Some(eth::ALL));
         let socket = client.run(open).unwrap().unwrap();

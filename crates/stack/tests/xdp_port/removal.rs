@@ -241,8 +241,7 @@ fn changes_of_the_interface_are_told() {
     );
     eventually(&sender, to, &mut ports);
     settle(&mut ports);
-    // The kernel does not remove a queue that has a socket, nor one that the peer's transmit queues
-    // need.
+    // The kernel does not remove a queue that has a socket, nor one that the peer's transmit queues need.
     drop(ports);
     printed(client, "ethtool", &["-L", "eth0", "tx", "1"]);
     let end = Instant::now() + TIMEOUT;

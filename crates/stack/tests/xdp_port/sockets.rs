@@ -1,5 +1,4 @@
-//! An application with a `UdpSocket` on the workers of an AF_XDP device, and a UDP client on kernel
-//! sockets.
+//! An application with a `UdpSocket` on the workers of an AF_XDP device, and a UDP client on kernel sockets.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -93,8 +92,7 @@ fn a_kernel_client_is_answered_by_sockets_and_sent_to_first() {
             })
             .collect();
 
-        // The sockets send first, to a client they have received nothing from; its neighbour entry is
-        // requested.
+        // The sockets send first, to a client they have received nothing from; its neighbour entry is requested.
         let mut bytes = [0; 64];
         for (own, server_address) in open.iter_mut().zip(there) {
             let first = socket(client, server_address);

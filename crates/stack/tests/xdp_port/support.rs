@@ -85,8 +85,7 @@ pub(crate) fn readable(descriptor: BorrowedFd<'_>, limit: Duration) -> bool {
     poll(&mut fds, Some(&limit)).unwrap() == 1 && fds[0].revents().contains(PollFlags::IN)
 }
 
-/// One poll of a worker that answers every datagram with its own payload. Returns the number of
-/// datagrams.
+/// One poll of a worker that answers every datagram with its own payload. Returns the number of datagrams.
 pub(crate) fn echo(port: &mut XdpPort) -> usize {
     let (mut burst, mut replies, mut refused) = (Burst::new(), Burst::new(), Burst::new());
     let came = port.receive(&mut burst);

@@ -151,8 +151,7 @@ fn what_is_not_taken_reaches_the_kernel() {
         assert!(device.unbind((any, PORT).into()));
         sender.send_to(b"plain", (to, PORT)).unwrap();
         assert_eq!(kernel.recv(&mut bytes).unwrap(), 5);
-        // Bound to this address only, the port takes it again; without the port's socket the kernel
-        // receives it.
+        // Bound to this address only, the port takes it again; without the port's socket the kernel receives it.
         device.bind((to, PORT).into()).unwrap();
         sender.send_to(b"plain", (to, PORT)).unwrap();
         echo_until(&mut ports, |ports| ports[0].counts().transmitted % 2 == 0);
@@ -231,8 +230,7 @@ fn what_finds_no_frame_is_counted_and_the_rest_comes() {
             sender.send_to(&number.to_be_bytes(), (to, PORT)).unwrap();
         }
         let taken = device.outcomes().of(Outcome::Taken);
-        // Every taken frame was received or counted as missed, and after the burst frames arrive as
-        // before.
+        // Every taken frame was received or counted as missed, and after the burst frames arrive as before.
         echo_until(&mut ports, |ports| {
             let counts = ports[0].counts();
             counts.received + counts.missed == taken

@@ -1,6 +1,5 @@
 #!/bin/busybox sh
-# The first process of an emulated machine: mounts, modules, addresses, the caller's command, then power
-# off.
+# The first process of an emulated machine: mounts, modules, addresses, the caller's command, then power off.
 #
 # Outputs, each a virtio-serial port: stdout, stderr, and code, which receives only the command's exit code. No code
 # means that the machine did not finish.
@@ -25,8 +24,7 @@ while read -r module; do
     insmod "/modules/$module.ko" || echo "init: cannot load $module"
 done < /modules/order
 
-# Prints the device of the port with this name. The host names the ports shortly after the driver
-# loads.
+# Prints the device of the port with this name. The host names the ports shortly after the driver loads.
 port() {
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         for port in /sys/class/virtio-ports/*; do

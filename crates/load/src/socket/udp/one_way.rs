@@ -1,4 +1,4 @@
-//! `stream` and `flood`: nothing comes back, so the receiver is asked afterwards what arrived (see `run`).
+//! `stream` and `flood`: there are no replies, so the receiver's report is requested afterwards (see `run`).
 
 use std::os::fd::OwnedFd;
 
@@ -9,7 +9,7 @@ use crate::plan::{MAX_SIZE, Mode, Plan};
 use crate::threads::Poller;
 use crate::transmit::{Ledger, Transmit};
 
-/// Datagrams that one message may be cut into; the kernel's own limit (UDP_MAX_SEGMENTS) before 6.9.
+/// Datagrams that one message may be segmented into; the kernel's own limit (UDP_MAX_SEGMENTS) before 6.9.
 const MAX_SEGMENTS: usize = 64;
 /// Messages per system call. Higher: longer bursts of one flow. Lower: more system calls.
 const FLOOD_BATCH: usize = 32;
@@ -20,7 +20,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// See the module.
 pub(in crate::socket) struct OneWay {
     sender: Sender,
-    /// Sleeps to the nanosecond; watches no socket, since the kernel would notify it of every datagram sent.
+    /// Sleeps with nanosecond precision; watches no socket, since the kernel would notify it of every datagram sent.
     poller: Poller,
     /// The flow whose send queue is full.
     full: Option<usize>,

@@ -42,7 +42,7 @@ impl RequestReply {
         Self { sender, replies: Messages::new(batch, reply), poller, ready: 0 }
     }
 
-    /// Receives the replies of one flow; how many.
+    /// Receives the replies of one flow; returns how many.
     fn receive_flow(&mut self, ledger: &mut Ledger<'_>, index: usize) -> usize {
         let mut taken = 0;
         for _ in 0..READS {
@@ -50,7 +50,7 @@ impl RequestReply {
                 Ok(count) => count,
                 Err(error) if try_later(&error) => break,
                 Err(error) => {
-                    // Reported once per event, and cleared; whether sending works, sending reports.
+                    // Reported once per event, and cleared; send errors show whether sending works.
                     ledger.failures.refused += u64::from(error.kind() == io::ErrorKind::ConnectionRefused);
                     continue;
                 }

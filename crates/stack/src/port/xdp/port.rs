@@ -175,8 +175,7 @@ impl XdpPort {
         self.sending as usize
     }
 
-    /// A monitor that reads, from any thread, the counts of frames the port received and of those
-    /// dropped before it.
+    /// A monitor that reads, from any thread, the counts of frames the port received and of those dropped before it.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         self.monitor.clone()

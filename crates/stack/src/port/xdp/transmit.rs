@@ -77,8 +77,7 @@ impl XdpPort {
         back > 0
     }
 
-    /// Makes the kernel send the packets in the transmit ring. Returns whether a system call was
-    /// made.
+    /// Makes the kernel send the packets in the transmit ring. Returns whether a system call was made.
     #[inline]
     pub(super) fn send(&mut self) -> bool {
         if !self.unsent {
@@ -89,8 +88,7 @@ impl XdpPort {
         if waiting == 0 || !self.socket.transmit.needs_wakeup() {
             return false;
         }
-        // In copy mode each call sends a batch; call as often as needed for all of them, and no more
-        // in any case.
+        // In copy mode each call sends a batch; call as often as needed for all of them, and no more in any case.
         for _ in 0..=waiting.div_ceil(KERNEL_BATCH) {
             self.statistics.kicks += 1;
             match sys::kick_transmit(self.socket.as_fd()) {

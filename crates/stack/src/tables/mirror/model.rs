@@ -146,8 +146,7 @@ impl Model {
             return;
         }
         if old.is_none_or(|old| (old.up, old.running) != (interface.up, interface.running)) {
-            // IPv4 routes are removed with their interface, and dead hops come alive again, without
-            // a message.
+            // IPv4 routes are removed with their interface, and dead hops come alive again, without a message.
             self.fib.doubt();
         }
         self.dirty.interfaces = true;
@@ -197,8 +196,7 @@ impl Model {
         Interfaces::new(self.interfaces.values().cloned(), generation)
     }
 
-    /// Builds the table of the host's addresses: those of interfaces, and the rest of the local
-    /// table.
+    /// Builds the table of the host's addresses: those of interfaces, and the rest of the local table.
     pub(super) fn addresses(&self) -> LocalAddresses {
         let mut addresses: Vec<_> = self.addresses.values().collect();
         addresses.sort_by_key(|(told, _)| *told);
@@ -226,8 +224,7 @@ fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The interface of a link message; `None` if the message is about something else: a bridge port, a
-/// wireless event.
+/// The interface of a link message; `None` if the message is about something else: a bridge port, a wireless event.
 fn read_link(message: &Link) -> Option<Interface> {
     if message.family != UNSPECIFIED {
         return None;

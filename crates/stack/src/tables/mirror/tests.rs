@@ -87,8 +87,7 @@ fn unknown_and_malformed_messages_are_passed_over() {
     feed(&mut follower, &kernel, &unknown);
     assert_eq!(follower.model.interfaces(1).all().len(), 1);
     assert_eq!(follower.status.undecodable, 0);
-    // A header with a length beyond the datagram; a length below the header's; a link message without its
-    // header.
+    // A header with a length beyond the datagram; a length below the header's; a link message without its header.
     feed(&mut follower, &kernel, &[200, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     feed(&mut follower, &kernel, &[3, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     feed(&mut follower, &kernel, &[17, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
