@@ -67,7 +67,7 @@ fn climb() -> &'static Climb {
 }
 
 #[test]
-fn a_climb_tells_every_rung_and_leaves_nothing() {
+fn a_climb_reports_every_rung_and_leaves_nothing() {
     udpath_lab::needs_root!();
     let Climb { result, page, .. } = climb();
     assert_eq!(result["schema"], "udpath.boost/2");

@@ -83,7 +83,7 @@ impl Drop for Exporter {
 }
 
 #[test]
-fn a_scraper_finds_the_metrics_and_others_are_told() {
+fn a_scraper_finds_the_metrics_and_other_requests_get_errors() {
     let server = Exporter::start();
     let address = server.address.as_str();
     let answer = get(address, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -144,7 +144,7 @@ fn the_file_of_node_exporter_is_whole_and_kept_fresh() {
 }
 
 #[test]
-fn what_makes_no_sense_is_one_sentence() {
+fn invalid_input_gives_one_sentence() {
     for (arguments, code) in [
         (&["export", "--listen", "nowhere"][..], 2),
         (&["export", "--once", "--textfile", "x"], 2),

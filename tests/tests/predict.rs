@@ -146,7 +146,7 @@ fn ports_found_in_reverse_lead_there() {
 }
 
 #[test]
-fn bad_input_is_told_in_one_sentence() {
+fn bad_input_gives_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let file = |name: &str, text: &str| fs::write(path(name), text).unwrap();

@@ -91,7 +91,7 @@ fn share_of(json: &Value, class: &str) -> f64 {
 }
 
 #[test]
-fn a_server_under_load_is_seen_for_what_it_does() {
+fn a_server_under_load_is_classified_correctly() {
     udpath_lab::needs_root!();
     let Profiled { json, pid, .. } = profiled();
     assert_eq!(json["schema"], "udpath.profile/2");
@@ -355,7 +355,7 @@ fn two_results_are_compared() {
 }
 
 #[test]
-fn what_makes_no_sense_is_one_sentence() {
+fn invalid_input_gives_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("other.json").display().to_string();
     fs::write(&other, "{\"schema\":\"udpath.map/1\"}").unwrap();
@@ -429,7 +429,7 @@ fn killed_it_leaves_nothing_attached() {
 }
 
 #[test]
-fn an_interrupt_ends_it_with_what_there_is() {
+fn an_interrupt_ends_it_with_partial_results() {
     udpath_lab::needs_root!();
     let running = Run::new(&["profile", "-d", "60s", "--json"]).start();
     let pid = running.pid();

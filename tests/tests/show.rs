@@ -47,7 +47,7 @@ fn counts_of_an_interval_are_of_that_interval() {
 }
 
 #[test]
-fn what_makes_no_sense_is_one_sentence() {
+fn invalid_input_gives_one_sentence() {
     for (args, code, told) in [
         (&["show", "no-such0"][..], 2, "there is no interface 'no-such0'; there are lo"),
         (&["show", "pid:4194304"], 2, "process 4194304 is not there"),

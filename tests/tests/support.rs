@@ -82,7 +82,7 @@ fn a_lab_is_captured_and_shown_elsewhere_without_its_addresses() {
 }
 
 #[test]
-fn what_is_not_redacted_is_said_loudly_and_what_is_there_stays() {
+fn unredacted_parts_are_announced_and_existing_files_stay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain.tar.gz");
     let file = path.to_str().unwrap();
@@ -216,7 +216,7 @@ fn a_full_disk_is_left_as_it_was() {
 }
 
 #[test]
-fn nobody_may_capture_what_nobody_sees() {
+fn an_unprivileged_capture_lists_the_missing_files() {
     udpath_lab::needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);

@@ -215,7 +215,7 @@ fn once_shows_the_drops_of_a_socket_that_a_flood_overflows() {
 }
 
 #[test]
-fn what_makes_no_sense_is_one_sentence() {
+fn invalid_input_gives_one_sentence() {
     for (arguments, code, part) in [
         (&["top"][..], 2, "--once"),
         (&["top", "--json"], 2, "--once"),

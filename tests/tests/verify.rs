@@ -61,7 +61,7 @@ fn serve(lab: &Lab) -> Running {
 }
 
 #[test]
-fn what_is_predicted_of_a_link_is_what_packets_do() {
+fn packets_take_the_predicted_path_on_a_link() {
     udpath_lab::needs_root!();
     let lab = client_and_server("verify", 1);
     let server = serve(&lab);
@@ -123,7 +123,7 @@ fn what_is_predicted_of_a_link_is_what_packets_do() {
 }
 
 #[test]
-fn what_is_not_known_is_not_verified() {
+fn unknown_steps_are_not_verified() {
     udpath_lab::needs_root!();
     let lab = client_and_server("verify2", 2);
     let server = serve(&lab);
@@ -184,7 +184,7 @@ fn many_flows_of_a_list_or_a_capture_spread() {
 }
 
 #[test]
-fn what_makes_no_sense_is_one_sentence() {
+fn invalid_input_gives_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &[u8]| {
         fs::write(folder.path().join(name), text).unwrap();

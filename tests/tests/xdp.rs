@@ -216,7 +216,7 @@ fn a_link_that_goes_down_and_up_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_is_said_in_one_sentence() {
+fn unsupported_requests_give_one_sentence() {
     udpath_lab::needs_root!();
     let lab = client_and_server("xdp-refused", 2);
     let [v4, _] = targets(&lab);

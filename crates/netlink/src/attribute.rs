@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_attributes_read_back() {
         let mut writer = Writer::default();
         writer.u8(1, 7).u32(2, 70_000).uint(3, 5).uint(4, 1 << 40).text(5, "eth0").flag(6);
         writer.nest(7, |inner| {

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loopback_answers_what_it_knows() {
+    fn the_loopback_answers_supported_commands() {
         let socket = control();
         // Its checksums cannot be switched off, and it has no RSS.
         assert_eq!(ethtool_value(socket.as_fd(), "lo", TX_CHECKSUM, 0).unwrap(), 1);

@@ -277,7 +277,7 @@ fn a_reply_has_the_time_of_its_request_when_it_comes_alone() {
 }
 
 #[test]
-fn what_is_not_whole_or_too_long_is_skipped_and_counted() {
+fn truncated_and_oversized_frames_are_skipped_and_counted() {
     let good = frames().remove(0);
     let (long, longest) = ((1, vec![0; MAX_FRAME_LEN + 1]), (2, vec![0; MAX_FRAME_LEN]));
     let mut file = pcap(Order::Little, 0xa1b2_3c4d, 1, &[good.clone(), long, longest.clone(), good.clone()]);
@@ -315,7 +315,7 @@ fn refused(file: Vec<u8>) -> Error {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_refused_by_name() {
+fn unsupported_captures_are_rejected_by_name() {
     // tcpdump's "any" interface, and a raw tunnel.
     let sll = refused(pcap(Order::Big, 0xa1b2_c3d4, 113, &[]));
     assert!(matches!(&sll, Error::LinkType { link_type: 113, .. }), "{sll}");
@@ -340,7 +340,7 @@ fn what_cannot_be_replayed_is_refused_by_name() {
 }
 
 #[test]
-fn replies_that_cannot_be_written_are_told_and_not_counted_as_answers() {
+fn unwritable_replies_are_reported_and_not_counted_as_answered() {
     struct Full(usize);
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

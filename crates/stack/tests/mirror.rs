@@ -81,7 +81,7 @@ fn goes_by(view: View<'_>, destination: &str) -> Option<(u32, Option<IpAddr>)> {
 }
 
 #[test]
-fn what_there_is_at_the_start_is_complete() {
+fn the_tables_are_complete_at_the_start() {
     udpath_lab::needs_root!();
     let lab = lab("t-mirror-start");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());

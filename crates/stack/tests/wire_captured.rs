@@ -111,7 +111,7 @@ fn tags_are_kept_and_padding_is_not() {
 }
 
 #[test]
-fn what_is_not_for_the_fast_path_is_named() {
+fn frames_left_to_the_kernel_are_counted_by_reason() {
     let outcomes: Vec<&str> = frames("other.pcap")
         .iter()
         .map(|frame| match Packet::parse(frame) {

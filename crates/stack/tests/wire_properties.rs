@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_built_is_parsed(flow in flow(), payload in payload(), padding in 0_usize..40) {
+    fn built_frames_parse_back(flow in flow(), payload in payload(), padding in 0_usize..40) {
         let (frame, built) = frame(&flow, &payload, padding);
         let parsed = Packet::parse(&frame);
         prop_assert_eq!(parsed, Ok(built));

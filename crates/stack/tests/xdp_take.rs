@@ -87,7 +87,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn what_is_taken_can_be_read() {
+fn taken_frames_can_be_parsed() {
     udpath_lab::needs_root!();
     const CASES: u32 = 20_000;
     let take = take();

@@ -29,7 +29,7 @@ fn cpus() -> std::ops::Range<usize> {
 }
 
 #[test]
-fn what_is_queued_is_answered_before_the_end() {
+fn queued_requests_are_answered_before_the_end() {
     udpath_lab::needs_root!();
     let lab = lab("acc-drain");
     let rounds = campaign::rounds(2, 20);

@@ -263,7 +263,7 @@ fn xdp_that_limits_flows_names_every_datagram() {
 }
 
 #[test]
-fn a_loss_is_told_while_the_server_runs() {
+fn a_loss_is_reported_while_the_server_runs() {
     udpath_lab::needs_root!();
     let lab = lab("acc-told");
     for (io, words) in
@@ -283,7 +283,7 @@ fn a_loss_is_told_while_the_server_runs() {
 }
 
 #[test]
-fn what_the_device_does_not_send_is_not_answered() {
+fn replies_dropped_by_the_device_are_not_counted_as_answered() {
     udpath_lab::needs_root!();
     for (number, arguments) in [&["--steer"][..], &["--no-live-frames"], &[]].into_iter().enumerate() {
         let lab = lab(&format!("acc-down{number}"));

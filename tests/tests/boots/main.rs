@@ -165,7 +165,7 @@ fn looked(text: &str) -> BTreeMap<&str, &str> {
 }
 
 #[test]
-fn what_is_kept_holds_after_a_boot_and_status_says_so() {
+fn kept_settings_survive_a_boot_and_status_reports_them() {
     udpath_lab::needs_root!();
     let applied = fine(first(), "applied");
     for (name, value) in WANTED {
@@ -200,7 +200,7 @@ fn a_file_that_would_override_a_kept_sysctl_is_named_and_loses() {
 }
 
 #[test]
-fn what_other_link_files_say_is_not_lost() {
+fn settings_of_other_link_files_are_not_lost() {
     udpath_lab::needs_root!();
     // A drop-in of 99-default.link for eth0, a file of its own for eth2.
     for boot in &*BOOTS {

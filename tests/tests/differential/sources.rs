@@ -56,7 +56,7 @@ fn a_request_from_one_served_address_to_another_makes_no_loop() {
 }
 
 #[test]
-fn an_address_of_the_host_is_no_sender_from_when_it_has_it() {
+fn an_address_is_rejected_as_a_source_once_the_host_has_it() {
     udpath_lab::needs_root!();
     let lab = lab("own-sources");
     let running = serve(&lab, "xdp", &[]);

@@ -46,7 +46,7 @@ fn sockets_take_the_datagrams_of_their_cpu() {
 
 /// A group is predicted as configured, and verified at its sockets. Only the journal records a selection.
 #[test]
-fn what_was_set_of_a_group_is_predicted_and_comes_true() {
+fn group_settings_are_predicted_and_verified() {
     udpath_lab::needs_root!();
     for kind in [Kind::Nsd, Kind::Knot] {
         let place = Place::new("predicted", kind);
@@ -129,7 +129,7 @@ fn threads_run_where_they_are_put_and_read_the_socket_of_their_cpu() {
 }
 
 #[test]
-fn what_a_restart_of_the_server_forgets_is_told_before_and_after() {
+fn settings_lost_by_a_server_restart_are_reported_before_and_after() {
     udpath_lab::needs_root!();
     for kind in [Kind::Nsd, Kind::Knot] {
         let mut place = Place::new("restart", kind);
@@ -176,7 +176,7 @@ fn what_a_restart_of_the_server_forgets_is_told_before_and_after() {
 }
 
 #[test]
-fn whose_server_may_not_be_touched_is_told_with_the_capability() {
+fn a_foreign_server_is_refused_with_the_missing_capability() {
     udpath_lab::needs_root!();
     let place = Place::new("rights", Kind::Nsd);
     let open = tempfile::Builder::new().prefix("udpath-open").tempdir().unwrap();

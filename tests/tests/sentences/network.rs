@@ -59,7 +59,7 @@ fn a_tcpdump_that_was_left_running_is_named() {
 }
 
 #[test]
-fn gro_that_merges_nothing_is_told() {
+fn gro_that_merges_nothing_is_reported() {
     udpath_lab::needs_root!();
     let _alone = alone();
     let bed = Bed::new("merging", &LinkSpec::with_queues(2)).polled().first("client");

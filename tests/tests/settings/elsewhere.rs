@@ -41,7 +41,7 @@ fn settings_of_another_namespace_are_not_kept_over_a_boot() {
 /// /sys of one machine, network namespace of the other, as after `nsenter --net`: both have an eth0 with the same
 /// index.
 #[test]
-fn who_was_moved_by_nsenter_changes_and_sees_the_namespace_and_not_what_sys_shows() {
+fn after_nsenter_the_namespace_counts_and_not_the_mounted_sys() {
     udpath_lab::needs_root!();
     let place = Place::new("nsenter");
     let there = place.lab.machine("there").unwrap().namespace().to_owned();
@@ -77,7 +77,7 @@ fn who_was_moved_by_nsenter_changes_and_sees_the_namespace_and_not_what_sys_show
 
 /// Without the right to mount, a matching /sys is unavailable, and a wrong one is not read.
 #[test]
-fn who_cannot_mount_sys_is_refused_where_it_is_anothers() {
+fn without_mount_rights_a_foreign_sys_is_refused() {
     udpath_lab::needs_root!();
     let place = Place::new("foreign-sys");
     let there = place.lab.machine("there").unwrap().namespace().to_owned();

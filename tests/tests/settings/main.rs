@@ -96,7 +96,7 @@ fn another_namespace_is_reached_by_its_name() {
 }
 
 #[test]
-fn what_makes_no_sense_is_usage_and_changes_nothing() {
+fn invalid_input_is_a_usage_error_and_changes_nothing() {
     udpath_lab::needs_root!();
     let place = Place::new("usage");
     for (arguments, part) in [
@@ -183,7 +183,7 @@ fn without_rights_on_read_only_files_or_a_full_disk_nothing_is_half_done() {
 }
 
 #[test]
-fn what_is_not_confirmed_reverts_after_its_terminal_has_gone() {
+fn unconfirmed_changes_revert_after_the_terminal_closed() {
     udpath_lab::needs_root!();
     let place = Place::new("unconfirmed");
     let before = place.rps();
@@ -201,7 +201,7 @@ fn what_is_not_confirmed_reverts_after_its_terminal_has_gone() {
 }
 
 #[test]
-fn what_is_confirmed_stays_and_nobody_waits_any_longer() {
+fn confirmed_changes_stay_and_no_process_waits() {
     udpath_lab::needs_root!();
     let place = Place::new("confirmed");
     place.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
@@ -276,7 +276,7 @@ fn irq() -> (u32, String) {
 }
 
 #[test]
-fn a_running_irqbalance_is_told_to_leave_the_irq_alone_and_told_otherwise_by_undo() {
+fn apply_bans_the_irq_in_a_running_irqbalance_and_undo_lifts_the_ban() {
     udpath_lab::needs_root!();
     let state = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {

@@ -24,7 +24,7 @@ impl Place {
 }
 
 #[test]
-fn names_that_begin_alike_are_told_apart() {
+fn names_with_a_common_prefix_are_distinguished() {
     udpath_lab::needs_root!();
     let place = Place::new("alike");
     let pair = |name: &str| {
@@ -46,7 +46,7 @@ fn names_that_begin_alike_are_told_apart() {
 }
 
 #[test]
-fn a_device_that_goes_is_told_at_each_step() {
+fn a_removed_device_is_reported_at_each_step() {
     udpath_lab::needs_root!();
     let place = Place::new("vanished");
     let make = "ip link add lan0 type veth peer name lan1";
@@ -88,7 +88,7 @@ fn a_queue_that_goes_between_reading_and_writing_takes_all_back() {
 }
 
 #[test]
-fn cpus_and_interrupts_that_are_not_there_are_told_with_those_that_are() {
+fn missing_cpus_and_interrupts_are_reported_with_the_existing_ones() {
     udpath_lab::needs_root!();
     let place = Place::new("cpus");
     let before = place.look();
@@ -116,7 +116,7 @@ fn cpus_and_interrupts_that_are_not_there_are_told_with_those_that_are() {
 }
 
 #[test]
-fn the_root_of_a_container_is_told_what_it_may_not() {
+fn container_root_gets_the_missing_permission() {
     udpath_lab::needs_root!();
     let place = Place::new("container");
     let before = place.look();

@@ -37,7 +37,7 @@ pub(crate) fn series(place: &Place, name: &str) -> String {
 }
 
 #[test]
-fn what_overlaps_an_unconfirmed_apply_is_refused_and_the_revert_is_seen() {
+fn an_apply_that_overlaps_an_unconfirmed_one_is_refused_and_the_revert_is_visible() {
     udpath_lab::needs_root!();
     let place = Place::new("overlap");
     let before = place.rps();
@@ -73,7 +73,7 @@ fn what_overlaps_an_unconfirmed_apply_is_refused_and_the_revert_is_seen() {
 }
 
 #[test]
-fn a_revert_that_was_killed_is_told_at_once() {
+fn a_killed_revert_is_reported_at_once() {
     udpath_lab::needs_root!();
     let place = Place::new("killed");
     place.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();

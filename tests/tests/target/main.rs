@@ -106,7 +106,7 @@ fn threads_that_come_and_go_are_seen_without_rights() {
 }
 
 #[test]
-fn too_many_threads_are_told_and_the_busiest_is_sampled() {
+fn too_many_threads_are_reported_and_the_busiest_is_sampled() {
     udpath_lab::needs_root!();
     let folder = Folder::new();
     let spinner = folder.spinner_as_nobody("many");
@@ -129,7 +129,7 @@ fn too_many_threads_are_told_and_the_busiest_is_sampled() {
 }
 
 #[test]
-fn somebody_elses_process_is_not_ones_own() {
+fn another_users_process_needs_permission() {
     udpath_lab::needs_root!();
     let folder = Folder::new();
     let udpath = folder.path("udpath");
@@ -212,7 +212,7 @@ fn a_program_whose_file_is_gone_has_names() {
 }
 
 #[test]
-fn what_a_process_runs_later_has_names() {
+fn programs_executed_later_have_names() {
     let folder = Folder::new();
     let mut command = Command::new(folder.path("spinner"));
     command.args(["exec", "1.5"]);

@@ -153,7 +153,7 @@ fn findings(machine: &Recorded, step: &str) -> Vec<String> {
 
 /// The tuning that the author of the first seed did by hand: found, planned, applied, verified, undone.
 #[test]
-fn the_first_seeds_arrangement_is_found_changed_and_put_back() {
+fn the_first_seeds_setup_is_detected_fixed_and_restored() {
     udpath_lab::needs_root!();
     let machine = &*MACHINE;
     machine.fine("arrange");

@@ -200,7 +200,7 @@ fn every_kind_of_setting_is_set_seen_by_others_and_undone() {
 }
 
 #[test]
-fn what_a_driver_refuses_is_refused_in_a_sentence_and_nothing_stays() {
+fn driver_refusals_give_a_sentence_and_leave_nothing() {
     udpath_lab::needs_root!();
     let machine = &*MACHINE;
     for (name, requests, code, part) in REFUSED {
@@ -274,7 +274,7 @@ fn still(mut interface: Interface) -> Interface {
 
 /// It reverts without a terminal, and with a link reset among the changes.
 #[test]
-fn what_is_not_confirmed_reverts_when_the_terminal_is_gone() {
+fn unconfirmed_changes_revert_when_the_terminal_closes() {
     udpath_lab::needs_root!();
     let machine = &*MACHINE;
     let said = machine.fine("unconfirmed");
@@ -301,10 +301,10 @@ fn an_apply_that_is_killed_on_the_way_is_undone_to_the_byte() {
     same(machine, "before", "killed-restored");
 }
 
-/// By default, it moves the IRQ; while the IRQ is banned, it leaves it alone, even when it places all IRQs again and over
-/// several rounds; undo lifts the ban.
+/// By default, it moves the IRQ; while the IRQ is banned, it leaves it alone, even when it places all IRQs again and
+/// over several rounds; undo lifts the ban.
 #[test]
-fn a_running_irqbalance_is_seen_told_and_let_go() {
+fn a_running_irqbalance_is_detected_banned_and_released() {
     udpath_lab::needs_root!();
     let machine = &*MACHINE;
     let before: Snapshot = serde_json::from_str(machine.fine("balanced")).unwrap();

@@ -34,7 +34,7 @@ fn queues(lab: &Lab, count: &str) -> bool {
 }
 
 #[test]
-fn queues_that_come_and_go_lose_only_what_is_in_flight() {
+fn added_and_removed_queues_lose_only_requests_in_flight() {
     udpath_lab::needs_root!();
     let lab = client_and_server("xdp-queues", 2);
     assert!(queues(&lab, "1"));
@@ -95,7 +95,7 @@ fn a_queue_with_a_socket_does_not_go_unnoticed() {
 }
 
 #[test]
-fn what_is_not_for_the_service_is_the_kernels() {
+fn frames_for_other_services_go_to_the_kernel() {
     udpath_lab::needs_root!();
     let lab = client_and_server("xdp-kernel", 2);
     let server = serve(&lab, &[]);

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_ring_refuses_is_counted() {
+    fn replies_rejected_by_a_full_ring_are_counted() {
         let mut two = mailboxes(2).unwrap();
         for index in 0..20_000 {
             two[0].hand_over(1, judged(index));

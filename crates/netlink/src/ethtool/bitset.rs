@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_masked_set_tells_on_from_off() {
+    fn a_masked_set_distinguishes_on_from_off() {
         let mut writer = Writer::default();
         write(&mut writer, &[("rx-gro", true), ("tx-nocache-copy", false)]);
         let bytes = writer.finish();

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_the_machines_but_a_link_local_one_its_links() {
+    fn an_address_belongs_to_the_host_but_a_link_local_one_to_its_link() {
         let tentative = LocalAddress { usable: false, ..local(2, "2001:db8::3/64") };
         let table = LocalAddresses::new(
             [local(3, "10.0.1.1/24"), local(2, "10.0.0.1/24"), local(2, "fe80::1/64"), tentative],

@@ -154,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_what_was_put_in_and_nothing_else(
+        fn finds_exactly_the_inserted_entries(
             entries in prop::collection::vec(((0_u32..4, [0_u64..3, 0_u64..40]), any::<u16>()), 0..200)
         ) {
             let map = Map::new(entries.clone());

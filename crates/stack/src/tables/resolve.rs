@@ -154,7 +154,7 @@ mod tests {
     use crate::epoch::Domain;
 
     #[test]
-    fn what_waits_is_bounded_and_each_neighbour_waits_once() {
+    fn pending_requests_are_bounded_and_unique() {
         let domain = Domain::new(1, 4);
         let requests = Arc::new(Requests::new().unwrap());
         let resolver = Resolver::new(Arc::clone(&requests), Arc::new(Tables::new(&domain)));

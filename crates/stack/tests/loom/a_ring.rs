@@ -24,7 +24,7 @@ fn hands_over_bursts_in_order() {
 }
 
 #[test]
-fn drops_what_is_left_whichever_end_goes_last() {
+fn drops_remaining_items_whichever_end_is_dropped_last() {
     model(|| {
         let (mut producer, mut consumer) = ring(4).unwrap();
         let writer = thread::spawn(move || {

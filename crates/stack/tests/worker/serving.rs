@@ -38,7 +38,7 @@ fn requests_are_answered_the_way_they_came() {
 }
 
 #[test]
-fn what_is_not_answered_is_dropped_by_name() {
+fn unanswered_frames_are_dropped_by_reason() {
     let (mut far, mut workers) = workers(1, 64, |_| echo, || None);
     let good = request(Tags::NONE, 5000, SERVER[0], b"good");
     let mut bad_ip = good.clone();

@@ -211,7 +211,7 @@ fn a_reply_that_waits_is_under_way_and_one_that_is_given_up_is_dropped() {
 }
 
 #[test]
-fn nobody_ends_while_another_may_still_hand_over() {
+fn no_worker_ends_while_another_may_steer_to_it() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
         let (_, mut far, mut workers) = noting(256, vec![(64, Vec::new())]);
         send(&mut far, &requests(0, 60));

@@ -195,7 +195,7 @@ fn a_socket_that_closes_gives_everything_back_and_is_refused_from_then_on() {
 }
 
 #[test]
-fn a_worker_that_ends_first_leaves_what_can_be_read_and_no_more() {
+fn a_worker_that_ends_first_leaves_only_readable_datagrams() {
     let mut bed = bed(&SERVER, 1 << 20, 64, vec![None, None], || echo);
     let mut socket = bed.open(SERVER[0], 1 << 20);
     bed.deliver_to(&[&socket]);

@@ -155,7 +155,7 @@ fn frames_of_which_the_device_has_no_hash_have_none() {
 }
 
 #[test]
-fn what_lies_in_front_of_a_frame_never_harms_it() {
+fn stale_bytes_before_a_frame_have_no_effect() {
     udpath_lab::needs_root!();
     let lab = lab("x-whole", 2);
     let mut device = device(&lab, hashed());

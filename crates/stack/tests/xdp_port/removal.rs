@@ -17,7 +17,7 @@ use super::support::*;
 const HOLD: &str = "UDPATH_TEST_HOLDS_A_PORT";
 
 #[test]
-fn errors_say_what_cannot_be_opened_and_why() {
+fn open_errors_name_the_object_and_the_reason() {
     udpath_lab::needs_root!();
     let lab = lab("x-refused", 2);
     let server = lab.machine("server").unwrap();
@@ -92,7 +92,7 @@ fn sysfs_of_another_network_namespace_is_noticed() {
 }
 
 #[test]
-fn an_mtu_beyond_a_page_is_told() {
+fn an_mtu_beyond_a_page_is_reported() {
     udpath_lab::needs_root!();
     let spec = LinkSpec { mtu: 9000, ..LinkSpec::default() };
     let builder = LabBuilder::new("x-mtu").machine("client").machine("server");
@@ -216,7 +216,7 @@ fn a_port_survives_its_link_going_down() {
 }
 
 #[test]
-fn changes_of_the_interface_are_told() {
+fn interface_changes_are_reported() {
     udpath_lab::needs_root!();
     let lab = lab("x-change", 2);
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());

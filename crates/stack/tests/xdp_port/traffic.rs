@@ -120,7 +120,7 @@ fn a_port_that_is_polled_carries_the_same() {
 }
 
 #[test]
-fn what_is_not_taken_reaches_the_kernel() {
+fn frames_not_taken_reach_the_kernel() {
     udpath_lab::needs_root!();
     let lab = lab("x-kernel", 1);
     let mut device = device(&lab, small());
@@ -218,7 +218,7 @@ fn the_descriptor_becomes_readable_when_a_frame_comes() {
 }
 
 #[test]
-fn what_finds_no_frame_is_counted_and_the_rest_comes() {
+fn packets_without_a_frame_are_counted_and_the_rest_arrives() {
     udpath_lab::needs_root!();
     let lab = lab("x-flood", 1);
     let mut device = device(&lab, small());

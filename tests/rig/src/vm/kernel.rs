@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kernel_package_says_so() {
+    fn a_directory_without_a_kernel_package_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let said = || Kernel::find(folder.path()).unwrap_err().to_string();
         assert!(said().contains("scripts/setup.sh"), "{}", said());

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_library_is_told() {
+    fn a_missing_library_is_reported() {
         let listed = "\tlinux-vdso.so.1 (0x1)\n\tlibx.so => not found\n";
         assert!(parse(listed).unwrap_err().contains("libx.so"));
         let listed = "\tlinux-vdso.so.1 (0x1)\n\tlibc.so.6 => /lib/libc.so.6 (0x2)\n\t/lib64/ld.so (0x3)\n";

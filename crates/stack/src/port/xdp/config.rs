@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_is_sound_and_says_what_it_takes() {
+    fn the_default_is_valid_and_reports_its_memory() {
         let config = Config::default();
         config.check().unwrap();
         assert_eq!(config.memory(), (8 << 20) + (72 << 10));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_message_does_not_say_is_asked_for() {
+    fn incomplete_messages_cause_a_new_read() {
         let mut fib = Fib::default();
         fib.add(&route("10.0.0.0/8", 0, &[by(2)]), 0);
         fib.add(&route("10.0.0.0/8", 0, &[by(3)]), 0);

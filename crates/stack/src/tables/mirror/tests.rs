@@ -248,7 +248,7 @@ fn an_entry_that_was_removed_while_the_list_was_copied_does_not_come_back() {
 }
 
 #[test]
-fn what_is_left_of_a_list_that_was_given_up_does_not_count() {
+fn the_rest_of_an_abandoned_list_is_ignored() {
     let (mut follower, kernel) = follower();
     follower.netlink.list(Kind::Neighbours).unwrap();
     let mut request = [0; 256];
