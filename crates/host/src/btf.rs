@@ -1,11 +1,11 @@
-//! The members of the kernel's enumerations, out of its own type information: Documentation/bpf/btf.rst.
+//! The members of the kernel's enumerations, from its BTF type information: Documentation/bpf/btf.rst.
 
 use std::collections::BTreeMap;
 
-/// Where the kernel keeps its own, and each module's under its name.
+/// Directory of the kernel's BTF, and each module's under its name.
 pub const FOLDER: &str = "/sys/kernel/btf";
 
-/// Kinds of types, and how many 4-byte words follow each (`struct btf_type` is three), by `vlen`.
+/// Number of 4-byte words that follow each kind of type (`struct btf_type` is three), by `vlen`.
 fn words_after(kind: u32, vlen: usize) -> Option<usize> {
     Some(match kind {
         // Pointer, forward, typedef, volatile, const, restrict, function, float, type tag.
@@ -17,26 +17,26 @@ fn words_after(kind: u32, vlen: usize) -> Option<usize> {
         4 | 5 | 15 => 3 * vlen,
         // Enumeration, function prototype.
         6 | 13 => 2 * vlen,
-        // Enumeration of 64 bits.
+        // 64-bit enumeration.
         19 => 3 * vlen,
         _ => return None,
     })
 }
 
-/// Names and values of all enumerators of 32 bits of the kernel. None when the bytes are not understood.
+/// Names and values of all 32-bit enumerators of the kernel. `None` if the data cannot be parsed.
 #[must_use]
 pub fn enumerators(kernel: &[u8]) -> Option<BTreeMap<String, u32>> {
     let parts = Parts::parse(kernel)?;
     parts.enumerators(&[])
 }
 
-/// Those of a module, whose names go on where the kernel's end. None when the bytes are not understood.
+/// The same for a module, whose names continue where the kernel's end. `None` if the data cannot be parsed.
 #[must_use]
 pub fn module_enumerators(module: &[u8], kernel: &[u8]) -> Option<BTreeMap<String, u32>> {
     Parts::parse(module)?.enumerators(Parts::parse(kernel)?.names)
 }
 
-/// What a file of types is made of.
+/// The parts of a BTF file.
 struct Parts<'a> {
     types: &'a [u8],
     names: &'a [u8],
@@ -51,7 +51,7 @@ impl<'a> Parts<'a> {
         Some(Self { types: part(word(8)?, word(12)?)?, names: part(word(16)?, word(20)?)? })
     }
 
-    /// Names below the length of `before` are in there.
+    /// Names at offsets below the length of `before` are in `before`.
     fn enumerators(&self, before: &[u8]) -> Option<BTreeMap<String, u32>> {
         let name = |offset: u32| {
             let offset = offset as usize;
@@ -85,7 +85,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// One enumeration with members of these names' offsets and values.
+    /// One enumeration whose members have these name offsets and values.
     fn file(members: &[(u32, u32)], names: &[u8]) -> Vec<u8> {
         let types: Vec<u32> = [0, 6 << 24 | members.len() as u32, 4]
             .into_iter()
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modules_names_go_on_where_the_kernels_end() {
+    fn module_names_continue_after_the_kernels() {
         let kernel = file(&[(1, 7), (4, 8)], b"\0AB\0CD\0");
         let module = file(&[(4, 9), (8, 10)], b"\0EF\0");
         let named = |found: BTreeMap<String, u32>| found.into_iter().collect::<Vec<_>>();
@@ -108,10 +108,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_not_understood() {
+    fn truncated_data_is_rejected() {
         let whole = file(&[(1, 7)], b"\0AB\0");
         assert!((0..whole.len()).all(|length| enumerators(&whole[..length]).is_none()));
-        // A name that there is not, and a kind that there is not.
+        // A name that does not exist, and a kind that does not exist.
         assert_eq!(enumerators(&file(&[(9, 7)], b"\0AB\0")), None);
         let mut strange = whole;
         strange[24 + 7] = 0x1f;

@@ -1,13 +1,13 @@
-//! What drivers call their interrupts and counters: facts for kernels and drivers that do not tell by netlink which
-//! queue an interrupt or counter belongs to.
+//! Driver names of interrupts and counters: for kernels and drivers that do not report over netlink which queue an
+//! interrupt or counter belongs to.
 //!
-//! Each row is from the driver's file in the kernel (Linux 4.x to 6.x), where the name is made. In a name, `{dev}` is
-//! the interface, `{bus}` the device's place (`0000:01:00.0`, `virtio2`), `{n}` the queue. A name is matched whole, so
-//! that `eth1` is never taken for `eth10`.
+//! Each row is from the driver's source file in the kernel (Linux 4.x to 6.x) that builds the name. In a name, `{dev}`
+//! is the interface, `{bus}` the device's bus address (`0000:01:00.0`, `virtio2`), `{n}` the queue. A name is matched
+//! as a whole, so `eth1` never matches `eth10`.
 
 use crate::snapshot::Direction;
 
-/// Whose queue a name's number is.
+/// Which queue the number in a name refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Serves {
     /// The receive queue and the transmit queue of that number.
@@ -23,11 +23,11 @@ pub enum Serves {
 /// How a driver names its queues' interrupts.
 #[derive(Debug, Clone, Copy)]
 pub struct IrqName {
-    /// Drivers that do.
+    /// The drivers that use it.
     pub drivers: &'static [&'static str],
     /// The name.
     pub name: &'static str,
-    /// Whose number it is.
+    /// What the number refers to.
     pub serves: Serves,
 }
 
@@ -41,7 +41,7 @@ pub const IRQ_NAMES: &[IrqName] = &[
     irq(&["ixgbe", "ixgbevf", "igb", "igc", "bnxt_en", "hns3"], "{dev}-TxRx-{n}", Serves::Both),
     irq(&["ixgbe", "ixgbevf", "igb", "igc", "bnxt_en", "e1000e", "vmxnet3"], "{dev}-rx-{n}", Serves::Rx),
     irq(&["ixgbe", "ixgbevf", "igb", "igc", "bnxt_en", "e1000e", "vmxnet3"], "{dev}-tx-{n}", Serves::Tx),
-    // i40e_main.c, iavf_main.c, ice_lib.c: the driver's name in front
+    // i40e_main.c, iavf_main.c, ice_lib.c: prefixed with the driver's name
     irq(&["i40e"], "i40e-{dev}-TxRx-{n}", Serves::Both),
     irq(&["i40e"], "i40e-{dev}-rx-{n}", Serves::Rx),
     irq(&["i40e"], "i40e-{dev}-tx-{n}", Serves::Tx),
@@ -51,7 +51,7 @@ pub const IRQ_NAMES: &[IrqName] = &[
     irq(&["ice"], "ice-{dev}-rx-{n}", Serves::Rx),
     irq(&["ice"], "ice-{dev}-tx-{n}", Serves::Tx),
     irq(&["idpf"], "idpf-{dev}-TxRx-{n}", Serves::Both),
-    // mlx5/core/pci_irq.c, mlx4/eq.c: of the PCI device, not of the interface
+    // mlx5/core/pci_irq.c, mlx4/eq.c: named after the PCI device, not the interface
     irq(&["mlx5_core"], "mlx5_comp{n}@pci:{bus}", Serves::Both),
     irq(&["mlx4_en", "mlx4_core"], "mlx4-{n}@{bus}", Serves::Both),
     // virtio_net.c: virtqueues of the virtio device
@@ -64,7 +64,7 @@ pub const IRQ_NAMES: &[IrqName] = &[
     irq(&["gve"], "gve-ntfy-blk{n}@pci:{bus}", Serves::Halves),
     // vmxnet3_drv.c
     irq(&["vmxnet3"], "{dev}-rxtx-{n}", Serves::Both),
-    // gdma_main.c: queue 0 is the device's own, see FIRST_QUEUE
+    // gdma_main.c: queue 0 belongs to the device, see FIRST_QUEUE
     irq(&["mana"], "mana_q{n}@pci:{bus}", Serves::Both),
     // tg3.c, bnx2x_main.c, qede_main.c, cxgb4_main.c, nfp_net_common.c, hns3_enet.c, sfc/efx_common.c
     irq(&["tg3"], "{dev}-txrx-{n}", Serves::Both),
@@ -75,19 +75,19 @@ pub const IRQ_NAMES: &[IrqName] = &[
     irq(&["sfc"], "{dev}-{n}", Serves::Both),
 ];
 
-/// Drivers whose first such interrupt is not of queue 0: what is subtracted from its number.
+/// Drivers whose first such interrupt does not belong to queue 0: the offset to subtract from its number.
 pub const FIRST_QUEUE: &[(&str, u32)] = &[("mana", 1), ("tg3", 1)];
 
-/// Drivers whose queues have no interrupt of the kernel's: the hypervisor's channels take their place.
+/// Drivers whose queues have no interrupts in the kernel: hypervisor channels take their place.
 pub const WITHOUT_IRQS: &[&str] = &["hv_netvsc", "xen_netfront"];
 
-/// Drivers that, from Linux 5.3 to 6.0, showed a second half of receive queues for AF_XDP alone (mlx5, en.h
+/// Drivers that, from Linux 5.3 to 6.0, reported a second half of receive queues for AF_XDP alone (mlx5, en.h
 /// `mlx5e_params.xsk`, `num_rx_queues`).
 pub const DOUBLED_RX_QUEUES: &[&str] = &["mlx5_core"];
 
-/// A name that has the form of `template`: the number in it. `dev` and `bus`: what stands for `{dev}` and `{bus}`; none
-/// stands for anything, where the interrupts are known to be the device's, because an interface that was renamed keeps
-/// the old name in its interrupts.
+/// The number in a name that matches `template`. `dev` and `bus`: the values of `{dev}` and `{bus}`; `None` matches
+/// anything, for interrupts already known to belong to the device, because a renamed interface keeps its old name in
+/// its interrupts.
 #[must_use]
 pub fn number(template: &str, name: &str, dev: Option<&str>, bus: Option<&str>) -> Option<u32> {
     let (head, tail) = template.split_once("{n}")?;
@@ -98,14 +98,14 @@ pub fn number(template: &str, name: &str, dev: Option<&str>, bus: Option<&str>) 
     if rest.is_empty() { number.parse().ok() } else { None }
 }
 
-/// What follows `template` in `name`, if it begins so.
+/// The rest of `name` after `template`, if it starts with it.
 fn ends<'a>(template: &str, name: &'a str, dev: Option<&str>, bus: Option<&str>) -> Option<&'a str> {
     for (place, value) in [("{dev}", dev), ("{bus}", bus)] {
         let Some((before, after)) = template.split_once(place) else { continue };
         let rest = name.strip_prefix(before)?;
         return match value {
             Some(value) => rest.strip_prefix(value)?.strip_prefix(after),
-            // Anything, but something; what comes after it last, because it may contain that too.
+            // Any non-empty text; what follows is matched from the end, because the text may contain it too.
             None if after.is_empty() => (!rest.is_empty()).then_some(""),
             None => rest.rfind(after).filter(|at| *at > 0).map(|at| &rest[at + after.len()..]),
         };
@@ -113,16 +113,16 @@ fn ends<'a>(template: &str, name: &'a str, dev: Option<&str>, bus: Option<&str>)
     name.strip_prefix(template)
 }
 
-/// How a driver names a counter of a queue.
+/// A driver's name for a queue counter.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueCounter {
-    /// Drivers that do.
+    /// The drivers that use it.
     pub drivers: &'static [&'static str],
     /// The counter's name.
     pub name: &'static str,
-    /// Whose it is.
+    /// Receive or transmit.
     pub direction: Direction,
-    /// What it is called here: `packets`, `bytes`, `drops`.
+    /// Its name here: `packets`, `bytes`, `drops`.
     pub counter: &'static str,
 }
 
@@ -134,10 +134,10 @@ const fn tx(drivers: &'static [&'static str], name: &'static str, counter: &'sta
     QueueCounter { drivers, name, direction: Direction::Tx, counter }
 }
 
-/// Drivers that say `rx_queue_N_packets`: the ethtool files of each.
+/// Drivers that use `rx_queue_N_packets`: the ethtool files of each.
 const SPELT_OUT: &[&str] =
     &["ixgbe", "ixgbevf", "igb", "igc", "ice", "virtio_net", "hv_netvsc", "veth", "ifb"];
-/// Drivers that say `rxN_packets`.
+/// Drivers that use `rxN_packets`.
 const SHORT: &[&str] = &["mlx5_core", "mlx4_en", "virtio_net"];
 
 /// Names of queues' counters.
@@ -161,7 +161,7 @@ pub const QUEUE_COUNTERS: &[QueueCounter] = &[
     rx(&["i40e", "iavf"], "rx-{n}.bytes", "bytes"),
     tx(&["i40e", "iavf"], "tx-{n}.packets", "packets"),
     tx(&["i40e", "iavf"], "tx-{n}.bytes", "bytes"),
-    // i40e before 4.20 and ice before 5.1 wrote the dot otherwise.
+    // i40e before 4.20 and ice before 5.1 placed the dot differently.
     rx(&["i40e", "ice"], "rx-{n}.rx_packets", "packets"),
     tx(&["i40e", "ice"], "tx-{n}.tx_packets", "packets"),
     rx(&["ena"], "queue_{n}_rx_cnt", "packets"),
@@ -183,7 +183,7 @@ pub const QUEUE_COUNTERS: &[QueueCounter] = &[
     rx(&["bnxt_en"], "[{n}]: rx_discards", "drops"),
     tx(&["bnxt_en"], "[{n}]: tx_ucast_packets", "packets"),
     tx(&["bnxt_en"], "[{n}]: tx_ucast_bytes", "bytes"),
-    // Put together from the line of the queue and the one of the counter: kernel/ioctl.rs.
+    // Built from the queue's line and the counter's: kernel/ioctl.rs.
     rx(&["vmxnet3"], "Rx Queue {n}: ucast pkts rx", "packets"),
     rx(&["vmxnet3"], "Rx Queue {n}: ucast bytes rx", "bytes"),
     rx(&["vmxnet3"], "Rx Queue {n}: drv dropped rx total", "drops"),
@@ -199,7 +199,7 @@ pub const QUEUE_COUNTERS: &[QueueCounter] = &[
     tx(&["hns3"], "txq{n}_bytes", "bytes"),
 ];
 
-/// Which queue's counter `name` is, of a driver.
+/// The queue and counter that `name` refers to, for a driver.
 #[must_use]
 pub fn queue_counter(driver: &str, name: &str) -> Option<(Direction, u32, &'static str)> {
     let mut rows = QUEUE_COUNTERS.iter().filter(|row| row.drivers.contains(&driver));
@@ -215,7 +215,7 @@ mod tests {
         rows.find_map(|row| Some((row.serves, number(row.name, name, Some(dev), Some(bus))?)))
     }
 
-    /// Names as they stood in /proc/interrupts of machines with these drivers.
+    /// Names as found in /proc/interrupts of machines with these drivers.
     #[test]
     fn interrupts_are_known_by_their_names() {
         let rows = [
@@ -244,13 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_whose_names_begin_alike_are_told_apart() {
+    fn interfaces_with_a_common_prefix_are_distinguished() {
         let template = "{dev}-TxRx-{n}";
         assert_eq!(number(template, "eth10-TxRx-0", Some("eth1"), None), None);
         assert_eq!(number(template, "eth1-TxRx-10", Some("eth1"), None), Some(10));
         assert_eq!(number(template, "eth1-TxRx-", Some("eth1"), None), None);
         assert_eq!(number(template, "eth1-TxRx-99999999999", Some("eth1"), None), None);
-        // An interface that was renamed: any name will do, but there must be one.
+        // A renamed interface: any name matches, but it must not be empty.
         assert_eq!(number(template, "eth0-TxRx-3", None, None), Some(3));
         assert_eq!(number(template, "-TxRx-3", None, None), None);
         assert_eq!(number("mlx5_comp{n}@pci:{bus}", "mlx5_comp3@pci:0000:01:00.0", None, None), Some(3));

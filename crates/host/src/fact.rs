@@ -1,18 +1,18 @@
-//! A value and where it came from; and when there is none, why not.
+//! A value and its source; or the reason there is none.
 //!
-//! Absent is a normal answer: a veth has no rings, an unprivileged reader sees no socket owners, a capture may lack
-//! what its kernel did not have. No reader fails for it; the snapshot lists it in words.
+//! A missing value is normal: a veth has no rings, an unprivileged reader sees no socket owners, a capture may lack
+//! what its kernel did not have. No reader fails because of it; the snapshot lists it as text.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A value as it was read.
+/// A value and its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact<T> {
     /// The value.
     pub value: T,
-    /// Where it came from.
+    /// Its source.
     pub from: Provenance,
 }
 
@@ -23,7 +23,7 @@ impl<T> Fact<T> {
     }
 }
 
-/// Where a value came from.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Provenance {
@@ -69,29 +69,29 @@ impl fmt::Display for Provenance {
     }
 }
 
-/// Why there is no value.
+/// Reason for a missing value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum Absence {
     /// It does not exist here: no such file, no such device.
     #[error("not there")]
     NotThere,
-    /// The kernel or the driver does not offer it.
+    /// The kernel or the driver does not support it.
     #[error("not supported by this kernel or driver")]
     NotSupported,
-    /// The reader lacks a right.
+    /// The reader lacks permission.
     #[error("not permitted; {needs} would show it")]
     NotPermitted {
-        /// What would be enough: `root`, `CAP_NET_ADMIN`, ...
+        /// What suffices: `root`, `CAP_NET_ADMIN`, ...
         needs: String,
     },
-    /// The capture that is read does not hold it.
+    /// The capture does not contain it.
     #[error("not in the capture")]
     NotCaptured,
-    /// It went away, or changed shape, while it was read.
+    /// It disappeared, or changed shape, while it was read.
     #[error("changed while it was read: {0}")]
     Changed(String),
-    /// It is there and makes no sense. Never a reason to stop: the rest of the picture stands.
+    /// It exists but cannot be parsed. Never fatal: the rest of the snapshot remains valid.
     #[error("not understood: {0}")]
     NotUnderstood(String),
     /// The read failed for another reason.
@@ -99,14 +99,14 @@ pub enum Absence {
     Failed(String),
 }
 
-/// One thing the snapshot does not show, in words.
+/// One item that the snapshot lacks, as text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// What is not known: `owners of the UDP sockets`, `RSS table of eth0`.
+    /// The missing item: `owners of the UDP sockets`, `RSS table of eth0`.
     pub what: String,
-    /// Where it was looked for.
+    /// The source that was tried.
     pub from: Provenance,
-    /// Why it is not known.
+    /// The reason it is missing.
     pub why: Absence,
 }
 

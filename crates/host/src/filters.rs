@@ -1,15 +1,15 @@
-//! Packet filters that do not see what is taken off a device's queue: which of their rules would have applied.
+//! Packet filters bypassed by traffic taken off a device's queue: which of their rules would have applied.
 //!
 //! ```text
-//!  nf_tables (netlink)  ─▸ nft.rs      ┐  every rule judged for one datagram:
+//!  nf_tables (netlink)  ─▸ nft.rs      ┐  every rule evaluated for one datagram:
 //!  ip_tables, ip6_tables ─▸ xtables.rs ┴▸ applies, may apply, does not ─▸ chain.rs walks the chains ─▸ Bypassed
 //!  other functions at the hooks (BPF programs, IPVS): by name alone
 //! ```
-//! Judged is a datagram of which is known what XDP takes it by: interface, IP version, UDP, destination address and port,
-//! whole. A rule that asks for anything else (the source, connection tracking, a rate) may apply. So does one whose
-//! condition cannot be read here; it is never left out.
+//! The datagram under evaluation is described by what XDP matches on: interface, IP version, UDP, destination address
+//! and port, unfragmented. A rule that matches on anything else (the source, connection tracking, a rate) may apply. So
+//! may a rule whose condition cannot be decoded; it is never left out.
 //!
-//! Tables of iptables are read only if they are there already: asking for one makes the kernel load it.
+//! iptables tables are read only if they already exist: reading one makes the kernel load it.
 
 mod bits;
 mod chain;
@@ -31,7 +31,7 @@ use crate::source::{Answer, Question};
 
 use chain::Finding;
 
-/// Datagrams that are taken before any filter sees them: by this interface, for this address. A wildcard address is every
+/// Datagrams taken before any filter sees them: on this interface, for this address. A wildcard address covers every
 /// address of the host.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taken {
@@ -44,44 +44,46 @@ pub struct Taken {
 /// A rule, a chain's policy or another function of a packet filter that would have applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bypassed {
-    /// `nftables`, `iptables`, `ip6tables`, or `hook` for a function that is no table's.
+    /// `nftables`, `iptables`, `ip6tables`, or `hook` for a function outside any table.
     pub filter: &'static str,
     /// Where it is: `inet filter input`, `filter INPUT`.
     pub chain: String,
-    /// The rule in the words of its tool, as far as it is understood; `policy drop`.
+    /// The rule in its tool's syntax, as far as it was decoded; `policy drop`.
     pub rule: String,
-    /// The number that nft(8) has for the rule (`nft -a list ruleset`).
+    /// The nft(8) handle of the rule (`nft -a list ruleset`).
     pub handle: Option<u64>,
-    /// Whether it applies to each such datagram that comes to its base chain; otherwise to some, or that cannot be told.
+    /// True if it applies to every such datagram that reaches its base chain; false if it applies to some or is
+    /// undecidable.
     pub certain: bool,
-    /// The interface by which they come.
+    /// The interface they arrive on.
     pub interface: String,
-    /// The addresses they are for.
+    /// Their destination addresses.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// What was found.
+/// Result of the evaluation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Filters {
-    /// In the order in which datagrams would have met them, by interface.
+    /// In the order in which datagrams would have passed them, by interface.
     pub bypassed: Vec<Bypassed>,
     /// What could not be read, in sentences.
     pub unread: Vec<String>,
 }
 
-/// One datagram as it is judged.
+/// One datagram under evaluation.
 #[derive(Debug, Clone)]
 struct Datagram {
     interface: String,
-    /// The interface's number; unknown, as its name is for the rules, if the kernel hands what it receives on to another, such as a bond.
+    /// The interface's index; unknown, like its name in rules, if the kernel passes received packets on to another
+    /// device such as a bond.
     index: Option<u32>,
     address: SocketAddr,
-    /// Whether the interface is a bridge's port.
+    /// Whether the interface is a bridge port.
     bridged: bool,
 }
 
 impl Datagram {
-    /// The address, unless it is every address of the host.
+    /// The address; `None` for every address of the host.
     fn ip(&self) -> Option<IpAddr> {
         Some(self.address.ip()).filter(|ip| !ip.is_unspecified())
     }
@@ -98,7 +100,8 @@ impl Datagram {
     }
 }
 
-/// Reads the filters of the calling thread's network namespace and judges them for what is taken. Needs CAP_NET_ADMIN.
+/// Reads the filters of the calling thread's network namespace and evaluates them for the given traffic. Needs
+/// CAP_NET_ADMIN.
 #[must_use]
 pub fn bypassed(taken: &[Taken]) -> Filters {
     let mut filters = Filters::default();
@@ -132,7 +135,7 @@ pub fn bypassed(taken: &[Taken]) -> Filters {
     filters
 }
 
-/// Adds a finding, or its address to the one that is there for another address.
+/// Adds a finding, or adds its address to an existing equal finding.
 fn merge(all: &mut Vec<Bypassed>, finding: Finding, datagram: &Datagram) {
     let Finding { filter, chain, rule, handle, certain } = finding;
     let bypassed = Bypassed {
@@ -151,7 +154,7 @@ fn merge(all: &mut Vec<Bypassed>, finding: Finding, datagram: &Datagram) {
     }
 }
 
-/// A function at a hook that is no chain's: a BPF program, IPVS.
+/// A function at a hook that does not belong to a chain: a BPF program, IPVS.
 #[derive(Debug)]
 struct Function {
     family: String,
@@ -180,11 +183,11 @@ impl Function {
     }
 }
 
-/// What else stands at the hooks that a received datagram passes.
+/// The other functions at the hooks that a received datagram passes.
 fn other_functions(kernel: &mut Kernel, unread: &mut Vec<String>) -> Vec<Function> {
     let hooks = match kernel.ask(&Question::NetfilterHooks).map(|fact| fact.value) {
         Ok(Answer::NetfilterHooks(hooks)) => hooks,
-        // An older kernel does not tell; rules it does.
+        // An older kernel does not list functions, but does list rules.
         Ok(_) | Err(Absence::NotSupported | Absence::NotThere) => return Vec::new(),
         Err(why) => {
             unread.push(format!("cannot read what is hooked into the way of packets: {why:?}"));

@@ -1,4 +1,4 @@
-//! The kernel of one network namespace: questions become requests, and answers become facts of the snapshot.
+//! The kernel of one network namespace: turns questions into requests, and answers into facts of the snapshot.
 //!
 //! ```text
 //!  Question --> netlink: ethtool, netdev, route      first
@@ -6,7 +6,7 @@
 //!          \--> ioctl: what netlink lacks            driver's name and counters, flow rules; RSS and time stamping of
 //!                                                   older kernels
 //! ```
-//! Requests and sockets are those of the crate `udpath-netlink`. The sockets belong to the namespace of the thread that
+//! Requests and sockets come from the crate `udpath-netlink`. The sockets belong to the namespace of the thread that
 //! opened them, whichever thread uses them. Reading needs no privilege. Setting needs CAP_NET_ADMIN over the namespace,
 //! and reads nothing back: the caller compares.
 
@@ -50,11 +50,11 @@ impl fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// Opens the sockets, in the calling thread's network namespace. The first question that needs a socket reports why it
-    /// could not be opened.
+    /// Opens the sockets, in the calling thread's network namespace. If a socket could not be opened, the first
+    /// question that needs it reports why.
     #[must_use]
     pub fn open() -> Self {
-        // Bound to nothing: it only carries ioctls.
+        // Not bound: it only carries ioctls.
         let control =
             rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         Self {
@@ -70,7 +70,7 @@ impl Kernel {
     /// Answers a question.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason there is no answer.
     pub fn ask(&mut self, question: &Question) -> Result<Fact<Answer>, Absence> {
         self.answer(question).map_err(|refused| match (question, absence(&refused)) {
             (Question::AuditStatus, Absence::NotPermitted { .. }) => {
@@ -178,7 +178,7 @@ impl Kernel {
     }
 }
 
-/// A refusal to show something, as what it means for the reader.
+/// Maps an error of a read to its meaning for the reader.
 fn absence(refused: &Error) -> Absence {
     match refused.errno {
         Some(libc::EOPNOTSUPP | libc::ENOTTY) => Absence::NotSupported,
@@ -195,10 +195,10 @@ mod tests {
     use super::*;
     use crate::btf;
 
-    /// The newest numbers, RSS_SET and its companions, came with this kernel. An older one lacks some; only those are not
-    /// compared.
+    /// The newest constants, RSS_SET and related ones, were added in this kernel. An older one lacks some; only those
+    /// are not compared.
     const NEWEST: (u32, u32) = (6, 17);
-    /// Prefixes of names that modules define, which are not built in everywhere.
+    /// Prefixes of names defined by modules, which are not built in everywhere.
     const OF_MODULES: [&str; 3] = ["IFLA_VLAN_", "NFNLA_", "VETH_"];
 
     fn release() -> (u32, u32) {
@@ -224,7 +224,7 @@ mod tests {
                 ),
             }
         }
-        // Linux 6.1 has these many.
+        // Linux 6.1 has this many.
         assert!(compared > 80, "{compared}");
     }
 
@@ -251,7 +251,7 @@ mod tests {
         ] {
             assert_eq!(kernel.ask(&question), Err(Absence::NotThere), "{question:?}");
         }
-        // A name that the kernel could not have.
+        // A name longer than the kernel allows.
         let long = "a-name-of-more-than-fifteen-characters".to_owned();
         assert!(kernel.ask(&Question::Driver(long.clone())).is_err());
         assert!(kernel.ask(&Question::Channels(long)).is_err());

@@ -4,24 +4,24 @@
 //!  source            read                 snapshot
 //!  this machine   ┐  one reader per     ┌ interfaces: queues, NAPI, IRQs, RSS, steering, offloads
 //!  a namespace    ├─ part of the  ────> ┤ machine: CPUs, nodes, counters, limits
-//!  a captured     │  picture            │ sockets: owner, buffers, drops, groups
-//!  folder         ┘                     └ actors: who else changes settings
+//!  a captured     │  snapshot           │ sockets: owner, buffers, drops, groups
+//!  folder         ┘                     └ actors: other programs that change settings
 //! ```
 //!
 //! - [`source`]: where facts come from. Everything is read through netlink, ioctl, sysfs and procfs; no other program's
-//!   text is parsed. [`source::Source`] is the one door, so that a captured folder answers like the machine itself.
-//! - [`fact`]: a value and where it came from; what is missing, why, and what would make it known.
+//!   output is parsed. All reads go through [`source::Source`], so a captured folder answers like the machine itself.
+//! - [`fact`]: a value and its source; for a missing value, the reason and the fix.
 //! - [`process`]: a running server's sockets and threads, seen from outside.
-//! - [`snapshot`]: the picture, plain and serialisable.
-//! - [`tables`], [`receivers`]: what it knows of an interface, and of the sockets that a flow may reach, for predictions.
-//! - [`map`]: the way of a datagram through it, link by link, and the links to look at.
-//! - [`watch`]: one machine looked at again and again, cheaply.
-//! - [`read`]: from a source to the picture, one reader per part.
-//! - [`drivers`]: what drivers call their interrupts and counters, as data.
+//! - [`snapshot`]: the result, plain and serialisable.
+//! - [`tables`], [`receivers`]: inputs of predictions: an interface's tables, and the sockets that a flow may reach.
+//! - [`map`]: the path of a datagram through the machine, link by link, and the parts of it to show.
+//! - [`watch`]: repeated snapshots of one machine, at low cost.
+//! - [`read`]: turns a source into a snapshot, one reader per part.
+//! - [`drivers`]: driver names of interrupts and counters, as data.
 //! - [`kernel`]: netlink and ioctls of one network namespace, to read and to set.
-//! - [`filters`]: rules of packet filters that would apply to datagrams which never come to them.
-//! - [`btf`]: what the kernel calls the members of its enumerations.
-//! - [`namespace`]: the same for other namespaces, on a thread of its own.
+//! - [`filters`]: packet filter rules that would have applied to datagrams that bypass them.
+//! - [`btf`]: names of the kernel's enumeration members.
+//! - [`namespace`]: the same for other namespaces, on a separate thread.
 
 pub mod btf;
 pub mod drivers;

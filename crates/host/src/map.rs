@@ -5,8 +5,8 @@
 //!      │          │                │                         │        │
 //!  dropped     RSS share      softnet, load               errors   queue, drops
 //! ```
-//! A [`Map`] joins the parts of a [`Snapshot`]. With an earlier snapshot it counts what happened between the two, else since
-//! boot. It judges nothing: `udpath-advise` makes findings of it.
+//! A [`Map`] joins the parts of a [`Snapshot`]. With an earlier snapshot, counts cover the time between the two, else
+//! the time since boot. It does not interpret them: `udpath-advise` turns it into findings.
 
 mod cpus;
 mod interfaces;
@@ -30,41 +30,41 @@ use view::View;
 pub struct Map {
     /// When the snapshot was taken, milliseconds since 1970.
     pub taken: u64,
-    /// The time that counts cover, seconds. None: since boot, or since the driver was last set up.
+    /// The interval that counts cover, in seconds. `None`: since boot, or since the driver was last configured.
     pub seconds: Option<f64>,
     /// The kernel's release.
     pub kernel: String,
-    /// The hypervisor it runs under, where there is one.
+    /// The hypervisor it runs under, if any.
     pub hypervisor: Option<String>,
-    /// CPUs that run.
+    /// Number of online CPUs.
     pub cpus_online: usize,
-    /// Memory nodes with CPUs.
+    /// Number of NUMA nodes with CPUs.
     pub nodes: usize,
-    /// The interfaces, those below one after it.
+    /// The interfaces, each followed by those below it.
     pub interfaces: Vec<InterfaceMap>,
-    /// CPUs that handle packets or may be asked to.
+    /// CPUs that handle packets or may be configured to.
     pub cpus: Vec<CpuMap>,
     /// UDP as a whole.
     pub udp: UdpMap,
-    /// UDP sockets, the ones with the most drops and the fullest queues first.
+    /// UDP sockets, those with the most drops and the fullest queues first.
     pub sockets: Vec<SocketMap>,
     /// Their processes.
     pub processes: Vec<ProcessMap>,
-    /// What could not be read, and why. What the kernel or a driver does not have is not listed.
+    /// What could not be read, and why. What the kernel or a driver does not support is not listed.
     pub missing: Vec<String>,
 }
 
 impl Map {
-    /// The map of `now`; with the counts since `earlier`, a snapshot of the same boot.
+    /// The map of `now`; with the increase since `earlier`, a snapshot of the same boot.
     ///
     /// # Errors
-    /// What was selected is not there.
+    /// The selected part does not exist.
     pub fn new(
         now: &Snapshot,
         earlier: Option<&Snapshot>,
         selection: &Selection,
     ) -> Result<Self, SelectionError> {
-        // Of another boot, or taken at the same moment: nothing to subtract from.
+        // From another boot, or taken at the same moment: cannot be subtracted.
         let earlier =
             earlier.filter(|then| then.kernel.booted == now.kernel.booted && then.taken < now.taken);
         let view = View { now, earlier };
@@ -118,7 +118,7 @@ fn choose<'a>(snapshot: &'a Snapshot, selection: &Selection) -> Result<Vec<&'a I
         },
         _ => snapshot.interfaces.iter().filter(|interface| interface.link.up).collect(),
     };
-    // Each is looked at once, so that a ring of relations ends.
+    // Each is visited once, so a cycle of relations ends.
     let mut at = 0;
     while at < wanted.len() {
         let lower = wanted[at].relations.iter().filter_map(|relation| match relation {

@@ -1,11 +1,11 @@
 //! Other network namespaces of this machine, without starting a program.
 //!
-//! A thread of its own moves into the namespace, with a mount of /sys that shows that namespace's devices and that no
-//! other thread sees; what it does ends with it. `/proc/sys/net` and `/proc/thread-self/net` follow the thread.
+//! A dedicated thread enters the namespace, with a private mount of /sys that shows that namespace's devices; both
+//! disappear with the thread. `/proc/sys/net` and `/proc/thread-self/net` follow the thread.
 //!
 //! /sys does not follow: it shows the namespace it was mounted in. After `nsenter --net` a program that writes below
 //! /sys/class/net/eth0 changes the host's eth0, while netlink and sysctls are the container's. So the caller's own
-//! namespace gets a mount of /sys of its own too, wherever the one that is there shows another's devices ([`inside`]).
+//! namespace also gets a private mount of /sys if the existing one shows another namespace's devices ([`inside`]).
 
 mod sys;
 
@@ -17,20 +17,20 @@ use std::path::PathBuf;
 use crate::Source;
 use crate::source::{Folder, value};
 
-/// Where iproute2 keeps named network namespaces.
+/// Directory where iproute2 keeps named network namespaces.
 pub const NAMED: &str = "/run/netns";
-/// How often interfaces are compared before /sys is taken for another namespace's. One comparison errs when an interface
-/// comes or goes in between; more than a few only delay the refusal.
+/// How often interfaces are compared before /sys is taken for another namespace's. A single comparison fails when an
+/// interface appears or disappears in between; more than a few only delay the error.
 const COMPARISONS: usize = 3;
 
-/// Which network namespace.
+/// Selects a network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// The calling thread's.
     Here,
     /// A named one, as `ip netns` lists it.
     Named(String),
-    /// That of a process.
+    /// The namespace of a process.
     Process(u32),
 }
 
@@ -54,24 +54,24 @@ impl fmt::Display for Place {
     }
 }
 
-/// A namespace cannot be entered.
+/// Why a namespace cannot be entered.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
-    /// There is no such namespace.
+    /// The namespace does not exist.
     #[error("there is no {place}: {hint}")]
     NotThere {
-        /// Which.
+        /// The namespace requested.
         place: Place,
-        /// Where to look for the right one.
+        /// How to find the right one.
         hint: &'static str,
     },
-    /// Not allowed.
+    /// Permission denied.
     #[error("cannot enter {place}: not permitted; run as root (CAP_SYS_ADMIN)")]
     NotPermitted {
-        /// Which.
+        /// The namespace requested.
         place: Place,
     },
-    /// /sys is of another network namespace, and no other can be mounted.
+    /// /sys belongs to another network namespace, and a new one cannot be mounted.
     #[error(
         "/sys shows the devices of another network namespace, as after `nsenter --net`, and cannot be mounted anew \
          ({cause}); run as root (CAP_SYS_ADMIN), enter with `ip netns exec`, or use --netns from outside"
@@ -80,12 +80,12 @@ pub enum NamespaceError {
         /// Why it cannot be mounted.
         cause: io::Error,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("cannot enter {place}: {cause}")]
     Failed {
-        /// Which.
+        /// The namespace requested.
         place: Place,
-        /// Why.
+        /// The error.
         cause: io::Error,
     },
 }
@@ -106,12 +106,12 @@ impl NamespaceError {
     }
 }
 
-/// Runs `work` inside a namespace and gives its result. In there /sys shows that namespace's devices, also when it is the
-/// caller's own. What `work` opens, such as a live [`Folder`], it must not carry out: its sockets would stay, its files
-/// would not.
+/// Runs `work` inside a namespace and returns its result. There /sys shows that namespace's devices, also for the
+/// caller's own namespace. `work` must not return anything it opened, such as a live [`Folder`]: its sockets would stay
+/// in the namespace, its files would not.
 ///
 /// # Errors
-/// The namespace is not there or cannot be entered; `work` has not run then.
+/// The namespace does not exist or cannot be entered; `work` was not run.
 pub fn inside<T: Send>(place: &Place, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
     let Some(path) = place.file() else {
         if sys_is_own() {
@@ -123,7 +123,7 @@ pub fn inside<T: Send>(place: &Place, work: impl FnOnce() -> T + Send) -> Result
         );
     };
     let failed = |cause: io::Error| NamespaceError::new(place, cause);
-    // A name with a slash in it would be a file elsewhere.
+    // A name with a slash would refer to a file elsewhere.
     if matches!(place, Place::Named(name) if name.is_empty() || name.contains('/') || name == "." || name == "..")
     {
         return Err(failed(io::ErrorKind::NotFound.into()));
@@ -132,7 +132,7 @@ pub fn inside<T: Send>(place: &Place, work: impl FnOnce() -> T + Send) -> Result
     on_a_thread(|| sys::enter(&namespace).map_err(failed), work)
 }
 
-/// Runs `work` on a thread of its own, after `enter` has moved that thread.
+/// Runs `work` on a new thread, after `enter` has moved that thread.
 fn on_a_thread<T: Send>(
     enter: impl FnOnce() -> Result<(), NamespaceError> + Send,
     work: impl FnOnce() -> T + Send,
@@ -148,30 +148,30 @@ fn on_a_thread<T: Send>(
     })
 }
 
-/// Does /sys show the devices of the caller's network namespace? The kernel has one sysfs per namespace, each with a
-/// device number of its own; to see the caller's takes the right to mount it. Without that right interfaces are
-/// compared: numbers and addresses as netlink and as /sys say them.
+/// Whether /sys shows the devices of the caller's network namespace. The kernel has one sysfs per namespace, each with
+/// its own device number; finding the caller's requires permission to mount it. Without it interfaces are compared:
+/// indexes and addresses as reported by netlink and by /sys.
 fn sys_is_own() -> bool {
     match (sys::mounted_sysfs(), sys::own_sysfs()) {
-        // No sysfs, such as in a bare chroot: it shows nobody's devices.
+        // No sysfs, such as in a bare chroot: it shows no devices at all.
         (None, _) => true,
         (Some(mounted), Ok(own)) => mounted == own,
-        // An interface may come or go between the two answers.
+        // An interface may appear or disappear between the two answers.
         (Some(_), Err(_)) => (0..COMPARISONS).any(|_| same_links(&Folder::live())),
     }
 }
 
-/// Is it the initial network namespace, the only one that the files in /etc speak of? The kernel shows this sysctl there and
-/// nowhere else (net/core/sysctl_net_core.c), whatever processes and files the caller sees.
+/// Whether this is the initial network namespace, the only one that the files in /etc describe. The kernel shows this
+/// sysctl only there (net/core/sysctl_net_core.c), whatever processes and files the caller sees.
 #[must_use]
 pub fn is_initial(source: &dyn Source) -> bool {
     source.text("/proc/sys/net/core/netdev_max_backlog").is_ok()
 }
 
-/// Are the interfaces that /sys shows those of netlink's answers? True where netlink says nothing.
+/// Whether the interfaces in /sys match netlink's answers. True if netlink gives no answer.
 fn same_links(source: &dyn Source) -> bool {
     let Ok(links) = source.links() else { return true };
-    // The bonding driver puts a file there.
+    // The bonding driver creates a file there.
     let shown = source.names("/sys/class/net").unwrap_or_default();
     let shown: Vec<String> = shown.into_iter().filter(|name| name != "bonding_masters").collect();
     let of = |name: &str, file: &str| value(source, &format!("/sys/class/net/{name}/{file}")).ok();
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_namespace_is_said_in_a_sentence() {
+    fn invalid_namespaces_are_explained() {
         let told = |place: Place| inside(&place, || ()).unwrap_err().to_string();
         assert_eq!(
             told(Place::Named("no-such-one".into())),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_of_another_namespace_are_told_from_ones_own() {
+    fn interfaces_of_another_namespace_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = folder.path().join(path);

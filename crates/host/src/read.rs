@@ -1,5 +1,5 @@
-//! From a source to the picture: one reader per part, `read(source, missing) -> part`. None fails: what it cannot read
-//! it lists.
+//! Turns a source into a snapshot: one reader per part, `read(source, missing) -> part`. Readers never fail: they list
+//! what they cannot read.
 
 pub mod actors;
 pub mod cpus;

@@ -1,14 +1,14 @@
-//! Which sockets a datagram may reach, by the kernel's rules (`__udp4_lib_lookup`, `compute_score` of `net/ipv4/udp.c`, and
-//! their likes of `net/ipv6/udp.c`).
+//! Which sockets a datagram may reach, by the kernel's rules (`__udp4_lib_lookup`, `compute_score` of `net/ipv4/udp.c`,
+//! and their counterparts in `net/ipv6/udp.c`).
 //!
 //! ```text
-//! bound to the port ─▸ of the exact address, if there is one; else of any
-//!                        └▸ those with the most that fits: own family, connected to the sender, bound to the interface
+//! bound to the port ─▸ to the exact address, if there is one; else to any
+//!                        └▸ those with the highest score: own family, connected to the sender, bound to the interface
 //! ```
-//! Several that fit equally are a reuseport group, of which one is chosen ([`udpath_steer::reuseport`]); or they have
-//! SO_REUSEADDR alone, and do not share. Their options say which, if they were read
-//! ([`look_closer`](crate::process::look_closer)). A BPF program that somebody attached to a group shows nowhere: of
-//! udpath's own the journal knows.
+//! Several that score equally are a reuseport group, from which one is selected ([`udpath_steer::reuseport`]); or they
+//! have SO_REUSEADDR alone, and do not share. Their options show which, if they were read
+//! ([`look_closer`](crate::process::look_closer)). A BPF program that another program attached to a group is not
+//! visible; udpath's own programs are in its journal.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::Snapshot;
 use crate::snapshot::processes::Process;
 use crate::snapshot::sockets::{Socket, SocketOptions};
 
-/// The kernel that asks for SO_INCOMING_CPU in groups, as those before 4.5 did.
+/// Kernels that use SO_INCOMING_CPU in groups: those before 4.5, and from this version on.
 const BY_INCOMING_CPU: (u32, u32) = (6, 2);
 
 /// The sockets of a snapshot by port, for many flows.
@@ -32,7 +32,7 @@ pub struct Receivers<'a> {
 }
 
 impl<'a> Receivers<'a> {
-    /// Sorts them.
+    /// Sorts the sockets by port.
     #[must_use]
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let mut by_port = BTreeMap::<u16, Vec<usize>>::new();
@@ -42,8 +42,8 @@ impl<'a> Receivers<'a> {
         Self { snapshot, by_port }
     }
 
-    /// The sockets that datagrams of the flow may reach when they come by the interface of that index: places in the
-    /// snapshot's list, in the order of binding. Empty: nobody listens.
+    /// The sockets that datagrams of the flow may reach when they arrive on the interface with that index: indices into
+    /// the snapshot's list, in bind order. Empty: no socket matches.
     #[must_use]
     pub fn of(&self, flow: &Flow, interface: u32) -> Vec<usize> {
         let bound = self.by_port.get(&flow.destination_port).map_or(&[][..], Vec::as_slice);
@@ -73,14 +73,14 @@ impl<'a> Receivers<'a> {
         pids.into_iter().filter_map(|pid| self.snapshot.sockets.process(pid))
     }
 
-    /// Those that fit equally, as the input of a prediction.
+    /// The sockets that score equally, as the input of a prediction.
     #[must_use]
     pub fn sockets(&self, found: &[usize]) -> Sockets {
         let cpu = |at: &usize| self.socket(*at).options.as_ref()?.incoming_cpu;
         Sockets { by: self.by(found), cpus: found.iter().map(cpu).collect() }
     }
 
-    /// How one of them is chosen.
+    /// How one of them is selected.
     fn by(&self, found: &[usize]) -> By {
         let sockets = found.iter().map(|&at| self.socket(at));
         let options: Option<Vec<&SocketOptions>> =
@@ -92,7 +92,7 @@ impl<'a> Receivers<'a> {
         match (set, options) {
             (Some(by @ (By::CpuModulo | By::Unknown)), _) => by,
             (_, None) => By::Unknown,
-            // The kernel writes SO_INCOMING_CPU of connected sockets itself, with each datagram.
+            // For connected sockets the kernel itself writes SO_INCOMING_CPU, with each datagram.
             _ if sockets.clone().any(|socket| socket.peer.is_some()) => By::Unknown,
             (_, Some(options)) if options.iter().all(|options| !options.reuseport) => By::Last,
             (_, Some(options)) if group.is_none() || options.iter().any(|options| !options.reuseport) => {
@@ -107,15 +107,15 @@ impl<'a> Receivers<'a> {
     }
 }
 
-/// How well a socket fits; none if it does not. `exact`: by its own address, else by any.
+/// How well a socket matches; `None` if it does not. `exact`: by its own address, else by any.
 fn score(socket: &Socket, flow: &Flow, interface: u32, exact: bool) -> Option<u32> {
     let (local, destination) = (socket.local.ip(), flow.destination().ip());
     let own_family = local.is_ipv4() == flow.is_ipv4();
     let fits = match local {
-        // An IPv6 socket that is bound to any address takes IPv4 as well, unless it was told not to.
+        // An IPv6 socket bound to any address receives IPv4 as well, unless IPV6_V6ONLY is set.
         IpAddr::V6(any) if any.is_unspecified() && flow.is_ipv4() => !exact && socket.v6only != Some(true),
         local if local.is_unspecified() => !exact && own_family,
-        // `::ffff:192.0.2.1`: an IPv6 socket of an IPv4 address.
+        // `::ffff:192.0.2.1`: an IPv6 socket with an IPv4 address.
         local => exact && local.to_canonical() == destination,
     };
     if !fits {
@@ -140,7 +140,7 @@ fn score(socket: &Socket, flow: &Flow, interface: u32, exact: bool) -> Option<u3
 mod tests {
     use super::*;
 
-    /// Where it is bound, whom it is connected to, its interface, whether IPv6 alone.
+    /// Bound address, peer address, interface, whether IPv6 only.
     type Bound<'a> = (&'a str, Option<&'a str>, Option<u32>, Option<bool>);
 
     fn snapshot(sockets: &[Bound<'_>]) -> Snapshot {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_best_gets_it() {
+    fn the_best_match_receives() {
         let snapshot = snapshot(&[
             ("0.0.0.0:53", None, None, None),
             ("0.0.0.0:53", None, None, None),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_sockets_take_ipv4_where_nobody_else_does() {
+    fn ipv6_sockets_receive_ipv4_without_an_ipv4_socket() {
         let both = snapshot(&[("[::]:53", None, None, Some(false)), ("[::]:54", None, None, Some(true))]);
         assert_eq!(of(&both, "192.0.2.7:1", "192.0.2.1:53"), [0]);
         assert_eq!(of(&both, "192.0.2.7:1", "192.0.2.1:54"), Vec::<usize>::new());
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(chosen(&snapshot).by, By::Last);
         set(&mut snapshot, [true, false], [None; 2]);
         assert_eq!(chosen(&snapshot).by, By::Unknown);
-        // What was set of the group goes before all of this.
+        // A program set on the group takes precedence over all of this.
         let from = crate::Provenance::Derived("a test".to_owned());
         snapshot.sockets.groups[0].selection = Some(crate::Fact::new(By::CpuModulo, from));
         assert_eq!(chosen(&snapshot).by, By::CpuModulo);

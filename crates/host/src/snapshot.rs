@@ -1,6 +1,6 @@
-//! What the machine looks like at one moment: plain, serialisable, and the same for a live machine and a captured one.
+//! The state of a machine at one moment: plain, serialisable, and the same for a live machine and a captured one.
 //!
-//! Counters in it are the kernel's, since boot or since the driver was last set up; two snapshots give rates.
+//! Its counters are the kernel's, since boot or since the driver was last configured; two snapshots give rates.
 
 pub mod actors;
 pub mod cpus;
@@ -36,29 +36,29 @@ pub use time_stamping::{TimeStamping, TimeStampingOffer};
 
 use crate::{Missing, Source, read};
 
-/// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
+/// Version of the JSON form. Raised when a field changes its meaning or is removed; new fields do not raise it.
 pub const SCHEMA: &str = "udpath.snapshot/2";
 
-/// The machine at one moment.
+/// The state of a machine at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// [`SCHEMA`].
     pub schema: String,
     /// When it was taken, milliseconds since 1970.
     pub taken: u64,
-    /// Network interfaces, in the order of their numbers.
+    /// Network interfaces, by index.
     pub interfaces: Vec<Interface>,
-    /// Steering settings of the whole namespace.
+    /// Steering settings of the network namespace.
     pub steering: Steering,
-    /// Packet sockets, which receive packets before the protocols do.
+    /// Packet sockets, which receive packets before the protocols.
     pub packet_sockets: PacketSockets,
     /// The kernel.
     pub kernel: kernel::Kernel,
     /// The processors.
     pub cpus: cpus::Cpus,
-    /// The memory nodes; none is normal.
+    /// The NUMA nodes; none is normal.
     pub nodes: Vec<cpus::Node>,
-    /// What the process that reads may use of the machine.
+    /// Limits of the process that reads.
     pub limits: limits::Limits,
     /// Interrupts of devices.
     pub irqs: Vec<irqs::Irq>,
@@ -70,20 +70,20 @@ pub struct Snapshot {
     pub softnet: softnet::Softnet,
     /// UDP's counters and memory.
     pub udp: udp::Udp,
-    /// UDP sockets and whose they are.
+    /// UDP sockets and their owners.
     pub sockets: sockets::Sockets,
-    /// Settings of the kernel that bear on UDP.
+    /// Kernel settings that affect UDP.
     pub sysctls: Vec<sysctls::Sysctl>,
     /// Packet filtering and connection tracking.
     pub netfilter: netfilter::Netfilter,
-    /// Who else changes settings.
+    /// Other programs and files that change settings.
     pub actors: actors::Actors,
-    /// What it does not show, and why.
+    /// What it lacks, and why.
     pub missing: Vec<Missing>,
 }
 
 impl Snapshot {
-    /// Takes one. What cannot be read is listed in it and is no error.
+    /// Takes a snapshot. What cannot be read is listed in it and is not an error.
     #[must_use]
     pub fn read(source: &dyn Source) -> Self {
         let mut missing = Vec::new();

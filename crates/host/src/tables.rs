@@ -1,4 +1,4 @@
-//! What a snapshot knows of one interface, as the tables that predictions are made from.
+//! The tables of one interface in a snapshot, as input for predictions.
 
 use udpath_steer::drivers;
 use udpath_steer::predict::{Context, HashFunction, Queue, Tables};
@@ -8,15 +8,15 @@ use udpath_steer::toeplitz::{self, Key, Transform};
 use crate::Snapshot;
 use crate::snapshot::{Fields, HashFields, Interface, RssContext};
 
-/// The feature that hands the card's hash on to the stack (`ethtool -k`: receive-hashing).
+/// The feature that passes the card's hash to the stack (`ethtool -k`: receive-hashing).
 const RECEIVE_HASHING: &str = "rx-hashing";
 
-/// Links within the machine have no hash of their own: a packet comes by the queue that its sender chose, on its CPU
-/// (`veth_xmit` of `drivers/net/veth.c`, `loopback_xmit` of `drivers/net/loopback.c`).
+/// Virtual links do not compute a hash: a packet arrives on the queue that its sender selected, on its CPU (`veth_xmit`
+/// of `drivers/net/veth.c`, `loopback_xmit` of `drivers/net/loopback.c`).
 const SENDERS_QUEUE: [&str; 2] = ["veth", "loopback"];
 
-/// The tables of `interface`, without sockets, which depend on the flow ([`crate::receivers`]). What the machine does not
-/// tell is left out, and each step of a prediction says what it lacks.
+/// The tables of `interface`, without sockets, which depend on the flow ([`crate::receivers`]). What the machine does
+/// not report is left out, and each step of a prediction states what it lacks.
 #[must_use]
 pub fn tables(snapshot: &Snapshot, interface: &Interface) -> Tables {
     let rss = interface.rss.as_ref().map(|fact| &fact.value.main);
@@ -26,7 +26,7 @@ pub fn tables(snapshot: &Snapshot, interface: &Interface) -> Tables {
     let contexts = interface.rss.iter().flat_map(|fact| &fact.value.contexts);
     let queues = queues(interface);
     Tables {
-        // Of others nothing is known that the machine does not say itself.
+        // For other drivers only what the machine reports is known.
         driver: driver.filter(|name| drivers::find(name).is_some()),
         function: rss.and_then(function),
         key: rss.and_then(|rss| Key::new(&rss.key).ok()),
@@ -47,8 +47,8 @@ pub fn tables(snapshot: &Snapshot, interface: &Interface) -> Tables {
     }
 }
 
-/// Receive queues that packets may come by. A second half that is there for AF_XDP alone is none of them; a queue that an
-/// AF_XDP socket is bound to is.
+/// Receive queues that packets may arrive on. A second half that exists for AF_XDP alone does not count; a queue with
+/// an AF_XDP socket does.
 fn queues(interface: &Interface) -> u32 {
     let all = interface.rx.len();
     let channels = interface.channels.as_ref().map_or(0, |fact| fact.value.rx_queues() as usize);

@@ -1,14 +1,14 @@
-//! One machine looked at again and again, at a cost that nobody has to think of.
+//! Repeated snapshots of one machine, at negligible cost.
 //!
 //! ```text
-//!  look ─▸ are links, interrupts and CPUs those that are known? ──no──▸ whole: all that a Snapshot holds
-//!                │ yes                                    or too old ──▸
+//!  look ─▸ are links, interrupts and CPUs unchanged? ──no──────▸ read everything in a Snapshot
+//!                │ yes                        or too old ──▸
 //!                ▼
-//!          recount: counters, backlogs, the list of sockets; all else stays as it was read
+//!          recount: counters, backlogs, the list of sockets; everything else stays as read before
 //! ```
-//! What was set up changes seldom and is most of what there is to read: it is read again after a while, as long as the
-//! reading's own share of a CPU asks for (`SHARE`). So a small machine shows a changed setting within seconds, and a
-//! big one is not kept busy by being looked at. Owners of new sockets are sought on the same terms.
+//! Configuration rarely changes and makes up most of what there is to read: it is reread at intervals that keep the
+//! cost within a share of one CPU (`SHARE`). So a small machine shows a changed setting within seconds, and a big one
+//! is not kept busy by the reads. Owners of new sockets are looked up under the same limit.
 
 mod recount;
 
@@ -19,25 +19,25 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::snapshot::Link;
 use crate::{Snapshot, Source};
 
-/// Share of one CPU that reading everything may take, and that seeking owners of sockets may take. Lower: changed
-/// settings and new owners are seen later. Higher: looking costs more than 1 % of a CPU in all.
+/// Share of one CPU for reading everything, and likewise for finding socket owners. Lower: changed settings and new
+/// owners appear later. Higher: watching costs more than 1 % of a CPU in total.
 const SHARE: f64 = 0.002;
 
-/// The last two looks at a machine, for [`Map`](crate::Map)s of the time between them.
+/// The last two snapshots of a machine, for [`Map`](crate::Map)s of the interval between them.
 #[derive(Debug, Default)]
 pub struct Watch {
     earlier: Option<Snapshot>,
     now: Option<Snapshot>,
-    /// The links of the last look, without their counters.
+    /// The links of the last snapshot, without their counters.
     links: Vec<Link>,
     whole: Effort,
     owners: Effort,
-    /// Sockets came whose owners have not been sought yet.
+    /// There are new sockets whose owners have not been looked up yet.
     strangers: bool,
 }
 
 impl Watch {
-    /// Looks, and gives what it saw. The parts of it that stay while nothing is set up anew may be some seconds old.
+    /// Takes a snapshot and returns it. Parts that change only on reconfiguration may be some seconds old.
     pub fn look(&mut self, source: &dyn Source) -> &Snapshot {
         self.earlier = self.now.take();
         let recounted = match &self.earlier {
@@ -54,19 +54,19 @@ impl Watch {
         self.now.insert(now)
     }
 
-    /// What the last look saw.
+    /// The last snapshot.
     #[must_use]
     pub const fn now(&self) -> Option<&Snapshot> {
         self.now.as_ref()
     }
 
-    /// What the look before saw.
+    /// The snapshot before the last.
     #[must_use]
     pub const fn earlier(&self) -> Option<&Snapshot> {
         self.earlier.as_ref()
     }
 
-    /// Lets the next look read everything.
+    /// Makes the next call read everything.
     pub const fn expire(&mut self) {
         self.whole = Effort { done: None };
     }
@@ -81,19 +81,19 @@ impl Watch {
     }
 }
 
-/// What the link was set up as.
+/// The link's configuration.
 fn without_counters(link: Link) -> Link {
     Link { statistics: Default::default(), ..link }
 }
 
-/// When something was done last, and what it cost.
+/// Time and cost of the last run of an operation.
 #[derive(Debug, Clone, Copy, Default)]
 struct Effort {
     done: Option<(Instant, Duration)>,
 }
 
 impl Effort {
-    /// Does it, and notes when and at what cost.
+    /// Runs the operation, and records its time and cost.
     fn of<T>(work: impl FnOnce() -> T) -> (T, Self) {
         let begin = cpu_time();
         let result = work();
@@ -101,7 +101,7 @@ impl Effort {
         (result, Self { done: Some((Instant::now(), cost)) })
     }
 
-    /// Would doing it again now, and as often from now on, keep within its share?
+    /// Whether running it now, and at this interval from now on, stays within its share.
     fn is_due(&self) -> bool {
         self.done.is_none_or(|(at, cost)| at.elapsed() >= cost.div_f64(SHARE))
     }
@@ -118,13 +118,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_costs_much_is_done_seldom() {
+    fn expensive_work_runs_rarely() {
         let done = |ago, cost| {
             let at = Instant::now().checked_sub(Duration::from_millis(ago)).unwrap();
             Effort { done: Some((at, Duration::from_micros(cost))) }
         };
         assert!(Effort::default().is_due());
-        // 10 ms of CPU time: every five seconds.
+        // 10 ms of CPU time allow one run every five seconds.
         assert!(!done(4_000, 10_000).is_due());
         assert!(done(6_000, 10_000).is_due());
         assert!(done(100, 100).is_due());

@@ -1,4 +1,4 @@
-//! Snapshots of machines that are not here: answers and files as a capture holds them.
+//! Snapshots of other machines: answers and files from a capture.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use udpath_host::source::{Answer, Folder, Question};
 use udpath_host::{Absence, Fact, Provenance, Source};
 use udpath_steer::CpuSet;
 
-/// A capture in the making.
+/// A capture under construction.
 struct Capture(tempfile::TempDir);
 
 impl Capture {
@@ -42,7 +42,7 @@ fn only(snapshot: &Snapshot) -> &Interface {
     &snapshot.interfaces[0]
 }
 
-/// ConnectX-5, four channels, Linux 5.10: eight receive queues in sysfs, four of which only AF_XDP ever uses.
+/// ConnectX-5, four channels, Linux 5.10: eight receive queues in sysfs, four of which are only for AF_XDP.
 fn mlx5() -> Capture {
     let capture = Capture::new();
     let net = "sys/class/net/ens2f0";
@@ -89,7 +89,7 @@ fn mlx5() -> Capture {
     for queue in 0..4 {
         capture.directory(&format!("{net}/queues/tx-{queue}"));
     }
-    // The other port of the card has interrupts of the same names.
+    // The card's other port has interrupts with the same names.
     let mut interrupts = "           CPU0       CPU1\n".to_owned();
     for (port, irq) in [(0, 70), (1, 80)] {
         interrupts +=
@@ -112,7 +112,7 @@ fn the_half_of_queues_that_only_af_xdp_uses_is_marked() {
     assert_eq!(ens2f0.rx.len(), 8);
     let marked: Vec<u32> = ens2f0.rx.iter().filter(|queue| queue.xsk).map(|queue| queue.id).collect();
     assert_eq!(marked, [4, 5, 6, 7]);
-    // Each of the others has its interrupt, of the right port, and it is said how that is known.
+    // Each of the others has its interrupt, on the right port, and its source is recorded.
     let irqs: Vec<_> = ens2f0.rx[..4].iter().map(|queue| queue.irq.clone().unwrap()).collect();
     assert_eq!(irqs.iter().map(|irq| irq.value).collect::<Vec<_>>(), [71, 72, 73, 74]);
     assert!(irqs.iter().all(|irq| irq.from == Provenance::Derived("names in /proc/interrupts".into())));
@@ -134,7 +134,7 @@ fn groups_come_from_their_answers_and_files() {
     let counters = ens2f0.rx[3].counters.as_ref().unwrap();
     assert_eq!((counters.value["packets"], counters.value["drops"]), (7, 1));
     assert_eq!(ens2f0.tx[2].counters.as_ref().unwrap().value["drops"], 4);
-    // What the capture lacks is said to be lacking in the capture.
+    // What the capture lacks is reported as not captured.
     let rings = snapshot.missing.iter().find(|missing| missing.what == "rings of ens2f0").unwrap();
     assert_eq!(
         (&rings.why, rings.to_string().as_str()),
@@ -143,7 +143,7 @@ fn groups_come_from_their_answers_and_files() {
 }
 
 #[test]
-fn queues_without_any_interrupt_are_no_success() {
+fn queues_without_an_interrupt_are_an_error() {
     let capture = mlx5();
     capture.file("proc/interrupts", "           CPU0       CPU1\n  0:  1  1  IO-APIC  2-edge  timer\n");
     let snapshot = capture.snapshot();
@@ -158,9 +158,9 @@ fn queues_without_any_interrupt_are_no_success() {
 }
 
 #[test]
-fn what_the_kernel_tells_of_queues_comes_first_and_names_fill_the_rest() {
+fn the_kernels_queue_irqs_take_precedence_over_names() {
     let capture = mlx5();
-    // Of other interfaces too, in no order, as a capture may have them.
+    // For other interfaces too, in any order, as a capture may have them.
     capture
         .file(
             "udpath/queues.json",
@@ -198,7 +198,7 @@ fn what_the_kernel_tells_of_queues_comes_first_and_names_fill_the_rest() {
         [(801, None), (800, Some(2))]
     );
     assert_eq!(ens2f0.tx[2].counters.as_ref().unwrap().value["packets"], 5_000_000_000);
-    // A list that is there and wrong is said to be.
+    // An invalid list is reported.
     capture
         .file("udpath/napis.json", r#"{"value": [{"interface": "three"}], "from": {"netdev": "napi-get"}}"#);
     let snapshot = capture.snapshot();
@@ -249,7 +249,7 @@ fn without_netlink_sysfs_is_the_list() {
     assert!(snapshot.interfaces[1].link.up);
 }
 
-/// A machine whose interface has another number by the time its files are read.
+/// A machine whose interface has a new index by the time its files are read.
 #[derive(Debug)]
 struct Renumbered(Folder);
 
@@ -282,7 +282,7 @@ impl Source for Renumbered {
 }
 
 #[test]
-fn an_interface_that_goes_meanwhile_is_left_out_and_named() {
+fn an_interface_that_disappears_is_left_out_and_reported() {
     let snapshot = Snapshot::read(&Renumbered(Folder::live()));
     let there = |name: &str| snapshot.interfaces.iter().any(|interface| interface.name == name);
     assert!(!there("lo") && !there("gone0"));
@@ -301,7 +301,7 @@ fn an_interface_that_goes_meanwhile_is_left_out_and_named() {
 }
 
 #[test]
-fn a_broken_answer_is_named_and_the_rest_stands() {
+fn a_broken_answer_is_reported_and_the_rest_remains() {
     let capture = mlx5();
     capture.file("udpath/channels/ens2f0.json", r#"{"value": {"now": {"combind": 4}}}"#);
     let snapshot = capture.snapshot();
@@ -310,7 +310,7 @@ fn a_broken_answer_is_named_and_the_rest_stands() {
     assert!(told.contains("udpath/channels/ens2f0.json") && told.contains("combind"), "{told}");
     let ens2f0 = only(&snapshot);
     assert!(ens2f0.channels.is_none() && ens2f0.rss.is_some());
-    // Without channels nothing is known of halves.
+    // Without channels, halves cannot be determined.
     assert!(ens2f0.rx.iter().all(|queue| !queue.xsk));
     assert_eq!(ens2f0.rx.iter().filter(|queue| queue.irq.is_some()).count(), 4);
 }

@@ -1,5 +1,5 @@
-//! Rules that nft, iptables (both kinds) and ip6tables really made, judged for datagrams that a device's queue would give
-//! away before them. Needs root.
+//! Rules created by nft, iptables (both kinds) and ip6tables, evaluated for datagrams that are taken off a device's
+//! queue before reaching them. Needs root.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ fn lab(name: &str) -> Lab {
     LabBuilder::new(name).machine("client").machine("server").link("client", "server", &link).up().unwrap()
 }
 
-/// Runs a program with this on its standard input.
+/// Runs a program with this standard input.
 fn run(machine: &Machine, program: &str, arguments: &[&str], input: &str) {
     let mut command = machine.command(program);
     let mut child = command
@@ -36,7 +36,7 @@ fn judged(lab: &Lab, addresses: &[&str]) -> Filters {
     filters
 }
 
-/// `chain: rule`, with a question mark behind what may apply.
+/// `chain: rule`, with a question mark after rules that may apply.
 fn lines(filters: &Filters) -> Vec<String> {
     let line = |found: &Bypassed| {
         let sure = if found.certain { "" } else { " ?" };
@@ -68,7 +68,7 @@ fn rules_of_nftables_are_judged() {
     let told = |policy: &str, rules: &str| with_nft(&lab, &input(policy, rules));
     let none: [&str; 0] = [];
     assert_eq!(with_nft(&lab, ""), none);
-    // What lets it pass in any case, and what is for others.
+    // Rules that accept in any case, and rules for other traffic.
     assert_eq!(told("accept", "tcp dport 7000 drop; udp dport 53 drop; iif lo drop"), none);
     assert_eq!(told("drop", "ct state established accept; udp dport 7000 counter accept"), none);
     assert_eq!(told("accept", "iifname \"wlan*\" drop; ip6 nexthdr udp drop; ip daddr 10.0.0.3 drop"), none);
@@ -77,7 +77,7 @@ fn rules_of_nftables_are_judged() {
         told("accept", "udp dport { 53, 123 } drop; udp dport 1-6999 drop; udp dport != 7000 drop"),
         none
     );
-    // What would have applied to each.
+    // Rules that would have applied to every datagram.
     assert_eq!(told("drop", ""), ["nftables inet f input: policy drop"]);
     for rule in ["udp dport 7000 drop", "udp dport 7000 reject", "udp dport 7000 counter log drop"] {
         let found = told("accept", rule);
@@ -101,7 +101,7 @@ fn rules_of_nftables_are_judged() {
         let found = told("accept", rule);
         assert!(found.len() == 1 && !found[0].ends_with('?'), "{rule}: {found:?}");
     }
-    // What depends on more than is known.
+    // Rules that depend on unknown properties.
     for rule in [
         "ip saddr 192.0.2.0/24 drop",
         "ip saddr { 192.0.2.1, 192.0.2.2 } drop",
@@ -171,7 +171,7 @@ fn every_hook_that_a_datagram_passes_counts_and_no_other() {
     );
     let six = judged(&lab, &["[fd00::2]:7000"]);
     assert!(lines(&six).contains(&"nftables ip6 v6 in: policy drop".into()), "{six:?}");
-    // One finding of several addresses, with the number that nft has for the rule.
+    // One finding for several addresses, with nft's handle of the rule.
     let both = judged(&lab, &[ADDRESS, "[fd00::2]:7000", "0.0.0.0:7000"]);
     let all: Vec<SocketAddr> =
         [ADDRESS, "[fd00::2]:7000", "0.0.0.0:7000"].map(|text| text.parse().unwrap()).to_vec();
@@ -184,7 +184,7 @@ fn every_hook_that_a_datagram_passes_counts_and_no_other() {
     lab.down().unwrap();
 }
 
-/// The same rules by both kinds of iptables.
+/// The same rules with both kinds of iptables.
 #[test]
 fn rules_of_iptables_are_judged() {
     udpath_lab::needs_root!();
@@ -249,7 +249,7 @@ fn rules_of_iptables_are_judged() {
     }
 }
 
-/// Reading must not make the kernel load the tables that it asks for.
+/// Reading must not make the kernel load the tables.
 #[test]
 fn reading_changes_nothing() {
     udpath_lab::needs_root!();

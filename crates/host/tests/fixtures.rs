@@ -57,7 +57,7 @@ fn every_machine_is_understood_and_survives_json() {
     }
 }
 
-/// The number of the interrupt that serves a receive queue, by the name that its driver gives it.
+/// The number of the interrupt that serves a receive queue, by its driver's name for it.
 #[test]
 fn queues_find_their_interrupts() {
     for (machine, interface, queue, interrupt) in [
@@ -83,7 +83,7 @@ fn queues_find_their_interrupts() {
 }
 
 #[test]
-fn interfaces_that_stand_on_others() {
+fn interfaces_on_top_of_others() {
     let snapshot = find("vlan-on-bond");
     let interface = |name: &str| snapshot.interfaces.iter().find(|one| one.name == name).unwrap();
     let lower = |name: &str| Relation::Lower(name.into());
@@ -106,7 +106,7 @@ fn every_machine_says_where_it_is_from() {
     }
 }
 
-/// What the author of seed 0 found by hand: all interrupts on node 0, and a hint that nobody follows.
+/// The findings of the author of seed 0: all interrupts on node 0, and a hint that is not followed.
 #[test]
 fn interrupts_of_one_node_only() {
     let snapshot = find("ixgbe-as-found");
@@ -117,12 +117,12 @@ fn interrupts_of_one_node_only() {
     let queue_3 = irq(&snapshot, "ens1f0-TxRx-3");
     assert_eq!((queue_3.number, queue_3.chip.as_str()), (108, "IR-PCI-MSI"));
     assert_eq!((queue_3.affinity.clone(), queue_3.hint.clone()), (Some(set("10")), Some(set("3"))));
-    // This kernel does not tell where an interrupt really goes.
+    // This kernel does not report the effective affinity.
     assert_eq!(queue_3.effective, None);
     let busy = |cpu: u32| snapshot.cpus.cpu(cpu).unwrap().ticks.unwrap().softirq > 100_000;
     let busy: CpuSet = (0..20).filter(|cpu| busy(*cpu)).collect();
     assert_eq!(busy, node.cpus);
-    // And when it is told to follow the hints.
+    // After configuring it to follow the hints.
     let steered = find("ixgbe-steered");
     assert!(steered.irqs.iter().all(|irq| irq.affinity == irq.hint && irq.hint.is_some()));
 }
@@ -168,10 +168,10 @@ fn flow_rules_come_before_the_hash() {
     assert_eq!((path.irq.value, path.cpu.value), (Some(147), Some(7)));
     let path = decide(&snapshot, "192.0.2.7:4000", "192.0.2.1:54");
     assert!(matches!(path.queue.why, Why::Entry { of: 512, .. }), "{}", path.queue.why);
-    // The lower location goes before the other.
+    // The lower location takes precedence.
     let path = decide(&snapshot, "198.51.100.9:4000", "192.0.2.1:53");
     assert_eq!((path.queue.value, path.queue.why), (None, Why::RuleDrops { location: 12 }));
-    // The same rule for a further context, as kernels since 6.12 tell of one.
+    // The same rule for an additional context, as reported by kernels since 6.12.
     let eth2 = snapshot.interfaces.iter_mut().find(|one| one.name == "eth2").unwrap();
     let rules = &mut eth2.flow_rules.as_mut().unwrap().value;
     rules[0].action = FlowAction::Context { context: 1, queue: 0 };
@@ -182,9 +182,9 @@ fn flow_rules_come_before_the_hash() {
     assert!(path.queue.why.to_string().starts_with("ntuple rule 1023: entry "), "{}", path.queue.why);
 }
 
-/// With a socket of AF_XDP on each queue there are as many queues as before; a half of its own is no part of them.
+/// With an AF_XDP socket on each queue the number of queues stays the same; a half reserved for AF_XDP does not count.
 #[test]
-fn queues_of_af_xdp_do_not_keep_a_machine_from_being_predicted() {
+fn af_xdp_queues_do_not_prevent_predictions() {
     let mut snapshot = find("i40e");
     snapshot.interfaces.iter_mut().flat_map(|one| &mut one.rx).for_each(|queue| queue.xsk = true);
     let doubled = find("mlx5-doubled");
@@ -196,7 +196,7 @@ fn queues_of_af_xdp_do_not_keep_a_machine_from_being_predicted() {
     }
 }
 
-/// A time daemon runs, and the driver knows no filter but all.
+/// A time daemon runs, and the driver supports no filter but all.
 #[test]
 fn a_device_that_stamps_every_packet_has_its_clock_in_the_map() {
     let snapshot = find("ice-six-nodes");
@@ -227,7 +227,7 @@ fn hypervisors_by_name() {
 }
 
 #[test]
-fn a_container_is_known_and_told_that_settings_are_the_hosts() {
+fn a_container_is_identified_and_host_settings_are_reported() {
     let snapshot = find("veth");
     let process = &snapshot.sockets.processes[0];
     let container = process.container.as_ref().unwrap();

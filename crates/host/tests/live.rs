@@ -73,9 +73,9 @@ fn a_veth_is_read_as_it_was_set() {
         (read.napi_defaults.defer_hard_irqs, read.napi_defaults.gro_flush_timeout),
         (Some(2), Some(150_000))
     );
-    // Software devices have no interrupts, no rings and no RSS, and that is said.
+    // Software devices have no interrupts, no rings and no RSS, and this is reported.
     assert!(read.rx.iter().all(|queue| queue.irq.is_none()) && read.rings.is_none() && read.rss.is_none());
-    // The kernel stamps its packets, and the device has no clock.
+    // The kernel stamps its packets; the device has no clock.
     let offer = read.time_stamping_offer.as_ref().unwrap();
     assert_eq!(offer.from.to_string(), "ethtool netlink tsinfo-get");
     assert!(offer.value.kinds.contains("software-receive"), "{offer:?}");
@@ -106,7 +106,7 @@ fn qdiscs_and_their_drops_are_read() {
     let qdiscs = &interface(&snapshot, "eth0").qdiscs.as_ref().unwrap().value;
     let tbf = qdiscs.iter().find(|qdisc| qdisc.kind == "tbf").unwrap_or_else(|| panic!("{qdiscs:?}"));
     assert_eq!((tbf.handle.as_str(), tbf.parent.as_str()), ("7:", "root"));
-    // 142 bytes on the wire: one fits the burst, one the queue, the rest has no place.
+    // 142 bytes on the wire: one fits the burst, one the queue, the rest is dropped.
     assert!(tbf.drops >= 5 && tbf.overlimits > 0, "{tbf:?}");
     let loopback = interface(&snapshot, "lo").qdiscs.as_ref().unwrap();
     assert!(loopback.value.iter().all(|qdisc| qdisc.interface == 1));
@@ -114,7 +114,7 @@ fn qdiscs_and_their_drops_are_read() {
 }
 
 #[test]
-fn settings_by_netlink_take_effect_and_refusals_have_their_reason() {
+fn netlink_settings_take_effect_and_errors_have_a_reason() {
     udpath_lab::needs_root!();
     let lab = pair("t-host-set");
     let server = lab.machine("server").unwrap();
@@ -168,7 +168,7 @@ fn a_napi_instance_has_settings_of_its_own() {
     };
     server.run(|| Kernel::open().set_napi(before[1].id, &change)).unwrap().unwrap();
     let after = napis(&snapshot_of(server)).unwrap();
-    // More nanoseconds than 32 bits hold.
+    // More nanoseconds than fit in 32 bits.
     assert_eq!((after[1].defer_hard_irqs, after[1].gro_flush_timeout), (Some(3), Some(5_000_000_000)));
     assert_eq!((after[0], after[2], after[3]), (before[0], before[2], before[3]));
     let refused = server.run(|| Kernel::open().set_napi(u32::MAX, &change)).unwrap().unwrap_err();
@@ -196,14 +196,14 @@ fn a_named_namespace_shows_what_its_own_thread_sees() {
     let lab = pair("t-host-inside");
     let server = lab.machine("server").unwrap();
     let named = Place::Named(server.namespace().to_owned());
-    // What is the namespace's; the machine's own counters run on meanwhile.
+    // Only the namespace's own values; the machine's counters keep running.
     let own_of = |snapshot: Snapshot| {
         (snapshot.interfaces, snapshot.steering, snapshot.packet_sockets, snapshot.udp.v4, snapshot.sysctls)
     };
     let there = own_of(inside(&named, || Snapshot::read(&Folder::live())).unwrap());
     let own = own_of(snapshot_of(server));
     assert_eq!(there, own);
-    // And of a process that lives in it.
+    // The same for a process that lives in it.
     let mut sleeper = server.command("sleep").arg("60").spawn().unwrap();
     let process = inside(&Place::Process(sleeper.id()), || Snapshot::read(&Folder::live()));
     sleeper.kill().unwrap();
@@ -212,7 +212,7 @@ fn a_named_namespace_shows_what_its_own_thread_sees() {
     lab.down().unwrap();
 }
 
-/// What a recorder saw of a source answers alike from files.
+/// A recorded source gives the same answers from files.
 fn round_trip(source: &dyn Source) -> (Snapshot, Snapshot) {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::new(source);
@@ -255,7 +255,7 @@ fn every_device_of_this_machine_is_read() {
         assert!(!interface.rx.is_empty() && !interface.tx.is_empty(), "{name}");
         assert!(interface.features.as_ref().is_some_and(|features| features.value.len() > 40), "{name}");
         assert!(interface.statistics.contains_key("rx_packets"), "{name}");
-        // A device with an interrupt per queue: each queue's is known, and whence.
+        // A device with an interrupt per queue: the interrupt of each queue and its source are known.
         if interface.driver.as_ref().is_some_and(|driver| driver.value.name == "virtio_net") {
             assert!(interface.rx.iter().all(|queue| queue.irq.is_some()), "{name}: {:?}", interface.rx);
             assert!(interface.tx.iter().all(|queue| queue.irq.is_some()), "{name}: {:?}", interface.tx);
@@ -274,7 +274,7 @@ fn every_device_of_this_machine_is_read() {
     assert!(queues.iter().any(|queue| queue.direction == Direction::Tx));
 }
 
-/// Takes every right from the calling thread.
+/// Drops all privileges of the calling thread.
 fn become_nobody() {
     use rustix::thread::{Gid, Uid};
     let (nobody, nogroup) = (Uid::from_raw(65534), Gid::from_raw(65534));
@@ -284,7 +284,7 @@ fn become_nobody() {
 }
 
 #[test]
-fn nobody_sees_nearly_all_and_is_told_what_is_hidden() {
+fn an_unprivileged_user_sees_nearly_everything() {
     udpath_lab::needs_root!();
     let lab = pair("t-host-nobody");
     let server = lab.machine("server").unwrap();
@@ -314,7 +314,7 @@ fn nobody_sees_nearly_all_and_is_told_what_is_hidden() {
         eth0.rx[1].rps_cpus.take()
     };
     assert_eq!((queues(&mut root), queues(&mut nobody)), (Some(CpuSet::new()), None));
-    // Everything else of the interfaces is the same; crates/host/tests/machine.rs has what is hidden of the machine.
+    // Everything else about interfaces is the same; crates/host/tests/machine.rs covers what is hidden of the machine.
     let shown = |snapshot: Snapshot| (snapshot.interfaces, snapshot.steering, snapshot.packet_sockets);
     assert_eq!(shown(root), shown(nobody));
     lab.down().unwrap();
@@ -326,7 +326,7 @@ fn a_tap_is_seen() {
     let lab = pair("t-host-tap");
     let server = lab.machine("server").unwrap();
     assert_eq!(snapshot_of(server).packet_sockets.sockets, []);
-    // A packet socket for everything (ETH_P_ALL), of all interfaces.
+    // A packet socket for everything (ETH_P_ALL), on all interfaces.
     let everything =
         rustix::net::Protocol::from_raw(std::num::NonZeroU32::new(u32::from(3_u16.to_be())).unwrap());
     let family = rustix::net::AddressFamily::PACKET;
@@ -350,7 +350,7 @@ fn a_bridge_and_its_port_know_each_other() {
     let server = lab.machine("server").unwrap();
     let ip = |arguments: &[&str]| assert!(server.command("ip").args(arguments).status().unwrap().success());
     ip(&["link", "add", "br0", "type", "bridge"]);
-    // A pair with both ends here: one is the bridge's port.
+    // A pair with both ends here: one is the bridge port.
     ip(&["link", "add", "port0", "type", "veth", "peer", "name", "host0"]);
     ip(&["link", "set", "port0", "master", "br0"]);
     let snapshot = snapshot_of(server);

@@ -1,5 +1,5 @@
-//! The machine's side of the snapshot, of this machine: sockets with their owners, limits of control groups, what nobody
-//! is not shown.
+//! The machine-wide part of a snapshot of this machine: sockets with their owners, limits of control groups, and what
+//! an unprivileged user cannot see.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -13,7 +13,7 @@ use udpath_host::source::Folder;
 use udpath_host::{Absence, Provenance, Snapshot};
 use udpath_lab::LabBuilder;
 
-/// Sockets that share one port of a lab's machine, by `SO_REUSEPORT`. `flags`: whether a new program keeps them.
+/// Sockets that share one port of a lab's machine, by `SO_REUSEPORT`. `flags`: whether they survive an exec.
 fn group(sockets: usize, flags: SocketFlags) -> Vec<OwnedFd> {
     let open = |_| {
         let open = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None).unwrap();
@@ -45,13 +45,13 @@ fn a_group_of_this_process_is_found_with_owner_threads_and_order() {
     assert_eq!(own.executable.as_deref().map(Path::new), std::env::current_exe().ok().as_deref());
     assert_eq!(own.threads[0].tid, pid);
     assert!(own.threads.iter().all(|thread| thread.cpus.as_ref().is_some_and(|cpus| !cpus.is_empty())));
-    // The sockets of the machine that runs the lab are another namespace's.
+    // The sockets of the machine that runs the lab belong to another namespace.
     let outside = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert!(seen.list.iter().all(|socket| socket.local != outside));
     lab.down().unwrap();
 }
 
-/// A control group that is removed when it is dropped, with the process in it ended before.
+/// A control group, removed on drop after its process is ended.
 struct Group {
     path: PathBuf,
     sleeper: Child,
@@ -61,7 +61,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         let _ = self.sleeper.kill();
         let _ = self.sleeper.wait();
-        // The kernel lets go of the process a moment after it is gone.
+        // The kernel releases the process a moment after it is gone.
         for _ in 0..100 {
             if fs::remove_dir(&self.path).is_ok() {
                 return;
@@ -71,7 +71,7 @@ impl Drop for Group {
     }
 }
 
-/// Of either version: the folder, and the files that limit CPU time to 1.5 CPUs.
+/// For either version: the directory, and the files that limit CPU time to 1.5 CPUs.
 fn limited() -> Group {
     let (folder, limits): (_, &[(&str, &str)]) = if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
         ("/sys/fs/cgroup", &[("cpu.max", "150000 100000")])
@@ -105,12 +105,12 @@ fn a_limit_of_cpu_time_is_found() {
 }
 
 #[test]
-fn nobody_is_told_what_is_hidden() {
+fn hidden_parts_are_reported_to_unprivileged_users() {
     udpath_lab::needs_root!();
     use rustix::thread::{Gid, Uid};
     let lab = LabBuilder::new("t-host-hidden").machine("server").up().unwrap();
     let server = lab.machine("server").unwrap();
-    // Another process has them: a thread may look into its own process, whoever it is.
+    // Owned by another process: a thread may inspect its own process, whatever its user.
     let (mut sleeper, nobody) = server
         .run(|| {
             let sockets = group(2, SocketFlags::empty());
@@ -131,14 +131,14 @@ fn nobody_is_told_what_is_hidden() {
         nobody.missing.iter().find(|missing| missing.what.starts_with("owners of 2 of 2 UDP sockets"));
     let why = Absence::NotPermitted { needs: "root, or CAP_SYS_PTRACE".into() };
     assert_eq!(hidden.map(|missing| &missing.why), Some(&why), "{:?}", nobody.missing);
-    // What needs no right is all there.
+    // What needs no privilege is complete.
     assert_eq!(nobody.cpus.online, Snapshot::read(&Folder::live()).cpus.online);
     assert!(!nobody.irqs.is_empty() && !nobody.softnet.cpus.is_empty() && nobody.udp.v4.is_some());
     lab.down().unwrap();
 }
 
-/// Rules as an operator writes them: what is met before connection tracking, what filters, and a chain that only jumps
-/// lead to.
+/// Rules as an operator writes them: some before connection tracking, some that filter, and a chain that only jumps
+/// reach.
 const RULES: &str = "table inet filter {
     chain input { type filter hook input priority 0; udp dport 53 accept; ct state invalid drop; }
     chain early { type filter hook prerouting priority -300; udp dport 53 notrack; }

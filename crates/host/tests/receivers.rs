@@ -1,4 +1,5 @@
-//! Who gets a datagram of several sockets on one port: predicted from a snapshot, and sent. Needs root and two CPUs.
+//! Which of several sockets on one port receives a datagram: predicted from a snapshot, and sent. Needs root and two
+//! CPUs.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -14,10 +15,10 @@ use udpath_steer::Flow;
 use udpath_steer::predict::{self, Predictor, Queue, Tables};
 use udpath_steer::reuseport::By;
 
-/// Longest wait for a datagram of this machine's own.
+/// Longest wait for a local datagram.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sockets on one port: whether they share it, and what CPU each names.
+/// Sockets on one port: whether they share it, and each one's incoming CPU.
 fn bound(port: u16, share: bool, cpus: &[Option<u32>]) -> Vec<UdpSocket> {
     let open = |cpu: &Option<u32>| {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).unwrap();
@@ -36,14 +37,14 @@ fn bound(port: u16, share: bool, cpus: &[Option<u32>]) -> Vec<UdpSocket> {
     cpus.iter().map(open).collect()
 }
 
-/// Sends from a CPU, which on the loopback is the one that receives; gives the places of the sockets that have it.
+/// Sends from a CPU, which on the loopback also receives; returns the indices of the sockets that have the datagram.
 fn sent(cpu: u32, from: &UdpSocket, to: SocketAddr, among: &[UdpSocket]) -> Vec<usize> {
     let mut set = CpuSet::new();
     set.set(cpu as usize);
     sched_setaffinity(None, &set).unwrap();
     from.send_to(b"whose?", to).unwrap();
     let has = |at: &usize| among[*at].recv(&mut [0; 16]).is_ok();
-    // Mostly it is there when the call returns; a busy kernel takes it up later, on the same CPU.
+    // Usually it is there when the call returns; a busy kernel processes it later, on the same CPU.
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let having: Vec<usize> = (0..among.len()).filter(has).collect();
@@ -61,7 +62,7 @@ fn the_socket_that_is_predicted_has_the_datagram() {
     let server = lab.machine("server").unwrap();
     for (port, share, cpus, by) in [
         (5301, true, [Some(0), Some(1)], By::Cpu),
-        // The last gets it, unless others name the CPU; then the last of those.
+        // The last one gets it, unless others name the CPU; then the last of those.
         (5302, false, [None, None], By::Last),
         (5303, false, [Some(0), None], By::Last),
         (5304, false, [Some(0), Some(1)], By::Last),

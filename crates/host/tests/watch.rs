@@ -1,4 +1,4 @@
-//! What a second look at a machine reads, and what it sees.
+//! What a second snapshot of a machine reads, and what it contains.
 
 #[allow(dead_code, reason = "one of its machines is for other tests")]
 mod machines;
@@ -11,7 +11,7 @@ use udpath_host::snapshot::Link;
 use udpath_host::source::{Answer, Folder, Question};
 use udpath_host::{Absence, Fact, Snapshot, Source, Watch};
 
-/// A source that remembers what it was asked, and shows more links than there are.
+/// A source that records the questions, and reports more links than exist.
 #[derive(Debug)]
 struct Asked<'a> {
     source: &'a dyn Source,
@@ -24,7 +24,7 @@ impl<'a> Asked<'a> {
         Self { source, paths: RefCell::default(), more: RefCell::default() }
     }
 
-    /// What was asked since the last call.
+    /// The questions since the last call.
     fn paths(&self) -> Vec<String> {
         self.paths.take()
     }
@@ -56,9 +56,9 @@ impl Source for Asked<'_> {
     }
 }
 
-/// On a machine that stands still both ways of looking see the same.
+/// On an idle machine both kinds of snapshot are equal.
 #[test]
-fn a_second_look_sees_what_the_first_one_saw_and_reads_less() {
+fn a_second_snapshot_is_equal_and_reads_less() {
     for machine in list::all() {
         let folder = machines::folder();
         machine.write(folder.path());
@@ -102,7 +102,7 @@ fn counters_and_new_sockets_are_those_of_now() {
     assert!(socket.receive_queue > 0);
     assert!(socket.owners.iter().any(|owner| owner.pid == std::process::id()), "{socket:?}");
     assert!(now.sockets.process(std::process::id()).is_some());
-    // The owner stays known, and a socket that went is gone.
+    // The owner stays known, and a closed socket is gone.
     drop(sender);
     let later = watch.look(&source);
     let socket = later.sockets.list.iter().find(|socket| socket.local == local).unwrap();
@@ -110,7 +110,7 @@ fn counters_and_new_sockets_are_those_of_now() {
 }
 
 #[test]
-fn what_is_set_up_anew_is_read_anew() {
+fn reconfiguration_is_reread() {
     let live = Folder::live();
     let source = Asked::new(&live);
     let mut watch = Watch::default();
@@ -132,7 +132,7 @@ fn what_is_set_up_anew_is_read_anew() {
     assert!(reads_all(&mut watch), "it was asked for");
 }
 
-/// The numbers in the kernel's answer are those of the files of the same names.
+/// The counters in the kernel's answer equal the files of the same names.
 #[test]
 fn counters_of_links_are_those_of_their_files() {
     let live = Folder::live();
@@ -144,7 +144,7 @@ fn counters_of_links_are_those_of_their_files() {
     for (name, count) in &lo.statistics {
         let file: u64 =
             udpath_host::source::number(&live, &format!("/sys/class/net/lo/statistics/{name}")).unwrap();
-        // Traffic goes on between the two.
+        // Traffic continues between the two reads.
         assert!(file >= *count && file - count < 1_000_000_000, "{name}: {count}, then {file}");
     }
 }

@@ -1,8 +1,8 @@
-//! A lab with everything decided, before anything is made: this is what the record on disk holds and what `list` shows.
+//! A complete lab, before anything is created: the contents of the record on disk and of `list`.
 //!
 //! Link `i` of a lab is 10.H.L.0/24 and fd75:6470:6174:i::/64, where H and L are the bytes of `i`. Its first end has
-//! the odd addresses (.1, .3, ...), its second the even ones. Labs never see each other, so all use the same numbers:
-//! a command line that worked in one lab works in the next.
+//! the odd addresses (.1, .3, ...), its second the even ones. Labs are isolated from each other, so all use the same
+//! numbers: a command line that worked in one lab works in the next.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::LinkSpec;
 
-/// What every namespace of a lab is called first.
+/// Prefix of the names of a lab's namespaces.
 pub(crate) const PREFIX: &str = "udpath";
 /// Length of the IPv4 network of a link, bits.
 pub(crate) const IPV4_PREFIX: u8 = 24;
@@ -20,16 +20,16 @@ pub(crate) const IPV6_PREFIX: u8 = 64;
 /// Interface index of the first link's end in a machine; 1 is the loopback.
 const FIRST_IFINDEX: u32 = 2;
 
-/// A lab with everything decided.
+/// A complete lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blueprint {
     /// The lab's name.
     pub name: String,
     /// The process that built it.
     pub pid: u32,
-    /// In the order they were asked for.
+    /// In the order in which they were added.
     pub machines: Vec<MachineBlueprint>,
-    /// In the order they were asked for.
+    /// In the order in which they were added.
     pub links: Vec<LinkBlueprint>,
 }
 
@@ -47,7 +47,7 @@ pub struct MachineBlueprint {
 pub struct LinkBlueprint {
     /// Queues, MTU, interrupt moderation, offloads.
     pub spec: LinkSpec,
-    /// Both ends, in the order they were named.
+    /// Both ends, in the order given.
     pub ends: [End; 2],
 }
 
@@ -58,7 +58,7 @@ pub struct End {
     pub machine: String,
     /// Its name there: `eth0`, `eth1`, ...
     pub interface: String,
-    /// Its number there.
+    /// Its index there.
     pub ifindex: u32,
     /// Its link-layer address.
     pub mac: MacAddress,
@@ -69,7 +69,7 @@ pub struct End {
 }
 
 impl Blueprint {
-    /// Every end in a machine with its link's peer end, in the order of `eth0`, `eth1`, ...
+    /// Every end in a machine with its peer, in the order of `eth0`, `eth1`, ...
     pub fn ends_of<'a>(&'a self, machine: &'a str) -> impl Iterator<Item = (&'a LinkSpec, &'a End, &'a End)> {
         self.links.iter().filter_map(move |LinkBlueprint { spec, ends: [one, other] }| {
             if one.machine == machine {
@@ -82,7 +82,7 @@ impl Blueprint {
         })
     }
 
-    /// Does every namespace bear our prefix, the pid and the lab's name? A record that says otherwise is not obeyed.
+    /// Whether every namespace has the prefix, the PID and the lab's name. A record that does not is not used.
     pub(crate) fn is_ours(&self) -> bool {
         self.machines
             .iter()
@@ -91,7 +91,7 @@ impl Blueprint {
     }
 }
 
-/// Decides everything. The description has been checked.
+/// Computes all names, addresses and numbers. The description has been validated.
 pub(crate) fn draw(
     name: &str,
     pid: u32,
@@ -132,7 +132,7 @@ fn namespace(pid: u32, lab: &str, machine: &str) -> String {
 
 fn ipv4(link: u16, side: u8, nth: u32) -> Ipv4Addr {
     let [high, low] = link.to_be_bytes();
-    // At most 127 addresses a side: 2 * 126 + 1 + 1 = 254.
+    // At most 127 addresses per end: 2 * 126 + 1 + 1 = 254.
     Ipv4Addr::new(10, high, low, (2 * nth) as u8 + 1 + side)
 }
 
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_names_foreign_namespaces_is_not_obeyed() {
+    fn a_record_with_foreign_namespaces_is_ignored() {
         let mut lab = LabBuilder::new("x").machine("a").blueprint().unwrap();
         lab.machines[0].namespace = "production".into();
         assert!(!lab.is_ours());

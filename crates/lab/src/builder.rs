@@ -1,4 +1,4 @@
-//! What a lab shall be: machines, links, and the checks on both. Nothing here touches the machine.
+//! Description of a lab: machines, links, and their validation. Nothing here touches the machine.
 
 use std::collections::BTreeSet;
 
@@ -7,45 +7,46 @@ use thiserror::Error;
 
 use crate::{Blueprint, Error, Lab, Offloads, blueprint};
 
-/// Longest name of a lab, bytes. It is part of a file name and of a line on the terminal.
+/// Maximum length of a lab's name, in bytes. It is part of a file name and of a line on the terminal.
 pub const MAX_LAB_NAME: usize = 32;
-/// Longest name of a machine, bytes: `IFNAMSIZ` less the closing zero, so that an interface can bear it.
+/// Maximum length of a machine's name, in bytes: `IFNAMSIZ` without the terminating zero, so that an interface can have
+/// it.
 pub const MAX_MACHINE_NAME: usize = 15;
-/// Most receive or transmit queues of a link's end: the kernel's own bound (`rtnl_create_link`).
+/// Most receive or transmit queues of a link's end: the kernel's own limit (`rtnl_create_link`).
 pub const MAX_QUEUES: u32 = 4096;
-/// Smallest MTU, bytes: what IPv6 needs (RFC 8200, section 5).
+/// Smallest MTU in bytes: the minimum of IPv6 (RFC 8200, section 5).
 pub const MIN_MTU: u32 = 1280;
-/// Largest MTU, bytes: what veth takes (`ETH_MAX_MTU`).
+/// Largest MTU in bytes: the maximum of veth (`ETH_MAX_MTU`).
 pub const MAX_MTU: u32 = 65_535;
-/// Most addresses of each family on a link's end: both ends share a /24, and .0 and .255 are no addresses.
+/// Most addresses of each family on a link's end: both ends share a /24, and .0 and .255 are not usable.
 pub const MAX_ADDRESSES: u32 = 127;
-/// Longest interrupt moderation, microseconds. NICs go up to 1 to 4 ms; beyond this a veth's ring of 256 frames overflows
-/// at a few ten thousand frames a second.
+/// Longest interrupt moderation, in microseconds. NICs go up to 1 to 4 ms; above this a veth's ring of 256 frames
+/// overflows at a few ten thousand frames per second.
 pub const MAX_MODERATION: u32 = 10_000;
-/// Most links of a lab: each takes one /24 of 10.0.0.0/8.
+/// Most links of a lab: each uses one /24 of 10.0.0.0/8.
 pub const MAX_LINKS: usize = 65_536;
 
-/// One link between two machines: a veth pair, both ends alike.
+/// One link between two machines: a veth pair with identical ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
-    /// Receive and transmit queues of each end, set at creation (1 to [`MAX_QUEUES`]). Changing the count of a veth
-    /// later can leave its NAPI in a state in which an XDP program gets nothing.
+    /// Receive and transmit queues of each end, set at creation (1 to [`MAX_QUEUES`]). Changing the number of a veth's
+    /// queues later can leave its NAPI in a state in which an XDP program receives nothing.
     pub queues: u32,
-    /// Largest IP packet, bytes ([`MIN_MTU`] to [`MAX_MTU`]). Native XDP needs it to fit a page: about 3,500.
+    /// MTU in bytes ([`MIN_MTU`] to [`MAX_MTU`]). Native XDP needs it to fit a page: about 3,500.
     pub mtu: u32,
     /// Addresses of each family on each end (1 to [`MAX_ADDRESSES`]), for loads with several sources.
     pub addresses: u32,
-    /// How long both ends wait for more frames after they took some, microseconds (0, not at all, to
-    /// [`MAX_MODERATION`]), as a NIC with interrupt moderation does. Only where NAPI is on: with an XDP program or GRO.
-    /// A veth without it takes every frame by itself, on the CPU that sends it.
+    /// How long both ends wait for more frames after receiving some, in microseconds (0, not at all, to
+    /// [`MAX_MODERATION`]), as a NIC with interrupt moderation does. Only while NAPI is on: with an XDP program or GRO.
+    /// A veth without NAPI processes every frame individually, on the sending CPU.
     #[serde(default)]
     pub moderation: u32,
     /// Offloads of both ends.
     pub offloads: Offloads,
 }
 
-/// One queue, one address, Ethernet's MTU, no moderation, the driver's own offloads.
+/// One queue, one address, Ethernet's MTU, no moderation, the driver's default offloads.
 impl Default for LinkSpec {
     fn default() -> Self {
         Self { queues: 1, mtu: 1500, addresses: 1, moderation: 0, offloads: Offloads::default() }
@@ -79,44 +80,44 @@ impl LinkSpec {
     }
 }
 
-/// Why a description is not a lab. Each says what was asked for and what would be right.
+/// Why a description is invalid. Each error names the value and the valid ones.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// A name that cannot be one.
+    /// An invalid name.
     #[error(
         "\"{name}\" cannot be the name of a {what}; use 1 to {max} of a-z, 0-9 and -, starting with a letter or digit"
     )]
     Name {
         /// `lab` or `machine`.
         what: &'static str,
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The longest such name, bytes.
+        /// Maximum length of such a name, in bytes.
         max: usize,
     },
     /// No machines.
     #[error("a lab needs at least one machine")]
     NoMachines,
-    /// Two machines of one name.
+    /// Two machines with the same name.
     #[error("machine \"{0}\" is there twice; give each its own name")]
     DuplicateMachine(String),
-    /// A link to a machine that is not there.
+    /// A link to a machine that does not exist.
     #[error("link {from} - {to} names machine \"{unknown}\", which the lab does not have; it has {known}")]
     UnknownMachine {
         /// One end.
         from: String,
         /// The other end.
         to: String,
-        /// The one that is missing.
+        /// The missing one.
         unknown: String,
-        /// Those that are there.
+        /// The existing machines.
         known: String,
     },
     /// Both ends on one machine.
     #[error("link {0} - {0} starts and ends on one machine; use its loopback, or a second machine")]
     SelfLink(String),
-    /// A pattern over groups that do not match.
+    /// A pattern over groups of different size.
     #[error("cannot pair {from} ({have}) with {to} ({need}) one to one: the groups differ in size")]
     Pairs {
         /// Name of the first group.
@@ -128,7 +129,7 @@ pub enum SpecError {
         /// Its size.
         need: usize,
     },
-    /// A pattern over a group that is not there.
+    /// A pattern over a group that does not exist.
     #[error("there is no group of machines \"{0}\"; add it with machines(name, count) first")]
     UnknownGroup(String),
     /// More links than addresses.
@@ -146,17 +147,18 @@ pub enum SpecError {
     /// An interrupt moderation out of range.
     #[error("an interrupt moderation of {0} us is not possible on a link; use 0 (none) to {MAX_MODERATION}")]
     Moderation(u32),
-    /// An offload without what it needs.
+    /// An offload without one it depends on.
     #[error("{offload} needs {needs}: switch both on, or both off")]
     Offload {
-        /// What was asked for.
+        /// The requested offload.
         offload: &'static str,
-        /// What it needs.
+        /// The missing offload.
         needs: &'static str,
     },
 }
 
-/// Describes a lab, step by step. Mistakes are kept and told by [`blueprint`](Self::blueprint) and [`up`](Self::up).
+/// Describes a lab, step by step. Errors are stored and reported by [`blueprint`](Self::blueprint) and
+/// [`up`](Self::up).
 ///
 /// ```
 /// use udpath_lab::{LabBuilder, LinkSpec};
@@ -193,8 +195,8 @@ impl LabBuilder {
         self
     }
 
-    /// Adds machines `group-1` to `group-count`, which [`mesh`](Self::mesh) and [`pairs`](Self::pairs) know by the
-    /// group's name.
+    /// Adds machines `group-1` to `group-count`; [`mesh`](Self::mesh) and [`pairs`](Self::pairs) accept the group's
+    /// name.
     pub fn machines(mut self, group: &str, count: usize) -> Self {
         let names: Vec<String> = (1..=count).map(|number| format!("{group}-{number}")).collect();
         self.machines.extend(names.iter().cloned());
@@ -202,14 +204,14 @@ impl LabBuilder {
         self
     }
 
-    /// Joins two machines. A machine can have many links, also several to the same peer; its ends are `eth0`, `eth1`,
-    /// ... in the order of the calls.
+    /// Connects two machines. A machine can have many links, also several to the same peer; its ends are `eth0`,
+    /// `eth1`, ... in the order of the calls.
     pub fn link(mut self, from: impl Into<String>, to: impl Into<String>, spec: &LinkSpec) -> Self {
         self.links.push((from.into(), to.into(), spec.clone()));
         self
     }
 
-    /// Joins every machine of one group with every machine of the other: incast (n to 1), outcast (1 to n) and
+    /// Connects every machine of one group to every machine of the other: incast (n to 1), outcast (1 to n) and
     /// all-to-all (n to m). A single machine is a group of one.
     pub fn mesh(mut self, from: &str, to: &str, spec: &LinkSpec) -> Self {
         if let (Some(from), Some(to)) = (self.group(from), self.group(to)) {
@@ -220,7 +222,7 @@ impl LabBuilder {
         self
     }
 
-    /// Joins the machines of two groups of one size, the first with the first and so on.
+    /// Connects the machines of two groups of the same size one to one, in order.
     pub fn pairs(mut self, from: &str, to: &str, spec: &LinkSpec) -> Self {
         if let (Some(ones), Some(others)) = (self.group(from), self.group(to)) {
             if ones.len() == others.len() {
@@ -235,19 +237,19 @@ impl LabBuilder {
         self
     }
 
-    /// Everything decided: names, addresses, numbers.
+    /// The complete lab: names, addresses, numbers.
     ///
     /// # Errors
-    /// The first mistake in the description.
+    /// The first error in the description.
     pub fn blueprint(&self) -> Result<Blueprint, SpecError> {
         self.check()?;
         Ok(blueprint::draw(&self.name, std::process::id(), &self.machines, &self.links))
     }
 
-    /// Builds the lab and waits until its links carry traffic. What killed labs left behind is removed first.
+    /// Builds the lab and waits until its links carry traffic. Remains of killed labs are removed first.
     ///
     /// # Errors
-    /// [`Error::Spec`] for a mistake in the description; otherwise what the kernel refused. Nothing is left then.
+    /// [`Error::Spec`] for an error in the description; otherwise the kernel's error. Nothing is left behind then.
     pub fn up(&self) -> Result<Lab, Error> {
         Lab::up(self.blueprint()?)
     }
@@ -255,8 +257,8 @@ impl LabBuilder {
     /// Builds a lab that outlives this process, until [`down`](crate::down) is called with its name.
     ///
     /// # Errors
-    /// As [`up`](Self::up); also when a kept lab of that name is there, and in a user namespace, which ends with the
-    /// process.
+    /// The same as [`up`](Self::up); also if a kept lab with that name exists, and in a user namespace, which ends with
+    /// the process.
     pub fn up_kept(&self) -> Result<Blueprint, Error> {
         Lab::up_kept(self.blueprint()?)
     }
@@ -306,7 +308,7 @@ impl LabBuilder {
     }
 }
 
-/// Names go into file names and onto command lines: nothing in them may mean something there.
+/// Names become part of file names and command lines: no character may have a special meaning there.
 pub(crate) fn check_name(what: &'static str, name: &str, max: usize) -> Result<(), SpecError> {
     let fits = (1..=max).contains(&name.len());
     let plain = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));

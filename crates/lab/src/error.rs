@@ -1,17 +1,17 @@
-//! What can go wrong between a description and a running lab.
+//! Errors between a description and a running lab.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::SpecError;
 
-/// A lab could not be built, used or removed. Each names the operation, the object and the cause.
+/// A lab could not be built, used or removed. Each error names the operation, the object and the cause.
 ///
-/// The cause is part of the sentence, so it is not given a second time as [`std::error::Error::source`].
+/// The cause is part of the message, so [`std::error::Error::source`] does not repeat it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The description itself is wrong: a matter of arguments, not of this machine.
+    /// The description itself is invalid: an argument error, independent of this machine.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// A system call about one object failed.
@@ -19,20 +19,20 @@ pub enum Error {
     System {
         /// Operation and object, as in `mount /sys in machine server`.
         what: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The kernel refused an rtnetlink request.
+    /// The kernel rejected an rtnetlink request.
     #[error("cannot {what}: {cause}{}{}", said(detail.as_deref()), help(cause))]
     Netlink {
         /// Operation and object, as in `create link client/eth0 - server/eth0`.
         what: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
-        /// What the kernel said beside the number.
+        /// The kernel's extended error message.
         detail: Option<String>,
     },
-    /// A setting reads back as something else than was written.
+    /// A setting reads back as a different value.
     #[error(
         "{what} of {object} reads back as \"{found}\" after \"{wanted}\" was written; the kernel or driver does not take it"
     )]
@@ -41,9 +41,9 @@ pub enum Error {
         what: &'static str,
         /// `machine/interface`.
         object: String,
-        /// What was asked for.
+        /// The requested value.
         wanted: String,
-        /// What is there.
+        /// The value read back.
         found: String,
     },
     /// A transmit mapping that does not fit the interface.
@@ -53,12 +53,12 @@ pub enum Error {
     XpsLength {
         /// `machine/interface`.
         object: String,
-        /// Its queues.
+        /// Number of its queues.
         queues: u32,
-        /// Sets given.
+        /// Number of sets given.
         given: usize,
     },
-    /// One queue: every CPU uses it, the kernel has nothing to set.
+    /// Only one queue: every CPU uses it, there is nothing to set.
     #[error(
         "{object} has one transmit queue, so there is no transmit mapping to set; make the link with two or more"
     )]
@@ -66,14 +66,14 @@ pub enum Error {
         /// `machine/interface`.
         object: String,
     },
-    /// No machine of that name in the lab.
+    /// The lab has no machine with that name.
     #[error("lab {lab} has no machine \"{machine}\"; it has {known}")]
     UnknownMachine {
         /// The lab.
         lab: String,
-        /// The name asked for.
+        /// The requested name.
         machine: String,
-        /// Those it has.
+        /// The existing machines.
         known: String,
     },
     /// No such interface in the machine.
@@ -81,12 +81,12 @@ pub enum Error {
     UnknownInterface {
         /// The machine.
         machine: String,
-        /// The name asked for.
+        /// The requested name.
         interface: String,
-        /// Those it has.
+        /// The existing interfaces.
         known: String,
     },
-    /// Two machines without a link between them.
+    /// Two machines without a common link.
     #[error("machines {from} and {to} have no link; it has to be in the lab's description")]
     NotLinked {
         /// One machine.
@@ -94,35 +94,35 @@ pub enum Error {
         /// The other.
         to: String,
     },
-    /// Something of the name is there already.
+    /// An object with that name already exists.
     #[error(
         "lab {name} exists already ({object}); choose another name, or remove it with `udpath lab down {name}`"
     )]
     Exists {
         /// The lab.
         name: String,
-        /// What stands in the way.
+        /// The conflicting object.
         object: String,
     },
-    /// No lab of that name.
+    /// No lab has that name.
     #[error("there is no lab \"{name}\"; {known}")]
     UnknownLab {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// A sentence about those that are there.
+        /// A sentence that lists the existing labs.
         known: String,
     },
-    /// Several running programs have a lab of that name.
+    /// Several running programs have a lab with that name.
     #[error(
         "{count} running programs have a lab \"{name}\"; only a kept lab, or one that is alone of its name, can be meant"
     )]
     Ambiguous {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// How many.
+        /// Number of such labs.
         count: usize,
     },
-    /// The lab's owner lives.
+    /// The lab's owner is still running.
     #[error(
         "lab {name} belongs to process {pid}, which is running; end that process and the lab goes with it"
     )]
@@ -137,35 +137,35 @@ pub enum Error {
     Remains {
         /// The lab.
         name: String,
-        /// What is left and why.
+        /// What is left, and why.
         reasons: String,
     },
-    /// A record that is not one of ours, or of a newer program.
+    /// A record that udpath did not write, or written by a newer version.
     #[error("record {} cannot be obeyed: {reason}; remove the file if the lab it stands for is gone", path.display())]
     Record {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
-    /// A machine cannot be removed by a process in it.
+    /// A machine cannot be removed by a process inside it.
     #[error("this process is inside machine {machine}; take the lab down from outside")]
     Inside {
         /// The machine.
         machine: String,
     },
-    /// A namespace of the right name that is not the one that was made.
+    /// A namespace with the right name that is not the one that was created.
     #[error("{} is not the namespace that the lab made, and is left alone; remove it yourself if it may go", path.display())]
     Foreign {
         /// Its name.
         path: PathBuf,
     },
-    /// A condition did not come true in time.
+    /// A condition was not met before the deadline.
     #[error("gave up after {seconds} s waiting for {what}")]
     Deadline {
-        /// What was waited for.
+        /// The condition.
         what: String,
-        /// How long.
+        /// The timeout.
         seconds: u64,
     },
     /// A kept lab in a user namespace would end with the process.
@@ -173,21 +173,21 @@ pub enum Error {
         "a lab cannot be kept without root: it would end with this process; run as root, or use the lab within one program"
     )]
     KeptNeedsRoot,
-    /// A user namespace is entered by a process with one thread only.
+    /// Only a single-threaded process can enter a user namespace.
     #[error("cannot enter a user namespace with {threads} threads running; call it first thing in main")]
     Threads {
-        /// Threads of this process.
+        /// Number of threads of this process.
         threads: usize,
     },
-    /// The XDP program that brings NAPI could not be attached.
+    /// The XDP program that enables NAPI could not be attached.
     #[error("cannot switch on NAPI at {object}: {cause}")]
     Napi {
         /// `machine/interface`.
         object: String,
-        /// Why.
+        /// The error.
         cause: udpath_bpf::Error,
     },
-    /// The lab's own thread that starts programs has ended.
+    /// The lab's spawner thread has ended.
     #[error("cannot start a program in lab {lab}: the lab has been taken down")]
     Down {
         /// The lab.
@@ -206,7 +206,7 @@ impl Error {
         Self::System { what: what.into(), cause: cause.into() }
     }
 
-    /// Is it a matter of rights?
+    /// Whether it is a permission error.
     #[must_use]
     pub fn is_permission(&self) -> bool {
         match self {
@@ -218,7 +218,7 @@ impl Error {
     }
 }
 
-/// What would make it possible.
+/// A hint on how to fix it.
 fn help(cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "; run as root (CAP_SYS_ADMIN and CAP_NET_ADMIN are needed)",

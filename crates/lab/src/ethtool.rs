@@ -1,4 +1,4 @@
-//! Offloads through the ethtool ioctl: one number per request, known to every kernel.
+//! Offloads through the ethtool ioctl: one number per request, supported by every kernel.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -17,7 +17,7 @@ const COMMANDS: [(Command, Command); 6] = [
     (ioctl::GRO, ioctl::SET_GRO),
 ];
 
-/// What is on at an interface of the socket's network namespace.
+/// The offloads that are on at an interface in the socket's network namespace.
 pub(crate) fn offloads(socket: BorrowedFd<'_>, interface: &str) -> io::Result<Offloads> {
     let mut on = [false; COMMANDS.len()];
     for (on, (get, _)) in on.iter_mut().zip(COMMANDS) {
@@ -27,11 +27,11 @@ pub(crate) fn offloads(socket: BorrowedFd<'_>, interface: &str) -> io::Result<Of
     Ok(Offloads { rx_checksum, tx_checksum, scatter_gather, tso, gso, gro })
 }
 
-/// Asks for all of them. The kernel may leave out what it cannot do without saying so: read back.
+/// Sets all of them. The kernel may silently drop what it does not support: read back.
 pub(crate) fn set_offloads(socket: BorrowedFd<'_>, interface: &str, wanted: &Offloads) -> io::Result<()> {
     let now = offloads(socket, interface)?;
     let asked = wanted.named().map(|(_, on)| on).into_iter().zip(now.named().map(|(_, on)| on)).zip(COMMANDS);
-    // Off from the top, on from the bottom: no step asks for an offload without what it needs.
+    // Off from the top, on from the bottom: no step requests an offload without its dependencies.
     let (on, off): (Vec<_>, Vec<_>) =
         asked.filter(|((want, have), _)| want != have).partition(|((want, _), _)| *want);
     for ((want, _), (_, set)) in off.into_iter().rev().chain(on) {

@@ -25,7 +25,7 @@ impl fmt::Debug for Interface {
     }
 }
 
-/// NAPI at an interface, for as long as this lives.
+/// Keeps NAPI on at an interface while this exists.
 #[derive(Debug)]
 #[must_use = "NAPI goes away again when this is dropped"]
 pub struct NapiGuard {
@@ -43,7 +43,7 @@ impl Interface {
         &self.end.interface
     }
 
-    /// Its number in its machine.
+    /// Its index in its machine.
     #[must_use]
     pub fn ifindex(&self) -> u32 {
         self.end.ifindex
@@ -73,7 +73,7 @@ impl Interface {
         &self.end
     }
 
-    /// The same of the other end: what frames from here are addressed to.
+    /// The same for the other end: the destination of frames from here.
     #[must_use]
     pub fn peer(&self) -> &End {
         &self.peer
@@ -91,31 +91,31 @@ impl Interface {
         &self.peer.interface
     }
 
-    /// Receive queues, and as many transmit queues.
+    /// Number of receive queues, and of transmit queues.
     #[must_use]
     pub fn queues(&self) -> u32 {
         self.spec.queues
     }
 
-    /// Largest IP packet, bytes.
+    /// MTU in bytes.
     #[must_use]
     pub fn mtu(&self) -> u32 {
         self.spec.mtu
     }
 
-    /// Which CPUs send on which queue now; empty sets when no mapping is set, and the kernel then chooses by flow.
+    /// Which CPUs currently send on which queue; empty sets without a mapping, when the kernel selects by flow.
     ///
     /// # Errors
-    /// [`Error::OneQueue`] where there is nothing to map, or the kernel's refusal.
+    /// [`Error::OneQueue`] if there is nothing to map, or the kernel's error.
     pub fn xps(&self) -> Result<Vec<CpuSet>, Error> {
         self.several_queues()?;
         self.site.run(|| xps::read(&self.object(), self.name(), self.queues()))?
     }
 
-    /// Sets which CPUs send on which queue, one set per queue, and reads it back. On failure the mapping is as before.
+    /// Sets which CPUs send on which queue, one set per queue, and reads it back. On failure the mapping is restored.
     ///
     /// # Errors
-    /// [`Error::OneQueue`] where there is nothing to map, a mapping of another length, CPUs that do not exist.
+    /// [`Error::OneQueue`] if there is nothing to map, a mapping with another length, CPUs that do not exist.
     pub fn set_xps(&self, map: &[CpuSet]) -> Result<(), Error> {
         self.several_queues()?;
         if map.len() != self.queues() as usize {
@@ -125,10 +125,11 @@ impl Interface {
         self.site.run(|| xps::write(&self.object(), self.name(), map))?
     }
 
-    /// Deals all online CPUs to the queues ([`udpath_steer::xps::spread`]) and gives the mapping that was set.
+    /// Distributes all online CPUs over the queues ([`udpath_steer::xps::spread`]) and returns the mapping that was
+    /// set.
     ///
     /// # Errors
-    /// As [`set_xps`](Self::set_xps).
+    /// The same as [`set_xps`](Self::set_xps).
     pub fn spread_xps(&self) -> Result<Vec<CpuSet>, Error> {
         let map = mapping::spread(&online_cpus()?, self.queues());
         self.set_xps(&map)?;
@@ -138,32 +139,32 @@ impl Interface {
     /// Removes the mapping.
     ///
     /// # Errors
-    /// As [`set_xps`](Self::set_xps).
+    /// The same as [`set_xps`](Self::set_xps).
     pub fn clear_xps(&self) -> Result<(), Error> {
         self.set_xps(&vec![CpuSet::new(); self.queues() as usize])
     }
 
-    /// Interrupt moderation now, microseconds; 0: none.
+    /// Current interrupt moderation in microseconds; 0: none.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The kernel's error.
     pub fn moderation(&self) -> Result<u64, Error> {
         self.site.run(|| moderation::read(&self.object(), self.name()))?
     }
 
-    /// Which offloads are on now.
+    /// Which offloads are currently on.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The kernel's error.
     pub fn offloads(&self) -> Result<Offloads, Error> {
         ethtool::offloads(self.site.control(), self.name())
             .map_err(|source| Error::system(format!("read the offloads of {}", self.object()), source))
     }
 
-    /// Switches offloads on and off and reads them back. On failure they are put back.
+    /// Switches offloads on and off and reads them back. On failure they are restored.
     ///
     /// # Errors
-    /// A combination the kernel would not keep ([`Offloads::unmet`]), or one the driver does not take.
+    /// A combination that the kernel would not keep ([`Offloads::unmet`]), or one that the driver does not support.
     pub fn set_offloads(&self, wanted: &Offloads) -> Result<(), Error> {
         if let Some((offload, needs)) = wanted.unmet() {
             return Err(SpecError::Offload { offload, needs }.into());
@@ -171,7 +172,7 @@ impl Interface {
         let before = self.offloads()?;
         let done = self.try_offloads(wanted);
         if done.is_err() {
-            // The first failure is the one to tell.
+            // Report the first failure.
             let _ = ethtool::set_offloads(self.site.control(), self.name(), &before);
         }
         done
@@ -192,22 +193,23 @@ impl Interface {
         })
     }
 
-    /// Makes this end take frames that XDP sends on the other end (`XDP_TX`, redirect), which a veth does only while it
-    /// has NAPI, by attaching a program that passes everything. GRO would bring NAPI too, but then stops after the
+    /// Makes this end receive frames that XDP sends on the other end (`XDP_TX`, redirect), which a veth does only while
+    /// it has NAPI, by attaching a program that passes everything. GRO would also enable NAPI, but then stops after the
     /// first few hundred frames.
     ///
     /// # Errors
-    /// No right to use BPF here (it takes root in the initial user namespace), or another program is attached.
+    /// No permission to use BPF here (it needs root in the initial user namespace), or another program is attached.
     pub fn ensure_napi(&self) -> Result<NapiGuard, Error> {
         let pass = self.site.run(|| udpath_bpf::Pass::attach(self.name()))?;
         let pass = pass.map_err(|cause| Error::Napi { object: self.object(), cause })?;
         Ok(NapiGuard { _pass: pass })
     }
 
-    /// As [`ensure_napi`](Self::ensure_napi), for as long as the interface exists: for kept labs, whose maker ends.
+    /// Like [`ensure_napi`](Self::ensure_napi), but for as long as the interface exists: for kept labs, whose creator
+    /// ends.
     ///
     /// # Errors
-    /// As [`ensure_napi`](Self::ensure_napi).
+    /// The same as [`ensure_napi`](Self::ensure_napi).
     pub fn keep_napi(&self) -> Result<(), Error> {
         let program =
             udpath_bpf::PassProgram::load().map_err(|cause| Error::Napi { object: self.object(), cause })?;

@@ -1,4 +1,4 @@
-//! A running lab: built step by step, each step with its inverse, taken down in reverse order.
+//! A running lab: built step by step, each with its inverse, and taken down in reverse order.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,14 +16,14 @@ use crate::{
     Blueprint, End, Error, LinkBlueprint, Machine, ethtool, labs, moderation, processes, user_namespace,
 };
 
-/// How long a link may take until it carries traffic. It takes milliseconds; too low fails on a machine under heavy
-/// load, too high tells a driver's failure late.
+/// How long a link may take until it carries traffic. It takes milliseconds. Too low: it fails on a heavily loaded
+/// machine. Too high: a driver's failure is reported late.
 const LINK_UP: Duration = Duration::from_secs(10);
-/// Pause between two looks at a link that is not up yet: the kernel's work that it waits for takes about that long.
+/// Pause between two checks of a link that is not up yet: the kernel's work takes about that long.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A running lab, owned by this process. Dropping it, or the end of the process in any way, ends it: programs started
-/// with [`Lab::spawn`] are killed, then links, namespaces and the record go, the last made first.
+/// A running lab, owned by this process. It ends when it is dropped or the process ends for any reason: programs
+/// started with [`Lab::spawn`] are killed, then links, namespaces and the record are removed, the last created first.
 ///
 /// ```no_run
 /// use udpath_lab::{LabBuilder, LinkSpec};
@@ -39,14 +39,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// # }
 /// ```
 pub struct Lab {
-    // Fields drop in this order: programs end first, then what they ran on.
+    // Fields drop in this order: programs end first, then the machines they run on.
     spawner: Spawner,
     undo: Undo,
     machines: Vec<Machine>,
     blueprint: Blueprint,
 }
 
-/// Addresses of one machine on the link it is reached over.
+/// Addresses of one machine on the link that reaches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
     /// The IPv4 address.
@@ -117,21 +117,21 @@ impl Lab {
         &self.blueprint
     }
 
-    /// In the order they were asked for.
+    /// In the order in which they were added.
     #[must_use]
     pub fn machines(&self) -> &[Machine] {
         &self.machines
     }
 
-    /// The machine of this name.
+    /// The machine with this name.
     ///
     /// # Errors
-    /// There is none.
+    /// It does not exist.
     pub fn machine(&self, name: &str) -> Result<&Machine, Error> {
         find(&self.blueprint.name, &self.machines, name)
     }
 
-    /// The addresses at which `of` is reached from `seen_from`: those of its end of their first link.
+    /// The addresses of `of` as seen from `seen_from`: those of its end of their first link.
     ///
     /// # Errors
     /// No such machines, or no link between them.
@@ -140,7 +140,8 @@ impl Lab {
         address_of(self.machine(seen_from)?, of)
     }
 
-    /// Starts a program made with [`Machine::command`] so that it lives as long as the lab, whichever thread asks.
+    /// Starts a program made with [`Machine::command`] so that it lives as long as the lab, whichever thread calls
+    /// this.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -148,8 +149,8 @@ impl Lab {
         self.spawner.spawn(command)
     }
 
-    /// Takes the lab down, as dropping does, and says what went wrong. What is left then is in the record still, and
-    /// the next lab on this machine tries again.
+    /// Takes the lab down, as dropping does, and reports errors. Whatever is left then stays in the record, and the
+    /// next lab on this machine tries again.
     ///
     /// # Errors
     /// The first step that failed.
@@ -173,7 +174,7 @@ pub(crate) fn address_of(seen_from: &Machine, of: &str) -> Result<Addresses, Err
     Ok(Addresses { ipv4: peer.ipv4[0], ipv6: peer.ipv6[0] })
 }
 
-/// The record is written to while the lab is built and removed by the last inverse action.
+/// The record is written while the lab is built, and removed by the last inverse action.
 type SharedRecord = Arc<Mutex<Option<Record>>>;
 
 fn record(blueprint: &Blueprint, to_be_kept: bool, undo: &mut Undo) -> Result<SharedRecord, Error> {
@@ -208,7 +209,7 @@ fn site(
     Ok(Site::new(lab, name, namespace, inside))
 }
 
-/// Makes a link and everything on it. Both ends are made inside their machines: the host never sees them.
+/// Creates a link and configures it. Both ends are created inside their machines: the host never sees them.
 fn join(sites: &[Arc<Site>], link: &LinkBlueprint, undo: &mut Undo) -> Result<(), Error> {
     let LinkBlueprint { spec, ends: [one, other] } = link;
     let (here, there) = (at(sites, one), at(sites, other));
@@ -237,7 +238,7 @@ fn join(sites: &[Arc<Site>], link: &LinkBlueprint, undo: &mut Undo) -> Result<()
     Ok(())
 }
 
-/// Sets a link up once its addresses are in force, waits until it carries traffic, and gives its ends their neighbours.
+/// Sets a link up once its addresses are usable, waits until it carries traffic, and adds the neighbours of its ends.
 fn finish(sites: &[Arc<Site>], link: &LinkBlueprint, deadline: Instant) -> Result<(), Error> {
     let LinkBlueprint { spec, ends: [one, other] } = link;
     let failed = |what: String| move |refused| Error::netlink(what, refused);
@@ -261,7 +262,7 @@ fn finish(sites: &[Arc<Site>], link: &LinkBlueprint, deadline: Instant) -> Resul
             site.rtnl(|rtnl| rtnl.add_neighbour(end.ifindex, ip, peer.mac))
                 .map_err(failed(format!("add neighbour {ip} to {}", object(end))))?;
         }
-        // Offloads are the one thing that the kernel leaves out without a word.
+        // Offloads are the only setting that the kernel drops silently.
         let found = ethtool::offloads(site.control(), &end.interface)
             .map_err(|source| Error::system(format!("read the offloads of {}", object(end)), source))?;
         if found != spec.offloads {

@@ -1,8 +1,8 @@
-//! Labs that are not this process's own: those of others, those that are kept, and what killed ones left behind.
+//! Labs of other processes, kept labs, and remains of killed ones.
 //!
-//! The only way in is a record (`record.rs`): a namespace that merely looks like one of ours has none and is not
-//! touched. What a record names is checked again before it is removed: the prefix, that it is a namespace, that it is
-//! the one that was made, and that it is not the one this process is in.
+//! Labs are found only through their records (`record.rs`): a namespace that merely looks like a lab's has none and is
+//! not touched. Whatever a record names is checked again before removal: the prefix, that it is a namespace, that it is
+//! the one that was created, and that it is not the one this process is in.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,17 +15,17 @@ use crate::namespace::{self, Identity, Inside};
 use crate::record::{Contents, Record};
 use crate::{Blueprint, Error, Machine, processes, sys};
 
-/// How long [`down`] waits for a lock that somebody's [`list`] holds for a moment. Too low: a lab is called busy that is
-/// not. Too high: nothing, as a lab whose owner lives is told at once.
+/// How long [`down`] waits for a lock held briefly by another program's [`list`]. Too low: an idle lab is reported as
+/// busy. Too high: no harm, because a lab with a running owner is reported at once.
 const MOMENT: Duration = Duration::from_secs(2);
 
-/// Whose a lab is.
+/// State of a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Its process lives, and the lab ends with it.
+    /// Its process is running, and the lab ends with it.
     Owned,
-    /// It stays until [`down`].
+    /// It exists until [`down`].
     Kept,
     /// Its process was killed; the next lab, or [`sweep_stale`], removes it.
     Stale,
@@ -46,30 +46,30 @@ impl State {
 /// A lab on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// Whose it is.
+    /// Its state.
     pub state: State,
     /// Everything in it.
     #[serde(flatten)]
     pub blueprint: Blueprint,
 }
 
-/// What a sweep did.
+/// Result of a sweep.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Names of the labs removed.
     pub removed: Vec<String>,
-    /// What was left alone or could not be removed: a sentence each.
+    /// What was left alone or could not be removed, one sentence each.
     pub left: Vec<String>,
 }
 
 /// Every lab on this machine, sorted by name.
 ///
 /// # Errors
-/// Records cannot be read: they are root's.
+/// Records cannot be read: they belong to root.
 pub fn list() -> Result<Vec<Listed>, Error> {
     let mut labs = Vec::new();
     for mut record in Record::all()? {
-        // One that is not ours is the sweep's to tell.
+        // The sweep reports records that are not valid.
         let Ok(Some(contents)) = record.contents() else { continue };
         let state = match (record.lock()?, contents.kept) {
             (true, true) => State::Kept,
@@ -77,7 +77,7 @@ pub fn list() -> Result<Vec<Listed>, Error> {
             (false, _) => State::Owned,
         };
         record.unlock();
-        // Removed while it was looked at.
+        // Removed while it was read.
         if record.path().exists() {
             labs.push(Listed { state, blueprint: contents.blueprint });
         }
@@ -88,27 +88,27 @@ pub fn list() -> Result<Vec<Listed>, Error> {
     Ok(labs)
 }
 
-/// Removes what killed labs left: their processes, links, namespaces and records. Labs whose owner lives and kept ones
-/// stay, and so does everything that no record of ours names.
+/// Removes the remains of killed labs: their processes, links, namespaces and records. Labs with a running owner and
+/// kept labs stay, as does everything that is not named in a record.
 ///
 /// # Errors
-/// Records cannot be read or locked. A lab that cannot be removed is in [`Swept::left`] and no error.
+/// Records cannot be read or locked. A lab that cannot be removed is listed in [`Swept::left`] and is not an error.
 pub fn sweep_stale() -> Result<Swept, Error> {
     remove_all(false)
 }
 
-/// As [`sweep_stale`], and kept labs too.
+/// Like [`sweep_stale`], and also removes kept labs.
 ///
 /// # Errors
-/// As [`sweep_stale`].
+/// The same as [`sweep_stale`].
 pub fn down_all() -> Result<Swept, Error> {
     remove_all(true)
 }
 
-/// Removes a kept lab, or a stale one, by its name.
+/// Removes a kept or stale lab by name.
 ///
 /// # Errors
-/// There is none of that name, its owner lives, or something in it does not go away.
+/// No lab has that name, its owner is running, or something in it cannot be removed.
 pub fn down(name: &str) -> Result<(), Error> {
     let deadline = Instant::now() + MOMENT;
     let mut owned = None;
@@ -121,7 +121,7 @@ pub fn down(name: &str) -> Result<(), Error> {
             if record.lock()? {
                 break true;
             }
-            // Gone: somebody else has just taken it down.
+            // Another program has just taken it down.
             if !record.path().exists() {
                 break false;
             }
@@ -142,7 +142,7 @@ pub fn down(name: &str) -> Result<(), Error> {
     })
 }
 
-/// A lab that somebody else has made, to be used and left as it is.
+/// A lab created by another process; using it does not end it.
 #[derive(Debug)]
 pub struct Attached {
     blueprint: Blueprint,
@@ -156,21 +156,21 @@ impl Attached {
         &self.blueprint
     }
 
-    /// In the order they were asked for.
+    /// In the order in which they were added.
     #[must_use]
     pub fn machines(&self) -> &[Machine] {
         &self.machines
     }
 
-    /// The machine of this name.
+    /// The machine with this name.
     ///
     /// # Errors
-    /// There is none.
+    /// It does not exist.
     pub fn machine(&self, name: &str) -> Result<&Machine, Error> {
         find(&self.blueprint.name, &self.machines, name)
     }
 
-    /// As [`Lab::address_of`](crate::Lab::address_of).
+    /// Like [`Lab::address_of`](crate::Lab::address_of).
     ///
     /// # Errors
     /// No such machines, or no link between them.
@@ -180,10 +180,10 @@ impl Attached {
     }
 }
 
-/// Opens a kept lab by its name, or a running program's lab if it is the only one of that name.
+/// Opens a kept lab by name, or a running program's lab if it is the only one with that name.
 ///
 /// # Errors
-/// There is none, there are several, or its namespaces are gone.
+/// There is no such lab, there are several, or its namespaces no longer exist.
 pub fn attach(name: &str) -> Result<Attached, Error> {
     let mut named: Vec<Listed> =
         list()?.into_iter().filter(|lab| lab.blueprint.name == name && lab.state != State::Stale).collect();
@@ -225,7 +225,7 @@ fn remove_all(kept_too: bool) -> Result<Swept, Error> {
             continue;
         }
         match record.contents() {
-            // Killed before the first line was whole: nothing had been made.
+            // Killed before the first line was complete: nothing had been created.
             Ok(None) => record.remove()?,
             Ok(Some(contents)) if contents.kept && !kept_too => {}
             Ok(Some(contents)) => match take_down(&contents).and_then(|()| record.remove()) {
@@ -238,9 +238,9 @@ fn remove_all(kept_too: bool) -> Result<Swept, Error> {
     Ok(swept)
 }
 
-/// Everything but the record, the last machine first. Links go with their namespaces.
+/// Removes everything but the record, last machine first. Links end with their namespaces.
 fn take_down(contents: &Contents) -> Result<(), Error> {
-    // Before anything is removed: this process cannot be one of those that end with the lab.
+    // Checked before anything is removed: this process must not be one of those that end with the lab.
     let own = Identity::of(Path::new("/proc/self/ns/net"))
         .map_err(|source| Error::system("identify this process's network namespace", source))?;
     let is_own = |namespace: &str| Identity::of(&namespace::path(namespace)).is_ok_and(|found| found == own);

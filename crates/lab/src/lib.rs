@@ -1,5 +1,5 @@
-//! Machines on one machine: network namespaces joined by veth pairs, quiet, repeatable, and gone when they are done
-//! with, however the program ends.
+//! Machines within one machine: network namespaces connected by veth pairs, silent, reproducible, and removed after
+//! use, however the program ends.
 //!
 //! ```text
 //!  machine client                                      machine server
@@ -11,24 +11,24 @@
 //!  +---------------------------+                       +---------------------------+
 //! ```
 //!
-//! - [`LabBuilder`] says what a lab is made of; [`Blueprint`] is the same with every name, address and number decided.
-//!   Both are plain data: two labs of one description differ in nothing but the pid in the namespaces' names.
-//! - [`Lab`] is a running one. Dropping it takes back every step in reverse order.
+//! - [`LabBuilder`] describes a lab; [`Blueprint`] is the same with every name, address and number filled in. Both are
+//!   plain data: two labs of one description differ only in the PID in the namespaces' names.
+//! - [`Lab`] is a running one. Dropping it undoes every step in reverse order.
 //! - [`Machine`] runs closures ([`Machine::run`]) and programs ([`Machine::command`]) inside; [`Interface`] is one end
 //!   of a link, with its transmit mapping, offloads, interrupt moderation and NAPI.
-//! - [`sweep_stale`], [`list`], [`down`], [`attach`]: labs of other processes, and what killed ones left.
+//! - [`sweep_stale`], [`list`], [`down`], [`attach`]: labs of other processes, and remains of killed ones.
 //! - [`enter_user_namespace`]: labs without root, as far as the kernel allows.
-//! - [`needs_root!`]: skips a test that needs root where there is none.
+//! - [`needs_root!`]: skips a test that needs root if there is none.
 //!
 //! # What a lab does not have
-//! No ARP, no neighbour discovery, no duplicate address detection, no router solicitations, no multicast: a link at
-//! rest carries nothing, so every frame counted on it is one that somebody sent. Interfaces have no link-local
-//! address. There is no forwarding: machines reach those they have a link to.
+//! No ARP, no neighbour discovery, no duplicate address detection, no router solicitations, no multicast: an idle link
+//! carries nothing, so every frame counted on it was sent by a program. Interfaces have no link-local address. There is
+//! no forwarding: machines only reach those they have a link to.
 //!
-//! # Who owns what
-//! Everything made is written down before it is made, in a record under `/run/udpath/lab`, and the owner holds a lock
-//! on the record for as long as it lives (`record.rs`). A killed owner's lock is free: the next run finds the record,
-//! removes what it names, and nothing else.
+//! # Ownership
+//! Everything is recorded before it is created, in a record under `/run/udpath/lab`, and the owner holds a lock on the
+//! record while it runs (`record.rs`). A killed owner's lock is free: the next run finds the record and removes what it
+//! names, and nothing else.
 
 mod blueprint;
 mod builder;

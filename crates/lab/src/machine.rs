@@ -1,4 +1,4 @@
-//! A machine of a lab: a network namespace with a name, and ways to do things inside.
+//! A machine of a lab: a named network namespace, and ways to run code in it.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::namespace::{Inside, on_thread};
 use crate::rtnl::Rtnl;
 use crate::{Blueprint, Error, Interface, sys};
 
-/// What stays the same for a machine's whole life; its interfaces hold it too.
+/// What is constant over a machine's life; its interfaces share it.
 pub(crate) struct Site {
     pub(crate) lab: String,
     pub(crate) name: String,
@@ -49,7 +49,7 @@ impl Site {
         &self,
         ask: impl FnOnce(&mut Rtnl) -> Result<T, udpath_netlink::Error>,
     ) -> Result<T, udpath_netlink::Error> {
-        // A panic between request and answer leaves an old answer behind; its sequence number gives it away.
+        // A panic between request and answer leaves a stale answer; its sequence number identifies it.
         ask(&mut self.rtnl.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -63,8 +63,8 @@ impl Site {
     }
 }
 
-/// A machine of a running lab. A clone is the same machine. What is done through a clone that outlives its lab fails
-/// or goes nowhere: the links are gone then, and the namespace ends with the last clone.
+/// A machine of a running lab. A clone is the same machine. Operations on a clone that outlives its lab fail or have no
+/// effect: the links are gone then, and the namespace ends with the last clone.
 #[derive(Clone)]
 pub struct Machine {
     site: Arc<Site>,
@@ -97,16 +97,16 @@ impl Machine {
         &self.site.namespace
     }
 
-    /// Its ends of links: `eth0`, `eth1`, ... The loopback is up and not among them.
+    /// Its link ends: `eth0`, `eth1`, ... The loopback is up but not included.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
-    /// The interface of this name.
+    /// The interface with this name.
     ///
     /// # Errors
-    /// There is none.
+    /// It does not exist.
     pub fn interface(&self, name: &str) -> Result<&Interface, Error> {
         self.interfaces.iter().find(|interface| interface.name() == name).ok_or_else(|| {
             Error::UnknownInterface {
@@ -126,23 +126,25 @@ impl Machine {
         found.ok_or_else(|| Error::NotLinked { from: self.name().to_owned(), to: peer.to_owned() })
     }
 
-    /// Runs `work` on a new thread inside the machine and gives its result. A panic in it goes on in the caller.
+    /// Runs `work` on a new thread inside the machine and returns its result. A panic in it is propagated to the
+    /// caller.
     ///
-    /// The thread is in the machine's network namespace and in a mount namespace of its own in which
-    /// `/sys/class/net` shows the machine's interfaces; threads that it starts inherit both. Sockets opened there stay
-    /// in the machine and may be carried out. Of `/proc`, `/proc/sys/net` and `/proc/thread-self/net` are the
-    /// machine's; **`/proc/net` is not**: the kernel resolves it for the process's first thread.
+    /// The thread is in the machine's network namespace and in a new mount namespace in which `/sys/class/net` shows
+    /// the machine's interfaces; threads that it starts inherit both. Sockets opened there stay in the machine and may
+    /// be returned. In `/proc`, `/proc/sys/net` and `/proc/thread-self/net` are the machine's; **`/proc/net` is not**:
+    /// the kernel resolves it for the process's main thread.
     ///
     /// # Errors
-    /// The thread cannot be started or cannot enter. `work` has not run then.
+    /// The thread cannot be started or cannot enter; `work` was not run.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         self.site.run(work)
     }
 
-    /// Gives an interface that a program has made inside its address (/24) and sets it up; says whether it is there.
+    /// Assigns an address (/24) to an interface that a program has created inside and sets it up; returns whether the
+    /// interface exists.
     ///
     /// # Errors
-    /// The kernel refuses the address, or to set it up.
+    /// The kernel rejects the address, or setting it up.
     pub fn adopt(&self, interface: &str, address: IpAddr) -> Result<bool, Error> {
         let ifindex = match rustix::net::netdevice::name_to_index(self.site.control(), interface) {
             Ok(ifindex) => ifindex,
@@ -158,14 +160,13 @@ impl Machine {
         Ok(true)
     }
 
-    /// A program to be started inside the machine, as `ip netns exec` would.
+    /// A program to start inside the machine, as `ip netns exec` would.
     ///
     /// The program is killed (SIGKILL) when the **thread** that calls [`Command::spawn`] ends, and so when this process
-    /// is killed. From a thread that ends earlier than the program shall, start it with
-    /// [`Lab::spawn`](crate::Lab::spawn) instead, which ties it to the lab. What the program itself starts is ended
-    /// when the lab is taken down.
+    /// is killed. To outlive the calling thread, start it with [`Lab::spawn`](crate::Lab::spawn) instead, which ties it
+    /// to the lab. Processes that the program starts are ended when the lab is taken down.
     ///
-    /// The command refuses to start in a child of this process (after a fork).
+    /// The command does not start in a child of this process (after a fork).
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         sys::start_inside(&mut command, Arc::clone(&self.site.net), Some(std::process::id()));
@@ -173,7 +174,7 @@ impl Machine {
     }
 
     /// Replaces this process by a program inside the machine; its exit code, signals and terminal are then this
-    /// process's own. Comes back only with an error. The process must have no other thread.
+    /// process's own. Returns only on error. The process must be single-threaded.
     #[must_use]
     pub fn become_program(&self, program: &OsStr, arguments: &[impl AsRef<OsStr>]) -> Error {
         let mut command = Command::new(program);

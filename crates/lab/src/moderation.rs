@@ -1,10 +1,10 @@
-//! Interrupt moderation, as NICs have it, on a veth: its NAPI waits for more frames before it runs again.
+//! NIC-like interrupt moderation on a veth: its NAPI waits for more frames before it runs again.
 //!
-//! A veth has no interrupts. Where its NAPI is on, every frame sent into it runs one poll at once, on the sender's CPU:
-//! no batches anywhere, and a service that handles bursts well looks as slow as one that does not. `gro_flush_timeout`
-//! with `napi_defer_hard_irqs` (Documentation/networking/napi.rst) is what the kernel offers for any device: after a poll
-//! that found work the queue stays quiet until a timer polls again, and veth keeps its peer from waking it meanwhile
-//! (`rx_notify_masked`, drivers/net/veth.c).
+//! A veth has no interrupts. While its NAPI is on, every frame sent into it immediately runs one poll, on the sender's
+//! CPU: there are no batches, and a service that handles bursts well looks as slow as one that does not. The kernel
+//! offers `gro_flush_timeout` with `napi_defer_hard_irqs` (Documentation/networking/napi.rst) for any device: after a
+//! poll that found work the queue stays idle until a timer polls again, and veth prevents its peer from waking it
+//! before that (`rx_notify_masked`, drivers/net/veth.c).
 //!
 //! Called inside a machine.
 
@@ -14,14 +14,14 @@ use std::path::PathBuf;
 
 use crate::Error;
 
-/// Polls that may find nothing before the queue wakes at once again. A lone request that comes after a pause of more than
-/// one timeout does not wait. More: the queue stays moderated longer after traffic ends.
+/// Number of empty polls before the queue wakes immediately again. A single request after a pause of more than one
+/// timeout does not wait. More: the queue stays moderated longer after traffic ends.
 const EMPTY_POLLS: u32 = 1;
 
-/// The kernel's file counts in nanoseconds.
+/// The kernel's file is in nanoseconds.
 const NANOSECONDS: u64 = 1000;
 
-/// What an interface has, microseconds; 0: none. `object`: `machine/interface`, for errors.
+/// The current value in microseconds; 0: none. `object`: `machine/interface`, for errors.
 pub(crate) fn read(object: &str, interface: &str) -> Result<u64, Error> {
     let polls = number(object, interface, "napi_defer_hard_irqs")?;
     let timeout = number(object, interface, "gro_flush_timeout")?;

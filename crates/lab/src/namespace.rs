@@ -1,5 +1,5 @@
-//! One network namespace with a name: made by a thread that leaves its own, held by a bind mount under /run/netns where
-//! `ip netns` looks, quiet before the first interface is in it.
+//! A named network namespace: created by a thread that unshares its own, held by a bind mount under /run/netns where
+//! `ip netns` looks, configured to send nothing before the first interface is added.
 //!
 //! ```text
 //! thread: unshare(NEWNET) -> sysctls, loopback up -> /proc/thread-self/ns/net --bind mount--> /run/netns/udpath-...
@@ -18,17 +18,18 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use crate::rtnl::Rtnl;
 use crate::{Error, sys};
 
-/// Where iproute2 keeps named network namespaces.
+/// Directory where iproute2 keeps named network namespaces.
 const NAMED: &str = "/run/netns";
 /// Interface index of the loopback in every network namespace.
 const LOOPBACK: u32 = 1;
-/// How many mounts stacked on one name are taken off before giving up: each is one `mount --bind` somebody made there.
+/// Most mounts stacked on one name that are removed before giving up: each is a `mount --bind` by another program.
 const STACKED: u32 = 16;
 
-/// Settings of a new namespace, in /proc/sys/net. IPv4's start as copies of the host's and IPv6's as the kernel's own,
-/// so what matters to a measurement is said.
+/// Settings of a new namespace, in /proc/sys/net. IPv4's start as copies of the host's and IPv6's as the kernel's
+/// defaults, so settings that matter to a measurement are explicit.
 const QUIET: [(&str, &str); 16] = [
-    // Addresses come from the blueprint alone: no router is listened to or asked, no address is checked or made up.
+    // Addresses come only from the blueprint: no router solicitation or advertisement, no duplicate detection, no
+    // generated address.
     ("ipv6/conf/all/disable_ipv6", "0"),
     ("ipv6/conf/default/disable_ipv6", "0"),
     ("ipv6/conf/all/accept_ra", "0"),
@@ -41,7 +42,7 @@ const QUIET: [(&str, &str); 16] = [
     ("ipv6/conf/default/router_solicitations", "0"),
     // 1 is "none": no link-local address.
     ("ipv6/conf/default/addr_gen_mode", "1"),
-    // A machine may have several links; answers may come back over another one.
+    // A machine may have several links; replies may arrive on another one.
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv4/conf/all/forwarding", "0"),
@@ -49,7 +50,7 @@ const QUIET: [(&str, &str); 16] = [
     ("ipv4/conf/all/accept_redirects", "0"),
 ];
 
-/// Which namespace it is: device and inode of its file. Unique while the namespace lives.
+/// Identity of a namespace: device and inode of its file. Unique while the namespace exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -57,14 +58,14 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Of the namespace that `path` stands for.
+    /// Of the namespace at `path`.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let file = fs::metadata(path)?;
         Ok(Self { device: file.dev(), inode: file.ino() })
     }
 }
 
-/// A namespace and the sockets that speak for it, whatever thread they are used from.
+/// A namespace and its sockets, which any thread may use.
 pub(crate) struct Inside {
     pub(crate) net: OwnedFd,
     /// For ethtool requests.
@@ -73,7 +74,7 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    /// Makes a new namespace, still without a name, and makes it quiet.
+    /// Creates a new namespace, still unnamed, and applies the settings.
     pub(crate) fn new(machine: &str) -> Result<Self, Error> {
         let failed =
             |what: &str, source: io::Error| Error::system(format!("{what} of machine {machine}"), source);
@@ -92,7 +93,7 @@ impl Inside {
         })?
     }
 
-    /// Opens the sockets of a namespace that somebody else has made.
+    /// Opens the sockets of an existing namespace.
     pub(crate) fn open(machine: &str, namespace: &str) -> Result<Self, Error> {
         let path = path(namespace);
         let failed = |source: io::Error| {
@@ -108,9 +109,9 @@ impl Inside {
         })?
     }
 
-    /// In the calling thread's network namespace, which `net` stands for.
+    /// For the calling thread's network namespace, which `net` refers to.
     fn sockets(net: OwnedFd) -> io::Result<Self> {
-        // Bound to nothing: it only carries ioctls.
+        // Not bound: it only carries ioctls.
         let control =
             rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         Ok(Self { net, control, rtnl: Rtnl::open()? })
@@ -124,7 +125,7 @@ fn setting_failed(machine: &str, setting: &str, source: io::Error) -> Error {
     Error::system(format!("set net/{setting} of machine {machine}"), why)
 }
 
-/// Runs `work` on a thread of its own, so that what it does to its namespaces ends with it. A panic goes on here.
+/// Runs `work` on a new thread, so that its namespace changes end with it. A panic is propagated to the caller.
 pub(crate) fn on_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work);
@@ -134,12 +135,12 @@ pub(crate) fn on_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) ->
     })
 }
 
-/// Where the name of a namespace is.
+/// The path of a named namespace.
 pub(crate) fn path(namespace: &str) -> PathBuf {
     Path::new(NAMED).join(namespace)
 }
 
-/// Gives a namespace its name. An existing name is an error, never taken over.
+/// Names a namespace. An existing name is an error and is never taken over.
 pub(crate) fn give_name(inside: &Inside, namespace: &str) -> Result<Identity, Error> {
     prepare()?;
     let path = path(namespace);
@@ -149,13 +150,13 @@ pub(crate) fn give_name(inside: &Inside, namespace: &str) -> Result<Identity, Er
         .map_err(io::Error::from)
         .and_then(|()| Identity::of(&path));
     if named.is_err() {
-        // Nothing half made stays behind.
+        // Leave nothing half created.
         let _ = take_name(namespace);
     }
     named.map_err(failed)
 }
 
-/// Takes the name away; the namespace ends with the last one in it. A name that is gone already is no error.
+/// Removes the name; the namespace ends with the last process in it. A missing name is not an error.
 pub(crate) fn take_name(namespace: &str) -> Result<(), Error> {
     let path = path(namespace);
     let failed = |source: io::Error| Error::system(format!("remove {}", path.display()), source);
@@ -172,17 +173,18 @@ pub(crate) fn take_name(namespace: &str) -> Result<(), Error> {
     }
 }
 
-/// Makes /run/netns what iproute2 makes of it: a mount of its own that other mount namespaces follow. Without that a
-/// later `ip netns add` would bury our mounts under one of its own. Like iproute2, it stays: others may use it by now.
+/// Sets up /run/netns as iproute2 does: a shared mount that propagates to other mount namespaces. Without this a later
+/// `ip netns add` would hide our mounts under its own. As with iproute2, it is never removed: other programs may use it
+/// by now.
 fn prepare() -> Result<(), Error> {
     let failed = |source: io::Error| Error::system(format!("prepare {NAMED}"), source);
     fs::DirBuilder::new().recursive(true).mode(0o755).create(NAMED).map_err(failed)?;
     let directory = File::open(NAMED).map_err(failed)?;
-    // iproute2 takes the same lock, so that two programs do not mount on top of each other.
+    // iproute2 takes the same lock, so two programs do not mount on top of each other.
     rustix::fs::flock(&directory, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
     let shared = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
     match rustix::mount::mount_change(NAMED, shared) {
-        // It is no mount yet.
+        // It is not a mount yet.
         Err(rustix::io::Errno::INVAL) => rustix::mount::mount_bind_recursive(NAMED, NAMED)
             .and_then(|()| rustix::mount::mount_change(NAMED, shared))
             .map_err(|errno| failed(errno.into())),

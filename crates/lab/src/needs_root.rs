@@ -1,7 +1,7 @@
-//! What a test does that needs a lab, and so root, but runs without it.
+//! Behaviour of tests that need a lab, and so root, when run without it.
 //!
 //! The test harness cannot skip a test at run time. So a test that needs root begins with [`needs_root!`]: without root
-//! it returns at once, which the harness counts as passed, and one line on stderr names it and the reason. With
+//! it returns immediately, which the harness counts as passed, and one line on stderr names it and the reason. With
 //! `UDPATH_REQUIRE_ALL=1`, as in `make test`, it fails instead, so that CI never skips anything.
 //!
 //! [`needs_root!`]: crate::needs_root!
@@ -11,14 +11,14 @@ use std::io::{self, Write};
 
 use crate::user_namespace::missing;
 
-/// Name of the variable that forbids skips. Any value but empty and `0` does.
+/// Name of the variable that forbids skips. Any value except empty and `0` does.
 const REQUIRE_ALL: &str = "UDPATH_REQUIRE_ALL";
 
-/// What becomes of a test.
+/// Outcome for a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Decision {
     Run,
-    /// Return at once; the line for stderr.
+    /// Return immediately; the line for stderr.
     Skip(String),
     /// Panic with this message.
     Fail(String),
@@ -34,15 +34,15 @@ fn decide(test: &str, root: bool, require_all: Option<&OsStr>) -> Decision {
     }
 }
 
-/// True if the calling test has to return at once, for lack of root. Prints the test's name and the reason then, past
-/// the harness's capture of output. For [`needs_root!`](crate::needs_root!).
+/// True if the calling test must return immediately, for lack of root. If so, prints the test's name and the reason,
+/// bypassing the harness's output capture. For [`needs_root!`](crate::needs_root!).
 ///
 /// # Panics
-/// `UDPATH_REQUIRE_ALL` is set, and there is no root.
+/// `UDPATH_REQUIRE_ALL` is set and the caller is not root.
 #[must_use]
 pub fn skipped_without_root(file: &str) -> bool {
     let thread = std::thread::current();
-    // The harness gives each test's thread its name, unless it runs one test at a time, on the main thread.
+    // The harness names each test's thread after the test, unless it runs one test at a time, on the main thread.
     let test = thread.name().filter(|name| *name != "main").unwrap_or(file);
     match decide(test, missing().is_empty(), std::env::var_os(REQUIRE_ALL).as_deref()) {
         Decision::Run => false,
@@ -55,8 +55,8 @@ pub fn skipped_without_root(file: &str) -> bool {
     }
 }
 
-/// Skips the calling test if there is no root: returns from it, with a line on stderr. With `UDPATH_REQUIRE_ALL=1` the
-/// test fails instead. Its first statement, in every test that needs root.
+/// Skips the calling test without root: returns from it, with a line on stderr. With `UDPATH_REQUIRE_ALL=1` the test
+/// fails instead. Must be the first statement in every test that needs root.
 #[macro_export]
 macro_rules! needs_root {
     () => {

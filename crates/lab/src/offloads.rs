@@ -1,31 +1,32 @@
-//! The work an interface takes off the network stack, stated rather than inherited.
+//! Offloads of an interface, explicit rather than inherited.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Which offloads are on. Named as `ethtool -k` names them.
+/// Which offloads are on, with the names of `ethtool -k`.
 ///
-/// On veth nothing is really computed by hardware: an offload that is on means the work is never done, because the
-/// frame does not leave the machine. They change what is measured, so a lab states them.
+/// On veth no hardware computes anything: with an offload on, the work is never done, because the frame does not leave
+/// the machine. Offloads affect measurements, so a lab sets them explicitly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Offloads {
-    /// `rx-checksumming`: received checksums are taken as checked.
+    /// `rx-checksumming`: received checksums count as verified.
     pub rx_checksum: bool,
     /// `tx-checksumming`: frames leave the stack with a partial checksum. A frame bounced by XDP then carries it too.
     pub tx_checksum: bool,
-    /// `scatter-gather`: a frame may lie in several pieces of memory. [`tso`](Self::tso) and [`gso`](Self::gso) need it.
+    /// `scatter-gather`: a frame may consist of several pieces of memory. [`tso`](Self::tso) and [`gso`](Self::gso)
+    /// need it.
     pub scatter_gather: bool,
-    /// `tcp-segmentation-offload`: TCP hands down up to 64 KiB at once. Needs the two above.
+    /// `tcp-segmentation-offload`: TCP passes down up to 64 KiB at once. Needs the two above.
     pub tso: bool,
     /// `generic-segmentation-offload`: the same in software, also for UDP with `UDP_SEGMENT`.
     pub gso: bool,
-    /// `generic-receive-offload`: received segments are merged. On veth it also switches NAPI on.
+    /// `generic-receive-offload`: received segments are merged. On veth it also enables NAPI.
     pub gro: bool,
 }
 
-/// What the veth driver itself starts with.
+/// The veth driver's defaults.
 impl Default for Offloads {
     fn default() -> Self {
         Self { rx_checksum: true, tx_checksum: true, scatter_gather: true, tso: true, gso: true, gro: false }
@@ -44,7 +45,7 @@ impl fmt::Display for Offloads {
 }
 
 impl Offloads {
-    /// Everything off: every checksum computed, every segment a frame of its own.
+    /// Everything off: every checksum computed, every segment a separate frame.
     pub const OFF: Self = Self {
         rx_checksum: false,
         tx_checksum: false,
@@ -54,7 +55,7 @@ impl Offloads {
         gro: false,
     };
 
-    /// Each with ethtool's name, in the order in which they can be switched on.
+    /// Each with ethtool's name, in the order in which they can be enabled.
     #[must_use]
     pub const fn named(&self) -> [(&'static str, bool); 6] {
         [
@@ -67,8 +68,8 @@ impl Offloads {
         ]
     }
 
-    /// What the kernel would silently drop: an offload without the ones it needs (`netdev_fix_features`). Gives the
-    /// offload and what it lacks.
+    /// What the kernel would silently drop: an offload without its dependencies (`netdev_fix_features`). Returns the
+    /// offload and the missing one.
     #[must_use]
     pub const fn unmet(&self) -> Option<(&'static str, &'static str)> {
         if self.tso && !self.tx_checksum {

@@ -1,4 +1,4 @@
-//! Processes inside a machine that is taken down: its power goes off.
+//! Ends the processes inside a machine that is taken down, like a power-off.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -11,12 +11,12 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use crate::Error;
 use crate::namespace::Identity;
 
-/// How long killed processes may take to end. SIGKILL is quick, except for one that waits for a dead disk; too low
-/// makes a loaded machine report a lab as not removed, too high makes such a process hold up the sweep.
+/// How long killed processes may take to end. SIGKILL is quick, except for a process that waits for a dead disk. Too
+/// low: a loaded machine reports a lab as not removed. Too high: such a process delays the sweep.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Ends every process whose network namespace is this one, this process excepted. New ones that those start meanwhile
-/// are found by looking again.
+/// Ends every process in this network namespace, except the calling one. Processes that they start in the meantime are
+/// found by scanning again.
 pub(crate) fn end_all_in(namespace: Identity, machine: &str) -> Result<(), Error> {
     let deadline = Instant::now() + ENDING;
     loop {
@@ -25,7 +25,7 @@ pub(crate) fn end_all_in(namespace: Identity, machine: &str) -> Result<(), Error
             return Ok(());
         }
         for process in &inside {
-            // ESRCH: it has ended by itself.
+            // ESRCH: it has already ended.
             let _ = rustix::process::pidfd_send_signal(process, Signal::KILL);
         }
         for process in &inside {
@@ -45,7 +45,7 @@ fn ended(process: &OwnedFd, within: Duration) -> bool {
     rustix::event::poll(&mut wait, Some(&within)).is_ok_and(|ready| ready > 0)
 }
 
-/// Held by descriptor, not number: a number may be given to somebody else at any moment.
+/// Held by pidfd, not PID: a PID can be reused at any moment.
 fn processes_in(namespace: Identity) -> Vec<OwnedFd> {
     let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -56,8 +56,8 @@ fn processes_in(namespace: Identity) -> Vec<OwnedFd> {
 fn inside(number: i32, namespace: Identity) -> Option<OwnedFd> {
     let net = format!("/proc/{number}/ns/net");
     let is_there = || Identity::of(Path::new(&net)).is_ok_and(|of| of == namespace);
-    // Looked at twice: the cheap way for the many, and again once the number can no longer change hands. A process
-    // that has ended but is not reaped has no namespace any more.
+    // Checked twice: a cheap check first, and again once the PID can no longer be reused. A process that has ended but
+    // is not reaped has no namespace any more.
     if !is_there() {
         return None;
     }

@@ -1,20 +1,21 @@
-//! What a lab has made, on disk before it is made.
+//! The record of everything a lab creates, on disk before it is created.
 //!
 //! ```text
-//! /run/udpath/lab/4711-boost.record      flock held by the owner for its whole life
+//! /run/udpath/lab/4711-boost.record      flock held by the owner while it runs
 //!   {"blueprint":{"schema":1,...}}         written and synced before the first namespace exists
 //!   {"made":{"namespace":..,"inode":..}}   one line per namespace, once it has its name
-//!   "kept"                                 only when the lab shall outlive its owner
+//!   "kept"                                 only if the lab is to outlive its owner
 //! ```
 //!
 //! | lock | `kept` | the lab is |
 //! |---|---|---|
-//! | held | no | owned: its process lives |
+//! | held | no | owned: its process is running |
 //! | free | no | stale: its process was killed; the next sweep removes it |
 //! | free | yes | kept, until `down` |
 //!
-//! Lines are only added, so a record cut short by a crash says less but nothing wrong. Records live on /run, which a
-//! reboot empties together with everything they speak of. They are root's alone: whoever can open one can lock it.
+//! Lines are only appended, so a record truncated by a crash is incomplete but never wrong. Records are on /run, which
+//! a reboot empties together with everything they name. Only root can access them: any process that can open one can
+//! lock it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -26,13 +27,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Blueprint, Error};
 
-/// Where records are.
+/// Directory of the records.
 const DIRECTORY: &str = "/run/udpath/lab";
-/// What their names end with.
+/// Their file name extension.
 const EXTENSION: &str = "record";
-/// Version of the lines; one of a newer program is left alone.
+/// Version of the lines; a record of a newer version is left alone.
 const SCHEMA: u32 = 1;
-/// A record being removed by a sweep can be in the way of a new one of the same name this often before giving up.
+/// Attempts to create a record while sweeps remove older ones with the same name.
 const ATTEMPTS: u32 = 100;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,16 +44,16 @@ enum Line {
     Kept,
 }
 
-/// What a record says.
+/// Contents of a record.
 #[derive(Debug, Clone)]
 pub(crate) struct Contents {
     pub(crate) blueprint: Blueprint,
-    /// Namespaces that got their names, with their inodes.
+    /// Named namespaces, with their inodes.
     pub(crate) made: Vec<(String, u64)>,
     pub(crate) kept: bool,
 }
 
-/// A record on disk, open. Locked when it came from [`create`](Self::create) or [`lock`](Self::lock).
+/// An open record on disk. Locked if it came from [`create`](Self::create) or [`lock`](Self::lock).
 #[derive(Debug)]
 pub(crate) struct Record {
     path: PathBuf,
@@ -77,7 +78,7 @@ impl Record {
                 opened => opened.map_err(failed)?,
             };
             rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
-            // A sweep between the two saw an empty record that nobody held, and removed it.
+            // In between, a sweep saw an empty unlocked record, and removed it.
             if file.metadata().map_err(failed)?.nlink() == 0 {
                 continue;
             }
@@ -92,7 +93,7 @@ impl Record {
         Err(failed(io::Error::other("it is removed again and again by somebody else")))
     }
 
-    /// Every record there is. No directory means none.
+    /// All records. A missing directory means none.
     pub(crate) fn all() -> Result<Vec<Self>, Error> {
         let failed = |source: io::Error| Error::system(format!("read {DIRECTORY}"), source);
         let entries = match fs::read_dir(DIRECTORY) {
@@ -118,7 +119,7 @@ impl Record {
         Ok(records)
     }
 
-    /// Takes the lock if nobody holds it. False also when the record has been removed meanwhile.
+    /// Takes the lock if it is free. False also if the record has been removed since it was opened.
     pub(crate) fn lock(&self) -> Result<bool, Error> {
         let failed =
             |source: io::Error| Error::system(format!("lock the record {}", self.path.display()), source);
@@ -129,13 +130,13 @@ impl Record {
         }
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     pub(crate) fn unlock(&self) {
-        // It goes with the descriptor anyway.
+        // It is released with the descriptor anyway.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 
-    /// What it says; nothing when its first line was never finished, and then nothing has been made either.
+    /// Its contents; `None` if its first line is incomplete, in which case nothing has been created either.
     pub(crate) fn contents(&mut self) -> Result<Option<Contents>, Error> {
         let mut text = String::new();
         let read = self.file.rewind().and_then(|()| self.file.read_to_string(&mut text));
@@ -143,17 +144,17 @@ impl Record {
         parse(&text).map_err(|reason| Error::Record { path: self.path.clone(), reason })
     }
 
-    /// Notes that a namespace has its name now.
+    /// Records that a namespace now has its name.
     pub(crate) fn made(&mut self, namespace: &str, inode: u64) -> Result<(), Error> {
         self.append(&Line::Made { namespace: namespace.to_owned(), inode })
     }
 
-    /// From here on the lab outlives its owner.
+    /// From now on the lab outlives its owner.
     pub(crate) fn keep(&mut self) -> Result<(), Error> {
         self.append(&Line::Kept)
     }
 
-    /// The last step of taking a lab down. The lock goes with the descriptor, after the name.
+    /// The last step of taking a lab down. The lock is released with the descriptor, after the name is removed.
     pub(crate) fn remove(self) -> Result<(), Error> {
         match fs::remove_file(&self.path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -181,14 +182,14 @@ impl Record {
     }
 }
 
-/// A kept lab is found by its name, so the name is taken once; others bear their owner's number.
+/// A kept lab is found by name, so the name must be unique; others contain their owner's PID.
 fn path(blueprint: &Blueprint, to_be_kept: bool) -> PathBuf {
     let owner = if to_be_kept { "kept".to_owned() } else { blueprint.pid.to_string() };
     Path::new(DIRECTORY).join(format!("{owner}-{}.{EXTENSION}", blueprint.name))
 }
 
 fn parse(text: &str) -> Result<Option<Contents>, String> {
-    // Without its line feed the last line was cut short.
+    // Without a line feed the last line is incomplete.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let mut lines = whole.lines();
     let Some(first) = lines.next() else { return Ok(None) };
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_cut_anywhere_says_less_but_nothing_wrong() {
+    fn a_truncated_record_is_incomplete_but_not_wrong() {
         let text = text();
         let whole = parse(&text).unwrap().unwrap();
         assert_eq!((whole.made.len(), whole.kept), (1, true));
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_records_are_not_obeyed() {
+    fn foreign_records_are_ignored() {
         assert!(parse("hello\n").unwrap_err().contains("not ours"));
         assert!(parse("\"kept\"\n").unwrap_err().contains("no blueprint"));
         let newer = text().replace("\"schema\":1", "\"schema\":2");

@@ -9,13 +9,13 @@ use udpath_netlink::{Error, Rtnetlink};
 
 use crate::{End, LinkSpec, MacAddress};
 
-/// A socket to rtnetlink of one machine.
+/// An rtnetlink socket of one machine.
 pub(crate) struct Rtnl {
     socket: Rtnetlink,
 }
 
 impl Rtnl {
-    /// Opens one for the calling thread's network namespace.
+    /// Opens a socket for the calling thread's network namespace.
     pub(crate) fn open() -> Result<Self, Error> {
         Ok(Self { socket: Rtnetlink::open()? })
     }
@@ -38,7 +38,7 @@ impl Rtnl {
         self.socket.add_veth(&end, &peer, peer_net)
     }
 
-    /// Deletes a link; its peer goes with it. It may be gone already.
+    /// Deletes a link and its peer. It may already be gone.
     pub(crate) fn delete_link(&mut self, ifindex: u32) -> Result<(), Error> {
         match self.socket.delete_link(ifindex) {
             Err(error) if error.errno == Some(libc::ENODEV) => Ok(()),
@@ -46,29 +46,29 @@ impl Rtnl {
         }
     }
 
-    /// Prepares a link that is still down for its addresses, so that they do not make it send.
+    /// Prepares a link that is still down for its addresses, so that they do not cause it to send.
     ///
-    /// An IPv6 address joins a multicast group for neighbour discovery when a kernel worker takes it up, and the group is
-    /// reported on the link for some seconds; unless the link has no ARP at that moment (`addrconf_join_solict`). No
-    /// machine of a lab needs discovery.
+    /// An IPv6 address joins a multicast group for neighbour discovery when a kernel worker activates it, and the group
+    /// is reported on the link for some seconds, unless the link has no ARP at that moment (`addrconf_join_solict`).
+    /// Labs do not need discovery.
     pub(crate) fn set_silent(&mut self, ifindex: u32) -> Result<(), Error> {
         let mask = link::flags::NOARP | link::flags::MULTICAST;
         self.socket.set_link_flags(ifindex, link::flags::NOARP, mask)
     }
 
-    /// Sets a link up, with ARP. In two steps: a link that gets its ARP back while it is up, or as it comes up, starts
-    /// all its addresses anew (`addrconf_dad_run`).
+    /// Sets a link up, with ARP, in two steps: enabling ARP on a link while it is up, or as it comes up, restarts all
+    /// its addresses (`addrconf_dad_run`).
     pub(crate) fn set_up(&mut self, ifindex: u32) -> Result<(), Error> {
         self.socket.set_link_flags(ifindex, 0, link::flags::NOARP)?;
         self.socket.set_link_flags(ifindex, link::flags::UP, link::flags::UP)
     }
 
-    /// Attaches an XDP program in the driver, for as long as the link exists. Refused if one is attached.
+    /// Attaches an XDP program in the driver, for as long as the link exists. Fails if one is attached.
     pub(crate) fn set_xdp(&mut self, ifindex: u32, program: BorrowedFd<'_>) -> Result<(), Error> {
         self.socket.attach_xdp(ifindex, program, xdp::UPDATE_IF_NOEXIST | xdp::DRV_MODE)
     }
 
-    /// Adds an address without a check for duplicates on the link.
+    /// Adds an address without duplicate address detection.
     pub(crate) fn add_address(&mut self, ifindex: u32, ip: IpAddr, prefix: u8) -> Result<(), Error> {
         let flags = address::flags::NODAD;
         self.socket.add_address(&Address { flags, ..Address::new(ifindex, ip, prefix) })
@@ -84,14 +84,14 @@ impl Rtnl {
     pub(crate) fn is_up(&mut self, ifindex: u32) -> Result<bool, Error> {
         const CARRIER: u32 = link::flags::UP | link::flags::LOWER_UP;
         let link = self.socket.link(ifindex)?;
-        // The operational state turns up only after the carrier has been noticed; the queueing discipline is "noop",
+        // The operational state is set only after the carrier has been noticed; the queueing discipline is "noop",
         // which drops every frame, until the interface is activated.
         let up = link.operational_state == Some(link::OPERATIONAL_UP);
         Ok(link.flags & CARRIER == CARRIER && up && link.qdisc.as_deref() != Some("noop"))
     }
 
-    /// Whether the kernel accepts packets to this address of its own yet. An IPv6 address is listed at once, but a kernel
-    /// worker creates its route a moment later.
+    /// Whether the kernel already accepts packets to this local address. An IPv6 address is listed at once, but a
+    /// kernel worker creates its route a moment later.
     pub(crate) fn is_local(&mut self, ip: IpAddr) -> Result<bool, Error> {
         match self.socket.route_to(ip) {
             Ok(route) => Ok(route.kind == route::kind::LOCAL),

@@ -1,8 +1,8 @@
 //! The thread that starts a lab's programs.
 //!
 //! The kernel kills a child when the *thread* that started it ends, not the process. A program started from a worker
-//! thread would die with that worker. So [`Lab::spawn`](crate::Lab::spawn) hands the work to this thread, which lives
-//! exactly as long as the lab: its end, by taking the lab down or by SIGKILL of the process, ends the programs.
+//! thread would end with that worker. So [`Lab::spawn`](crate::Lab::spawn) passes the work to this thread, which lives
+//! exactly as long as the lab: it ends when the lab is taken down or the process is killed, and so do the programs.
 
 use std::io;
 use std::process::{Child, Command};
@@ -43,7 +43,7 @@ impl Drop for Spawner {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // It cannot panic: all it does is to start programs.
+            // It cannot panic: it only starts programs.
             let _ = thread.join();
         }
     }
@@ -52,7 +52,7 @@ impl Drop for Spawner {
 fn keep(todo: &Receiver<Job>) {
     for (mut command, answer) in todo {
         if let Err(mpsc::SendError(Ok(mut unwanted))) = answer.send(command.spawn()) {
-            // Whoever asked is gone.
+            // The caller has ended.
             let _ = unwanted.kill().and_then(|()| unwanted.wait());
         }
     }

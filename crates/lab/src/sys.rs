@@ -1,4 +1,4 @@
-//! Namespaces, the mounts that go with them, and the ethtool request: what no safe call covers.
+//! Namespaces, their mounts, and the ethtool request: operations without a safe wrapper.
 #![allow(
     unsafe_code,
     reason = "unshare, fork-time hooks and ioctl have no safe form; this module is their only place"
@@ -24,7 +24,7 @@ const SYSFS_MAGIC: i64 = 0x6265_6572;
 /// `NSFS_MAGIC` of linux/magic.h.
 const NSFS_MAGIC: i64 = 0x6e73_6673;
 
-/// File systems that hosts mount inside /sys; a fresh sysfs hides them, so they are carried over.
+/// File systems that hosts mount inside /sys; a fresh sysfs hides them, so they are moved into it.
 const INSIDE_SYS: [&CStr; 5] = [
     c"/sys/fs/cgroup",
     c"/sys/fs/bpf",
@@ -33,15 +33,15 @@ const INSIDE_SYS: [&CStr; 5] = [
     c"/sys/kernel/security",
 ];
 
-/// Gives the calling thread a new network namespace.
+/// Moves the calling thread into a new network namespace.
 pub(crate) fn new_network() -> io::Result<OwnedFd> {
-    // SAFETY: the flag does not unshare the descriptor table, so no thread loses sight of a descriptor.
+    // SAFETY: the flag does not unshare the descriptor table, so all threads keep their descriptors.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
     // Not /proc/self: that is the main thread's.
     Ok(File::open("/proc/thread-self/ns/net")?.into())
 }
 
-/// Gives the process user, network and mount namespaces of its own. The process must have one thread.
+/// Moves the process into new user, network and mount namespaces. The process must be single-threaded.
 pub(crate) fn new_user() -> io::Result<()> {
     // SAFETY: the flags do not unshare the descriptor table.
     unsafe {
@@ -50,34 +50,34 @@ pub(crate) fn new_user() -> io::Result<()> {
     Ok(())
 }
 
-/// Moves the calling thread into a network namespace, without changing what it sees mounted.
+/// Moves the calling thread into a network namespace, without changing its mounts.
 pub(crate) fn enter_network(net: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::thread::move_into_link_name_space(net, Some(LinkNameSpaceType::Network))?)
 }
 
-/// Moves the calling thread into a machine: its network namespace, and a mount namespace of the thread's own in which
-/// /sys shows that network namespace. As `ip netns exec` does it, but file systems mounted inside /sys stay.
+/// Moves the calling thread into a machine: its network namespace, and a new mount namespace in which /sys shows that
+/// network namespace. Like `ip netns exec`, but file systems mounted inside /sys stay.
 ///
-/// Called between fork and exec too, so: system calls only, no allocation, no lock.
+/// Also called between fork and exec, so: system calls only, no allocation, no lock.
 pub(crate) fn enter_machine(net: BorrowedFd<'_>) -> io::Result<()> {
     enter_network(net)?;
     // SAFETY: the flag does not unshare the descriptor table.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
-    // Slave, not private: a namespace or disk that the host unmounts goes away here as well instead of being held.
+    // Slave, not private: a namespace or disk that the host unmounts is unmounted here too, not held.
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change(c"/", slave)?;
     let carried = INSIDE_SYS.map(clone_mount);
     rustix::mount::mount(c"sysfs", c"/sys", c"sysfs", sys_flags(), None)?;
     for (tree, path) in carried.iter().zip(INSIDE_SYS) {
         if let Some(tree) = tree {
-            // A fresh sysfs may lack the directory. What hung there is a convenience, not part of the machine.
+            // A fresh sysfs may lack the directory. The mount is a convenience, not part of the machine.
             let _ = rustix::mount::move_mount(tree, c"", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
         }
     }
     Ok(())
 }
 
-/// A copy of what is mounted at `path`, or nothing when that is only a directory of sysfs.
+/// A copy of the mount at `path`, or `None` if that is only a sysfs directory.
 fn clone_mount(path: &CStr) -> Option<OwnedFd> {
     let mounted = rustix::fs::statfs(path).is_ok_and(|fs| i128::from(fs.f_type) != i128::from(SYSFS_MAGIC));
     let flags =
@@ -85,7 +85,7 @@ fn clone_mount(path: &CStr) -> Option<OwnedFd> {
     if mounted { rustix::mount::open_tree(CWD, path, flags).ok() } else { None }
 }
 
-/// A /sys that is read-only outside stays so inside; in a user namespace the kernel insists on it.
+/// A /sys that is read-only outside stays read-only inside; in a user namespace the kernel requires it.
 fn sys_flags() -> MountFlags {
     let safe = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     match rustix::fs::statvfs(c"/sys") {
@@ -94,13 +94,13 @@ fn sys_flags() -> MountFlags {
     }
 }
 
-/// Is the file at `path` a mounted namespace?
+/// Whether the file at `path` is a mounted namespace.
 pub(crate) fn is_namespace(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|fs| i128::from(fs.f_type) == i128::from(NSFS_MAGIC))
 }
 
-/// Makes the child of `command` start inside a machine. With `dies_with`, the number of this process, the child is
-/// killed when the thread that starts it ends, and does not start at all when that has happened already.
+/// Makes the child of `command` start inside a machine. With `dies_with`, the PID of this process, the child is killed
+/// when the thread that starts it ends, and does not start at all if that has already happened.
 pub(crate) fn start_inside(command: &mut Command, net: Arc<OwnedFd>, dies_with: Option<u32>) {
     let hook = move || {
         if let Some(parent) = dies_with {
@@ -117,7 +117,7 @@ pub(crate) fn start_inside(command: &mut Command, net: Arc<OwnedFd>, dies_with: 
     unsafe { command.pre_exec(hook) };
 }
 
-/// Hands these descriptors to the child of `command`, under the numbers they have here.
+/// Passes these descriptors to the child of `command`, with the same numbers.
 pub fn pass_on(command: &mut Command, descriptors: Vec<OwnedFd>) {
     let hook = move || {
         descriptors.iter().try_for_each(|descriptor| {

@@ -1,24 +1,24 @@
-//! Steps that have been done, each with the step that takes it back.
+//! Completed steps, each with its inverse.
 
 use crate::Error;
 
 type Inverse = Box<dyn FnOnce() -> Result<(), Error> + Send + Sync>;
 
 /// A stack of inverse actions. Dropping it runs them, the last one first; so does [`unwind`](Self::unwind), which also
-/// says what went wrong.
+/// reports errors.
 #[derive(Default)]
 pub(crate) struct Undo {
     steps: Vec<Inverse>,
 }
 
 impl Undo {
-    /// Remembers how to take back what has just been done.
+    /// Adds the inverse of a completed step.
     pub(crate) fn push(&mut self, inverse: impl FnOnce() -> Result<(), Error> + Send + Sync + 'static) {
         self.steps.push(Box::new(inverse));
     }
 
-    /// Takes everything back, last first. A step that fails does not stop those under it, but the bottom one: that is
-    /// the record of all the others, and while something is left it must stay for the next sweep.
+    /// Undoes everything, last first. After a failure the remaining steps still run, except the bottom one: the record
+    /// of all the others, which must stay for the next sweep while something is left.
     pub(crate) fn unwind(&mut self) -> Result<(), Error> {
         let mut first = Ok(());
         while let Some(inverse) = self.steps.pop() {
@@ -30,7 +30,7 @@ impl Undo {
         first
     }
 
-    /// What has been done stays.
+    /// Keeps everything that was done.
     pub(crate) fn forget(&mut self) {
         self.steps.clear();
     }
@@ -38,7 +38,7 @@ impl Undo {
 
 impl Drop for Undo {
     fn drop(&mut self) {
-        // Nobody is left to tell; what remains is in the record, and the next run removes it.
+        // The error cannot be reported; what remains is in the record, and the next run removes it.
         let _ = self.unwind();
     }
 }
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_taken_back_in_reverse_and_once() {
+    fn steps_are_undone_in_reverse_and_once() {
         let (mut undo, log) = logged(&[]);
         undo.unwind().unwrap();
         drop(undo);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn forgetting_takes_nothing_back() {
+    fn forgetting_undoes_nothing() {
         let (mut undo, log) = logged(&[]);
         undo.forget();
         drop(undo);

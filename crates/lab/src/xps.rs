@@ -1,4 +1,4 @@
-//! The transmit mapping as the kernel keeps it: `queues/tx-N/xps_cpus`, one mask per queue. Called inside a machine.
+//! The transmit mapping in the kernel's form: `queues/tx-N/xps_cpus`, one mask per queue. Called inside a machine.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use udpath_steer::CpuSet;
 
 use crate::Error;
 
-/// CPUs that are online on this machine, from /sys/devices/system/cpu/online.
+/// Online CPUs of this machine, from /sys/devices/system/cpu/online.
 ///
 /// # Errors
 /// The file cannot be read, or is not a list of CPUs.
@@ -19,7 +19,7 @@ pub fn online_cpus() -> Result<CpuSet, Error> {
     CpuSet::from_list(&text).map_err(|wrong| failed(io::Error::new(io::ErrorKind::InvalidData, wrong)))
 }
 
-/// What every queue of an interface is mapped to. `object`: `machine/interface`, for errors.
+/// The mapping of every queue of an interface. `object`: `machine/interface`, for errors.
 pub(crate) fn read(object: &str, interface: &str, queues: u32) -> Result<Vec<CpuSet>, Error> {
     (0..queues)
         .map(|queue| {
@@ -33,14 +33,14 @@ pub(crate) fn read(object: &str, interface: &str, queues: u32) -> Result<Vec<Cpu
         .collect()
 }
 
-/// Writes a whole mapping and reads it back. When a queue refuses, the mapping is put back as it was.
+/// Writes a whole mapping and reads it back. If a queue rejects its set, the mapping is restored.
 pub(crate) fn write(object: &str, interface: &str, map: &[CpuSet]) -> Result<(), Error> {
     let queues = u32::try_from(map.len()).unwrap_or(u32::MAX);
     let before = read(object, interface, queues)?;
     let written =
         put(object, interface, map).and_then(|()| verify(object, map, &read(object, interface, queues)?));
     if written.is_err() {
-        // The first failure is the one to tell.
+        // Report the first failure.
         let _ = put(object, interface, &before);
     }
     written

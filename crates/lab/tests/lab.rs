@@ -1,4 +1,4 @@
-//! Labs on this machine, built and used for real. Needs root.
+//! Labs built and used on this machine. Needs root.
 
 #[path = "lab/needs_root.rs"]
 mod needs_root;
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use udpath_lab::{Error, Interface, Lab, LabBuilder, LinkSpec, Machine, Offloads, State, online_cpus};
 use udpath_steer::{CpuSet, xps};
 
-/// Long enough for anything here on a machine that is busy with other tests.
+/// Long enough for anything here on a machine busy with other tests.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn pair(name: &str, spec: &LinkSpec) -> Lab {
     LabBuilder::new(name).machine("client").machine("server").link("client", "server", spec).up().unwrap()
 }
 
-/// What a program prints inside a machine.
+/// The output of a program inside a machine.
 fn printed(machine: &Machine, program: &str, arguments: &[&str]) -> String {
     let output = machine.command(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -44,7 +44,7 @@ fn socket(machine: &Machine, ip: IpAddr) -> UdpSocket {
     socket
 }
 
-/// Sends `count` datagrams from one machine to another and back again.
+/// Sends `count` datagrams from one machine to another and back.
 fn exchange(lab: &Lab, from: &str, to: &str, ip: IpAddr, own: IpAddr, count: u64) {
     let server = socket(lab.machine(to).unwrap(), ip);
     let client = socket(lab.machine(from).unwrap(), own);
@@ -75,7 +75,8 @@ fn a_link_carries_both_families_over_its_queues_and_nothing_else() {
     assert_eq!((there.ipv4.to_string(), here.ipv4.to_string()), ("10.0.0.2".into(), "10.0.0.1".into()));
     exchange(&lab, "client", "server", there.ipv4.into(), here.ipv4.into(), 10);
     exchange(&lab, "client", "server", there.ipv6.into(), here.ipv6.into(), 10);
-    // Every frame on the link is one of ours: no ARP, no neighbour discovery, no listener report, no solicitation.
+    // Every frame on the link was sent by this test: no ARP, no neighbour discovery, no listener report, no
+    // solicitation.
     assert_eq!(received_packets(server, "eth0"), 20);
     assert_eq!(received_packets(client, "eth0"), 20);
     for machine in [client, server] {
@@ -109,7 +110,7 @@ fn a_machine_sees_its_own_devices_and_settings() {
     let server = lab.machine("server").unwrap();
     let devices = BTreeSet::from(["eth0".to_owned(), "lo".to_owned()]);
     assert_eq!(server.run(|| names("/sys/class/net")).unwrap(), devices);
-    // Threads started inside inherit it, programs too.
+    // Threads started inside inherit it, and so do programs.
     let of_a_thread = server.run(|| std::thread::spawn(|| names("/sys/class/net")).join().unwrap()).unwrap();
     assert_eq!(of_a_thread, devices);
     assert_eq!(printed(server, "ls", &["/sys/class/net"]), "eth0\nlo\n");
@@ -128,7 +129,7 @@ fn a_machine_sees_its_own_devices_and_settings() {
     let accepts =
         server.run(|| fs::read_to_string("/proc/sys/net/ipv6/conf/eth0/accept_ra")).unwrap().unwrap();
     assert_eq!(accepts.trim(), "0");
-    // The rest of /sys is as it was, and so is the host's.
+    // The rest of /sys is unchanged, and so is the host's.
     let cpus = server.run(|| online_cpus().unwrap()).unwrap();
     assert_eq!(cpus, online_cpus().unwrap());
     assert_eq!(names("/sys/class/net"), host);
@@ -142,7 +143,7 @@ fn a_machine_sees_its_own_devices_and_settings() {
 }
 
 #[test]
-fn a_panic_inside_goes_on_outside_and_the_lab_stays() {
+fn a_panic_inside_propagates_and_the_lab_stays() {
     udpath_lab::needs_root!();
     let lab = pair("t-panic", &LinkSpec::default());
     let server = lab.machine("server").unwrap();
@@ -162,10 +163,10 @@ fn programs_keep_their_exit_code_and_directory_and_end_with_the_lab() {
     assert_eq!(Path::new(printed(server, "pwd", &[]).trim()), directory);
     assert!(matches!(lab.spawn(server.command("/no/such/program")), Err(Error::System { .. })));
 
-    // Started from a thread that is gone by now: the lab keeps it alive.
+    // Started from a thread that has ended: the lab keeps it alive.
     let start = || {
         let mut command = server.command("sh");
-        // Its own child would survive the parent-death signal.
+        // Its own child is not covered by the parent-death signal.
         command.args(["-c", "sleep 1000 & echo up; wait"]).stdout(Stdio::piped());
         lab.spawn(command).unwrap()
     };
@@ -199,7 +200,7 @@ fn the_transmit_mapping_is_written_read_back_and_cleared() {
     );
     let read: Vec<CpuSet> = masks.lines().map(|mask| CpuSet::from_mask(mask).unwrap()).collect();
     assert_eq!(read, map);
-    // The other end has a mapping of its own.
+    // The other end has its own mapping.
     assert_eq!(lab.machine("server").unwrap().interface("eth0").unwrap().xps().unwrap(), empty);
 
     let error = eth0.set_xps(&map[..1]).unwrap_err();
@@ -207,7 +208,7 @@ fn the_transmit_mapping_is_written_read_back_and_cleared() {
         error.to_string(),
         "client/eth0 has 2 transmit queues and the mapping has 1; give one set of CPUs per queue"
     );
-    // A CPU that cannot exist, on the second queue: the first is put back too.
+    // A CPU that cannot exist, on the second queue: the first is restored too.
     let impossible = [CpuSet::from_iter([0]), CpuSet::from_iter([CpuSet::MAX_CPU])];
     let error = eth0.set_xps(&impossible).unwrap_err().to_string();
     assert!(error.contains("map CPUs 65535, which not all exist, to client/eth0 tx-1"), "{error}");
@@ -235,7 +236,7 @@ fn offloads_are_as_stated_and_as_ethtool_sees_them() {
     let as_seen = |wanted: &Offloads| {
         let shown = printed(server, "ethtool", &["-k", "eth0"]);
         for (name, on) in wanted.named() {
-            // The sum over all kinds of TSO has a kind in it that is newer than the request that sets them.
+            // The total over all kinds of TSO includes one that is newer than the request that sets them.
             let name = if name == "tcp-segmentation-offload" { "tx-tcp-segmentation" } else { name };
             let line = format!("{name}: {}", if on { "on" } else { "off" });
             assert!(shown.lines().any(|shown| shown.trim().starts_with(&line)), "{line} is not in {shown}");
@@ -252,7 +253,7 @@ fn offloads_are_as_stated_and_as_ethtool_sees_them() {
     let error = eth0.set_offloads(&unmet).unwrap_err().to_string();
     assert_eq!(error, "tcp-segmentation-offload needs scatter-gather: switch both on, or both off");
     assert_eq!(eth0.offloads().unwrap(), stated);
-    // With every checksum computed, traffic still passes.
+    // With all checksums computed, traffic still passes.
     eth0.set_offloads(&Offloads::OFF).unwrap();
     let there = lab.address_of("server", "client").unwrap();
     let here = lab.address_of("client", "server").unwrap();
@@ -278,11 +279,11 @@ fn a_moderated_link_waits_for_more_frames() {
         begin.elapsed()
     };
     moderated(0);
-    // Each of the 20 follows the one before at once, and so finds both ends waiting; the first need not.
+    // Each of the 20 follows the previous one at once, and so finds both ends waiting; the first may not.
     assert!(moderated(10_000) > Duration::from_millis(100));
 }
 
-/// Does a reply that XDP sends at the server reach the client's socket within `patience`?
+/// Whether a reply sent by XDP at the server reaches the client's socket within `patience`.
 fn answered(lab: &Lab, patience: Duration) -> bool {
     let there = lab.address_of("server", "client").unwrap().ipv4;
     let here = lab.address_of("client", "server").unwrap().ipv4;
@@ -302,7 +303,7 @@ fn answered(lab: &Lab, patience: Duration) -> bool {
 #[test]
 fn napi_lets_frames_sent_by_xdp_arrive() {
     udpath_lab::needs_root!();
-    // The answer keeps the request's checksum, so the request must leave with a whole one.
+    // The reply keeps the request's checksum, so the request must have a complete one.
     let lab = pair("t-napi", &LinkSpec { queues: 2, offloads: Offloads::OFF, ..LinkSpec::default() });
     let server = lab.machine("server").unwrap();
     let _answer = server.run(|| udpath_rig::Answer::attach("eth0", 7)).unwrap().unwrap();
@@ -371,7 +372,7 @@ fn a_lab_is_gone_when_it_is_dropped() {
 #[test]
 fn a_lab_that_cannot_be_built_leaves_nothing() {
     udpath_lab::needs_root!();
-    // The second machine's name is taken by something that is not ours.
+    // The second machine's name is taken by something outside the lab.
     let name = format!("udpath-{}-t-taken-server", std::process::id());
     let foreign = Path::new("/run/netns").join(&name);
     fs::create_dir_all("/run/netns").unwrap();
@@ -398,7 +399,7 @@ fn labs_do_not_see_each_other() {
     udpath_lab::needs_root!();
     let (one, other) = (pair("t-both-1", &LinkSpec::default()), pair("t-both-2", &LinkSpec::default()));
     let (there, here) = ("10.0.0.2".parse().unwrap(), "10.0.0.1".parse().unwrap());
-    // The same addresses, and each packet stays in its own lab.
+    // The same addresses, and each packet stays in its lab.
     exchange(&one, "client", "server", there, here, 4);
     exchange(&other, "client", "server", there, here, 2);
     assert_eq!(received_packets(one.machine("server").unwrap(), "eth0"), 4);
@@ -414,7 +415,7 @@ fn the_most_queues_a_link_may_have_are_what_the_kernel_takes() {
     let client = lab.machine("client").unwrap();
     let queues = client.run(|| names("/sys/class/net/eth0/queues")).unwrap();
     assert_eq!(queues.len(), 2 * udpath_lab::MAX_QUEUES as usize);
-    // One more is refused by the kernel itself, so the bound is not too low.
+    // One more is rejected by the kernel itself, so the limit is not too low.
     let more = (udpath_lab::MAX_QUEUES + 1).to_string();
     let arguments = ["link", "add", "more", "numtxqueues", &more, "type", "veth", "peer", "name", "peer"];
     let refused = client.command("ip").args(arguments).output().unwrap();
@@ -423,9 +424,9 @@ fn the_most_queues_a_link_may_have_are_what_the_kernel_takes() {
 }
 
 #[test]
-fn what_has_no_record_is_not_swept() {
+fn namespaces_without_a_record_are_not_swept() {
     udpath_lab::needs_root!();
-    // Made by hand, with a name like ours.
+    // Created manually, with a name like a lab's.
     let name = format!("udpath-1-x-{}", std::process::id());
     let ip = |arguments: &[&str]| {
         assert!(std::process::Command::new("ip").args(arguments).status().unwrap().success());

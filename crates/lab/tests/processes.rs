@@ -1,6 +1,6 @@
-//! Labs whose owner is killed, and labs of a process without root. Both need a process of their own, and the second
-//! needs one with a single thread, so this target has its own `main`: called with a role it plays it, otherwise it runs
-//! the tests below, one after the other. Needs root.
+//! Labs whose owner is killed, and labs of a process without root. Both need a separate process, and the second needs a
+//! single-threaded one, so this target has its own `main`: called with a role it runs that role, otherwise it runs the
+//! tests below, one after the other. Needs root.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use udpath_lab::{Error, Lab, LabBuilder, LinkSpec, State};
 use udpath_rig::VmSpec;
 
-/// Long enough for anything here on a machine that is busy with other tests.
+/// Long enough for anything here on a machine busy with other tests.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Moments at which an owner is killed.
 const KILLS: u32 = 24;
-/// The owner's moments of death are spread over this time: building and taking down a lab takes about that long.
+/// The kills are spread over this time: building and taking down a lab takes about that long.
 const SPREAD: Duration = Duration::from_millis(240);
-/// nobody's number, on every distribution.
+/// UID of `nobody` on every distribution.
 const NOBODY: u32 = 65_534;
 
 fn main() -> ExitCode {
@@ -43,7 +43,7 @@ fn run_tests(arguments: &[String]) -> ExitCode {
         ("a_kept_lab_outlives_its_owner_until_it_is_taken_down", kept),
         ("a_lab_without_root_carries_traffic_and_says_what_is_missing", without_root),
     ];
-    // As cargo test gives it: a filter, or flags that are not for us.
+    // From cargo test: a filter, or flags meant for the test harness.
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
     let wanted = |name: &str| filter.is_none_or(|filter| name.contains(filter.as_str()));
     if arguments.iter().any(|argument| argument == "--list") {
@@ -77,7 +77,7 @@ fn owner() {
     }
 }
 
-/// Has a lab in which programs run, one of which has started another that nobody waits for.
+/// Owns a lab that runs programs, one of which has started a child that it does not wait for.
 fn resident() {
     let lab = pair("resident").up().unwrap();
     let server = lab.machine("server").unwrap();
@@ -89,7 +89,7 @@ fn resident() {
     sleeper.wait().unwrap();
 }
 
-/// Has an emulated machine that boots, and does not wait for it.
+/// Owns an emulated machine that is booting, and does not wait for it.
 fn emulating() {
     let spec = VmSpec { cpus: 1, nodes: 1, queues: 1, ..VmSpec::default() };
     let _machine = spec.boot(&["sleep".into(), "1000".into()]).unwrap();
@@ -126,7 +126,7 @@ fn nobody() {
     assert!(missing.iter().any(|what| what.contains("XPS")), "{missing:?}");
     eth0.set_offloads(&udpath_lab::Offloads::OFF).unwrap();
     assert_eq!(client.command("ls").arg("/sys/class/net").output().unwrap().stdout, b"eth0\nlo\n");
-    // What is said to be missing is missing, and says so.
+    // What is reported as missing fails with that error.
     let napi = eth0.ensure_napi().unwrap_err();
     assert!(napi.to_string().contains("run as root"), "{napi}");
     assert!(matches!(pair("kept").up_kept(), Err(Error::KeptNeedsRoot)));
@@ -155,7 +155,7 @@ fn play(role: &str) -> Command {
     command
 }
 
-/// Starts a role and waits until it says that it is ready.
+/// Starts a role and waits until it reports that it is ready.
 fn start(role: &str) -> Child {
     let mut child = play(role).spawn().unwrap();
     let mut line = String::new();
@@ -164,7 +164,7 @@ fn start(role: &str) -> Child {
     child
 }
 
-/// Everything on this machine that a lab of this process makes: names, mounts, records.
+/// Everything on this machine that belongs to a lab of this process: names, mounts, records.
 fn traces(pid: u32) -> BTreeSet<String> {
     let mark = format!("udpath-{pid}-");
     let names = |directory: &str| {
@@ -180,7 +180,7 @@ fn traces(pid: u32) -> BTreeSet<String> {
     traces
 }
 
-/// What is there besides labs: must be the same before and after.
+/// Everything else there: must be the same before and after.
 fn others() -> BTreeSet<String> {
     let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
     let names = names.map(|entry| entry.file_name().into_string().unwrap());
@@ -200,21 +200,21 @@ fn killed_at_any_moment() {
     let mut left_something = 0;
     for kill in 0..KILLS {
         let mut owner = start("role-owner");
-        // The moments are the point here, not a wait for something: they sweep over a lab's whole life.
+        // Not a wait for an event: the kill times sweep over a lab's whole life.
         std::thread::sleep(SPREAD * kill / KILLS);
         owner.kill().unwrap();
         owner.wait().unwrap();
         left_something += u32::from(!traces(owner.id()).is_empty());
         let swept = udpath_lab::sweep_stale().unwrap();
         assert!(!swept.left.iter().any(|left| left.contains("killed")), "{:?}", swept.left);
-        // Another test's lab may have swept just before; it has finished when its lock is free.
+        // Another test's lab may have swept just before; its sweep is complete once its lock is free.
         let deadline = Instant::now() + TIMEOUT;
         while !traces(owner.id()).is_empty() {
             assert!(Instant::now() < deadline, "kill {kill} left {:?}", traces(owner.id()));
             udpath_lab::sweep_stale().unwrap();
         }
     }
-    // Otherwise nothing has been tested.
+    // Otherwise nothing was tested.
     assert!(left_something > KILLS / 4, "only {left_something} of {KILLS} kills left something to sweep");
     let there = Path::new("/run/netns").join(&foreign).exists();
     assert!(there, "the sweep removed what was not ours");
@@ -222,7 +222,7 @@ fn killed_at_any_moment() {
     ip(&["netns", "del", &foreign]);
 }
 
-/// An owner is killed; `processes` run in its lab's machine of this number.
+/// Kills an owner; `processes` run in its lab's machine with this index.
 fn end_with_their_owner(role: &str, machine: usize, processes: usize) {
     udpath_lab::needs_root!();
     let mut owner = start(role);
@@ -245,7 +245,7 @@ fn end_with_their_owner(role: &str, machine: usize, processes: usize) {
         udpath_lab::sweep_stale().unwrap();
     }
     assert!(inside().is_empty());
-    // Ended is gone, or waiting for whoever has adopted it to notice.
+    // Ended means gone, or a zombie that its new parent has not reaped yet.
     let ended = |pid: &String| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         !status.lines().any(|line| line.starts_with("State:") && !line.contains("zombie"))
@@ -262,7 +262,7 @@ fn kept() {
     let spawner = || play("role-spawner").arg(&name).stderr(Stdio::piped()).output().unwrap();
     let first = spawner();
     assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
-    // Its owner has ended: the lab stays, also over a sweep, and its name is taken.
+    // Its owner has ended: the lab persists, even across a sweep, and its name is taken.
     udpath_lab::sweep_stale().unwrap();
     let second = String::from_utf8(spawner().stderr).unwrap();
     assert!(second.contains("Exists"), "{second}");
@@ -282,7 +282,7 @@ fn kept() {
         user.send_to(b"hello", to).unwrap();
         assert_eq!(service.recv(&mut [0; 16]).unwrap(), 5);
     }
-    // Having used it does not end it.
+    // Using it does not end it.
     let attached = udpath_lab::attach(&name).unwrap();
     assert!(matches!(attached.machine("nobody"), Err(Error::UnknownMachine { .. })));
     drop(attached);
@@ -296,7 +296,7 @@ fn kept() {
 fn without_root() {
     udpath_lab::needs_root!();
     let output = {
-        // The program itself may lie where nobody may go: it is opened as root and run by descriptor.
+        // The program may be in a directory that `nobody` cannot enter: it is opened as root and run by descriptor.
         let own = fs::File::open(std::env::current_exe().unwrap()).unwrap();
         rustix::io::fcntl_setfd(&own, rustix::io::FdFlags::empty()).unwrap();
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&own));

@@ -1,10 +1,10 @@
-//! Bytes of which some bits are known: what a filter loads of a datagram, and what comparing it can tell.
+//! Partially known bytes: the parts of a datagram that a filter loads, and the results of comparing them.
 
 use std::cmp::Ordering;
 
 use super::chain::Applies;
 
-/// Bytes, and for each bit whether it is known; an unknown one is 0 in `value`.
+/// Bytes, with a bit mask of what is known; an unknown bit is 0 in `value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bits {
     value: Vec<u8>,
@@ -20,12 +20,12 @@ impl Bits {
         Self { value: vec![0; len], known: vec![0; len] }
     }
 
-    /// Writes known bytes at `at`, as far as there is room.
+    /// Writes known bytes at `at`, as far as they fit.
     pub(super) fn put(&mut self, at: usize, bytes: &[u8]) {
         self.overlay(at, &Self::known(bytes));
     }
 
-    /// Writes bytes at `at`, as far as there is room.
+    /// Writes bytes at `at`, as far as they fit.
     pub(super) fn overlay(&mut self, at: usize, bits: &Self) {
         for (index, (value, known)) in bits.value.iter().zip(&bits.known).enumerate() {
             if let (Some(to), Some(mask)) = (self.value.get_mut(at + index), self.known.get_mut(at + index)) {
@@ -34,7 +34,7 @@ impl Bits {
         }
     }
 
-    /// `len` bytes from `at` on; those that are not there are unknown.
+    /// `len` bytes starting at `at`; bytes beyond the end are unknown.
     pub(super) fn part(&self, at: usize, len: usize) -> Self {
         let mut part = Self::unknown(len);
         let end = self.value.len().min(at.saturating_add(len));
@@ -47,7 +47,7 @@ impl Bits {
         part
     }
 
-    /// Whether anything of it is known.
+    /// Whether any bit is known.
     pub(super) fn tells(&self) -> bool {
         self.known.iter().any(|known| *known != 0)
     }
@@ -57,18 +57,18 @@ impl Bits {
         self.known.iter().all(|known| *known == 0xff).then_some(&self.value)
     }
 
-    /// With `mask` applied and `xor` after it.
+    /// Applies `mask`, then `xor`.
     pub(super) fn masked(mut self, mask: &[u8], xor: &[u8]) -> Self {
         for (index, (value, known)) in self.value.iter_mut().zip(&mut self.known).enumerate() {
             let (mask, xor) = (mask.get(index).copied().unwrap_or(0), xor.get(index).copied().unwrap_or(0));
-            // What is masked away is known, whatever it was.
+            // Masked-out bits are known, whatever they were.
             *known |= !mask;
             *value = ((*value & mask) ^ xor) & *known;
         }
         self
     }
 
-    /// Whether it begins with `other`.
+    /// Whether it starts with `other`.
     pub(super) fn equals(&self, other: &[u8]) -> Applies {
         let part = self.part(0, other.len());
         let pairs = || part.value.iter().zip(&part.known).zip(other);
@@ -81,7 +81,7 @@ impl Bits {
         }
     }
 
-    /// Whether it is ordered so to `other`, both read as numbers in the network's order.
+    /// Whether its order relative to `other` is accepted, both read as numbers in network byte order.
     pub(super) fn is(&self, other: &[u8], wanted: impl Fn(Ordering) -> bool) -> Applies {
         match self.part(0, other.len()).whole() {
             Some(value) if wanted(value.cmp(other)) => Applies::Yes,
@@ -107,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_decides() {
+    fn known_bits_decide() {
         let mut header = Bits::unknown(8);
         header.put(2, &[0x1b, 0x58]);
         let port = header.part(2, 2);
         assert_eq!(port.equals(&7000_u16.to_be_bytes()), Applies::Yes);
         assert_eq!(port.equals(&7001_u16.to_be_bytes()), Applies::No);
         assert_eq!(header.part(0, 2).equals(&[0, 0]), Applies::Maybe);
-        // One known byte of two is enough to tell that they differ.
+        // One known byte of two is enough to show that they differ.
         assert_eq!(header.part(1, 2).equals(&[0, 0]), Applies::No);
         assert_eq!(header.part(1, 2).equals(&[0, 0x1b]), Applies::Maybe);
         assert_eq!(port.is(&7000_u16.to_be_bytes(), Ordering::is_ge), Applies::Yes);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the unknown bits are, an answer that is not "maybe" is right.
+        /// Any answer other than "maybe" is correct for every value of the unknown bits.
         #[test]
         fn answers_hold_for_every_filling(
             filling in prop::array::uniform4(any::<u8>()),

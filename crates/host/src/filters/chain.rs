@@ -1,33 +1,33 @@
-//! Chains whose rules have been judged for one datagram, and the walk through them.
+//! Chains whose rules have been evaluated for one datagram, and the walk through them.
 
 use std::collections::BTreeMap;
 
-/// Deepest jump that is followed: the kernel allows 16 (`NFT_JUMP_STACK_SIZE`); ip_tables allows as many as chains.
+/// Deepest jump that is followed: the kernel allows 16 (`NFT_JUMP_STACK_SIZE`); ip_tables allows one per chain.
 const DEEPEST: usize = 32;
-/// Most findings of one base chain. More than anyone reads; jumps of jumps could else multiply without end.
+/// Most findings of one base chain. More than anyone reads; nested jumps could otherwise multiply without limit.
 const MOST: usize = 1000;
 
-/// Whether a rule's conditions are met by the datagram.
+/// Whether the datagram matches a rule's conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Applies {
     No,
-    /// It depends on what is not known of the datagram, or cannot be told.
+    /// It depends on unknown properties of the datagram, or is undecidable.
     Maybe,
     Yes,
 }
 
-/// What a rule does with a packet that meets its conditions.
+/// Effect of a rule on a packet that matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Counts, at most.
+    /// At most counts.
     Nothing,
-    /// Does something and goes on: logs, marks, sets.
+    /// Has an effect and continues: logs, marks, sets.
     Effect,
     Accept,
     Return,
     Jump(String),
     Goto(String),
-    /// Ends the packet's way here in another way: drops, rejects, queues, changes its addresses.
+    /// Ends the packet's processing here: drops, rejects, queues, changes its addresses.
     End,
 }
 
@@ -58,29 +58,29 @@ pub(super) struct Finding {
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     pub(super) filter: &'static str,
-    /// In front of a chain's name: `inet filter`.
+    /// Prefix of a chain's name: `inet filter`.
     pub(super) name: String,
     pub(super) chains: BTreeMap<&'a str, Chain>,
 }
 
-/// How the packets that come to a chain leave it.
+/// How packets leave a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
-    /// At its end, or by a return: all of them or some.
+    /// At its end, or by a return: all or some of them.
     Through { all: bool },
-    /// Not at all: the way of each is decided.
+    /// They do not leave it: a verdict applies to each.
     Decided,
 }
 
 struct Walk<'a> {
     table: &'a Table<'a>,
     found: Vec<Finding>,
-    /// Whether anything but acceptance is among them.
+    /// Whether any finding is not an accept.
     matters: bool,
 }
 
 impl Table<'_> {
-    /// What would have applied from this chain on. Nothing if all that it does is to let the packet pass.
+    /// What would have applied from this chain on. Empty if all it does is accept the packet.
     pub(super) fn walked(&self, base: &str, drops_by_policy: bool) -> Vec<Finding> {
         let mut walk = Walk { table: self, found: Vec::new(), matters: false };
         if let Left::Through { all: certain } = walk.chain(base, true, 0)
@@ -101,11 +101,11 @@ impl Walk<'_> {
         }
     }
 
-    /// `certain`: each packet comes to this chain.
+    /// `certain`: every packet reaches this chain.
     fn chain(&mut self, name: &str, certain: bool, depth: usize) -> Left {
         let Some(chain) = self.table.chains.get(name) else { return Left::Through { all: true } };
-        // Of the packets that came to the chain: whether each comes to the rule at hand, whether some were returned from
-        // here, whether the way of some was decided.
+        // Of the packets that entered the chain: whether all reach the current rule, whether some returned before it,
+        // whether some already have a verdict.
         let (mut here, mut returned, mut lost) = (true, false, false);
         for rule in chain.rules.iter().filter(|rule| rule.applies > Applies::No) {
             let each = rule.applies == Applies::Yes;
@@ -157,7 +157,7 @@ mod tests {
         Rule { applies, action, text: text.into(), handle: None }
     }
 
-    /// What is found, with a question mark behind what may apply.
+    /// The findings, with a question mark after those that may apply.
     fn walked(chains: &[(&'static str, Vec<Rule>)], drops: bool) -> Vec<String> {
         let chains = chains.iter().map(|(name, rules)| (*name, Chain { rules: rules.clone() })).collect();
         let table = Table { filter: "nftables", name: "t".into(), chains };
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_accepts_is_not_told() {
+    fn rules_that_only_accept_are_not_reported() {
         use Action::*;
         use Applies::*;
         let accepts =
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_may_have_gone_is_met_by_nothing_certain() {
+    fn findings_after_a_possible_verdict_are_uncertain() {
         use Action::*;
         use Applies::*;
         let rules = vec![rule(Maybe, End, "one source"), rule(Yes, End, "all"), rule(Yes, End, "never")];
@@ -204,10 +204,10 @@ mod tests {
         assert_eq!(walked(&[("input", maybe), ("sub", drops.clone())], true), ["drops?", "after?"]);
         let decided = vec![rule(Yes, Jump("sub".into()), ""), rule(Yes, End, "after")];
         assert_eq!(walked(&[("input", decided), ("sub", drops)], true), ["drops"]);
-        // Some are returned before the rest is dropped.
+        // Some return before the rest is dropped.
         let rules = vec![rule(Maybe, Return, ""), rule(Yes, End, "the rest")];
         assert_eq!(walked(&[("input", rules)], true), ["the rest?", "policy drop?"]);
-        // Nothing goes round for ever, whatever the kernel would say of it.
+        // Loops end, even those that the kernel would reject.
         let round = rule(Maybe, Jump("input".into()), "");
         assert_eq!(walked(&[("input", vec![round])], true), ["policy drop?"]);
     }

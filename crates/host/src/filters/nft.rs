@@ -1,11 +1,11 @@
-//! The rules of nftables, as the kernel keeps them: expressions that load, compare and decide.
+//! The rules of nftables in the kernel's form: expressions that load, compare and decide.
 //!
 //! ```text
 //!  meta load l4proto => reg 1 | cmp eq reg 1 0x11 | payload load 2b @ transport + 2 => reg 1 | cmp eq reg 1 0x1b58 | drop
-//!       17                      met                    7000                                    met            ─▸ applies
+//!       17                      match                  7000                                    match          ─▸ applies
 //! ```
-//! `nft_rule.rs` goes through a rule with what is known of the datagram (`bits.rs`) in the registers; a comparison with
-//! what is not known may be met. An expression that is not understood may be met, too, and its name is printed.
+//! `nft_rule.rs` evaluates a rule with the known parts of the datagram (`bits.rs`) in the registers; a comparison with
+//! an unknown part may match. An unsupported expression may match too, and its name is printed.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ const IPV4: u8 = 2;
 const NETDEV: u8 = 5;
 const BRIDGE: u8 = 7;
 const IPV6: u8 = 10;
-/// Hooks that a received datagram passes, in its order: of devices; of the others.
+/// Hooks that a received datagram passes, in order: of devices; of the others.
 const DEVICE_INGRESS: u32 = 0;
 const PREROUTING: u32 = 0;
 const INPUT: u32 = 1;
@@ -38,16 +38,16 @@ const ACCEPT: i32 = 1;
 const JUMP: i32 = -3;
 const GOTO: i32 = -4;
 const RETURN: i32 = -5;
-/// A flag of a set's element: the end of an interval.
+/// A flag of a set element: the end of an interval.
 const INTERVAL_END: u32 = 1;
-/// Most elements of a set that are looked at: more are blocklists of sources, which are not known anyway. A set with more
-/// may contain everything.
+/// Most elements of a set that are read: larger sets are blocklists of sources, which are unknown anyway. A larger set
+/// may contain any value.
 const MOST_ELEMENTS: usize = 65_536;
 
-/// All of it, as read.
+/// The whole ruleset.
 #[derive(Debug, Default)]
 pub(super) struct Ruleset {
-    /// Tables that are switched off.
+    /// Dormant tables.
     dormant: Vec<(u8, String)>,
     chains: Vec<RawChain>,
     rules: Vec<RawRule>,
@@ -84,12 +84,12 @@ pub(super) struct RawRule {
 pub(super) struct Element {
     pub(super) key: Vec<u8>,
     pub(super) flags: u32,
-    /// The other end of a range whose parts are each within theirs.
+    /// The upper end of a range over concatenated fields, each within its own bounds.
     pub(super) to: bool,
     pub(super) verdict: Option<Verdict>,
 }
 
-/// What a rule, or an element of a verdict map, decides.
+/// The verdict of a rule, or of an element of a verdict map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) action: Action,
@@ -102,7 +102,7 @@ pub(super) fn listed(list: Attributes<'_>) -> impl Iterator<Item = Attributes<'_
 }
 
 impl Ruleset {
-    /// Reads all chains and rules; sets are read when a rule asks.
+    /// Reads all chains and rules; sets are read when a rule needs them.
     pub(super) fn read(kernel: &mut Kernel) -> Result<Self, Error> {
         let mut list = |message| kernel.nft_list(message, 0, &Writer::default());
         let dormant = |body| {
@@ -116,7 +116,7 @@ impl Ruleset {
         Ok(Self { dormant, chains, rules, sets: BTreeMap::new() })
     }
 
-    /// What would have applied to the datagram, in the order in which it would have met it.
+    /// What would have applied to the datagram, in evaluation order.
     pub(super) fn judged(&mut self, kernel: &mut Kernel, datagram: &Datagram) -> Vec<Finding> {
         let mut bases: Vec<_> = (0..self.chains.len())
             .filter_map(|index| Some((self.chains[index].met_by(datagram)?, index)))
@@ -139,7 +139,7 @@ impl Ruleset {
         found
     }
 
-    /// The chains of a table with their rules judged.
+    /// The chains of a table with their rules evaluated.
     fn table(
         &mut self,
         kernel: &mut Kernel,
@@ -162,7 +162,7 @@ impl Ruleset {
 }
 
 impl RawChain {
-    /// Where among the others the datagram meets this chain; [`None`] if it does not.
+    /// The position at which the datagram passes this chain; [`None`] if it does not.
     fn met_by(&self, datagram: &Datagram) -> Option<(u32, i32)> {
         let hook = self.hook.as_ref()?;
         let own = if datagram.address.is_ipv4() { IPV4 } else { IPV6 };
@@ -225,7 +225,7 @@ pub(super) fn verdict(data: Attributes<'_>) -> Option<Verdict> {
         JUMP => (Action::Jump(to()), format!("jump {}", to())),
         GOTO => (Action::Goto(to()), format!("goto {}", to())),
         RETURN => (Action::Return, "return".to_owned()),
-        // Queues, and what a later kernel knows; to go on is no decision.
+        // Queues, and codes of later kernels; continuing is not a verdict.
         code if code >= 0 => (Action::End, "queue".to_owned()),
         _ => (Action::Nothing, String::new()),
     };
@@ -245,7 +245,7 @@ fn elements(kernel: &mut Kernel, family: u8, table: &str, set: &str) -> Option<V
             return None;
         }
     }
-    // Ends before what begins in the same place.
+    // An end sorts before a start at the same value.
     all.sort_by(|a, b| (&a.key, a.flags & INTERVAL_END == 0).cmp(&(&b.key, b.flags & INTERVAL_END == 0)));
     Some(all)
 }

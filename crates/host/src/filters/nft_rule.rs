@@ -1,4 +1,4 @@
-//! One rule of nftables, judged for a datagram: its expressions in order, over registers of which some bits are known.
+//! One rule of nftables, evaluated for a datagram: its expressions in order, over partially known registers.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,23 @@ use super::xtables;
 /// Families of linux/netfilter.h.
 const IPV4: u8 = 2;
 const IPV6: u8 = 10;
-/// Registers: the verdict's; four of 16 bytes, or sixteen of 4 in the same place (`NFT_REG_1`, `NFT_REG32_00`).
+/// Registers: the verdict register; four of 16 bytes, or sixteen of 4 in the same space (`NFT_REG_1`, `NFT_REG32_00`).
 const VERDICT: u32 = 0;
 const REGISTERS: usize = 64;
-/// Flags of a set's element: the end of an interval; whatever no other element matches.
+/// Flags of a set element: the end of an interval; the catch-all element.
 const INTERVAL_END: u32 = 1;
 const CATCH_ALL: u32 = 2;
 
-/// One rule in the making of its judgement.
+/// State of evaluating one rule.
 pub(super) struct Evaluation<'a> {
     datagram: &'a Datagram,
     registers: Bits,
-    /// What was loaded into the registers, by their first byte.
+    /// The fields loaded into the registers, by first byte.
     fields: BTreeMap<usize, Field>,
     applies: Applies,
     action: Action,
     words: Vec<String>,
-    /// A verdict map whose key is not known: what may be decided.
+    /// Lookups in verdict maps with an unknown key: the possible verdicts.
     choices: Vec<Verdict>,
 }
 
@@ -81,10 +81,10 @@ impl<'a> Evaluation<'a> {
         self.words.push(words.into());
     }
 
-    /// Loads what is known of a field.
+    /// Loads the known bits of a field.
     fn load(&mut self, register: Option<u32>, field: Field, bits: &Bits) {
         let Some(at) = register.and_then(place) else { return };
-        // A register's unused bytes are 0.
+        // The unused bytes of a register are 0.
         self.registers.overlay(at, &Bits::known(&[0; 4]));
         self.registers.overlay(at, bits);
         self.fields.insert(at, field);
@@ -138,7 +138,7 @@ impl<'a> Evaluation<'a> {
                 self.action = xtables::target_of(&called);
                 self.says(called);
             }
-            // It loads something, or stops the rule here under a condition of its own.
+            // It loads something, or ends the rule here on a condition of its own.
             other => {
                 self.registers = Bits::unknown(REGISTERS);
                 self.fields.clear();
@@ -155,7 +155,7 @@ impl<'a> Evaluation<'a> {
         self.says(name);
     }
 
-    /// The field in a register, and where that is.
+    /// The field in a register, and the register's offset.
     fn source(&self, is: Attributes<'_>, kind: u16) -> (usize, Field) {
         let at = be32(is, kind).and_then(place).unwrap_or(REGISTERS);
         (at, self.fields.get(&at).cloned().unwrap_or(Field::Unknown))
@@ -194,7 +194,7 @@ impl<'a> Evaluation<'a> {
         let (at, field) = self.source(is, NFTA_BITWISE_SREG);
         let value = |kind| is.nested(kind).bytes(NFTA_DATA_VALUE).unwrap_or_default();
         let (mask, xor) = (value(NFTA_BITWISE_MASK), value(NFTA_BITWISE_XOR));
-        // 0: mask and xor; others shift, or take a second register.
+        // 0: mask and xor; others shift, or use a second register.
         let bits = match be32(is, NFTA_BITWISE_OP) {
             None | Some(0) => self.registers.part(at, mask.len()).masked(mask, xor),
             _ => Bits::unknown(16),
@@ -253,7 +253,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// What a map has for a key is not looked up.
+    /// Map values are not looked up.
     fn forget(&mut self, register: Option<u32>) {
         if register.is_some_and(|register| register != VERDICT) {
             self.load(register, Field::Unknown, &Bits::unknown(16));
@@ -261,7 +261,7 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Whether a set has what the registers begin with, and the verdict of a map for it.
+/// Whether a set contains the key at the start of the registers, and a map's verdict for it.
 fn contains(elements: &[Element], registers: &Bits) -> (Applies, Option<Verdict>) {
     let catch_all = elements.iter().find(|element| element.flags & CATCH_ALL != 0);
     let other = || match catch_all {
@@ -292,7 +292,7 @@ fn contains(elements: &[Element], registers: &Bits) -> (Applies, Option<Verdict>
     best
 }
 
-/// Where a register begins.
+/// Offset of a register.
 fn place(register: u32) -> Option<usize> {
     match register {
         1..=4 => Some((register as usize - 1) * 16),
@@ -301,14 +301,14 @@ fn place(register: u32) -> Option<usize> {
     }
 }
 
-/// What is known of a header: of the link, the network, the transport.
+/// The known part of a header: link, network or transport.
 fn header(datagram: &Datagram, base: usize) -> Bits {
     let ip = datagram.ip();
     let mut bits = Bits::unknown(64);
     match (base, datagram.address.is_ipv4()) {
         (1, true) => {
             bits.put(0, &[0x45]);
-            // Whole: no more fragments, and no offset.
+            // Unfragmented: no more fragments, and no offset.
             bits.overlay(6, &Bits::unknown(2).masked(&[0xc0, 0], &[0, 0]));
             bits.put(9, &[libc::IPPROTO_UDP as u8]);
             if let Some(std::net::IpAddr::V4(ip)) = ip {
@@ -327,14 +327,14 @@ fn header(datagram: &Datagram, base: usize) -> Bits {
     bits
 }
 
-/// What is known of a packet beside its bytes.
+/// The known metadata of a packet.
 fn meta(datagram: &Datagram, key: u16) -> Bits {
     let ipv4 = datagram.address.is_ipv4();
     match key {
         NFT_META_PROTOCOL => Bits::known(&if ipv4 { 0x0800_u16 } else { 0x86dd }.to_be_bytes()),
         NFT_META_NFPROTO => Bits::known(&[if ipv4 { IPV4 } else { IPV6 }]),
         NFT_META_L4PROTO => Bits::known(&[libc::IPPROTO_UDP as u8]),
-        // For this host alone (`PACKET_HOST`): the program takes nothing else.
+        // Only for this host (`PACKET_HOST`): the program takes nothing else.
         NFT_META_PKTTYPE => Bits::known(&[0]),
         NFT_META_IIF => match datagram.index {
             Some(index) => Bits::known(&index.to_ne_bytes()),

@@ -1,4 +1,4 @@
-//! Whatever the kernel says is read without a panic; what it really says is in `tests/filters.rs`.
+//! Any message from the kernel is read without a panic; real ones are in `tests/filters.rs`.
 
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ proptest! {
         let _ = element(Attributes::new(&bytes));
     }
 
-    /// Expressions of known names with attributes of any content.
+    /// Known expressions with attributes of any content.
     #[test]
     fn no_rule_makes_it_panic(
         list in prop::collection::vec(
@@ -45,7 +45,7 @@ proptest! {
             expressions.nest(NFTA_LIST_ELEM, |element| {
                 element.text(NFTA_EXPR_NAME, EXPRESSIONS[*name]).nest(NFTA_EXPR_DATA, |data| {
                     for (kind, value) in attributes {
-                        // Numbers that are small are registers, keys, lengths.
+                        // Small numbers are registers, keys, lengths.
                         let number = [0, 0, 0, value.first().map_or(0, |byte| byte % 24)];
                         data.bytes(*kind, if small { &number } else { value });
                     }

@@ -1,20 +1,20 @@
-//! A rule in nft's words, as far as it is understood: for people who look for it in `nft -a list ruleset`.
+//! A rule in nft's syntax, as far as it was decoded, so that users can find it in `nft -a list ruleset`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use udpath_netlink::numbers::*;
 
-/// Keys of connection tracking (`enum nft_ct_keys`) by number, those that have a short name.
+/// Keys of connection tracking (`enum nft_ct_keys`) that have a short name, by number.
 const CT: [(u32, &str); 6] =
     [(0, "state"), (1, "direction"), (2, "status"), (3, "mark"), (6, "helper"), (13, "zone")];
 /// Bits of `ct state`.
 const STATES: [(u8, &str); 5] =
     [(1, "invalid"), (2, "established"), (4, "related"), (8, "new"), (64, "untracked")];
 
-/// What a register holds.
+/// Content of a register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Field {
-    /// An address of IPv4 or the first bytes of one, with the bits that were kept of it.
+    /// An IPv4 address or its leading bytes, with the length of the mask applied to it.
     Ipv4 {
         name: &'static str,
         bits: Option<u32>,
@@ -23,17 +23,17 @@ pub(super) enum Field {
         name: &'static str,
         bits: Option<u32>,
     },
-    /// A number in the network's order.
+    /// A number in network byte order.
     Number(String),
     Meta(u16),
     Ct(u32),
-    /// `ct state` and a mask of the states asked for.
+    /// `ct state` and a mask of the states tested.
     CtState(u8),
     Unknown,
 }
 
 impl Field {
-    /// What lies in a header: 0 the link's, 1 the network's, 2 the transport's.
+    /// A header field: base 0 is the link header, 1 the network header, 2 the transport header.
     pub(super) fn payload(ipv4: bool, base: usize, offset: usize, len: usize) -> Self {
         let part = |size: usize| (len < size).then(|| u32::try_from(len * 8).unwrap_or(u32::MAX));
         match (base, ipv4, offset, len) {
@@ -53,13 +53,13 @@ impl Field {
         }
     }
 
-    /// The same after a mask was applied.
+    /// The same after applying a mask.
     pub(super) fn masked(self, mask: &[u8]) -> Self {
         let ones = mask.iter().map(|byte| byte.count_ones()).sum();
         match self {
             Self::Ipv4 { name, .. } => Self::Ipv4 { name, bits: Some(ones) },
             Self::Ipv6 { name, .. } => Self::Ipv6 { name, bits: Some(ones) },
-            // The machine's order; all states are in the lowest byte.
+            // Host byte order; all states are in the lowest byte.
             Self::Ct(0) => Self::CtState(mask.iter().fold(0, |all, byte| all | byte)),
             other => other,
         }
@@ -85,7 +85,7 @@ impl Field {
         }
     }
 
-    /// A value of it.
+    /// Formats a value of this field.
     pub(super) fn value(&self, data: &[u8]) -> String {
         let prefix = |bits: &Option<u32>| bits.map_or(String::new(), |bits| format!("/{bits}"));
         match self {
@@ -93,7 +93,7 @@ impl Field {
             Self::Ipv6 { bits, .. } => format!("{}{}", Ipv6Addr::from(filled(data)), prefix(bits)),
             Self::Meta(NFT_META_IIFNAME) => {
                 let name: Vec<u8> = data.iter().copied().take_while(|byte| *byte != 0).collect();
-                // One that ends without a zero is the beginning of a name.
+                // Without a terminating zero it is a prefix of a name.
                 let more = if name.len() == data.len() { "*" } else { "" };
                 format!("\"{}{more}\"", String::from_utf8_lossy(&name))
             }
@@ -105,10 +105,10 @@ impl Field {
         }
     }
 
-    /// A comparison in words.
+    /// A comparison as text.
     pub(super) fn compared(&self, operator: &str, data: &[u8]) -> String {
         match self {
-            // Not 0, after a mask: one of these states.
+            // Not 0 after a mask: one of these states.
             Self::CtState(states) if data.iter().all(|byte| *byte == 0) => {
                 let named = STATES.iter().filter(|(bit, _)| states & bit != 0).map(|(_, name)| *name);
                 let not = if operator == "!= " { "" } else { "!= " };
@@ -119,7 +119,7 @@ impl Field {
     }
 }
 
-/// A set by its name; one that a rule brings along has none that means anything.
+/// A set by its name; an anonymous set has no meaningful name.
 pub(super) fn set(name: &str) -> String {
     if name.starts_with("__") { "{ ... }".into() } else { format!("@{name}") }
 }
@@ -145,7 +145,7 @@ fn reversed(data: &[u8]) -> Vec<u8> {
     if cfg!(target_endian = "little") { data.iter().rev().copied().collect() } else { data.to_vec() }
 }
 
-/// Up to eight bytes as a number, more as they are.
+/// Up to eight bytes as a number, longer data as hexadecimal.
 fn number(data: &[u8]) -> String {
     if data.len() <= 8 {
         data.iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte)).to_string()

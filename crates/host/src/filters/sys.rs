@@ -1,4 +1,4 @@
-//! The two options by which a raw socket reads a table of ip_tables.
+//! The two socket options that read a table of ip_tables through a raw socket.
 #![allow(unsafe_code, reason = "IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES have no safe wrapper")]
 
 use std::io;
@@ -6,32 +6,32 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, ipproto};
 
-/// `IPT_SO_GET_INFO` and `IPT_SO_GET_ENTRIES` of linux/netfilter_ipv4/ip_tables.h; those of ip6_tables are the same.
+/// `IPT_SO_GET_INFO` and `IPT_SO_GET_ENTRIES` of linux/netfilter_ipv4/ip_tables.h; ip6_tables uses the same values.
 const GET_INFO: i32 = 64;
 const GET_ENTRIES: i32 = 65;
 /// Bytes of a table's name (`XT_TABLE_MAXNAMELEN`).
 const NAME: usize = 32;
-/// `struct ipt_getinfo`: name, hooks, where they begin, where their policies are, number of entries, their size.
+/// `struct ipt_getinfo`: name, hooks, their offsets, the offsets of their policies, number of entries, their size.
 const INFO: usize = NAME + 4 * (1 + 5 + 5 + 1 + 1);
 /// Bytes before the entries of `struct ipt_get_entries`: name, size, and padding to eight.
 const BEFORE: usize = 40;
-/// Largest table that is read, bytes. More is no table that a person wrote; it would only cost memory.
+/// Largest table that is read, in bytes. Larger ones are not hand-written; reading them would only cost memory.
 const LARGEST: usize = 64 << 20;
-/// How often a table is read that others change meanwhile.
+/// Attempts to read a table that other programs change at the same time.
 const TRIES: u32 = 5;
 
-/// A table's entries as the kernel has them.
+/// A table's entries in the kernel's form.
 pub(super) struct Entries {
-    /// A bit for each hook.
+    /// A bit per hook.
     pub(super) hooks: u32,
-    /// By hook: where its chain begins.
+    /// By hook: the offset of its chain.
     pub(super) begins: [u32; 5],
-    /// By hook: the entry that is its policy.
+    /// By hook: the offset of its policy entry.
     pub(super) policies: [u32; 5],
     pub(super) entries: Vec<u8>,
 }
 
-/// Reads one. Needs CAP_NET_ADMIN (and CAP_NET_RAW for the socket).
+/// Reads a table. Needs CAP_NET_ADMIN (and CAP_NET_RAW for the socket).
 pub(super) fn entries(ipv6: bool, table: &str) -> io::Result<Entries> {
     let (family, level) = match ipv6 {
         false => (AddressFamily::INET, libc::IPPROTO_IP),
@@ -52,7 +52,7 @@ pub(super) fn entries(ipv6: bool, table: &str) -> io::Result<Entries> {
         let mut answer = named(table, BEFORE + size)?;
         answer[NAME..NAME + 4].copy_from_slice(&word(12).to_ne_bytes());
         match get(&socket, level, GET_ENTRIES, &mut answer) {
-            // The table has another size by now.
+            // The table's size has changed since.
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && tries < TRIES => {}
             Err(error) => return Err(error),
             Ok(()) => {

@@ -1,11 +1,11 @@
-//! The rules of ip_tables and ip6_tables, the kernel's older filter, as it hands out a table's entries.
+//! The rules of ip_tables and ip6_tables, the kernel's older packet filter, decoded from a table's entries.
 //!
 //! ```text
 //!  ipt_get_entries | entry: addresses, interfaces, protocol | match: name, data | ... | target: name, verdict | entry ...
 //!                    ^ hook_entry[INPUT]                                                 ^ underflow[INPUT]: the policy
 //! ```
-//! Chains of the user's begin with an entry whose target is `ERROR` and holds their name; jumps go to the entry after it.
-//! Only tables that are listed in `/proc/net/ip_tables_names` are asked for: asking for another would load it.
+//! User-defined chains begin with an entry whose target is `ERROR` and contains their name; jumps go to the entry after
+//! it. Only tables listed in `/proc/net/ip_tables_names` are read: reading another would load it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,11 +16,11 @@ use super::{Datagram, sys};
 
 /// Bytes of a match's or target's header: size, name, revision.
 const PART: usize = 32;
-/// Verdicts of the standard target: -1 less than `NF_DROP`, `NF_ACCEPT`; `XT_RETURN`.
+/// Verdicts of the standard target: `-NF_DROP - 1`, `-NF_ACCEPT - 1`; `XT_RETURN`.
 const DROP: i32 = -1;
 const ACCEPT: i32 = -2;
 const RETURN: i32 = -5;
-/// Tables and hooks that a received datagram passes, in its order: raw, mangle and nat at PREROUTING; mangle, filter,
+/// Tables and hooks that a received datagram passes, in order: raw, mangle and nat at PREROUTING; mangle, filter,
 /// security and nat at INPUT.
 const PASSED: [(&str, usize); 7] =
     [("raw", 0), ("mangle", 0), ("nat", 0), ("mangle", 1), ("filter", 1), ("security", 1), ("nat", 1)];
@@ -33,18 +33,18 @@ pub(super) enum Version {
     V6,
 }
 
-/// Where an entry's parts lie (`struct ipt_entry`, `struct ip6t_entry`).
+/// Offsets of an entry's parts (`struct ipt_entry`, `struct ip6t_entry`).
 struct Layout {
     /// Bytes of an address.
     address: usize,
-    /// The names of interfaces: in, out, and their masks, 16 bytes each.
+    /// The interface names: in, out, and their masks, 16 bytes each.
     interfaces: usize,
     protocol: usize,
     flags: usize,
     inverted: usize,
-    /// Where the target begins, and the next entry: two bytes each.
+    /// Offsets of the target and of the next entry: two bytes each.
     target: usize,
-    /// Bytes of it all, in front of the matches.
+    /// Size in bytes of the entry without matches.
     size: usize,
 }
 
@@ -53,7 +53,7 @@ const V4: Layout =
 const V6: Layout =
     Layout { address: 16, interfaces: 64, protocol: 128, flags: 131, inverted: 132, target: 140, size: 168 };
 
-/// Bits of `inverted`, alike in both (`IPT_INV_*`).
+/// Bits of `inverted`, the same in both (`IPT_INV_*`).
 const NOT_IN: u8 = 0x01;
 const NOT_OUT: u8 = 0x02;
 const NOT_SOURCE: u8 = 0x08;
@@ -77,21 +77,21 @@ impl Version {
     }
 }
 
-/// One table as it was read.
+/// One table as read from the kernel.
 #[derive(Debug)]
 pub(super) struct RawTable {
     version: Version,
     name: String,
-    /// A bit for each hook that it has.
+    /// A bit per hook of the table.
     hooks: u32,
-    /// By hook: where its chain begins.
+    /// By hook: the offset of its chain.
     begins: [u32; 5],
-    /// By hook: the entry that is its policy.
+    /// By hook: the offset of its policy entry.
     policies: [u32; 5],
     entries: Vec<u8>,
 }
 
-/// Tables that are in the kernel, each once; none if it has no ip_tables.
+/// The tables present in the kernel, each once; empty without ip_tables.
 pub(super) fn read(version: Version) -> Result<Vec<RawTable>, String> {
     let list = match version {
         Version::V4 => "/proc/thread-self/net/ip_tables_names",
@@ -116,7 +116,7 @@ pub(super) fn read(version: Version) -> Result<Vec<RawTable>, String> {
 }
 
 impl RawTable {
-    /// What of it would have applied to the datagram.
+    /// The rules that would have applied to the datagram.
     pub(super) fn judged(&self, datagram: &Datagram) -> Vec<Finding> {
         if datagram.address.is_ipv4() != (self.version == Version::V4) {
             return Vec::new();
@@ -148,7 +148,7 @@ impl RawTable {
         (0..HOOKS.len()).any(|hook| self.hooks & 1 << hook != 0 && self.policies[hook] as usize == at)
     }
 
-    /// Entries and where they begin, up to the first that makes no sense.
+    /// Entries and their offsets, up to the first invalid one.
     fn entries(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let layout = self.version.layout();
         let mut at = 0;
@@ -162,7 +162,7 @@ impl RawTable {
         })
     }
 
-    /// Chains by where their first rule is.
+    /// Chains by the offset of their first rule.
     fn names(&self) -> BTreeMap<usize, String> {
         let mut names = BTreeMap::new();
         for (hook, name) in HOOKS.iter().enumerate().filter(|(hook, _)| self.hooks & 1 << hook != 0) {
@@ -184,7 +184,7 @@ impl RawTable {
         part(entry.get(at..)?)
     }
 
-    /// [`None`] for what only marks where a chain begins, and for what cannot be met.
+    /// [`None`] for an entry that only marks the start of a chain, and for one that cannot match.
     fn rule(&self, entry: &[u8], names: &BTreeMap<usize, String>, datagram: &Datagram) -> Option<Rule> {
         let (target, data) = self.target(entry)?;
         if target == "ERROR" {
@@ -234,7 +234,7 @@ impl RawTable {
         entry.get(self.version.layout().flags).is_some_and(|flags| flags & bit != 0)
     }
 
-    /// What an entry itself asks for: addresses, interfaces, protocol.
+    /// The entry's own conditions: addresses, interfaces, protocol.
     fn head(&self, entry: &[u8], datagram: &Datagram) -> (Applies, Vec<String>) {
         let layout = self.version.layout();
         let (n, mut applies, mut words) = (layout.address, Applies::Yes, Vec::new());
@@ -268,12 +268,12 @@ impl RawTable {
             }
             None => Bits::unknown(16),
         };
-        // A datagram that comes in goes out nowhere yet.
+        // A received datagram has no outgoing interface yet.
         for (index, option, bits, bit) in [(0, "-i", here, NOT_IN), (1, "-o", Bits::known(&[0; 16]), NOT_OUT)]
         {
             let mask = name(index + 2);
             if mask.iter().any(|byte| *byte != 0) {
-                // Of "eth+" the mask has three bytes.
+                // For "eth+" the mask has three bytes.
                 let wanted: Vec<u8> = name(index).iter().zip(mask).map(|(byte, mask)| byte & mask).collect();
                 let met = bits.masked(mask, &[0; 16]).equals(&wanted);
                 let shown = text(&wanted);
@@ -295,11 +295,11 @@ impl RawTable {
     }
 }
 
-/// Whether a match of x_tables is met, and its words.
+/// Whether an x_tables match applies, and its text.
 pub(super) fn match_of(name: &str, data: &[u8], datagram: &Datagram) -> (Applies, String) {
     let port = datagram.address.port();
     match name {
-        // struct xt_udp: source ports from and to, destination ports, what is inverted.
+        // struct xt_udp: source port range, destination port range, inversion flags.
         "udp" => {
             let Some([from, to]) = half(data, 4).zip(half(data, 6)).map(<[u16; 2]>::from) else {
                 return (Applies::Maybe, "-m udp".into());
@@ -331,7 +331,7 @@ pub(super) fn match_of(name: &str, data: &[u8], datagram: &Datagram) -> (Applies
     }
 }
 
-/// struct xt_multiport_v1: which ports are meant, how many there are, they, which of them begin a range, inverted.
+/// struct xt_multiport_v1: which ports are tested, their count, the ports, which of them start a range, inverted.
 fn multiport(data: &[u8], port: u16) -> (Applies, String) {
     let maybe = (Applies::Maybe, "-m multiport".to_owned());
     let (Some([kind, count]), Some(inverted)) = (data.first_chunk(), data.get(47)) else { return maybe };
@@ -353,17 +353,17 @@ fn multiport(data: &[u8], port: u16) -> (Applies, String) {
     (met, format!("{not_said}-m multiport {option} {}", words.join(",")))
 }
 
-/// What a target of x_tables does, by its name.
+/// The action of an x_tables target, by name.
 pub(super) fn target_of(name: &str) -> Action {
     match name {
-        // These decide, each in its way.
+        // Each of these is final.
         "REJECT" | "DNAT" | "SNAT" | "REDIRECT" | "NETMAP" | "MASQUERADE" | "NFQUEUE" | "QUEUE"
         | "TPROXY" | "SYNPROXY" | "MIRROR" | "TARPIT" => Action::End,
         _ => Action::Effect,
     }
 }
 
-/// The first match or target of what follows: its name and data.
+/// The first match or target in the bytes: its name and data.
 fn part(bytes: &[u8]) -> Option<(String, &[u8])> {
     let size = usize::from(half(bytes, 0)?);
     let name = text(bytes.get(2..31)?);
@@ -378,7 +378,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Up to the first zero.
+/// Text up to the first zero.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
@@ -443,7 +443,7 @@ mod tests {
         ) {
             let version = if v6 { Version::V6 } else { Version::V4 };
             let mut entries = entries;
-            // Now and then sizes that make sense, or little of it would be read.
+            // Some valid sizes, or little of it would be read.
             for (at, size) in ends {
                 if let Some(place) = entries.get_mut(at..at + 2) {
                     place.copy_from_slice(&size.to_ne_bytes());

@@ -72,8 +72,8 @@ impl Kernel {
         ]
         .map(|kind| bitset::read(is.nested(kind)));
         let on = |set: &BTreeMap<String, bool>, name: &str| set.get(name).copied().unwrap_or(false);
-        // The first set has a mask of all features, so it names every one there is.
-        // Bits that stand for no offload have no name.
+        // The first set has a mask of all features, so it lists every existing one. Bits without an offload have no
+        // name.
         Ok(hardware
             .iter()
             .filter(|(name, _)| !name.is_empty())
@@ -88,7 +88,7 @@ impl Kernel {
             .collect())
     }
 
-    /// Since Linux 6.3; further contexts since 6.12.
+    /// Since Linux 6.3; additional contexts since 6.12.
     pub(super) fn rss(&mut self, interface: &str) -> Result<Rss, Error> {
         let answers = self.get(ETHTOOL_MSG_RSS_GET, interface)?;
         let functions = self.hash_functions()?;
@@ -103,7 +103,7 @@ impl Kernel {
                     Some((is.u32(ETHTOOL_A_RSS_CONTEXT)?, own))
                 })
                 .collect(),
-            // An older kernel knows no dump of them.
+            // An older kernel cannot dump them.
             Err(_) => BTreeMap::new(),
         };
         Ok(Rss { main, contexts })
@@ -116,12 +116,12 @@ impl Kernel {
         Ok(hash_fields(is))
     }
 
-    /// The names of the bits that stand for hash functions, from the first on.
+    /// The names of the hash function bits, from bit 0.
     pub(super) fn hash_functions(&mut self) -> Result<Vec<String>, Error> {
         self.strings(ETH_SS_RSS_HASH_FUNCS)
     }
 
-    /// The kernel's own names for the bits of a set, from the first on.
+    /// The kernel's names for the bits of a string set, from bit 0.
     pub(super) fn strings(&mut self, names: u16) -> Result<Vec<String>, Error> {
         ethtool::strings(self.generic()?, names)
     }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_context_is_read_as_the_kernel_writes_it() {
+    fn a_context_is_decoded() {
         let mut writer = Writer::default();
         writer.u32(ETHTOOL_A_RSS_HFUNC, 1);
         writer.bytes(ETHTOOL_A_RSS_INDIR, &[0_u32, 1, 0, 1].map(u32::to_ne_bytes).concat());
@@ -183,7 +183,7 @@ mod tests {
         let mut kernel = Kernel::open();
         let features = kernel.features("lo").unwrap();
         assert!(features.len() > 40, "{features:?}");
-        // netdev_features.h and the loopback driver: it can never be without checksums, and always loops.
+        // netdev_features.h and the loopback driver: checksums cannot be turned off, and loopback is always on.
         let loops = Feature { active: true, wanted: true, changeable: false };
         assert_eq!(
             features.get("loopback").map(|f| (f.active, f.changeable)),

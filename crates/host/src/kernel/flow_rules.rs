@@ -1,4 +1,4 @@
-//! Flow rules: `struct ethtool_rxnfc` of linux/ethtool.h, read by its offsets.
+//! Flow rules: `struct ethtool_rxnfc` of linux/ethtool.h, read by offset.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use super::Kernel;
 use super::ioctl::{long, word};
 use crate::snapshot::{FlowAction, FlowRule, Masked};
 
-/// Flags in a flow type: it counts in another RSS context; it has further fields.
+/// Flags in a flow type: the rule selects another RSS context; it has extended fields.
 const FLOW_RSS: u32 = 0x2000_0000;
 const FLOW_MAC_EXT: u32 = 0x4000_0000;
 const FLOW_EXT: u32 = 0x8000_0000;
@@ -24,9 +24,9 @@ const SPEC_VALUE: usize = 4;
 const SPEC_MASK: usize = 76;
 const SPEC_COOKIE: usize = 152;
 const SPEC_LOCATION: usize = 160;
-/// Bytes of the union of the flow types' fields; `struct ethtool_flow_ext` follows each.
+/// Size in bytes of the union of the flow types' fields; `struct ethtool_flow_ext` follows each.
 const UNION: usize = 52;
-/// In `struct ethtool_flow_ext`, link-layer address; VLAN and the user's own data.
+/// In `struct ethtool_flow_ext`: link-layer address; VLAN and user data.
 const EXT_ADDRESS: Range<usize> = 2..8;
 const EXT_OTHERS: Range<usize> = 8..20;
 /// Offsets in the fields of flow types: `struct ethtool_usrip4_spec`, `ethtool_usrip6_spec`, `ethhdr`.
@@ -48,7 +48,7 @@ impl Kernel {
             request.extend(word(&places, NFC_PLACES + 4 * at).to_ne_bytes());
             match self.ioctl(interface, ioctl::RULE, &request) {
                 Ok(rule) => rules.push(flow_rule(&rule)),
-                // Gone since the list was read.
+                // Removed since the list was read.
                 Err(refused) if refused.errno == Some(libc::ENOENT) => {}
                 Err(refused) => return Err(refused),
             }
@@ -57,14 +57,14 @@ impl Kernel {
     }
 }
 
-/// `struct ethtool_rxnfc` with a rule in it.
+/// Decodes a `struct ethtool_rxnfc` that contains a rule.
 fn flow_rule(found: &[u8]) -> FlowRule {
     let spec = found.get(NFC_SPEC..).unwrap_or_default();
     let flow = word(spec, 0);
     let (value, mask) = (&spec[SPEC_VALUE.min(spec.len())..], &spec[SPEC_MASK.min(spec.len())..]);
     let (name, length) = flow_name(flow & !FLOW_FLAGS);
     let [source, destination] = [0, length].map(|at| address(value, mask, at, length));
-    // Of `ip4` and `ip6` the first four bytes above IP, which are the ports of all that has ports.
+    // For `ip4` and `ip6`: the first four bytes after the IP header, which hold the ports of any protocol with ports.
     let ports = ["udp", "tcp", "sctp", "ip"].iter().any(|kind| name.starts_with(kind));
     let [source_port, destination_port] =
         [2 * length, 2 * length + 2].map(|at| if ports { port(value, mask, at) } else { None });
@@ -75,7 +75,7 @@ fn flow_rule(found: &[u8]) -> FlowRule {
         _ => None,
     };
     let cookie = long(spec, SPEC_COOKIE);
-    // The lower half of the cookie is the queue, the next byte a virtual function.
+    // The lower half of the cookie is the queue, the next byte the virtual function.
     let (low, vf) = ((cookie & 0xffff_ffff) as u32, (cookie >> 32 & 0xff) as u8);
     let action = match cookie {
         u64::MAX => FlowAction::Drop,
@@ -102,7 +102,7 @@ fn further(flow: u32, name: &str, mask: &[u8], length: usize, ports: bool) -> bo
     let told = |at: usize| {
         let port = ports && (2 * length..2 * length + 4).contains(&at);
         let of_kind = match name {
-            // The version is what the kind of rule says already.
+            // The version follows from the flow type.
             "ip4" => at == IP4_PROTOCOL || at == IP4_VERSION,
             "ip6" => at == IP6_PROTOCOL,
             "ether" => (ETHER_TYPE..ETHER_TYPE + 2).contains(&at),
@@ -120,7 +120,7 @@ fn further(flow: u32, name: &str, mask: &[u8], length: usize, ports: bool) -> bo
         || flow & FLOW_EXT != 0 && counts(EXT_OTHERS)
 }
 
-/// A flow type's name, and how long its addresses are.
+/// A flow type's name, and the length of its addresses.
 const fn flow_name(flow: u32) -> (&'static str, usize) {
     match flow {
         0x01 => ("tcp4", 4),
@@ -171,7 +171,7 @@ mod tests {
     use super::super::ioctl::UDP4;
     use super::*;
 
-    /// `ethtool -N eth0 flow-type udp4 src-ip 192.0.2.0 m 0.0.0.255 dst-port 53 action 7 loc 3`, as the kernel keeps it.
+    /// `ethtool -N eth0 flow-type udp4 src-ip 192.0.2.0 m 0.0.0.255 dst-port 53 action 7 loc 3`, in the kernel's form.
     fn rule() -> Vec<u8> {
         let mut bytes = vec![0; 192];
         bytes[NFC_SPEC..NFC_SPEC + 4].copy_from_slice(&UDP4.to_ne_bytes());
@@ -213,12 +213,12 @@ mod tests {
         context[NFC_SPEC..NFC_SPEC + 4].copy_from_slice(&(UDP4 | FLOW_RSS).to_ne_bytes());
         context[NFC_COUNT..NFC_COUNT + 4].copy_from_slice(&9_u32.to_ne_bytes());
         assert_eq!(flow_rule(&context).action, FlowAction::Context { context: 9, queue: 7 });
-        // Whatever the kernel left out, there is no panic.
+        // Truncated structures do not panic.
         assert_eq!(flow_rule(&[]).flow, "other");
     }
 
     #[test]
-    fn what_a_rule_asks_beyond_addresses_and_ports_is_told() {
+    fn conditions_beyond_addresses_and_ports_are_flagged() {
         let with = |kind: u32, at: usize, bytes: &[u8]| {
             let mut rule = rule();
             rule[NFC_SPEC..NFC_SPEC + 4].copy_from_slice(&kind.to_ne_bytes());
@@ -228,7 +228,7 @@ mod tests {
         };
         // Type of service.
         assert!(with(UDP4, 12, &[8]).further);
-        // A VLAN counts with its flag alone; so does a link-layer address.
+        // A VLAN only counts if its flag is set; the same holds for a link-layer address.
         let vlan = UNION + 10;
         assert!(with(UDP4 | FLOW_EXT, vlan, &[0, 7]).further && !with(UDP4, vlan, &[0, 7]).further);
         assert!(with(UDP4 | FLOW_MAC_EXT, UNION + 2, &[2]).further && !with(UDP4, UNION + 2, &[2]).further);
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!((ip4.protocol, ip4.further), (Some(Masked { value: 17, mask: 0xff }), false));
         assert_eq!(ip4.destination_port.map(|port| port.value), Some(53));
         assert_eq!(with(0x0e, IP6_PROTOCOL, &[17]).protocol.map(|wanted| wanted.value), Some(17));
-        // `ethtool -N eth0 flow-type ether proto 0x88f7`: of the addresses before it nothing counts.
+        // `ethtool -N eth0 flow-type ether proto 0x88f7`: the address fields before it do not count.
         let mut ptp = vec![0; 192];
         ptp[NFC_SPEC] = 0x12;
         ptp[NFC_SPEC + SPEC_VALUE + ETHER_TYPE..][..2].copy_from_slice(&[0x88, 0xf7]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     proptest! {
-        /// The kernel's structures are trusted to be whole, and to say nothing that makes sense.
+        /// Structures from the kernel may be truncated or invalid.
         #[test]
         fn no_structure_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             let _ = flow_rule(&bytes);

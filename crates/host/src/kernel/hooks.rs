@@ -1,4 +1,4 @@
-//! Functions that packet filters have hooked into the path of packets: nfnetlink_hook, since Linux 5.14.
+//! Functions that packet filters have registered at netfilter hooks: nfnetlink_hook, since Linux 5.14.
 //!
 //! The kernel lists one hook of one family at a time.
 
@@ -8,7 +8,7 @@ use super::Kernel;
 use super::netfilter::{DEVICE_HOOKS, NETDEV, family_name, hook_name};
 use crate::snapshot::netfilter::{Hook, HookChain};
 
-/// Families whose hooks UDP's packets meet, by their numbers, and how many hooks each has.
+/// Families whose hooks UDP packets pass, by number, and the number of hooks of each.
 const ASKED: [(u8, u32); 3] = [(2, 5), (10, 5), (7, 5)];
 
 impl Kernel {
@@ -18,7 +18,7 @@ impl Kernel {
             for number in 0..hooks {
                 match self.hooks(family, number, None) {
                     Ok(more) => found.extend(more),
-                    // A kernel without bridges' filtering, or without IPv6.
+                    // A kernel without bridge netfilter, or without IPv6.
                     Err(refused) if family != 2 && refused.errno == Some(libc::EOPNOTSUPP) => {}
                     Err(refused) => return Err(refused),
                 }
@@ -29,7 +29,7 @@ impl Kernel {
             for number in 0..DEVICE_HOOKS.len() as u32 {
                 match self.hooks(NETDEV, number, Some(&device)) {
                     Ok(more) => found.extend(more),
-                    // It has gone, or this kernel has no such hook.
+                    // It has disappeared, or this kernel lacks the hook.
                     Err(refused) if matches!(refused.errno, Some(libc::ENODEV | libc::EOPNOTSUPP)) => {}
                     Err(refused) => return Err(refused),
                 }
@@ -38,7 +38,7 @@ impl Kernel {
         Ok(found)
     }
 
-    /// The functions at one hook, in the order in which packets meet them.
+    /// The functions at one hook, in the order in which packets pass them.
     fn hooks(&mut self, family: u8, number: u32, device: Option<&str>) -> Result<Vec<Hook>, Error> {
         let found = self.netfilter()?.hooks(family, number, device)?;
         Ok(found.into_iter().filter_map(|is| hook(is, number, device)).collect())

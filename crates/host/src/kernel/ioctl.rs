@@ -1,5 +1,5 @@
-//! What only the ethtool ioctl reports: the driver's name and counters, flow rules (`flow_rules.rs`), and RSS on kernels
-//! whose netlink lacks it. Structures of linux/ethtool.h, read by their offsets.
+//! Data that only the ethtool ioctl reports: the driver's name and counters, flow rules (`flow_rules.rs`), and RSS on
+//! kernels whose netlink lacks it. Structures of linux/ethtool.h, read by offset.
 
 use udpath_netlink::numbers::ETH_SS_STATS;
 use udpath_netlink::{Error, ioctl};
@@ -7,9 +7,9 @@ use udpath_netlink::{Error, ioctl};
 use super::{Kernel, ethtool, route};
 use crate::snapshot::{Counters, Driver, Fields, HashFields, Rss, RssContext};
 
-/// The set of names of the driver's counters.
+/// The string set with the names of the driver's counters.
 const COUNTER_NAMES: u32 = ETH_SS_STATS as u32;
-/// Bytes of a string in a set, `ETH_GSTRING_LEN`.
+/// Size in bytes of a string in a set, `ETH_GSTRING_LEN`.
 const STRING: usize = 32;
 /// Longest link-layer address, bytes (`MAX_ADDR_LEN`).
 const ADDRESS: u32 = 32;
@@ -20,17 +20,17 @@ pub(super) const UDP6: u32 = 6;
 /// Offset in `struct ethtool_rxnfc`.
 const NFC_DATA: usize = 8;
 
-/// 32 bits at a place; zeros beyond the end.
+/// 32 bits at an offset; zeros beyond the end.
 pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |chunk| u32::from_ne_bytes(*chunk))
 }
 
-/// 64 bits at a place.
+/// 64 bits at an offset.
 pub(super) fn long(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |chunk| u64::from_ne_bytes(*chunk))
 }
 
-/// A text that fills its place or ends with a zero.
+/// Text that fills its field or ends with a zero.
 fn text(bytes: &[u8], at: usize, length: usize) -> String {
     let bytes = bytes.get(at..at + length).unwrap_or_default();
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -42,7 +42,7 @@ fn words(values: &[u32]) -> Vec<u8> {
 }
 
 impl Kernel {
-    /// A request; `request` is what follows the command's number.
+    /// A request; `request` is the data after the command number.
     pub(super) fn ioctl(
         &self,
         interface: &str,
@@ -51,7 +51,7 @@ impl Kernel {
     ) -> Result<Vec<u8>, Error> {
         ioctl::ethtool(self.control()?, interface, command, request).map_err(|error| {
             match error.raw_os_error() {
-                // Drivers answer EINVAL for commands of these that they do not have; of what is set, it is the value.
+                // Drivers return EINVAL for get commands they do not support; for set commands it refers to the value.
                 Some(libc::EINVAL) if !command.sets() => Error::errno(libc::EOPNOTSUPP),
                 Some(libc::ENOTTY) => Error::errno(libc::EOPNOTSUPP),
                 _ => error.into(),
@@ -76,18 +76,18 @@ impl Kernel {
     }
 
     pub(super) fn driver_counters(&self, interface: &str) -> Result<Counters, Error> {
-        // Reserved, then a mask of the sets asked for.
+        // Reserved, then a mask of the requested sets.
         let mut request = words(&[0]);
         request.extend((1_u64 << COUNTER_NAMES).to_ne_bytes());
         let counts = self.ioctl(interface, ioctl::STRING_COUNTS, &request)?;
-        // The mask comes back without the sets that the driver does not have.
+        // The mask is returned without the sets that the driver does not have.
         let count = word(&counts, 16);
         if long(&counts, 8) == 0 || count == 0 {
             return Err(Error::errno(libc::EOPNOTSUPP));
         }
         let names = self.ioctl(interface, ioctl::STRINGS, &words(&[COUNTER_NAMES, count]))?;
         let values = self.ioctl(interface, ioctl::COUNTERS, &words(&[count]))?;
-        // Queues may have come or gone between the two calls; then names and values do not belong together.
+        // Queues may have been added or removed between the two calls; then names and values do not match.
         if word(&names, 8) != word(&values, 4) {
             return Err(Error::other("the driver's counters changed while they were read"));
         }
@@ -95,7 +95,7 @@ impl Kernel {
     }
 
     pub(super) fn rss_by_ioctl(&mut self, interface: &str) -> Result<Rss, Error> {
-        // Context 0, and no room: the answer has only the sizes.
+        // Context 0 and no space: the answer contains only the sizes.
         let sizes = self.ioctl(interface, ioctl::RSS, &words(&[0, 0, 0]))?;
         let (entries, key) = (word(&sizes, 8), word(&sizes, 12));
         let found = self.ioctl(interface, ioctl::RSS, &words(&[0, entries, key]))?;
@@ -112,10 +112,10 @@ impl Kernel {
     }
 }
 
-/// `struct ethtool_gstrings` and `struct ethtool_stats` side by side.
+/// Combines `struct ethtool_gstrings` and `struct ethtool_stats`.
 ///
 /// vmxnet3 repeats the names of a queue's counters for each queue, indented below a line `Rx Queue#` whose value is the
-/// queue: they become `Rx Queue 3: ucast pkts rx`. A name that comes again otherwise gets a number.
+/// queue: they become `Rx Queue 3: ucast pkts rx`. Any other repeated name gets a number.
 fn counters(names: &[u8], values: &[u8]) -> Counters {
     let mut counters = Counters::new();
     let mut queue = String::new();
@@ -135,7 +135,7 @@ fn counters(names: &[u8], values: &[u8]) -> Counters {
     counters
 }
 
-/// `struct ethtool_rxfh`: table, then key, behind 24 bytes.
+/// `struct ethtool_rxfh`: table, then key, after 24 bytes.
 fn rss(found: &[u8], functions: &[String]) -> RssContext {
     let (entries, key) = (word(found, 8) as usize, word(found, 12) as usize);
     let begin = 24 + 4 * entries;
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(counted(&[("drops", 1), ("drops", 2), ("drops", 3)]), twice);
     }
 
-    /// Two queues, as drivers/net/vmxnet3/vmxnet3_ethtool.c lists them.
+    /// Two queues, as in drivers/net/vmxnet3/vmxnet3_ethtool.c.
     #[test]
     fn counters_below_a_queue_are_that_queues() {
         let rows = [
@@ -214,10 +214,10 @@ mod tests {
         }
     }
     proptest! {
-        /// The kernel's structures are trusted to be whole, and to say nothing that makes sense.
+        /// Structures from the kernel may be truncated or invalid.
         #[test]
         fn no_structure_makes_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-            // Counts of the size that the kernel could give.
+            // Counts in the range that the kernel could return.
             for at in [8, 9, 10, 11, 12, 13, 14, 15] {
                 if let Some(byte) = bytes.get_mut(at) {
                     *byte = if at % 4 == 0 { *byte } else { 0 };

@@ -22,10 +22,10 @@ impl Kernel {
         Ok(netdev::devices(self.generic()?)?.into_iter().map(xdp_features).collect())
     }
 
-    /// Sets a NAPI instance, by its number (`napi-set`, since Linux 6.13).
+    /// Configures a NAPI instance by ID (`napi-set`, since Linux 6.13).
     ///
     /// # Errors
-    /// No such instance, or the kernel's refusal.
+    /// No such instance, or rejected by the kernel.
     pub fn set_napi(&mut self, id: u32, change: &netdev::NapiChange) -> Result<(), Error> {
         netdev::set_napi(self.generic()?, id, change)
     }

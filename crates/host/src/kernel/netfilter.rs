@@ -1,4 +1,4 @@
-//! Chains of nftables with a hook, and whether system calls are audited.
+//! Base chains of nftables, and whether system calls are audited.
 
 use udpath_netlink::{Answers, Error, Writer, netfilter};
 
@@ -6,12 +6,12 @@ use super::Kernel;
 use crate::snapshot::kernel::AuditStatus;
 use crate::snapshot::netfilter::NftChain;
 
-/// Families of linux/netfilter.h by their numbers, as nft(8) calls them.
+/// Families of linux/netfilter.h by number, with nft(8)'s names.
 pub(crate) const FAMILIES: [(u8, &str); 6] =
     [(1, "inet"), (2, "ip"), (3, "arp"), (5, "netdev"), (7, "bridge"), (10, "ip6")];
-/// The family of a device's own hooks.
+/// The family of per-device hooks.
 pub(super) const NETDEV: u8 = 5;
-/// Hooks by their numbers: of `netdev`, and of all others (`NF_INET_*`).
+/// Hooks by number: of `netdev`, and of all others (`NF_INET_*`).
 pub(super) const DEVICE_HOOKS: [&str; 2] = ["ingress", "egress"];
 const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
 
@@ -20,7 +20,7 @@ impl Kernel {
         Ok(self.netfilter()?.chains()?.into_iter().filter_map(chain).collect())
     }
 
-    /// A list of nftables in answer to one message; `body` without its header.
+    /// Requests a list of nftables objects; `body` excludes its header.
     pub(crate) fn nft_list(&mut self, message: u16, family: u8, body: &Writer) -> Result<Answers, Error> {
         self.netfilter()?.nftables(message, family, body)
     }
@@ -37,13 +37,13 @@ pub(super) fn family_name(family: u8) -> String {
     known.map_or_else(|| format!("family {family}"), |(_, name)| (*name).to_owned())
 }
 
-/// The name of a family's hook; `None` if it has no hook of that number.
+/// The name of a family's hook; `None` if it has no hook with that number.
 pub(super) fn hook_name(family: u8, number: u32) -> Option<&'static str> {
     let hooks: &[&str] = if family == NETDEV { &DEVICE_HOOKS } else { &HOOKS };
     hooks.get(usize::try_from(number).ok()?).copied()
 }
 
-/// A chain with a hook; `None` for one that only rules jump to.
+/// A base chain; `None` for one that is only reached by jumps.
 fn chain(is: netfilter::Chain) -> Option<NftChain> {
     let (number, priority) = is.hook?;
     let hook = hook_name(is.family, number);

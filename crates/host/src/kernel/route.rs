@@ -7,8 +7,8 @@ use udpath_netlink::{Error, rtnetlink};
 use super::Kernel;
 use crate::snapshot::{Link, Qdisc, Xdp};
 
-/// `struct rtnl_link_stats64` of linux/if_link.h: counters of 64 bits, by the names of their files in sysfs. Older
-/// kernels have fewer; one that has no file is not here.
+/// `struct rtnl_link_stats64` of linux/if_link.h: 64-bit counters, by their sysfs file names. Older kernels have fewer;
+/// counters without a file are omitted.
 const STATISTICS: [&str; 24] = [
     "rx_packets",
     "tx_packets",
@@ -45,10 +45,10 @@ impl Kernel {
         Ok(self.route()?.qdiscs()?.into_iter().map(qdisc).collect())
     }
 
-    /// Puts a qdisc of this kind, without parameters, at an interface's root; `None`: the kernel's default.
+    /// Sets an interface's root qdisc to this kind, without parameters; `None`: the kernel's default.
     ///
     /// # Errors
-    /// The kernel's refusal: no such interface, or it has no such kind.
+    /// Rejected by the kernel: no such interface, or no such qdisc for it.
     pub fn set_qdisc(&mut self, interface: u32, kind: Option<&str>) -> Result<(), Error> {
         let done = self.route()?.set_root_qdisc(interface, kind);
         done.map_err(|refused| refused.when(format!("set the root qdisc of interface {interface}")))
@@ -67,7 +67,7 @@ fn link(is: rtnetlink::Link) -> Option<Link> {
         mtu: is.mtu.unwrap_or(0),
         tx_queue_len: is.tx_queue_len.unwrap_or(0),
         address: is.address.map(mac),
-        // The loopback came with zeros.
+        // The loopback reports zeros.
         permanent_address: is.permanent_address.filter(|bytes| bytes.iter().any(|byte| *byte != 0)).map(mac),
         master: is.master,
         link: is.link,
@@ -99,7 +99,7 @@ fn qdisc(is: rtnetlink::Qdisc) -> Qdisc {
     }
 }
 
-/// A handle or parent as tc writes it: hexadecimal, the lower half left out where it is 0.
+/// A handle or parent in tc's format: hexadecimal, without the minor number if it is 0.
 fn handle(number: u32) -> String {
     match (number, number >> 16, number & 0xffff) {
         (ROOT, ..) => "root".into(),

@@ -1,9 +1,9 @@
-//! Changes settings of a device. Nothing is read back: the caller compares, because drivers round, and some accept a value
-//! and ignore it. All need CAP_NET_ADMIN over the namespace.
+//! Changes settings of a device. Nothing is read back: the caller compares, because drivers round, and some accept a
+//! value and ignore it. All functions need CAP_NET_ADMIN over the namespace.
 //!
-//! The cost: channels and rings restart the device with most drivers (the link is down for a moment, queues and interrupts
-//! are new, and some, such as vmxnet3, reset the RSS table to their own, so RSS is set after them); features may restart
-//! it; coalescing, RSS and NAPI settings do not.
+//! Cost: with most drivers, channels and rings restart the device (the link goes down briefly, queues and interrupts
+//! are recreated, and some drivers, such as vmxnet3, reset the RSS table to their default, so set RSS after them);
+//! features may restart it; coalescing, RSS and NAPI settings do not.
 
 use udpath_netlink::ethtool::{self, COALESCING, Width, bitset};
 use udpath_netlink::numbers::*;
@@ -13,12 +13,12 @@ use super::Kernel;
 use super::ioctl::{UDP4, UDP6};
 use crate::snapshot::{ChannelCounts, Fields, HashFields, Rings};
 
-/// A change of the main RSS context. `None` leaves a setting as it is.
+/// A change of the main RSS context. `None` leaves a setting unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RssChange {
-    /// Queue for each remainder of the hash; as many as the device has entries. Empty: back to the driver's own.
+    /// Queue for each remainder of the hash; as many as the device has entries. Empty: restore the driver's default.
     pub table: Option<Vec<u32>>,
-    /// The key; as long as the device's.
+    /// The key; same length as the device's.
     pub key: Option<Vec<u8>>,
     /// The hash function's name.
     pub function: Option<String>,
@@ -29,10 +29,10 @@ impl Kernel {
         ethtool::set(self.generic()?, command, interface, fill)
     }
 
-    /// Sets numbers of channels; `None` leaves one as it is.
+    /// Sets the number of channels; `None` leaves a type unchanged.
     ///
     /// # Errors
-    /// The kernel's or the driver's refusal: more than its maximum, RSS table or AF_XDP sockets in the way.
+    /// Rejected by the kernel or the driver: above its maximum, or the RSS table or AF_XDP sockets prevent it.
     pub fn set_channels(&mut self, interface: &str, counts: &ChannelCounts) -> Result<(), Error> {
         let values = [
             (ETHTOOL_A_CHANNELS_RX_COUNT, counts.rx),
@@ -48,10 +48,10 @@ impl Kernel {
         set.map_err(|refused| refused.when(format!("set the channels of {interface}")))
     }
 
-    /// Sets ring sizes and modes; `None` leaves one as it is, and maxima are ignored.
+    /// Sets ring sizes and modes; `None` leaves one unchanged, and maxima are ignored.
     ///
     /// # Errors
-    /// The kernel's or the driver's refusal.
+    /// Rejected by the kernel or the driver.
     pub fn set_rings(&mut self, interface: &str, rings: &Rings) -> Result<(), Error> {
         let words = [
             (ETHTOOL_A_RINGS_RX, rings.rx),
@@ -75,10 +75,10 @@ impl Kernel {
         set.map_err(|refused| refused.when(format!("set the rings of {interface}")))
     }
 
-    /// Sets coalescing values by ethtool's names; others stay.
+    /// Sets coalescing values by ethtool's names; others stay unchanged.
     ///
     /// # Errors
-    /// A name that does not exist, or the kernel's or the driver's refusal.
+    /// A name that does not exist, or rejected by the kernel or the driver.
     pub fn set_coalescing(&mut self, interface: &str, values: &[(&str, u32)]) -> Result<(), Error> {
         let what = || format!("set the coalescing of {interface}");
         let mut known = Vec::new();
@@ -99,10 +99,10 @@ impl Kernel {
         set.map_err(|refused| refused.when(what()))
     }
 
-    /// Switches offloads by the kernel's names; others stay, unless one of these needs them.
+    /// Switches offloads by the kernel's names; others stay unchanged, unless one of these requires them.
     ///
     /// # Errors
-    /// An unknown name. If the device cannot, there is no error: read back.
+    /// An unknown name. If the device does not support it, there is no error: read it back.
     pub fn set_features(&mut self, interface: &str, features: &[(&str, bool)]) -> Result<(), Error> {
         let set = self.set(ETHTOOL_MSG_FEATURES_SET, interface, |body| {
             body.nest(ETHTOOL_A_FEATURES_WANTED, |set| bitset::write(set, features));
@@ -110,10 +110,10 @@ impl Kernel {
         set.map_err(|refused| refused.when(format!("set the offloads of {interface}")))
     }
 
-    /// Sets table, key or function of the main RSS context: by netlink since Linux 6.17, before that by ioctl.
+    /// Sets table, key or function of the main RSS context: over netlink since Linux 6.17, before that by ioctl.
     ///
     /// # Errors
-    /// An unknown function, or the kernel's or the driver's refusal.
+    /// An unknown function, or rejected by the kernel or the driver.
     pub fn set_rss(&mut self, interface: &str, change: &RssChange) -> Result<(), Error> {
         let what = || format!("set the RSS of {interface}");
         let function = match &change.function {
@@ -163,11 +163,11 @@ impl Kernel {
         self.ioctl(interface, ioctl::SET_RSS, &request).map(|_| ())
     }
 
-    /// Sets which fields of UDP are hashed; `None` leaves a family as it is. By netlink since Linux 6.17, before that by
-    /// ioctl.
+    /// Sets which UDP fields are hashed; `None` leaves a family unchanged. Over netlink since Linux 6.17, before that
+    /// by ioctl.
     ///
     /// # Errors
-    /// The kernel's or the driver's refusal: many devices know addresses alone, or addresses and ports, nothing else.
+    /// Rejected by the kernel or the driver: many devices support only addresses, or addresses and ports.
     pub fn set_hash_fields(&mut self, interface: &str, fields: &HashFields) -> Result<(), Error> {
         let flows = [(ETHTOOL_A_FLOW_UDP4, UDP4, fields.udp4), (ETHTOOL_A_FLOW_UDP6, UDP6, fields.udp6)];
         let wanted: Vec<(u16, u32, Fields)> =
@@ -191,7 +191,7 @@ impl Kernel {
     }
 }
 
-/// Whether the kernel lacks the command. A driver's refusal has the same number.
+/// Whether the kernel lacks the command. A driver's error has the same errno.
 fn unknown_command(refused: &Error) -> bool {
     refused.errno == Some(libc::EOPNOTSUPP)
 }

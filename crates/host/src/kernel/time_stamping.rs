@@ -1,4 +1,4 @@
-//! Time stamping of a device: by the ethtool family, and by the ioctl that was there before.
+//! Timestamping of a device: through the ethtool family, or the older ioctl.
 
 use udpath_netlink::ethtool::{bitset, single};
 use udpath_netlink::numbers::*;
@@ -7,10 +7,10 @@ use udpath_netlink::{Attributes, Error, ioctl};
 use super::Kernel;
 use crate::snapshot::{TimeStamping, TimeStampingOffer};
 
-/// Ethtool's words for `enum hwtstamp_tx_types` of linux/net_tstamp.h, in its order (`ts_tx_type_names` of
+/// Ethtool's names for `enum hwtstamp_tx_types` of linux/net_tstamp.h, in its order (`ts_tx_type_names` of
 /// net/ethtool/common.c).
 const TX: [&str; 4] = ["off", "on", "onestep-sync", "onestep-p2p"];
-/// And for `enum hwtstamp_rx_filters` (`ts_rx_filter_names`).
+/// The same for `enum hwtstamp_rx_filters` (`ts_rx_filter_names`).
 const RX: [&str; 16] = [
     "none",
     "all",
@@ -46,7 +46,7 @@ impl Kernel {
     pub(super) fn time_stamping_by_ioctl(&self, interface: &str) -> Result<TimeStamping, Error> {
         let [_flags, tx, rx] = ioctl::time_stamping(self.control()?, interface).map_err(|error| {
             match error.raw_os_error() {
-                // Drivers answer EINVAL for ioctls that they do not have.
+                // Drivers return EINVAL for ioctls that they do not support.
                 Some(libc::EINVAL | libc::ENOTTY) => Error::errno(libc::EOPNOTSUPP),
                 _ => error.into(),
             }
@@ -59,7 +59,7 @@ impl Kernel {
     }
 }
 
-/// The bits of a set that are set.
+/// The bits that are set in a bit set.
 fn set(is: Attributes<'_>, kind: u16) -> impl Iterator<Item = String> {
     bitset::read(is.nested(kind)).into_iter().filter(|(_, set)| *set).map(|(name, _)| name)
 }
@@ -73,7 +73,7 @@ fn offer(is: Attributes<'_>) -> TimeStampingOffer {
     }
 }
 
-/// A type and a filter, each as a set of one.
+/// A type and a filter, each as a set with one member.
 fn config(is: Attributes<'_>) -> Option<TimeStamping> {
     let provider = is.nested(ETHTOOL_A_TSCONFIG_HWTSTAMP_PROVIDER);
     Some(TimeStamping {
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(offer(Attributes::new(&bytes)), wanted);
     }
 
-    /// The words of an older kernel's numbers are those that this one names its bits by.
+    /// The names used for an older kernel's numbers match the running kernel's bit names.
     #[test]
     fn the_words_are_the_running_kernels() {
         let mut kernel = Kernel::open();

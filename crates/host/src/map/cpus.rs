@@ -1,4 +1,5 @@
-//! CPUs that process packets: which queues send packets to them, how they spend their time, what their receive path counted.
+//! CPUs that process packets: which queues send packets to them, how they spend their time, and their receive path
+//! counters.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,23 +13,23 @@ use crate::snapshot::softnet::SoftnetCpu;
 pub struct CpuMap {
     /// Its number.
     pub cpu: u32,
-    /// Its memory node.
+    /// Its NUMA node.
     pub node: Option<u32>,
-    /// Does it run?
+    /// Whether it is online.
     pub online: bool,
     /// Queues whose interrupts it handles: `eth0/rx-3`.
     pub queues: Vec<String>,
-    /// Queues whose packets it is sent by RPS.
+    /// Queues that steer packets to it with RPS.
     pub rps_of: Vec<String>,
     /// How it spent its time.
     pub time: Option<Shares>,
     /// The same since boot, in ticks.
     pub ticks: Option<CpuTicks>,
-    /// What its receive path did.
+    /// Counters of its receive path.
     pub softnet: Option<SoftnetCpu>,
 }
 
-/// How a CPU spent its time, shares of 1.
+/// CPU time by category, as fractions of 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
     /// User mode.
@@ -39,9 +40,9 @@ pub struct Shares {
     pub irq: f64,
     /// Softirqs: where packets are handled.
     pub soft: f64,
-    /// Taken by the hypervisor.
+    /// Steal time.
     pub steal: f64,
-    /// Nothing to do.
+    /// Idle.
     pub idle: f64,
 }
 
@@ -89,7 +90,7 @@ pub(super) fn map(view: View<'_>, interfaces: &[InterfaceMap]) -> Vec<CpuMap> {
         })
         .collect();
     for (name, queue) in queues() {
-        // An interrupt that may go to many CPUs goes to an unknown one of them.
+        // If an interrupt may go to many CPUs, the actual one is unknown.
         let known = queue.cpus.len() == 1;
         for cpu in cpus.iter_mut().filter(|cpu| known && queue.cpus.contains(cpu.cpu)) {
             cpu.queues.push(name.clone());

@@ -1,4 +1,4 @@
-//! Interfaces and their queues: where packets go from the wire, and how many.
+//! Interfaces and their queues: where packets go after the wire, and how many.
 
 use serde::{Deserialize, Serialize};
 use udpath_steer::CpuSet;
@@ -18,9 +18,9 @@ pub struct InterfaceMap {
     pub driver: Option<String>,
     /// Mbit/s.
     pub speed: Option<u32>,
-    /// Is there a carrier?
+    /// Whether it has a carrier.
     pub carrier: Option<bool>,
-    /// Memory node of the device, where one is nearer than others.
+    /// NUMA node of the device, if one is closer than others.
     pub node: Option<u32>,
     /// Interfaces below it.
     pub lower: Vec<String>,
@@ -28,11 +28,11 @@ pub struct InterfaceMap {
     pub rx_queues: usize,
     /// Transmit queues.
     pub tx_queues: usize,
-    /// How packets are spread over the queues; none where the device does not report it.
+    /// How packets are distributed over the queues; `None` if the device does not report it.
     pub rss: Option<RssSummary>,
-    /// An XDP program is attached.
+    /// Whether an XDP program is attached.
     pub xdp: bool,
-    /// Which packets the device itself stamps with the time; none where it does not report that, or has no clock.
+    /// Which packets the device timestamps; `None` if it does not report that, or has no clock.
     #[serde(default)]
     pub time_stamping: Option<TimeStamping>,
     /// Packets received.
@@ -48,23 +48,23 @@ pub struct InterfaceMap {
     pub queues: Vec<QueueMap>,
 }
 
-/// How packets are spread over the queues.
+/// How packets are distributed over the queues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RssSummary {
     /// Entries of the indirection table.
     pub entries: usize,
     /// Queues in it.
     pub queues: usize,
-    /// What UDP over IPv4 is hashed by, in ethtool's letters.
+    /// Hash fields of UDP over IPv4, in ethtool's letters.
     pub udp4: Option<String>,
-    /// And over IPv6.
+    /// Hash fields of UDP over IPv6.
     pub udp6: Option<String>,
 }
 
 /// A receive queue on the path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueueMap {
-    /// Its number, from 0.
+    /// Its index, from 0.
     pub queue: u32,
     /// Its share of the RSS table, 0 to 1.
     pub share: Option<f64>,
@@ -77,29 +77,29 @@ pub struct QueueMap {
     pub drops: Option<u64>,
     /// Its interrupt.
     pub irq: Option<u32>,
-    /// Where its interrupt was found.
+    /// How its interrupt was found.
     pub irq_from: Option<String>,
-    /// How often that came.
+    /// Number of interrupts.
     pub interrupts: Option<u64>,
     /// CPUs that the interrupt may go to.
     pub affinity: Option<CpuSet>,
-    /// The CPUs that it goes to, as the kernel reports it, else those that it may go to.
+    /// The CPUs that receive the interrupt, as reported by the kernel, else those it may go to.
     pub cpus: CpuSet,
-    /// The CPUs that its driver asks for.
+    /// The CPUs its driver hints at.
     pub hint: Option<CpuSet>,
-    /// Memory nodes of the CPUs it goes to.
+    /// NUMA nodes of those CPUs.
     pub nodes: Vec<u32>,
-    /// CPUs that handle its packets after that.
+    /// CPUs that process its packets after that, by RPS.
     pub rps: CpuSet,
-    /// CPUs that send on the transmit queue of the same number.
+    /// CPUs that send on the transmit queue with the same index.
     pub xps: CpuSet,
-    /// An AF_XDP socket is bound to it, or it exists for one alone.
+    /// Whether an AF_XDP socket is bound to it, or it exists for one alone.
     pub xsk: bool,
 }
 
-/// Counters of losses before the stack, by the kernel's names (`struct rtnl_link_stats64`).
+/// Counters of packets lost before the stack, by the kernel's names (`struct rtnl_link_stats64`).
 const MISSED: [&str; 3] = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"];
-/// Counters of losses of one queue, as the netdev family names them.
+/// Loss counters of one queue, as the netdev family names them.
 const QUEUE_DROPS: [&str; 4] = ["hw-drop-overruns", "hw-drops", "alloc-fail", "drops"];
 
 pub(super) fn map(view: View<'_>, interface: &Interface) -> InterfaceMap {
@@ -127,14 +127,14 @@ pub(super) fn map(view: View<'_>, interface: &Interface) -> InterfaceMap {
         time_stamping: time_stamping(interface),
         packets: counted("rx_packets"),
         bytes: counted("rx_bytes"),
-        // Drivers count one loss in several of them: the largest is the best guess.
+        // Drivers count one loss in several of them: the largest is the best estimate.
         missed: MISSED.iter().filter_map(|name| counted(name)).max().unwrap_or(0),
         dropped: counted("rx_dropped").unwrap_or(0),
         queues: interface.rx.iter().map(|queue| queue_map(view, interface, queue)).collect(),
     }
 }
 
-/// What is set, with the device's clock where it has but one.
+/// The current configuration, with the device's clock if it has only one.
 fn time_stamping(interface: &Interface) -> Option<TimeStamping> {
     let set = interface.time_stamping.as_ref()?.value.clone();
     let only = interface.time_stamping_offer.as_ref().and_then(|offer| offer.value.clock);
@@ -201,12 +201,12 @@ fn queue_map(view: View<'_>, interface: &Interface, queue: &RxQueue) -> QueueMap
     }
 }
 
-/// The first of these counters that is there.
+/// The first of these counters that exists.
 fn first(counters: &Counters, names: &[&str]) -> Option<u64> {
     names.iter().find_map(|name| counters.get(*name).copied())
 }
 
-/// The part of the hash values that the RSS table gives to `queue`.
+/// The fraction of hash values that the RSS table maps to `queue`.
 fn share(interface: &Interface, queue: u32) -> Option<f64> {
     let table = &interface.rss.as_ref()?.value.main.table;
     let own = table.iter().filter(|entry| **entry == queue).count();

@@ -1,10 +1,10 @@
-//! What part of a machine is wanted, and the error if it is not there.
+//! Selects part of a machine, or fails if it does not exist.
 
 use std::fmt;
 
 use crate::snapshot::sockets::Socket;
 
-/// The part of a machine that is wanted.
+/// The part of a machine to show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Selection {
     /// All interfaces that are up, all UDP sockets.
@@ -19,7 +19,7 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// Is this socket selected?
+    /// Whether this socket is selected.
     #[must_use]
     pub fn takes(&self, socket: &Socket) -> bool {
         match self {
@@ -30,31 +30,31 @@ impl Selection {
     }
 }
 
-/// What is not there to be shown.
+/// The selected part does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectionError {
-    /// No interface of that name.
+    /// No interface has that name.
     #[error("there is no interface '{name}'; there are {}", known.join(", "))]
     NoInterface {
-        /// The name asked for.
+        /// The name requested.
         name: String,
-        /// The names there are.
+        /// The existing names.
         known: Vec<String>,
     },
     /// No socket is bound to that port.
     #[error("no UDP socket is bound to port {port}; {}", ports(known))]
     NoPort {
-        /// The port asked for.
+        /// The port requested.
         port: u16,
-        /// The ports there are, in ascending order.
+        /// The ports in use, in ascending order.
         known: Vec<u16>,
     },
-    /// The process has no UDP socket, or is not there.
+    /// The process has no UDP socket, or does not exist.
     #[error("process {0} is not there, has no UDP socket, or is hidden from this user")]
     NoProcess(u32),
 }
 
-/// Most ports that an error names.
+/// Most ports that an error lists.
 const PORTS_NAMED: usize = 12;
 
 fn ports(known: &[u16]) -> String {

@@ -25,7 +25,7 @@ pub struct UdpMap {
 /// A socket on the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketMap {
-    /// Its inode: its name in this map.
+    /// Its inode, which identifies it in this map.
     pub inode: u32,
     /// Where it is bound.
     pub local: SocketAddr,
@@ -35,9 +35,9 @@ pub struct SocketMap {
     pub pids: Vec<u32>,
     /// Sockets that share its address and port, itself included.
     pub group: usize,
-    /// Bytes that wait to be received, by the kernel's accounting.
+    /// Bytes waiting to be received, by the kernel's accounting.
     pub queued: u32,
-    /// Its receive buffer's size by the same accounting.
+    /// Its receive buffer size, by the same accounting.
     pub buffer: Option<u32>,
     /// Datagrams dropped at it.
     pub drops: u64,
@@ -47,7 +47,7 @@ pub struct SocketMap {
 }
 
 impl SocketMap {
-    /// How full its receive buffer is, a share of 1.
+    /// Fill level of its receive buffer, as a fraction of 1.
     #[must_use]
     pub fn fill(&self) -> Option<f64> {
         self.buffer.filter(|size| *size > 0).map(|size| f64::from(self.queued) / f64::from(size))
@@ -57,7 +57,7 @@ impl SocketMap {
 /// A process on the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessMap {
-    /// Its number.
+    /// Its PID.
     pub pid: u32,
     /// Its name.
     pub name: String,
@@ -65,17 +65,17 @@ pub struct ProcessMap {
     pub unit: Option<String>,
     /// Its container, `docker 0123456789ab`.
     pub container: Option<String>,
-    /// How many threads it has.
+    /// Number of its threads.
     pub threads: usize,
-    /// How many of them are pinned to one CPU.
+    /// Number of its threads that are pinned to one CPU.
     pub pinned: usize,
-    /// CPUs its threads ran on last.
+    /// CPUs its threads last ran on.
     pub cpus: CpuSet,
-    /// How many of the sockets shown it has.
+    /// Number of its sockets in this map.
     pub sockets: usize,
 }
 
-/// Characters of a container's identifier that are shown: as many as its tools show.
+/// Number of characters of a container's identifier that are shown: the same as its tools show.
 const CONTAINER_ID: usize = 12;
 
 pub(super) fn udp(view: View<'_>) -> UdpMap {
@@ -91,7 +91,7 @@ pub(super) fn udp(view: View<'_>) -> UdpMap {
 }
 
 pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
-    // Inodes are found in order, so that ten thousand sockets take no longer than it takes to sort them.
+    // A sorted list, so that looking up ten thousand inodes costs no more than sorting them.
     let mut earlier: Vec<&Socket> =
         view.earlier.map_or_else(Vec::new, |then| then.sockets.list.iter().collect());
     earlier.sort_unstable_by_key(|socket| socket.inode);

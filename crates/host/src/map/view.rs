@@ -1,4 +1,4 @@
-//! The snapshots that a map is made of.
+//! The snapshots a map is built from.
 
 use crate::Snapshot;
 use crate::snapshot::Interface;
@@ -11,18 +11,18 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The interface as it was earlier. Numbers stay with an interface through a change of its name.
+    /// The interface in the earlier snapshot. The index survives a rename.
     pub(super) fn earlier(self, interface: &Interface) -> Option<&'a Interface> {
         self.earlier?.interfaces.iter().find(|then| then.index == interface.index)
     }
 
-    /// The memory node of a CPU.
+    /// The NUMA node of a CPU.
     pub(super) fn node(self, cpu: u32) -> Option<u32> {
         self.now.cpus.cpu(cpu).and_then(|cpu| cpu.node)
     }
 }
 
-/// A count and what it was earlier, if that is known and not more.
+/// The increase of a count since the earlier value, or the count if that is unknown or larger.
 pub(super) fn since(now: u64, earlier: Option<u64>) -> u64 {
     now.checked_sub(earlier.unwrap_or(0)).unwrap_or(now)
 }

@@ -1,4 +1,4 @@
-//! Into a network namespace, with a /sys of its own.
+//! Enters a network namespace, with a private mount of /sys.
 #![allow(unsafe_code, reason = "unshare has no safe form; this module is its only place")]
 
 use std::ffi::CStr;
@@ -21,45 +21,45 @@ const TMPFS_MAGIC: i128 = 0x0102_1994;
 /// Mounted inside /sys, read for the limits of processes, and hidden by a fresh sysfs.
 const CGROUPS: &CStr = c"/sys/fs/cgroup";
 
-/// Moves the calling thread into a network namespace, and into a mount namespace of the thread's own in which /sys
-/// shows that namespace's devices.
+/// Moves the calling thread into a network namespace, and into a new mount namespace in which /sys shows that
+/// namespace's devices.
 pub(super) fn enter(net: impl AsFd) -> io::Result<()> {
     rustix::thread::move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network))?;
     mount_own_sys()
 }
 
-/// Gives the calling thread a mount namespace of its own in which /sys shows the devices of its network namespace.
+/// Moves the calling thread into a new mount namespace in which /sys shows the devices of its network namespace.
 pub(super) fn mount_own_sys() -> io::Result<()> {
-    // SAFETY: the flag does not unshare the descriptor table, so no thread loses sight of a descriptor.
+    // SAFETY: the flag does not unshare the descriptor table, so all threads keep their descriptors.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
-    // Slave, not private: what the host unmounts goes away here as well instead of being held.
+    // Slave, not private: what the host unmounts is unmounted here too, not held.
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change(c"/", slave)?;
     let cgroups = clone_cgroups();
     match rustix::mount::mount(c"sysfs", c"/sys", c"sysfs", flags(), None) {
-        // The same sysfs is there already: this is the namespace that /sys shows anyway.
+        // The same sysfs is already mounted: /sys shows this namespace anyway.
         Err(rustix::io::Errno::BUSY) => return Ok(()),
         mounted => mounted?,
     }
     if let Some(tree) = cgroups {
-        // Without it limits are not shown, and said to be missing.
+        // Without it limits are not shown, and are reported as missing.
         let _ = rustix::mount::move_mount(&tree, c"", CWD, CGROUPS, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
     }
     Ok(())
 }
 
-/// The device number of the sysfs at /sys; none when something else is there.
+/// The device number of the sysfs at /sys; `None` if something else is mounted.
 pub(super) fn mounted_sysfs() -> Option<u64> {
     let kind = i128::from(rustix::fs::statfs(c"/sys").ok()?.f_type);
     let device = || rustix::fs::stat(c"/sys").ok().map(|root| root.st_dev);
     (kind == SYSFS_MAGIC).then(device).flatten()
 }
 
-/// The device number of the sysfs of the calling thread's network namespace, by a mount that is attached nowhere and ends
-/// with its descriptor.
+/// The device number of the sysfs of the calling thread's network namespace, from a detached mount that ends with its
+/// descriptor.
 ///
 /// # Errors
-/// It may not be mounted (CAP_SYS_ADMIN), or the kernel is older than 5.2.
+/// No permission to mount it (CAP_SYS_ADMIN), or the kernel is older than 5.2.
 pub(super) fn own_sysfs() -> io::Result<u64> {
     let context = rustix::mount::fsopen(c"sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&context)?;
@@ -76,7 +76,7 @@ fn clone_cgroups() -> Option<OwnedFd> {
     mounted.then(|| rustix::mount::open_tree(CWD, CGROUPS, flags).ok()).flatten()
 }
 
-/// A /sys that is read-only outside stays so inside.
+/// A /sys that is read-only outside stays read-only inside.
 fn flags() -> MountFlags {
     let safe = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     match rustix::fs::statvfs(c"/sys") {

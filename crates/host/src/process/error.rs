@@ -4,25 +4,25 @@ use std::io;
 
 use udpath_steer::CpuSet;
 
-/// Each names the operation, the object, the cause, and what would help.
+/// Each names the operation, the object, the cause and the fix.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No such process, or it has ended.
     #[error("there is no process {pid}")]
     NoProcess {
-        /// The number asked for.
+        /// The PID requested.
         pid: u32,
     },
-    /// The kernel does not allow it.
+    /// Permission denied.
     #[error("cannot {what}: not permitted; {needs} is needed, which root has outside of containers")]
     NotPermitted {
         /// Operation and object.
         what: String,
-        /// The capability that would be enough.
+        /// The capability that suffices.
         needs: &'static str,
     },
-    /// The kernel is too old to hand out descriptors.
+    /// The kernel is too old to duplicate descriptors.
     #[error(
         "cannot {what}: this kernel does not hand out descriptors of other processes (pidfd_getfd, Linux 5.6)"
     )]
@@ -30,7 +30,7 @@ pub enum Error {
         /// Operation and object.
         what: String,
     },
-    /// The socket is not the process's any more.
+    /// The process no longer has the socket.
     #[error(
         "process {pid} has no UDP socket with inode {inode} and cookie {cookie:#x} (any more): it was closed, or the \
          server was restarted and has new ones; look for them again"
@@ -48,16 +48,16 @@ pub enum Error {
     NoSocket {
         /// The process.
         pid: u32,
-        /// The inode asked for.
+        /// The inode requested.
         inode: u32,
     },
-    /// Nobody listens.
+    /// No socket is bound to the port.
     #[error("no UDP socket is bound to port {port} in this network namespace")]
     NobodyServes {
         /// The port.
         port: u16,
     },
-    /// Somebody listens, and does not show.
+    /// A socket is bound to the port, but its process is not visible.
     #[error(
         "UDP port {port} is served, and no process that is seen here has its sockets; {hidden} processes keep their \
          descriptors to themselves: CAP_SYS_PTRACE is needed, which root has outside of containers"
@@ -65,10 +65,10 @@ pub enum Error {
     Hidden {
         /// The port.
         port: u16,
-        /// How many processes do not show what they have.
+        /// Number of processes whose descriptors are not visible.
         hidden: usize,
     },
-    /// No thread was seen that waits for a socket.
+    /// No thread was seen waiting for a socket.
     #[error(
         "no thread was seen waiting for {socket} in {looks} looks: it is never idle, or waits in a way that is not \
          known here (poll, select, io_uring); name the threads themselves, as thread:PID/TID:affinity"
@@ -76,10 +76,10 @@ pub enum Error {
     NobodyWaits {
         /// The socket.
         socket: String,
-        /// How often was looked.
+        /// Number of samples taken.
         looks: u32,
     },
-    /// A group of which others have members.
+    /// A reuseport group with members outside the server.
     #[error(
         "{socket} shares its port with {strangers} sockets that neither process {pid} nor its workers have; which \
          member is whose cannot be told, so a choice by CPU is not made"
@@ -89,7 +89,7 @@ pub enum Error {
         socket: String,
         /// The process.
         pid: u32,
-        /// How many sockets are others'.
+        /// Number of sockets that belong to others.
         strangers: usize,
     },
     /// The thread has ended.
@@ -100,18 +100,18 @@ pub enum Error {
         /// The thread.
         tid: u32,
     },
-    /// A CPU that is not there.
+    /// A CPU that does not exist or is offline.
     #[error("CPU {cpu} is not online; online are {online}")]
     NoCpu {
-        /// The CPU asked for.
+        /// The CPU requested.
         cpu: u32,
-        /// Those that are.
+        /// The CPUs that are online.
         online: CpuSet,
     },
-    /// No CPU at all.
+    /// An empty set of CPUs.
     #[error("a thread needs at least one CPU to run on")]
     NoCpus,
-    /// The socket is alone.
+    /// The socket is not in a group.
     #[error(
         "{socket} is in no reuseport group, so there is nothing to choose from; only the server itself can open more \
          sockets (SO_REUSEPORT), by its own configuration"
@@ -120,46 +120,46 @@ pub enum Error {
         /// The socket.
         socket: String,
     },
-    /// The socket is connected: the kernel writes the CPU of its last datagram there.
+    /// The socket is connected: the kernel stores the CPU of its last datagram there.
     #[error("{socket} is connected; its incoming CPU is a record of its last datagram and no setting")]
     Connected {
         /// The socket.
         socket: String,
     },
-    /// A value that the option cannot have.
+    /// A value outside the option's range.
     #[error("{value} is not possible as {what}; {right}")]
     Range {
         /// The setting.
         what: &'static str,
-        /// The value asked for.
+        /// The value requested.
         value: u64,
-        /// What would be possible.
+        /// The valid values.
         right: String,
     },
-    /// It reads back as something else, and has been put back.
+    /// It read back as a different value and was restored.
     #[error("{what} reads back as {found} after {wanted} was written; it has been put back to {before}")]
     NotTaken {
         /// Setting and object.
         what: String,
         /// What was written.
         wanted: String,
-        /// What was found.
+        /// What was read back.
         found: String,
-        /// What it was.
+        /// The previous value.
         before: String,
     },
-    /// Anything else the kernel answered.
+    /// Any other error from the kernel.
     #[error("cannot {what}: {cause}")]
     System {
         /// Operation and object.
         what: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
 
 impl Error {
-    /// Is the object itself not there?
+    /// Whether the object itself no longer exists.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(
@@ -171,7 +171,7 @@ impl Error {
         )
     }
 
-    /// The kernel's answer to `what`; `needs` is the capability whose lack it may be.
+    /// Maps the kernel's error for `what`; `needs` is the capability that may be missing.
     pub fn answered(what: impl Into<String>, cause: impl Into<io::Error>, needs: &'static str) -> Self {
         let (what, cause) = (what.into(), cause.into());
         match cause.raw_os_error() {

@@ -1,4 +1,4 @@
-//! What a server has: its processes, their UDP sockets and threads.
+//! A server's processes, UDP sockets and threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -12,20 +12,20 @@ use super::option::{SocketSetting, SocketValue, get};
 use super::thread::{self, Thread};
 use super::{Error, sys};
 
-/// `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_DROPS` of linux/sock_diag.h, as places in `SO_MEMINFO`.
+/// `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_DROPS` of linux/sock_diag.h, as indices into `SO_MEMINFO`.
 const QUEUED: usize = libc::SK_MEMINFO_RMEM_ALLOC as usize;
 const DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
 
 /// A running server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
-    /// Its process, as asked for.
+    /// The PID requested.
     pub pid: u32,
-    /// That process's name.
+    /// Name of that process.
     pub name: String,
-    /// That process first, then its workers: descendants of it that run the same program, as nsd's do.
+    /// That process first, then its workers: descendants that run the same program, as nsd's do.
     pub processes: Vec<u32>,
-    /// Its bound UDP sockets, each once whoever of its processes has it, by inode.
+    /// Its bound UDP sockets by inode, each listed once even if several processes have it.
     pub sockets: Vec<Socket>,
     /// Its sockets that share an address and port.
     pub groups: Vec<Group>,
@@ -36,32 +36,32 @@ pub struct Server {
 /// A UDP socket of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Socket {
-    /// Which.
+    /// Its identity.
     pub id: SocketId,
-    /// A process of the server that has it: the one to name when it is read or written.
+    /// A process of the server that has it, for reads and writes.
     pub pid: u32,
-    /// Its descriptor's number there.
+    /// Its descriptor number there.
     pub fd: u32,
-    /// Where it is bound.
+    /// Bound address.
     pub local: SocketAddr,
-    /// Whom it is connected to.
+    /// Peer address, if connected.
     pub peer: Option<SocketAddr>,
     /// Index of the interface it is bound to, in the server's network namespace.
     pub interface: Option<u32>,
-    /// Of IPv6: takes no IPv4.
+    /// IPv6 only (`IPV6_V6ONLY`).
     pub v6only: bool,
     /// Its group, as an index into the server's groups.
     pub group: Option<usize>,
-    /// Everything that can be set of it and be read.
+    /// Every setting of it that is readable.
     pub values: Vec<SocketValue>,
-    /// Bytes that wait to be received, by the kernel's accounting (whole buffers, not payload).
+    /// Bytes waiting to be received, by the kernel's accounting (whole buffers, not payload).
     pub queued: u32,
     /// Datagrams dropped at it since it was opened. Wraps at 32 bits.
     pub drops: u32,
 }
 
 impl Socket {
-    /// What is set of it; none of what the kernel does not tell.
+    /// The value of a setting; `None` if the kernel does not report it.
     #[must_use]
     pub fn value(&self, setting: SocketSetting) -> Option<SocketValue> {
         self.values.iter().copied().find(|value| value.setting() == setting)
@@ -74,21 +74,22 @@ impl fmt::Display for Socket {
     }
 }
 
-/// Sockets of one server that share an address and port, and with it the datagrams.
+/// Sockets of one server that share an address and port, and therefore its datagrams.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// What they share.
+    /// The address they share.
     pub address: SocketAddr,
-    /// The sockets, as indices into the server's, by inode: the order in which they were made. That is the order in
-    /// which they joined, by which a program chooses, unless the server bound them in another. Verify by counts.
+    /// The sockets, as indices into the server's, by inode: the order in which they were created. This is also the
+    /// order in which they joined, which a program selects by, unless the server bound them in another order. Verify
+    /// with counts.
     pub members: Vec<usize>,
 }
 
-/// Finds a server's sockets and threads by its process. Sockets of the network namespace that its processes are in; what
-/// only an `io_uring` holds has no descriptor and does not show.
+/// Finds a server's sockets and threads by PID. Covers the network namespace of its processes; a socket held only by an
+/// `io_uring` has no descriptor and is not listed.
 ///
 /// # Errors
-/// No such process, or its descriptors may not be taken.
+/// No such process, or no permission to duplicate its descriptors.
 pub fn find(pid: u32) -> Result<Server, Error> {
     let processes = family(pid)?;
     let mut sockets = BTreeMap::new();
@@ -97,7 +98,7 @@ pub fn find(pid: u32) -> Result<Server, Error> {
     for &member in &processes {
         let found = collect(member, &mut sockets).and_then(|()| thread::of(member));
         let tids = match found {
-            // A worker that has just ended.
+            // A worker that just ended.
             Err(Error::NoProcess { .. }) if member != pid => continue,
             found => found?,
         };
@@ -119,18 +120,18 @@ pub fn find(pid: u32) -> Result<Server, Error> {
     Ok(Server { pid, name, processes, sockets, groups, threads })
 }
 
-/// A socket, and whether it shares its port.
+/// A socket, and whether `SO_REUSEPORT` is set.
 struct Found {
     socket: Socket,
     reuseport: bool,
 }
 
-/// UDP sockets of one process, by inode; those that are known already stay as they are.
+/// Adds the UDP sockets of one process, by inode; known ones stay unchanged.
 fn collect(pid: u32, known: &mut BTreeMap<u32, Found>) -> Result<(), Error> {
     let process = Process::open(pid)?;
     let udp = udp_inodes(pid)?;
     for (fd, inode) in process.sockets()? {
-        // Only what is UDP by the kernel's own list is duplicated at all.
+        // Only sockets that the kernel lists as UDP are duplicated.
         if !udp.contains(&inode) || known.contains_key(&inode) {
             continue;
         }
@@ -154,7 +155,7 @@ fn listed(pid: u32) -> Result<String, Error> {
         let path = format!("/proc/{pid}/net/{list}");
         match fs::read_to_string(&path) {
             Ok(text) => lines.extend(text.split_inclusive('\n').skip(1)),
-            // A kernel without IPv6, or the process has ended, which is told when it is opened.
+            // A kernel without IPv6, or the process has ended, which opening it reports.
             Err(cause) if matches!(cause.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EINVAL)) => {
             }
             Err(cause) => return Err(Error::answered(format!("read {path}"), cause, "CAP_SYS_PTRACE")),
@@ -168,12 +169,12 @@ fn inode(line: &str) -> Option<u32> {
     line.split_whitespace().nth(9)?.parse().ok()
 }
 
-/// How many sockets that the server does not have are bound as this one is, by the same user: they may be of its group.
-/// The list does not tell interfaces, so sockets of others that are bound to one count as well.
+/// Number of sockets outside the server with the same binding and user: they may be in its group. The list has no
+/// interfaces, so sockets of others bound to an interface count as well.
 pub(super) fn strangers(server: &Server, socket: &Socket) -> Result<usize, Error> {
     let lines = listed(socket.pid)?;
     let column = |line: &'_ str, at| line.split_whitespace().nth(at).map(str::to_owned);
-    // Where it is bound, whom it is connected to, its user.
+    // Bound address, peer address, user.
     let key = |line: &str| [1, 2, 7].map(|at| column(line, at));
     let of = |wanted: u32| lines.lines().find(|line| inode(line) == Some(wanted)).map(key);
     let own = of(socket.id.inode);
@@ -182,7 +183,7 @@ pub(super) fn strangers(server: &Server, socket: &Socket) -> Result<usize, Error
     Ok(lines.lines().filter(own).filter_map(inode).filter(|inode| *inode != 0 && !known(inode)).count())
 }
 
-/// None if it is no bound UDP socket: the descriptor may be another file by now.
+/// `None` if it is not a bound UDP socket: the descriptor may refer to another file by now.
 fn look(pid: u32, fd: u32, inode: u32, socket: BorrowedFd<'_>) -> Result<Option<Found>, Error> {
     let what = || format!("read the socket at descriptor {fd} of process {pid}");
     let failed = |cause: std::io::Error| Error::answered(what(), cause, "CAP_SYS_PTRACE");
@@ -199,7 +200,7 @@ fn look(pid: u32, fd: u32, inode: u32, socket: BorrowedFd<'_>) -> Result<Option<
     let memory = sys::memory(socket).map_err(failed)?;
     let mut values = Vec::new();
     for setting in SocketSetting::ALL {
-        // What this kernel does not have is not shown.
+        // Options this kernel does not have are omitted.
         values.extend(get(socket, setting).ok().flatten());
     }
     let interface = option(libc::SO_BINDTOIFINDEX).ok().and_then(|index| u32::try_from(index).ok());
@@ -219,12 +220,12 @@ fn look(pid: u32, fd: u32, inode: u32, socket: BorrowedFd<'_>) -> Result<Option<
     Ok(Some(Found { socket, reuseport: option(libc::SO_REUSEPORT).is_ok_and(|on| on != 0) }))
 }
 
-/// Puts sockets into the groups that the kernel makes of them (`udp_reuseport_add_sock`), and tells each its own.
+/// Groups the sockets as the kernel does (`udp_reuseport_add_sock`), and stores each socket's group.
 fn groups(sockets: &mut [Found]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut by_key = BTreeMap::new();
     for (at, Found { socket, reuseport }) in sockets.iter_mut().enumerate() {
-        // A connected one takes its peer's datagrams alone.
+        // A connected one receives only its peer's datagrams.
         if !*reuseport || socket.peer.is_some() {
             continue;
         }
@@ -239,7 +240,7 @@ fn groups(sockets: &mut [Found]) -> Vec<Group> {
     groups
 }
 
-/// The process, and after it its descendants that run the same program, by number.
+/// The process, followed by its descendants that run the same program, by PID.
 fn family(pid: u32) -> Result<Vec<u32>, Error> {
     let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
     let Ok(entries) = fs::read_dir("/proc") else { return Ok(vec![pid]) };
@@ -250,7 +251,7 @@ fn family(pid: u32) -> Result<Vec<u32>, Error> {
     }
     let own = program(pid);
     let mut family = BTreeSet::from([pid]);
-    // Children come in any order: until nothing is added.
+    // Children come in any order: repeat until nothing is added.
     loop {
         let more: Vec<u32> = parents
             .iter()

@@ -1,4 +1,4 @@
-//! A socket of another process, held for as long as one call takes.
+//! A socket of another process, held only for the duration of one call.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{Error, sys};
 
-/// What lets one process take another's descriptors.
+/// The capability to duplicate another process's descriptors.
 const NEEDS: &str = "CAP_SYS_PTRACE";
 
-/// Which socket: the same for all processes that have it, and never another's in this boot.
+/// A socket's identity: the same for all processes that have it, and unique since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocketId {
-    /// What its descriptors name it by. Later sockets may get the same.
+    /// Its inode, as its descriptors name it. Later sockets may reuse it.
     pub inode: u32,
-    /// What the kernel names it by. The kernel gives one to a socket that is asked for it first.
+    /// Its kernel cookie. The kernel assigns it on the first request.
     pub cookie: u64,
 }
 
-/// A process that sockets can be taken from.
+/// A process whose sockets can be duplicated.
 pub(super) struct Process {
     pid: u32,
     descriptor: OwnedFd,
@@ -33,13 +33,13 @@ impl Process {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Error::NoProcess { pid })?;
         match rustix::process::pidfd_open(number, PidfdFlags::empty()) {
             Ok(descriptor) => Ok(Self { pid, descriptor }),
-            // EINVAL: the number of a thread that is no process.
+            // EINVAL: the ID of a thread that is not a process.
             Err(Errno::SRCH | Errno::INVAL) => Err(Error::NoProcess { pid }),
             Err(errno) => Err(Error::answered(format!("open process {pid}"), errno, NEEDS)),
         }
     }
 
-    /// The process's descriptors that are sockets, and their inodes.
+    /// The process's socket descriptors, and their inodes.
     pub(super) fn sockets(&self) -> Result<Vec<(u32, u32)>, Error> {
         let folder = format!("/proc/{}/fd", self.pid);
         let what = || format!("list the descriptors of process {}", self.pid);
@@ -52,7 +52,7 @@ impl Process {
         let mut found = Vec::new();
         for entry in entries.flatten() {
             let target = match fs::read_link(entry.path()) {
-                // Closed while the list is read.
+                // Closed while the list was read.
                 Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => continue,
                 target => target.map_err(|cause| Error::answered(what(), cause, NEEDS))?,
             };
@@ -64,7 +64,7 @@ impl Process {
         Ok(found)
     }
 
-    /// A duplicate of a descriptor. None when it has just been closed. Not to be kept: see the module's header.
+    /// A duplicate of a descriptor. `None` if it has just been closed. Must not be kept: see the module's header.
     pub(super) fn take(&self, fd: u32) -> Result<Option<OwnedFd>, Error> {
         let taken =
             rustix::process::pidfd_getfd(&self.descriptor, fd.cast_signed(), PidfdGetfdFlags::empty());
@@ -79,7 +79,7 @@ impl Process {
     }
 }
 
-/// Does `work` on the socket, through a duplicate that is closed when this returns.
+/// Runs `work` on the socket, through a duplicate that is closed when this returns.
 pub fn with_socket<T>(
     pid: u32,
     socket: SocketId,
@@ -91,7 +91,7 @@ pub fn with_socket<T>(
             continue;
         }
         let Some(duplicate) = process.take(fd)? else { continue };
-        // The descriptor may be another socket's by now, and the inode as well.
+        // The descriptor, and also the inode, may belong to another socket by now.
         if rustix::net::sockopt::socket_cookie(&duplicate) == Ok(socket.cookie) {
             return work(duplicate.as_fd());
         }
@@ -99,10 +99,10 @@ pub fn with_socket<T>(
     Err(Error::SocketGone { pid, inode: socket.inode, cookie: socket.cookie })
 }
 
-/// Which socket a process has under this inode now.
+/// The socket that currently has this inode in a process.
 ///
 /// # Errors
-/// It has no UDP socket of that inode, or its descriptors may not be taken.
+/// It has no UDP socket with that inode, or there is no permission to duplicate its descriptors.
 pub fn identify(pid: u32, inode: u32) -> Result<SocketId, Error> {
     let process = Process::open(pid)?;
     for (fd, _) in process.sockets()?.into_iter().filter(|(_, found)| *found == inode) {

@@ -1,6 +1,6 @@
-//! What can be set of a running server's socket.
+//! Settings of a running server's socket.
 //!
-//! | setting | option | told by the kernel | in force |
+//! | setting | option | reported by the kernel | takes effect |
 //! |---|---|---|---|
 //! | receive buffer | `SO_RCVBUFFORCE` | yes | for the next datagram |
 //! | busy poll | `SO_BUSY_POLL` | yes | when the server next waits |
@@ -19,31 +19,31 @@ use super::find::strangers;
 use super::held::{self, SocketId};
 use super::{Error, find, sys};
 
-/// What it takes to set more than the system's own limits allow.
+/// The capability to exceed the system's limits.
 const NEEDS: &str = "CAP_NET_ADMIN";
-/// Largest receive buffer, bytes of the kernel's accounting: it doubles what it is told (`__sock_set_rcvbuf`).
+/// Largest receive buffer, in bytes of the kernel's accounting: it doubles the value it is given (`__sock_set_rcvbuf`).
 pub const MAX_BUFFER: u32 = (i32::MAX - 1).cast_unsigned();
 
-/// One thing that can be set of a socket.
+/// A setting of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SocketSetting {
-    /// Room for datagrams that wait.
+    /// Buffer space for datagrams waiting to be received.
     ReceiveBuffer,
-    /// How long a wait polls the device's queue.
+    /// How long a blocking call polls the device's queue.
     BusyPoll,
-    /// Whether polling goes before interrupts.
+    /// Whether polling takes precedence over interrupts.
     PreferBusyPoll,
-    /// Packets taken by one poll.
+    /// Packets per poll.
     BusyPollBudget,
-    /// The CPU whose datagrams it takes of its group's.
+    /// The CPU whose datagrams it prefers within its group.
     IncomingCpu,
-    /// How a datagram finds its socket in the group.
+    /// How the group selects a socket for a datagram.
     Selection,
 }
 
 impl SocketSetting {
-    /// All of them.
+    /// All settings.
     pub const ALL: [Self; 6] = [
         Self::ReceiveBuffer,
         Self::BusyPoll,
@@ -66,7 +66,7 @@ impl SocketSetting {
         }
     }
 
-    /// The kernel's name of it.
+    /// The kernel's name for it.
     #[must_use]
     pub const fn option(self) -> &'static str {
         match self {
@@ -94,20 +94,20 @@ impl SocketSetting {
         }
     }
 
-    /// Does the kernel tell what is set?
+    /// Whether the kernel reports the current value.
     #[must_use]
     pub const fn is_told(self) -> bool {
         !matches!(self, Self::BusyPollBudget | Self::Selection)
     }
 }
 
-/// How a datagram finds its socket in a reuseport group.
+/// How a reuseport group selects a socket for a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Selection {
     /// By the kernel's hash of the flow, or by incoming CPU where a member has one.
     ByFlow,
-    /// Member `CPU mod members`, in the order in which they were bound. Goes before every incoming CPU.
+    /// Member `CPU mod members`, in bind order. Takes precedence over every incoming CPU.
     ByCpu,
 }
 
@@ -115,23 +115,23 @@ pub enum Selection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SocketValue {
-    /// Bytes by the kernel's own accounting, which is twice what a server asks for; up to 2,147,483,646. Odd ones
-    /// become the next even one. The kernel does not go below some 2,300.
+    /// Bytes by the kernel's accounting, twice what a server requests; up to 2,147,483,646. Odd values are rounded up
+    /// to even. The kernel's minimum is about 2,300.
     ReceiveBuffer(u32),
     /// Microseconds; 0 is off.
     BusyPoll(u32),
     /// On, or off.
     PreferBusyPoll(bool),
-    /// Packets; 0 is the kernel's own, 8.
+    /// Packets; 0 is the kernel's default, 8.
     BusyPollBudget(u16),
-    /// The CPU; none is any.
+    /// The CPU; `None` is any.
     IncomingCpu(Option<u32>),
     /// Of the whole group.
     Selection(Selection),
 }
 
 impl SocketValue {
-    /// What it is a value of.
+    /// The setting it is a value of.
     #[must_use]
     pub const fn setting(self) -> SocketSetting {
         match self {
@@ -160,10 +160,10 @@ impl fmt::Display for SocketValue {
     }
 }
 
-/// What is set of a socket now; none where the kernel does not tell ([`SocketSetting::is_told`]).
+/// The current value of a socket's setting; `None` if the kernel does not report it ([`SocketSetting::is_told`]).
 ///
 /// # Errors
-/// The process does not have the socket any more, or it may not be read.
+/// The process no longer has the socket, or there is no permission to read it.
 pub fn read(pid: u32, socket: SocketId, setting: SocketSetting) -> Result<Option<SocketValue>, Error> {
     held::with_socket(pid, socket, |held| {
         let what = || format!("read {} of socket {} of process {pid}", setting.option(), socket.inode);
@@ -178,7 +178,7 @@ pub fn get(socket: BorrowedFd<'_>, setting: SocketSetting) -> io::Result<Option<
         SocketSetting::ReceiveBuffer => SocketValue::ReceiveBuffer(number(libc::SO_RCVBUF)?.cast_unsigned()),
         SocketSetting::BusyPoll => SocketValue::BusyPoll(number(libc::SO_BUSY_POLL)?.cast_unsigned()),
         SocketSetting::PreferBusyPoll => SocketValue::PreferBusyPoll(number(libc::SO_PREFER_BUSY_POLL)? != 0),
-        // -1 is any.
+        // -1 means any CPU.
         SocketSetting::IncomingCpu => {
             SocketValue::IncomingCpu(u32::try_from(number(libc::SO_INCOMING_CPU)?).ok())
         }
@@ -186,10 +186,10 @@ pub fn get(socket: BorrowedFd<'_>, setting: SocketSetting) -> io::Result<Option<
     }))
 }
 
-/// The members of the socket's group, in their order; none when it has no group.
+/// The members of the socket's group, in their order; `None` without a group.
 ///
 /// # Errors
-/// The process does not have the socket, or others than it and its workers have members of the group.
+/// The process does not have the socket, or processes other than it and its workers have members of the group.
 pub fn group(pid: u32, socket: SocketId) -> Result<Option<Vec<SocketId>>, Error> {
     let server = find(pid)?;
     let Some(found) = server.sockets.iter().find(|found| found.id == socket) else {

@@ -1,9 +1,9 @@
-//! What a server has set of its sockets, which the kernel tells nobody but who holds them.
+//! The options a server set on its sockets. The kernel reports them only to a holder of the socket.
 //!
-//! sock_diag and procfs know neither whether a socket shares its port, nor which CPU it takes datagrams from, nor what it
-//! asks of each packet. So the descriptor is duplicated for as long as it takes to read the options (see the module's
-//! header: a duplicate is never kept). That costs some 30 system calls a socket and touches the process, so it is done for
-//! the sockets that were asked for, not for all of a machine's.
+//! sock_diag and procfs report neither whether a socket shares its port, nor which CPU it takes datagrams from, nor
+//! what it requests for each packet. So the descriptor is duplicated while the options are read (see the module's
+//! header: a duplicate is never kept). This costs some 30 system calls per socket and touches the process, so it is
+//! done only for the sockets requested, not for all of a machine's.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,19 +13,19 @@ use super::{Error, sys};
 use crate::snapshot::sockets::{Socket, SocketOptions, Sockets};
 use crate::{Absence, Missing, Provenance};
 
-/// Options of asm-generic/socket.h and linux/udp.h that the libc crate has not, or under a name that differs between
+/// Options of asm-generic/socket.h and linux/udp.h that the libc crate lacks, or names differently between
 /// architectures.
 const SO_INCOMING_NAPI_ID: libc::c_int = 56;
 const SO_BUF_LOCK: libc::c_int = 72;
 const UDP_ENCAP: libc::c_int = 100;
-/// Bits of `SO_BUF_LOCK`: who set the buffer was the program, and the kernel leaves its size alone.
+/// Bits of `SO_BUF_LOCK`: the program set the buffer size, and the kernel does not change it.
 const RECEIVE_BUFFER_SET: libc::c_int = 2;
-/// What `SO_TIMESTAMP` and its kin are called, the kind with 64-bit times after the old one.
+/// Names of `SO_TIMESTAMP` and its variants: the original option, then the one with 64-bit times.
 const STAMPS: [(&str, [libc::c_int; 2]); 3] =
     [("SO_TIMESTAMP", [29, 63]), ("SO_TIMESTAMPNS", [35, 64]), ("SO_TIMESTAMPING", [37, 65])];
 
-/// Reads the options of the sockets that are `wanted` into the list. Those of other users' processes need a right; what
-/// cannot be read is noted.
+/// Reads the options of the sockets that are `wanted` into the list. Sockets of other users' processes need a
+/// capability; what cannot be read is noted.
 pub fn look_closer(sockets: &mut Sockets, wanted: impl Fn(&Socket) -> bool, missing: &mut Vec<Missing>) {
     let mut of: BTreeMap<u32, Vec<SocketId>> = BTreeMap::new();
     for socket in sockets.list.iter().filter(|socket| wanted(socket)) {
@@ -44,7 +44,7 @@ pub fn look_closer(sockets: &mut Sockets, wanted: impl Fn(&Socket) -> bool, miss
                     }
                 }
             }
-            // It has ended: its sockets are gone with it.
+            // It has ended, and its sockets with it.
             Err(Error::NoProcess { .. }) => {}
             Err(error) => {
                 let why = match error {
@@ -59,7 +59,7 @@ pub fn look_closer(sockets: &mut Sockets, wanted: impl Fn(&Socket) -> bool, miss
     }
 }
 
-/// The options of these sockets of a process; those that it has closed are left out.
+/// The options of these sockets of a process; closed ones are left out.
 fn options(pid: u32, wanted: &[SocketId]) -> Result<Vec<(SocketId, SocketOptions)>, Error> {
     let process = Process::open(pid)?;
     let mut found: Vec<(SocketId, SocketOptions)> = Vec::new();
@@ -76,7 +76,7 @@ fn options(pid: u32, wanted: &[SocketId]) -> Result<Vec<(SocketId, SocketOptions
     Ok(found)
 }
 
-/// Options that a kernel does not have are those of a socket that has not set them.
+/// An option that the kernel lacks reads as unset.
 fn read(socket: BorrowedFd<'_>) -> SocketOptions {
     let option = |name| sys::option(socket, name).unwrap_or(0);
     let udp = |name| sys::udp_option(socket, name).unwrap_or(0);
@@ -87,7 +87,7 @@ fn read(socket: BorrowedFd<'_>) -> SocketOptions {
     SocketOptions {
         reuseport: option(libc::SO_REUSEPORT) != 0,
         reuseaddr: option(libc::SO_REUSEADDR) != 0,
-        // -1 is any.
+        // -1 means any CPU.
         incoming_cpu: sys::option(socket, libc::SO_INCOMING_CPU).ok().and_then(positive),
         napi: positive(option(SO_INCOMING_NAPI_ID)).filter(|napi| *napi != 0),
         busy_poll_us: positive(option(libc::SO_BUSY_POLL)).unwrap_or(0),

@@ -1,4 +1,4 @@
-//! Who serves a port, and which of its threads reads which socket.
+//! The servers of a port, and which of their threads reads which socket.
 //!
 //! ```text
 //!  port ── sock_diag ─▸ inodes ── one pass over /proc/PID/fd ─▸ holders ── the first of each program ─▸ servers
@@ -6,8 +6,8 @@
 //!  thread ── /proc/PID/task/TID/syscall: epoll_wait(14, ...) ── /proc/PID/fdinfo/14 ─▸ inodes it waits for
 //!                                        recvmmsg(7, ...)    ── /proc/PID/fd/7      ─▸ the one it waits for
 //! ```
-//! The kernel keeps no record of readers, so a thread is known by what it waits for while it sleeps. One that never
-//! sleeps is not seen; a few looks see all but the busiest.
+//! The kernel keeps no record of readers, so a thread is identified by what it waits for while it sleeps. A thread that
+//! never sleeps is not seen; a few samples find all but the busiest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -16,22 +16,22 @@ use std::time::Duration;
 use super::{Error, Server, Thread, ThreadId, find};
 use crate::{Source, read};
 
-/// How often is looked, at most. Fewer: threads of a busy server are missed. More: a plan for one that never sleeps
-/// takes longer than a second to say so.
+/// Maximum number of samples. Fewer: threads of a busy server are missed. More: it takes longer than a second to report
+/// a thread that never sleeps.
 const LOOKS: u32 = 200;
-/// Looks that are made at least: another thread may wait for the same socket, and was busy before.
+/// Minimum number of samples: another thread may wait for the same socket, and may have been busy before.
 const LEAST: u32 = 10;
-/// Pause between two looks: longer than a burst of datagrams takes, shorter than what people notice.
+/// Pause between two samples: longer than a burst of datagrams, too short for users to notice.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Threads by the inode of the socket they wait for.
 pub type Waiting = BTreeMap<u32, BTreeSet<ThreadId>>;
 
-/// The servers whose UDP sockets are bound to a port, in the network namespace of the caller; each with those sockets
-/// alone, and with all its threads. Connected sockets are those of clients, and no part of it.
+/// The servers whose UDP sockets are bound to a port, in the network namespace of the caller; each with only those
+/// sockets, and with all its threads. Connected sockets belong to clients and are left out.
 ///
 /// # Errors
-/// Nobody is bound to it, or who it is does not show.
+/// No socket is bound to it, or its owner is not visible.
 pub fn serving(source: &dyn Source, port: u16) -> Result<Vec<Server>, Error> {
     let mut listed = read::sockets::list(source, &mut Vec::new()).ok_or(Error::NobodyServes { port })?.value;
     listed.retain(|socket| socket.local.port() == port && socket.peer.is_none());
@@ -42,7 +42,8 @@ pub fn serving(source: &dyn Source, port: u16) -> Result<Vec<Server>, Error> {
     let scan = read::processes::scan(source, &wanted).unwrap_or_default();
     let holders: BTreeSet<u32> = scan.holders.iter().map(|holder| holder.pid).collect();
     let mut servers: Vec<Server> = Vec::new();
-    // The youngest first: a socket that was handed to a server at its start belongs to it, and not to who handed it over.
+    // Youngest first: a socket passed to a server at its start belongs to that server, not to the process that passed
+    // it.
     for pid in firsts(source, &holders).into_iter().rev() {
         let mut server = match find(pid) {
             Err(Error::NoProcess { .. }) => continue,
@@ -63,7 +64,7 @@ pub fn serving(source: &dyn Source, port: u16) -> Result<Vec<Server>, Error> {
     Ok(servers)
 }
 
-/// Of processes that hold the same sockets and run the same program, the one that the others descend from.
+/// Among processes that hold the same sockets and run the same program, the one that the others descend from.
 fn firsts(source: &dyn Source, holders: &BTreeSet<u32>) -> Vec<u32> {
     let program = |pid: u32| source.target(&format!("/proc/{pid}/exe")).ok();
     let parent = |pid: u32| {
@@ -76,7 +77,7 @@ fn firsts(source: &dyn Source, holders: &BTreeSet<u32>) -> Vec<u32> {
     holders.iter().copied().filter(|pid| !worker(*pid)).collect()
 }
 
-/// Leaves a server those sockets alone.
+/// Removes all other sockets from a server.
 fn keep(server: &mut Server, wanted: impl Fn(u32) -> bool) {
     let kept: Vec<bool> = server.sockets.iter().map(|socket| wanted(socket.id.inode)).collect();
     let place = |at: usize| kept[..at].iter().filter(|kept| **kept).count();
@@ -100,10 +101,10 @@ fn keep(server: &mut Server, wanted: impl Fn(u32) -> bool) {
     }
 }
 
-/// Which threads wait for the sockets of a server. Looks until each socket has one, and a few times more.
+/// Which threads wait for the sockets of a server. Samples until each socket has one, and a few times more.
 ///
 /// # Errors
-/// A socket has none.
+/// A socket without a waiting thread.
 pub fn waiting(server: &Server) -> Result<Waiting, Error> {
     let mut found = Waiting::new();
     for look in 1..=LOOKS {
@@ -123,7 +124,7 @@ pub fn waiting(server: &Server) -> Result<Waiting, Error> {
     lonely.map_or(Ok(found), |socket| Err(Error::NobodyWaits { socket: socket.to_string(), looks: LOOKS }))
 }
 
-/// Inodes of the sockets that a thread waits for at this moment; nothing while it runs.
+/// Inodes of the sockets that a thread is waiting for now; empty while it runs.
 fn waits_for(pid: u32, tid: u32) -> Vec<u32> {
     let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
     match waits_on(&call) {
@@ -139,7 +140,7 @@ fn waits_for(pid: u32, tid: u32) -> Vec<u32> {
     }
 }
 
-/// What a thread waits on: a descriptor's number.
+/// The descriptor number that a thread waits on.
 #[derive(Debug, PartialEq, Eq)]
 enum On {
     /// An epoll instance.
@@ -148,7 +149,7 @@ enum On {
     Socket(u32),
 }
 
-/// `232 0xe 0x7fb7 0x2 ...` of `/proc/PID/task/TID/syscall` (proc(5)): the call's number, and its arguments.
+/// `232 0xe 0x7fb7 0x2 ...` of `/proc/PID/task/TID/syscall` (proc(5)): the system call number, and its arguments.
 fn waits_on(call: &str) -> Option<On> {
     let mut words = call.split_whitespace();
     let number: libc::c_long = words.next()?.parse().ok()?;
@@ -165,8 +166,8 @@ fn waits_on(call: &str) -> Option<On> {
     }
 }
 
-/// `tfd: 9 events: 19 data: 1 pos:0 ino:339098 sdev:9` of an epoll instance's fdinfo: the inode is hexadecimal. One of
-/// another file system may have the same number; who asks knows its sockets' own.
+/// `tfd: 9 events: 19 data: 1 pos:0 ino:339098 sdev:9` of an epoll instance's fdinfo: the inode is hexadecimal. An
+/// inode of another file system may have the same number; the caller knows the inodes of its sockets.
 fn epoll_inode(line: &str) -> Option<u32> {
     let line = line.strip_prefix("tfd:")?;
     let inode = line.split_whitespace().find_map(|word| word.strip_prefix("ino:"))?;
@@ -181,7 +182,7 @@ mod tests {
     use crate::source::Folder;
 
     #[test]
-    fn what_a_thread_waits_on_is_told_by_its_system_call() {
+    fn a_system_call_shows_what_its_thread_waits_on() {
         let number = |number: libc::c_long, rest: &str| waits_on(&format!("{number} {rest}"));
         assert_eq!(number(libc::SYS_epoll_pwait, "0xe 0x7fb754000bd0 0x2"), Some(On::Epoll(14)));
         assert_eq!(number(libc::SYS_recvmmsg, "0x7 0x0"), Some(On::Socket(7)));

@@ -1,4 +1,4 @@
-//! Socket options that no safe crate reads.
+//! Socket options that no safe crate supports.
 #![allow(unsafe_code, reason = "getsockopt with buffers of our own")]
 
 use std::io;
@@ -8,28 +8,28 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reads an option of `SOL_SOCKET` that is one number.
+/// Reads a `SOL_SOCKET` option that is a single number.
 pub(super) fn option(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     get(socket, libc::SOL_SOCKET, name, &mut value)?;
     Ok(value)
 }
 
-/// Reads an option of UDP that is one number.
+/// Reads a UDP option that is a single number.
 pub(super) fn udp_option(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     get(socket, libc::SOL_UDP, name, &mut value)?;
     Ok(value)
 }
 
-/// `SO_MEMINFO`: the kernel's account of the socket's memory, `SK_MEMINFO_VARS` numbers of linux/sock_diag.h.
+/// `SO_MEMINFO`: the kernel's accounting of the socket's memory, `SK_MEMINFO_VARS` numbers of linux/sock_diag.h.
 pub(super) fn memory(socket: BorrowedFd<'_>) -> io::Result<[u32; 9]> {
     let mut entries = [0; 9];
     get(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut entries)?;
     Ok(entries)
 }
 
-/// Plain numbers only: any bytes are a value of `T`.
+/// Only plain numbers: any bytes are a valid `T`.
 fn get<T: Numbers>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -49,7 +49,7 @@ trait Numbers {}
 impl Numbers for libc::c_int {}
 impl Numbers for [u32; 9] {}
 
-/// Writes an option of `SOL_SOCKET` that is one number: tests make what is then read.
+/// Writes a `SOL_SOCKET` option that is a single number, for tests.
 #[cfg(test)]
 pub(super) fn set_option(socket: BorrowedFd<'_>, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let len = size_of_val(&value) as libc::socklen_t;

@@ -8,31 +8,31 @@ use udpath_steer::CpuSet;
 use super::Error;
 use crate::source::{Folder, value};
 
-/// Which CPUs are online, as a list.
+/// The list of online CPUs.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// Which thread. A number may be given to another thread once this one has ended; the moment of its start may not.
+/// A thread's identity. Its ID may be reused once it has ended; the start time tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadId {
     /// Its process.
     pub pid: u32,
-    /// Its own number; that of the first thread is its process's.
+    /// Its own ID; the main thread's equals its process's.
     pub tid: u32,
-    /// When it started, clock ticks since boot (field 22 of `/proc/PID/stat`).
+    /// Start time in clock ticks since boot (field 22 of `/proc/PID/stat`).
     pub started: u64,
 }
 
 /// A thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thread {
-    /// Which.
+    /// Its identity.
     pub id: ThreadId,
-    /// Its name, which servers often give it for what it does; at most 15 bytes.
+    /// Its name, which servers often choose by its role; at most 15 bytes.
     pub name: String,
-    /// CPUs it may run on, also such as are offline now.
+    /// CPUs it may run on, including CPUs that are offline now.
     pub affinity: CpuSet,
-    /// The CPU it runs on, or ran on last.
+    /// The CPU it runs on, or last ran on.
     pub last_cpu: u32,
 }
 
@@ -41,10 +41,10 @@ impl Thread {
     pub const LASTS: &'static str = "until the thread ends: a restart of the server forgets it, and so does a reload \
                                      that starts new workers (nsd's does)";
 
-    /// As /proc shows it now.
+    /// Reads its current state from /proc.
     ///
     /// # Errors
-    /// It is not there, or may not be read.
+    /// It does not exist, or there is no permission to read it.
     pub fn look(pid: u32, tid: u32) -> Result<Self, Error> {
         let read = |file: &str| {
             fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}")).map_err(|cause| {
@@ -65,7 +65,7 @@ impl Thread {
     }
 }
 
-/// Numbers of a process's threads.
+/// IDs of a process's threads.
 pub(super) fn of(pid: u32) -> Result<Vec<u32>, Error> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| Error::NoProcess { pid })?;
     let mut tids: Vec<u32> =
@@ -89,7 +89,7 @@ pub fn online() -> Result<CpuSet, Error> {
     listed(ONLINE)
 }
 
-/// CPUs that may come online; where that is not told, those that are.
+/// CPUs that may come online; if not reported, those that are.
 pub fn possible(online: &CpuSet) -> CpuSet {
     listed("/sys/devices/system/cpu/possible").unwrap_or_else(|_| online.clone())
 }
@@ -100,14 +100,14 @@ fn listed(path: &str) -> Result<CpuSet, Error> {
     CpuSet::from_list(&list).map_err(|wrong| failed(wrong.to_string()))
 }
 
-/// Has it ended, and waits for its parent to take note? It still shows all that it had.
+/// Whether it is a zombie. It still shows all its fields.
 fn ended(stat: &str) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z") || rest.starts_with(" X"))
 }
 
 /// `/proc/PID/task/TID/stat` and `status`.
 fn parse(pid: u32, tid: u32, stat: &str, status: &str) -> Option<Thread> {
-    // The name may hold anything, spaces and parentheses too; the last one closes it.
+    // The name may contain anything, including spaces and parentheses; the last one closes it.
     let (head, rest) = stat.rsplit_once(')')?;
     let name = head.split_once('(')?.1.to_owned();
     // Field 3 is the first one here (proc_pid_stat(5)).
@@ -134,13 +134,13 @@ mod tests {
         assert_eq!((thread.name.as_str(), thread.id.started, thread.last_cpu), ("a) (b c", 4242, 3));
         assert_eq!(thread.affinity.to_string(), "0-3,9");
         for cut in 0..STAT.len() {
-            // Less is never more.
+            // Truncated input never parses.
             assert!(parse(71, 72, &STAT[..cut], "").is_none());
         }
     }
 
     #[test]
-    fn what_has_ended_and_was_not_waited_for_is_gone() {
+    fn a_zombie_is_gone() {
         assert!(ended("71 (a) Z (b) Z 1 71") && ended("71 (a) X 1") && !ended("71 (a) Z) S 1 71"));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);

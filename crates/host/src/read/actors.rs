@@ -1,7 +1,7 @@
 //! Finds [`Actors`]: daemons among the running processes, and the files of those that act without one.
 //!
-//! A daemon is known by its program (`/proc/PID/exe`), else by its name; one that an interpreter runs by the script
-//! that the interpreter was given. Arguments alone prove nothing: `grep irqbalance` is not irqbalance.
+//! A daemon is identified by its program (`/proc/PID/exe`), else by its name; a script by the file passed to its
+//! interpreter. Arguments alone prove nothing: `grep irqbalance` is not irqbalance.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,7 +18,7 @@ mod network;
 
 use known::{KNOWN, Known};
 
-/// A process's name holds that many characters (`TASK_COMM_LEN` of linux/sched.h, less the byte that ends it).
+/// Maximum length of a process name (`TASK_COMM_LEN` of linux/sched.h, without the terminating zero).
 const NAME: usize = 15;
 
 #[cfg(test)]
@@ -34,14 +34,14 @@ pub fn read(source: &dyn Source, seen: &[Seen], missing: &mut Vec<Missing>) -> A
     Actors { list, network_files: network::read(source, missing), ..applied }
 }
 
-/// Is it a script of a known daemon?
+/// Whether it is a script of a known daemon.
 pub fn is_script(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let name = name.strip_suffix(".py").unwrap_or(name);
     KNOWN.iter().any(|known| known.programs.contains(&name))
 }
 
-/// Is it the program of a known daemon, as its process is called?
+/// Whether it is the process name of a known daemon.
 pub fn is_known(name: &str) -> bool {
     KNOWN
         .iter()
@@ -49,18 +49,18 @@ pub fn is_known(name: &str) -> bool {
         .any(|program| *program == name || program[..program.len().min(NAME)] == *name)
 }
 
-/// Is it looked whether this file is there?
+/// Whether the reader checks if this file exists.
 pub fn is_asked_for(path: &str) -> bool {
     KNOWN.iter().any(|known| known.acts_by.contains(&path) || known.files.contains(&path))
 }
 
-/// The part of a configuration file that is read; lines that are not stay as empty ones, so that the others keep their
-/// numbers. [`None`] of a file that sets nothing, or of a kind that is not known.
+/// The part of a configuration file that is read; other lines are kept as empty ones to preserve line numbers. [`None`]
+/// for a file that sets nothing, or of an unknown kind.
 pub fn used(path: &str, text: &str) -> Option<String> {
     network::used(path, text).unwrap_or_else(|| files::used(path, text))
 }
 
-/// Those of these names that run, each with its first process, by one pass over `/proc`.
+/// Those of these names that are running, each with its first process, by one pass over `/proc`.
 pub fn running(source: &dyn Source, names: &[&str]) -> BTreeMap<&'static str, u32> {
     let scan = processes::scan(source, &HashMap::new()).unwrap_or_default();
     let wanted = KNOWN.iter().filter(|known| names.contains(&known.name));
@@ -71,7 +71,7 @@ pub fn running(source: &dyn Source, names: &[&str]) -> BTreeMap<&'static str, u3
     wanted.filter_map(runs).collect()
 }
 
-/// Which files are there: by the names in their folders. They are not opened, so that no capture holds what is in them.
+/// Which files exist, from directory listings. They are not opened, so captures never contain their contents.
 struct There<'a> {
     source: &'a dyn Source,
     folders: BTreeMap<&'static str, Vec<String>>,
@@ -106,20 +106,20 @@ fn actor(there: &mut There<'_>, known: &Known, seen: &[Seen]) -> Option<Actor> {
     })
 }
 
-/// Is the process this daemon, and the system's own? In words, by what. Anybody may call a program irqbalance: it counts
-/// if root runs it, or the system's service manager as the daemon's unit. Where neither is known, in a capture that does
-/// not hold it, the program decides.
+/// Whether the process is this daemon and belongs to the system; describes how it was identified. Any user may name a
+/// program irqbalance: it counts if root runs it, or the system's service manager runs it as the daemon's unit. If
+/// neither is known, as in a capture without this data, the program decides.
 fn runs(source: &dyn Source, known: &Known, seen: &Seen) -> Option<String> {
     let found = is_called(source, known, seen)?;
     let status = source.text(&format!("/proc/{}/status", seen.pid)).unwrap_or_default();
-    // Real, effective, saved, of files: what it may do is by the second.
+    // Real, effective, saved, file system: the effective UID determines its permissions.
     let user =
         field(&status, "Uid").and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u32>().ok());
     let root = user.is_none_or(|user| user == 0);
     (root || is_unit(source, known, seen.pid)).then_some(found)
 }
 
-/// Does the system's service manager run it as the daemon's unit? Users' own managers run below `/user.slice`.
+/// Whether the system's service manager runs it as the daemon's unit. Users' own managers run below `/user.slice`.
 fn is_unit(source: &dyn Source, known: &Known, pid: u32) -> bool {
     let text = source.text(&format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let groups = memberships(&text).unwrap_or_default();
@@ -129,16 +129,16 @@ fn is_unit(source: &dyn Source, known: &Known, pid: u32) -> bool {
     unit.is_some_and(|unit| unit == known.name || known.programs.contains(&unit))
 }
 
-/// Is the process called as this daemon is? In words, by what.
+/// Whether the process has this daemon's name; describes how it was identified.
 fn is_called(source: &dyn Source, known: &Known, seen: &Seen) -> Option<String> {
     let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let is_it = |program: &str| known.programs.contains(&program);
     let Some(path) = &seen.executable else {
-        // Another user's process: its name is all there is.
+        // Another user's process: only its name is readable.
         let named = known.programs.iter().any(|program| seen.name == program[..program.len().min(NAME)]);
         return named.then(|| format!("name {}", seen.name));
     };
-    // The program was replaced by an update while it runs.
+    // The program was replaced by an update while running.
     let program = base(path.strip_suffix(" (deleted)").unwrap_or(path));
     if is_it(&program) {
         return Some(format!("program {path}"));
@@ -161,7 +161,7 @@ mod tests {
     use crate::snapshot::actors::Touch;
     use crate::source::Folder;
 
-    /// A machine of these processes: number, name, program, arguments.
+    /// A machine with these processes: PID, name, program, arguments.
     fn machine(processes: &[(u32, &str, Option<&str>, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (pid, name, program, arguments) in processes {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_calls_a_program_so_is_not_the_systems() {
+    fn a_users_program_of_that_name_does_not_count() {
         let program = "/home/me/bin/irqbalance";
         let system = "/usr/sbin/irqbalance";
         let of = |program: Option<&str>, uid: u32, group: &str| {

@@ -1,7 +1,7 @@
 //! Reads [`Cpus`] and the [`Node`]s.
 //!
-//! How fast a CPU runs is taken from `/proc/cpuinfo` where it says so: the files of cpufreq ask each CPU in turn, and
-//! before 5.18 each of them may wait for ten milliseconds.
+//! A CPU's frequency is taken from `/proc/cpuinfo` if it is there: the files of cpufreq query each CPU in turn, and
+//! before 5.18 each may wait for ten milliseconds.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ mod mitigations;
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 
-/// Reads the processors; `nodes`: the memory nodes, from [`nodes`].
+/// Reads the processors; `nodes`: the NUMA nodes, from [`nodes`].
 pub fn read(source: &dyn Source, nodes: &[Node], missing: &mut Vec<Missing>) -> Cpus {
     let ticks = wanted(source, missing, "time spent by each CPU", "/proc/stat", ticks).unwrap_or_default();
     let path = format!("{CPU}/online");
-    // Where sysfs is not mounted, the CPUs that have a line of times are those that run.
+    // If sysfs is not mounted, the CPUs with a line in `/proc/stat` are the online ones.
     let online = wanted(source, missing, "CPUs that are online", &path, cpu_list)
         .unwrap_or_else(|| ticks.keys().copied().collect());
     let set = |name: &str, missing: &mut Vec<Missing>| {
@@ -63,7 +63,7 @@ pub fn read(source: &dyn Source, nodes: &[Node], missing: &mut Vec<Missing>) -> 
     cpus
 }
 
-/// Reads the memory nodes. None is normal: a kernel built without.
+/// Reads the NUMA nodes. None is normal: a kernel built without NUMA.
 pub fn nodes(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Node> {
     let list = optional(source, missing, "memory nodes", &format!("{NODE}/online"), cpu_list);
     let online = list.unwrap_or_default();
@@ -81,11 +81,11 @@ pub fn nodes(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Node> {
         .collect()
 }
 
-/// `/proc/stat`: what each CPU did. Kernels before 2.6.11 had fewer columns; what is not there is 0.
+/// `/proc/stat`: the CPU time of each CPU. Kernels before 2.6.11 had fewer columns; missing ones are 0.
 pub fn ticks(text: &str) -> Result<BTreeMap<u32, CpuTicks>, Malformed> {
     let mut cpus = BTreeMap::new();
     for (index, line) in text.lines().enumerate() {
-        // "cpu" alone, with blanks after it, is the sum of all.
+        // "cpu" without a number, followed by spaces, is the sum of all.
         let Some((number, counts)) = line.strip_prefix("cpu").and_then(|rest| rest.split_once(' ')) else {
             continue;
         };
@@ -114,7 +114,7 @@ pub fn ticks(text: &str) -> Result<BTreeMap<u32, CpuTicks>, Malformed> {
     Ok(cpus)
 }
 
-/// What `/proc/cpuinfo` tells.
+/// The fields of `/proc/cpuinfo`.
 #[derive(Debug, Default, PartialEq)]
 struct Info {
     model: Option<String>,
@@ -147,7 +147,7 @@ impl Info {
 fn topology(source: &dyn Source, cpu: u32, missing: &mut Vec<Missing>) -> Cpu {
     let at = |name: &str| format!("{CPU}/cpu{cpu}/topology/{name}");
     let what = format!("place of CPU {cpu}");
-    // A CPU that is offline has no place, a virtual one may have package -1.
+    // An offline CPU has no topology, a virtual one may have package -1.
     let number = |text: &str| Ok(text.trim().parse::<u32>().ok());
     let core = optional(source, missing, &what, &at("core_id"), number).flatten();
     let package = optional(source, missing, &what, &at("physical_package_id"), number).flatten();
@@ -162,9 +162,9 @@ fn smt(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Smt> {
     Some(Smt { control, active: active.as_deref() == Some("1") })
 }
 
-/// The groups that share a last-level cache: one question per group, not per CPU.
+/// The groups that share a last-level cache: one read per group, not per CPU.
 fn caches(source: &dyn Source, online: &CpuSet, missing: &mut Vec<Missing>) -> Vec<CpuSet> {
-    /// No processor has more kinds of caches: two of the first level, then one per level.
+    /// No processor has more cache indexes: two of the first level, then one per level.
     const MOST: u32 = 8;
     let mut groups: Vec<CpuSet> = Vec::new();
     for cpu in online.iter() {
@@ -208,7 +208,7 @@ fn frequencies(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Frequency
     policies
 }
 
-/// Processors whose `/proc/cpuinfo` has no speed (all but x86) tell it in cpufreq.
+/// Processors whose `/proc/cpuinfo` has no frequency (all but x86) report it in cpufreq.
 fn fill_in_frequencies(source: &dyn Source, cpus: &mut Cpus) {
     if cpus.frequencies.is_empty() {
         return;
@@ -248,7 +248,7 @@ fn idle(source: &dyn Source, online: &CpuSet, missing: &mut Vec<Missing>) -> Vec
     policies
 }
 
-/// Numbers between blanks, as cpufreq writes its CPUs.
+/// Numbers separated by spaces, as in cpufreq's CPU lists.
 fn spaced(text: &str) -> Result<CpuSet, Malformed> {
     cpu_list(&text.split_ascii_whitespace().collect::<Vec<_>>().join(","))
 }
@@ -260,7 +260,7 @@ fn memory(text: &str) -> Result<u64, Malformed> {
     bytes.ok_or_else(|| Malformed::new(0, text, "no MemTotal in kB"))
 }
 
-/// `10 21`: one number for each node that is online.
+/// `10 21`: one number per online node.
 fn distances(text: &str, online: &CpuSet) -> Result<BTreeMap<u32, u32>, Malformed> {
     let numbers: Result<Vec<u32>, _> = text.split_ascii_whitespace().map(str::parse).collect();
     match numbers {

@@ -1,7 +1,7 @@
-//! Reads [`Interface`]s: the list, then each interface's groups, then what relates them.
+//! Reads [`Interface`]s: the list, then each interface's groups, then their relations.
 //!
-//! Lists that the kernel gives for all interfaces at once are asked once. An interface that goes while it is read is
-//! left out, and said to have gone.
+//! Lists that cover all interfaces are read once. An interface that disappears while it is read is left out and
+//! reported as gone.
 
 use super::links;
 use super::queues::{self, List, Lists, Owner};
@@ -10,10 +10,10 @@ use crate::snapshot::irqs::Irq;
 use crate::snapshot::{Bond, Counters, Driver, Interface, Link, LinkState, NapiDefaults, Relation};
 use crate::{Absence, Fact, Missing, Provenance, Source};
 
-/// Reads them, in the order of their numbers. `irqs`: the machine's, among which are those of queues.
+/// Reads them, by index. `irqs`: the machine's, which include those of queues.
 pub fn read(source: &dyn Source, irqs: &[Irq], missing: &mut Vec<Missing>) -> Vec<Interface> {
     let links = links::read(source, missing);
-    // Kernels before 6.8 and 6.10 have none of these; what replaces them is noted where it is missing too.
+    // Kernels before 6.8 and 6.10 have none of these; if their substitute is missing too, that is noted.
     let netdev = |operation: &str| Provenance::Netdev(operation.into());
     let queues = if_any(missing, "queues and their NAPI", netdev("queue-get"), source.queues());
     let napis = if_any(missing, "NAPI instances", netdev("napi-get"), source.napis());
@@ -47,7 +47,7 @@ pub fn read(source: &dyn Source, irqs: &[Irq], missing: &mut Vec<Missing>) -> Ve
     interfaces
 }
 
-/// What was answered; an absence is noted.
+/// The answer; an absence is noted.
 fn answered<T>(
     missing: &mut Vec<Missing>,
     what: &str,
@@ -57,7 +57,7 @@ fn answered<T>(
     answer.map_err(|why| missing.push(Missing { what: what.to_owned(), from, why })).ok()
 }
 
-/// What was answered; that a kernel does not have it, or a capture does not hold it, is not worth a word.
+/// The answer; it is not noted if the kernel does not support it or the capture does not contain it.
 fn if_any<T>(
     missing: &mut Vec<Missing>,
     what: &str,
@@ -70,13 +70,14 @@ fn if_any<T>(
     }
 }
 
-/// An interface of that name and number: it may have gone since the list was read, and another have come by its name.
+/// Whether the interface still has that name and index: it may have disappeared since the list was read, and another
+/// may have taken its name.
 fn still_there(source: &dyn Source, link: &Link) -> Result<(), Absence> {
     match crate::source::number::<u32>(source, &format!("/sys/class/net/{}/ifindex", link.name)) {
         Ok(index) if index == link.index => Ok(()),
         Ok(index) => Err(Absence::Changed(format!("its number was {} and is {index}", link.index))),
         Err(Absence::NotThere) => Err(Absence::Changed("it has gone".into())),
-        // Without sysfs the other sources still tell.
+        // Without sysfs the other sources still work.
         Err(_) => Ok(()),
     }
 }
@@ -118,7 +119,7 @@ impl Reader<'_> {
         format!("/sys/class/net/{}/{file}", self.name)
     }
 
-    /// A file of sysfs; drivers without the value have no file, or refuse it.
+    /// A sysfs file; drivers without the value lack the file, or reject the read.
     fn file<T>(&mut self, file: &str, parse: impl FnOnce(&str) -> Result<T, super::Malformed>) -> Option<T> {
         let what = format!("{file} of {}", self.name);
         optional(self.source, self.missing, &what, &self.path(file), parse)
@@ -214,7 +215,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The driver, from the ioctl or from the device's link to it.
+    /// The driver, from the ioctl or from the device's sysfs link.
     fn driver(&mut self) -> Option<Fact<Driver>> {
         let answer = match self.source.driver(self.name) {
             Err(why) => {
@@ -244,7 +245,7 @@ impl Reader<'_> {
             up: link.up,
             carrier: link.carrier,
             state: self.file("operstate", words),
-            // -1, or 4,294,967,295 of some drivers: not known.
+            // -1, or 4,294,967,295 with some drivers: unknown.
             speed: self
                 .file("speed", one::<i64>)
                 .and_then(|speed| u32::try_from(speed).ok())
@@ -270,7 +271,7 @@ impl Reader<'_> {
     }
 }
 
-/// The counters of an interface, file by file: where rtnetlink does not tell them.
+/// The counters of an interface, file by file: if rtnetlink does not report them.
 pub(crate) fn statistics(source: &dyn Source, name: &str) -> Counters {
     let directory = format!("/sys/class/net/{name}/statistics");
     let names = source.names(&directory).unwrap_or_default();
@@ -281,7 +282,7 @@ pub(crate) fn statistics(source: &dyn Source, name: &str) -> Counters {
     names.into_iter().filter_map(count).collect()
 }
 
-/// The last name of a path.
+/// The last component of a path.
 fn last(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -322,7 +323,7 @@ mod tests {
         (near.link, far.link) = (Some(3), Some(2));
         let links = [near.clone(), far];
         assert_eq!(relations(&links[0], &links), [Relation::Peer("b".into())]);
-        // The same number elsewhere is another interface.
+        // The same index in another namespace is a different interface.
         near.link_namespace = Some(0);
         let links = [near, link(3, "other", None)];
         assert_eq!(relations(&links[0], &links), [Relation::Elsewhere { index: 3, namespace: 0 }]);

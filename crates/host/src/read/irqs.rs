@@ -1,7 +1,7 @@
 //! Reads interrupts and softirqs.
 //!
-//! `/proc/interrupts` has a column for each CPU that is online, and names them in its first line; a CPU that goes or
-//! comes while it is read makes lines that do not fit their header, and it is read again.
+//! `/proc/interrupts` has a column for each online CPU, named in its first line; a CPU hotplug event during the read
+//! produces lines that do not fit their header, and the file is read again.
 
 use udpath_steer::CpuSet;
 
@@ -10,27 +10,27 @@ use crate::snapshot::irqs::{Irq, PerCpu, ProcessorInterrupt, Softirq};
 use crate::{Absence, Missing, Source};
 
 const INTERRUPTS: &str = "/proc/interrupts";
-/// How often a table is read before it is said that CPUs come and go. Too low: a CPU that goes offline hides all
-/// interrupts. Too high: a machine where CPUs really come and go all the time is read for long.
+/// Attempts to read a table while CPUs come and go. Too low: a CPU that goes offline hides all interrupts. Too high:
+/// the read takes long on a machine with continuous CPU hotplug.
 const TRIES: usize = 3;
 
-/// What `/proc/interrupts` lists.
+/// The contents of `/proc/interrupts`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Interrupts {
-    /// Those of devices, by number.
+    /// Device interrupts, by number.
     pub irqs: Vec<Irq>,
-    /// Those of the processor.
+    /// Processor interrupts.
     pub processor: Vec<ProcessorInterrupt>,
 }
 
-/// Reads the interrupts, with where each may go.
+/// Reads the interrupts, with their affinity.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Interrupts {
     let mut interrupts = noted(missing, "interrupts", INTERRUPTS, listed(source)).unwrap_or_default();
     for irq in &mut interrupts.irqs {
         let number = irq.number;
         let what = format!("where IRQ {number} ({}) may go", irq.name);
         let at = |name: &str| format!("/proc/irq/{number}/{name}");
-        // Gone since the table was read, or in a captured machine that has no more than the table: not worth a word.
+        // Gone since the table was read, or a capture that contains only the table: not worth reporting.
         irq.affinity = optional(source, missing, &what, &at("smp_affinity_list"), cpu_list);
         if irq.affinity.is_none() {
             continue;
@@ -44,10 +44,10 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Interrupts {
     interrupts
 }
 
-/// The interrupts and how often they came; not where they may go.
+/// The interrupts and their counts, without affinity.
 ///
 /// # Errors
-/// Why they cannot be read.
+/// The reason they cannot be read.
 pub fn listed(source: &dyn Source) -> Result<Interrupts, Absence> {
     let mut found = parsed(source, INTERRUPTS, interrupts);
     for _ in 1..TRIES {
@@ -93,7 +93,7 @@ pub fn interrupts(text: &str) -> Result<Interrupts, Malformed> {
                 let (chip, name) = chip_and_name(rest);
                 found.irqs.push(Irq { number, chip, name, counts, ..Irq::default() });
             }
-            // ERR and MIS are counted once for the machine; they have no words.
+            // ERR and MIS are machine-wide counts; they have no description.
             Err(_) => found.processor.push(ProcessorInterrupt {
                 name: name.to_owned(),
                 what: if counts.is_some() { rest.to_owned() } else { String::new() },
@@ -104,13 +104,13 @@ pub fn interrupts(text: &str) -> Result<Interrupts, Malformed> {
     Ok(found)
 }
 
-/// As many counts as there are CPUs, those that are 0 left out, and what follows them; [`None`] if there are fewer.
+/// One count per CPU, without zeros, and the text after them; [`None`] if there are fewer.
 fn counts<'a>(cpus: &[u32], line: &'a str) -> (Option<PerCpu>, &'a str) {
     let mut rest = line.trim();
     let mut counts = PerCpu::new();
     for cpu in cpus {
         let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        // Some counts of the processor are 64 bits wide; their low half wraps as the others do.
+        // Some processor counts are 64 bits wide; their lower half wraps like the others.
         let Ok(count) = word.parse::<u64>() else { return (None, rest) };
         if count as u32 > 0 {
             counts.insert(*cpu, count as u32);
@@ -120,7 +120,7 @@ fn counts<'a>(cpus: &[u32], line: &'a str) -> (Option<PerCpu>, &'a str) {
     (Some(counts), rest)
 }
 
-/// Controller and names of what follows the counts.
+/// Splits the text after the counts into controller and names.
 ///
 /// ```text
 /// PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0      6.x
@@ -139,7 +139,7 @@ fn chip_and_name(rest: &str) -> (String, String) {
         let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphabetic());
         numbered && digits.is_empty() || trigger.is_some_and(plain)
     };
-    // The controller has one word at least.
+    // The controller has at least one word.
     let at = words.iter().skip(1).position(line).map(|at| at + 1);
     let chip = words[..at.unwrap_or(1.min(words.len()))].join(" ");
     let mut names = at.map_or_else(|| words.get(1..), |at| words.get(at + 1..)).unwrap_or_default();

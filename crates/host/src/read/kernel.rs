@@ -5,7 +5,7 @@ use crate::snapshot::kernel::{Audit, Kernel};
 use crate::source::value;
 use crate::{Fact, Missing, Provenance, Source};
 
-/// Boot parameters that bear on packets, by their names; one that ends in a dot stands for all that begin so.
+/// Boot parameters that affect packets, by name; one that ends in a dot matches every name with that prefix.
 const PARAMETERS: [&str; 24] = [
     "audit",
     "clocksource",
@@ -33,7 +33,7 @@ const PARAMETERS: [&str; 24] = [
     "uhash_entries",
 ];
 
-/// Makers of machines that are virtual, as DMI names vendor and product, and the hypervisor's name.
+/// Vendors of virtual machines: DMI vendor and product, and the hypervisor's name.
 const PLATFORMS: [(&str, &str, &str); 12] = [
     ("Amazon EC2", "metal", ""),
     ("Amazon EC2", "", "Amazon EC2"),
@@ -49,7 +49,7 @@ const PLATFORMS: [(&str, &str, &str); 12] = [
     ("Parallels", "", "Parallels"),
 ];
 
-/// Reads it.
+/// Reads the kernel's part of the snapshot.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Kernel {
     let release = wanted(source, missing, "kernel release", "/proc/sys/kernel/osrelease", words);
     let booted = wanted(source, missing, "time of boot", "/proc/stat", |text| Ok(boot_time(text)));
@@ -58,7 +58,7 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Kernel {
     let path = "/sys/kernel/security/lsm";
     let modules = optional(source, missing, "security modules", path, words).unwrap_or_default();
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    // Audit and stamping may depend on who runs: see the module machine.
+    // Audit and stamping may depend on running processes: see the module machine.
     Kernel {
         release: release.unwrap_or_default(),
         booted: booted.flatten(),
@@ -77,20 +77,20 @@ pub fn boot_time(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
 }
 
-/// The words of a boot command line that bear on packets.
+/// The parameters of a boot command line that affect packets.
 #[must_use]
 pub fn parameters(line: &str) -> Vec<String> {
-    // What follows is for init.
+    // The rest is for init.
     let words = line.split_ascii_whitespace().take_while(|word| *word != "--");
     let bears = |name: &str| {
-        // The kernel takes dashes and underscores for the same.
+        // The kernel treats dashes and underscores as equal.
         let name = name.replace('-', "_");
         PARAMETERS.iter().any(|known| name == *known || known.ends_with('.') && name.starts_with(known))
     };
     words.filter(|word| bears(word.split('=').next().unwrap_or(word))).map(str::to_owned).collect()
 }
 
-/// What the boot parameters say of audit; [`None`] where they leave it open.
+/// The audit setting from the boot parameters; [`None`] if they leave it open.
 fn audit(parameters: &[String]) -> Option<Fact<Audit>> {
     let asked = parameters.iter().rev().find_map(|word| word.strip_prefix("audit="))?;
     let state = match asked {
@@ -101,7 +101,7 @@ fn audit(parameters: &[String]) -> Option<Fact<Audit>> {
     Some(Fact::new(state, Provenance::File("/proc/cmdline".into())))
 }
 
-/// By the platform's name, else by the processor's flag.
+/// By platform name, else by the processor's flag.
 fn hypervisor(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<String>> {
     if let Ok(kind) = value(source, "/sys/hypervisor/type") {
         return Some(Fact::new(kind, Provenance::File("/sys/hypervisor/type".into())));
@@ -119,7 +119,7 @@ fn hypervisor(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<St
     flagged.then(|| Fact::new("one that does not tell its name".into(), Provenance::File(path.into())))
 }
 
-/// The part of a vendor's or product's name that tells a known platform; nothing for any other.
+/// The part of a vendor's or product's name that identifies a known platform; `None` for any other.
 pub fn known_platform(text: &str) -> Option<&'static str> {
     let names = PLATFORMS.iter().flat_map(|(vendor, product, _)| [*vendor, *product]);
     names.filter(|name| !name.is_empty()).find(|name| text.contains(name))
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_that_do_not_bear_on_packets_are_left_out() {
+    fn parameters_that_do_not_affect_packets_are_left_out() {
         let line = "BOOT_IMAGE=/vmlinuz root=/dev/sda1 quiet isolcpus=managed_irq,2-9 nohz-full=2-9 \
                     intel_idle.max_cstate=1 password=x mitigations=off audit=0 -- audit=1\n";
         assert_eq!(
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn audit_is_what_was_asked_last() {
+    fn the_last_audit_parameter_applies() {
         let of = |line: &str| audit(&parameters(line)).map(|fact| fact.value);
         assert_eq!(of("audit=1 audit=0"), Some(Audit::Off));
         assert_eq!(of("audit=on"), Some(Audit::On));

@@ -3,16 +3,16 @@
 //! ```text
 //! /proc/PID/cgroup     0::/system.slice/nsd.service       which group
 //! /proc/self/mountinfo /sys/fs/cgroup, its root           where the groups are
-//! GROUP/cpu.max        and of every group around it: all of them bind
+//! GROUP/cpu.max        and of every ancestor: all of them apply
 //! ```
-//! In a container without a namespace of control groups the first is a path of the host while the mount shows only a
-//! part of it; the mount's root says which, and is taken off.
+//! In a container without a cgroup namespace the first is a path of the host, while the mount shows only a subtree; the
+//! mount's root names the subtree, and is stripped.
 
 use super::text::{Malformed, cpu_list, field, noted, optional, parsed};
 use crate::snapshot::limits::{Limits, Quota};
 use crate::{Missing, Source};
 
-/// Where the hierarchies of control groups are mounted. Read once, used for many processes.
+/// Mount points of the control group hierarchies. Read once, used for many processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mounts {
     list: Vec<Mount>,
@@ -20,27 +20,27 @@ pub struct Mounts {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mount {
-    /// The group that is seen at the mount point.
+    /// The group visible at the mount point.
     root: String,
     point: String,
-    /// Controllers of a hierarchy of version 1; none of version 2.
+    /// Controllers of a version 1 hierarchy; `None` for version 2.
     controllers: Option<Vec<String>>,
 }
 
-/// Where the hierarchies are mounted; none where none is.
+/// Reads the mount points of the hierarchies; empty if there are none.
 pub fn mounts(source: &dyn Source, missing: &mut Vec<Missing>) -> Mounts {
     let path = "/proc/self/mountinfo";
     let text = noted(missing, "where control groups are mounted", path, source.text(path));
     Mounts::parse(&text.unwrap_or_default())
 }
 
-/// Reads the limits of a process; `None`: of this one.
+/// Reads the limits of a process; `None`: of the calling process.
 pub fn read(source: &dyn Source, mounts: &Mounts, pid: Option<u32>, missing: &mut Vec<Missing>) -> Limits {
     let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
     let what = format!("limits of process {process}");
     let status = format!("/proc/{process}/status");
     let groups = format!("/proc/{process}/cgroup");
-    // A process that ended meanwhile is none.
+    // A process that has just ended has no limits.
     let text = optional(source, missing, &what, &status, |text| Ok(text.to_owned())).unwrap_or_default();
     let set = |key: &str| cpu_list(field(&text, key)?).ok();
     let mut limits =
@@ -60,14 +60,14 @@ pub fn read(source: &dyn Source, mounts: &Mounts, pid: Option<u32>, missing: &mu
 /// One line of `/proc/PID/cgroup`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Membership {
-    /// Controllers of a hierarchy of version 1; none of version 2, where a file tells.
+    /// Controllers of a version 1 hierarchy; `None` for version 2, where a file lists them.
     pub controllers: Option<Vec<String>>,
     /// The group.
     pub path: String,
 }
 
 impl Membership {
-    /// May this hierarchy have the controller?
+    /// Whether this hierarchy may have the controller.
     fn has(&self, controller: &str) -> bool {
         self.controllers.as_ref().is_none_or(|all| all.iter().any(|one| one == controller))
     }
@@ -90,7 +90,7 @@ pub fn memberships(text: &str) -> Result<Vec<Membership>, Malformed> {
 }
 
 impl Mounts {
-    /// The lines of `/proc/PID/mountinfo` (proc(5)) that are of control groups.
+    /// Parses the control group lines of `/proc/PID/mountinfo` (proc(5)).
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let line = |line: &str| {
@@ -109,7 +109,7 @@ impl Mounts {
         Self { list: text.lines().filter_map(line).collect() }
     }
 
-    /// The folders of a group and of those around it, and their names; the group's own first.
+    /// The directories of a group and its ancestors, and their names; the group's own first.
     fn folders<'a>(&'a self, membership: &'a Membership) -> impl Iterator<Item = (String, String)> + 'a {
         let of_it = |mount: &&Mount| match (&mount.controllers, &membership.controllers) {
             (None, None) => true,
@@ -130,7 +130,7 @@ impl Mounts {
     }
 }
 
-/// The limits of CPU time of a group and of those around it.
+/// The CPU time limits of a group and its ancestors.
 fn quotas(
     source: &dyn Source,
     mounts: &Mounts,
@@ -166,7 +166,7 @@ fn quotas(
     found
 }
 
-/// The CPUs of a group: of the nearest group that has a say.
+/// The CPUs of a group: of the nearest group that sets them.
 fn cpuset(source: &dyn Source, mounts: &Mounts, membership: &Membership) -> Option<udpath_steer::CpuSet> {
     let files = if membership.controllers.is_none() {
         ["cpuset.cpus.effective", "cpuset.cpus"]
@@ -179,7 +179,7 @@ fn cpuset(source: &dyn Source, mounts: &Mounts, membership: &Membership) -> Opti
     })
 }
 
-/// One file's numbers.
+/// The values of one file.
 #[derive(Debug, PartialEq)]
 struct Limit {
     quota_us: Option<u64>,
@@ -200,13 +200,13 @@ fn cpu_max(text: &str) -> Result<Limit, Malformed> {
     Ok(Limit { quota_us, period_us: Some(period.parse().map_err(|_| wrong())?) })
 }
 
-/// One number of version 1; -1 is no limit.
+/// One value of version 1; -1 means unlimited.
 fn single(text: &str) -> Result<Limit, Malformed> {
     let number: i64 = text.trim().parse().map_err(|_| Malformed::new(0, text, "no number"))?;
     Ok(Limit { quota_us: u64::try_from(number).ok(), period_us: None })
 }
 
-/// Blanks and the like in paths of mountinfo are octal: `\040`.
+/// Spaces and similar characters in mountinfo paths are octal: `\040`.
 fn unescaped(path: &str) -> String {
     let mut text = String::with_capacity(path.len());
     let mut rest = path;
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_around_a_group_bind_as_well() {
+    fn limits_of_ancestor_groups_apply() {
         assert_eq!(
             folders(UNIFIED, "0::/system.slice/nsd.service\n"),
             ["/sys/fs/cgroup/system.slice/nsd.service", "/sys/fs/cgroup/system.slice", "/sys/fs/cgroup"]

@@ -9,14 +9,14 @@ const NET: &str = "/sys/class/net";
 const LOOPBACK: u32 = 772;
 const UP: u32 = 1;
 
-/// All interfaces, in the order of their numbers.
+/// All interfaces, by index.
 pub(super) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Link> {
     let mut links = source.links().map_or_else(|_| from_files(source, missing), |links| links.value);
     links.sort_by_key(|link| link.index);
     links
 }
 
-/// What sysfs tells of the same: no kind of virtual interfaces but by their files, no XDP programs.
+/// The same from sysfs: the kind of a virtual interface only where a file reveals it, no XDP programs.
 fn from_files(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Link> {
     let Some(names) = noted(missing, "interfaces", NET, source.names(NET)) else {
         return Vec::new();
@@ -26,7 +26,7 @@ fn from_files(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Link> {
         let what = format!("interface {name}");
         let path = |file: &str| format!("{NET}/{name}/{file}");
         let mut number = |file: &str| optional::<u32>(source, missing, &what, &path(file), one);
-        // /sys/class/net has entries that are no interfaces, such as bonding_masters.
+        // /sys/class/net has entries that are not interfaces, such as bonding_masters.
         let Some(index) = number("ifindex") else { continue };
         let kind = number("type");
         let (mtu, tx_queue_len) = (number("mtu").unwrap_or(0), number("tx_queue_len").unwrap_or(0));
@@ -56,7 +56,7 @@ fn from_files(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Link> {
     links
 }
 
-/// The number of the interface that `master` links to.
+/// The index of the interface that `master` links to.
 fn master(source: &dyn Source, name: &str) -> Option<u32> {
     let target = source.target(&format!("{NET}/{name}/master")).ok()?;
     let (_, master) = target.rsplit_once('/')?;

@@ -1,4 +1,4 @@
-//! Reads all of the machine that is not an interface, in the order in which one part needs another.
+//! Reads everything about the machine except interfaces, in dependency order.
 
 use super::{actors, cpus, irqs, kernel, limits, netfilter, processes, sockets, softnet, sysctls, udp};
 use crate::snapshot::{
@@ -7,7 +7,7 @@ use crate::snapshot::{
 };
 use crate::{Fact, Missing, Provenance, Source};
 
-/// The parts, as the snapshot holds them.
+/// The parts, as in the snapshot.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) kernel: Kernel,
@@ -29,7 +29,7 @@ pub(crate) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Machine {
     let mut kernel = kernel::read(source, missing);
     let nodes = cpus::nodes(source, missing);
     let cpus = cpus::read(source, &nodes, missing);
-    // One pass over all processes serves sockets and actors.
+    // One pass over all processes serves both sockets and actors.
     let mut listed = sockets::list(source, missing);
     let inodes = listed.as_mut().map(|listed| sockets::inodes(&mut listed.value)).unwrap_or_default();
     let scan = processes::scan(source, &inodes);
@@ -56,7 +56,8 @@ pub(crate) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Machine {
     }
 }
 
-/// Where the boot parameters leave it open, audit is what it says itself, else what its daemon will have asked for.
+/// If the boot parameters do not decide it, the audit state is what the kernel reports, else what its daemon is
+/// expected to have enabled.
 fn audit(source: &dyn Source, seen: &[processes::Seen]) -> Fact<Audit> {
     if let Ok(Fact { value: status, from }) = source.audit_status() {
         let state = match (status.enabled, status.pid) {
@@ -71,11 +72,11 @@ fn audit(source: &dyn Source, seen: &[processes::Seen]) -> Fact<Audit> {
     Fact::new(if runs { Audit::Daemon } else { Audit::Unused }, from)
 }
 
-/// Programs that set `SO_TIMESTAMP` or `SO_TIMESTAMPING` on their sockets: clocks that are set over the network.
+/// Programs that set `SO_TIMESTAMP` or `SO_TIMESTAMPING` on their sockets: network time clients and servers.
 const STAMPING: [&str; 8] =
     ["chronyd", "ntpd", "ntp-daemon", "openntpd", "ptp4l", "sfptpd", "systemd-timesyn", "timemaster"];
 
-/// Is it told that a program of this name runs, though it has no UDP socket?
+/// Whether a process of this name matters even without a UDP socket.
 pub fn is_telling(name: &str) -> bool {
     name == "auditd" || STAMPING.contains(&name)
 }

@@ -8,7 +8,7 @@ use super::text::{Malformed, cpu_list, noted, one, optional, parsed};
 use crate::snapshot::netfilter::{Conntrack, ConntrackCpu, Netfilter};
 use crate::{Absence, Fact, Missing, Provenance, Source};
 
-/// Modules that say which kind of filtering there is; parts of them are not listed.
+/// Modules that identify the kinds of filtering in use; their parts are not listed.
 const MODULES: [&str; 17] = [
     "arptable_filter",
     "br_netfilter",
@@ -32,7 +32,7 @@ const MODULES: [&str; 17] = [
 const STAT: &str = "/proc/net/stat/nf_conntrack";
 const COUNT: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
 
-/// Reads it.
+/// Reads packet filters and connection tracking.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Netfilter {
     let mut tables = |file: &str, what: &str| {
         let path = format!("/proc/net/{file}");
@@ -55,7 +55,7 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Netfilter {
     Netfilter { iptables, ip6tables, nftables, hooks, modules: modules.unwrap_or_default(), conntrack }
 }
 
-/// What was answered; that a kernel does not have it is not worth a word.
+/// The answer; it is not reported if the kernel does not support it.
 fn answered<T>(
     missing: &mut Vec<Missing>,
     what: &str,
@@ -77,7 +77,7 @@ fn lines(text: &str) -> Vec<String> {
     text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// The modules of `/proc/modules` that are of packet filtering.
+/// The packet filter modules in `/proc/modules`.
 pub fn modules(text: &str) -> Vec<String> {
     let names = text.lines().filter_map(|line| line.split(' ').next());
     let mut known: Vec<_> = names.filter(|name| MODULES.contains(name)).map(str::to_owned).collect();
@@ -97,7 +97,7 @@ fn conntrack_cpus(source: &dyn Source, missing: &mut Vec<Missing>) -> BTreeMap<u
     }
 }
 
-/// Rows are those of the CPUs that may ever come, in order; they carry no number.
+/// Rows are those of all possible CPUs, in order; they carry no CPU number.
 fn by_cpu(rows: Vec<ConntrackCpu>, possible: &CpuSet) -> Result<BTreeMap<u32, ConntrackCpu>, String> {
     if rows.len() != possible.len() {
         return Err(format!("{STAT} has {} rows for the possible CPUs {possible}", rows.len()));
@@ -106,7 +106,7 @@ fn by_cpu(rows: Vec<ConntrackCpu>, possible: &CpuSet) -> Result<BTreeMap<u32, Co
 }
 
 /// `/proc/net/stat/nf_conntrack`: a line of names, then a line of hexadecimal numbers for each CPU. The names differ
-/// between kernels: `searched` became `clashres` in 5.10, `delete_list` went, `chaintoolong` came in 5.15.
+/// between kernels: `searched` became `clashres` in 5.10, `delete_list` was removed, `chaintoolong` was added in 5.15.
 ///
 /// # Errors
 /// A row without a number for each name.
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_go_by_their_names() {
+    fn columns_are_identified_by_name() {
         // 6.18, this machine's header.
         let new = "entries  clashres found new invalid ignore delete chainlength insert insert_failed drop early_drop \
                    icmp_error  expect_new expect_create expect_delete search_restart\n\

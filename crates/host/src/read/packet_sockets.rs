@@ -8,7 +8,7 @@ use crate::{Missing, Source};
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> PacketSockets {
     let handlers =
         wanted(source, missing, "handlers of packets", "/proc/net/ptype", handlers).unwrap_or_default();
-    // Not there in a kernel without packet sockets.
+    // Absent in a kernel without packet sockets.
     let sockets =
         optional(source, missing, "packet sockets", "/proc/net/packet", sockets).unwrap_or_default();
     PacketSockets { sockets, handlers }
@@ -17,7 +17,7 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> PacketSockets {
 /// `/proc/net/packet`: `sk RefCnt Type Proto Iface R Rmem User Inode`, `Proto` in hexadecimal.
 ///
 /// # Errors
-/// A line with too few columns, or one that is no number.
+/// A line with too few columns, or an invalid number.
 pub fn sockets(text: &str) -> Result<Vec<PacketSocket>, Malformed> {
     let row = |(index, line): (usize, &str)| {
         let wrong = || Malformed::new(index, line, "no packet socket");
@@ -38,8 +38,8 @@ pub fn sockets(text: &str) -> Result<Vec<PacketSocket>, Malformed> {
     text.lines().enumerate().skip(1).map(row).collect()
 }
 
-/// `/proc/net/ptype`: `Type Device Function`; the device's column is empty for a handler of all devices. A function of
-/// a module is followed by the module's name in brackets.
+/// `/proc/net/ptype`: `Type Device Function`; the device column is empty for a handler on all devices. A function in a
+/// module is followed by the module's name in brackets.
 ///
 /// # Errors
 /// A line with too few or too many words.

@@ -1,11 +1,12 @@
-//! One pass over `/proc`: who runs, and who has which sockets open.
+//! One pass over `/proc`: the running processes, and the sockets they have open.
 //!
 //! ```text
-//! /proc/PID/exe        no program: a kernel thread, passed over
+//! /proc/PID/exe        no program: a kernel thread, skipped
 //! /proc/PID/comm       name
-//! /proc/PID/fd/N       -> socket:[INODE]      only inodes that are asked for are kept
+//! /proc/PID/fd/N       -> socket:[INODE]      only the requested inodes are kept
 //! ```
-//! A process may end at any moment; what is gone is not there. Another user's process shows its name alone.
+//! A process may end at any moment; processes that have ended are skipped. For another user's process only the name is
+//! readable.
 
 use std::collections::HashMap;
 
@@ -15,33 +16,33 @@ use crate::snapshot::processes::{Container, Process, Thread};
 use crate::source::value;
 use crate::{Absence, Missing, Source};
 
-/// Most bytes of a command line that are kept. A Java server's runs to many thousands; what tells one from another
-/// is in front. Shorter: servers that differ in their last argument look alike. Longer: memory, and more secrets.
+/// Most bytes of a command line that are kept. A Java server's runs to many thousands; the distinguishing part is at
+/// the front. Shorter: servers that differ in their last argument look the same. Longer: more memory, and more secrets.
 const COMMAND: usize = 256;
 
-/// What the pass found.
+/// Result of the pass.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// Every process but kernel threads, in ascending order.
+    /// Every process except kernel threads, in ascending order.
     pub seen: Vec<Seen>,
-    /// Who has a socket that was asked for: its inode, the process and the descriptor's number.
+    /// Holders of the requested sockets: the inode, the process and the descriptor number.
     pub holders: Vec<Holder>,
-    /// Processes whose descriptors are another user's secret.
+    /// Number of processes whose descriptors are not readable (other users').
     pub hidden: usize,
 }
 
 /// One process of the pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Its number.
+    /// Its PID.
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// Its program; none without the right to see it.
+    /// Its program; `None` without permission to read it.
     pub executable: Option<String>,
 }
 
-/// Somebody has a socket open.
+/// An open socket of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
     /// The socket.
@@ -52,7 +53,7 @@ pub struct Holder {
     pub fd: u32,
 }
 
-/// Walks over all processes once. `wanted`: inodes of sockets whose holders are asked for.
+/// Walks over all processes once. `wanted`: inodes of the sockets whose holders to find.
 ///
 /// # Errors
 /// `/proc` cannot be listed.
@@ -93,7 +94,7 @@ fn socket_inode(target: &str) -> Option<u32> {
     target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// All there is to know of one process.
+/// Reads the details of one process.
 pub fn read(source: &dyn Source, mounts: &Mounts, seen: &Seen, missing: &mut Vec<Missing>) -> Process {
     let pid = seen.pid;
     let text = |file: &str| source.text(&format!("/proc/{pid}/{file}")).unwrap_or_default();
@@ -114,7 +115,7 @@ pub fn read(source: &dyn Source, mounts: &Mounts, seen: &Seen, missing: &mut Vec
     }
 }
 
-/// Arguments, which end in zero bytes, between blanks.
+/// NUL-terminated arguments, separated by spaces.
 fn command(text: &str) -> String {
     let mut end = text.len().min(COMMAND);
     while !text.is_char_boundary(end) {
@@ -123,7 +124,7 @@ fn command(text: &str) -> String {
     text[..end].trim_end_matches('\0').replace('\0', " ")
 }
 
-/// The group whose name tells most: of version 2, else systemd's own hierarchy, else the deepest of any controller.
+/// The most specific group name: of version 2, else systemd's own hierarchy, else the deepest of any controller.
 fn naming_group(all: &[limits::Membership]) -> Option<String> {
     let systemd = |one: &&limits::Membership| {
         one.controllers.as_ref().is_some_and(|names| names.iter().any(|name| name == "name=systemd"))
@@ -140,7 +141,7 @@ fn unit(group: &str) -> Option<String> {
     group.rsplit('/').find(|part| part.ends_with(".service")).map(str::to_owned)
 }
 
-/// How runtimes name a container's group: what is in front of the identifier, and the runtime.
+/// How runtimes name a container's group: the prefix of the identifier, and the runtime.
 const PREFIXES: [(&str, &str); 7] = [
     ("docker-", "docker"),
     ("cri-containerd-", "containerd"),
@@ -151,7 +152,7 @@ const PREFIXES: [(&str, &str); 7] = [
     ("lxc.payload.", "lxc"),
 ];
 
-/// The container of a group, by the names that runtimes give:
+/// The container of a group, by the runtimes' naming:
 ///
 /// ```text
 /// /system.slice/docker-<64 digits>.scope              docker with systemd
@@ -163,11 +164,11 @@ const PREFIXES: [(&str, &str); 7] = [
 pub fn container(group: &str) -> Option<Container> {
     let parts: Vec<&str> = group.split('/').filter(|part| !part.is_empty()).collect();
     let found = |runtime: &str, id: &str| Container { runtime: runtime.to_owned(), id: id.to_owned() };
-    // The innermost container is the one that counts.
+    // The innermost container counts.
     for (at, part) in parts.iter().enumerate().rev() {
         let name = part.strip_suffix(".scope").or_else(|| part.strip_suffix(".service")).unwrap_or(part);
         for (prefix, runtime) in PREFIXES {
-            // A unit of its own may be called docker-registry.service: an identifier has only digits.
+            // A normal unit may be called docker-registry.service: an identifier has only digits.
             let id = name
                 .strip_prefix(prefix)
                 .filter(|id| !matches!(runtime, "docker" | "containerd" | "cri-o" | "podman") || is_id(id));
@@ -208,8 +209,8 @@ fn threads(source: &dyn Source, pid: u32) -> Vec<Thread> {
     threads
 }
 
-/// `17 (a (b) c) S 1 ...` of `/proc/PID/task/TID/stat` (proc(5)): the name may hold blanks and parentheses; field 39 is
-/// the CPU.
+/// `17 (a (b) c) S 1 ...` of `/proc/PID/task/TID/stat` (proc(5)): the name may contain spaces and parentheses; field 39
+/// is the CPU.
 fn name_and_cpu(text: &str) -> Option<(String, Option<u32>)> {
     let (_, rest) = text.split_once('(')?;
     let (name, rest) = rest.rsplit_once(')')?;
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_that_tells_most() {
+    fn the_most_specific_group() {
         let of = |text: &str| naming_group(&limits::memberships(text).unwrap());
         // This machine, both versions at once.
         assert_eq!(

@@ -1,12 +1,12 @@
-//! Which interrupt serves a queue, where the kernel does not say it by netlink: by the names that drivers give them.
+//! The interrupt of a queue, if the kernel does not report it over netlink: found by the names that drivers give them.
 //!
 //! ```text
 //!  /sys/class/net/eth0/device/msi_irqs   the device's interrupts, by number
 //!  /proc/interrupts                      their names: ens1f0-TxRx-3
 //!  drivers.rs                            what the names mean
 //! ```
-//! On some kernels `msi_irqs` is empty (Xen, from 5.17). Then all interrupts are looked through, and a name must
-//! contain the interface's.
+//! On some kernels `msi_irqs` is empty (Xen, from 5.17). Then all interrupts are searched, and a name must contain the
+//! interface's.
 
 use std::collections::BTreeMap;
 
@@ -20,22 +20,22 @@ const INTERRUPTS: &str = "/proc/interrupts";
 /// Interrupts of queues.
 pub(super) type QueueIrqs = BTreeMap<(Direction, u32), u32>;
 
-/// The device whose interrupts are wanted.
+/// The device whose interrupts to find.
 pub(super) struct Device<'a> {
     pub(super) interface: &'a str,
     pub(super) driver: &'a str,
     /// `0000:01:00.0`, `virtio2`.
     pub(super) bus: Option<&'a str>,
-    /// How many queues there are to be served.
+    /// Number of queues.
     pub(super) queues: usize,
 }
 
-/// Its names; several where it is shared.
+/// Its names; several if it is shared.
 fn names(irq: &Irq) -> impl Iterator<Item = (u32, &str)> {
     irq.name.split(',').map(|name| (irq.number, name.trim()))
 }
 
-/// The interrupts of a device's queues. An error when none is found: a device with queues has some.
+/// The interrupts of a device's queues. An error if none is found: a device with queues has some.
 pub(super) fn find(
     source: &dyn Source,
     device: &Device<'_>,
@@ -67,7 +67,7 @@ pub(super) fn find(
     Ok(Fact::new(found, Provenance::Derived(rule.into())))
 }
 
-/// The device's interrupts: its own, or those of the PCI device a virtio device is on. None when it lists none.
+/// The device's interrupts: its own, or those of the PCI device below a virtio device. `None` if it lists none.
 fn device_irqs(source: &dyn Source, interface: &str) -> Option<Vec<u32>> {
     let lists = [
         format!("/sys/class/net/{interface}/device/msi_irqs"),
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use crate::source::Folder;
 
-    /// Linux 4.6 with ixgbe, 6.18 with virtio, and a line that is shared.
+    /// Linux 4.6 with ixgbe, 6.18 with virtio, and a shared line.
     const TEXT: &str = "\
             CPU0       CPU1
   16:          0          9   IO-APIC  16-fasteoi   ehci_hcd:usb1, snd_hda_intel
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn none_for_several_queues_is_an_error_that_says_what_was_looked_for() {
+    fn no_interrupt_for_several_queues_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let source = Folder::captured(folder.path());
         let strange = Device { interface: "eth7", driver: "ixgbe", bus: None, queues: 16 };

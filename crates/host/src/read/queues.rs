@@ -12,10 +12,10 @@ use crate::{Fact, Missing, Provenance, Source, drivers};
 
 type CountersOfQueues = BTreeMap<(Direction, u32), Counters>;
 
-/// Interrupts of queues, each with how it is known.
+/// Interrupts of queues, each with its source.
 type Irqs = BTreeMap<(Direction, u32), Fact<u32>>;
 
-/// What was asked for all interfaces at once.
+/// Answers that cover all interfaces.
 pub(super) struct Lists<'a> {
     pub(super) queues: List<NetdevQueue>,
     pub(super) napis: List<Napi>,
@@ -23,8 +23,7 @@ pub(super) struct Lists<'a> {
     pub(super) irqs: &'a [Irq],
 }
 
-/// A list of all interfaces' somethings, in the order of the interfaces' numbers, so that one's own are found quickly
-/// among those of thousands.
+/// A list covering all interfaces, sorted by interface index, so that lookups stay fast with thousands of interfaces.
 pub(crate) struct List<T> {
     fact: Option<Fact<Vec<T>>>,
     interface: fn(&T) -> u32,
@@ -38,7 +37,7 @@ impl<T: Clone> List<T> {
         Self { fact, interface }
     }
 
-    /// One interface's own.
+    /// The entries of one interface.
     fn of(&self, index: u32) -> &[T] {
         let all = self.fact.as_ref().map_or(&[][..], |fact| &fact.value);
         let (begin, end) = (
@@ -48,20 +47,20 @@ impl<T: Clone> List<T> {
         &all[begin..end]
     }
 
-    /// The same, and where the list came from; none when there is no list.
+    /// The same, with the list's source; `None` without a list.
     pub(crate) fn fact(&self, index: u32) -> Option<Fact<Vec<T>>> {
         self.fact.as_ref().map(|fact| Fact::new(self.of(index).to_vec(), fact.from.clone()))
     }
 }
 
-/// The interface whose queues are wanted.
+/// The interface whose queues to read.
 pub(super) struct Owner<'a> {
     pub(super) name: &'a str,
     pub(super) index: u32,
     pub(super) driver: Option<&'a Driver>,
     pub(super) channels: Option<&'a Channels>,
     pub(super) driver_counters: Option<&'a Fact<Counters>>,
-    /// Name of the device below /sys/class/net/DEV/device; none of a software device.
+    /// Name of the device below /sys/class/net/DEV/device; `None` for a software device.
     pub(super) device: Option<&'a str>,
 }
 
@@ -137,7 +136,7 @@ impl Files<'_> {
     }
 }
 
-/// Where the half of receive queues begins that is there for AF_XDP alone.
+/// Index of the first receive queue in the half reserved for AF_XDP.
 fn first_xsk_queue(owner: &Owner<'_>, rx_queues: usize) -> Option<u32> {
     let doubled = drivers::DOUBLED_RX_QUEUES.contains(&owner.driver?.name.as_str());
     let real = owner.channels?.rx_queues();
@@ -159,7 +158,7 @@ impl<'a> Table<'a> {
         self.queues.get(&(direction, id)).copied()
     }
 
-    /// Interrupts of queues: from the kernel, and by names those that it does not tell.
+    /// Interrupts of queues: from the kernel, and by name where the kernel does not report them.
     fn irqs(
         &self,
         source: &dyn Source,
@@ -173,9 +172,9 @@ impl<'a> Table<'a> {
             return irqs;
         }
         let driver = owner.driver.map(|driver| driver.name.as_str());
-        // Software devices have no interrupts, and some hardware has none of the kernel's.
+        // Software devices have no interrupts, and some hardware has none that the kernel manages.
         let (Some(driver), Some(bus)) = (driver, owner.device) else { return irqs };
-        // Without a list of interrupts that is said already.
+        // A missing list of interrupts is already reported.
         if drivers::WITHOUT_IRQS.contains(&driver) || lists.irqs.is_empty() {
             return irqs;
         }
@@ -186,7 +185,7 @@ impl<'a> Table<'a> {
                     irqs.entry(queue).or_insert_with(|| Fact::new(irq, from.clone()));
                 }
             }
-            // The kernel told some: then the others may have none.
+            // The kernel reported some: the others may have none.
             Err(_) if !irqs.is_empty() => {}
             Err(why) => {
                 let what = format!("interrupts of the queues of {}", owner.name);
@@ -209,7 +208,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Counters of queues: from the kernel, else the driver's by their names.
+/// Counters of queues: from the kernel, else from the driver by name.
 fn counters(
     index: u32,
     driver: Option<&Driver>,
@@ -230,14 +229,14 @@ fn counters(
     (!found.is_empty()).then(|| Fact::new(found, counters.from.clone()))
 }
 
-/// Reads the counters of queues that are known. False if there are others than there were.
+/// Reads the counters of known queues. False if the set of queues changed.
 pub(crate) fn recount(source: &dyn Source, interface: &mut Interface, lists: &List<QueueCounters>) -> bool {
     let known = |fact: &Option<Fact<Counters>>| fact.as_ref().map(|fact| fact.from.clone());
     let rx = interface.rx.iter().filter_map(|queue| known(&queue.counters));
     let Some(from) = rx.chain(interface.tx.iter().filter_map(|queue| known(&queue.counters))).next() else {
         return true;
     };
-    // Asking the driver costs most of all: only where its counters are those of the queues.
+    // Querying the driver is the most expensive part: only if its counters are those of the queues.
     if interface.driver_counters.as_ref().is_some_and(|fact| fact.from == from) {
         interface.driver_counters = source.driver_counters(&interface.name).ok();
     }

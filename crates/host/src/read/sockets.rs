@@ -1,4 +1,4 @@
-//! Reads [`Sockets`]: the kernel's list, one pass over `/proc` for their owners, and the groups that follow from both.
+//! Reads [`Sockets`]: the kernel's list, one pass over `/proc` for their owners, and the groups derived from both.
 //!
 //! ```text
 //! sock_diag            else /proc/net/udp and udp6        sockets, drops, buffers
@@ -31,14 +31,14 @@ pub fn list(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<Vec<
     }
 }
 
-/// The list by port, address and inode, and where in it each inode is.
+/// Sorts the list by port, address and inode, and returns the index of each inode.
 pub fn inodes(sockets: &mut [Socket]) -> HashMap<u32, usize> {
     sockets.sort_by_key(|socket| (socket.local.port(), socket.local.ip(), socket.inode));
     let at = |(at, socket): (usize, &Socket)| (socket.inode != 0).then_some((socket.inode, at));
     sockets.iter().enumerate().filter_map(at).collect()
 }
 
-/// Puts sockets and owners together. `inodes`: from [`inodes`] of the same list; `scan`: made for them.
+/// Joins sockets and owners. `inodes`: from [`inodes`] of the same list; `scan`: made for them.
 pub fn join(
     source: &dyn Source,
     listed: Fact<Vec<Socket>>,
@@ -78,10 +78,10 @@ pub fn join(
     Sockets { list, from: Some(from), processes, groups }
 }
 
-/// What the kernel asks of two sockets before they may form a group (`udp_reuseport_add_sock`).
+/// What two sockets must have in common to form a group (`udp_reuseport_add_sock`).
 type Shared = (IpAddr, u16, Option<u32>, u32, Option<bool>);
 
-/// Finds the groups, and tells each socket its own.
+/// Finds the groups, and stores each socket's group.
 pub fn groups(list: &mut [Socket]) -> Vec<ReuseportGroup> {
     let shared = |socket: &Socket| -> Shared {
         (socket.local.ip(), socket.local.port(), socket.interface, socket.uid, socket.v6only)
@@ -93,7 +93,7 @@ pub fn groups(list: &mut [Socket]) -> Vec<ReuseportGroup> {
     let mut all: Vec<(Shared, Vec<usize>)> =
         by.into_iter().filter(|(_, members)| members.len() > 1).collect();
     for (_, members) in &mut all {
-        // Inodes are given out in ascending order, and begin anew only after four billion.
+        // Inodes are assigned in ascending order, and wrap only after four billion.
         members.sort_by_key(|&at| list[at].inode);
     }
     all.sort_by_key(|(_, members)| members[0]);

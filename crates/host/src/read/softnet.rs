@@ -10,8 +10,7 @@
 //! | 13 | 5.10 | 12 backlog, 13 number of the CPU |
 //! | 15 | 6.4 | 14 backlog that waits, 15 backlog taken over |
 //!
-//! A CPU that is offline has no row. Since 5.10 a row says whose it is; before, rows are those of the CPUs that are
-//! online, in order.
+//! An offline CPU has no row. Since 5.10 a row names its CPU; before, rows are those of the online CPUs, in order.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +26,7 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 const FIRST: usize = 9;
 const NAMED: usize = 13;
 
-/// Reads it.
+/// Reads the file.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Softnet {
     let read = || {
         let rows = parsed(source, SOFTNET, rows)?;
@@ -37,19 +36,20 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Softnet {
     noted(missing, "receive path of each CPU", SOFTNET, read()).unwrap_or_default()
 }
 
-/// One row; its CPU where the row names it.
+/// One row; its CPU if the row names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// From the row itself.
+    /// From the row.
     pub cpu: Option<u32>,
-    /// What it counts.
+    /// Its counters.
     pub counts: SoftnetCpu,
 }
 
-/// The rows of the file, in any of its layouts. Columns that a later kernel may add are passed over.
+/// The rows of the file, in any of its layouts. Columns that a later kernel may add are ignored.
 ///
 /// # Errors
-/// A row that is shorter than the first layout, or has another length than the one before it, or is no number.
+/// A row that is shorter than the first layout, has a different length than the one before it, or contains an invalid
+/// number.
 pub fn rows(text: &str) -> Result<Vec<Row>, Malformed> {
     let mut rows = Vec::new();
     let mut width = None;
@@ -63,7 +63,7 @@ pub fn rows(text: &str) -> Result<Vec<Row>, Malformed> {
         }
         width = Some(words.len());
         let column = |number: usize| words.get(number - 1).copied();
-        // Twelve columns were never released; without the thirteenth nothing says that the twelfth is the backlog.
+        // Twelve columns were never released; without the thirteenth the twelfth cannot be identified as the backlog.
         let named = words.len() >= NAMED;
         rows.push(Row {
             cpu: column(NAMED),

@@ -4,7 +4,8 @@ use super::text::{cpu_mask, one, optional};
 use crate::snapshot::{FlowLimit, Steering};
 use crate::{Missing, Source};
 
-/// Reads it. None of these is there in a kernel without the feature, and in old kernels none in a namespace of its own.
+/// Reads the steering settings. A kernel without the feature has none of these files, nor does an old kernel in a
+/// non-initial namespace.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Steering {
     let path = |name: &str| format!("/proc/sys/net/core/{name}");
     let mut number = |name: &str| optional(source, missing, name, &path(name), one);

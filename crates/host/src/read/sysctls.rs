@@ -1,7 +1,7 @@
-//! Reads the [`Sysctl`]s that bear on UDP.
+//! Reads the [`Sysctl`]s that affect UDP.
 //!
-//! Many of `net.core` exist in the initial network namespace alone. There is no file that says which namespace this is;
-//! that none of them is there does.
+//! Many of `net.core` exist only in the initial network namespace. No file identifies the namespace; the absence of all
+//! of them does.
 
 use crate::snapshot::sysctls::{Sysctl, SysctlScope};
 use crate::source::value;
@@ -9,7 +9,7 @@ use crate::{Absence, Missing, Provenance, Source};
 
 use SysctlScope::{Host, HostReadable, Namespace};
 
-/// Every one that is read, and whose it is (net/core/sysctl_net_core.c, net/ipv4/sysctl_net_ipv4.c).
+/// Every sysctl that is read, and its scope (net/core/sysctl_net_core.c, net/ipv4/sysctl_net_ipv4.c).
 const SYSCTLS: [(&str, SysctlScope); 43] = [
     ("net.core.rmem_default", HostReadable),
     ("net.core.rmem_max", HostReadable),
@@ -56,11 +56,11 @@ const SYSCTLS: [(&str, SysctlScope); 43] = [
     ("kernel.timer_migration", HostReadable),
 ];
 
-/// Those that each interface has of its own, below `net.ipv4.conf`. The kernel takes the higher one of an interface
-/// and of `all` for `rp_filter`, either for the other two.
+/// Per-interface sysctls, below `net.ipv4.conf`. For `rp_filter` the kernel uses the higher of the interface's value
+/// and `all`, for the other two it is enough that either is set.
 const OF_AN_INTERFACE: [&str; 3] = ["rp_filter", "accept_local", "src_valid_mark"];
 
-/// Reads them. What this kernel lacks is left out; that the host's are hidden in a namespace is said, once.
+/// Reads them. What this kernel lacks is left out; that a namespace hides the host's is noted once.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Sysctl> {
     let mut found = Vec::new();
     for (name, scope) in SYSCTLS {
@@ -70,7 +70,7 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Sysctl> {
     for interface in &interfaces {
         for setting in OF_AN_INTERFACE {
             let name = format!("net.ipv4.conf.{interface}.{setting}");
-            // An interface's name may have dots: the path is not made of the name.
+            // An interface's name may contain dots: the path is not derived from the name.
             let path = format!("/proc/sys/net/ipv4/conf/{interface}/{setting}");
             found.extend(one(source, missing, name, path, Namespace));
         }
@@ -89,7 +89,7 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Sysctl> {
     found
 }
 
-/// Its file. No name of the table has a dot within a part.
+/// Its file. No name in the table has a dot within a component.
 fn path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }

@@ -1,5 +1,5 @@
-//! What holds of every parser whatever it is given, and of what the kernel prints whatever it holds: each format is
-//! written here by a second, plain implementation and read back.
+//! Properties of every parser for any input, and of the kernel's formats for any content: each format is written here
+//! by a second, simple implementation and read back.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -47,7 +47,7 @@ const PARSERS: [(&str, Parser); 15] = [
     }),
 ];
 
-/// Texts of real kernels, to be damaged.
+/// Texts from real kernels, to be corrupted.
 const TEXTS: [&str; 9] = [
     "           CPU0       CPU1       \n 24:          1          0  IO-APIC   5-edge      ACPI:Ged\nCAL: 1 2   Function call interrupts\nERR: 0\n",
     "cpu  2048077 241582 732875\ncpu0 1006301 129555 358107 758983 5800 0 223161 1700 0 0\nbtime 1795251165\n",
@@ -243,7 +243,7 @@ fn plain_mask(bits: &[bool]) -> String {
     text + "\n"
 }
 
-/// An address as `/proc/net/udp` prints it on this machine: words of four bytes, each as a number of the processor's.
+/// An address as `/proc/net/udp` prints it on this machine: four-byte words, each as a number in host byte order.
 fn words(address: IpAddr) -> String {
     let bytes = match address {
         IpAddr::V4(address) => address.octets().to_vec(),

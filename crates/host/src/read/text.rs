@@ -1,4 +1,4 @@
-//! What all readers of text need: a file that is read, parsed, and noted where that fails.
+//! Common to all text readers: read a file, parse it, and note failures.
 
 use std::str::FromStr;
 
@@ -6,10 +6,10 @@ use udpath_steer::CpuSet;
 
 use crate::{Absence, Missing, Provenance, Source};
 
-/// Most characters of a line that an error repeats: enough to recognise it, and one line of a terminal.
+/// Most characters of a line that an error repeats: enough to recognise it, and one line on a terminal.
 const QUOTED: usize = 80;
 
-/// A line that is not what this kernel file holds.
+/// A line that does not have the file's format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}: '{text}'")]
 pub struct Malformed {
@@ -34,7 +34,7 @@ impl Malformed {
     }
 }
 
-/// A file's text, parsed.
+/// Parses a file.
 pub(crate) fn parsed<T>(
     source: &dyn Source,
     path: &str,
@@ -43,7 +43,7 @@ pub(crate) fn parsed<T>(
     parse(&source.text(path)?).map_err(|malformed| malformed.of(path))
 }
 
-/// A file's text, parsed; without it the picture lacks `what`, and says so.
+/// Parses a file; on failure, `what` is reported as missing.
 pub(crate) fn wanted<T>(
     source: &dyn Source,
     missing: &mut Vec<Missing>,
@@ -54,7 +54,7 @@ pub(crate) fn wanted<T>(
     noted(missing, what, path, parsed(source, path, parse))
 }
 
-/// A file's text, parsed. That there is none is normal and not worth a word; that it is hidden or garbled is.
+/// Parses a file. Its absence is normal and not reported; a file that is unreadable or malformed is.
 pub(crate) fn optional<T>(
     source: &dyn Source,
     missing: &mut Vec<Missing>,
@@ -68,7 +68,7 @@ pub(crate) fn optional<T>(
     }
 }
 
-/// What was found; an absence is noted as `what`, from the file `path`.
+/// The value; an absence is noted as `what`, from the file `path`.
 pub(crate) fn noted<T>(
     missing: &mut Vec<Missing>,
     what: &str,
@@ -80,24 +80,24 @@ pub(crate) fn noted<T>(
         .ok()
 }
 
-/// A file of one set of CPUs (or nodes) as a list.
+/// Parses a set of CPUs (or nodes) as a list.
 pub(crate) fn cpu_list(text: &str) -> Result<CpuSet, Malformed> {
-    // Kernels without the boot parameter printed a pointer that is not there: nohz_full, isolated.
+    // Without the boot parameter, kernels printed a null pointer: nohz_full, isolated.
     let text = if text.trim() == "(null)" { "" } else { text };
     CpuSet::from_list(text).map_err(|error| Malformed::new(0, text, error.to_string()))
 }
 
-/// A file of one set of CPUs as a mask.
+/// Parses a set of CPUs as a mask.
 pub(crate) fn cpu_mask(text: &str) -> Result<CpuSet, Malformed> {
     CpuSet::from_mask(text).map_err(|error| Malformed::new(0, text, error.to_string()))
 }
 
-/// A file of one value.
+/// Parses a single value.
 pub(crate) fn one<T: FromStr>(text: &str) -> Result<T, Malformed> {
     text.trim().parse().map_err(|_| Malformed::new(0, text, "no number"))
 }
 
-/// A file of one line of words.
+/// Parses one line of words.
 pub(crate) fn words(text: &str) -> Result<String, Malformed> {
     Ok(text.trim().to_owned())
 }

@@ -4,13 +4,13 @@ use super::text::{Malformed, optional, wanted};
 use crate::snapshot::udp::{Udp, UdpCounters, UdpMemory, UdpMemoryLimits};
 use crate::{Missing, Source};
 
-/// Reads it. No IPv6 at all is normal.
+/// Reads the counters and the memory. Missing IPv6 is normal.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Udp {
     let v4 = wanted(source, missing, "UDP counters", "/proc/net/snmp", snmp);
     let v6 = optional(source, missing, "UDP counters of IPv6", "/proc/net/snmp6", snmp6);
     let used = wanted(source, missing, "memory of UDP sockets", "/proc/net/sockstat", memory_used);
     let path = "/proc/sys/net/ipv4/udp_mem";
-    // Seen in the initial network namespace alone.
+    // Visible only in the initial network namespace.
     let limits = optional(source, missing, "limits of the memory of UDP sockets", path, memory_limits);
     let limits = limits.map(|[min, pressure, max]| UdpMemoryLimits { min, pressure, max });
     let memory = used.map(|used| UdpMemory { used, limits });
@@ -48,7 +48,7 @@ pub fn snmp6(text: &str) -> Result<UdpCounters, Malformed> {
     let value = |name: &str| {
         text.lines().find_map(|line| {
             let value = line.strip_prefix("Udp6")?.strip_prefix(name)?;
-            // Another name may begin alike.
+            // Another name may have this prefix.
             value.starts_with(char::is_whitespace).then(|| value.trim().parse().ok())?
         })
     };
@@ -78,11 +78,11 @@ fn memory_used(text: &str) -> Result<u64, Malformed> {
         .ok_or_else(|| Malformed::new(0, "", "no line 'UDP:'"))?;
     let mut words = line.split_ascii_whitespace().skip_while(|word| *word != "mem").skip(1);
     let pages = words.next().and_then(|pages| pages.parse::<i64>().ok());
-    // Accounts of single CPUs are added up late: the sum may be below zero for a moment.
+    // Per-CPU counts are added up with a delay: the sum may be below zero for a moment.
     pages.map(|pages| pages.max(0).unsigned_abs()).ok_or_else(|| Malformed::new(index, line, "no 'mem'"))
 }
 
-/// Three numbers of pages.
+/// Three numbers, in pages.
 fn memory_limits(text: &str) -> Result<[u64; 3], Malformed> {
     let numbers: Option<Vec<u64>> = text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
     let three = numbers.and_then(|numbers| numbers.try_into().ok());
@@ -102,7 +102,7 @@ UdpLite: 9 9 9 9 9 9 9 9 9
 ";
 
     #[test]
-    fn counters_go_by_their_names() {
+    fn counters_are_identified_by_name() {
         let udp = snmp(SNMP).unwrap();
         assert_eq!(
             (udp.in_datagrams, udp.in_errors, udp.rcvbuf_errors),
@@ -151,7 +151,7 @@ Udp6SndbufErrors                \t0\nUdp6InCsumErrors                \t0\nUdpLit
     }
 
     #[test]
-    fn a_counter_that_began_anew_counts_nothing() {
+    fn a_reset_counter_counts_nothing() {
         let then = UdpCounters { in_datagrams: 10, mem_errors: None, ..UdpCounters::default() };
         let now = UdpCounters { in_datagrams: 4, no_ports: 2, mem_errors: Some(1), ..UdpCounters::default() };
         assert_eq!(now.since(&then), UdpCounters { no_ports: 2, ..UdpCounters::default() });

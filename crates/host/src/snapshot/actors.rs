@@ -1,15 +1,15 @@
-//! Who else changes settings: daemons that run, and files that are applied when a device appears or at boot.
+//! Other programs that change settings: running daemons, and files applied at boot or when a device appears.
 
 use serde::{Deserialize, Serialize};
 
-/// Who else changes settings.
+/// Other programs that change settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actors {
-    /// Daemons that run, and packages whose files act without one.
+    /// Running daemons, and packages whose files take effect without one.
     pub list: Vec<Actor>,
     /// `.link` files that set more than a name: systemd-udevd applies the first that matches when a device appears.
     pub link_files: Vec<LinkFile>,
-    /// Files of NetworkManager, systemd-networkd and cloud agents that set what bears on packets.
+    /// Files of NetworkManager, systemd-networkd and cloud agents that set anything that affects packets.
     #[serde(default)]
     pub network_files: Vec<NetworkFile>,
     /// udev rules that act on network devices when they appear or change.
@@ -19,26 +19,26 @@ pub struct Actors {
 }
 
 impl Actors {
-    /// Those that may change a setting of this kind back.
+    /// Those that may revert a setting of this kind.
     pub fn of(&self, touch: Touch) -> impl Iterator<Item = &Actor> {
         self.list.iter().filter(move |actor| actor.touches.contains(&touch))
     }
 }
 
-/// One that changes settings.
+/// A program or package that changes settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
     /// Its name: `irqbalance`, `tuned`, ...
     pub name: String,
-    /// Its process; none for a package that acts through files and short runs.
+    /// Its process; `None` for a package that acts through files and short runs.
     pub pid: Option<u32>,
-    /// What gave it away: its program, its name, its script, or a file.
+    /// How it was detected: its program, its name, its script, or a file.
     pub seen_by: String,
     /// Its configuration files that exist.
     pub files: Vec<String>,
-    /// What it may change, or change back.
+    /// Kinds of settings it may change or revert.
     pub touches: Vec<Touch>,
-    /// When it does, in words.
+    /// When it does so, as text.
     pub when: String,
 }
 
@@ -46,11 +46,11 @@ pub struct Actor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Touch {
-    /// Which CPUs interrupts go to.
+    /// IRQ affinity.
     IrqAffinity,
-    /// Numbers of queues.
+    /// Number of queues.
     Channels,
-    /// Lengths of descriptor rings.
+    /// Ring sizes.
     Rings,
     /// Interrupt moderation.
     Coalescing,
@@ -74,9 +74,9 @@ pub enum Touch {
     IdleStates,
     /// Packet filter rules.
     Netfilter,
-    /// Which CPUs threads run on.
+    /// Thread affinity.
     ThreadAffinity,
-    /// Where memory lies, and merging of equal pages.
+    /// NUMA placement of memory, and same-page merging.
     Memory,
 }
 
@@ -85,22 +85,22 @@ pub enum Touch {
 pub struct LinkFile {
     /// Its path.
     pub path: String,
-    /// Which devices it is for: keys and values of `[Match]`.
+    /// The devices it matches: keys and values of `[Match]`.
     pub matches: Vec<(String, String)>,
-    /// What it sets: keys and values of `[Link]`, those that name the device left out.
+    /// Its settings: keys and values of `[Link]`, except those that name the device.
     pub sets: Vec<(String, String)>,
 }
 
-/// A file by which a daemon sets up interfaces.
+/// A daemon's configuration file for interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkFile {
-    /// Whose it is, as in the list of actors: `NetworkManager`, `systemd-networkd`, `google-guest-agent`.
+    /// Its daemon, as in the list of actors: `NetworkManager`, `systemd-networkd`, `google-guest-agent`.
     pub by: String,
-    /// Its path; what its drop-ins say is told with it.
+    /// Its path; its drop-ins are included.
     pub path: String,
-    /// Which interfaces it is for: `SECTION.KEY` and value.
+    /// The interfaces it matches: `SECTION.KEY` and value.
     pub matches: Vec<(String, String)>,
-    /// What it sets: `SECTION.KEY` and value, those that do not bear on packets left out.
+    /// Its settings: `SECTION.KEY` and value, except those that do not affect packets.
     pub sets: Vec<(String, String)>,
 }
 
@@ -109,23 +109,23 @@ pub struct NetworkFile {
 pub struct UdevRule {
     /// Its file.
     pub path: String,
-    /// Its line, from 1.
+    /// Its line number, from 1.
     pub line: usize,
-    /// What it asks of the device.
+    /// Its match conditions.
     pub matches: Vec<String>,
-    /// What it does.
+    /// Its actions.
     pub acts: Vec<String>,
 }
 
-/// A line of sysctl.d(5) that bears on packets.
+/// A line of sysctl.d(5) that affects packets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SysctlLine {
     /// Its file.
     pub path: String,
-    /// Its line, from 1.
+    /// Its line number, from 1.
     pub line: usize,
     /// The setting: `net.core.rmem_max`.
     pub name: String,
-    /// What it is set to.
+    /// Its value.
     pub value: String,
 }

@@ -1,4 +1,4 @@
-//! The processors: which there are, how they are joined, how fast they run and sleep, and what their flaws cost.
+//! The processors: number, topology, frequency, idle states, and the cost of mitigations.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use udpath_steer::CpuSet;
 /// The processors of the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpus {
-    /// As the processor calls itself.
+    /// Model name.
     pub model: Option<String>,
-    /// CPUs that may ever come.
+    /// Possible CPUs.
     pub possible: CpuSet,
-    /// CPUs that are plugged in.
+    /// Present CPUs.
     pub present: CpuSet,
-    /// CPUs that run.
+    /// Online CPUs.
     pub online: CpuSet,
-    /// CPUs that the scheduler leaves alone (`isolcpus`, or a cpuset partition).
+    /// CPUs isolated from the scheduler (`isolcpus`, or a cpuset partition).
     pub isolated: CpuSet,
-    /// CPUs without a tick while one task runs on them.
+    /// CPUs that stop the tick while they run a single task.
     pub nohz_full: CpuSet,
     /// Whether several threads share a core.
     pub smt: Option<Smt>,
@@ -26,28 +26,28 @@ pub struct Cpus {
     pub list: Vec<Cpu>,
     /// CPUs that share their last-level cache; each CPU is in one set at most.
     pub caches: Vec<CpuSet>,
-    /// How fast CPUs may run, by groups that are alike.
+    /// Frequency settings, by groups of CPUs with equal values.
     pub frequencies: Vec<FrequencyPolicy>,
-    /// How deep CPUs may sleep, by groups that are alike.
+    /// Idle states, by groups of CPUs with equal values.
     pub idle: Vec<IdlePolicy>,
-    /// What the kernel does about the processor's flaws.
+    /// Mitigations of CPU vulnerabilities.
     pub mitigations: Vec<Mitigation>,
 }
 
 impl Cpus {
-    /// The CPU of that number, if it is present.
+    /// The CPU with that number, if it is present.
     #[must_use]
     pub fn cpu(&self, number: u32) -> Option<&Cpu> {
         self.list.binary_search_by_key(&number, |cpu| cpu.number).ok().map(|at| &self.list[at])
     }
 }
 
-/// Simultaneous multithreading, as `/sys/devices/system/cpu/smt` says it.
+/// Simultaneous multithreading, from `/sys/devices/system/cpu/smt`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Smt {
-    /// `on`, `off`, `forceoff`, `notsupported`, `notimplemented`, or how many threads of a core.
+    /// `on`, `off`, `forceoff`, `notsupported`, `notimplemented`, or the number of threads per core.
     pub control: String,
-    /// Some core runs several threads now.
+    /// Whether any core runs several threads now.
     pub active: bool,
 }
 
@@ -56,23 +56,23 @@ pub struct Smt {
 pub struct Cpu {
     /// Its number.
     pub number: u32,
-    /// Does it run?
+    /// Whether it is online.
     pub online: bool,
-    /// Its memory node; none on a kernel without nodes.
+    /// Its NUMA node; `None` on a kernel without NUMA.
     pub node: Option<u32>,
     /// Its core, a number within the package.
     pub core: Option<u32>,
     /// Its package.
     pub package: Option<u32>,
-    /// The CPUs of its core, itself included. Empty when not known, as of an offline CPU.
+    /// The CPUs of its core, itself included. Empty if unknown, as for an offline CPU.
     pub siblings: CpuSet,
-    /// How fast it ran when it was last looked at, kHz.
+    /// Its frequency at the last measurement, in kHz.
     pub khz: Option<u32>,
-    /// What it did since boot.
+    /// CPU time since boot.
     pub ticks: Option<CpuTicks>,
 }
 
-/// What a CPU did since boot, in ticks of the kernel's accounting (`USER_HZ`, 100 a second everywhere).
+/// CPU time since boot, in ticks of the kernel's accounting (`USER_HZ`, 100 per second everywhere).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTicks {
     /// User mode, guests included.
@@ -81,30 +81,30 @@ pub struct CpuTicks {
     pub nice: u64,
     /// System calls and kernel threads.
     pub system: u64,
-    /// Nothing.
+    /// Idle.
     pub idle: u64,
-    /// Nothing, while a task that last ran here waits for a disk.
+    /// Idle while a task that last ran here waits for disk I/O.
     pub iowait: u64,
     /// Hard interrupts.
     pub irq: u64,
     /// Softirqs.
     pub softirq: u64,
-    /// Ready to run, while the hypervisor ran others.
+    /// Steal: runnable while the hypervisor ran other guests.
     pub steal: u64,
 }
 
 impl CpuTicks {
-    /// Ticks in a second, whatever the kernel's own clock is (`USER_HZ`).
+    /// Ticks per second, independent of the kernel's own tick rate (`USER_HZ`).
     pub const PER_SECOND: u64 = 100;
 
-    /// All of them.
+    /// Sum of all categories.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.user + self.nice + self.system + self.idle + self.iowait + self.irq + self.softirq + self.steal
     }
 
-    /// What it did since an earlier snapshot of the same boot. Idle and iowait may run backwards by a tick or two
-    /// (they are estimates); that counts as nothing.
+    /// The increase since an earlier snapshot of the same boot. Idle and iowait may go backwards by a tick or two (they
+    /// are estimates); this counts as zero.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -120,25 +120,25 @@ impl CpuTicks {
     }
 }
 
-/// How fast a group of CPUs may run (`cpufreq`). A virtual machine has none.
+/// Frequency policy of a group of CPUs (`cpufreq`). A virtual machine has none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyPolicy {
     /// The group.
     pub cpus: CpuSet,
-    /// Who sets the frequency: `intel_pstate`, `acpi-cpufreq`, ...
+    /// The driver that sets the frequency: `intel_pstate`, `acpi-cpufreq`, ...
     pub driver: Option<String>,
-    /// By which rule: `performance`, `powersave`, `schedutil`, ...
+    /// The governor: `performance`, `powersave`, `schedutil`, ...
     pub governor: Option<String>,
-    /// What the driver passes to the hardware: `performance`, `balance_performance`, ... Where it exists, it counts for
+    /// The energy preference passed to the hardware: `performance`, `balance_performance`, ... If present, it matters
     /// more than the governor.
     pub preference: Option<String>,
-    /// The fastest that is allowed now, kHz.
+    /// The highest frequency currently allowed, in kHz.
     pub limit_khz: Option<u32>,
-    /// The fastest there is, kHz.
+    /// The highest frequency supported, in kHz.
     pub max_khz: Option<u32>,
 }
 
-/// How deep a group of CPUs may sleep (`cpuidle`).
+/// Idle states of a group of CPUs (`cpuidle`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdlePolicy {
     /// The group.
@@ -147,53 +147,53 @@ pub struct IdlePolicy {
     pub states: Vec<IdleState>,
 }
 
-/// One way to sleep.
+/// An idle state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleState {
     /// `POLL`, `C1`, `C6`, ...
     pub name: String,
-    /// How long it takes to wake up, microseconds: what the first packet after a pause waits.
+    /// Wakeup latency in microseconds: the delay of the first packet after a pause.
     pub latency_us: u32,
-    /// Not to be used.
+    /// Whether it is disabled.
     pub disabled: bool,
 }
 
-/// What the kernel does about one flaw of the processor.
+/// The kernel's mitigation of one CPU vulnerability.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mitigation {
-    /// The flaw, as the kernel names it: `spectre_v2`, `meltdown`, ...
+    /// The vulnerability, as the kernel names it: `spectre_v2`, `meltdown`, ...
     pub flaw: String,
-    /// Where things stand.
+    /// Its status.
     pub state: MitigationState,
-    /// The kernel's own words.
+    /// The kernel's text.
     pub words: String,
-    /// What each datagram pays for it, where that is worth a word.
+    /// The cost per datagram, if significant.
     pub cost: Option<String>,
 }
 
-/// Where things stand with a flaw.
+/// Status of a vulnerability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MitigationState {
-    /// The processor does not have it.
+    /// The processor is not affected.
     NotAffected,
-    /// The kernel works around it.
+    /// The kernel mitigates it.
     Mitigated,
-    /// The processor has it, and nothing is done, or not enough.
+    /// The processor is affected, and the mitigation is missing or incomplete.
     Vulnerable,
-    /// The kernel cannot tell, as under a hypervisor.
+    /// The kernel cannot determine it, as under a hypervisor.
     Unknown,
 }
 
-/// A memory node.
+/// A NUMA node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// Its number.
     pub number: u32,
-    /// Its CPUs; none where it is memory alone.
+    /// Its CPUs; empty for a memory-only node.
     pub cpus: CpuSet,
-    /// Its memory, bytes.
+    /// Its memory in bytes.
     pub memory: Option<u64>,
-    /// How far it is to each node, by the firmware's table: 10 is here.
+    /// Distance to each node, from the firmware's table: 10 is local.
     pub distance: BTreeMap<u32, u32>,
 }

@@ -1,4 +1,4 @@
-//! What a network device is set to, group by group, as ethtool names it.
+//! Settings of a network device, group by group, with ethtool's names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,24 +6,24 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Who drives a device: `ethtool -i`.
+/// Driver of a device: `ethtool -i`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Driver {
     /// The driver's name: `ixgbe`, `virtio_net`, `veth`.
     pub name: String,
-    /// Its version; drivers of the kernel tree give the kernel's release.
+    /// Its version; in-tree drivers report the kernel's release.
     #[serde(default)]
     pub version: String,
-    /// The firmware's version, where there is one.
+    /// The firmware's version, if any.
     #[serde(default)]
     pub firmware: String,
-    /// Where the device sits: `0000:01:00.0`. Empty for software devices.
+    /// Bus address: `0000:01:00.0`. Empty for software devices.
     #[serde(default)]
     pub bus: String,
 }
 
-/// Numbers of channels by what they carry: `ethtool -l`. A channel is an interrupt and the queues it serves.
+/// Number of channels by type: `ethtool -l`. A channel is an interrupt and the queues it serves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelCounts {
@@ -41,18 +41,18 @@ pub struct ChannelCounts {
     pub combined: Option<u32>,
 }
 
-/// Channels in use and possible. None where the driver has no such kind.
+/// Channels in use and maximum. `None` where the driver has no such type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Channels {
     /// In use.
     pub now: ChannelCounts,
-    /// The most that the driver takes.
+    /// The driver's maximum.
     pub max: ChannelCounts,
 }
 
 impl Channels {
-    /// Receive queues that these channels have.
+    /// Number of receive queues in these channels.
     #[must_use]
     pub fn rx_queues(&self) -> u32 {
         self.now.rx.unwrap_or(0).saturating_add(self.now.combined.unwrap_or(0))
@@ -66,58 +66,58 @@ pub struct Rings {
     /// Receive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rx: Option<u32>,
-    /// The most for receive.
+    /// Maximum for receive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rx_max: Option<u32>,
     /// Transmit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx: Option<u32>,
-    /// The most for transmit.
+    /// Maximum for transmit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_max: Option<u32>,
-    /// Bytes of a receive buffer.
+    /// Receive buffer size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rx_buf_len: Option<u32>,
-    /// Bytes of a completion entry.
+    /// Completion entry size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cqe_size: Option<u32>,
-    /// Are descriptors pushed to the device for transmit?
+    /// Whether transmit descriptors are pushed to the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_push: Option<bool>,
-    /// And for receive?
+    /// Whether receive descriptors are pushed to the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rx_push: Option<bool>,
-    /// Are headers and payload of TCP put into different buffers? 1: no, 2: yes.
+    /// Whether TCP headers and payload go to separate buffers. 1: no, 2: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_data_split: Option<u32>,
 }
 
-/// When a device interrupts, by ethtool's names: `rx-usecs` (microseconds), `rx-frames`, `adaptive-rx` (0 or 1), ...
-/// What the driver does not have is not there. `ethtool -c`.
+/// Interrupt coalescing by ethtool's names: `rx-usecs` (microseconds), `rx-frames`, `adaptive-rx` (0 or 1), ...
+/// Parameters the driver lacks are omitted. `ethtool -c`.
 pub type Coalescing = BTreeMap<String, u32>;
 
 /// One offload of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
-    /// Is it on?
+    /// Whether it is on.
     pub active: bool,
-    /// Was it asked for? Differs from `active` while something it needs is missing.
+    /// Whether it was requested. Differs from `active` while something it depends on is missing.
     pub wanted: bool,
-    /// Can it be switched? If not, ethtool says `[fixed]`.
+    /// Whether it can be changed. If not, ethtool shows `[fixed]`.
     pub changeable: bool,
 }
 
 /// Offloads by the kernel's names: `rx-gro`, `rx-udp-gro-forwarding`, `rx-ntuple-filter`. `ethtool -k`.
 pub type Features = BTreeMap<String, Feature>;
 
-/// Receive side scaling: which queue a hash chooses. `ethtool -x`.
+/// Receive side scaling: which queue a hash selects. `ethtool -x`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rss {
-    /// The one that traffic takes unless a rule says otherwise.
+    /// The default context, used unless a rule selects another.
     pub main: RssContext,
-    /// Further ones, which flow rules name, by their numbers.
+    /// Additional contexts, selected by flow rules, by ID.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub contexts: BTreeMap<u32, RssContext>,
 }
@@ -126,19 +126,20 @@ pub struct Rss {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RssContext {
-    /// The queue for each remainder of the hash. Empty: the device does not tell.
+    /// The queue for each remainder of the hash. Empty: not reported by the device.
     #[serde(default)]
     pub table: Vec<u32>,
-    /// The key of the hash function; empty: the device does not tell.
+    /// The key of the hash function. Empty: not reported by the device.
     #[serde(default, with = "hex")]
     pub key: Vec<u8>,
-    /// The function: `toeplitz`, `xor`, `crc32`. None: the device does not tell.
+    /// The function: `toeplitz`, `xor`, `crc32`. `None`: not reported by the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// What is done to the fields before they are hashed: bits of `RXH_XFRM_*`; 1 is symmetric-xor, 2 symmetric-or-xor.
+    /// Transformation of the fields before hashing: bits of `RXH_XFRM_*`; 1 is symmetric-xor, 2 symmetric-or-xor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transform: Option<u32>,
-    /// What UDP is hashed by in a further context, where the device has that for each, and the kernel tells (6.17).
+    /// UDP hash fields of an additional context, where the device supports them per context and the kernel reports them
+    /// (6.17).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<HashFields>,
 }
@@ -155,7 +156,7 @@ pub struct HashFields {
     pub udp6: Option<Fields>,
 }
 
-/// A set of fields, written with ethtool's letters: `sdfn` is source and destination, address and port.
+/// A set of fields, in ethtool's letters: `sdfn` is source and destination, address and port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Fields(pub u32);
 
@@ -176,7 +177,7 @@ impl Fields {
     /// Addresses and ports.
     pub const PORTS: Self = Self(1 << 4 | 1 << 5 | 1 << 6 | 1 << 7);
 
-    /// Are both ports among them? Without them all flows between two hosts share a queue.
+    /// Whether both ports are included. Without them all flows between two hosts share a queue.
     #[must_use]
     pub const fn ports(self) -> bool {
         self.0 & (1 << 6 | 1 << 7) == 1 << 6 | 1 << 7

@@ -1,16 +1,16 @@
-//! Interrupts: whose they are, where they went, and where they may go.
+//! Interrupts: their device, where they were handled, and where they may go.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use udpath_steer::CpuSet;
 
-/// A count of each CPU, by its number. A CPU that is not named counted nothing, or is not there.
+/// Counts by CPU number. A CPU that is not listed has a count of 0, or does not exist.
 ///
-/// The kernel counts in 32 bits, which wrap; [`since`] knows.
+/// The kernel counts in 32 bits, which wrap; [`since`] handles this.
 pub type PerCpu = BTreeMap<u32, u32>;
 
-/// How much each CPU counted since an earlier snapshot of the same boot; CPUs that counted nothing are left out.
+/// The increase per CPU since an earlier snapshot of the same boot; CPUs without an increase are left out.
 #[must_use]
 pub fn since(now: &PerCpu, earlier: &PerCpu) -> PerCpu {
     let grown =
@@ -21,21 +21,21 @@ pub fn since(now: &PerCpu, earlier: &PerCpu) -> PerCpu {
 /// An interrupt of a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Irq {
-    /// Its number. It may change when the driver is loaded again or its queues are set up anew.
+    /// Its number. It may change when the driver is reloaded or its queues are reconfigured.
     pub number: u32,
-    /// What the driver calls it: `ens1f0-TxRx-3`, `virtio3-input.0`, ... Several names where it is shared.
+    /// The driver's name for it: `ens1f0-TxRx-3`, `virtio3-input.0`, ... Several names if it is shared.
     pub name: String,
     /// Its controller: `PCI-MSIX-0000:3b:00.0`, `IO-APIC`, `GICv3`, ...
     pub chip: String,
-    /// How often it arrived, by CPU, since boot.
+    /// Number of interrupts since boot, by CPU.
     pub counts: PerCpu,
-    /// CPUs it may be sent to, as it was set (`smp_affinity`).
+    /// CPUs it may be sent to, as configured (`smp_affinity`).
     pub affinity: Option<CpuSet>,
-    /// The CPUs it is sent to. Stays the old one after a change until the next interrupt arrives.
+    /// The CPUs it is sent to. After a change, keeps the old value until the next interrupt arrives.
     pub effective: Option<CpuSet>,
-    /// The CPUs its driver asks for; none where it asks for none.
+    /// The CPUs its driver hints at; `None` without a hint.
     pub hint: Option<CpuSet>,
-    /// The node its device sits at; none where no node is nearer than another.
+    /// The NUMA node of its device; `None` if no node is closer than another.
     pub node: Option<u32>,
 }
 
@@ -44,9 +44,9 @@ pub struct Irq {
 pub struct ProcessorInterrupt {
     /// Its short name: `CAL`, `RES`, `LOC`, `IPI0`.
     pub name: String,
-    /// What it is, in the kernel's words.
+    /// The kernel's description.
     pub what: String,
-    /// How often it came, by CPU; empty for one that is counted for the machine as a whole.
+    /// Number of interrupts by CPU; empty for a machine-wide count.
     pub counts: PerCpu,
 }
 
@@ -55,7 +55,7 @@ pub struct ProcessorInterrupt {
 pub struct Softirq {
     /// `NET_RX`, `NET_TX`, `TIMER`, ...
     pub name: String,
-    /// How often it ran, by CPU.
+    /// Number of runs by CPU.
     pub counts: PerCpu,
 }
 

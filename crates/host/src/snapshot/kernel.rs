@@ -1,35 +1,35 @@
-//! The kernel that runs, and on what.
+//! The running kernel and its platform.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Fact;
 
-/// The kernel that runs, and on what.
+/// The running kernel and its platform.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
-    /// As `uname -r` says it: `6.18.44-amd64`. Empty when it is not known.
+    /// The output of `uname -r`: `6.18.44-amd64`. Empty if unknown.
     pub release: String,
-    /// When it was booted, seconds since 1970. Two snapshots of one boot have the same.
+    /// Boot time in seconds since 1970. Equal for two snapshots of one boot.
     pub booted: Option<u64>,
-    /// The hypervisor it runs under, where there is one.
+    /// The hypervisor it runs under, if any.
     pub hypervisor: Option<Fact<String>>,
-    /// Its clock. Anything but the processor's own counter (`tsc`, `arch_sys_counter`, `kvm-clock`) makes every time
-    /// stamp of a packet dear.
+    /// Its clock source. Anything but the processor's own counter (`tsc`, `arch_sys_counter`, `kvm-clock`) makes every
+    /// packet timestamp expensive.
     pub clock_source: Option<String>,
-    /// Boot parameters that bear on packets: isolation, mitigations, audit, idle states, IOMMU. Others are left out:
-    /// they may hold secrets.
+    /// Boot parameters that affect packets: isolation, mitigations, audit, idle states, IOMMU. Others are left out:
+    /// they may contain secrets.
     pub parameters: Vec<String>,
-    /// Security modules in the order in which the kernel asks them; each is asked at every system call on a socket.
+    /// Security modules in the kernel's order; each is called for every system call on a socket.
     pub security_modules: Vec<String>,
     /// Whether the kernel prepares audit records at system calls.
     pub audit: Option<Fact<Audit>>,
-    /// Programs that run and ask for the time at which packets arrive. As long as one socket of the machine does, every
-    /// packet is stamped; the kernel does not tell whether it is so.
+    /// Running programs that request the arrival time of packets. While any socket on the machine does, every packet is
+    /// stamped; the kernel does not report whether this is the case.
     pub stamping: Option<Fact<Vec<String>>>,
 }
 
 impl Kernel {
-    /// Major and minor number of the release; patch levels of distributions do not compare.
+    /// Major and minor number of the release; patch levels of distributions are not comparable.
     #[must_use]
     pub fn version(&self) -> Option<(u32, u32)> {
         let mut numbers = self.release.split(|c: char| !c.is_ascii_digit());
@@ -37,15 +37,15 @@ impl Kernel {
     }
 }
 
-/// What the audit system says of itself.
+/// Status of the audit system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditStatus {
     /// 0: off, 1: on, 2: on and locked until the next boot.
     pub enabled: u32,
-    /// The process that takes the records; 0: none.
+    /// The process that receives the records; 0: none.
     pub pid: u32,
-    /// Records lost because it was too slow.
+    /// Records lost because the receiver was too slow.
     pub lost: u32,
 }
 
@@ -53,13 +53,13 @@ pub struct AuditStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Audit {
-    /// Switched off for this boot: no task is audited.
+    /// Disabled for this boot: no task is audited.
     Off,
-    /// Switched on: every task that was started since is audited, if there is a rule.
+    /// Enabled: every task started since is audited, if there is a rule.
     On,
-    /// Left to a daemon, and one runs: every task that was started since its first rule is audited.
+    /// Left to a daemon, and one runs: every task started since its first rule is audited.
     Daemon,
-    /// Left to a daemon, and none was seen.
+    /// Left to a daemon, and none was found.
     Unused,
 }
 

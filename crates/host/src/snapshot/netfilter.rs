@@ -1,4 +1,4 @@
-//! What stands between device and socket: rules and connection tracking.
+//! Netfilter between device and socket: rules and connection tracking.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use crate::Fact;
 /// Netfilter in this network namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Netfilter {
-    /// Tables of iptables that are set up: `filter`, `raw`, ... Each is walked for every packet.
+    /// Tables of iptables that are loaded: `filter`, `raw`, ... Every packet traverses each of them.
     pub iptables: Option<Fact<Vec<String>>>,
     /// Tables of ip6tables.
     pub ip6tables: Option<Fact<Vec<String>>>,
-    /// Chains of nftables that packets begin in; iptables' own are among them where iptables is of the newer kind.
+    /// Base chains of nftables; iptables' own are among them with iptables-nft.
     pub nftables: Option<Fact<Vec<NftChain>>>,
-    /// Functions that every packet of a family passes, whoever put them there, in the order of families, hooks and
-    /// priorities. From Linux 5.14 on, where it is built with NETFILTER_NETLINK_HOOK.
+    /// Functions that every packet of a family passes, from any registrant, ordered by family, hook and priority. From
+    /// Linux 5.14 on, where it is built with NETFILTER_NETLINK_HOOK.
     #[serde(default)]
     pub hooks: Option<Fact<Vec<Hook>>>,
-    /// Modules of packet filtering that are loaded. What is built into the kernel is not among them.
+    /// Packet filter modules that are loaded. Built-in ones are not listed.
     pub modules: Vec<String>,
-    /// Connection tracking, where the kernel has it.
+    /// Connection tracking, if the kernel has it.
     pub conntrack: Option<Conntrack>,
 }
 
-/// A chain of nftables that packets begin in.
+/// A base chain of nftables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NftChain {
@@ -38,11 +38,11 @@ pub struct NftChain {
     /// `filter`, `nat`, `route`.
     #[serde(default)]
     pub kind: String,
-    /// Where packets meet it: `prerouting`, `input`, `forward`, `output`, `postrouting`, `ingress`, `egress`.
+    /// Its hook: `prerouting`, `input`, `forward`, `output`, `postrouting`, `ingress`, `egress`.
     pub hook: String,
-    /// Chains of a hook are met in ascending order. -300 is before connection tracking, 0 is filtering.
+    /// Chains of a hook run in ascending order. -300 is before connection tracking, 0 is filtering.
     pub priority: i32,
-    /// Rules in it, and jumps to it.
+    /// Number of rules in it, and of jumps to it.
     pub rules: u32,
 }
 
@@ -50,30 +50,30 @@ pub struct NftChain {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hook {
-    /// `ip`, `ip6`, `bridge`, or `netdev` of a device's own.
+    /// `ip`, `ip6`, `bridge`, or `netdev` for a device's own.
     pub family: String,
-    /// Where packets meet it: `prerouting`, `input`, ..., `ingress`, `egress`.
+    /// Its hook: `prerouting`, `input`, ..., `ingress`, `egress`.
     pub hook: String,
-    /// The one device it is for.
+    /// The device it is limited to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Functions of a hook are called in ascending order.
     pub priority: i32,
-    /// The kernel's function, where it has a name to tell.
+    /// The kernel function, if it has a symbol name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// The module it is in; none of what is built in.
+    /// The module it is in; `None` if built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
-    /// The chain of nftables that it walks.
+    /// The chain of nftables that it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<HookChain>,
-    /// The BPF program that it runs, by its number.
+    /// The ID of the BPF program that it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<u32>,
 }
 
-/// A chain by its names.
+/// A chain's identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HookChain {
@@ -88,9 +88,9 @@ pub struct HookChain {
 /// Connection tracking.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conntrack {
-    /// Connections that are tracked now in this namespace. None at all: no rule asked for tracking, or nothing came.
+    /// Connections currently tracked in this namespace. 0: no rule enables tracking, or there was no traffic.
     pub count: u64,
-    /// From here on new ones are refused, and their packets dropped.
+    /// At this count new ones are refused, and their packets dropped.
     pub max: Option<u64>,
     /// Hash buckets.
     pub buckets: Option<u64>,
@@ -98,27 +98,27 @@ pub struct Conntrack {
     pub cpus: BTreeMap<u32, ConntrackCpu>,
 }
 
-/// One CPU's counters, 32 bits wide: they wrap. What a kernel does not count is 0.
+/// One CPU's counters, 32 bits wide: they wrap. A counter that the kernel lacks is 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConntrackCpu {
     /// Packets of a known connection (counted only by some kernels).
     pub found: u32,
-    /// Packets that fit no connection and may begin none.
+    /// Packets that match no connection and may not start one.
     pub invalid: u32,
-    /// Connections that lost a race with one of the same addresses.
+    /// Connections that lost an insertion race with one of the same addresses.
     pub insert_failed: u32,
-    /// Packets dropped because no connection could be made for them.
+    /// Packets dropped because no connection could be created for them.
     pub drop: u32,
     /// Connections ended early to make room.
     pub early_drop: u32,
-    /// Walks through a bucket that had to begin again because another CPU changed it.
+    /// Bucket walks restarted because another CPU changed the bucket.
     pub search_restart: u32,
     /// Connections refused because their bucket's chain was too long. From 5.15 on.
     pub chain_too_long: u32,
 }
 
 impl ConntrackCpu {
-    /// What was counted since an earlier snapshot of the same boot, wraps included.
+    /// The increase since an earlier snapshot of the same boot, wraps included.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -1,8 +1,8 @@
-//! Packet sockets and handlers, which receive packets before the protocols do.
+//! Packet sockets and handlers, which receive packets before the protocols.
 
 use serde::{Deserialize, Serialize};
 
-/// Packet sockets and handlers. Each that takes everything costs every packet a clone.
+/// Packet sockets and handlers. Each one that receives everything costs a clone per packet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketSockets {
     /// Packet sockets: /proc/net/packet.
@@ -14,13 +14,13 @@ pub struct PacketSockets {
 /// A packet socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketSocket {
-    /// 3: with link-layer header (`SOCK_RAW`), 2: without (`SOCK_DGRAM`), 10: the old kind.
+    /// 3: with link-layer header (`SOCK_RAW`), 2: without (`SOCK_DGRAM`), 10: the obsolete type (`SOCK_PACKET`).
     pub kind: u32,
-    /// What it takes, an EtherType; 3: everything; 0: nothing (it only sends).
+    /// The EtherType it receives; 3: everything; 0: nothing (it only sends).
     pub protocol: u16,
-    /// The interface's number; 0: all.
+    /// The interface's index; 0: all.
     pub interface: u32,
-    /// Is it taking packets?
+    /// Whether it is receiving packets.
     pub running: bool,
     /// Bytes waiting for its reader.
     pub queued: u64,
@@ -35,7 +35,7 @@ pub struct PacketSocket {
 pub struct PacketHandler {
     /// EtherType in hexadecimal (`0800`), or `ALL`.
     pub kind: String,
-    /// The one interface it is for.
+    /// The interface it is limited to.
     pub device: Option<String>,
     /// The kernel function.
     pub function: String,

@@ -8,13 +8,13 @@ use super::limits::Limits;
 /// A process that has UDP sockets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number, as the reader sees it.
+    /// Its PID, as the reader sees it.
     pub pid: u32,
     /// Its name: 15 characters at most.
     pub name: String,
-    /// The program it runs; none without the right to see it.
+    /// The program it runs; `None` without permission to read it.
     pub executable: Option<String>,
-    /// Its arguments, between blanks; cut where they are long.
+    /// Its arguments, separated by spaces; truncated if long.
     pub command: Option<String>,
     /// The user it runs as.
     pub uid: Option<u32>,
@@ -24,16 +24,16 @@ pub struct Process {
     pub unit: Option<String>,
     /// Its container, from the control group's name.
     pub container: Option<Container>,
-    /// What it may use of the machine.
+    /// Its CPU and memory limits.
     pub limits: Limits,
-    /// Its threads, the first one first.
+    /// Its threads, the main thread first.
     pub threads: Vec<Thread>,
 }
 
-/// A container, as far as a control group's name tells.
+/// A container, as far as a control group's name identifies it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
-    /// Who runs it: `docker`, `containerd`, `cri-o`, `podman`, `lxc`, `systemd-nspawn`.
+    /// Its runtime: `docker`, `containerd`, `cri-o`, `podman`, `lxc`, `systemd-nspawn`.
     pub runtime: String,
     /// Its identifier or name.
     pub id: String,
@@ -42,12 +42,12 @@ pub struct Container {
 /// A thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thread {
-    /// Its number.
+    /// Its ID.
     pub tid: u32,
     /// Its name: 15 characters at most.
     pub name: String,
     /// CPUs it may run on.
     pub cpus: Option<CpuSet>,
-    /// The CPU it ran on last.
+    /// The CPU it last ran on.
     pub last_cpu: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! UDP sockets: where they are bound, what they hold and dropped, whose they are, and which share a port.
+//! UDP sockets: where they are bound, their queues and drops, their owners, and which share a port.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,104 +9,104 @@ use udpath_steer::reuseport::By;
 use super::processes::Process;
 use crate::{Fact, Provenance};
 
-/// The UDP sockets of one network namespace. Sockets that are not bound do not show, as they receive nothing.
+/// The UDP sockets of one network namespace. Unbound sockets are not listed: they receive nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sockets {
     /// By port, address and inode.
     pub list: Vec<Socket>,
-    /// Where the list is from.
+    /// Source of the list.
     pub from: Option<Provenance>,
-    /// The processes that have them, by number.
+    /// The processes that own them, by PID.
     pub processes: Vec<Process>,
     /// Sockets that share an address and port.
     pub groups: Vec<ReuseportGroup>,
 }
 
 impl Sockets {
-    /// The process of that number, if it has a UDP socket.
+    /// The process with this PID, if it has a UDP socket.
     #[must_use]
     pub fn process(&self, pid: u32) -> Option<&Process> {
         self.processes.binary_search_by_key(&pid, |process| process.pid).ok().map(|at| &self.processes[at])
     }
 }
 
-/// A UDP socket. Its options are told neither by sock_diag nor by procfs: they are read through a duplicate of its
-/// descriptor, and of those sockets alone that were asked for (see [`look_closer`](crate::process::look_closer)).
+/// A UDP socket. Neither sock_diag nor procfs reports its options: they are read through a duplicate of its descriptor,
+/// and only for the sockets requested (see [`look_closer`](crate::process::look_closer)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Socket {
-    /// Where it is bound.
+    /// Bound address.
     pub local: SocketAddr,
-    /// Whom it is connected to.
+    /// Peer address, if connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<SocketAddr>,
     /// The interface it is bound to, by its index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<u32>,
-    /// Its inode, which descriptors name. 0: the kernel's own (tunnels, WireGuard), or closed at this moment.
+    /// Its inode, which descriptors name. 0: a kernel socket (tunnels, WireGuard), or one that was just closed.
     pub inode: u32,
-    /// Its cookie: no other socket of this boot has or had the same.
+    /// Its cookie, unique since boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cookie: Option<u64>,
-    /// The user who made it.
+    /// The user who created it.
     pub uid: u32,
-    /// Of IPv6: takes no IPv4.
+    /// IPv6 only (`IPV6_V6ONLY`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v6only: Option<bool>,
-    /// Bytes that wait to be received, by the kernel's accounting (whole buffers, not payload).
+    /// Bytes waiting to be received, by the kernel's accounting (whole buffers, not payload).
     pub receive_queue: u32,
-    /// Bytes that wait to be sent.
+    /// Bytes waiting to be sent.
     pub send_queue: u32,
-    /// Its buffers; none where `/proc/net/udp` had to do.
+    /// Its buffers; `None` if read from `/proc/net/udp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<SocketMemory>,
-    /// Datagrams dropped at it since it was opened, for whatever reason. Wraps at 32 bits.
+    /// Datagrams dropped at this socket since it was opened, for any reason. Wraps at 32 bits.
     pub drops: u32,
-    /// Who has it open. Empty where that is nobody, or not to be seen.
+    /// Processes that have it open. Empty if there are none or they are not visible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owners: Vec<Owner>,
     /// Its group, as an index into the list of groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
-    /// What its program has set of it.
+    /// The options its program set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<SocketOptions>,
 }
 
-/// What a program has set of a socket (socket(7), udp(7)).
+/// Socket options set by a program (socket(7), udp(7)).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocketOptions {
-    /// `SO_REUSEPORT`: shares the datagrams of its port with others that have it.
+    /// `SO_REUSEPORT`: shares the datagrams of its port with the other sockets that set it.
     pub reuseport: bool,
-    /// `SO_REUSEADDR`: of several on one port, the one bound last gets all.
+    /// `SO_REUSEADDR`: of several on one port, the one bound last gets everything.
     pub reuseaddr: bool,
-    /// `SO_INCOMING_CPU`: of its group's datagrams those that arrive on this CPU. Of a connected socket it is the CPU of
-    /// the last datagram.
+    /// `SO_INCOMING_CPU`: prefers its group's datagrams that arrive on this CPU. For a connected socket: the CPU of the
+    /// last datagram.
     pub incoming_cpu: Option<u32>,
-    /// `SO_INCOMING_NAPI_ID`: the NAPI instance that its last datagram came through.
+    /// `SO_INCOMING_NAPI_ID`: the NAPI instance that delivered its last datagram.
     pub napi: Option<u32>,
     /// `SO_BUSY_POLL`, microseconds; 0: off.
     pub busy_poll_us: u32,
     /// `SO_PREFER_BUSY_POLL`.
     pub prefer_busy_poll: bool,
-    /// Times it asks for: `SO_TIMESTAMP`, `SO_TIMESTAMPNS`, `SO_TIMESTAMPING`. One socket that does has every packet of the
-    /// machine stamped.
+    /// Timestamps it requests: `SO_TIMESTAMP`, `SO_TIMESTAMPNS`, `SO_TIMESTAMPING`. A single socket that requests them
+    /// makes the kernel stamp every packet on the machine.
     pub timestamps: Vec<String>,
-    /// `UDP_GRO`: takes several datagrams as one.
+    /// `UDP_GRO`: receives several datagrams as one.
     pub gro: bool,
-    /// `UDP_SEGMENT`: bytes into which what it sends is cut.
+    /// `UDP_SEGMENT`: segment size in bytes for what it sends.
     pub segment: Option<u16>,
-    /// `UDP_ENCAP_*` of linux/udp.h: the kernel takes what a tunnel carries.
+    /// `UDP_ENCAP_*` of linux/udp.h: the kernel handles the tunnel's traffic.
     pub encapsulation: Option<u32>,
-    /// Its receive buffer's size was set by the program, and `net.core.rmem_default` does not count.
+    /// The program set the receive buffer size, so `net.core.rmem_default` does not apply.
     pub receive_buffer_set: bool,
     /// `SO_ZEROCOPY`: sends without copying.
     pub zero_copy: bool,
 }
 
 impl SocketOptions {
-    /// What is set, a word or a few each; nothing where nothing is.
+    /// The options that are set, in a few words each; empty if none are.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let on = |is: bool, word: &str| is.then(|| word.to_owned());
@@ -126,36 +126,36 @@ impl SocketOptions {
     }
 }
 
-/// A socket's buffers, bytes of the kernel's accounting (`linux/sock_diag.h`).
+/// A socket's buffers, in bytes of the kernel's accounting (`linux/sock_diag.h`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocketMemory {
-    /// Its receive buffer's size: twice what `SO_RCVBUF` asked for.
+    /// Receive buffer size: twice the `SO_RCVBUF` value.
     pub receive_buffer: u32,
-    /// Its send buffer's size.
+    /// Send buffer size.
     pub send_buffer: u32,
-    /// Reserved of the memory of all UDP sockets, and not used.
+    /// Reserved from the memory of all UDP sockets, not yet used.
     pub reserved: u32,
-    /// Taken by options and filters.
+    /// Used by options and filters.
     pub options: u32,
-    /// Waiting because a reader held the socket's lock.
+    /// Queued while a reader held the socket's lock.
     pub backlog: u32,
 }
 
-/// A process's hold on a socket.
+/// A process's descriptor of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Owner {
     /// The process.
     pub pid: u32,
-    /// The descriptor's number in it.
+    /// Its descriptor number there.
     pub fd: u32,
 }
 
 /// Sockets that share an address and port.
 ///
-/// They were opened with `SO_REUSEPORT`, and share the datagrams; or with `SO_REUSEADDR` alone, and the last one bound
-/// gets all of them. Which it is, is told by their options alone.
+/// With `SO_REUSEPORT` they share the datagrams; with `SO_REUSEADDR` alone the last one bound gets them all. Only their
+/// options show which.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReuseportGroup {
     /// The address they share.
@@ -164,13 +164,13 @@ pub struct ReuseportGroup {
     pub port: u16,
     /// The interface they are bound to.
     pub interface: Option<u32>,
-    /// The user who made them: only sockets of one user form a group.
+    /// The user who created them: only sockets of the same user form a group.
     pub uid: u32,
-    /// The sockets as indices into the list, in the order in which they were made. That is the order in which they were
-    /// bound, unless a program made several before it bound them.
+    /// The sockets, as indices into the list, in creation order. This is the bind order, unless a program created
+    /// several before binding them.
     pub members: Vec<usize>,
-    /// How a datagram finds its socket, of what udpath itself has set (its journal knows); the kernel tells
-    /// nobody. `Hash`: no program chooses, so that SO_INCOMING_CPU does where sockets have it.
+    /// How the kernel selects a socket for a datagram, if udpath set it (as its journal records); the kernel does not
+    /// report it. `Hash`: no program selects, so SO_INCOMING_CPU applies where set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Fact<By>>,
 }

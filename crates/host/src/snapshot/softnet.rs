@@ -1,4 +1,4 @@
-//! What each CPU's receive path did: packets, drops, exhausted budgets, steering.
+//! Receive path counters per CPU: packets, drops, exhausted budgets, steering.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ pub struct Softnet {
     pub cpus: BTreeMap<u32, SoftnetCpu>,
 }
 
-/// One CPU's counters, 32 bits wide as in the kernel: they wrap. The same for all network namespaces.
+/// One CPU's counters, 32 bits wide as in the kernel: they wrap. Shared by all network namespaces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoftnetCpu {
-    /// Packets taken up the stack here; with RPS, also those handed on by this CPU.
+    /// Packets processed here; with RPS, also those that this CPU passed on.
     pub processed: u32,
     /// Packets dropped because this CPU's backlog was full (`net.core.netdev_max_backlog`), or by a flow limit.
     pub dropped: u32,
-    /// How often the softirq gave up with work left (`net.core.netdev_budget`, `netdev_budget_usecs`).
+    /// Number of times the softirq stopped with work left (`net.core.netdev_budget`, `netdev_budget_usecs`).
     pub time_squeeze: u32,
-    /// Interrupts from other CPUs that steered packets here. From 2.6.35 on.
+    /// Inter-processor interrupts that steered packets here. From 2.6.35 on.
     pub received_rps: Option<u32>,
     /// Packets dropped by a flow limit. From 3.11 on.
     pub flow_limit: Option<u32>,
-    /// Packets in the backlog at this moment. From 5.10 on.
+    /// Packets currently in the backlog. From 5.10 on.
     pub backlog: Option<u32>,
-    /// Of those, how many still wait to be taken over by the CPU. From 6.4 on.
+    /// The part of the backlog that the CPU has not taken over yet. From 6.4 on.
     pub waiting: Option<u32>,
 }
 
 impl SoftnetCpu {
-    /// What was counted since an earlier snapshot of the same boot, wraps included. The backlog is that of now.
+    /// The increase since an earlier snapshot of the same boot, wraps included. The backlog is the current one.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let both =
@@ -49,8 +49,8 @@ impl SoftnetCpu {
 }
 
 impl Softnet {
-    /// What each CPU counted since an earlier snapshot of the same boot. A CPU that was not there then is left out: how
-    /// much of its count is new is not known.
+    /// The increase per CPU since an earlier snapshot of the same boot. A CPU missing from the earlier snapshot is left
+    /// out: its increase is unknown.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let both = |(cpu, now): (&u32, &SoftnetCpu)| Some((*cpu, now.since(earlier.cpus.get(cpu)?)));

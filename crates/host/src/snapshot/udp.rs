@@ -1,8 +1,8 @@
-//! What UDP counted, and what memory it has.
+//! UDP counters and memory.
 
 use serde::{Deserialize, Serialize};
 
-/// UDP of one network namespace. UDP-Lite is left out: nobody serves over it.
+/// UDP of one network namespace. UDP-Lite is left out: it is not used by servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Udp {
     /// Over IPv4.
@@ -18,9 +18,9 @@ pub struct Udp {
 pub struct UdpCounters {
     /// Datagrams delivered to applications.
     pub in_datagrams: u64,
-    /// Datagrams for a port that nobody has.
+    /// Datagrams for a port without a socket.
     pub no_ports: u64,
-    /// Datagrams not delivered for any other reason; counts the three kinds of errors below as well.
+    /// Datagrams not delivered for any other reason; includes the three kinds of errors below.
     pub in_errors: u64,
     /// Datagrams sent.
     pub out_datagrams: u64,
@@ -30,16 +30,16 @@ pub struct UdpCounters {
     pub sndbuf_errors: u64,
     /// Not delivered: wrong checksum. From 3.10 on.
     pub in_csum_errors: Option<u64>,
-    /// Multicast that no socket of the port had asked for. From 4.0 on.
+    /// Multicast that no socket on the port had joined. From 4.0 on.
     pub ignored_multi: Option<u64>,
-    /// Not delivered: the memory of all UDP sockets was used up (`net.ipv4.udp_mem`). From 5.11 on; before, among
-    /// `rcvbuf_errors`.
+    /// Not delivered: the memory of all UDP sockets was exhausted (`net.ipv4.udp_mem`). From 5.11 on; before, included
+    /// in `rcvbuf_errors`.
     pub mem_errors: Option<u64>,
 }
 
 impl UdpCounters {
-    /// What was counted since an earlier snapshot of the same boot and namespace; 0 where a counter is lower than it
-    /// was, as after the namespace was made anew.
+    /// The increase since an earlier snapshot of the same boot and namespace; 0 where a counter went down, as after the
+    /// namespace was recreated.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let both =
@@ -61,19 +61,19 @@ impl UdpCounters {
 /// The memory of all UDP sockets of the machine, in pages of the kernel (4 KiB on x86 and most arm64).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpMemory {
-    /// In use, of all namespaces. Rough by some pages for each CPU.
+    /// In use, in all namespaces. Imprecise by some pages per CPU.
     pub used: u64,
-    /// Its limits (`net.ipv4.udp_mem`); they are the machine's, and not seen from a namespace.
+    /// Its limits (`net.ipv4.udp_mem`); they are machine-wide, and not visible from a namespace.
     pub limits: Option<UdpMemoryLimits>,
 }
 
 /// Limits of the memory of all UDP sockets, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpMemoryLimits {
-    /// Up to here no socket is asked to hold back.
+    /// Below this, the kernel does not limit socket memory.
     pub min: u64,
-    /// From here on they are, down to `min`.
+    /// Above this, it does, until usage falls to `min`.
     pub pressure: u64,
-    /// From here on datagrams are dropped, whatever room a socket's buffer has.
+    /// Above this, datagrams are dropped even if the socket's buffer has room.
     pub max: u64,
 }

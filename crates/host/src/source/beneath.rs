@@ -1,10 +1,9 @@
-//! A folder from which nothing leads out: every name is resolved beneath it, by the kernel, and only regular files are
-//! opened.
+//! A folder that no path can escape: the kernel resolves every name beneath it, and only regular files are opened.
 //!
-//! Relative symbolic links that stay within the folder are followed, as a copied sysfs has them. Absolute ones and those
-//! that climb out are refused (`RESOLVE_BENEATH` of openat2(2), Linux 5.6): the folder may come from anybody, and root
-//! reads it. What is not a regular file is not even opened for reading: a FIFO would wait for its writer for ever, and
-//! opening some devices already does something.
+//! Relative symbolic links that stay within the folder are followed, as in a copied sysfs. Absolute ones and those that
+//! lead outside are rejected (`RESOLVE_BENEATH` of openat2(2), Linux 5.6): the folder may come from an untrusted
+//! source, and root reads it. Anything but a regular file is not even opened for reading: a FIFO would wait for its
+//! writer indefinitely, and opening some devices already has side effects.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,12 +18,12 @@ use rustix::io::Errno;
 
 use super::folder::MAX_FILE;
 
-/// Most names of one directory. Process directories are the longest lists: a machine has at most 4,194,304 pids
-/// (`PID_MAX_LIMIT`), and busy ones have some 50,000. Lower: such a machine's processes are not read. Higher: a folder
-/// that was made to do so takes more memory.
+/// Maximum number of names in one directory. Process directories are the longest: a machine has at most 4,194,304 PIDs
+/// (`PID_MAX_LIMIT`), and busy ones have some 50,000. Lower: such a machine's processes are not read. Higher: a hostile
+/// folder uses more memory.
 const NAMES: usize = 1 << 20;
-/// How often a name is resolved again when something in the folder is renamed at the same time (EAGAIN). Lower: a folder
-/// that is being written may be refused. Higher: one that is renamed all the time is tried for longer.
+/// Attempts to resolve a name when something in the folder is renamed at the same time (EAGAIN). Lower: a folder that
+/// is being written may be rejected. Higher: one that is renamed all the time is retried for longer.
 const TRIES: usize = 16;
 
 /// An open folder.
@@ -34,7 +33,7 @@ pub(super) struct Beneath {
 }
 
 impl Beneath {
-    /// Opens a folder by a path that the user gave: links in that path are followed.
+    /// Opens a folder by a user-supplied path: links in that path are followed.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let folder = openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { folder: Arc::new(folder) })
@@ -63,7 +62,7 @@ impl Beneath {
                 )));
             }
         }
-        // The same inode, whatever has become of its name.
+        // The same inode, even if its name has changed.
         let file = File::options().read(true).open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
         let mut bytes = Vec::new();
         file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
@@ -74,10 +73,10 @@ impl Beneath {
         Ok(bytes)
     }
 
-    /// The names in a directory; those that are not UTF-8 are left out: the kernel has none.
+    /// The names in a directory, without those that are not UTF-8: the kernel has none.
     pub(super) fn names(&self, path: &str) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        // A descriptor for resolving alone lists nothing: it is opened again, by the same inode.
+        // An O_PATH descriptor cannot list: it is reopened, by the same inode.
         let folder = self.resolve(path, OFlags::DIRECTORY)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         for entry in Dir::new(openat(&folder, ".", flags, Mode::empty())?)? {
@@ -95,18 +94,18 @@ impl Beneath {
         Ok(names)
     }
 
-    /// Where a link points, as it is written in it; the link itself is not followed.
+    /// The target of a link, as stored in it; the link itself is not followed.
     pub(super) fn target(&self, path: &str) -> io::Result<PathBuf> {
         let link = self.resolve(path, OFlags::NOFOLLOW)?;
         let target = readlinkat(&link, "", Vec::new()).map_err(|errno| match errno {
-            // It is no link.
+            // It is not a link.
             Errno::NOENT => Errno::INVAL,
             errno => errno,
         })?;
         Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
 
-    /// What a path names, without opening it.
+    /// Resolves a path without opening the file.
     fn resolve(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
         let path = match path.trim_start_matches('/') {
             "" => ".",
@@ -142,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with a capture in it, a secret beside the capture.
+    /// A folder that contains a capture, and a secret next to it.
     fn folder() -> (tempfile::TempDir, Beneath) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("capture/proc/net")).unwrap();
@@ -191,7 +190,7 @@ mod tests {
     fn only_regular_files_are_opened() {
         let (folder, beneath) = folder();
         let at = |name: &str| folder.path().join("capture").join(name);
-        // Opened for reading it would wait for a writer, for ever.
+        // Opened for reading, it would wait for a writer indefinitely.
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mknodat(CWD, at("fifo"), FileType::Fifo, mode, 0).unwrap();
         let _socket = UnixListener::bind(at("socket")).unwrap();

@@ -1,5 +1,5 @@
-//! Files below a folder, and answers beside them: `/` and the kernel for this machine, or a captured tree, out of which
-//! nothing leads ([`Beneath`]).
+//! Files below a folder, with answers beside them: `/` and the kernel for this machine, or a captured tree, which no
+//! path can escape ([`Beneath`]).
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -14,24 +14,24 @@ use super::{Answer, Question, Source};
 use crate::kernel::Kernel;
 use crate::{Absence, Fact};
 
-/// Files below a root, and answers: of the kernel for this machine, of files for a captured one. Read anew at each
-/// question, so that a live one shows what is true now.
+/// Files below a root, and answers: from the kernel for this machine, from files for a captured one. Each question is
+/// read anew, so a live source returns current values.
 #[derive(Debug, Clone)]
 pub struct Folder(Kind);
 
 #[derive(Debug, Clone)]
 enum Kind {
-    /// This machine. The kernel's sockets are of the namespace in which the folder was made.
+    /// This machine. The kernel sockets belong to the namespace in which the folder was created.
     Live(Arc<Mutex<Kernel>>),
-    /// A captured tree; [`None`]: there is no such folder, so nothing is in it. Its index, or what is wrong with that.
+    /// A captured tree; [`None`]: the folder does not exist, so it is empty. Its index, or the error in it.
     Captured(Option<Beneath>, Result<Index, String>),
 }
 
-/// What a capture knows of files beyond their text: `udpath/files.json`.
+/// What a capture records of files beyond their text: `udpath/files.json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
-    /// Targets of links by their paths.
+    /// Targets of links, by path.
     #[serde(default)]
     pub links: BTreeMap<String, String>,
     /// Why a file or directory was not there.
@@ -39,12 +39,12 @@ pub struct Index {
     pub absent: BTreeMap<String, Absence>,
 }
 
-/// Where a capture's answers are, and the index of its files.
+/// The directory in a capture that holds the answers and the file index.
 pub const ANSWERS: &str = "udpath";
-/// Most bytes of one file of a capture. The longest is the list of 10,000 sockets, some 5 MiB; lower: a larger machine is
-/// refused. Higher: a hostile capture takes more memory before it is.
+/// Maximum size of one file of a capture, in bytes. The largest is the list of 10,000 sockets, some 5 MiB. Lower: a
+/// larger machine is refused. Higher: a hostile capture uses more memory before it is refused.
 pub const MAX_FILE: u64 = 32 << 20;
-/// The index of its links, and of what was not there.
+/// The index of links and absent files.
 pub const INDEX: &str = "files.json";
 
 impl Folder {
@@ -54,7 +54,7 @@ impl Folder {
         Self(Kind::Live(Arc::new(Mutex::new(Kernel::open()))))
     }
 
-    /// A captured tree with `proc`, `sys` and `udpath` in it; each may be missing. No link in it leads out of it.
+    /// A captured tree with `proc`, `sys` and `udpath` in it; each may be missing. No link in it can lead outside.
     #[must_use]
     pub fn captured(root: &Path) -> Self {
         Self::of(Beneath::open(root).ok())
@@ -71,7 +71,7 @@ impl Folder {
         Self(Kind::Captured(folder, index))
     }
 
-    /// The captured tree in a folder of a captured one, as `now` is in a capture; nothing if there is no such folder.
+    /// The captured tree in a subfolder of a captured one, such as `now`; `None` if there is no such folder.
     #[must_use]
     pub fn within(&self, name: &str) -> Option<Self> {
         match &self.0 {
@@ -82,7 +82,7 @@ impl Folder {
         }
     }
 
-    /// What the capture's index says; none for a live folder.
+    /// The capture's index; `None` for a live folder.
     fn index(&self) -> Result<Option<&Index>, Absence> {
         match &self.0 {
             Kind::Live(_) => Ok(None),
@@ -108,7 +108,7 @@ impl Folder {
     }
 
     fn absence(&self, path: &str, error: &io::Error) -> Absence {
-        // Files of sysfs answer EINVAL, ENODEV, EOPNOTSUPP for what a driver does not do.
+        // sysfs files return EINVAL, ENODEV or EOPNOTSUPP for what a driver does not support.
         match (error.kind(), error.raw_os_error()) {
             (ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory, _)
                 if !self.is_live() =>
@@ -120,16 +120,16 @@ impl Folder {
             }
             (ErrorKind::PermissionDenied, _) => Absence::NotPermitted { needs: "root".into() },
             (_, Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOENT)) => Absence::NotSupported,
-            // Errors of our own say what the path is, and have no number.
+            // Errors from this crate name the path, and have no errno.
             (_, None) => Absence::NotUnderstood(format!("{path} {error}")),
             _ => Absence::Failed(error.to_string()),
         }
     }
 }
 
-/// Where a file of this machine is.
+/// Path of a file on this machine.
 fn live(path: &str) -> PathBuf {
-    // The kernel resolves /proc/net for the process's first thread, which may be in another namespace.
+    // The kernel resolves /proc/net for the process's main thread, which may be in another namespace.
     match path.strip_prefix("/proc/net/") {
         Some(name) => Path::new("/proc/thread-self/net").join(name),
         None => Path::new("/").join(path.trim_start_matches('/')),
@@ -154,7 +154,7 @@ impl Source for Folder {
 
     fn names(&self, directory: &str) -> Result<Vec<String>, Absence> {
         let names = match &self.0 {
-            // A name that is not UTF-8 is none of the kernel's.
+            // The kernel has no names that are not UTF-8.
             Kind::Live(_) => fs::read_dir(live(directory)).map(|entries| {
                 entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect::<Vec<_>>()
             }),
@@ -184,11 +184,11 @@ impl Source for Folder {
 
     fn ask(&self, question: &Question) -> Result<Fact<Answer>, Absence> {
         match &self.0 {
-            // A panic between question and answer leaves an old answer behind, and those are told by their number.
+            // A panic between question and answer leaves a stale answer, which its sequence number identifies.
             Kind::Live(kernel) => kernel.lock().unwrap_or_else(PoisonError::into_inner).ask(question),
             Kind::Captured(..) => {
                 let file = format!("{ANSWERS}/{}", question.file());
-                // No interface has such a name; a capture that says so is not followed to another file of it.
+                // An interface name cannot contain this; a capture that uses it must not reach another of its files.
                 if file.contains("..") {
                     return Err(Absence::NotUnderstood(format!("{file} is no interface's file")));
                 }
@@ -198,12 +198,12 @@ impl Source for Folder {
     }
 }
 
-/// Names in the order of their numbers.
+/// Sorts names by number.
 pub fn sort(names: &mut [String]) {
     names.sort_by(|a, b| numbered(a).cmp(&numbered(b)));
 }
 
-/// A name as its stem and the number it ends in, if it does.
+/// A name as its stem, its final number if any, and the rest.
 fn numbered(name: &str) -> (&str, Option<u64>, &str) {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     (stem, name[stem.len()..].parse().ok(), name)
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_says_so() {
+    fn missing_files_are_reported() {
         let live = Folder::live();
         assert_eq!(live.text("/proc/no-such-file"), Err(Absence::NotThere));
         let captured = Folder::captured(Path::new("/proc/self"));

@@ -1,7 +1,7 @@
-//! What is asked of the kernel beside files, and what it answers.
+//! Queries to the kernel other than files, and their answers.
 //!
-//! A question is plain data; so is its answer, with where it came from. A live machine asks netlink or an ioctl; a
-//! captured folder holds one JSON file per question:
+//! A question is plain data; so is its answer, with its source. On a live machine the answer comes from netlink or an
+//! ioctl; a captured folder holds one JSON file per question:
 //!
 //! ```text
 //! DIR/udpath/links.json              {"value": [{"index": 1, "name": "lo", "loopback": true, "mtu": 65536}],
@@ -10,8 +10,8 @@
 //!                                     "from": {"ethtool": "channels-get"}}
 //! DIR/udpath/rings/eth0.json         {"absent": "not-supported"}
 //! ```
-//! The fields of a value are those of the types below. Fields that a type marks as having a default may be left out;
-//! a misspelt one is an error. What has no file was not captured.
+//! The fields of a value are those of the types below. Fields that a type marks with a default may be left out; a
+//! misspelt one is an error. A question without a file was not captured.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ use crate::snapshot::{
 };
 use crate::{Absence, Fact, Source};
 
-/// One answer in a capture: a value and where it came from, or why there is none.
+/// One answer in a capture: a value and its source, or the reason there is none.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded<T> {
@@ -43,7 +43,7 @@ const fn none<T>() -> Option<T> {
 
 fn decode<T: DeserializeOwned>(text: &str, path: &str) -> Result<Fact<T>, Absence> {
     let wrong = |why: String| Absence::NotUnderstood(format!("{path}: {why}"));
-    // An error repeats what is misspelt, and nothing that drives a terminal.
+    // An error repeats the misspelt text; remove anything that controls a terminal.
     let printable = |error: String| error.replace(char::is_control, " ");
     let recorded: Recorded<T> =
         serde_json::from_str(text).map_err(|error| wrong(printable(error.to_string())))?;
@@ -62,13 +62,13 @@ fn encode<T: Serialize>(answer: Result<Fact<&T>, &Absence>) -> serde_json::Resul
     serde_json::to_string_pretty(&recorded)
 }
 
-/// One row per question: its documentation and name, the name of its file, its answer, and the typed way to ask it.
+/// One row per question: its documentation and name, its file name, its answer, and the typed method.
 macro_rules! questions {
     (
         machine { $($(#[$m_doc:meta])* $Machine:ident, $m_file:literal, $m_ask:ident => $M:ty;)* }
         interface { $($(#[$i_doc:meta])* $Interface:ident, $i_file:literal, $i_ask:ident => $I:ty;)* }
     ) => {
-        /// A question to the kernel. Those of one interface carry its name.
+        /// A question to the kernel. Per-interface questions carry the interface name.
         #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Question {
@@ -85,7 +85,7 @@ macro_rules! questions {
         }
 
         impl Question {
-            /// Its file in a capture, below `DIR/udpath/`.
+            /// Its file in a capture, relative to `DIR/udpath/`.
             #[must_use]
             pub fn file(&self) -> String {
                 match self {
@@ -94,7 +94,7 @@ macro_rules! questions {
                 }
             }
 
-            /// The same of an interface of another name.
+            /// The same question for an interface with another name.
             pub fn of(&self, name: impl FnOnce(&str) -> String) -> Self {
                 match self {
                     $(Self::$Machine => Self::$Machine,)*
@@ -102,10 +102,10 @@ macro_rules! questions {
                 }
             }
 
-            /// Reads a captured answer. `path`: of the file, for errors.
+            /// Decodes a captured answer. `path`: the file, for errors.
             ///
             /// # Errors
-            /// The absence that was captured, or what is wrong with the text.
+            /// The captured absence, or a description of the invalid text.
             pub fn decode(&self, text: &str, path: &str) -> Result<Fact<Answer>, Absence> {
                 match self {
                     $(Self::$Machine => decode(text, path).map(|Fact { value, from }| Fact::new(Answer::$Machine(value), from)),)*
@@ -113,10 +113,10 @@ macro_rules! questions {
                 }
             }
 
-            /// The text of an answer for a capture.
+            /// Encodes an answer for a capture.
             ///
             /// # Errors
-            /// None, unless memory ends: every answer has a text.
+            /// None, unless memory is exhausted: every answer can be encoded.
             pub fn encode(answer: &Result<Fact<Answer>, Absence>) -> serde_json::Result<String> {
                 match answer {
                     $(Ok(Fact { value: Answer::$Machine(value), from }) => encode(Ok(Fact::new(value, from.clone()))),)*
@@ -130,7 +130,7 @@ macro_rules! questions {
         impl dyn Source + '_ {
             $($(#[$m_doc])*
             /// # Errors
-            /// Why there is no answer.
+            /// The reason there is no answer.
             pub fn $m_ask(&self) -> Result<Fact<$M>, Absence> {
                 match self.ask(&Question::$Machine)? {
                     Fact { value: Answer::$Machine(value), from } => Ok(Fact { value, from }),
@@ -139,7 +139,7 @@ macro_rules! questions {
             })*
             $($(#[$i_doc])*
             /// # Errors
-            /// Why there is no answer.
+            /// The reason there is no answer.
             pub fn $i_ask(&self, interface: &str) -> Result<Fact<$I>, Absence> {
                 match self.ask(&Question::$Interface(interface.to_owned()))? {
                     Fact { value: Answer::$Interface(value), from } => Ok(Fact { value, from }),
@@ -162,15 +162,15 @@ questions! {
         Queues, "queues", queues => Vec<NetdevQueue>;
         /// All NAPI instances, with their interrupts and settings.
         Napis, "napis", napis => Vec<Napi>;
-        /// The counters of all queues of drivers that keep them in the kernel's form.
+        /// The counters of all queues, for drivers that report them through netdev netlink.
         QueueCounters, "queue-counters", queue_counters => Vec<QueueCounters>;
-        /// What the devices offer to XDP.
+        /// The XDP features of the devices.
         XdpFeatures, "xdp-features", xdp_features => Vec<XdpFeatures>;
-    /// All UDP sockets that are bound, of both families, without their owners.
+    /// All bound UDP sockets, of both families, without their owners.
     UdpSockets, "udp-sockets", udp_sockets => Vec<Socket>;
-    /// All chains of nftables that packets begin in.
+    /// All base chains of nftables.
     NftChains, "nft-chains", nft_chains => Vec<NftChain>;
-    /// All functions that packet filters have hooked into the way of packets.
+    /// All functions that packet filters have registered at netfilter hooks.
     NetfilterHooks, "netfilter-hooks", netfilter_hooks => Vec<Hook>;
     /// Whether system calls are audited.
     AuditStatus, "audit-status", audit_status => AuditStatus;
@@ -178,7 +178,7 @@ questions! {
     interface {
         /// Driver, its version and bus.
         Driver, "driver", driver => Driver;
-        /// Permanent link-layer address, for kernels whose `RTM_GETLINK` has none (before 5.6).
+        /// Permanent link-layer address, for kernels whose `RTM_GETLINK` does not report it (before 5.6).
         PermanentAddress, "permanent-address", permanent_address => String;
         /// Channels.
         Channels, "channels", channels => Channels;
@@ -194,11 +194,11 @@ questions! {
         HashFields, "hash-fields", hash_fields => HashFields;
         /// Flow rules (ntuple).
         FlowRules, "flow-rules", flow_rules => Vec<FlowRule>;
-        /// Time stamps that the device offers.
+        /// Timestamping capabilities of the device.
         TimeStampingOffer, "time-stamping-offer", time_stamping_offer => TimeStampingOffer;
-        /// Which packets the device is told to stamp.
+        /// Which packets the device is configured to stamp.
         TimeStamping, "time-stamping", time_stamping => TimeStamping;
-        /// The driver's own counters, in its order of names.
+        /// The driver's own counters, in the driver's order.
         DriverCounters, "driver-counters", driver_counters => Counters;
     }
 }

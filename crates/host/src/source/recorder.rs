@@ -1,4 +1,4 @@
-//! A source that writes down what was asked of another one, and what it answered.
+//! A source that records the questions to another one, and its answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,37 +9,38 @@ use super::folder::{ANSWERS, INDEX, Index};
 use super::{Answer, Question, Source};
 use crate::{Absence, Fact};
 
-/// Passes questions on, and keeps the answers for [`Recorder::write`]. Read through it whatever a capture shall hold.
+/// Passes questions on, and keeps the answers for [`Recorder::write`]. Read everything the capture must contain through
+/// it.
 #[derive(Debug)]
 pub struct Recorder<'a> {
     source: &'a dyn Source,
     seen: Mutex<Recording>,
 }
 
-/// What was asked, and what was answered.
+/// The recorded questions and answers.
 #[derive(Debug, Default)]
 pub struct Recording {
     /// Files by their paths.
     pub texts: BTreeMap<String, String>,
-    /// Directories, and what was in them: of some of these nothing is known but that they are there.
+    /// Directories and their entries; some are known only to exist.
     pub directories: BTreeSet<String>,
-    /// Links, and why something was not there.
+    /// Links, and reasons why something was not there.
     pub index: Index,
-    /// Answers of the kernel, with their questions.
+    /// Answers from the kernel, with their questions.
     pub answers: Vec<(Question, Result<Fact<Answer>, Absence>)>,
 }
 
 impl Recording {
-    /// The files of a capture by their paths below it; [`None`]: a directory.
+    /// The files of a capture, by path relative to it; [`None`]: a directory.
     pub fn files(&self) -> serde_json::Result<BTreeMap<String, Option<String>>> {
         let mut files = BTreeMap::new();
         for path in self.directories.iter().chain(self.texts.keys()) {
-            // `device/../numa_node`: the way leads through `device`, which a folder must have.
+            // `device/../numa_node`: the path leads through `device`, which the folder must contain.
             let through = path.match_indices("/..").map(|(at, _)| (flat(&path[..at]), None));
             files.extend(through);
         }
         files.extend(self.directories.iter().map(|path| (flat(path), None)));
-        // A name that was read as a file is one.
+        // A name that was read as a file is a file.
         files.extend(self.texts.iter().map(|(path, text)| (flat(path), Some(text.clone()))));
         for (question, answer) in &self.answers {
             files.insert(format!("{ANSWERS}/{}", question.file()), Some(Question::encode(answer)?));
@@ -49,7 +50,7 @@ impl Recording {
     }
 }
 
-/// A path without the slash in front, and without `..` and what that leaves.
+/// A path without the leading slash, and with each `..` and its parent removed.
 pub fn flat(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
@@ -63,27 +64,27 @@ pub fn flat(path: &str) -> String {
 }
 
 impl<'a> Recorder<'a> {
-    /// Records what is asked of `source`.
+    /// Records the questions to `source`.
     #[must_use]
     pub fn new(source: &'a dyn Source) -> Self {
         Self { source, seen: Mutex::default() }
     }
 
     fn seen(&self) -> MutexGuard<'_, Recording> {
-        // Every change to it is whole.
+        // Every update is complete, so a poisoned lock is still consistent.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was asked and answered.
+    /// The recorded questions and answers.
     pub fn into_recording(self) -> Recording {
         self.seen.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the capture to a folder, which is made. [`Folder::captured`](super::Folder::captured) then answers the
-    /// same questions alike.
+    /// Creates the folder and writes the capture to it. [`Folder::captured`](super::Folder::captured) then gives the
+    /// same answers to the same questions.
     ///
     /// # Errors
-    /// The folder or a file in it cannot be made.
+    /// The folder or a file in it cannot be created.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         for (path, text) in self.seen().files()? {
             let path = folder.join(path);

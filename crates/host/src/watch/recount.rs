@@ -1,4 +1,4 @@
-//! Reads what counts, into a snapshot whose other parts are known.
+//! Updates the counters in a snapshot whose other parts are unchanged.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,18 +8,18 @@ use crate::snapshot::Link;
 use crate::snapshot::sockets::{Owner, Sockets};
 use crate::{Missing, Snapshot, Source};
 
-/// The links as they are now.
+/// The current links.
 pub(super) fn links(source: &dyn Source) -> Option<Vec<Link>> {
     source.links().ok().map(|fact| fact.value)
 }
 
 impl Watch {
-    /// Reads what counts into `now`, a copy of the last look. False when the machine is set up otherwise than it was
-    /// then, or a part can no longer be read: then everything is to be read.
+    /// Reads the counters into `now`, a copy of the last snapshot. False if the configuration has changed since, or a
+    /// part can no longer be read: then everything must be reread.
     pub(super) fn recount(&mut self, source: &dyn Source, now: &mut Snapshot) -> bool {
         let Ok(time) = source.time() else { return false };
         now.taken = time.value;
-        // What was missing is listed in the snapshot; what is missing newly shows by its absence.
+        // The snapshot already lists what was missing; anything newly missing shows as absent.
         let missing = &mut Vec::new();
         self.interfaces(source, now)
             && ticks(source, now)
@@ -47,14 +47,14 @@ impl Watch {
             let statistics = by_number.get(&interface.index).filter(|counters| !counters.is_empty());
             match statistics {
                 Some(statistics) => interface.statistics.clone_from(statistics),
-                // A capture, or a kernel that does not tell them here.
+                // A capture, or a kernel that does not report them here.
                 None => interface.statistics = crate::read::interfaces::statistics(source, &interface.name),
             }
             queues::recount(source, interface, &counters)
         })
     }
 
-    /// The list of sockets, with the owners that are known.
+    /// The list of sockets, with the known owners.
     fn sockets(&mut self, source: &dyn Source, known: &mut Sockets, missing: &mut Vec<Missing>) -> bool {
         if known.from.is_none() {
             return true;
@@ -90,7 +90,7 @@ impl Watch {
     }
 }
 
-/// What each CPU did. Another CPU that runs, or one that stopped, is another set-up.
+/// CPU time per CPU. A CPU that came online or went offline is a configuration change.
 fn ticks(source: &dyn Source, now: &mut Snapshot) -> bool {
     let list = &mut now.cpus.list;
     if list.iter().all(|cpu| cpu.ticks.is_none()) {
@@ -107,7 +107,7 @@ fn ticks(source: &dyn Source, now: &mut Snapshot) -> bool {
     ticks.is_empty()
 }
 
-/// How often each interrupt came. Others than before are another set-up: queues came or went.
+/// Interrupt counts. A different set is a configuration change: queues were added or removed.
 fn interrupts(source: &dyn Source, now: &mut Snapshot) -> bool {
     if now.irqs.is_empty() && now.processor_interrupts.is_empty() {
         return true;

@@ -1,4 +1,4 @@
-//! Interrupts, softirqs, softnet, UDP, sysctls: as this kernel prints them.
+//! Interrupts, softirqs, softnet, UDP, sysctls: in this kernel's format.
 
 use std::fmt::Write as _;
 
@@ -82,7 +82,7 @@ fn interrupts(machine: &Machine) -> String {
     let online: Vec<u32> = machine.online().iter().collect();
     let mut text = header(&online, 11);
     let mut line = |interface: &Interface, irq: &Irq| {
-        // Where its affinity lets it go: the first CPU of it takes all.
+        // As its affinity permits: its first CPU handles all.
         let takes = irq.affinity.first();
         let count = |cpu: &u32| if Some(*cpu) == takes { irq.count } else { 0 };
         let counts: String = online.iter().map(|cpu| format!(" {:>10}", count(cpu))).collect();
@@ -104,7 +104,7 @@ fn interrupts(machine: &Machine) -> String {
     text
 }
 
-/// Columns of the kernel's version; a row for each CPU that is online.
+/// Columns of the kernel's version; a row for each online CPU.
 fn softnet(machine: &Machine) -> String {
     let columns = match machine.version() {
         version if version >= (6, 4) => 15,

@@ -1,4 +1,4 @@
-//! The machines. What is known of each, and from where, is in `fixtures/NAME/NOTES.md`.
+//! The machines. Known facts about each, and their sources, are in `fixtures/NAME/NOTES.md`.
 
 use serde_json::{Value, json};
 use udpath_steer::CpuSet;
@@ -29,14 +29,14 @@ fn set(list: &str) -> CpuSet {
     list.parse().unwrap()
 }
 
-/// A server in a unit of its own.
+/// A server in its own unit.
 fn server(pid: u32, name: &'static str, executable: &'static str, sockets: u32) -> Server {
     let group = format!("/system.slice/{name}.service");
     let inodes = 19_000..19_000 + sockets;
     Server { pid, name, executable, group, uid: 101, threads: sockets, inodes, port: 53, drops: 5 }
 }
 
-/// A machine with what most have.
+/// A machine with common defaults.
 fn machine(name: &'static str, release: &'static str, cpus: u32, nodes: &[&str]) -> Machine {
     Machine {
         name,
@@ -53,7 +53,7 @@ fn machine(name: &'static str, release: &'static str, cpus: u32, nodes: &[&str])
     }
 }
 
-/// A device with a receive and a transmit queue for each interrupt; `irq`: what number the first has.
+/// A device with a receive and a transmit queue per interrupt; `irq`: number of the first interrupt.
 fn device(
     name: &'static str,
     index: u32,
@@ -145,7 +145,7 @@ fn ixgbe_as_found() -> Machine {
     ixgbe()
 }
 
-/// The same, when its author had told irqbalance to follow the hints and written RPS masks by hand.
+/// The same, after its author configured irqbalance to follow the hints and wrote RPS masks manually.
 fn ixgbe_steered() -> Machine {
     let mut steered = Machine { name: "ixgbe-steered", ..ixgbe() };
     let ens1f0 = &mut steered.interfaces[0];
@@ -222,7 +222,7 @@ fn mlx5_doubled() -> Machine {
     }
 }
 
-/// virtio: an interrupt for each direction of a queue, and one for changes of the configuration.
+/// virtio: an interrupt for each direction of a queue, and one for configuration changes.
 fn virtio(index: u32, queues: u32, irq: u32, cpus: u32) -> Interface {
     let on = Device { driver: "virtio_net", bus: "virtio2", node: -1 };
     let label = |at: u32| match at {
@@ -265,7 +265,7 @@ fn ena() -> Machine {
     }
 }
 
-/// Notification blocks: the transmit queues' come first.
+/// Notification blocks: those of the transmit queues come first.
 fn gvnic() -> Machine {
     let on = Device { driver: "gve", bus: "0000:00:04.0", node: -1 };
     let label = |block| format!("gve-ntfy-blk{block}@pci:0000:00:04.0");
@@ -281,7 +281,7 @@ fn gvnic() -> Machine {
     }
 }
 
-/// A synthetic device that has no interrupts of the kernel's, and the virtual function that carries its packets.
+/// A synthetic device without kernel-managed interrupts, and the virtual function that carries its packets.
 fn netvsc() -> Machine {
     let eth0 = Interface {
         name: "eth0",
@@ -302,7 +302,7 @@ fn netvsc() -> Machine {
     }
 }
 
-/// A container: a namespace of its own, in which the host's settings are not seen.
+/// A container: a separate namespace, in which the host's settings are not visible.
 fn veth() -> Machine {
     let eth0 = Interface {
         name: "eth0",
@@ -368,7 +368,7 @@ fn vlan_on_bond() -> Machine {
     machine
 }
 
-/// An old kernel with CPUs that are offline: rows of softnet without names, columns with holes.
+/// An old kernel with offline CPUs: unnamed softnet rows, columns with gaps.
 fn igb_offline() -> Machine {
     let on = Device { driver: "igb", bus: "0000:04:00.0", node: 0 };
     let label = |queue| format!("em1-TxRx-{queue}");

@@ -1,9 +1,9 @@
 //! Machines to test on, as captured folders.
 //!
 //! A machine is described by the few things in which it differs from others: CPUs, nodes, kernel, interfaces, sockets.
-//! [`Machine::write`] makes the files of procfs and sysfs and the kernel's answers from them, in the words of that
-//! kernel; then it copies what `fixtures/NAME` holds over them: texts that were really seen on such a machine. Where
-//! everything is from stands in `fixtures/NAME/NOTES.md`.
+//! [`Machine::write`] generates the files of procfs and sysfs and the kernel's answers from them, in the format of that
+//! kernel; then it copies the contents of `fixtures/NAME` over them: texts from a real machine of this kind. The
+//! sources are listed in `fixtures/NAME/NOTES.md`.
 //!
 //! ```text
 //!  list.rs       the machines
@@ -33,23 +33,23 @@ pub struct Machine {
     pub name: &'static str,
     /// The kernel's release.
     pub release: &'static str,
-    /// How many CPUs it has.
+    /// Number of CPUs.
     pub cpus: u32,
     /// Those that are offline.
     pub offline: CpuSet,
-    /// CPUs of each node; none for a kernel without nodes.
+    /// CPUs of each node; empty for a kernel without NUMA.
     pub nodes: Vec<CpuSet>,
-    /// Threads of a core: 1 or 2. The second thread of CPU n is CPU n + half of all.
+    /// Threads per core: 1 or 2. The second thread of CPU n is CPU n + half of all.
     pub threads: u32,
-    /// Vendor and product, as DMI has them.
+    /// Vendor and product from DMI.
     pub platform: (&'static str, &'static str),
-    /// What the processor calls itself.
+    /// The processor's model name.
     pub model: &'static str,
-    /// Its interfaces, the loopback left out.
+    /// Its interfaces, without the loopback.
     pub interfaces: Vec<Interface>,
     /// Its processes with UDP sockets.
     pub servers: Vec<Server>,
-    /// It is seen from within a network namespace: the host's settings are hidden.
+    /// Whether it is seen from within a network namespace: the host's settings are hidden.
     pub namespace: bool,
 }
 
@@ -57,28 +57,28 @@ pub struct Machine {
 #[derive(Default)]
 pub struct Interface {
     pub name: &'static str,
-    /// Its number; the loopback is 1.
+    /// Its index; the loopback is 1.
     pub index: u32,
-    /// As rtnetlink names it; none of a device.
+    /// As rtnetlink names it; `None` for a device.
     pub kind: Option<&'static str>,
-    /// Driver, place on its bus, node. None of a software device.
+    /// Driver, bus address, node. `None` for a software device.
     pub device: Option<Device>,
-    /// Numbers of queues.
+    /// Number of queues.
     pub rx: u32,
     pub tx: u32,
     /// Its interrupts.
     pub irqs: Vec<Irq>,
-    /// RPS masks of receive queues, as they were written.
+    /// RPS masks of receive queues, as written.
     pub rps: Vec<(u32, &'static str)>,
-    /// The interface it is a part of, and the one below it, by number.
+    /// The interface it is enslaved to, and the one below it, by index.
     pub master: Option<u32>,
     pub below: Option<u32>,
     pub vlan: Option<u16>,
-    /// What the kernel says: the question's name and its answer.
+    /// The kernel's answers: question name and answer.
     pub answers: Vec<(&'static str, Value)>,
 }
 
-/// What an interface is on.
+/// The device of an interface.
 pub struct Device {
     pub driver: &'static str,
     /// `0000:81:00.0`, or `virtio2`, whose interrupts are those of the PCI device above it.
@@ -103,19 +103,19 @@ pub struct Server {
     pub group: String,
     pub uid: u32,
     pub threads: u32,
-    /// First and last inode of its sockets, all on one port: a reuseport group where they are several.
+    /// Range of its sockets' inodes, all on one port: a reuseport group if there are several.
     pub inodes: std::ops::Range<u32>,
     pub port: u16,
     pub drops: u32,
 }
 
-/// A folder for a machine, gone when it is dropped; in memory where that is possible: it is thousands of small files.
+/// A folder for a machine, removed on drop; in memory if possible: it contains thousands of small files.
 pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 impl Machine {
-    /// Writes it into an empty folder.
+    /// Writes it to an empty folder.
     pub fn write(&self, folder: &Path) {
         let tree = Tree { root: folder.to_owned() };
         tree.file("proc/sys/kernel/osrelease", self.release);
@@ -131,7 +131,7 @@ impl Machine {
         }
     }
 
-    /// CPUs that run.
+    /// Online CPUs.
     pub fn online(&self) -> CpuSet {
         CpuSet::first_n(self.cpus).difference(&self.offline)
     }
@@ -142,19 +142,19 @@ impl Machine {
         (numbers.next().unwrap(), numbers.next().unwrap())
     }
 
-    /// A mask as this machine prints it.
+    /// A mask in this machine's format.
     pub fn mask(&self, set: &CpuSet) -> String {
         set.to_mask_of(self.cpus)
     }
 }
 
-/// A folder that is being filled. Only ever below a folder of the test's own.
+/// A folder being filled. Only ever below a folder owned by the test.
 pub(crate) struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
-    /// A file with one text; a newline is put at its end, as the kernel does.
+    /// Creates a file with one text; a newline is appended, as the kernel does.
     pub(crate) fn file(&self, path: impl AsRef<Path>, text: impl AsRef<str>) {
         let text = text.as_ref();
         let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
@@ -167,13 +167,13 @@ impl Tree {
         symlink(target, self.made(path)).unwrap();
     }
 
-    /// An answer of the kernel. `from`: as provenance is written.
+    /// An answer of the kernel. `from`: in the form of a serialised provenance.
     pub(crate) fn answer(&self, question: &str, value: &Value, from: &Value) {
         let text = json!({ "value": value, "from": from }).to_string();
         self.file(format!("udpath/{question}.json"), text);
     }
 
-    /// Copies a folder, if there is one; `to`: where to, in this tree.
+    /// Copies a folder, if it exists, to `to` in this tree.
     fn copy(&self, from: &Path, to: &Path) {
         let Ok(entries) = fs::read_dir(from) else { return };
         for entry in entries {
@@ -187,7 +187,7 @@ impl Tree {
         }
     }
 
-    /// A path in the tree whose folder exists.
+    /// A path in the tree, after creating its parent.
     fn made(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

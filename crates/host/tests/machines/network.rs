@@ -47,7 +47,7 @@ fn link(interface: &Interface) -> Value {
     link
 }
 
-/// Of the range for documentation (RFC 7042).
+/// In the range for documentation (RFC 7042).
 fn address(interface: &Interface) -> String {
     format!("00:00:5e:00:53:{:02x}", interface.index)
 }
@@ -86,7 +86,7 @@ fn sysfs(machine: &Machine, tree: &Tree, interface: &Interface) {
     device(machine, tree, interface);
 }
 
-/// The device below: a PCI device, or a virtio device on one, or one of Hyper-V's.
+/// The underlying device: a PCI device, or a virtio device on one, or a Hyper-V device.
 fn device(machine: &Machine, tree: &Tree, interface: &Interface) {
     let Some(device) = &interface.device else { return };
     let pci = device.bus.contains(':');

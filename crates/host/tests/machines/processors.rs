@@ -18,7 +18,7 @@ pub(super) fn write(machine: &Machine, tree: &Tree) {
     tree.file(format!("{cpu}/vulnerabilities/spectre_v2"), "Mitigation: Retpolines; RSB filling");
     tree.file(format!("{cpu}/vulnerabilities/l1tf"), "Not affected");
     let cores = machine.cpus / machine.threads;
-    // A node is a package here, as on most machines of two sockets.
+    // A node is a package here, as on most two-socket machines.
     let packages = u32::try_from(machine.nodes.len().max(1)).unwrap();
     let package = |cpu: u32| machine.nodes.iter().position(|node| node.contains(cpu)).unwrap_or(0);
     let (mut stat, mut cpuinfo) = (String::from("cpu  100 0 200 300 0 0 400 0 0 0\n"), String::new());
@@ -49,7 +49,7 @@ pub(super) fn write(machine: &Machine, tree: &Tree) {
         tree.file(policy("scaling_governor"), "powersave");
         tree.file(policy("scaling_max_freq"), "3000000");
         tree.file(policy("cpuinfo_max_freq"), "3000000");
-        // Softirqs only on the first node, as seed 0's machine was found.
+        // Softirqs only on the first node, as on the machine of seed 0.
         let softirq = if package(number) == 0 { 900_000 } else { 100 };
         let _ = writeln!(stat, "cpu{number} 1000 0 20000 {} 0 0 {softirq} 0 0 0", 1_000_000 - softirq);
         let _ = writeln!(

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-/// Runs this test program as a user without root: a test that needs root is named with the reason, and fails where all
+/// Runs this test program as an unprivileged user: a test that needs root is named with the reason, and fails if all
 /// are required.
 #[test]
 fn without_root_tests_are_skipped_or_fail_where_all_are_required() {

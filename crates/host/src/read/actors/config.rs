@@ -1,4 +1,4 @@
-//! Configuration files one by one, for those who copy them.
+//! Parsers for single configuration files, for code that copies them.
 
 use super::{files, network};
 use crate::snapshot::actors::{LinkFile, SysctlLine, UdevRule};
@@ -6,12 +6,12 @@ use crate::snapshot::actors::{LinkFile, SysctlLine, UdevRule};
 /// Keys with their sections, and values.
 pub(crate) type Pairs = Vec<(String, String)>;
 
-/// What kind of file it is.
+/// Kind of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// systemd.link(5).
     Link,
-    /// Of NetworkManager, systemd-networkd or an agent.
+    /// NetworkManager, systemd-networkd or an agent.
     Network,
     /// udev(7).
     Rules,
@@ -19,12 +19,12 @@ pub enum Format {
     Sysctl,
 }
 
-/// The folders of these files.
+/// The directories of these files.
 pub fn folders() -> impl Iterator<Item = &'static str> {
     files::FOLDERS.into_iter().flatten().chain(network::folders())
 }
 
-/// What kind of file lies at a path; nothing for one that is not of these.
+/// The kind of the file at a path; `None` for any other file.
 pub fn format(path: &str) -> Option<Format> {
     if network::is_one(path) {
         return Some(Format::Network);
@@ -39,7 +39,7 @@ pub fn format(path: &str) -> Option<Format> {
     }
 }
 
-/// A `.link` file; nothing if it does no more than name devices.
+/// A `.link` file; `None` if it only names devices.
 pub fn link(path: &str, text: &str) -> Option<LinkFile> {
     files::link_file(path, text)
 }
@@ -49,17 +49,17 @@ pub fn rules(path: &str, text: &str) -> Vec<UdevRule> {
     files::udev_rules(path, text)
 }
 
-/// A part of a rule as key, operator and value.
+/// Splits a part of a rule into key, operator and value.
 pub fn token(token: &str) -> Option<(&str, &str, &str)> {
     files::parts(token)
 }
 
-/// The lines of a file that bear on packets.
+/// The lines of a file that affect packets.
 pub fn sysctl(path: &str, text: &str) -> Vec<SysctlLine> {
     files::sysctl_lines(path, text)
 }
 
-/// What a file of a network daemon matches and sets, as `SECTION.KEY` and value.
+/// The matches and settings of a network daemon's file, as `SECTION.KEY` and value.
 pub fn network(path: &str, text: &str) -> (Pairs, Pairs) {
     network::pairs(path, text)
 }

@@ -1,6 +1,6 @@
-//! Files that are applied when a device appears or at boot: `.link` files, udev rules, sysctl.d.
+//! Files applied when a device appears or at boot: `.link` files, udev rules, sysctl.d.
 //!
-//! Each kind lies in three folders; a file hides those of the same name in the folders after its own.
+//! Each kind lives in three directories; a file hides files of the same name in later directories.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const LINKS: [&str; 3] = ["/etc/systemd/network", "/run/systemd/network", "/usr/
 const RULES: [&str; 3] = ["/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d"];
 const SYSCTLS: [&str; 3] = ["/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d"];
 
-/// The folders of each kind.
+/// The directories of each kind.
 pub(super) const FOLDERS: [[&str; 3]; 3] = [LINKS, RULES, SYSCTLS];
 
 /// Keys of `[Link]` that only name or describe a device.
@@ -26,7 +26,7 @@ const NAMES: [&str; 7] = [
     "MACAddressPolicy",
 ];
 
-/// Settings that bear on packets begin so.
+/// Prefixes of settings that affect packets.
 const BEARING: [&str; 3] = ["net.", "kernel.numa_balancing", "kernel.timer_migration"];
 
 pub(super) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Actors {
@@ -40,7 +40,7 @@ pub(super) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Actors {
     for (path, text) in all(source, missing, &SYSCTLS, ".conf") {
         actors.sysctl_lines.extend(sysctl_lines(&path, &text));
     }
-    // Applied last by systemd-sysctl where it is linked into the folder, and by sysctl --system in any case.
+    // Applied last by systemd-sysctl if it is linked into the directory, and always by sysctl --system.
     let last = "/etc/sysctl.conf";
     let linked =
         source.target("/etc/sysctl.d/99-sysctl.conf").is_ok_and(|target| target.ends_with("sysctl.conf"));
@@ -52,7 +52,7 @@ pub(super) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Actors {
     actors
 }
 
-/// The files that are in force, by their names.
+/// The files in effect, by name.
 fn all(
     source: &dyn Source,
     missing: &mut Vec<Missing>,
@@ -94,7 +94,7 @@ pub(super) fn used(path: &str, text: &str) -> Option<String> {
     Some(text.lines().map(line).collect())
 }
 
-/// A `.link` file; [`None`] if it does no more than name devices.
+/// A `.link` file; [`None`] if it only names devices.
 pub(super) fn link_file(path: &str, text: &str) -> Option<LinkFile> {
     let mut file = LinkFile { path: path.to_owned(), matches: Vec::new(), sets: Vec::new() };
     let mut section = "";
@@ -117,7 +117,7 @@ pub(super) fn link_file(path: &str, text: &str) -> Option<LinkFile> {
 /// The rules of a file that act on network devices.
 pub(super) fn udev_rules(path: &str, text: &str) -> Vec<UdevRule> {
     let mut rules = Vec::new();
-    // `SUBSYSTEM!="net", GOTO="end"`: what follows, up to the label, is for network devices.
+    // `SUBSYSTEM!="net", GOTO="end"`: the rules up to the label apply to network devices.
     let mut net_until: Option<String> = None;
     for (line, rule) in joined(text) {
         let mut found = UdevRule { path: path.to_owned(), line, matches: Vec::new(), acts: Vec::new() };
@@ -131,7 +131,7 @@ pub(super) fn udev_rules(path: &str, text: &str) -> Vec<UdevRule> {
                 ("LABEL", _) if net_until.as_deref() == Some(value) => net_until = None,
                 ("GOTO", _) => goto = Some(value.to_owned()),
                 _ if matches!(operator, "==" | "!=") => {}
-                // Loading a module changes no setting.
+                // Loading a module does not change a setting.
                 ("RUN{builtin}", _) if value.starts_with("kmod") => {}
                 _ if acts(key) => {
                     found.acts.push(token.to_owned());
@@ -152,14 +152,14 @@ pub(super) fn udev_rules(path: &str, text: &str) -> Vec<UdevRule> {
     rules
 }
 
-/// Does an assignment to this key change the device, or start something that may?
+/// Whether an assignment to this key changes the device, or starts something that may.
 fn acts(key: &str) -> bool {
     key == "RUN"
         || ["RUN{", "ATTR{", "SYSCTL{"].iter().any(|start| key.starts_with(start))
         || key == "ENV{SYSTEMD_WANTS}"
 }
 
-/// Lines with their numbers; one that ends in a backslash goes on in the next. Comments are left out.
+/// Lines with their numbers; a trailing backslash continues a line. Comments are left out.
 fn joined(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut goes_on = false;
@@ -178,7 +178,7 @@ fn joined(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// The parts between commas that are not within quotes.
+/// Splits a rule at commas outside quotes.
 fn tokens(rule: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     rule.split(move |c: char| {
@@ -189,7 +189,7 @@ fn tokens(rule: &str) -> impl Iterator<Item = &str> {
     .filter(|token| !token.is_empty())
 }
 
-/// `ATTR{queues/rx-0/rps_cpus}="f"` as key, operator and value.
+/// Splits `ATTR{queues/rx-0/rps_cpus}="f"` into key, operator and value.
 pub(super) fn parts(token: &str) -> Option<(&str, &str, &str)> {
     let quote = token.find('"')?;
     let front = token[..quote].trim_end();
@@ -199,8 +199,8 @@ pub(super) fn parts(token: &str) -> Option<(&str, &str, &str)> {
     Some((key, operator, token[quote + 1..].trim_end_matches('"')))
 }
 
-/// The lines of a file of sysctl.d(5) that bear on packets. Both ways to write a name are taken:
-/// `net.core.rmem_max` and `net/core/rmem_max`.
+/// The lines of a sysctl.d(5) file that affect packets. Accepts both ways to write a name: `net.core.rmem_max` and
+/// `net/core/rmem_max`.
 pub(super) fn sysctl_lines(path: &str, text: &str) -> Vec<SysctlLine> {
     let line = |(index, line): (usize, &str)| {
         let line = line.trim();
@@ -208,9 +208,9 @@ pub(super) fn sysctl_lines(path: &str, text: &str) -> Vec<SysctlLine> {
             return None;
         }
         let (name, value) = line.split_once('=')?;
-        // A dash in front: failures do not matter.
+        // A leading dash: failures are ignored.
         let name = name.trim().trim_start_matches('-');
-        // The first of the two signs is the one that parts.
+        // The first of the two characters is the separator.
         let name = match name.find(['.', '/']).map(|at| name.as_bytes()[at]) {
             Some(b'/') => name.chars().map(|c| if c == '/' { '.' } else { c }).collect(),
             _ => name.to_owned(),
@@ -222,7 +222,7 @@ pub(super) fn sysctl_lines(path: &str, text: &str) -> Vec<SysctlLine> {
     text.lines().enumerate().filter_map(line).collect()
 }
 
-/// Every parser of this module, for tests with any text.
+/// Runs every parser of this module, for tests with arbitrary text.
 #[cfg(test)]
 pub(in crate::read) fn applied(text: &str) {
     assert!(udev_rules("a", text).iter().all(|rule| rule.line >= 1 && !rule.acts.is_empty()));
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_link_file_that_sets_more_than_a_name() {
-        // As systemd.link(5) shows it.
+        // Example from systemd.link(5).
         let text = "# queues\n[Match]\nDriver=ixgbe\nOriginalName=*\n\n[Link]\nNamePolicy=kernel path\nRxChannels=8\n\
                     RxBufferSize = 4096\nReceivePacketSteeringCPUMask=0-3\n";
         let file = link_file("/etc/systemd/network/10-a.link", text).unwrap();

@@ -1,4 +1,4 @@
-//! The table of those that change settings. Sources: their manuals and configuration files as packaged.
+//! Table of programs that change settings. Sources: their manuals and packaged configuration files.
 
 use crate::snapshot::actors::Touch;
 
@@ -7,14 +7,14 @@ use Touch::{
     Qdiscs, Rings, Rps, Sysctls, ThreadAffinity, Xps,
 };
 
-/// One that changes settings.
+/// A program or package that changes settings.
 pub(super) struct Known {
     pub(super) name: &'static str,
-    /// Its programs or scripts, without folders.
+    /// Its programs or scripts, without directories.
     pub(super) programs: &'static [&'static str],
-    /// Files by which it acts without a process of its own.
+    /// Files through which it acts without a running process.
     pub(super) acts_by: &'static [&'static str],
-    /// Its configuration.
+    /// Its configuration files.
     pub(super) files: &'static [&'static str],
     pub(super) touches: &'static [Touch],
     pub(super) when: &'static str,

@@ -1,13 +1,13 @@
-//! Files by which NetworkManager, systemd-networkd and cloud agents set what bears on packets, when a connection comes
-//! up or the machine boots.
+//! Files through which NetworkManager, systemd-networkd and cloud agents set anything that affects packets, when a
+//! connection comes up or the machine boots.
 //!
 //! ```text
 //! NetworkManager     NAME.nmconnection    [ethernet] mtu, [ethtool] feature-gro=..., ring-rx=..., [tc] qdisc.root=...
 //! systemd-networkd   NAME.network         [Link] MTUBytes=, sections of queueing disciplines; drop-ins in NAME.network.d
 //! Google's agent     instance_configs.cfg [InstanceSetup] set_multiqueue=: spreads IRQs and XPS at boot
 //! ```
-//! Connections hold secrets beside (keys of WLANs, passwords): of these files only the keys that are named here are kept,
-//! in snapshots and in captures.
+//! Connection files also contain secrets (Wi-Fi keys, passwords): only the keys listed here are kept, in snapshots and
+//! in captures.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ use crate::{Missing, Source};
 /// A kind of file.
 struct Format {
     by: &'static str,
-    /// Where they lie, those in front hiding those of the same name behind.
+    /// Their directories; a file hides files of the same name in later directories.
     folders: &'static [&'static str],
-    /// How their names end.
+    /// Their file name suffix.
     ending: &'static str,
-    /// Sections and keys that say which device is meant.
+    /// Sections and keys that select the device.
     matches: &'static [(&'static str, &'static str)],
     /// Sections and keys that set something; `*` is every key.
     sets: &'static [(&'static str, &'static str)],
@@ -111,7 +111,8 @@ pub(super) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Netwo
             in_force.extend(ours.map(|name| (name, *folder)));
         }
         for (name, folder) in in_force {
-            // Drop-ins lie in folders of the file's name, wherever that is, and are read after it by their own names.
+            // Drop-ins are in directories named after the file, in any of these directories, and are read after it,
+            // sorted by name.
             let mut parts: BTreeMap<String, String> = BTreeMap::new();
             for beside in format.folders.iter().rev() {
                 let beside = format!("{beside}/{name}.d");
@@ -139,7 +140,7 @@ pub(super) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Netwo
     found
 }
 
-/// Adds what a text of the format says.
+/// Adds the contents of a text in this format.
 fn add(file: &mut NetworkFile, format: &Format, text: &str) {
     for (_, section, key, value) in lines(text) {
         let pair = (format!("{section}.{key}"), value.to_owned());
@@ -155,7 +156,7 @@ fn named(table: &[(&str, &str)], section: &str, key: &str) -> bool {
     table.iter().any(|(of, known)| *of == section && (*known == "*" || *known == key))
 }
 
-/// `key=value` lines with their numbers from 0 and their sections.
+/// `key=value` lines with their index from 0 and their section.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str, &str, &str)> {
     let mut section = "";
     text.lines().enumerate().filter_map(move |(at, line)| {
@@ -172,7 +173,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str, &str, &str)> {
     })
 }
 
-/// Which kind of file lies at a path.
+/// The kind of the file at a path.
 fn format(path: &str) -> Option<&'static Format> {
     let (folder, name) = path.rsplit_once('/')?;
     FORMATS.iter().find(|format| {
@@ -181,17 +182,17 @@ fn format(path: &str) -> Option<&'static Format> {
     })
 }
 
-/// Is it one of these files?
+/// Whether it is one of these files.
 pub(super) fn is_one(path: &str) -> bool {
     format(path).is_some()
 }
 
-/// Where they lie.
+/// Their directories.
 pub(super) fn folders() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().flat_map(|format| format.folders).copied()
 }
 
-/// What a text at that path matches and sets.
+/// The matches and settings of the text at that path.
 pub(super) fn pairs(path: &str, text: &str) -> (Pairs, Pairs) {
     let mut file =
         NetworkFile { by: String::new(), path: String::new(), matches: Vec::new(), sets: Vec::new() };
@@ -201,7 +202,7 @@ pub(super) fn pairs(path: &str, text: &str) -> (Pairs, Pairs) {
     (file.matches, file.sets)
 }
 
-/// The part of a file that is read, if it is one of these; the other lines stay as empty ones. [`None`]: it is not.
+/// The part of a file that is read, if it is one of these; the other lines are kept as empty ones. [`None`]: it is not.
 pub(super) fn used(path: &str, text: &str) -> Option<Option<String>> {
     let format = format(path)?;
     let wanted: Vec<usize> = lines(text)
@@ -218,7 +219,7 @@ pub(super) fn used(path: &str, text: &str) -> Option<Option<String>> {
     Some((!wanted.is_empty()).then(|| text.lines().enumerate().map(keep).collect()))
 }
 
-/// The parsers of this module, for tests with any text.
+/// Runs the parsers of this module, for tests with arbitrary text.
 #[cfg(test)]
 pub(in crate::read) fn any(text: &str) {
     for format in &FORMATS {
@@ -226,7 +227,7 @@ pub(in crate::read) fn any(text: &str) {
             NetworkFile { by: String::new(), path: String::new(), matches: Vec::new(), sets: Vec::new() };
         let mut file = empty.clone();
         add(&mut file, format, text);
-        // What is kept of a text says the same as the text.
+        // The kept part of a text parses the same as the text.
         let path = format!("{}/a{}", format.folders[0], format.ending);
         let mut again = empty;
         add(&mut again, format, &used(&path, text).flatten().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! What the kernel does about the processor's flaws, and which of it each datagram pays.
+//! The kernel's mitigations of CPU vulnerabilities, and which of them cost time per datagram.
 
 use crate::read::text::{optional, words};
 use crate::snapshot::cpus::{Mitigation, MitigationState};
@@ -6,7 +6,7 @@ use crate::{Missing, Source};
 
 const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
 
-/// Words in a flaw's file, and what they cost whoever sends and receives. Sources: the kernel's
+/// Words in a vulnerability's file, and their cost for a program that sends and receives. Sources: the kernel's
 /// Documentation/admin-guide/hw-vuln and arch/x86/kernel/cpu/bugs.c. Those not listed cost nothing per packet.
 const COSTS: [(&str, &str, &str); 11] = [
     ("meltdown", "PTI", "page tables are switched at every system call and interrupt"),
@@ -36,9 +36,9 @@ pub(super) fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Mitig
     flaws.iter().filter_map(&mut one).collect()
 }
 
-/// One file's words.
+/// Parses the text of one file.
 fn mitigation(flaw: &str, words: String) -> Mitigation {
-    // KVM's line speaks of guests first: "KVM: Mitigation: Split huge pages".
+    // KVM's line describes guests first: "KVM: Mitigation: Split huge pages".
     let own = words.strip_prefix("KVM: ").unwrap_or(&words);
     let state = match own {
         _ if own.starts_with("Not affected") => MitigationState::NotAffected,
@@ -48,7 +48,7 @@ fn mitigation(flaw: &str, words: String) -> Mitigation {
         }
         _ => MitigationState::Unknown,
     };
-    // "Vulnerable: Safe RET, no microcode" pays all the same.
+    // "Vulnerable: Safe RET, no microcode" has the cost as well.
     let paid = |word: &str| state != MitigationState::NotAffected && words.contains(word);
     let cost = COSTS.iter().find(|(of, word, _)| *of == flaw && paid(word));
     Mitigation { flaw: flaw.to_owned(), state, cost: cost.map(|(_, _, cost)| (*cost).to_owned()), words }

@@ -11,7 +11,7 @@ softirq 1236282029 0 1441663 11157
 ";
 
 #[test]
-fn times_of_each_cpu_add_up_to_the_sum_line() {
+fn cpu_times_add_up_to_the_total_line() {
     let cpus = ticks(STAT).unwrap();
     assert_eq!(cpus.keys().copied().collect::<Vec<_>>(), [0, 1]);
     assert_eq!(cpus[&1].softirq, 236_989);
@@ -31,7 +31,7 @@ fn offline_cpus_leave_holes_and_old_kernels_have_fewer_columns() {
 }
 
 #[test]
-fn idle_time_that_runs_backwards_is_nothing() {
+fn idle_time_that_goes_backwards_is_zero() {
     let then = CpuTicks { idle: 100, softirq: 5, ..CpuTicks::default() };
     let now = CpuTicks { idle: 99, softirq: 25, ..CpuTicks::default() };
     assert_eq!(now.since(&then), CpuTicks { softirq: 20, ..CpuTicks::default() });
@@ -39,7 +39,7 @@ fn idle_time_that_runs_backwards_is_nothing() {
 
 #[test]
 fn speeds_of_a_processor() {
-    // AMD EPYC under a hypervisor, 6.18; the second CPU's line is of an idle one on a desktop.
+    // AMD EPYC under a hypervisor, 6.18; the second CPU's line is from an idle one on a desktop.
     let text = "processor\t: 0\nmodel name\t: AMD EPYC\ncpu MHz\t\t: 2596.132\n\nprocessor\t: 1\ncpu MHz\t\t: 800.000\n";
     let info = Info::parse(text);
     assert_eq!(info.model.as_deref(), Some("AMD EPYC"));

@@ -38,10 +38,10 @@ fn controllers_and_names_of_other_kernels() {
         // ixgbe, RHEL 7 (3.10) and 4.6: with and without a number.
         ("PCI-MSI-edge      ens1f0-TxRx-0", "PCI-MSI-edge", "ens1f0-TxRx-0"),
         ("IR-PCI-MSI 1572866-edge      ens1f0-TxRx-2", "IR-PCI-MSI", "ens1f0-TxRx-2"),
-        // arm64, 5.15: the trigger is a word of its own.
+        // arm64, 5.15: the trigger is a separate word.
         ("GICv3  27 Level     arch_timer", "GICv3", "arch_timer"),
         ("ITS-MSI 524289 Edge      ena-mgmnt@pci:0000:00:05.0", "ITS-MSI", "ena-mgmnt@pci:0000:00:05.0"),
-        // Azure, 5.15: a controller of several words.
+        // Azure, 5.15: a controller name of several words.
         (
             "Hyper-V PCIe MSI 4194304-edge      mlx5_async0@pci:4b8c:00:02.0",
             "Hyper-V PCIe MSI",
@@ -49,7 +49,7 @@ fn controllers_and_names_of_other_kernels() {
         ),
         // Xen, 4.19.
         ("xen-dyn    -event     eth0-q0-rx", "xen-dyn", "eth0-q0-rx"),
-        // Shared, and one that nobody has taken.
+        // Shared, and one without a handler.
         ("IO-APIC   16-fasteoi   ehci_hcd:usb1, i801_smbus", "IO-APIC", "ehci_hcd:usb1, i801_smbus"),
         ("PCI-MSI 524288-edge", "PCI-MSI", ""),
     ] {
@@ -58,7 +58,7 @@ fn controllers_and_names_of_other_kernels() {
 }
 
 #[test]
-fn columns_are_the_cpus_that_are_online() {
+fn columns_are_the_online_cpus() {
     let text = "      CPU0  CPU2  CPU10\n 9: 1 2 3 IO-APIC 9-fasteoi acpi\n";
     assert_eq!(interrupts(text).unwrap().irqs[0].counts, PerCpu::from([(0, 1), (2, 2), (10, 3)]));
 }

@@ -1,7 +1,7 @@
-//! `/proc/net/udp` and `udp6`: the list of sockets where the kernel has no sock_diag, or a captured machine no more.
+//! `/proc/net/udp` and `udp6`: the list of sockets if the kernel lacks sock_diag, or for captured machines.
 //!
-//! Addresses are printed word by word as the processor holds them, so that the text of a little-endian machine does
-//! not mean the same on a big-endian one; they are read as this machine would have written them.
+//! Addresses are printed word by word in host byte order, so the text of a little-endian machine does not mean the same
+//! on a big-endian one; they are parsed in the byte order of the machine that runs this.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,10 +9,10 @@ use crate::read::text::{Malformed, optional, wanted};
 use crate::snapshot::sockets::Socket;
 use crate::{Fact, Missing, Provenance, Source};
 
-/// State of a socket that is connected (`TCP_ESTABLISHED` of net/tcp_states.h).
+/// State of a connected socket (`TCP_ESTABLISHED` of net/tcp_states.h).
 const CONNECTED: u8 = 1;
 
-/// Reads both; no IPv6 at all is normal.
+/// Reads both; a missing IPv6 file is normal.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<Vec<Socket>>> {
     let mut sockets = wanted(source, missing, "UDP sockets", "/proc/net/udp", parse)?;
     let v6 = optional(source, missing, "UDP sockets of IPv6", "/proc/net/udp6", parse);
@@ -20,10 +20,10 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<Vec<
     Some(Fact::new(sockets, Provenance::File("/proc/net/udp".into())))
 }
 
-/// Either file.
+/// Parses either file.
 ///
 /// # Errors
-/// A line that is no socket.
+/// A line that is not a socket.
 pub fn parse(text: &str) -> Result<Vec<Socket>, Malformed> {
     let line = |(index, line): (usize, &str)| {
         socket(line).ok_or_else(|| Malformed::new(index, line, "not a socket"))
@@ -71,7 +71,7 @@ fn socket(line: &str) -> Option<Socket> {
         receive_queue: hexadecimal(receive_queue)?,
         send_queue: hexadecimal(send_queue)?,
         memory: None,
-        // Older kernels print the 32 bits with a sign.
+        // Older kernels print the 32 bits as a signed number.
         drops: drops.parse::<i64>().ok()? as u32,
         owners: Vec::new(),
         group: None,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_says_where() {
+    fn invalid_lines_are_located() {
         let told = parse("header\n 1: 0100007F:0035 rubbish\n").unwrap_err();
         assert_eq!(told.to_string(), "line 2: not a socket: '1: 0100007F:0035 rubbish'");
         assert_eq!(parse(""), Ok(Vec::new()));
