@@ -1,13 +1,13 @@
-//! After a boot: an apply that files keep is the same apply again.
+//! Re-applies a kept plan after a boot, under the same journal entry.
 //!
 //! ```text
 //! boot ─▸ systemd-sysctl, udevd: our files ─▸ the unit: `udpath apply /etc/udpath/7.json --adopt 7`
-//!                                               entry 7: adopted ─▸ each change that no file can say: intent, write, done
+//!                                               entry 7: adopted ─▸ each change no file covers: intent, write, done
 //! ```
-//! So a plan has one entry in the journal, whatever the number of boots; `status` and `undo` find all of it there. What is
-//! set anew is restored to what it was in this boot before; what files have set, to what it was when they were made.
-//! A change that fails takes back the others of this boot; the entry and its files stay, and `status` names what is not
-//! as applied.
+//! A plan therefore has one journal entry, however many boots it spans; `status` and `undo` find everything there. Undo
+//! restores a setting written after this boot to its value earlier in this boot, and a setting written by a file to its
+//! value when the file was created. If a change fails, the others of this boot are rolled back; the entry and its files
+//! stay, and `status` lists what differs.
 
 use crate::apply::{Applied, ApplyError, Around, change_all, keep, now};
 use crate::context;
@@ -16,11 +16,11 @@ use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::undo::{Left, back_to};
 
-/// Makes entry `id` one of this boot, and the changes of `plan` a part of it. With nothing to do in the boot that it is of
-/// already, nothing is written.
+/// Moves entry `id` to the current boot and adds the changes of `plan` to it. Writes nothing if the entry already
+/// belongs to this boot and there is nothing to change.
 ///
 /// # Errors
-/// The entry is not one to be adopted; or a change failed, and what became of those before it.
+/// The entry cannot be adopted, or a change failed; the error lists what happened to the changes before it.
 pub fn adopt(machine: &dyn Machine, lock: &Lock, id: u64, plan: &Plan) -> Result<Applied, ApplyError> {
     let boot = context::boot();
     let entries = lock.journal().entries()?;
@@ -36,7 +36,7 @@ pub fn adopt(machine: &dyn Machine, lock: &Lock, id: u64, plan: &Plan) -> Result
     if let Some(why) = unfit {
         return Err(ApplyError::Nothing(format!("apply {id} cannot be adopted: it {why}")));
     }
-    // What a later apply of this boot has changed as well is that one's.
+    // A setting also changed by a later apply of this boot belongs to that apply.
     let later: Vec<&str> = entries
         .iter()
         .filter(|other| other.id > id && other.stands() && other.begun.boot == boot)
@@ -95,7 +95,7 @@ mod tests {
     const REST: [&str; 2] = ["sysctl:net.core.wmem_max", "sysctl:net.core.optmem_max"];
     const FILE: &str = "file:/etc/sysctl.d/90-udpath-000001.conf";
 
-    /// A machine of files, that after so many writes takes no more.
+    /// A file-backed machine that rejects writes after a given number of them.
     #[derive(Debug)]
     struct Files {
         live: Live,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     impl Place {
-        /// After a boot: entry 1 is of another one, its file has set its sysctl, and the rest is as the kernel has it.
+        /// After a boot: entry 1 is from the previous boot, its file has set its sysctl, and the kernel chose the rest.
         fn booted() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let write = |path: &str, text: &str| {
@@ -147,7 +147,7 @@ mod tests {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, text).unwrap();
             };
-            // Of the initial network namespace alone.
+            // Only in the initial network namespace.
             write("proc/sys/net/core/netdev_max_backlog", "1000\n");
             write(&path(KEPT), "400\n");
             REST.iter().for_each(|name| write(&path(name), "150\n"));
@@ -170,7 +170,7 @@ mod tests {
             for (at, (setting, old, new)) in all.into_iter().chain([(FILE, None, "ours\n")]).enumerate() {
                 let intent = Intent {
                     setting: setting.into(),
-                    // What the boot has made anew has another one.
+                    // Objects recreated by the boot have a different identity.
                     identity: (setting != FILE).then_some(Identity::Device(1)),
                     old: old.map(str::to_owned),
                     new: Some(new.into()),
@@ -195,7 +195,7 @@ mod tests {
             adopt(&self.machine, &self.journal.lock().unwrap(), 1, &plan)
         }
 
-        /// The sysctls, and whether the file is there.
+        /// The sysctls, and whether the file exists.
         fn look(&self) -> ([u32; 3], bool) {
             let read = |name: &str| -> u32 {
                 fs::read_to_string(self.folder.path().join(path(name))).unwrap().trim().parse().unwrap()
@@ -224,7 +224,7 @@ mod tests {
     fn before_it_is_adopted_it_is_known_by_name() {
         let place = Place::booted();
         assert_eq!(place.holds(), [Hold::Holds, Hold::Drifted, Hold::Drifted, Hold::Holds]);
-        // Neither as applied nor as before: somebody else's, or the boot's.
+        // Neither the applied nor the old value: set by another program or by the boot.
         let undone = place.undo();
         assert_eq!((undone.id, undone.left.len(), undone.complete), (1, 2, true));
         assert_eq!(place.look(), ([100, 150, 150], false));
@@ -247,11 +247,11 @@ mod tests {
         assert_eq!(place.adopt().unwrap().changes.len(), 2);
         assert_eq!(place.holds(), [Hold::Holds; 4]);
         assert_eq!(place.journal.ids().unwrap(), [1]);
-        // Once more in the same boot: nothing is to be done, and nothing is written.
+        // A second run in the same boot: nothing to change, nothing written.
         let text = fs::read(place.journal.path(1)).unwrap();
         assert_eq!(place.adopt().unwrap().changes.len(), 0);
         assert_eq!(fs::read(place.journal.path(1)).unwrap(), text);
-        // What somebody has changed is set again, and what it was before is not forgotten.
+        // A changed value is set again, and the original value is still remembered.
         place.set(REST[0], "777\n");
         assert_eq!(place.adopt().unwrap().changes.len(), 1);
         assert_eq!(place.holds(), [Hold::Holds; 4]);
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn wherever_it_ends_undo_restores_all() {
-        // What it never came to is as the boot has left it, neither as applied nor as before, and is left so.
+        // A change that was never reached has the boot's value, neither applied nor old, and is left alone.
         for (writes, left) in [(0, vec![REST[1]]), (1, vec![])] {
             let place = Place::booted();
             place.machine.writes.set(writes);

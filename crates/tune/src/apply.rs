@@ -1,15 +1,15 @@
-//! Makes a plan true: each change is in the journal before it is made and is read back after it; the first that fails
-//! takes back all before it.
+//! Applies a plan: each change is journaled before it is made and read back after it; the first failure rolls back all
+//! changes before it.
 //!
 //! ```text
-//! lock ─▸ is an earlier apply unfinished, or awaits a confirmation of the same settings?
+//! lock ─▸ is an earlier apply unfinished, or awaiting confirmation of the same settings?
 //!        ─▸ begun, kept ─▸ each change: read ─▸ intent ─▸ write ─▸ read back ─▸ done
 //!                                                              │ fails, or a signal asks to stop
 //!                                                              └─▸ restore everything, undone: exit 4
-//!                                                           ─▸ put back what a reset of the link has lost ─▸ applied
+//!                                                           ─▸ restore what a link reset has lost ─▸ applied
 //! ```
-//! What a change of channels makes the driver spread anew (IRQs, XPS, RSS table) is left as it chose, and noted, so that
-//! undo tells it from what somebody else has set since.
+//! After a change of channels, the driver's new choice of IRQ affinity, XPS and RSS table is kept and recorded, so that
+//! undo can tell it from a later change by another program.
 
 mod keep;
 mod overlap;
@@ -35,7 +35,7 @@ pub struct Applied {
     pub changes: Vec<Made>,
 }
 
-/// A change that was made and verified.
+/// A change that was made and read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
     /// The setting.
@@ -44,7 +44,7 @@ pub struct Made {
     pub from: Value,
     /// What was read back.
     pub to: Value,
-    /// What else is to be said: what is still to come, or who else chose the value.
+    /// A note: what is still pending, or who else chose the value.
     pub note: Option<String>,
 }
 
@@ -68,15 +68,15 @@ pub enum ApplyError {
          first; nothing was changed"
     )]
     Awaiting {
-        /// Its number.
+        /// The entry's number.
         id: u64,
-        /// What both change.
+        /// The setting both change.
         setting: String,
     },
-    /// The first change was refused; nothing was changed.
+    /// The first change failed; nothing was changed.
     #[error("{0}; nothing was changed")]
     Nothing(String),
-    /// Something failed on the way, and all is as before.
+    /// A change failed; everything was rolled back.
     #[error(
         "{cause}; {} taken back and verified",
         if *changes == 1 { "1 change was".to_owned() } else { format!("{changes} changes were") }
@@ -84,17 +84,17 @@ pub enum ApplyError {
     Reverted {
         /// What failed.
         cause: String,
-        /// How many changes had been made; with it the one that the kernel took and made something else of.
+        /// How many changes had been made, including one that the kernel accepted but altered.
         changes: usize,
     },
-    /// Something failed on the way, and not all could be taken back.
+    /// A change failed, and the rollback is incomplete.
     #[error("{cause}; it was taken back, except: {}; `udpath undo {id}` tries again", Left::list(left))]
     HalfReverted {
         /// The entry's number.
         id: u64,
         /// What failed.
         cause: String,
-        /// What is not as before.
+        /// What was not restored.
         left: Vec<Left>,
     },
 }
@@ -106,10 +106,10 @@ pub(crate) fn now() -> u64 {
 }
 
 /// Applies a plan. `armed` is called with the entry's number once the entry is on disk and before anything is changed;
-/// with `confirm`, it starts what reverts.
+/// with `confirm`, it starts the process that reverts.
 ///
 /// # Errors
-/// What failed, and what became of the changes before it.
+/// What failed, and what happened to the changes before it.
 pub fn apply(
     machine: &dyn Machine,
     lock: &Lock,
@@ -120,11 +120,11 @@ pub fn apply(
     apply_until(machine, lock, plan, confirm, armed, &|| None)
 }
 
-/// As [`apply`], unless `interrupted` gives a reason to stop: it is asked before each change, and all that was changed is
-/// taken back then.
+/// Like [`apply`], but calls `interrupted` before each change; if it returns a reason to stop, all changes are rolled
+/// back.
 ///
 /// # Errors
-/// What failed, and what became of the changes before it.
+/// What failed, and what happened to the changes before it.
 pub fn apply_until(
     machine: &dyn Machine,
     lock: &Lock,
@@ -134,7 +134,7 @@ pub fn apply_until(
     interrupted: &dyn Fn() -> Option<String>,
 ) -> Result<Applied, ApplyError> {
     let boot = context::boot();
-    // One that cannot be read blocks itself alone.
+    // An unreadable entry blocks only itself.
     let entries = lock.journal().entries()?;
     for entry in &entries {
         let torn = matches!(entry.state, State::Unfinished | State::HalfUndone);
@@ -180,10 +180,10 @@ pub fn apply_until(
     }
 }
 
-/// Why the work stops here.
+/// Why the apply stops.
 pub(crate) struct Stop {
     pub(crate) cause: String,
-    /// The change that failed was written: the kernel took it, and made something else of it.
+    /// The failed change was written: the kernel accepted it but altered the value.
     written: bool,
 }
 
@@ -199,7 +199,7 @@ impl From<Refusal> for Stop {
     }
 }
 
-/// Makes the changes; `at` is how many intents the entry has already.
+/// Makes the changes; `at` is the number of intents the entry already has.
 pub(crate) fn change_all(
     machine: &dyn Machine,
     writing: &mut Writing,
@@ -215,7 +215,7 @@ pub(crate) fn change_all(
             if plan.changes[place + 1..].iter().any(|later| later.setting == setting) {
                 continue;
             }
-            // Gone with its queue: undo brings both back.
+            // Gone with its queue; undo brings both back.
             let Ok(found) = machine.read(&setting) else { continue };
             let planned = plan.changes.iter().any(|other| other.setting == setting);
             if !found.is(&old) && !planned && chosen_by_driver(&change.setting, &setting) {
@@ -233,15 +233,15 @@ pub(crate) fn change_all(
     Ok(())
 }
 
-/// Is it right that the change makes the driver choose this anew? With another number of channels, what spreads CPUs
-/// and hashes over them must be another one; the rest was set by somebody.
+/// Does this change legitimately make the driver choose `lost` anew? A new number of channels requires new CPU and hash
+/// spreading; every other value was set by someone.
 pub(crate) fn chosen_by_driver(change: &Setting, lost: &Setting) -> bool {
     let channels = change.phase() == Phase::Channels;
     let spread = lost.row().on_reset == OnReset::Rechosen;
     channels && spread
 }
 
-/// One change; nothing when it is so already.
+/// Makes one change; does nothing if the value is already set.
 fn one(
     machine: &dyn Machine,
     writing: &mut Writing,
@@ -256,7 +256,7 @@ fn one(
     if from.is(to) {
         return Ok(None);
     }
-    // What the kernel does not tell is put back as far as it is known.
+    // If the kernel does not report the value, undo uses the last known one.
     let known = (!from.is_told()).then(|| around.applied(setting, identity.as_ref())).flatten();
     let lost = known.is_none().then(|| machine.lost(setting)).flatten().map(|lost| lost.words);
     if let Some(lost) = lost.as_ref().filter(|_| change.from.as_ref().is_some_and(Value::is_told)) {
@@ -292,7 +292,7 @@ fn one(
             setting.row().extra.differs
         )));
     }
-    // Not synced by itself: without it, undo restores without asking who else wrote.
+    // Not synced separately: if this line is lost, undo restores without checking for other writers.
     writing.append(&Line::Done { at: this, found: Setting::encode(&found) })?;
     let note = (!found.is_told()).then(|| {
         format!("the kernel does not tell it: neither read back nor known before; undo makes it {old:#}")
@@ -301,21 +301,21 @@ fn one(
     Ok(Some(Made { setting: setting.clone(), from, to, note }))
 }
 
-/// What an apply has to look at beside its plan.
+/// What an apply needs besides its plan.
 pub(crate) struct Around<'a> {
-    /// Of earlier applies.
+    /// Entries of earlier applies.
     pub(crate) entries: &'a [Entry],
     pub(crate) boot: &'a str,
     pub(crate) interrupted: &'a dyn Fn() -> Option<String>,
 }
 
 impl Around<'_> {
-    /// Nothing asks to stop.
+    /// Checks for a request to stop.
     fn go_on(&self) -> Result<(), Stop> {
         (self.interrupted)().map_or(Ok(()), |cause| Err(Stop { cause, written: false }))
     }
 
-    /// What the last of them has set: all that is known of what the kernel does not tell.
+    /// The value last applied: the only source for a value the kernel does not report.
     fn applied(&self, setting: &Setting, identity: Option<&Identity>) -> Option<Value> {
         let Setting::Socket { setting: wanted, .. } = setting else { return None };
         let standing =
@@ -323,19 +323,19 @@ impl Around<'_> {
         let mut intents = standing.flat_map(|entry| entry.intents.iter().rev());
         let found = intents.find(|intent| {
             let same = identity.zip(intent.identity.as_ref()).is_some_and(|(now, then)| now.is(then));
-            // A group may have been named by another of its members.
+            // A group may have been named by another member.
             same && matches!(intent.parsed(), Ok((Setting::Socket { setting, .. }, ..)) if setting == *wanted)
         })?;
         setting.decode(found.new.as_deref()).ok()
     }
 }
 
-/// Takes back an apply that failed.
+/// Rolls back a failed apply.
 fn take_back(machine: &dyn Machine, lock: &Lock, id: u64, stop: Stop) -> ApplyError {
     let Stop { cause, written } = stop;
     let (entry, mut writing) = match lock.resume(id) {
         Ok(resumed) => resumed,
-        // The journal cannot be read any more; what it says stays for the next undo.
+        // The journal is no longer readable; its contents stay for the next undo.
         Err(error) => {
             let left = vec![Left { setting: "everything".to_owned(), why: error.to_string() }];
             return ApplyError::HalfReverted { id, cause, left };
@@ -349,7 +349,7 @@ fn take_back(machine: &dyn Machine, lock: &Lock, id: u64, stop: Stop) -> ApplyEr
         return ApplyError::HalfReverted { id, cause, left };
     }
     if changes == 0 || noted.is_err() {
-        // An entry that says nothing, or cannot be made to say that all is as before, is only in the way.
+        // Remove an entry that is empty or cannot record a complete rollback.
         lock.remove(id);
     }
     match changes {

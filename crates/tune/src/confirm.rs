@@ -1,12 +1,13 @@
-//! An apply that reverts by itself unless somebody says that it stays: for changes that may cut off whoever makes them.
+//! An apply that reverts unless it is confirmed: for changes that may cut off the operator who makes them.
 //!
 //! ```text
-//!  apply --confirm 60s ── starts ──▸ revert: a unit of systemd's; without systemd another process in another session
+//!  apply --confirm 60s ── starts ──▸ revert: a systemd unit; without systemd, a process in a new session
 //!    lock, begun ... applied            waits for the lock, then for a line in the entry, at most 60 s
-//!    unlock                             confirmed, undone: it ends.   60 s, or a dead apply: it undoes what can be undone
+//!    unlock                             confirmed or undone: it exits.   60 s, or a dead apply: it undoes what it can
 //! ```
-//! It is started before the first change, and holds a lock on the entry's file for as long as it lives: so `status` shows
-//! at once when it is gone. Killed, systemd starts it again; without systemd the entry stays awaiting, and overdue.
+//! The reverting process starts before the first change and holds a lock on the entry's file while it runs, so `status`
+//! shows at once if it is gone. If it is killed, systemd restarts it; without systemd the entry stays awaiting, and
+//! overdue.
 
 use std::fs::File;
 use std::io;
@@ -22,33 +23,33 @@ use crate::machine::Machine;
 use crate::undo::{UndoError, Undone, undo_what_can_be};
 use udpath_host::namespace::Place;
 
-/// Longest sleep between two looks, for a journal on a file system that reports no changes. Shorter: a process that
-/// wakes for nothing. Longer: it outlives a confirmation for that long, which harms nobody.
+/// Longest sleep between two checks, for a journal on a file system without inotify events. Shorter: needless wakeups.
+/// Longer: the process outlives a confirmation by that long, which does no harm.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Why a confirmation was not taken.
+/// Why a confirmation was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfirmError {
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Nothing is awaited.
+    /// No apply awaits confirmation.
     #[error("no apply awaits a confirmation")]
     Nothing,
-    /// This one is not awaited.
+    /// This apply does not await confirmation.
     #[error("apply {id} awaits no confirmation: it {why}")]
     NotAwaited {
         /// The entry's number.
         id: u64,
-        /// What it is instead.
+        /// Its actual state.
         why: &'static str,
     },
 }
 
-/// Says that an apply stays: this one, or the last that is awaited. Gives the entry.
+/// Confirms an apply: the given one, or the last one awaiting confirmation. Returns the entry.
 ///
 /// # Errors
-/// There is none that is awaited.
+/// No apply awaits confirmation.
 pub fn confirm(lock: &Lock, id: Option<u64>) -> Result<Entry, ConfirmError> {
     let id = match id {
         Some(id) => id,
@@ -77,19 +78,19 @@ pub fn confirm(lock: &Lock, id: Option<u64>) -> Result<Entry, ConfirmError> {
     Ok(lock.journal().entry(id)?)
 }
 
-/// What is there to revert an apply.
+/// The process that will revert an apply.
 #[derive(Debug)]
 #[must_use = "status shows that nobody reverts when this is dropped"]
 pub struct Attending {
-    /// Where the settings are.
+    /// The location of the settings.
     pub place: Place,
     _file: File,
 }
 
-/// Says that this process will revert an apply.
+/// Registers this process as the one that will revert an apply.
 ///
 /// # Errors
-/// There is no such entry, it cannot be read, or its network namespace is not found.
+/// The entry does not exist or cannot be read, or its network namespace is not found.
 pub fn attended_by_this(journal: &Journal, id: u64) -> Result<Attending, UndoError> {
     let entry = journal.entry(id)?;
     let file = attend(journal, id)?;
@@ -99,22 +100,22 @@ pub fn attended_by_this(journal: &Journal, id: u64) -> Result<Attending, UndoErr
     Ok(Attending { place, _file: file })
 }
 
-/// Waits for what becomes of an apply that is being made, and undoes what can be undone when it is not confirmed in time.
-/// Nothing when there was nothing to undo.
+/// Waits for the outcome of an apply in progress, and undoes what it can if it is not confirmed in time. `None` if
+/// there was nothing to undo.
 ///
 /// # Errors
-/// The journal or the undo.
+/// The journal or the undo failed.
 pub fn revert(machine: &dyn Machine, journal: &Journal, id: u64) -> Result<Option<Undone>, UndoError> {
-    // Whoever applies holds the lock until it is done, or dead.
+    // The applying process holds the lock until it finishes or dies.
     let lock = journal.lock_whenever()?;
     let mut entry = match journal.entry(id) {
-        // It failed before it changed anything, and took its entry with it.
+        // The apply failed before its first change and removed its entry.
         Err(JournalError::Unknown { .. }) => return Ok(None),
         entry => entry?,
     };
     match entry.state {
         State::Unfinished => return undo_what_can_be(machine, &lock, id, DIED).map(Some),
-        // One that was killed while it reverted, of which this is the next.
+        // An earlier instance was killed while reverting; continue its work.
         State::HalfUndone => return undo_what_can_be(machine, &lock, id, UNCONFIRMED).map(Some),
         _ => drop(lock),
     }
@@ -128,7 +129,7 @@ pub fn revert(machine: &dyn Machine, journal: &Journal, id: u64) -> Result<Optio
         watch.sleep(left.min(POLL_INTERVAL));
         match journal.entry(id) {
             Err(JournalError::Unknown { .. }) => return Ok(None),
-            // What cannot be read does not say that it is confirmed.
+            // An unreadable entry does not count as confirmed.
             Err(_) => {}
             Ok(now) => entry = now,
         }
@@ -136,28 +137,28 @@ pub fn revert(machine: &dyn Machine, journal: &Journal, id: u64) -> Result<Optio
     Ok(None)
 }
 
-/// Time to the deadline. By the clock that the journal has, since this process may have been started again; never more than
-/// was asked for, whatever that clock has done since.
+/// Time to the deadline, by the clock that the journal uses, since this process may have been restarted; never more
+/// than was requested, even if the clock was set back.
 fn left(entry: &Entry) -> Duration {
     let longest = Duration::from_secs(entry.begun.confirm.unwrap_or(0));
     let left = entry.deadline().unwrap_or(0).saturating_sub(crate::apply::now());
     Duration::from_millis(left).min(longest)
 }
 
-/// Undoes an apply at its deadline, unless it was confirmed or undone in the last moment.
+/// Undoes an apply at its deadline, unless it was confirmed or undone at the last moment.
 fn unconfirmed(machine: &dyn Machine, journal: &Journal, entry: &Entry) -> Result<Option<Undone>, UndoError> {
     let lock = journal.lock_whenever()?;
     match journal.entry(entry.id) {
         Ok(now) if now.state != State::Awaiting => return Ok(None),
         Err(JournalError::Unknown { .. }) => return Ok(None),
         Ok(_) => {}
-        // Damaged since: what it said is known here.
+        // Damaged since it was read: write back the contents known here.
         Err(_) => lock.rewrite(entry)?,
     }
     undo_what_can_be(machine, &lock, entry.id, UNCONFIRMED).map(Some)
 }
 
-/// Wakes when a file is written to.
+/// Wakes when a file is written.
 struct Watch(io::Result<rustix::fd::OwnedFd>);
 
 impl Watch {
@@ -172,12 +173,12 @@ impl Watch {
 
     fn sleep(&self, longest: Duration) {
         let Ok(watch) = &self.0 else {
-            // No watch to be had: look now and then instead.
+            // No inotify watch: poll instead.
             std::thread::sleep(longest.min(Duration::from_secs(1)));
             return;
         };
         let time = Timespec::try_from(longest).ok();
-        // Whatever ends the wait, the caller looks for itself.
+        // Whatever ended the wait, the caller checks the state.
         let _ = rustix::event::poll(&mut [PollFd::new(watch, PollFlags::IN)], time.as_ref());
         let mut events = [0; 1024];
         while matches!(rustix::io::read(watch, &mut events), Ok(1..)) {}

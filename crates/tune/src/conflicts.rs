@@ -1,12 +1,12 @@
-//! Who else writes the same settings, and what is done about it before anything is written.
+//! Other programs that write the same settings, and how each conflict is resolved before anything is written.
 //!
-//! | conflict | what it does | resolved by |
+//! | conflict | behavior | resolution |
 //! |---|---|---|
-//! | irqbalance | moves IRQs every 10 s | banning the plan's IRQs over its own socket, as a change of the plan; undo takes it back |
-//! | tuned | writes its profile's settings when it starts, reloads, or a device comes | refused when the profile sets the same thing, with the file to change |
+//! | irqbalance | moves IRQs every 10 s | ban the plan's IRQs over its socket, as a change of the plan; undo removes the ban |
+//! | tuned | writes its profile's settings on start, reload, or device hotplug | refuse if the profile sets the same thing, and name the file to change |
 //!
-//! Whoever knows better says `--ignore-conflict NAME`. The others that [`Setting::conflicts`] names write on an occasion (a start, a
-//! reload, a link that comes up), not against somebody; they are told when a value has drifted.
+//! `--ignore-conflict NAME` overrides this. The other programs that [`Setting::conflicts`] lists write on an event (a
+//! start, a reload, a link that comes up), not continuously; they are named when a value has drifted.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::settings::{Phase, Setting, Value};
 use udpath_host::Source;
 use udpath_host::read::actors;
 
-/// Programs that change settings: the name they go by here, and those of [`actors`].
+/// Programs that change settings: the name used here, and the names used by [`actors`].
 const PROGRAMS: [(&str, &[&str]); 6] = [
     ("irqbalance", &["irqbalance"]),
     ("tuned", &["tuned"]),
@@ -26,9 +26,9 @@ const PROGRAMS: [(&str, &[&str]); 6] = [
     ("cloud agents", &["google-guest-agent", "walinuxagent", "amazon-ec2-net-utils"]),
 ];
 
-/// Where profiles of tuned are, the later one winning (tuned 2.20; 2.23 and later add a folder `profiles`).
+/// Directories of tuned profiles; later ones override (tuned 2.20; 2.23 and later add a folder `profiles`).
 const TUNED: [&str; 4] = ["/usr/lib/tuned", "/usr/lib/tuned/profiles", "/etc/tuned", "/etc/tuned/profiles"];
-/// How deep profiles of tuned include each other at most; theirs are three deep.
+/// Maximum include depth of tuned profiles; the shipped ones are three deep.
 const INCLUDES: usize = 8;
 
 /// The pid of the running irqbalance.
@@ -37,12 +37,12 @@ pub fn irqbalance(source: &dyn Source) -> Option<u32> {
     actors::running(source, &["irqbalance"]).into_values().next()
 }
 
-/// The programs of the table that run at one moment, for any number of settings.
+/// A snapshot of which programs of the table are running, shared by any number of settings.
 #[derive(Debug)]
 pub struct Running(BTreeSet<&'static str>);
 
 impl Running {
-    /// Looks once who runs.
+    /// Takes the snapshot.
     #[must_use]
     pub fn find(source: &dyn Source) -> Self {
         let known: Vec<&str> = PROGRAMS.iter().flat_map(|(_, names)| *names).copied().collect();
@@ -51,7 +51,7 @@ impl Running {
         Self(PROGRAMS.iter().filter(|(_, names)| runs(names)).map(|(name, _)| *name).collect())
     }
 
-    /// Of the conflicts of a setting, those that run; the rest are events, and named when no program is to blame.
+    /// The conflicts of a setting that are running programs; the rest are events, named when no program is to blame.
     #[must_use]
     pub fn suspects(&self, setting: &Setting) -> Vec<String> {
         let (programs, events): (Vec<&str>, Vec<&str>) = setting
@@ -64,7 +64,8 @@ impl Running {
     }
 }
 
-/// Finds who would change the plan's settings back. Adds to the plan what resolves it, or says why it cannot be.
+/// Finds programs that would change the plan's settings back. Adds the resolving changes to the plan, or fails with the
+/// reason.
 pub(crate) fn resolve(
     machine: &dyn Machine,
     changes: &mut Vec<Change>,
@@ -92,7 +93,7 @@ pub(crate) fn resolve(
     Ok(())
 }
 
-/// What makes irqbalance leave the IRQs alone whose CPUs are set.
+/// Makes irqbalance leave alone the IRQs whose affinity is set.
 fn ban(machine: &dyn Machine, changes: &[Change], pid: u32) -> Result<Option<Change>, PlanError> {
     let moved: Vec<&Change> = changes.iter().filter(|change| change.setting.phase() == Phase::Irqs).collect();
     let Some(first) = moved.first() else { return Ok(None) };
@@ -133,7 +134,7 @@ fn ban(machine: &dyn Machine, changes: &[Change], pid: u32) -> Result<Option<Cha
     }))
 }
 
-/// A line of a profile of tuned that sets something.
+/// A line of a tuned profile that sets something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
     file: String,
@@ -153,7 +154,7 @@ impl Line {
     }
 }
 
-/// The lines of a profile and of those that it includes.
+/// The lines of a profile and of the profiles it includes.
 fn profile(source: &dyn Source, name: &str, depth: usize) -> Vec<Line> {
     let files = TUNED.iter().rev().map(|folder| format!("{folder}/{name}/tuned.conf"));
     let Some((file, text)) =
@@ -172,7 +173,7 @@ fn profile(source: &dyn Source, name: &str, depth: usize) -> Vec<Line> {
     lines.into_iter().chain(names.into_iter().flat_map(|name| profile(source, name, depth + 1))).collect()
 }
 
-/// `key=value` lines by section; a section's `type=` says which plugin it is, where its name does not.
+/// `key=value` lines by section; a section's `type=` names the plugin if its title does not.
 fn lines(file: &str, text: &str) -> Vec<Line> {
     let mut found: Vec<Line> = Vec::new();
     let (mut section, mut first) = (String::new(), 0);
@@ -221,7 +222,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        // Known by its script, as an interpreter runs it.
+        // Identified by its script, since an interpreter runs it.
         symlink("/usr/bin/python3.11", folder.path().join("proc/77/exe")).unwrap();
         symlink("/usr/sbin/sshd", folder.path().join("proc/78/exe")).unwrap();
         let machine = Live::at(folder.path());

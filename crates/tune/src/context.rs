@@ -1,4 +1,4 @@
-//! Who acts, in which boot and in which network namespace.
+//! The user, the boot and the network namespace of the caller.
 
 mod sys;
 
@@ -11,22 +11,22 @@ use std::path::Path;
 use crate::journal::Namespace;
 use udpath_host::namespace::{NAMED, Place, inside};
 
-/// Which boot of the machine: a number the kernel draws at each. Empty where it tells none.
+/// The kernel's boot ID, new at each boot. Empty if the kernel does not report one.
 pub(crate) fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// The calling thread's network namespace.
 pub(crate) fn namespace() -> io::Result<Namespace> {
-    // Not /proc/self: that is the main thread's.
+    // Not /proc/self, which is the main thread.
     let file = fs::metadata("/proc/thread-self/ns/net")?;
-    // A kernel before 5.14 has none.
+    // Missing before Linux 5.14.
     let cookie = UnixDatagram::unbound().and_then(|socket| sys::namespace_cookie(&socket)).ok();
     Ok(Namespace { device: file.dev(), inode: file.ino(), cookie })
 }
 
-/// Where a namespace is now: here, under a name, or where a process is. None: nowhere that can be seen from here; a
-/// process of another pid namespace, or a mount of another mount namespace, may still hold it.
+/// The current location of a namespace: here, under a name, or in a process. `None`: not visible from here; a process
+/// of another pid namespace, or a mount of another mount namespace, may still hold it.
 pub(crate) fn find(namespace: &Namespace) -> Option<Place> {
     if self::namespace().is_ok_and(|here| here.is(namespace)) {
         return Some(Place::Here);
@@ -34,7 +34,7 @@ pub(crate) fn find(namespace: &Namespace) -> Option<Place> {
     let is = |path: &Path, place: &Place| {
         let file = fs::metadata(path)
             .is_ok_and(|file| (file.dev(), file.ino()) == (namespace.device, namespace.inode));
-        // One that cannot be entered is known by its file alone.
+        // A namespace that cannot be entered is identified by its file only.
         file && inside(place, self::namespace)
             .map_or(true, |there| there.is_ok_and(|there| there.is(namespace)))
     };
@@ -52,7 +52,7 @@ pub(crate) fn find(namespace: &Namespace) -> Option<Place> {
     })
 }
 
-/// The user by name or number, and who that is behind sudo.
+/// The user by name or number, and the invoking user behind sudo.
 pub(crate) fn user() -> String {
     let number = rustix::process::getuid().as_raw();
     let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -1,36 +1,36 @@
-//! What was done, on disk before it is done, so that it can be undone.
+//! The write-ahead journal: each change is on disk before it is made, so that it can be undone.
 //!
 //! ```text
-//! /var/lib/udpath/journal/              0700, files 0600: whoever can open the lock can hold it
-//!   lock             held by whoever writes; with the pid of the last one
-//!   .000007.new      an entry before its first line is synced; then renamed, so that no entry is ever empty
+//! /var/lib/udpath/journal/              0700, files 0600: any process that can open the lock can hold it
+//!   lock             held by the writer; contains the pid of the last one
+//!   .000007.new      an entry before its first line is synced; then renamed, so an entry is never empty
 //!   000007.journal   one per apply; lines are only added, each under a checksum of all before it
-//!     begun      who, when, of which boot and network namespace, with which program
-//!     kept       a value that a reset of the link may lose         all synced before the first write
+//!     begun      user, time, boot, network namespace, program version
+//!     kept       a value that a link reset may lose                all synced before the first write
 //!     intent     setting, old, new, why                            synced before this write
 //!     done       what was read back
-//!     moved      a kept value that the driver has chosen anew, rightly
-//!     applied    every change is verified
-//!     confirmed  with --confirm only: it stays
-//!     adopted    after a boot, by the unit that keeps it: the entry is of this boot now; intents may follow
+//!     moved      a kept value that the driver legitimately chose anew
+//!     applied    every change was read back
+//!     confirmed  with --confirm only: the apply is permanent
+//!     adopted    after a boot, by the unit that keeps it: the entry belongs to this boot now; intents may follow
 //!     undoing, restored, failed, undone
-//!     closed     given up: `udpath undo --forget`
-//!   000003.closed    an entry that could not be read, and was given up; its number is not used again
+//!     closed     abandoned: `udpath undo --forget`
+//!   000003.closed    an abandoned unreadable entry; its number is not reused
 //! ```
 //!
 //! | last of these lines | the machine is |
 //! |---|---|
-//! | `begun`, `kept` | as before: nothing was changed yet |
+//! | `begun`, `kept` | as before: nothing changed yet |
 //! | `intent`, `done`, `moved` | between old and new: the program died; undo restores |
-//! | `applied` | as planned; with `--confirm` it is awaited |
+//! | `applied` | as planned; with `--confirm`, awaiting confirmation |
 //! | `confirmed` | as planned |
 //! | `undoing`, `restored`, `failed` | between new and old: undo again |
 //! | `undone` | as before |
-//! | `closed` | as somebody left it |
+//! | `closed` | unknown; left as it was when the entry was closed |
 //!
-//! A line cut short by a crash says nothing, and what it announces has not happened. Anything else that does not fit
-//! its checksum was edited, and nothing is changed on its word. An entry that cannot be read blocks itself alone: all
-//! others are applied, undone and confirmed as before.
+//! A line cut short by a crash is ignored, and the change it announces did not happen. Any other checksum mismatch
+//! means the file was edited, and no change is based on it. An unreadable entry blocks only itself: all others can be
+//! applied, undone and confirmed.
 
 mod disk;
 mod entry;
@@ -57,16 +57,16 @@ pub(crate) use writing::Writing;
 use crate::settings::{Setting, WrongName, WrongValue};
 use disk::Disk;
 
-/// Where the journal is unless told otherwise.
+/// The default location of the journal.
 pub const DIRECTORY: &str = "/var/lib/udpath/journal";
 /// Version of the lines; an entry of a newer program is not touched.
 pub const SCHEMA: &str = "udpath.journal/1";
-/// What the names of entries end with.
+/// File name extension of entries.
 const EXTENSION: &str = "journal";
-/// What the names of entries end with that could not be read and were closed.
+/// File name extension of closed unreadable entries.
 const CLOSED: &str = "closed";
 
-/// Why the journal, or one entry of it, cannot be used. Nothing has been changed then.
+/// Why the journal, or one entry of it, cannot be used. Nothing was changed.
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// The folder or a file of it.
@@ -74,22 +74,22 @@ pub enum JournalError {
     System {
         /// What was tried.
         operation: &'static str,
-        /// On which file.
+        /// On which path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         cause: io::Error,
     },
-    /// Somebody else could change the journal, or hold its lock.
+    /// Another user could change the journal, or hold its lock.
     #[error("the journal {0} {why}; run `chown {user} {0}` and `chmod 700 {0}`, or name another folder with --state", path.display())]
     Shared {
         /// The folder.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
-        /// Whose it should be.
+        /// The user who should own it.
         user: u32,
     },
-    /// Another udpath changes settings.
+    /// Another udpath process is changing settings.
     #[error("{holder} holds {}; waited {} s for it", path.display(), lock::WAIT.as_secs())]
     Held {
         /// The lock.
@@ -97,7 +97,7 @@ pub enum JournalError {
         /// Who holds it.
         holder: String,
     },
-    /// The checksum of a line does not fit, or the line makes no sense.
+    /// The checksum of a line does not match, or the line is malformed.
     #[error("journal entry {id} cannot be used: line {line} of {} {why}; {}", path.display(), way_out(*id))]
     Damaged {
         /// The entry's file.
@@ -109,7 +109,7 @@ pub enum JournalError {
         /// What is wrong with it.
         why: String,
     },
-    /// Another version has written it.
+    /// The entry was written by another version.
     #[error(
         "journal entry {id} cannot be used: udpath {version} wrote {} in format {schema:?}, and this version reads {SCHEMA}; \
          undo it with that version, or: {}",
@@ -120,9 +120,9 @@ pub enum JournalError {
         path: PathBuf,
         /// Its number.
         id: u64,
-        /// Of the program that wrote it.
+        /// The version that wrote it.
         version: String,
-        /// Of its lines.
+        /// The schema of its lines.
         schema: String,
     },
     /// There is no such entry.
@@ -130,9 +130,9 @@ pub enum JournalError {
     Unknown {
         /// The folder.
         path: PathBuf,
-        /// What was asked for.
+        /// The requested entry.
         id: u64,
-        /// What there is.
+        /// The entries that exist.
         known: String,
     },
 }
@@ -142,7 +142,7 @@ fn way_out(id: u64) -> impl fmt::Display {
     format!("`udpath undo --print {id}` shows what can be read of it, `udpath undo --forget {id}` closes it")
 }
 
-/// Whose rights are missing.
+/// A hint about missing permissions.
 fn rights(cause: &io::Error) -> &'static str {
     match cause.kind() {
         ErrorKind::PermissionDenied => "; root is needed, or a journal of your own (--state)",
@@ -165,7 +165,7 @@ pub struct Unreadable {
     pub why: JournalError,
 }
 
-/// All that a journal has.
+/// All entries of a journal.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// Entries that can be read, ascending.
@@ -174,7 +174,7 @@ pub struct Contents {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The journal, to be read.
+/// The journal, for reading.
 #[derive(Debug, Clone)]
 pub struct Journal {
     directory: PathBuf,
@@ -182,13 +182,13 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// In this folder, which need not exist yet.
+    /// The journal in this folder, which need not exist yet.
     #[must_use]
     pub fn at(directory: &Path) -> Self {
         Self { directory: directory.to_owned(), disk: Disk::default() }
     }
 
-    /// As [`Journal::at`], with somebody who is asked before and told after each step that it does on disk.
+    /// Like [`Journal::at`], with a watcher called before and after each disk operation.
     #[must_use]
     pub fn watched(directory: &Path, watcher: Watcher) -> Self {
         Self { directory: directory.to_owned(), disk: Disk::watched(watcher) }
@@ -200,18 +200,18 @@ impl Journal {
         &self.directory
     }
 
-    /// Where an entry is.
+    /// The path of an entry.
     #[must_use]
     pub fn path(&self, id: u64) -> PathBuf {
         self.directory.join(format!("{id:06}.{EXTENSION}"))
     }
 
-    /// Where an entry is that could not be read and was closed.
+    /// The path of a closed unreadable entry.
     fn closed(&self, id: u64) -> PathBuf {
         self.directory.join(format!("{id:06}.{CLOSED}"))
     }
 
-    /// The numbers of all entries, ascending, but for those that could not be read and were closed.
+    /// The numbers of all entries, ascending, except closed unreadable ones.
     ///
     /// # Errors
     /// The folder cannot be read. No folder means no entries.
@@ -219,7 +219,7 @@ impl Journal {
         self.numbers(&[EXTENSION])
     }
 
-    /// The number that the next entry gets. One that was ever used is not used again.
+    /// The number of the next entry. Numbers are never reused.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -249,20 +249,20 @@ impl Journal {
     /// An entry.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// It does not exist, or cannot be read.
     pub fn entry(&self, id: u64) -> Result<Entry, JournalError> {
         self.read(id, &self.text(id)?)
     }
 
-    /// What the text of an entry says.
+    /// Parses the text of an entry.
     ///
     /// # Errors
-    /// It is damaged, or of another version.
+    /// The text is damaged, or of another version.
     pub fn read(&self, id: u64, text: &str) -> Result<Entry, JournalError> {
         entry::parse(&self.path(id), id, text).map(|parsed| parsed.entry)
     }
 
-    /// All entries, those that cannot be read apart.
+    /// All entries, with unreadable ones listed separately.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -271,7 +271,7 @@ impl Journal {
         for id in self.ids()? {
             match self.entry(id) {
                 Ok(entry) => contents.entries.push(entry),
-                // Removed since: an apply that was refused.
+                // Removed since it was listed: a failed apply.
                 Err(JournalError::Unknown { .. }) => {}
                 Err(why) => contents.unreadable.push(Unreadable { id, why }),
             }
@@ -287,10 +287,10 @@ impl Journal {
         Ok(self.contents()?.entries)
     }
 
-    /// The lines of an entry whatever its checksums say, for a person to read.
+    /// The lines of an entry, for display; checksums are not verified.
     ///
     /// # Errors
-    /// There is none.
+    /// The entry does not exist.
     pub fn lines(&self, id: u64) -> Result<Vec<Line>, JournalError> {
         let text = match (self.text(id), fs::read_to_string(self.closed(id))) {
             (Err(JournalError::Unknown { .. }), Ok(closed)) => closed,
@@ -307,7 +307,7 @@ impl Journal {
                 let known = if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
                 Err(JournalError::Unknown { path: self.directory.clone(), id, known })
             }
-            // Bytes that are no text do not fit the checksum, and are damage like any other.
+            // Bytes that are not UTF-8 do not match the checksum; treat them as damage.
             Ok(bytes) => Ok(String::from_utf8(bytes)
                 .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())),
             Err(cause) => Err(JournalError::system("read", &path, cause)),
@@ -315,18 +315,18 @@ impl Journal {
     }
 }
 
-/// How the name of a file begins in a line.
+/// Prefix of a file's name in a line.
 const FILE: &str = "file:";
 
 /// The setting that a line names.
 ///
 /// # Errors
-/// None is called so.
+/// No setting has this name.
 pub fn setting(name: &str) -> Result<Setting, WrongName> {
     name.strip_prefix(FILE).map_or_else(|| name.parse(), |path| Ok(Setting::File(path.to_owned())))
 }
 
-/// Why a line's words make no sense; an older or newer program may have had other words.
+/// Why a line cannot be parsed; an older or newer program may have used other names.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WrongLine {
     /// The name.

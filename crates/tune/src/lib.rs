@@ -1,17 +1,17 @@
-//! Settings of a machine and of its running UDP servers: planned, applied, undone, and kept over a boot.
+//! Settings of a machine and of its running UDP servers: planned, applied, undone, and kept across boots.
 //!
 //! ```text
 //!  requests ─▸ plan ─▸ apply ─▸ journal ─▸ status, undo          every setting goes through one trait: Machine
 //! ```
 //!
-//! - [`settings`]: what can be changed: one row per kind of setting, a file per family.
+//! - [`settings`]: the settings that can be changed: one row per kind, one file per family.
 //! - [`process`]: sockets and threads of a running server, changed from outside.
 //! - [`machine`]: the trait through which settings are read and written.
 //! - [`plan`]: requests resolved against the machine, in order: as a diff, as shell lines, as JSON.
 //! - [`conflicts`]: other programs that write the same settings, and how to resolve that first.
 //! - [`mod@apply`], [`mod@undo`], [`journal`]: carry a plan out, take it back, and the record that survives a crash.
 //! - [`confirm`]: an apply that reverts unless it is confirmed. [`status`]: which changes are still in effect.
-//! - [`persist`]: files that keep changes over a boot. [`mod@adopt`]: the same apply, after one.
+//! - [`persist`]: files that keep changes across a boot. [`mod@adopt`]: continues the same apply after a boot.
 //!
 //! The crash rule: the journal is written and synced before each change, so at any instruction `undo` finds what it needs.
 

@@ -1,6 +1,6 @@
-//! The door through which settings are read and written, and how the kernel's refusals are told.
+//! The interface for reading and writing settings, and the wording of kernel errors.
 //!
-//! Everything that changes the machine goes through [`Machine::write`]: a test stands in its way by wrapping one.
+//! Everything that changes the machine goes through [`Machine::write`]; a test intercepts writes by wrapping a machine.
 
 mod file;
 mod irqbalance;
@@ -23,88 +23,88 @@ use udpath_host::process::{Error, Server};
 
 /// Reads and writes settings.
 pub trait Machine: fmt::Debug {
-    /// What else of the machine is asked for: queues, CPUs, processes.
+    /// Other machine state: queues, CPUs, processes.
     fn source(&self) -> &dyn Source;
 
-    /// The value now.
+    /// The current value.
     ///
     /// # Errors
-    /// Why it is not known.
+    /// Why it cannot be read.
     fn read(&self, setting: &Setting) -> Result<Value, Refusal>;
 
-    /// Sets it. What the kernel made of it is for [`Machine::read`] to say.
+    /// Sets it. Use [`Machine::read`] for the value the kernel stored.
     ///
     /// # Errors
-    /// Why it was not set.
+    /// Why it could not be set.
     fn write(&self, setting: &Setting, value: &Value) -> Result<(), Refusal>;
 
-    /// Which object it is a setting of: another one may bear its name later. Nothing for what has no such number.
+    /// The identity of the object it belongs to, since another object may reuse the name. `None` if it has none.
     ///
     /// # Errors
-    /// The object is not there.
+    /// The object does not exist.
     fn identity(&self, setting: &Setting) -> Result<Option<Identity>, Refusal>;
 
-    /// A new name of the object, if it has got one since.
+    /// The object's new name, if it was renamed.
     fn renamed(&self, setting: &Setting, identity: &Identity) -> Option<Setting>;
 
-    /// The IRQ whose CPUs the setting is.
+    /// The IRQ whose affinity the setting is.
     ///
     /// # Errors
-    /// It is none, or the queue has none.
+    /// It is not an IRQ setting, or the queue has no IRQ.
     fn irq(&self, setting: &Setting) -> Result<u32, Refusal>;
 
-    /// The servers whose UDP sockets are bound to a port here, each with those sockets alone.
+    /// The servers with UDP sockets bound to a port here, each with only those sockets.
     ///
     /// # Errors
-    /// There is none, or who it is does not show. A machine that is not a running one has none.
+    /// There is no server, or it cannot be identified. Only a live machine has servers.
     fn serving(&self, port: u16) -> Result<Vec<Server>, Error> {
         Err(Error::NobodyServes { port })
     }
 
-    /// What a change of the setting would destroy and undo could not bring back, in words; nothing where undo can.
+    /// What a change of the setting would destroy without undo being able to restore it, in words; `None` if undo can.
     fn lost(&self, setting: &Setting) -> Option<Lost> {
         let _ = setting;
         None
     }
 
-    /// What is true of a value that was set and read back and takes effect only later; nothing when it has.
+    /// Describes a value that was set and read back but takes effect only later; `None` if it is in effect.
     fn pending(&self, setting: &Setting, value: &Value) -> Option<String>;
 }
 
-/// What a change would destroy and undo could not bring back.
+/// What a change would destroy without undo being able to restore it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
-    /// It was seen; otherwise it may be there, and cannot be seen.
+    /// It was observed; otherwise it may exist but is not visible.
     pub seen: bool,
-    /// What the change does to it: `replaces ...`.
+    /// The effect of the change: `replaces ...`.
     pub words: String,
 }
 
-/// What tells an object from a later one of the same name.
+/// What distinguishes an object from a later one of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Identity {
-    /// Number of an interface's directory in sysfs: it stays when the interface is renamed, and no later one gets it,
-    /// unlike the interface's own number.
+    /// Inode of an interface's directory in sysfs: unlike the interface index, it survives a rename and is never
+    /// reused.
     Device(u64),
-    /// When a thread began, clock ticks after boot.
+    /// Start time of a thread, clock ticks after boot.
     Started(u64),
-    /// The pid of the process that is talked to.
+    /// The pid of the peer process.
     Pid(u32),
-    /// What an IRQ's driver calls it, and the device it is of. Numbers are given out again when a driver is loaded anew.
+    /// The driver's name for an IRQ, and its device. IRQ numbers are reused when a driver is reloaded.
     Irq {
         /// The name of its action, as `/proc/interrupts` shows it: `eth0-TxRx-3`.
         action: String,
-        /// The address of its PCI device; of others its controller and the number there.
+        /// The address of its PCI device; for others, its controller and the number there.
         device: String,
     },
-    /// Cookies of a socket, or of the members of its group: no other socket of this boot has them. Process and inode
-    /// are given out again, and a socket may pass from one process to another.
+    /// Cookies of a socket, or of the members of its group, unique within a boot. Pids and inodes are reused, and a
+    /// socket may pass from one process to another.
     Sockets(Vec<u64>),
 }
 
 impl Identity {
-    /// Is it the same object? A group is while it has a member that it had.
+    /// Is it the same object? A group is the same while any original member remains.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         match (self, other) {
@@ -137,14 +137,14 @@ pub struct Refusal {
     pub operation: &'static str,
     /// The setting, by its name.
     pub setting: String,
-    /// The kernel's number, if it was the kernel that refused.
+    /// The errno, if the kernel rejected it.
     pub errno: Option<i32>,
     /// Why, in words.
     pub why: String,
 }
 
 impl Refusal {
-    /// The kernel's refusal, in words that fit the setting.
+    /// The kernel's error, worded for the setting.
     #[must_use]
     pub fn kernel(operation: &'static str, setting: &Setting, error: &io::Error) -> Self {
         let errno = error.raw_os_error();
@@ -153,20 +153,20 @@ impl Refusal {
         Self { operation, setting: setting.to_string(), errno, why }
     }
 
-    /// A refusal of our own.
+    /// An error raised by udpath.
     #[must_use]
     pub fn because(operation: &'static str, setting: &Setting, why: impl Into<String>) -> Self {
         Self { operation, setting: setting.to_string(), errno: None, why: why.into() }
     }
 
-    /// Is the object itself not there?
+    /// Is the object itself gone?
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self.errno, Some(libc::ENOENT | libc::ENODEV | libc::ESRCH | libc::ENXIO))
     }
 }
 
-/// What an error number means for this setting, where the kernel's own words do not say it.
+/// The meaning of an errno for this setting, where the kernel's own text is not enough.
 fn meaning(operation: &str, setting: &Setting, errno: i32) -> Option<&'static str> {
     if let Some(of_kind) = (setting.row().extra.errno)(setting, operation, errno) {
         return Some(of_kind);

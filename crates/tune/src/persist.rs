@@ -1,14 +1,15 @@
-//! Files that keep a plan over a boot, in the words of whoever reads them there.
+//! Files that keep a plan across a boot, each in the format of the program that reads it.
 //!
 //! | settings | kept by |
 //! |---|---|
-//! | sysctls | `/etc/sysctl.d/90-udpath-ID.conf` (systemd-sysctl, procps), under a name that wins |
-//! | RPS, RFS, XPS, NAPI | `/etc/udev/rules.d/90-udpath-ID.rules`, for the interface and for each queue as it comes |
-//! | channels, rings, moderation, some offloads | a drop-in of the link file in force, or `/etc/systemd/network/05-udpath-ID-IF.link`, with all that that one says |
-//! | the rest, by queue and not by number | `/etc/systemd/system/udpath-ID.service`, which applies `/etc/udpath/ID.json` as apply ID again |
+//! | sysctls | `/etc/sysctl.d/90-udpath-ID.conf` (systemd-sysctl, procps), under a name that sorts last |
+//! | RPS, RFS, XPS, NAPI | `/etc/udev/rules.d/90-udpath-ID.rules`, for the interface and for each queue as it appears |
+//! | channels, rings, moderation, some offloads | a drop-in of the link file in effect, or `/etc/systemd/network/05-udpath-ID-IF.link`, with all of that file's settings |
+//! | the rest, by queue rather than IRQ number | `/etc/systemd/system/udpath-ID.service`, which applies `/etc/udpath/ID.json` as apply ID again |
 //!
-//! The files are changes like others: shown in the plan, in the journal before they are written, and removed by undo. They
-//! speak of interfaces by name, and a boot reads them for the initial network namespace: no other one's settings are kept.
+//! The files are ordinary changes: shown in the plan, journaled before they are written, and removed by undo. They
+//! refer to interfaces by name, and are read at boot in the initial network namespace, so settings of other namespaces
+//! cannot be kept.
 
 mod link;
 mod program;
@@ -36,21 +37,21 @@ pub enum PersistError {
          ExecStartPost=udpath apply PLAN.json --netns NAME)"
     )]
     Namespace,
-    /// It speaks of something that is another thing after a boot.
+    /// It names an object that a boot replaces.
     #[error("{setting} cannot be kept over a boot: {why}")]
     Fleeting {
         /// The setting.
         setting: String,
-        /// Why, and what would be right.
+        /// Why, and what to do instead.
         why: &'static str,
     },
-    /// Somebody else's file is in the way.
+    /// Another program's file is in the way.
     #[error("{0} is there already, and is not overwritten")]
     Exists(String),
-    /// The program's path does not fit into a unit.
+    /// The program's path cannot be used in a unit.
     #[error("the unit needs a program by its full path without white space, not '{0}'")]
     Program(String),
-    /// Others than root can replace the program that the unit runs as root.
+    /// A user other than root can replace the program that the unit runs as root.
     #[error(
         "a unit would run {program} as root at each boot, and {part} {why}; install it where only root can write \
          (install -o root -g root -m 755 {program} /usr/sbin/udpath) and run that"
@@ -65,27 +66,27 @@ pub enum PersistError {
     },
 }
 
-/// Who carries out at boot what no file of the system can.
+/// What applies, at boot, the settings no system file covers.
 #[derive(Debug, Clone, Copy)]
 pub struct Boot<'a> {
     /// This program, by its full path.
     pub program: &'a Path,
     /// The journal's folder.
     pub journal: &'a Path,
-    /// What has been allowed is allowed at each boot.
+    /// Consents given now also apply at each boot.
     pub consent: &'a Consent,
 }
 
 /// The files that keep a plan.
 #[derive(Debug)]
 pub struct Kept {
-    /// To be added to the plan.
+    /// Changes to add to the plan.
     pub changes: Vec<Change>,
-    /// What the operator must know: files that set the same, and what is not there to read ours.
+    /// Notes for the operator: files that set the same, and missing programs needed to read ours.
     pub notes: Vec<String>,
 }
 
-/// The files that keep a plan, as changes to be added to it. `id`: of the apply they will belong to.
+/// The files that keep a plan, as changes to add to it. `id`: the number of the apply they belong to.
 ///
 /// # Errors
 /// What cannot be kept, and why.
@@ -110,7 +111,7 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
                 Some(key) => links.push((interface, key, setting, value)),
                 None => rest.push((setting, value)),
             },
-            // The unit's own apply bans what it must.
+            // The unit's own apply adds the bans it needs.
             Setting::IrqbalanceBan | Setting::File(_) => {}
             Setting::Irq(_) => {
                 return Err(fleeting("IRQs get other numbers; name it by its queue, as eth0:irq/rx-0"));
@@ -134,7 +135,7 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
     if !sysctls.is_empty() {
         let keys: Vec<(&str, &str)> = sysctls.iter().map(|(key, text)| (*key, text.as_str())).collect();
         let (path, others) = sysctl::place(source, id, &keys);
-        // With slashes, as sysctl.d(5) takes names that have dots of their own.
+        // With slashes, as sysctl.d(5) requires for names that contain dots.
         let lines = keys.iter().fold(String::new(), |text, (key, value)| format!("{text}{key} = {value}\n"));
         files.push((path, format!("{head}{lines}")));
         notes.extend(others);
@@ -179,13 +180,13 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
     Ok(Kept { changes: changes.collect::<Result<_, _>>()?, notes })
 }
 
-/// udev writes what the kernel would be written: an attribute below the interface. Queues that come later, with more
-/// channels, have an event of their own.
+/// udev writes the value as the kernel expects it, to an attribute of the interface. Queues added later, with more
+/// channels, get their own event.
 fn rule(setting: &Setting, item: &Item, value: &Value) -> Option<String> {
     let place = setting.place()?;
     let (interface, text) = (setting.interface()?, place.form.write(value)?);
     let attribute = place.path.strip_prefix(&format!("/sys/class/net/{interface}/"))?;
-    // NAME is what an earlier rule has named it; nothing when it keeps the kernel's name.
+    // NAME is the name given by an earlier rule; empty if the interface keeps the kernel's name.
     let mut lines = String::new();
     for name in [format!("KERNEL==\"{interface}\", NAME==\"\""), format!("NAME==\"{interface}\"")] {
         let _ = writeln!(
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
     use crate::{Live, SettingRequest};
 
-    /// A machine of files, below a folder.
+    /// A file-backed machine, below a folder.
     fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Live) {
         let folder = tempfile::tempdir().unwrap();
         let initial = ("proc/sys/net/core/netdev_max_backlog", "1000\n");

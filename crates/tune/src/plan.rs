@@ -1,12 +1,12 @@
-//! What is to be changed, in order, each change with the value before it: shown, then made.
+//! The changes to make, in order, each with its previous value: first shown, then applied.
 //!
 //! ```text
-//! flags, file --> SettingRequest --> resolve: names, values, CPUs, what is now, order, conflicts, security --> Plan
+//! flags, file --> SettingRequest --> resolve: names, values, CPUs, current values, order, conflicts, security --> Plan
 //!                                                                              diff │ shell │ JSON
 //!                                                                                   apply
 //! ```
-//! A [`Plan`] is the one thing that is printed and made: [`crate::apply()`] takes nothing else. Its JSON can be given back
-//! as a request; a machine that has changed since is told from the one the plan was made for.
+//! A [`Plan`] is both printed and applied: [`crate::apply()`] takes nothing else. Its JSON is accepted as a request; if
+//! the machine has changed since the plan was made, that is detected.
 
 mod limits;
 mod port;
@@ -24,28 +24,28 @@ pub use resolve::Consent;
 use crate::machine::Refusal;
 use crate::settings::{Cost, Scope, Setting, Value, WrongName, WrongValue};
 
-/// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
+/// Version of the JSON form. Incremented when a field is removed or changes meaning, but not when a field is added.
 pub const SCHEMA: &str = "udpath.plan/2";
 
-/// Changes in the order in which they are made.
+/// Changes in the order in which they are applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// What is changed.
+    /// The changes.
     pub changes: Vec<Change>,
-    /// What was asked for and is so already.
+    /// Requested settings that already have the requested value.
     pub already: Vec<(Setting, Value)>,
 }
 
 /// One setting, before and after.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What is changed.
+    /// The setting.
     pub setting: Setting,
-    /// Its value when the plan was made; none when it will only be there once an earlier change is made.
+    /// Its value when the plan was made; `None` if it will exist only after an earlier change.
     pub from: Option<Value>,
     /// What it is set to.
     pub to: Value,
-    /// The IRQ that a queue's is, when the plan was made.
+    /// The queue's IRQ when the plan was made.
     pub irq: Option<u32>,
     /// Why.
     pub reason: String,
@@ -57,33 +57,33 @@ pub enum PlanError {
     /// A request without a value.
     #[error("{0:?} sets nothing; write SETTING=VALUE, such as eth0:rps/rx-0=0-3")]
     NoValue(String),
-    /// A name that is none.
+    /// An invalid name.
     #[error(transparent)]
     Name(#[from] WrongName),
-    /// A value that is none.
+    /// An invalid value.
     #[error(transparent)]
     Value(#[from] WrongValue),
-    /// Two values for one setting.
+    /// Two values for the same setting.
     #[error("{setting} cannot be {one} and {other} at once")]
     Twice {
         /// The setting.
         setting: String,
-        /// What was asked for first.
+        /// The first requested value.
         one: String,
-        /// What was asked for as well.
+        /// The second.
         other: String,
     },
-    /// CPUs or queues that are not there.
+    /// CPUs or queues that do not exist.
     #[error("{setting}={value}: {why}")]
     Beyond {
         /// The setting.
         setting: String,
-        /// What was asked for.
+        /// The requested value.
         value: String,
-        /// What is not there, and what is.
+        /// What does not exist, and what does.
         why: String,
     },
-    /// `*` that stands for nothing.
+    /// A `*` that matches nothing.
     #[error("{name:?} stands for no queue: {why}")]
     Nothing {
         /// The request.
@@ -91,15 +91,15 @@ pub enum PlanError {
         /// What was looked for, and where.
         why: String,
     },
-    /// A request about a port that is none.
+    /// An invalid request about a port.
     #[error("{name:?} names nothing of a port: {why}")]
     Port {
         /// The request.
         name: String,
-        /// What would.
+        /// Valid names.
         why: String,
     },
-    /// Nobody serves the port, or who it is cannot be told.
+    /// No server on the port, or it cannot be identified.
     #[error("{name:?} stands for nothing: {why}")]
     Unserved {
         /// The request.
@@ -112,49 +112,49 @@ pub enum PlanError {
     Stale {
         /// The setting.
         setting: String,
-        /// What it is.
+        /// Its current value.
         found: String,
-        /// What the plan says it was.
+        /// Its value in the plan.
         expected: String,
     },
-    /// It lowers security, and nobody has allowed it.
+    /// It lowers security, and was not allowed.
     #[error("{setting}={value} lowers security: {why}; allow it by --allow {setting}")]
     Insecure {
         /// The setting.
         setting: String,
-        /// What was asked for.
+        /// The requested value.
         value: String,
-        /// What it costs.
+        /// How it lowers security.
         why: &'static str,
     },
-    /// It destroys what undo cannot bring back, and nobody has allowed it.
+    /// It destroys what undo cannot restore, and was not allowed.
     #[error("{setting}={value} {why}; allow it by --allow {setting}")]
     Destroys {
         /// The setting.
         setting: String,
-        /// What was asked for.
+        /// The requested value.
         value: String,
         /// What is lost.
         why: String,
     },
-    /// Somebody else would change it back.
+    /// Another program would change it back.
     #[error("{setting}: {why}")]
     Conflict {
         /// The setting.
         setting: String,
-        /// Who, and what to do.
+        /// Which one, and what to do.
         why: String,
     },
-    /// The JSON is none, or another's.
+    /// Invalid JSON, or not a plan.
     #[error("this is no plan: {0}")]
     Json(String),
-    /// The machine does not say, or does not have it.
+    /// The machine does not report it, or does not have it.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
 
 impl PlanError {
-    /// Is it what was asked for that is wrong, rather than the machine that cannot?
+    /// Is the request wrong, rather than the machine unable?
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(
@@ -182,7 +182,7 @@ pub struct Document {
     already: Vec<Entry>,
 }
 
-/// The JSON form of a change: what is read is the setting, its values and the reason; the rest is for the reader.
+/// The JSON form of a change: only the setting, its values and the reason are read back; the rest is for the reader.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     setting: String,
@@ -195,7 +195,7 @@ struct Entry {
     about: Option<About>,
 }
 
-/// What is known of a setting, for the reader of a plan.
+/// Details of a setting, for the reader of a plan.
 #[derive(Debug, Serialize, Deserialize)]
 struct About {
     cost: Cost,
@@ -209,7 +209,7 @@ struct About {
 }
 
 impl Change {
-    /// The line that makes it in a shell.
+    /// The equivalent shell command.
     #[must_use]
     pub fn shell(&self) -> String {
         self.irq.map_or_else(|| self.setting.shell(&self.to), |irq| Setting::Irq(irq).shell(&self.to))
@@ -235,7 +235,7 @@ impl Change {
 }
 
 impl Plan {
-    /// Nothing to do?
+    /// Is there nothing to do?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()

@@ -1,11 +1,11 @@
-//! A running server's sockets and threads, changed from outside, without its knowledge and without a restart.
+//! Sockets and threads of a running server, changed from outside, without its cooperation and without a restart.
 //!
 //! ```text
 //!  write(pid, socket, value) ─▸ pidfd_getfd ─ duplicate ─ setsockopt, read back ─ closed at once
 //!  pin(thread, CPUs)         ─▸ sched_setaffinity, read back
-//!  chosen(socket)            ─▸ which program selects in its reuseport group
+//!  chosen(socket)            ─▸ which program selects the socket in its reuseport group
 //! ```
-//! [`udpath_host::process`] finds the sockets and threads and says how they are identified.
+//! [`udpath_host::process`] finds the sockets and threads, and documents how they are identified.
 
 mod pin;
 mod selection;

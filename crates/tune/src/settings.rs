@@ -1,4 +1,4 @@
-//! One thing of the machine that can be changed, and what it can be changed to.
+//! A setting of the machine, and the values it can have.
 //!
 //! ```text
 //! eth0:rps/rx-0=0-3
@@ -6,16 +6,16 @@
 //!     Setting   Value      names are the kernel's and ethtool's; CPUs are lists, never masks
 //! ```
 //!
-//! | setting | value | what it is |
+//! | setting | value | meaning |
 //! |---|---|---|
-//! | `eth0:channels/combined` | `8` | queue pairs (`rx`, `tx`, `other` alike), `ethtool -L` |
-//! | `eth0:ring/rx` | `1024` | descriptors of each ring (`tx` alike), `ethtool -G` |
+//! | `eth0:channels/combined` | `8` | queue pairs (also `rx`, `tx`, `other`), `ethtool -L` |
+//! | `eth0:ring/rx` | `1024` | descriptors of each ring (also `tx`), `ethtool -G` |
 //! | `eth0:coalesce/rx-usecs` | `20` | interrupt moderation, names of `ethtool -C` |
 //! | `eth0:feature/rx-gro` | `off` | offloads, the kernel's names (`ethtool -k`) |
 //! | `eth0:rss/table` | `equal:8`, `weight:2,1`, `0,1,0,1` | indirection table, `ethtool -X` |
-//! | `eth0:rss/key`, `eth0:rss/function` | `6d:5a:...`, `toeplitz` | the hash |
-//! | `eth0:hash/udp4` | `sdfn` | what is hashed of UDP (`udp6` alike) |
-//! | `eth0:irq/rx-0`, `irq:57:affinity` | `3` | CPUs that may take the IRQ, by queue or by number |
+//! | `eth0:rss/key`, `eth0:rss/function` | `6d:5a:...`, `toeplitz` | hash key and hash function |
+//! | `eth0:hash/udp4` | `sdfn` | UDP fields that are hashed (also `udp6`) |
+//! | `eth0:irq/rx-0`, `irq:57:affinity` | `3` | CPUs that may handle the IRQ, by queue or by number |
 //! | `eth0:rps/rx-0` | `0-3` | receive packet steering of a queue |
 //! | `eth0:rfs/rx-0` | `2048` | its flow table, entries |
 //! | `eth0:xps/tx-0`, `eth0:xps-rxqs/tx-0` | `0` | CPUs, or receive queues, that send on a queue |
@@ -27,11 +27,11 @@
 //! | `thread:812/815:affinity` | `3` | CPUs of a thread, by pid and tid |
 //! | `socket:812/4026:receive-buffer` | `8388608` | of a running server's UDP socket, by pid and inode: bytes as `ss -m` shows them |
 //! | `socket:812/4026:busy-poll` | `50` | microseconds (`prefer-busy-poll`: `on`; `busy-poll-budget`: packets) |
-//! | `socket:812/4026:incoming-cpu` | `3`, `any` | the CPU whose datagrams it takes of its group's |
-//! | `group:812/4026:selection` | `by-cpu`, `by-flow` | how a datagram finds its socket in the reuseport group, by any member |
+//! | `socket:812/4026:incoming-cpu` | `3`, `any` | the CPU whose datagrams go to this member of its group |
+//! | `group:812/4026:selection` | `by-cpu`, `by-flow` | how the reuseport group selects a socket, named by any member |
 //! | `irqbalance:ban` | `57,58` | IRQs that the running irqbalance leaves alone |
 //!
-//! Requests may also name what serves a port now, [`crate::plan::SettingRequest`]: `port:53:receive-buffer`.
+//! Requests may also refer to the server on a port, [`crate::plan::SettingRequest`]: `port:53:receive-buffer`.
 //!
 //! ```text
 //!  Setting ── row() ─▸ Row: name, value, access, phase, cost, scope, on_reset, writers, shell, page
@@ -39,8 +39,9 @@
 //! ```
 //! A new kind of setting is a row in its family's file, its name in that family's `ROWS`, and a page in `docs/settings`.
 //!
-//! - `row.rs`: what a row has. `name.rs`: names as text and back. `value.rs`: values as text and back. `form.rs`: values as
-//!   the kernel writes them in files. `shell.rs`: changes as lines for a shell. `driver.rs`: what rows of drivers share.
+//! - `row.rs`: the fields of a row. `name.rs`: names to and from text. `value.rs`: values to and from text. `form.rs`:
+//! values as the kernel formats them in files. `shell.rs`: changes as shell commands. `driver.rs`: shared by driver
+//! rows.
 //! - Families: `channels.rs`, `coalesce.rs`, `feature.rs`, `rss.rs`, `irq.rs`, `steering.rs`, `napi.rs`, `qdisc.rs`,
 //!   `sysctl.rs`, `socket.rs`, `thread.rs`, `file.rs`.
 
@@ -74,8 +75,7 @@ pub use value::{Table, Value, WrongValue};
 
 use udpath_host::process::SocketSetting;
 
-/// The rows of settings of an interface, family by family. The order is that in which lost settings are set again after a
-/// reset of the link.
+/// The rows of interface settings, family by family. Settings lost in a link reset are restored in this order.
 pub static FAMILIES: &[&[&Row]] = &[
     channels::ROWS,
     feature::ROWS,
@@ -92,14 +92,14 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
     FAMILIES.iter().flat_map(|family| family.iter().copied())
 }
 
-/// One thing that can be changed.
+/// A setting.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Setting {
-    /// Of a network interface, by its name.
+    /// A setting of a network interface, by the interface's name.
     Interface(String, Item),
-    /// CPUs that may take an IRQ, by its number.
+    /// CPUs that may handle an IRQ, by its number.
     Irq(u32),
-    /// A file of /proc/sys, its path below that: `net/core/rmem_max`.
+    /// A file of /proc/sys, by its path below it: `net/core/rmem_max`.
     Sysctl(String),
     /// CPUs of a thread.
     Thread {
@@ -108,31 +108,31 @@ pub enum Setting {
         /// The thread itself.
         tid: u32,
     },
-    /// Of a running server's UDP socket, or of its reuseport group.
+    /// An option of a running server's UDP socket, or of its reuseport group.
     Socket {
         /// A process that has it.
         pid: u32,
-        /// Its inode, which the process's descriptors name.
+        /// Its inode, as in the process's descriptors.
         inode: u32,
         /// Which option.
         setting: SocketSetting,
     },
     /// IRQs that the running irqbalance leaves alone, set over its own socket.
     IrqbalanceBan,
-    /// A whole file that keeps a change over a boot. Made by [`crate::persist`] alone, never asked for by name.
+    /// A whole file that keeps a change across a boot. Created only by [`crate::persist`], never requested by name.
     File(String),
 }
 
-/// A setting of an interface: its kind, and which of them.
+/// A setting of an interface: its kind and instance.
 #[derive(Debug, Clone)]
 pub struct Item {
     /// The kind.
     pub row: &'static Row,
-    /// Which of them.
+    /// The instance.
     pub part: Part,
 }
 
-/// What follows the name of a kind.
+/// What follows the kind in a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// Nothing.
@@ -144,7 +144,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The name; empty where it is none.
+    /// The name; empty for other parts.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -161,7 +161,7 @@ impl Item {
         self.row.is(row)
     }
 
-    /// What follows the name of its kind: `rx-usecs`, `rx-3`; empty where nothing does.
+    /// What follows the kind in the name: `rx-usecs`, `rx-3`; empty if nothing does.
     #[must_use]
     pub fn part_text(&self) -> String {
         match (&self.part, self.row.part) {
@@ -171,7 +171,7 @@ impl Item {
         }
     }
 
-    /// Place of the kind in [`FAMILIES`].
+    /// Position of the kind in [`FAMILIES`].
     fn rank(&self) -> usize {
         rows().position(|row| row.is(self.row)).unwrap_or(usize::MAX)
     }
@@ -204,7 +204,7 @@ impl std::hash::Hash for Item {
 }
 
 impl Setting {
-    /// All that is known of its kind.
+    /// The row of its kind.
     #[must_use]
     pub fn row(&self) -> &'static Row {
         match self {
@@ -227,13 +227,13 @@ impl Setting {
         }
     }
 
-    /// Whether it is of an interface and of this kind.
+    /// Whether it belongs to an interface and is of this kind.
     #[must_use]
     pub fn is(&self, row: &Row) -> bool {
         self.row().is(row)
     }
 
-    /// The same of an interface that has got another name.
+    /// The same setting under the interface's new name.
     #[must_use]
     pub fn renamed(&self, interface: &str) -> Self {
         match self {

@@ -1,4 +1,4 @@
-//! What was applied, and what of it still holds.
+//! Applied changes, and which of them are still in effect.
 
 use std::cell::OnceCell;
 
@@ -12,37 +12,37 @@ use crate::settings::Scope;
 use crate::undo::AfterBoot;
 use udpath_host::namespace::Place;
 
-/// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
+/// Version of the JSON form. Incremented when a field is removed or changes meaning, but not when a field is added.
 pub const SCHEMA: &str = "udpath.status/1";
 
-/// All applies that stand.
+/// All applies in effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// In the order of their numbers.
     pub applies: Vec<Standing>,
-    /// Applies that were taken back because nobody confirmed them: the last one, if none came after it, and all that
-    /// could not be taken back whole.
+    /// Applies that were rolled back for lack of confirmation: the last one, if none came after it, and every one that
+    /// could not be rolled back completely.
     pub reverted: Vec<Reverted>,
-    /// Entries of the journal that cannot be read.
+    /// Unreadable journal entries.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// An apply that was taken back because it was not confirmed.
+/// An apply that was rolled back because it was not confirmed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reverted {
     /// Its number.
     pub id: u64,
-    /// When it was begun to be taken back, milliseconds since 1970.
+    /// When its rollback began, milliseconds since 1970.
     pub time: u64,
     /// Why.
     pub why: String,
-    /// What is not as before, in words.
+    /// What was not restored.
     pub left: Vec<String>,
 }
 
-/// An entry of the journal that cannot be read.
+/// An unreadable journal entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
     /// Its number.
@@ -51,76 +51,76 @@ pub struct Unreadable {
     pub why: String,
 }
 
-/// An apply that stands.
+/// An apply in effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Standing {
     /// Its number.
     pub id: u64,
-    /// When it was begun, milliseconds since 1970.
+    /// When it began, milliseconds since 1970.
     pub time: u64,
-    /// Who began it.
+    /// The user who ran it.
     pub user: String,
-    /// How far it has come.
+    /// Its state.
     pub state: State,
-    /// When it is reverted unless it is confirmed, milliseconds since 1970.
+    /// When it is reverted unless confirmed, milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<u64>,
-    /// Of one that awaits a confirmation: whether a process is there to revert it.
+    /// If it awaits confirmation: whether a process is running to revert it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attended: Option<bool>,
-    /// Of one that is half undone: what could not be restored, in words.
+    /// If it is half undone: what could not be restored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<String>,
-    /// Where it was made, if that is not here: nothing can be said of its settings then.
+    /// Where it was made, if not here: its settings cannot be checked then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<String>,
-    /// The network namespace is found nowhere, and its settings are gone with it.
+    /// The network namespace is not found, and its settings are gone with it.
     pub lost: bool,
-    /// A boot has come since it was made, or last adopted.
+    /// The machine has rebooted since it was made, or last adopted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub booted: bool,
     /// Its settings.
     pub settings: Vec<Held>,
 }
 
-/// A setting that was applied.
+/// An applied setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Held {
     /// Its name.
     pub setting: String,
-    /// What it was before.
+    /// Its previous value.
     pub before: String,
-    /// What was applied.
+    /// The applied value.
     pub applied: String,
-    /// What it is; none when it cannot be read.
+    /// Its current value; `None` if it cannot be read.
     pub now: Option<String>,
-    /// Whether it holds.
+    /// Whether it is still in effect.
     pub state: Hold,
-    /// Who may have changed it.
+    /// Programs that may have changed it.
     pub suspects: Vec<String>,
-    /// What else is to be said.
+    /// A note.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Whether a value that was applied is still there.
+/// Whether an applied value is still in effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hold {
     /// It is.
     Holds,
-    /// A later apply has changed it.
+    /// Changed by a later apply.
     Superseded,
-    /// Somebody else has changed it.
+    /// Changed by another program.
     Drifted,
-    /// It was set, and the kernel does not tell whether it still is.
+    /// It was set, and the kernel does not report whether it still is.
     Untold,
-    /// The object is not there any more, or a boot has come between.
+    /// The object no longer exists, or the machine has rebooted.
     Gone,
 }
 
 impl Hold {
-    /// Is the value not there, and no later apply the reason?
+    /// Is the value gone, other than through a later apply?
     #[must_use]
     pub const fn is_lost(self) -> bool {
         matches!(self, Self::Drifted | Self::Gone)
@@ -128,7 +128,7 @@ impl Hold {
 }
 
 impl Status {
-    /// Looks at everything that the journal says stands.
+    /// Checks everything that the journal lists as in effect.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -151,14 +151,14 @@ impl Status {
             unreadable.into_iter().map(|bad| Unreadable { id: bad.id, why: bad.why.to_string() });
         let unreadable = unreadable.collect();
         entries.retain(Entry::stands);
-        // Looked for when something has drifted, and once.
+        // Looked up once, and only if something has drifted.
         let running = OnceCell::new();
         let applies =
             entries.iter().map(|entry| standing(machine, journal, entry, &entries, &running)).collect();
         Ok(Self { schema: SCHEMA, applies, reverted, unreadable })
     }
 
-    /// Settings that somebody else has changed or that are gone.
+    /// Settings that another program has changed, or that are gone.
     pub fn drifted(&self) -> impl Iterator<Item = &Held> {
         let held = self.applies.iter().flat_map(|apply| &apply.settings);
         held.filter(|held| held.state.is_lost())
@@ -211,7 +211,7 @@ fn standing(
     }
 }
 
-/// Nothing for a change that a later one of the same apply has replaced, or whose words are not understood.
+/// `None` for a change that a later one of the same apply has replaced, or that cannot be parsed.
 fn held(
     machine: &dyn Machine,
     entry: &Entry,
@@ -234,7 +234,7 @@ fn held(
         (Some(then), Ok(Some(now))) => now.is(then),
         _ => false,
     };
-    // The same object under another name, as undo would find it.
+    // The same object under another name, found the way undo finds it.
     let renamed = identity.filter(|_| !same).and_then(|then| machine.renamed(&setting, then));
     let (same, setting) = (same || renamed.is_some(), renamed.clone().unwrap_or(setting));
     let now = machine.read(&setting);

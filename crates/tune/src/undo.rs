@@ -1,7 +1,7 @@
-//! Takes back what an entry of the journal says, the last change first, and verifies it.
+//! Undoes a journal entry, the last change first, and verifies it.
 //!
-//! A change that was verified when it was made and has another value now was changed by somebody else since: it is left
-//! as it is and told, unless forced. One that was never verified is restored whatever it is now.
+//! If a change was read back when it was made and has a different value now, another program has changed it since: it
+//! is left alone and reported, unless forced. A change that was never read back is always restored.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::plan::Change;
 use crate::settings::{Phase, Scope, Setting, Value};
 use udpath_host::namespace::{self, Place};
 
-/// A setting that is not as it was before, and why.
+/// A setting that was not restored, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
     /// The setting.
@@ -37,33 +37,33 @@ impl fmt::Display for Left {
     }
 }
 
-/// What became of an undo.
+/// The result of an undo.
 #[derive(Debug)]
 pub struct Undone {
     /// The entry's number.
     pub id: u64,
-    /// What is not as it was before.
+    /// What was not restored.
     pub left: Vec<Left>,
-    /// What went with the process, socket or thread that it was a setting of: there is nothing to put back.
+    /// Settings that ended with their process, socket or thread: there is nothing to restore.
     pub ended: Vec<String>,
-    /// What was written and could not be read back: the kernel does not tell it.
+    /// What was written but could not be read back: the kernel does not report it.
     pub untold: Vec<String>,
-    /// What a boot has ended before: it was not looked at.
+    /// Settings that ended with an earlier boot: not checked.
     pub gone_with_boot: Vec<String>,
-    /// All that could be restored is; otherwise another undo may restore the rest.
+    /// Everything that can be restored is; otherwise another undo may restore the rest.
     pub complete: bool,
 }
 
-/// Why nothing was taken back.
+/// Why nothing was undone.
 #[derive(Debug, Error)]
 pub enum UndoError {
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Nothing stands.
+    /// No apply is in effect.
     #[error("there is nothing to undo: the journal {0} has no apply that stands")]
     Nothing(String),
-    /// It has been undone or closed.
+    /// It has already been undone or closed.
     #[error("apply {0} has been undone or closed already")]
     Already(u64),
     /// It was made in another network namespace.
@@ -71,12 +71,12 @@ pub enum UndoError {
     Elsewhere {
         /// The entry's number.
         id: u64,
-        /// Of the namespace.
+        /// The namespace's inode.
         inode: u64,
-        /// Where it is now; none when it is not found.
+        /// Its current location; `None` if it is not found.
         place: Option<Place>,
     },
-    /// It is not given up: it can still be undone.
+    /// Not closed: it can still be undone.
     #[error("apply {0} can still be undone: run `udpath undo {0}`, or add --force to give up the old values")]
     Undoable(u64),
     /// A later apply has changed the same setting.
@@ -86,15 +86,15 @@ pub enum UndoError {
         id: u64,
         /// The later one.
         later: u64,
-        /// What both have changed.
+        /// The setting both have changed.
         setting: String,
     },
-    /// Its words are none of this program's.
+    /// This program does not understand its names.
     #[error("apply {id} says what this program does not understand: {why}")]
     Strange {
         /// The entry's number.
         id: u64,
-        /// What.
+        /// The details.
         why: String,
     },
 }
@@ -113,10 +113,10 @@ fn elsewhere(id: u64, inode: u64, place: Option<&Place>) -> String {
     }
 }
 
-/// Takes back an entry; the last that stands here, when no number is given.
+/// Undoes an entry; without a number, the last one in effect here.
 ///
 /// # Errors
-/// Why nothing was taken back.
+/// Why nothing was undone.
 pub fn undo(
     machine: &dyn Machine,
     lock: &Lock,
@@ -127,20 +127,21 @@ pub fn undo(
     take_back(machine, lock, id, why, if force { Others::Overwrite } else { Others::Refuse })
 }
 
-/// As [`undo`] of an entry, but what a later apply has changed too is left and named instead of keeping all the rest as it
-/// is: for a revert, which nobody watches.
+/// Like [`undo`] of an entry, but a setting also changed by a later apply is left alone and reported, instead of
+/// refusing the whole undo: for an unattended revert.
 ///
 /// # Errors
-/// Why nothing was taken back.
+/// Why nothing was undone.
 pub fn undo_what_can_be(machine: &dyn Machine, lock: &Lock, id: u64, why: &str) -> Result<Undone, UndoError> {
     take_back(machine, lock, Some(id), why, Others::Leave)
 }
 
-/// Gives an entry up without changing anything but the journal: one that cannot be read, or whose settings are gone for
-/// good. One that could still be undone only when forced. Gives the values that were not restored, in words.
+/// Closes an entry without changing anything but the journal: one that is unreadable, or whose settings are gone
+/// permanently. An entry that could still be undone is closed only if forced. Returns the values that were not
+/// restored.
 ///
 /// # Errors
-/// Why it was not given up.
+/// Why it was not closed.
 pub fn forget(lock: &Lock, id: u64, force: bool) -> Result<Vec<String>, UndoError> {
     let entry = match lock.journal().entry(id) {
         Ok(entry) => entry,
@@ -165,14 +166,14 @@ pub fn forget(lock: &Lock, id: u64, force: bool) -> Result<Vec<String>, UndoErro
     Ok(kept.map(|intent| format!("{} (was {})", intent.setting, value(&intent.old))).collect())
 }
 
-/// What is done about settings that others have changed since.
+/// What to do about settings that others have changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Others {
-    /// A later apply's: nothing is undone. Somebody else's: left.
+    /// Changed by a later apply: refuse the undo. Changed by another program: leave it.
     Refuse,
-    /// Left, whoever it was.
+    /// Leave them in any case.
     Leave,
-    /// Restored, whoever it was.
+    /// Restore them in any case.
     Overwrite,
 }
 
@@ -235,21 +236,21 @@ fn take_back(
     Ok(Undone { id, left, ended, untold, gone_with_boot, complete })
 }
 
-/// What became of everything that an entry has changed.
+/// The outcome for everything an entry has changed.
 pub(crate) struct Restored {
-    /// What is not as before.
+    /// What was not restored.
     pub(crate) left: Vec<Left>,
-    /// What went with the process, socket or thread that it was a setting of.
+    /// Settings that ended with their process, socket or thread.
     pub(crate) ended: Vec<String>,
     /// What was written and cannot be read back.
     pub(crate) untold: Vec<String>,
-    /// What a boot has ended before.
+    /// Settings that ended with an earlier boot.
     pub(crate) gone_with_boot: Vec<String>,
-    /// Whether the journal says so.
+    /// Whether the journal records it.
     pub(crate) noted: Result<(), JournalError>,
 }
 
-/// Restores everything that an entry has changed; says what is not as before. Goes on past what fails.
+/// Restores everything an entry has changed and returns what was not restored. Continues after failures.
 pub(crate) fn restore(
     machine: &dyn Machine,
     entry: &Entry,
@@ -257,12 +258,12 @@ pub(crate) fn restore(
     why: &str,
     force: bool,
 ) -> Restored {
-    // A full disk must not keep anything from being restored; the entry stands then, and undo is repeated.
+    // A full disk must not prevent a restore; the entry stays in effect then, and undo can be repeated.
     let _ = writing.append(&Line::Undoing { time: now(), user: context::user(), why: why.to_owned() });
     let Back { left, ended, untold, gone_with_boot, failed } = back_to(machine, entry, writing, 0, force);
     let words: Vec<String> = left.iter().map(ToString::to_string).collect();
     let noted = match failed {
-        // The entry says half undone without it.
+        // Without this line, the entry reads as half undone.
         true => {
             let _ = writing.append(&Line::Failed { time: now(), left: words }).and_then(|()| writing.sync());
             Ok(())
@@ -272,19 +273,19 @@ pub(crate) fn restore(
     Restored { left, ended, untold, gone_with_boot, noted }
 }
 
-/// What became of changes that were taken back.
+/// The outcome of changes that were undone.
 #[derive(Default)]
 pub(crate) struct Back {
-    /// What is not as before.
+    /// What was not restored.
     pub(crate) left: Vec<Left>,
     ended: Vec<String>,
     untold: Vec<String>,
     gone_with_boot: Vec<String>,
-    /// Something should be as before, and could not be restored.
+    /// At least one setting that should have been restored could not be.
     failed: bool,
 }
 
-/// Restores what intents `first` and later have changed, the last one first, and what resets of links have lost.
+/// Undoes intents from `first` on, the last one first, and restores what link resets have lost.
 pub(crate) fn back_to(
     machine: &dyn Machine,
     entry: &Entry,
@@ -298,8 +299,8 @@ pub(crate) fn back_to(
         AfterBoot::No if entry.carried == 0 => kept(machine, entry),
         _ => at_stake(machine, entry, first),
     };
-    // What an undo that died had taken back already is not looked at again: what it is now may be the work of its next
-    // steps, and not somebody else's.
+    // Changes restored by an interrupted undo are not checked again: their current values may result from its next
+    // steps, not from another program.
     let done = |intent: &Intent| intent.restored || intent.replaced;
     for (at, intent) in entry.intents.iter().enumerate().skip(first).rev().filter(|(_, intent)| !done(intent))
     {
@@ -308,7 +309,7 @@ pub(crate) fn back_to(
             gone_with_boot.push(intent.setting.clone());
             continue;
         }
-        // The write never came, and what it would have destroyed is still there: taking it back would destroy it.
+        // The write never happened, and what it would have destroyed still exists: restoring would destroy it.
         let there = |lost: &String| machine.lost(&setting).is_some_and(|now| now.seen && now.words == *lost);
         if intent.done.is_none() && intent.lost.as_ref().is_some_and(there) {
             let _ = writing.append(&Line::Restored { at });
@@ -348,14 +349,14 @@ pub(crate) fn back_to(
     Back { left, ended, untold, gone_with_boot, failed }
 }
 
-/// What a boot since the entry was made, or last adopted, has left of it.
+/// What has survived a boot since the entry was made, or last adopted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterBoot {
-    /// There was none.
+    /// No boot since.
     No,
-    /// All that files keep, under other identities.
+    /// Everything that files keep, under new identities.
     Kept,
-    /// Nothing but files.
+    /// Only files.
     Files,
 }
 
@@ -368,13 +369,13 @@ impl AfterBoot {
         }
     }
 
-    /// Are its settings those of another network namespace? Files keep them for the initial one alone, whatever numbers a
-    /// boot gives to namespaces.
+    /// Do its settings belong to another network namespace? Files keep settings only for the initial one, whatever
+    /// number a boot gives it.
     pub(crate) fn is_elsewhere(self, machine: &dyn Machine) -> bool {
         self == Self::Kept && !namespace::is_initial(machine.source())
     }
 
-    /// Has the boot ended this setting?
+    /// Did the boot end this setting?
     pub(crate) fn ended(self, setting: &Setting) -> bool {
         match self {
             Self::No => false,
@@ -384,17 +385,17 @@ impl AfterBoot {
     }
 }
 
-/// Why a setting is not as before.
+/// Why a setting was not restored.
 enum Not {
-    /// It is not there any more.
+    /// It no longer exists.
     Gone(String),
-    /// Somebody else has changed it since.
+    /// Another program has changed it since.
     Changed(String),
-    /// It should be, and could not be restored.
+    /// It should have been restored, but that failed.
     Failed(String),
 }
 
-/// The value that was read back after the change; none if it never was.
+/// The value read back after the change, if any.
 fn verified(setting: &Setting, intent: &Intent) -> Option<Value> {
     setting.decode(intent.done.as_ref()?.as_deref()).ok()
 }
@@ -434,12 +435,12 @@ fn back(
     Err(Not::Failed(format!("is {found:#} after it was set back to {old:#}")))
 }
 
-/// The setting of the same object as then, under the name it has now.
+/// The setting of the same object, under its current name.
 fn the_same(machine: &dyn Machine, setting: &Setting, identity: Option<&Identity>) -> Result<Setting, Not> {
     let Some(identity) = identity else { return Ok(setting.clone()) };
     match machine.identity(setting) {
         Ok(Some(now)) if now.is(identity) => Ok(setting.clone()),
-        // irqbalance forgets with its end what it was told.
+        // irqbalance loses its ban list when it exits.
         found => machine.renamed(setting, identity).ok_or_else(|| {
             Not::Gone(match found {
                 Ok(Some(now @ Identity::Irq { .. })) => {
@@ -452,7 +453,7 @@ fn the_same(machine: &dyn Machine, setting: &Setting, identity: Option<&Identity
     }
 }
 
-/// What this undo's own resets of links may lose, of an entry that does not remember what was there at this boot.
+/// Settings that this undo's own link resets may lose, for an entry that has no record of them in this boot.
 fn at_stake(machine: &dyn Machine, entry: &Entry, first: usize) -> Vec<(Setting, Option<Identity>, Value)> {
     let mut found: Vec<(Setting, Option<Identity>, Value)> = Vec::new();
     for intent in entry.intents.iter().skip(first).filter(|intent| !intent.restored && !intent.replaced) {
@@ -472,12 +473,13 @@ fn at_stake(machine: &dyn Machine, entry: &Entry, first: usize) -> Vec<(Setting,
     found
 }
 
-/// What resets of links may have lost, and is to be looked at once everything else is restored.
+/// Settings that link resets may have lost, to be checked once everything else is restored.
 fn kept(machine: &dyn Machine, entry: &Entry) -> Vec<(Setting, Option<Identity>, Value)> {
     let wanted = |kept: &Kept| {
         let (setting, old) = kept.parsed().ok()?;
         let planned = entry.intents.iter().any(|intent| intent.setting == kept.setting);
-        // Apply has put back what it lost, or noted what the driver chose. Another value is somebody else's.
+        // Apply has restored what was lost, or recorded what the driver chose. A different value was set by another
+        // program.
         let moved = kept.moved.as_ref().and_then(|text| setting.decode(text.as_deref()).ok());
         let known = |found: &Value| found.is(&old) || moved.as_ref().is_some_and(|moved| found.is(moved));
         let changed = || machine.read(&setting).is_ok_and(|found| !known(&found));

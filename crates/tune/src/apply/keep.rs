@@ -1,11 +1,11 @@
-//! What a reset of a link may lose beside what it sets.
+//! Settings that a link reset may lose in addition to the one it changes.
 
 use crate::journal::{JournalError, Kept, Line, Writing};
 use crate::machine::Machine;
 use crate::plan::{Change, Plan};
 use crate::settings::{Cost, Item, OnReset, Part, PartKind, Setting, Value, rows};
 
-/// Writes down what resets of links may lose, before the first of them.
+/// Records the values that link resets may lose, before the first reset.
 pub(crate) fn keep(machine: &dyn Machine, writing: &mut Writing, plan: &Plan) -> Result<(), JournalError> {
     let mut seen = std::collections::BTreeSet::new();
     for change in &plan.changes {
@@ -24,7 +24,7 @@ pub(crate) fn keep(machine: &dyn Machine, writing: &mut Writing, plan: &Plan) ->
     writing.sync()
 }
 
-/// What the change may lose beside what it sets: whatever the driver and the queues of the interface hold.
+/// Settings the change may lose in addition to its own: everything held by the interface's driver and queues.
 pub(crate) fn kept_of(machine: &dyn Machine, change: &Change) -> Vec<(Setting, Value)> {
     let (Some(interface), Cost::ResetsLink) = (change.setting.interface(), change.setting.cost()) else {
         return Vec::new();
@@ -48,6 +48,6 @@ pub(crate) fn kept_of(machine: &dyn Machine, change: &Change) -> Vec<(Setting, V
     });
     let settings = items.map(|item| Setting::Interface(interface.to_owned(), item));
     let others = settings.filter(|setting| *setting != change.setting);
-    // What cannot be read cannot be lost.
+    // A value that cannot be read cannot be lost.
     others.filter_map(|setting| machine.read(&setting).ok().map(|value| (setting, value))).collect()
 }

@@ -1,12 +1,12 @@
-//! Do two applies change the same setting? Whatever it is called: an IRQ by its number or its queue, an interface by its old
-//! or its new name, a reuseport group by one or another of its members.
+//! Do two applies change the same setting? Aliases count: an IRQ by number or by queue, an interface by its old or new
+//! name, a reuseport group by any of its members.
 
 use crate::journal::{Entry, Intent};
 use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::settings::{Access, Setting};
 
-/// The first setting of a plan that an entry has changed. `here`: it was made in this network namespace.
+/// The first setting of a plan that an entry has changed. `here`: the entry was made in this network namespace.
 pub(super) fn first<'a>(
     machine: &dyn Machine,
     plan: &'a Plan,
@@ -19,7 +19,7 @@ pub(super) fn first<'a>(
 
 fn same(machine: &dyn Machine, setting: &Setting, intent: &Intent, here: bool) -> bool {
     let Ok((other, ..)) = intent.parsed() else { return intent.setting == setting.to_string() };
-    // An interface of the same name in another namespace is another one.
+    // An interface of the same name in another namespace is a different one.
     if !here && [setting, &other].iter().any(|setting| of_namespace(setting)) {
         return false;
     }
@@ -39,7 +39,7 @@ fn same(machine: &dyn Machine, setting: &Setting, intent: &Intent, here: bool) -
     }
 }
 
-/// Is it another one in each network namespace?
+/// Is it per network namespace?
 fn of_namespace(setting: &Setting) -> bool {
     match setting {
         Setting::Interface(..) => true,
@@ -48,7 +48,7 @@ fn of_namespace(setting: &Setting) -> bool {
     }
 }
 
-/// The IRQ whose CPUs the setting is.
+/// The IRQ whose affinity the setting is.
 fn irq(machine: &dyn Machine, setting: &Setting) -> Option<u32> {
     match setting {
         Setting::Irq(number) => Some(*number),

@@ -14,7 +14,7 @@ const NETNS_COOKIE: libc::c_int = 71;
 pub(super) fn namespace_cookie(socket: &impl AsFd) -> io::Result<u64> {
     let (mut cookie, mut length) = (0_u64, size_of::<u64>() as libc::socklen_t);
     let place = (&raw mut cookie).cast();
-    // SAFETY: `place` is `length` writable bytes that live through the call, and any bytes are a number.
+    // SAFETY: `place` is `length` writable bytes that live through the call, and any bit pattern is a valid integer.
     let done = unsafe {
         libc::getsockopt(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, NETNS_COOKIE, place, &raw mut length)
     };

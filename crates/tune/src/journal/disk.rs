@@ -1,54 +1,54 @@
-//! What the journal does to its files, step by step. A test watches the steps: it refuses one, or ends the program before,
-//! halfway through or after it.
+//! The journal's disk operations, one by one. A test can watch them: it fails one, or stops the program before, in the
+//! middle of, or after it.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// What is done to a file of the journal.
+/// An operation on a journal file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// An entry's file is made, under a name that nobody reads.
+    /// Create an entry's file, under a name no reader looks at.
     Make,
-    /// A line is written.
+    /// Write a line.
     Write,
-    /// What was written is synced.
+    /// Sync what was written.
     Sync,
-    /// A file gets its name.
+    /// Rename a file to its final name.
     Rename,
-    /// The folder is synced.
+    /// Sync the folder.
     SyncFolder,
-    /// Half a line is taken off.
+    /// Truncate a partial line.
     Cut,
-    /// An entry that has changed nothing is removed.
+    /// Remove an entry that has changed nothing.
     Remove,
 }
 
-/// When in a step.
+/// The point within a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// It has not begun.
+    /// Before it starts.
     Before,
     /// Half of a line is written.
     Halfway,
-    /// It is done.
+    /// After it.
     After,
 }
 
-/// A moment at which the program may die.
+/// A point at which the program may die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// In which step.
+    /// The step.
     pub step: Step,
-    /// When in it.
+    /// The point within it.
     pub when: When,
 }
 
-/// Called at each moment. An error before a step refuses it; at other moments it is ignored.
+/// Called at each point. An error before a step makes it fail; at other points errors are ignored.
 pub type Watcher = Arc<dyn Fn(Moment) -> io::Result<()> + Send + Sync>;
 
-/// How the journal reaches its files.
+/// The journal's access to its files.
 #[derive(Clone, Default)]
 pub(super) struct Disk(Option<Watcher>);
 
@@ -57,7 +57,7 @@ impl Disk {
         Self(Some(watcher))
     }
 
-    /// Does one step.
+    /// Performs one step.
     pub(super) fn step<T>(&self, step: Step, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let Some(watcher) = &self.0 else { return work() };
         watcher(Moment { step, when: When::Before })?;
@@ -66,7 +66,7 @@ impl Disk {
         Ok(done)
     }
 
-    /// Writes a line; in two pieces when somebody watches, since the kernel may write it so.
+    /// Writes a line; in two pieces if there is a watcher, since the kernel may split the write too.
     pub(super) fn write(&self, file: &mut File, line: &[u8]) -> io::Result<()> {
         self.step(Step::Write, || {
             let Some(watcher) = &self.0 else { return file.write_all(line) };

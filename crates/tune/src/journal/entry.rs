@@ -1,4 +1,4 @@
-//! What the lines of an entry come to.
+//! The state of an entry, parsed from its lines.
 
 use std::path::Path;
 
@@ -7,53 +7,53 @@ use serde::Deserialize;
 use super::{Begun, DIED, FILE, Intent, JournalError, Kept, Line, Namespace, SCHEMA, UNCONFIRMED, line};
 use crate::settings::Setting;
 
-/// How far an entry has come.
+/// The state of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// The program died while it applied.
+    /// The program died while applying.
     Unfinished,
-    /// Applied and verified, and it stays.
+    /// Applied, read back and permanent.
     Applied,
-    /// Applied and verified, and reverted unless it is confirmed.
+    /// Applied and read back; reverted unless confirmed.
     Awaiting,
-    /// The program died, or something failed, while it was undone.
+    /// The program died, or an error occurred, during undo.
     HalfUndone,
     /// Undone.
     Undone,
-    /// Given up: nothing of it will be undone.
+    /// Closed: none of it will be undone.
     Closed,
 }
 
-/// One apply, as the journal tells it.
+/// One apply, as recorded in the journal.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// Its number.
     pub id: u64,
     /// Its first line.
     pub begun: Begun,
-    /// How far it has come.
+    /// Its state.
     pub state: State,
-    /// What a reset of the link might lose.
+    /// Values a link reset might lose.
     pub kept: Vec<Kept>,
-    /// What was changed, in order.
+    /// The changes, in order.
     pub intents: Vec<Intent>,
-    /// When every change was verified, milliseconds since 1970.
+    /// When the last change was read back, milliseconds since 1970.
     pub applied: Option<u64>,
-    /// When it was last begun to be undone, milliseconds since 1970.
+    /// When its last undo began, milliseconds since 1970.
     pub undoing: Option<u64>,
-    /// Why it was undone, in words.
+    /// Why it was undone.
     pub why: Option<String>,
-    /// What the last undo could not restore, in words.
+    /// What the last undo could not restore.
     pub left: Vec<String>,
-    /// How many of the intents are of before the last adoption.
+    /// How many of the intents predate the last adoption.
     pub carried: usize,
-    /// The last adoption was not the first of its boot.
+    /// It had already been adopted earlier in the same boot.
     pub adopted_again: bool,
 }
 
 impl Entry {
-    /// Is it in effect: has it changed the machine, and was it neither undone nor closed?
+    /// Is it in effect: has it changed the machine, and been neither undone nor closed?
     #[must_use]
     pub fn stands(&self) -> bool {
         match self.state {
@@ -64,19 +64,19 @@ impl Entry {
         }
     }
 
-    /// Do files keep it over a boot?
+    /// Do files keep it across a boot?
     #[must_use]
     pub fn persists(&self) -> bool {
         self.intents.iter().any(|intent| intent.setting.starts_with(FILE) && !intent.restored)
     }
 
-    /// When it is reverted unless it is confirmed, milliseconds since 1970.
+    /// When it is reverted unless confirmed, milliseconds since 1970.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         Some(self.applied?.saturating_add(self.begun.confirm?.saturating_mul(1000)))
     }
 
-    /// Was it taken back because it was not confirmed, or tried to be?
+    /// Was it rolled back, even partly, because it was not confirmed?
     #[must_use]
     pub fn reverted(&self) -> bool {
         let revert = |why: &str| why == UNCONFIRMED || why == DIED;
@@ -85,7 +85,7 @@ impl Entry {
             && self.why.as_deref().is_some_and(revert)
     }
 
-    /// The lines of an apply that has ended: what [`parse`] makes this entry of, as long as nothing of it is undone.
+    /// The lines of a finished apply: [`parse`] turns them back into this entry, as long as none of it has been undone.
     pub(super) fn lines(&self) -> Vec<Line> {
         let moved = |kept: &Kept| {
             kept.moved.clone().map(|found| Line::Moved { setting: kept.setting.clone(), found })
@@ -100,8 +100,8 @@ impl Entry {
         lines
     }
 
-    /// It is of this boot from here on: objects have other identities, what irqbalance was told is forgotten, and no reset
-    /// of a link is remembered.
+    /// The entry belongs to this boot from here on: objects have new identities, irqbalance's ban list is gone, and no
+    /// link reset is remembered.
     fn adopt(&mut self, boot: String, namespace: Namespace) {
         self.adopted_again = self.begun.boot == boot;
         (self.begun.boot, self.begun.namespace) = (boot, namespace);
@@ -116,7 +116,7 @@ impl Entry {
         }
     }
 
-    /// Takes a line after the first.
+    /// Processes a line after the first.
     fn take(&mut self, line: Line) -> Result<(), String> {
         let none = |at: usize| format!("is about change {at}, which the entry does not have");
         match line {
@@ -126,7 +126,7 @@ impl Entry {
                 let before = self.intents[..self.carried].iter_mut();
                 for carried in before.filter(|carried| carried.setting == intent.setting) {
                     carried.replaced = true;
-                    // Set once more in one boot: what it was before the first time is what undo restores.
+                    // Set again in the same boot: undo restores the value from before the first time.
                     if self.adopted_again {
                         intent.old.clone_from(&carried.old);
                     }
@@ -161,16 +161,16 @@ impl Entry {
     }
 }
 
-/// An entry, and where its next line belongs.
+/// An entry, and the state needed to append to it.
 pub(super) struct Parsed {
     pub(super) entry: Entry,
     /// Checksum of all lines.
     pub(super) chain: u64,
-    /// Bytes of whole lines. What comes after the last newline is not a line.
+    /// Bytes of complete lines. Anything after the last newline is ignored.
     pub(super) length: u64,
 }
 
-/// What of a first line every version has.
+/// The fields every version's first line has.
 #[derive(Deserialize)]
 struct Head {
     schema: String,
@@ -208,7 +208,7 @@ pub(super) fn parse(path: &Path, id: u64, text: &str) -> Result<Parsed, JournalE
     Ok(Parsed { entry, chain, length: whole.len() as u64 })
 }
 
-/// Whatever else a newer version's first line says.
+/// Ignores any fields added by a newer version.
 fn head(json: &str) -> Option<Head> {
     let line: serde_json::Value = serde_json::from_str(json).ok()?;
     serde_json::from_value(line.get("begun")?.clone()).ok()

@@ -1,4 +1,4 @@
-//! The lines of an entry, and the checksum that ties them together.
+//! The lines of an entry, and the checksum that chains them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,66 +6,66 @@ use super::{WrongLine, setting};
 use crate::machine::Identity;
 use crate::settings::{Setting, Value};
 
-/// Where the checksums begin: the offset basis of FNV-1a, 64 bits.
+/// Initial checksum: the offset basis of FNV-1a, 64 bits.
 pub(super) const START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// The checksum of a line and all before it (FNV-1a). Finds slips of an editor, not malice: whoever may write the
-/// journal may write the settings too.
+/// The checksum of a line and all before it (FNV-1a). Detects accidental edits, not tampering: a user who can write the
+/// journal can write the settings too.
 pub(super) fn chained(before: u64, json: &str) -> u64 {
     json.bytes().fold(before, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Why an apply with `--confirm` was taken back: nobody confirmed it.
+/// Why an apply with `--confirm` was rolled back: it was not confirmed.
 pub const UNCONFIRMED: &str = "not confirmed in time";
-/// Why an apply with `--confirm` was taken back: the program that applied was killed.
+/// Why an apply with `--confirm` was rolled back: the applying process was killed.
 pub const DIED: &str = "the apply died";
 
 /// A line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Line {
-    /// The first.
+    /// The first line.
     Begun(Begun),
     /// A value that a reset of the link may lose.
     Kept(Kept),
-    /// A change that is made next.
+    /// A change about to be made.
     Intent(Intent),
-    /// It is made, and this was read back.
+    /// The change was made, and this was read back.
     Done {
         /// Which intent, from 0.
         at: usize,
         /// The value.
         found: Option<String>,
     },
-    /// A kept value that the driver has chosen anew, rightly.
+    /// A kept value that the driver legitimately chose anew.
     Moved {
         /// The setting.
         setting: String,
-        /// What it chose.
+        /// The value the driver chose.
         found: Option<String>,
     },
-    /// Every change is verified.
+    /// Every change was read back.
     Applied {
         /// When, milliseconds since 1970.
         time: u64,
     },
-    /// After a boot, files have made it true again, and what follows is set anew. Objects are known by name until then.
+    /// After a boot, files have restored part of it; what follows is set again. Until then objects are known by name.
     Adopted {
         /// When, milliseconds since 1970.
         time: u64,
-        /// Which boot of the machine.
+        /// The boot ID.
         boot: String,
-        /// Which network namespace.
+        /// The network namespace.
         namespace: Namespace,
     },
-    /// It stays.
+    /// The apply is permanent.
     Confirmed {
         /// When, milliseconds since 1970.
         time: u64,
         /// By whom.
         user: String,
     },
-    /// It is taken back from here on.
+    /// An undo begins.
     Undoing {
         /// When, milliseconds since 1970.
         time: u64,
@@ -74,26 +74,26 @@ pub enum Line {
         /// Why.
         why: String,
     },
-    /// A change is taken back.
+    /// A change was undone.
     Restored {
         /// Which intent, from 0.
         at: usize,
     },
-    /// The undo has ended, and another may take back the rest.
+    /// The undo ended with failures; another one may restore the rest.
     Failed {
         /// When, milliseconds since 1970.
         time: u64,
-        /// What could not be, in words.
+        /// What was not restored.
         left: Vec<String>,
     },
-    /// All that could be is taken back.
+    /// Everything that can be undone is undone.
     Undone {
         /// When, milliseconds since 1970.
         time: u64,
-        /// What could not be, in words.
+        /// What was not restored.
         left: Vec<String>,
     },
-    /// It is given up: nothing of it will be taken back.
+    /// Closed: none of it will be undone.
     Closed {
         /// When, milliseconds since 1970.
         time: u64,
@@ -102,7 +102,7 @@ pub enum Line {
     },
 }
 
-/// Who, when, where.
+/// User, time and place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begun {
     /// [`super::SCHEMA`].
@@ -111,33 +111,32 @@ pub struct Begun {
     pub id: u64,
     /// When, milliseconds since 1970.
     pub time: u64,
-    /// The user, and who that is behind sudo.
+    /// The user, and the invoking user behind sudo.
     pub user: String,
     /// Version of the program.
     pub version: String,
-    /// Which boot of the machine.
+    /// The boot ID.
     pub boot: String,
-    /// Which network namespace.
+    /// The network namespace.
     pub namespace: Namespace,
-    /// How long a confirmation is awaited, seconds; none: it stays without.
+    /// Confirmation timeout, seconds; `None`: no confirmation needed.
     pub confirm: Option<u64>,
 }
 
-/// A network namespace, by its file and its cookie: a later one may get the inode.
+/// A network namespace, by its file and its cookie, since a later namespace may reuse the inode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {
     /// Device of the file.
     pub device: u64,
     /// Inode of the file.
     pub inode: u64,
-    /// `SO_NETNS_COOKIE`: no other namespace of this boot has it. None before Linux 5.14, and in entries of earlier
-    /// versions.
+    /// `SO_NETNS_COOKIE`, unique within a boot. `None` before Linux 5.14, and in entries of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cookie: Option<u64>,
 }
 
 impl Namespace {
-    /// Is it the same namespace, as far as both say?
+    /// Is it the same namespace, as far as both report?
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         let cookies = self.cookie.zip(other.cookie).is_none_or(|(this, that)| this == that);
@@ -145,16 +144,16 @@ impl Namespace {
     }
 }
 
-/// A value as it was before something that may lose it.
+/// A value before an operation that may lose it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// The setting.
     pub setting: String,
-    /// The object it is a setting of.
+    /// The object it belongs to.
     pub identity: Option<Identity>,
     /// The value.
     pub old: Option<String>,
-    /// What the driver chose instead; none while it has not.
+    /// The value the driver chose instead, if any.
     #[serde(skip)]
     pub moved: Option<Option<String>>,
 }
@@ -164,24 +163,24 @@ pub struct Kept {
 pub struct Intent {
     /// The setting.
     pub setting: String,
-    /// The object it is a setting of.
+    /// The object it belongs to.
     pub identity: Option<Identity>,
     /// The value before.
     pub old: Option<String>,
-    /// The value wanted.
+    /// The new value.
     pub new: Option<String>,
     /// Why.
     pub reason: String,
-    /// What it has destroyed and undo cannot bring back, in words.
+    /// What it destroyed and undo cannot bring back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
-    /// What was read back after the change; none while it has not been.
+    /// The value read back after the change, if any.
     #[serde(skip)]
     pub done: Option<Option<String>>,
-    /// It has been taken back.
+    /// It has been undone.
     #[serde(skip)]
     pub restored: bool,
-    /// It was made before the entry was adopted, and a later one of the same setting stands for it.
+    /// It predates the adoption, and a later intent for the same setting replaces it.
     #[serde(skip)]
     pub replaced: bool,
 }
@@ -190,7 +189,7 @@ impl Kept {
     /// Setting and value.
     ///
     /// # Errors
-    /// The words are none of this program's.
+    /// This program does not understand the names.
     pub fn parsed(&self) -> Result<(Setting, Value), WrongLine> {
         let setting = setting(&self.setting)?;
         let old = setting.decode(self.old.as_deref())?;
@@ -202,7 +201,7 @@ impl Intent {
     /// Setting, old and new value.
     ///
     /// # Errors
-    /// The words are none of this program's.
+    /// This program does not understand the names.
     pub fn parsed(&self) -> Result<(Setting, Value, Value), WrongLine> {
         let setting = setting(&self.setting)?;
         let (old, new) = (setting.decode(self.old.as_deref())?, setting.decode(self.new.as_deref())?);

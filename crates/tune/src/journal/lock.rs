@@ -1,7 +1,7 @@
-//! The right to write the journal, and so to change settings: one process at a time.
+//! The lock for writing the journal, and so for changing settings: one process at a time.
 //!
-//! Whoever can open the lock's file can hold it for ever, so folder and files are their owner's alone; those that an
-//! earlier version made readable for all are tightened when the lock is taken.
+//! Any process that can open the lock file can hold it indefinitely, so only the owner has access to the folder and its
+//! files; files that an earlier version made world-readable are tightened when the lock is taken.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -18,15 +18,15 @@ use super::{Begun, Entry, Journal, JournalError, Line, entry};
 use crate::apply::now;
 use crate::context;
 
-/// How long another udpath may take before this one gives up. An apply takes well under a second, unless a driver
-/// resets its link for some; shorter gives up for nothing, longer leaves a script hanging on a stuck one.
+/// How long to wait for another udpath. An apply takes well under a second, unless a driver resets its link, which
+/// takes a few. Shorter fails needlessly; longer leaves a script hanging on a stuck process.
 pub(super) const WAIT: Duration = Duration::from_secs(10);
-/// Pause between two looks at the lock.
+/// Pause between two attempts to take the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Rights of everybody but the owner.
+/// Permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// The right to write the journal.
+/// The lock that permits writing the journal.
 #[derive(Debug)]
 #[must_use = "the lock goes when this is dropped"]
 pub struct Lock {
@@ -35,10 +35,10 @@ pub struct Lock {
 }
 
 impl Journal {
-    /// Waits for the lock, and makes the folder.
+    /// Waits for the lock, and creates the folder.
     ///
     /// # Errors
-    /// The folder cannot be made, others could write to it, or another process holds the lock for too long.
+    /// The folder cannot be created, others could write to it, or another process holds the lock for too long.
     pub fn lock(&self) -> Result<Lock, JournalError> {
         let (file, path) = self.lock_file()?;
         let until = Instant::now() + WAIT;
@@ -56,10 +56,10 @@ impl Journal {
         Ok(self.locked(file))
     }
 
-    /// As [`Journal::lock`], however long it takes: for one that waits for an apply to end.
+    /// Like [`Journal::lock`], without a timeout: for a process that waits for an apply to end.
     ///
     /// # Errors
-    /// The folder cannot be made, or the lock not be taken.
+    /// The folder cannot be created, or the lock cannot be taken.
     pub fn lock_whenever(&self) -> Result<Lock, JournalError> {
         let (file, path) = self.lock_file()?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)
@@ -67,7 +67,7 @@ impl Journal {
         Ok(self.locked(file))
     }
 
-    /// The pid of the holder is for people alone, so a full disk is not a reason to stop.
+    /// The holder's pid is informational, so a full disk is not fatal.
     fn locked(&self, mut file: File) -> Lock {
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Lock { journal: self.clone(), _file: file }
@@ -83,7 +83,7 @@ impl Journal {
         Ok((file.map_err(|cause| JournalError::system("open", &path, cause))?, path))
     }
 
-    /// Takes from others what rights they have on the folder and its files.
+    /// Removes the permissions of group and others on the folder and its files.
     fn tighten(&self) -> Result<(), JournalError> {
         let failed = |cause| JournalError::system("read", &self.directory, cause);
         let folder = fs::metadata(&self.directory).map_err(failed)?;
@@ -97,7 +97,7 @@ impl Journal {
             ));
         }
         if folder.uid() != user {
-            // Its owner could write into it what is then done as this user.
+            // Its owner could plant entries that are then carried out as this user.
             return Err(shared(format!("belongs to user {}, not to user {user}", folder.uid())));
         }
         if folder.mode() & OTHERS == 0 {
@@ -109,7 +109,7 @@ impl Journal {
         })?;
         for file in fs::read_dir(&self.directory).map_err(failed)?.flatten() {
             if file.metadata().is_ok_and(|file| file.is_file() && file.mode() & OTHERS != 0) {
-                // Nobody gets at it through the folder any more.
+                // No one else can reach it through the folder any more.
                 let _ = owners(&file.path(), 0o600);
             }
         }
@@ -117,7 +117,7 @@ impl Journal {
     }
 }
 
-/// Who holds the lock: whom the kernel names, else whoever has written the file last.
+/// The lock's holder: the one the kernel reports, else the last writer of the file.
 fn holder(file: &File, path: &Path) -> String {
     let known = file.metadata().ok().and_then(|file| {
         let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -128,7 +128,7 @@ fn holder(file: &File, path: &Path) -> String {
         Path::new(&format!("/proc/{signed}")).exists().then_some(signed)
     });
     match pid {
-        // One of another pid namespace has no number here.
+        // A process of another pid namespace shows up as pid 0 here.
         None | Some(0) => "a process that is not visible here (of another container?)".to_owned(),
         Some(pid) => {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -139,10 +139,10 @@ fn holder(file: &File, path: &Path) -> String {
     }
 }
 
-/// The pid in a line of /proc/locks, `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`, if it is about this file.
+/// The pid in a line of /proc/locks, `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`, if the line is for this file.
 fn flocked(line: &str, device: u64, inode: u64) -> Option<u32> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    // One that waits has an arrow in second place.
+    // A waiter's line has an arrow in second place.
     let [_, "FLOCK", _, _, pid, file, ..] = words[..] else { return None };
     let mut numbers = file.split(':');
     let mut hex = || u32::from_str_radix(numbers.next()?, 16).ok();
@@ -152,10 +152,10 @@ fn flocked(line: &str, device: u64, inode: u64) -> Option<u32> {
     same.then(|| pid.parse().ok()).flatten()
 }
 
-/// Says that somebody waits to revert an entry, for as long as the file is open, however the process ends.
+/// Marks an entry as having a process that waits to revert it, until the file is closed, even if the process is killed.
 ///
 /// # Errors
-/// There is no such entry, or its file cannot be locked.
+/// The entry does not exist, or its file cannot be locked.
 pub(crate) fn attend(journal: &Journal, id: u64) -> Result<File, JournalError> {
     let path = journal.path(id);
     let file = File::open(&path).map_err(|cause| JournalError::system("open", &path, cause))?;
@@ -164,7 +164,7 @@ pub(crate) fn attend(journal: &Journal, id: u64) -> Result<File, JournalError> {
     Ok(file)
 }
 
-/// Does somebody wait to revert an entry?
+/// Is a process waiting to revert an entry?
 pub(crate) fn attended(journal: &Journal, id: u64) -> bool {
     let probe = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
     File::open(journal.path(id)).is_ok_and(|file| probe(file) == Err(Errno::WOULDBLOCK))
@@ -177,12 +177,12 @@ impl Lock {
         &self.journal
     }
 
-    /// A new entry with its first line, synced. `begun` is given its number.
+    /// Creates an entry with its first line, synced. `begun` receives its number.
     pub(crate) fn begin(&self, begun: impl FnOnce(u64) -> Begun) -> Result<(u64, Writing), JournalError> {
         let Journal { directory, disk } = &self.journal;
         let id = self.journal.next_id()?;
         let beside = directory.join(format!(".{id:06}.new"));
-        // Of one that was killed while it began this number.
+        // Left by a process that was killed while it created this number.
         let _ = fs::remove_file(&beside);
         let begin = || -> Result<Writing, JournalError> {
             let mut writing = Writing::make(&beside, disk)?;
@@ -193,14 +193,14 @@ impl Lock {
         };
         let written = begin();
         if written.is_err() {
-            // Nothing has been changed yet, and an entry that says so is only in the way.
+            // Nothing was changed yet, so the entry is not needed.
             let _ = fs::remove_file(&beside);
             let _ = fs::remove_file(self.journal.path(id));
         }
         written.map(|writing| (id, writing))
     }
 
-    /// Goes on writing an entry.
+    /// Reopens an entry for writing.
     pub(crate) fn resume(&self, id: u64) -> Result<(Entry, Writing), JournalError> {
         let (path, text) = (self.journal.path(id), self.journal.text(id)?);
         let parsed = entry::parse(&path, id, &text)?;
@@ -208,14 +208,14 @@ impl Lock {
         Ok((parsed.entry, writing))
     }
 
-    /// Takes an entry away that has changed nothing.
+    /// Removes an entry that has changed nothing.
     pub(crate) fn remove(&self, id: u64) {
         let path = self.journal.path(id);
-        // One that stays is an entry without a change.
+        // If it cannot be removed, it remains as an entry without changes.
         let _ = self.journal.disk.step(Step::Remove, || fs::remove_file(&path));
     }
 
-    /// Writes an entry anew that has been damaged since it was read; the damaged one is kept under another name.
+    /// Rewrites an entry that was damaged since it was read; the damaged file is kept under another name.
     pub(crate) fn rewrite(&self, entry: &Entry) -> Result<(), JournalError> {
         let Journal { directory, disk } = &self.journal;
         let beside = directory.join(format!(".{:06}.new", entry.id));
@@ -224,12 +224,12 @@ impl Lock {
         entry.lines().iter().try_for_each(|line| writing.append(line))?;
         writing.sync()?;
         let path = self.journal.path(entry.id);
-        // For a person to see, and not needed for more.
+        // Kept for inspection only.
         let _ = fs::hard_link(&path, self.journal.closed(entry.id));
         writing.rename(&path)
     }
 
-    /// Gives an entry up, and changes nothing else: a line says so, or another name if it cannot be read.
+    /// Closes an entry, and changes nothing else: by a line, or by renaming it if it cannot be read.
     pub(crate) fn close(&self, id: u64) -> Result<(), JournalError> {
         match self.resume(id) {
             Ok((_, mut writing)) => {

@@ -1,7 +1,7 @@
-//! What udpath itself has set of reuseport groups, out of its journal: the kernel does not tell.
+//! The reuseport selections udpath has set, from its journal: the kernel does not report them.
 //!
-//! The journal knows a group by its sockets' cookies at that time. A group that has lost or gained one since has another
-//! order than the program was made for; how it chooses is then not told.
+//! The journal identifies a group by its sockets' cookies at that time. If a socket has joined or left since, the order
+//! differs from the one the program was made for, and the selection is reported as unknown.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use udpath_host::process::{Selection, SocketSetting, SocketValue};
 use udpath_host::snapshot::sockets::Sockets;
 use udpath_host::{Fact, Provenance};
 
-/// Tells the groups in the caller's network namespace how a datagram finds its socket, as far as the journal knows.
+/// Fills in the selection of the groups in the caller's network namespace, as far as the journal knows it.
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -28,19 +28,19 @@ pub fn selections(journal: &Journal, sockets: &mut Sockets) -> Result<(), Journa
     Ok(())
 }
 
-/// A selection that was set, or put back, or may have been.
+/// A selection that was set, restored, or possibly set.
 struct Event {
     /// When, milliseconds since 1970.
     time: u64,
     /// The entry's number.
     id: u64,
-    /// Cookies of the group's sockets then.
+    /// Cookies of the group's sockets at that time.
     sockets: BTreeSet<u64>,
-    /// None: it died on the way.
+    /// `None`: the program died during the change.
     selection: Option<Selection>,
 }
 
-/// What was done last to a group is what it has.
+/// A group has the selection that was set last.
 fn tell(entries: &[Entry], journal: &Journal, sockets: &mut Sockets) {
     let mut events: Vec<Event> = entries
         .iter()
@@ -61,7 +61,7 @@ fn tell(entries: &[Entry], journal: &Journal, sockets: &mut Sockets) {
     }
 }
 
-/// That it was set, and that it was put back.
+/// One event for the set, one for the restore.
 fn events(entry: &Entry, intent: &Intent) -> Vec<Event> {
     let Some(Identity::Sockets(cookies)) = &intent.identity else { return Vec::new() };
     let Ok((Setting::Socket { setting: SocketSetting::Selection, .. }, old, new)) = intent.parsed() else {
@@ -170,7 +170,7 @@ mod tests {
             of(&[entry(1, to_cpu.clone(), None), entry(2, made("by-cpu", "by-flow"), None)]),
             Some(By::Hash)
         );
-        // Undone in order, and the first alone: that detaches what the second has attached as well.
+        // Undone in order, and the first only: that also detaches what the second has attached.
         assert_eq!(
             of(&[entry(1, to_cpu.clone(), None), entry(2, again.clone(), Some(3))]),
             Some(By::CpuModulo)

@@ -1,4 +1,4 @@
-//! An entry that is being written.
+//! An entry open for writing.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,7 +9,7 @@ use super::disk::{Disk, Step};
 use super::entry::Parsed;
 use super::{JournalError, Line, line};
 
-/// Lines are only added to it.
+/// Append-only access to an entry's file.
 #[derive(Debug)]
 pub(crate) struct Writing {
     path: PathBuf,
@@ -17,19 +17,19 @@ pub(crate) struct Writing {
     disk: Disk,
     /// Checksum of all lines so far.
     chain: u64,
-    /// Bytes of whole lines.
+    /// Bytes of complete lines.
     length: u64,
 }
 
 impl Writing {
-    /// A new file, which must not be there.
+    /// A new file, which must not exist.
     pub(super) fn make(path: &Path, disk: &Disk) -> Result<Self, JournalError> {
         let open = || OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
         let file = disk.step(Step::Make, open).map_err(|cause| JournalError::system("make", path, cause))?;
         Ok(Self { path: path.to_owned(), file, disk: disk.clone(), chain: line::START, length: 0 })
     }
 
-    /// Goes on where the lines that were read end. `length`: of the file, bytes.
+    /// Continues after the lines that were read. `length`: of the file, bytes.
     pub(super) fn resume(
         path: &Path,
         disk: &Disk,
@@ -46,7 +46,7 @@ impl Writing {
         Ok(writing)
     }
 
-    /// Gives the file its name, which lasts when this returns.
+    /// Renames the file; the new name is durable on return.
     pub(super) fn rename(&mut self, path: &Path) -> Result<(), JournalError> {
         let renamed = self.disk.step(Step::Rename, || std::fs::rename(&self.path, path));
         renamed.map_err(|cause| JournalError::system("make", path, cause))?;
@@ -54,7 +54,7 @@ impl Writing {
         sync_folder(path, &self.disk)
     }
 
-    /// Adds a line. After an error the file is as before, as far as the disk allows.
+    /// Appends a line. After an error the file is as before, as far as the disk allows.
     pub(crate) fn append(&mut self, line: &Line) -> Result<(), JournalError> {
         let failed = |path: &Path, cause| JournalError::system("write", path, cause);
         let json = serde_json::to_string(line).map_err(|error| failed(&self.path, error.into()))?;
@@ -69,20 +69,20 @@ impl Writing {
         Ok(())
     }
 
-    /// What has been added is on the disk when this returns.
+    /// Everything appended is on disk on return.
     pub(crate) fn sync(&self) -> Result<(), JournalError> {
         let synced = self.disk.step(Step::Sync, || self.file.sync_data());
         synced.map_err(|cause| JournalError::system("sync", &self.path, cause))
     }
 
-    /// Takes off what is not a whole line.
+    /// Truncates a partial line.
     fn cut(&self) -> Result<(), JournalError> {
         let cut = self.disk.step(Step::Cut, || self.file.set_len(self.length));
         cut.map_err(|cause| JournalError::system("cut", &self.path, cause))
     }
 }
 
-/// What names the folder of a file has lasts when this returns.
+/// The file's directory entry is durable on return.
 pub(super) fn sync_folder(path: &Path, disk: &Disk) -> Result<(), JournalError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let synced = disk.step(Step::SyncFolder, || -> io::Result<()> { File::open(folder)?.sync_all() });

@@ -1,11 +1,11 @@
-//! Values that are files: written in one piece, as the kernel wants it, or kept whole on disk.
+//! Settings that are files: kernel files written in one system call, or whole files on disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Writes a file of sysfs or procfs: there already, one system call.
+/// Writes an existing file of sysfs or procfs in one system call.
 pub(super) fn write_kernel(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;
     let line = format!("{text}\n");
@@ -16,7 +16,7 @@ pub(super) fn write_kernel(path: &Path, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The text of a file on disk; none if there is none.
+/// The text of a file on disk; `None` if it does not exist.
 pub(super) fn read_whole(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -25,14 +25,14 @@ pub(super) fn read_whole(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Makes a file on disk be `text`, or not be: beside it first, so that no reader and no crash sees half of it. With the
-/// last file goes a folder that means nothing without one.
+/// Creates or replaces a file on disk with `text`, or removes it: written to a temporary file first, so that neither a
+/// reader nor a crash sees half of it. Removing the last file also removes a folder that is useless when empty.
 pub(super) fn write_whole(path: &Path, text: Option<&str>) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::other("it has no folder"))?;
     if let Some(text) = text {
         fs::create_dir_all(folder)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Dot and no known ending: whoever reads the folder passes it over.
+        // Leading dot and unknown extension: readers of the folder skip it.
         let beside = folder.join(format!(".{name}.udpath-new"));
         let written = || {
             let mut file =
@@ -42,7 +42,7 @@ pub(super) fn write_whole(path: &Path, text: Option<&str>) -> io::Result<()> {
             fs::rename(&beside, path)
         };
         written().inspect_err(|_| {
-            // What is left of it would only be in the way.
+            // Remove the leftover temporary file.
             let _ = fs::remove_file(&beside);
         })?;
     } else {

@@ -1,12 +1,12 @@
-//! The running irqbalance, over its own socket: which IRQs it leaves alone.
+//! The ban list of the running irqbalance, over its own socket.
 //!
 //! ```text
-//! /run/irqbalance/irqbalancePID.sock     one request per connection, answered by text, then closed
+//! /run/irqbalance/irqbalancePID.sock     one request per connection, answered in text, then closed
 //!   setup                       -> SLEEP 10 IRQ 57 LOAD 0 DIFF 0 CLASS 5 ... BANNED 00000000
-//!   settings ban irqs 57 58     the whole list anew; NONE empties it
+//!   settings ban irqs 57 58     replaces the whole list; NONE empties it
 //! ```
-//! It tells who asks by the credentials that the kernel adds, and answers root alone. What it is told, it forgets with
-//! its end. Source: irqbalance(1), "API", and its `sock_handle`.
+//! It checks the credentials that the kernel attaches, and answers only root. It forgets the list when it exits.
+//! Source: irqbalance(1), "API", and its `sock_handle`.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -15,11 +15,11 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where it puts its socket.
+/// The directory of its socket.
 const FOLDER: &str = "/run/irqbalance";
-/// Longest request it reads, bytes; the rest would be lost without a word.
+/// Longest request it reads, bytes; the rest is silently dropped.
 const MAX_REQUEST: usize = 500;
-/// How long it may take. It answers between its rounds, at once; only while it reads /proc/interrupts it does not.
+/// Timeout. It answers between its rounds, immediately except while it reads /proc/interrupts.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// IRQs that were banned over the socket or its command line.
@@ -35,7 +35,7 @@ pub(super) fn banned(pid: u32) -> io::Result<BTreeSet<u32>> {
     })
 }
 
-/// Bans these and no others.
+/// Bans exactly these IRQs.
 pub(super) fn ban(pid: u32, irqs: &BTreeSet<u32>) -> io::Result<()> {
     let list: Vec<String> = irqs.iter().map(u32::to_string).collect();
     let list = if list.is_empty() { "NONE".to_owned() } else { list.join(" ") };
@@ -56,19 +56,19 @@ fn ask(pid: u32, request: &str) -> io::Result<String> {
     })?;
     socket.set_read_timeout(Some(TIMEOUT))?;
     socket.set_write_timeout(Some(TIMEOUT))?;
-    // It reads numbers until something else follows, and does not end the text itself.
+    // It reads numbers until a non-digit follows, and does not terminate the text itself.
     socket.write_all(format!("{request}\0").as_bytes())?;
     socket.shutdown(Shutdown::Write)?;
     let mut answer = Vec::new();
     match socket.read_to_end(&mut answer) {
-        // It closes without having read all, or without an answer.
+        // It may close without reading everything, or without an answer.
         Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
         _ => {}
     }
     Ok(String::from_utf8_lossy(&answer).trim_end_matches('\0').trim().to_owned())
 }
 
-/// The IRQs of an answer to `setup`; nothing when it is none.
+/// The IRQs in an answer to `setup`; `None` if it is malformed.
 fn parse(answer: &str) -> Option<BTreeSet<u32>> {
     let words: Vec<&str> = answer.split_whitespace().collect();
     if words.first() != Some(&"SLEEP") || !words.contains(&"BANNED") {

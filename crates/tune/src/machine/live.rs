@@ -18,14 +18,14 @@ use udpath_host::source::{Folder, number};
 /// IRQs of receive queues, or why there are none.
 type QueueIrqs = Result<BTreeMap<u32, u32>, String>;
 
-/// This machine; or a folder that looks like one, whose files are all there is of it.
+/// This machine; or a captured folder, whose files are all there is.
 #[derive(Debug)]
 pub struct Live {
     root: PathBuf,
     source: Folder,
-    /// What sets beside the files; none behind a captured folder.
+    /// Netlink and ioctl access; `None` for a captured folder.
     kernel: Option<RefCell<Kernel>>,
-    /// By interface, until a driver is set up anew: to find them takes a look at all interfaces with some drivers.
+    /// By interface, until a driver resets: with some drivers finding them requires a scan of all interfaces.
     irqs: RefCell<BTreeMap<String, QueueIrqs>>,
 }
 
@@ -37,7 +37,7 @@ impl Live {
         Self { root: PathBuf::from("/"), source: Folder::live(), kernel, irqs: RefCell::default() }
     }
 
-    /// A captured machine. Its files can be written; they do what files do.
+    /// A captured machine. Its files can be written, and behave as plain files.
     #[must_use]
     pub fn at(root: &Path) -> Self {
         Self { root: root.to_owned(), source: Folder::captured(root), kernel: None, irqs: RefCell::default() }
@@ -47,7 +47,7 @@ impl Live {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The setting that a name stands for: the IRQ of a queue is an IRQ.
+    /// Resolves a queue's IRQ to the IRQ itself.
     fn meant(&self, operation: &'static str, setting: &Setting) -> Result<Setting, Refusal> {
         let (Setting::Interface(interface, Item { part: Part::Queue(queue), .. }), Access::QueueIrq) =
             (setting, setting.row().access)
@@ -69,19 +69,19 @@ impl Live {
         }
     }
 
-    /// The number of an interface's directory in sysfs.
+    /// The inode of an interface's directory in sysfs.
     fn device(&self, interface: &str) -> Option<u64> {
         fs::metadata(self.path(&format!("/sys/class/net/{interface}"))).ok().map(|directory| directory.ino())
     }
 
-    /// What sets beside the files.
+    /// Netlink and ioctl access.
     fn kernel(&self, setting: &Setting) -> Result<std::cell::RefMut<'_, Kernel>, Refusal> {
         let kernel = self.kernel.as_ref().map(RefCell::borrow_mut);
         kernel.ok_or_else(|| Refusal::because("set", setting, "a captured machine has no kernel to tell"))
     }
 }
 
-/// The number of an interface.
+/// The index of an interface.
 fn ifindex(source: &dyn Source, interface: &str) -> Option<u32> {
     number(source, &format!("/sys/class/net/{interface}/ifindex")).ok()
 }

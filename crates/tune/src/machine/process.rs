@@ -1,6 +1,6 @@
-//! Running servers as settings: their threads' CPUs and their sockets' options.
+//! Running servers as settings: CPU affinity of their threads and options of their sockets.
 //!
-//! A setting names a socket by process and inode, as people see it; [`Identity::Sockets`] says which it is by cookies.
+//! A setting names a socket by process and inode, as users see it; [`Identity::Sockets`] identifies it by cookies.
 
 use std::collections::HashMap;
 
@@ -17,14 +17,14 @@ pub(super) fn affinity(setting: &Setting, pid: u32, tid: u32) -> Result<Value, R
     Ok(Value::Cpus(thread.affinity))
 }
 
-/// Lets a thread run on these CPUs alone.
+/// Restricts a thread to these CPUs.
 pub(super) fn set_affinity(setting: &Setting, pid: u32, tid: u32, value: &Value) -> Result<(), Refusal> {
     let Value::Cpus(cpus) = value else { return Err(other(setting, value)) };
     let thread = Thread::look(pid, tid).and_then(|thread| pin(thread.id, cpus));
     thread.map(drop).map_err(|error| refused("set", setting, &error))
 }
 
-/// What is set of a socket; unknown where the kernel does not tell.
+/// The value of a socket option; unknown if the kernel does not report it.
 pub(super) fn option(setting: &Setting, pid: u32, inode: u32, of: SocketSetting) -> Result<Value, Refusal> {
     let found = process::identify(pid, inode).and_then(|socket| match of {
         SocketSetting::Selection => Ok(match chosen(socket) {
@@ -37,7 +37,7 @@ pub(super) fn option(setting: &Setting, pid: u32, inode: u32, of: SocketSetting)
     Ok(found.map_or(Value::Unknown, Value::of_socket))
 }
 
-/// What a change would destroy for good: see [`Chosen::lost`].
+/// What a change would destroy permanently: see [`Chosen::lost`].
 pub(super) fn lost(pid: u32, inode: u32) -> Option<Lost> {
     chosen(process::identify(pid, inode).ok()?).lost()
 }
@@ -55,13 +55,13 @@ pub(super) fn set_option(
     written.map(drop).map_err(|error| refused("set", setting, &error))
 }
 
-/// When a thread began.
+/// The start time of a thread.
 pub(super) fn thread(setting: &Setting, pid: u32, tid: u32) -> Result<Identity, Refusal> {
     let thread = Thread::look(pid, tid).map_err(|error| refused("find", setting, &error))?;
     Ok(Identity::Started(thread.id.started))
 }
 
-/// The socket's cookie; of what is the whole group's, the cookies of its members.
+/// The socket's cookie; for a group setting, the cookies of all members.
 pub(super) fn sockets(
     setting: &Setting,
     pid: u32,
@@ -79,8 +79,8 @@ pub(super) fn sockets(
     Ok(Identity::Sockets(found.iter().map(|socket| socket.cookie).collect()))
 }
 
-/// Who has one of these sockets now: a process that has ended may have left it to another, and any member speaks for a
-/// group.
+/// The current owner of one of these sockets: the original process may have exited and passed it on, and any member
+/// represents a group.
 pub(super) fn held(source: &dyn Source, cookies: &[u64], of: SocketSetting) -> Option<Setting> {
     let mut listed = source.udp_sockets().ok()?.value;
     listed.retain(|socket| socket.cookie.is_some_and(|cookie| cookies.contains(&cookie)));
@@ -94,7 +94,7 @@ fn other(setting: &Setting, value: &Value) -> Refusal {
     Refusal::because("set", setting, format!("'{value}' is no value of it"))
 }
 
-/// Why not, in the words of whoever found out.
+/// The refusal, with the error's own text.
 fn refused(operation: &'static str, setting: &Setting, error: &Error) -> Refusal {
     let errno = error.is_gone().then_some(libc::ESRCH);
     let why = match (setting, error) {

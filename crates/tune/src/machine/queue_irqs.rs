@@ -1,11 +1,11 @@
-//! Which IRQ serves a receive queue.
+//! The IRQ of each receive queue.
 
 use std::collections::BTreeMap;
 
 use udpath_host::snapshot::Direction;
 use udpath_host::{Source, read};
 
-/// IRQs of an interface's receive queues, by queue; empty when it has none.
+/// IRQs of an interface's receive queues, by queue; empty if it has none.
 pub(super) fn of_interface(
     source: &dyn Source,
     interface: &str,
@@ -15,7 +15,8 @@ pub(super) fn of_interface(
     if !by_napi.is_empty() {
         return Ok(by_napi);
     }
-    // Drivers that do not tell the kernel: by their interrupts' names. The reader knows the rules, and says why not.
+    // Drivers that do not report it to the kernel: by interrupt name. The reader knows the naming rules, and reports
+    // why it fails.
     let mut missing = Vec::new();
     let irqs = read::irqs::read(source, &mut missing).irqs;
     let all = read::interfaces::read(source, &irqs, &mut missing);
@@ -30,7 +31,7 @@ pub(super) fn of_interface(
     }
 }
 
-/// As the kernel's netdev family tells it: queue, NAPI, IRQ.
+/// As reported by the kernel's netdev family: queue, NAPI, IRQ.
 fn by_napi(source: &dyn Source, index: u32) -> BTreeMap<u32, u32> {
     let (Ok(queues), Ok(napis)) = (source.queues(), source.napis()) else { return BTreeMap::new() };
     let irqs: BTreeMap<u32, u32> = napis.value.iter().filter_map(|napi| Some((napi.id, napi.irq?))).collect();

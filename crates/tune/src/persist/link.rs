@@ -1,8 +1,8 @@
-//! What systemd-udevd sets up of a link as it appears (systemd.link(5)).
+//! Link settings that systemd-udevd applies when an interface appears (systemd.link(5)).
 //!
-//! Of all link files that match an interface one is in force, the first by name, with its drop-ins. Where it is for this
-//! interface alone, ours is one more drop-in. A drop-in of a file for many interfaces, as 99-default.link is, would be for
-//! all of them; so ours is a file for this interface that comes before, and says all that the other says with its
+//! Of all link files that match an interface, the first by name is in effect, with its drop-ins. If it matches only
+//! this interface, ours is one more drop-in. A drop-in of a file that matches many interfaces, such as 99-default.link,
+//! would apply to all of them; ours is then a file for this interface that sorts before it and repeats its settings and
 //! drop-ins: names, addresses, MTU, SR-IOV.
 
 use std::collections::BTreeMap;
@@ -11,19 +11,19 @@ use std::fmt::Write as _;
 use crate::settings::{Item, Value};
 use udpath_host::Source;
 
-/// Folders of systemd.link(5), those that win first.
+/// Folders of systemd.link(5), highest priority first.
 const FOLDERS: [&str; 4] = [
     "/etc/systemd/network",
     "/run/systemd/network",
     "/usr/local/lib/systemd/network",
     "/usr/lib/systemd/network",
 ];
-/// What a file's name begins with, tried in this order: it must come before the file in force.
+/// File name prefixes, tried in this order: the file must sort before the one in effect.
 const BEFORE: [&str; 2] = ["05", "00"];
-/// What a drop-in's name begins with: it must come after those that set the same.
+/// Drop-in name prefixes, tried in this order: the drop-in must sort after those that set the same key.
 const AFTER: [&str; 3] = ["90", "99", "zz"];
 
-/// How the kernel's words are called in a link file.
+/// Link file keys of the kernel's names.
 const KEYS: [(&str, &str); 22] = [
     ("channels/rx", "RxChannels"),
     ("channels/tx", "TxChannels"),
@@ -49,39 +49,39 @@ const KEYS: [(&str, &str); 22] = [
     ("feature/tx-tcp6-segmentation", "TCP6SegmentationOffload"),
 ];
 
-/// What a setting is called in a link file; none if it cannot be set there.
+/// The link file key of a setting; `None` if link files cannot set it.
 pub(super) fn key(item: &Item) -> Option<&'static str> {
     let name = item.to_string();
     KEYS.iter().find(|(known, _)| *known == name).map(|(_, key)| *key)
 }
 
-/// The link file in force for an interface, and its drop-ins.
+/// The link file in effect for an interface, and its drop-ins.
 pub(super) struct Link {
     interface: String,
     address: String,
     /// The file's name.
     name: String,
-    /// Text of the file, then of its drop-ins in their order.
+    /// Text of the file, then of its drop-ins, in order.
     texts: Vec<String>,
     /// Names and texts of the drop-ins.
     drop_ins: BTreeMap<String, String>,
 }
 
 impl Link {
-    /// None where systemd-udevd does not set up links, where the interface has no address of its own to be known by, or
-    /// where an earlier apply keeps a file for it: the unit keeps the settings then.
+    /// `None` if systemd-udevd does not configure links, if the interface has no permanent address to match, or if an
+    /// earlier apply keeps a file for it: the unit then keeps the settings.
     pub(super) fn of(source: &dyn Source, interface: &str) -> Option<Self> {
         let folder = format!("/sys/class/net/{interface}");
         let own =
             |file: &str| source.text(&format!("{folder}/{file}")).ok().map(|text| text.trim().to_owned());
-        // NET_ADDR_PERM of linux/netdevice.h: the card's own.
+        // NET_ADDR_PERM of linux/netdevice.h: the card's own address.
         if own("addr_assign_type")? != "0" {
             return None;
         }
         let database = source.text(&format!("/run/udev/data/n{}", own("ifindex")?)).ok()?;
         let path = database.lines().find_map(|line| line.strip_prefix("E:ID_NET_LINK_FILE="))?;
         let name = path.rsplit('/').next()?.to_owned();
-        // It goes with that apply's undo, and the database names it only from the next boot on.
+        // Removed by that apply's undo, and in the udev database only from the next boot on.
         let kept = source.names(FOLDERS[0]).unwrap_or_default();
         let ends = format!("-{interface}.link");
         if kept.iter().any(|file| file.contains("-udpath-") && file.ends_with(&ends)) {
@@ -102,12 +102,12 @@ impl Link {
         Some(Self { interface: interface.to_owned(), address: own("address")?, name, texts, drop_ins })
     }
 
-    /// Path and text of the file that sets these keys as well; none if no name comes before the file in force.
+    /// Path and text of the file that also sets these keys; `None` if no name sorts before the file in effect.
     pub(super) fn file(&self, head: &str, id: u64, keys: &[(&str, &Value)]) -> Option<(String, String)> {
         let mut ours = String::from("[Link]\n");
         for (key, value) in keys {
             let _ = match value {
-                // Times without a unit would be seconds.
+                // Times without a unit would be read as seconds.
                 Value::Number(microseconds) if key.ends_with("CoalesceSec") => {
                     writeln!(ours, "{key}={microseconds}us")
                 }
@@ -136,7 +136,7 @@ impl Link {
         Some((format!("{}/{file}", FOLDERS[0]), format!("{text}\n{ours}")))
     }
 
-    /// Does the file in force name this interface's address, and no other?
+    /// Does the file in effect match only this interface's address?
     fn is_for_this_alone(&self) -> bool {
         let mut named = false;
         for text in &self.texts {
@@ -153,7 +153,7 @@ impl Link {
     }
 }
 
-/// All of a file but which links it is for: sections with their lines.
+/// A file's contents without its [Match] section: sections with their lines.
 fn acting(text: &str) -> String {
     let (mut kept, mut acts) = (String::new(), false);
     for line in lines(text) {
@@ -181,7 +181,7 @@ fn entries(text: &str) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Lines that say something, continued ones (systemd.syntax(7)) as one.
+/// Non-empty lines; continued ones (systemd.syntax(7)) joined.
 fn lines(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut continued = false;
@@ -251,7 +251,7 @@ mod tests {
                     "usr/lib/systemd/network/99-default.link.d/10-vf.conf",
                     "[SR-IOV]\nVirtualFunction=0\nTrust=yes\n",
                 ),
-                // Masked by the one of its name in /etc.
+                // Masked by the file of the same name in /etc.
                 ("usr/lib/systemd/network/99-default.link.d/20-mtu.conf", "[Link]\nMTUBytes=1280\n"),
             ],
         )
@@ -272,11 +272,11 @@ mod tests {
         let (ours, text) = file(path, &[(&path[1..], theirs)]).unwrap();
         assert_eq!(ours, "/etc/systemd/network/10-lan0.link.d/90-udpath-000007-eth0.conf");
         assert_eq!(text, "# head\n[Link]\nCombinedChannels=8\n");
-        // After one that sets the same.
+        // After a drop-in that sets the same key.
         let other = ("etc/systemd/network/10-lan0.link.d/95-x.conf", "[Link]\nCombinedChannels = 4\n");
         let (ours, _) = file(path, &[(&path[1..], theirs), other]).unwrap();
         assert!(ours.ends_with("/99-udpath-000007-eth0.conf"), "{ours}");
-        // One that names others too is for them as well.
+        // A file that matches other addresses too applies to those as well.
         let two = theirs.replace("0A\n", "0A 02:00:00:00:00:0b\n");
         assert!(file(path, &[(&path[1..], &two)]).unwrap().0.ends_with(".link"));
     }
@@ -289,7 +289,7 @@ mod tests {
         };
         assert!(named("04-first.link").unwrap().ends_with("/00-udpath-000007-eth0.link"));
         assert_eq!(named("00-first.link"), None);
-        // Another apply's file is in force only from the next boot on.
+        // Another apply's file takes effect only from the next boot on.
         let kept = ("etc/systemd/network/05-udpath-000003-eth0.link", DEFAULT);
         let default = ("usr/lib/systemd/network/99-default.link", DEFAULT);
         assert!(link("/usr/lib/systemd/network/99-default.link", &[kept, default]).1.is_none());

@@ -1,4 +1,4 @@
-//! The program that a unit runs as root must be one that only root can write.
+//! A program that a unit runs as root must be writable by root only.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use super::PersistError;
 
-/// Bits of a mode that let others than the owner write: group, others.
+/// Mode bits that let group or others write.
 const WRITABLE: u32 = 0o022;
 
-/// The program's path without links, if nobody but root can replace it: it and every folder above it are root's, and
-/// neither group nor others may write to them. A sticky folder does not count: it may be emptied.
+/// The program's path with symlinks resolved, if only root can replace it: it and every folder above it belong to root,
+/// and neither group nor others may write to them. A sticky folder does not qualify: it may be emptied.
 ///
 /// # Errors
-/// The first part of the path that is not so, and how to install the program.
+/// The first part of the path that violates this, and how to install the program.
 pub(super) fn trusted(program: &Path) -> Result<PathBuf, PersistError> {
     let wrong = |part: &Path, why: String| PersistError::Unsafe {
         program: program.display().to_string(),
@@ -48,7 +48,7 @@ mod tests {
     fn every_part_of_the_path_counts() {
         let shell = fs::canonicalize("/bin/sh").unwrap();
         assert_eq!(trusted(Path::new("/bin/sh")).unwrap(), shell);
-        // Whoever runs this, a temporary folder lies in one that all may write to.
+        // For any user, a temporary folder has a world-writable parent.
         let folder = tempfile::tempdir_in("/tmp").unwrap();
         let program = folder.path().join("udpath");
         fs::copy(&shell, &program).unwrap();

@@ -1,23 +1,23 @@
-//! The file of sysctls, under a name that is read after whatever sets the same to something else.
+//! The sysctl file, under a name that sorts after every file that sets the same key to something else.
 //!
-//! systemd-sysctl and `sysctl --system` sort files by name over all folders; of two with one name, the first folder's
-//! counts. The last assignment wins, and a name without a pattern wins over patterns (sysctl.d(5)).
+//! systemd-sysctl and `sysctl --system` sort files by name across all folders; for two files of the same name, the
+//! first folder's file is used. The last assignment wins, and an exact name wins over patterns (sysctl.d(5)).
 
 use std::collections::BTreeMap;
 
 use udpath_host::Source;
 
-/// Folders of sysctl.d(5), those that win first. The last one procps adds.
+/// Folders of sysctl.d(5), highest priority first. procps adds the last one.
 const FOLDERS: [&str; 5] =
     ["/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"];
-/// What names begin with, tried in this order. sysctl.d(5) leaves 60 to 90 to local files; `99-sysctl.conf`, Debian's link
-/// to /etc/sysctl.conf, comes after those and before `99-udpath`.
+/// File name prefixes, tried in this order. sysctl.d(5) reserves 60 to 90 for local files; `99-sysctl.conf`, Debian's
+/// link to /etc/sysctl.conf, sorts after those and before `99-udpath`.
 const PREFIXES: [&str; 3] = ["90", "99", "zz"];
-/// Files that are read after all of those, and by what.
+/// Files read after all of those, and the program that reads them.
 const LATE: [(&str, &str); 2] =
     [("/etc/sysctl.conf", "`sysctl --system`"), ("/etc/ufw/sysctl.conf", "ufw, when it starts,")];
 
-/// The name of the file for these keys (with slashes) and values, and what the operator must know of other files that set
+/// The name of the file for these keys (with slashes) and values, and notes for the operator about other files that set
 /// the same keys.
 pub(super) fn place(source: &dyn Source, id: u64, wanted: &[(&str, &str)]) -> (String, Vec<String>) {
     let files = files(source);
@@ -60,7 +60,7 @@ pub(super) fn place(source: &dyn Source, id: u64, wanted: &[(&str, &str)]) -> (S
     (format!("/etc/sysctl.d/{chosen}"), notes)
 }
 
-/// All files by name: path and text of the one that counts.
+/// All files by name: path and text of the one in effect.
 fn files(source: &dyn Source) -> BTreeMap<String, (String, String)> {
     let mut files = BTreeMap::new();
     for folder in FOLDERS {
@@ -69,7 +69,7 @@ fn files(source: &dyn Source) -> BTreeMap<String, (String, String)> {
             if !name.ends_with(".conf") || files.contains_key(&name) {
                 continue;
             }
-            // One that cannot be read is skipped at boot as well, and masks others of its name.
+            // An unreadable file is skipped at boot too, and still masks others of its name.
             let text = source.text(&path).unwrap_or_default();
             files.insert(name, (path, text));
         }
@@ -77,7 +77,7 @@ fn files(source: &dyn Source) -> BTreeMap<String, (String, String)> {
     files
 }
 
-/// What a file sets a key to, when that is something else than `value`.
+/// The value a file sets a key to, if it differs from `value`.
 fn other(text: &str, key: &str, value: &str) -> Option<String> {
     let found = text.lines().rev().find_map(|line| {
         let (name, set) = assignment(line)?;
@@ -86,19 +86,19 @@ fn other(text: &str, key: &str, value: &str) -> Option<String> {
     (found != words(value)).then_some(found)
 }
 
-/// Key with slashes, and value, of a line.
+/// Key (with slashes) and value of a line.
 fn assignment(line: &str) -> Option<(String, &str)> {
     let line = line.trim();
     if line.is_empty() || line.starts_with(['#', ';']) {
         return None;
     }
     let (name, value) = line.split_once('=')?;
-    // A dash: an error of it is nothing to worry about.
+    // A leading dash: errors are ignored.
     let name = name.trim().trim_start_matches('-');
     Some((normalized(name), value.trim()))
 }
 
-/// The separator that comes first is the separator; the other one is part of a name (`net.ipv4.conf.eth0/100.rp_filter`).
+/// The separator that comes first is the separator; the other is part of a name (`net.ipv4.conf.eth0/100.rp_filter`).
 fn normalized(name: &str) -> String {
     match name.find(['.', '/']).map(|at| name.as_bytes()[at]) {
         Some(b'.') => name
@@ -155,7 +155,7 @@ mod tests {
             ("etc/sysctl.d/99-sysctl.conf", "net.core.rmem_max=1\n", "99-udpath-000007.conf"),
             ("usr/lib/sysctl.d/99-a.conf", "-net/core/rmem_max = 1\n", "99-udpath-000007.conf"),
             ("run/sysctl.d/99-zz.conf", "net.core.rmem_max = 1\n", "zz-udpath-000007.conf"),
-            // The same value, another key, a comment, a pattern: nothing to win over.
+            // The same value, another key, a comment, a pattern: nothing to override.
             ("etc/sysctl.d/99-a.conf", "net.core.rmem_max = 4194304\n", "90-udpath-000007.conf"),
             (
                 "etc/sysctl.d/99-a.conf",
@@ -164,7 +164,7 @@ mod tests {
             ),
             ("etc/sysctl.d/99-a.conf", "net.core.*mem_max = 1\n", "90-udpath-000007.conf"),
             ("etc/sysctl.d/99-a.txt", "net.core.rmem_max=1\n", "90-udpath-000007.conf"),
-            // Its last line counts.
+            // Its last line wins.
             (
                 "etc/sysctl.d/99-a.conf",
                 "net.core.rmem_max=1\nnet.core.rmem_max=4194304\n",

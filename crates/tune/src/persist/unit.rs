@@ -1,4 +1,4 @@
-//! What no file of the system can say, a unit applies: by this program, from a plan, once the interfaces are there.
+//! A unit applies the settings no system file covers: with this program, from a plan, once the interfaces exist.
 
 use std::fmt::Write as _;
 
@@ -7,13 +7,13 @@ use crate::journal;
 use crate::settings::{Setting, Value};
 use udpath_host::Source;
 
-/// Where units of this machine are.
+/// The machine's unit directory.
 const UNITS: &str = "/etc/systemd/system";
 
-/// The unit, the plan, and what makes the boot want the unit.
+/// The unit, the plan, and the drop-in that starts the unit at boot.
 ///
 /// # Errors
-/// The program is not one that root may be made to run.
+/// The program is not safe to run as root.
 pub(super) fn files(
     source: &dyn Source,
     rest: &[(&Setting, &Value)],
@@ -56,7 +56,7 @@ pub(super) fn files(
             let _ = write!(command, " {option} {}", word(name));
         }
     }
-    // One that was applied later is applied later at boot, too.
+    // A later apply is also applied later at boot.
     let earlier: String = source
         .names(UNITS)
         .unwrap_or_default()
@@ -70,7 +70,7 @@ pub(super) fn files(
          [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={command}\n",
         word(&journal)
     );
-    // Instead of the link that `systemctl enable` would make: a file, so that undo knows all of it.
+    // A file instead of the link `systemctl enable` would create, so that undo knows everything.
     let wants = format!("{head}[Unit]\nWants={name}\n");
     Ok(vec![
         (file, format!("{plan:#}\n")),
@@ -79,7 +79,8 @@ pub(super) fn files(
     ])
 }
 
-/// One word of a command line or list in a unit, whatever is in it (systemd.service(5), "Command lines").
+/// One word of a command line or list in a unit, with any special characters escaped (systemd.service(5), "Command
+/// lines").
 fn word(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:,=+@".contains(&byte);
     if !text.is_empty() && text.bytes().all(plain) {
@@ -89,7 +90,7 @@ fn word(text: &str) -> String {
     format!("\"{}\"", text.replace('%', "%%").replace('$', "$$"))
 }
 
-/// A name as a part of a unit's, `systemd-escape`(1).
+/// A name escaped for use in a unit name, `systemd-escape`(1).
 fn escaped(name: &str) -> String {
     let plain = |at: usize, byte: u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':') || (byte == b'.' && at > 0)

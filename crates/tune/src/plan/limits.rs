@@ -1,11 +1,10 @@
-//! What a device says of itself that it can: asked before anything is written, since a refusal on the way comes after
-//! resets of the link.
+//! Limits that a device reports: checked before anything is written, since an error half way comes after link resets.
 //!
 //! ```text
-//! ring, channels   the driver's maxima            feature   does the driver let it be changed?
-//! rss/table, *     the queues that are there once the plan's channels are
+//! ring, channels   the driver's maxima            feature   can the driver change it?
+//! rss/table, *     the queues that exist after the plan's channel changes
 //! ```
-//! A device that does not say is asked by the writing itself.
+//! If a device does not report a limit, the write itself is the check.
 
 use super::{Change, PlanError, SettingRequest};
 use crate::machine::Refusal;
@@ -13,7 +12,7 @@ use crate::settings::channels::{CHANNELS, queues_after};
 use crate::settings::{Limit, Phase, Setting, Value, rss};
 use udpath_host::Source;
 
-/// Can the device do that, with the channels that the plan gives it? `wanted`: all that the plan sets.
+/// Can the device do this, with the plan's channels? `wanted`: everything the plan sets.
 pub(super) fn within(
     source: &dyn Source,
     setting: &Setting,
@@ -29,8 +28,8 @@ pub(super) fn within(
     })
 }
 
-/// In the order in which they are made. Channels come first, since queues come with them; but what goes with them must not
-/// be named any more: the kernel refuses fewer channels while a table that somebody has set names more.
+/// The order in which changes are applied. Channels come first, since they create queues; but queues about to disappear
+/// must no longer be referenced: the kernel rejects fewer channels while a user-set table refers to more.
 pub(super) fn sort(source: &dyn Source, changes: &mut [Change]) {
     let wanted: Vec<(Setting, Value)> =
         changes.iter().map(|change| (change.setting.clone(), change.to.clone())).collect();
@@ -43,22 +42,22 @@ pub(super) fn sort(source: &dyn Source, changes: &mut [Change]) {
     };
     let early: Vec<Setting> =
         changes.iter().filter(|change| first(change)).map(|change| change.setting.clone()).collect();
-    // Stable: within a phase the caller's order stays.
+    // Stable: the caller's order is kept within a phase.
     changes.sort_by_key(|change| match early.contains(&change.setting) {
         true => (Phase::Channels, 0),
         false => (change.setting.phase(), 1),
     });
 }
 
-/// The numbers of channels among requests, each one that the device can.
+/// The channel counts among the requests, each checked against the device.
 ///
 /// # Errors
-/// It cannot.
+/// The device does not support the count.
 pub(super) fn channels(
     source: &dyn Source,
     requests: &[SettingRequest],
 ) -> Result<Vec<(Setting, Value)>, PlanError> {
-    // What is no setting or no value is told where all requests are read.
+    // Invalid settings and values are reported where all requests are parsed.
     let parsed = requests.iter().filter_map(|request| {
         let setting: Setting = request.name.parse().ok()?;
         let value = setting.value(&request.value).ok()?;
@@ -69,8 +68,8 @@ pub(super) fn channels(
     Ok(channels)
 }
 
-/// How many queues of a direction, `rx` or `tx`, the plan leaves; none when it changes no channels of the interface, or
-/// the driver does not say how many it can have.
+/// How many queues of a direction, `rx` or `tx`, remain after the plan; `None` if it does not change the interface's
+/// channels, or the driver does not report its maximum.
 pub(super) fn changed(
     source: &dyn Source,
     interface: &str,
@@ -145,7 +144,7 @@ mod tests {
             let error = resolved(&machine, requests).unwrap_err();
             assert!(error.to_string().contains(says), "{error}");
         }
-        // Nothing is known of the other ring.
+        // The other ring's limit is unknown.
         assert_eq!(resolved(&machine, &["eth0:ring/tx=512"]).unwrap().changes.len(), 1);
         assert_eq!(resolved(&machine, &["eth0:feature/ntuple=off"]).unwrap().already.len(), 1);
     }

@@ -1,14 +1,15 @@
-//! Requests about whoever serves a port: `port:53:...`, made into those about its sockets and threads.
+//! Requests about the server on a port: `port:53:...`, expanded to its sockets and threads.
 //!
 //! | request | becomes |
 //! |---|---|
-//! | `port:53:receive-buffer=8388608` | `socket:PID/INODE:receive-buffer` of each socket bound to the port; `busy-poll` and so on alike |
-//! | `port:53:incoming-cpu=one-per-cpu` | of each reuseport group, member by member, the next CPU |
+//! | `port:53:receive-buffer=8388608` | `socket:PID/INODE:receive-buffer` of each socket bound to the port; likewise `busy-poll` and so on |
+//! | `port:53:incoming-cpu=one-per-cpu` | for each reuseport group, the next CPU for each member |
 //! | `port:53:selection=by-cpu` | `group:PID/INODE:selection` of each reuseport group |
 //! | `port:53:threads=0-3` | `thread:PID/TID:affinity` of each thread that waits for one of the sockets |
 //! | `port:53:threads=one-per-cpu` | the same, each on the CPU that `incoming-cpu=one-per-cpu` gives its socket |
 //!
-//! CPUs are those online, in turn where there are more sockets or threads; `one-per-cpu:2-7` takes these.
+//! The CPUs are the online ones, round-robin if there are more sockets or threads; `one-per-cpu:2-7` uses these
+//! instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,12 +21,12 @@ use crate::settings::Setting;
 use udpath_host::Source;
 use udpath_host::process::{Error, Server, Socket, SocketSetting, waiting};
 
-/// What of a port stands for threads.
+/// The part of a port that selects threads.
 const THREADS: &str = "threads";
-/// The value that spreads.
+/// The value that spreads over CPUs.
 const SPREAD: &str = "one-per-cpu";
 
-/// The requests that a request about a port stands for; nothing for one about something else.
+/// The requests that a port request expands to; `None` for any other request.
 pub(super) fn expanded(
     machine: &dyn Machine,
     request: &SettingRequest,
@@ -84,7 +85,7 @@ fn usage() -> String {
     format!("write it like port:53:receive-buffer ({}, {THREADS})", items.join(", "))
 }
 
-/// A port's number in digits alone.
+/// A port number of digits only.
 fn number(text: &str) -> Option<u16> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| text.parse().ok())?.filter(|port| *port > 0)
@@ -94,14 +95,14 @@ fn socket_name(socket: &Socket, setting: SocketSetting) -> String {
     Setting::Socket { pid: socket.pid, inode: socket.id.inode, setting }.to_string()
 }
 
-/// The socket's place in its group; none when it shares with nobody.
+/// The socket's index in its group; `None` if it does not share its port.
 fn place(server: &Server, socket: &Socket) -> Option<usize> {
     let group = &server.groups[socket.group?];
     let at = group.members.iter().position(|&at| server.sockets[at].id == socket.id)?;
     (group.members.len() > 1).then_some(at)
 }
 
-/// The CPUs to spread over, when that is wished.
+/// The CPUs to spread over, if requested.
 fn spread(source: &dyn Source, request: &SettingRequest, port: u16) -> Result<Option<Vec<u32>>, PlanError> {
     let Some(rest) = request.value.strip_prefix(SPREAD) else { return Ok(None) };
     let wrong = |why: String| PlanError::Port { name: format!("port:{port}={}", request.value), why };
@@ -119,8 +120,8 @@ fn spread(source: &dyn Source, request: &SettingRequest, port: u16) -> Result<Op
     Ok(Some(cpus.iter().collect()))
 }
 
-/// The threads that wait for the server's sockets, each with its CPUs and the socket it reads. One that reads several
-/// is put where its first one is; those that read one together are spread in turn.
+/// The threads that wait for the server's sockets, each with its CPUs and the socket it reads. A thread that reads
+/// several is placed with its first socket; threads that read the same socket are spread round-robin.
 fn threads(
     server: &Server,
     cpus: Option<&[u32]>,
@@ -128,7 +129,7 @@ fn threads(
 ) -> Result<Vec<(String, String, String)>, Error> {
     let waiting = waiting(server)?;
     let mut seen = BTreeSet::new();
-    // How many threads each place has been given: readers of a socket that nobody shares are places of their own.
+    // How many threads each index has been given; readers of unshared sockets get indices of their own.
     let mut alone = 0;
     let mut found = Vec::new();
     let by_place: BTreeMap<(usize, u32), &Socket> = server

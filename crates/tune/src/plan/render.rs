@@ -1,4 +1,4 @@
-//! A plan for people: as a diff, and as lines for a shell.
+//! A plan for display: as a diff, and as shell commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use super::{Change, Plan};
 use crate::Setting;
 
 impl Plan {
-    /// What is now and what will be, one change after the other; what is so already at the end.
+    /// Current and new values, one change after the other; settings that need no change at the end.
     #[must_use]
     pub fn diff(&self) -> String {
         let name = self.changes.iter().map(|change| change.setting.to_string().len()).max().unwrap_or(0);
@@ -38,7 +38,7 @@ impl Plan {
         text
     }
 
-    /// The same as lines that a shell runs, each with why it is there.
+    /// The same as shell commands, each with its reason.
     #[must_use]
     pub fn shell(&self) -> String {
         let mut text = String::new();
@@ -52,7 +52,7 @@ impl Plan {
     }
 }
 
-/// How long settings last that do not last until the next boot: a line for each kind.
+/// The lifetime of settings that may not last until the next boot: one line per kind.
 #[must_use]
 pub fn lasting<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<String> {
     let mut by: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();

@@ -1,29 +1,29 @@
-//! What somebody wants, before anything is known of the machine.
+//! Requested settings, before they are checked against the machine.
 
 use super::{Document, Entry, PlanError, SCHEMA, limits, port};
 use crate::Machine;
 use crate::settings::{Setting, Value};
 
-/// A setting by name, `*` for every queue and `port:53:` for who serves it allowed, and the value wanted.
+/// A setting by name and its requested value; `*` for every queue and `port:53:` for the server on a port are allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingRequest {
     /// The setting's name, as it was written.
     pub name: String,
     /// The value, as it was written.
     pub value: String,
-    /// The value that it must have before, as a plan's JSON says it.
+    /// The value that it must currently have, as written in a plan's JSON.
     pub from: Option<String>,
     /// Why.
     pub reason: String,
 }
 
 impl SettingRequest {
-    /// From `SETTING=VALUE`; the name may also be one of a port's, `port:53:receive-buffer`.
+    /// From `SETTING=VALUE`; the name may also refer to a port, `port:53:receive-buffer`.
     ///
     /// # Errors
     /// There is no value.
     pub fn parse(text: &str, reason: &str) -> Result<Self, PlanError> {
-        // The name of an interface may hold a '=', and the value of a sysctl as well.
+        // The name of an interface may contain a '=', and so may the value of a sysctl.
         let object = text.find(':').unwrap_or(0);
         let split = text[object..].find('=').map(|at| object + at);
         let at = split.ok_or_else(|| PlanError::NoValue(text.to_owned()))?;
@@ -34,7 +34,7 @@ impl SettingRequest {
     /// From a plan's JSON.
     ///
     /// # Errors
-    /// It is none, or of another version.
+    /// It is not a plan, or of another version.
     pub fn from_json(text: &str) -> Result<Vec<Self>, PlanError> {
         let document: Document =
             serde_json::from_str(text).map_err(|error| PlanError::Json(error.to_string()))?;
@@ -53,8 +53,8 @@ impl SettingRequest {
         Ok(Self { name, value, from, reason })
     }
 
-    /// One request for each queue that a `*` stands for, and for all that serves a port. With `channels` in the same plan
-    /// the queues are those that they leave.
+    /// One request for each queue that a `*` matches, and for everything that serves a port. If the same plan sets
+    /// `channels`, the queues are those that exist afterwards.
     pub(super) fn expanded(
         self,
         machine: &dyn Machine,

@@ -1,4 +1,4 @@
-//! From requests to a plan: everything that can be known to be wrong is found here, before anything is written.
+//! From requests to a plan: every detectable mistake is reported here, before anything is written.
 
 use std::collections::BTreeSet;
 
@@ -13,27 +13,27 @@ use crate::process::Chosen;
 use crate::settings::{Access, Phase, Setting, Value, ValueKind};
 use udpath_host::Source;
 
-/// What the caller has allowed in so many words.
+/// What the caller has explicitly allowed.
 #[derive(Debug, Clone, Default)]
 pub struct Consent {
-    /// Settings that may be changed though that lowers security.
+    /// Settings that may be changed even though that lowers security.
     pub insecure: BTreeSet<String>,
-    /// Conflicts that may stay as they are.
+    /// Conflicts to ignore.
     pub ignore_conflicts: BTreeSet<String>,
 }
 
 impl Plan {
-    /// Makes a plan of requests, for the machine as it is now.
+    /// Turns requests into a plan for the machine as it is now.
     ///
     /// # Errors
-    /// What is wrong, of the first request that something is wrong with.
+    /// What is wrong with the first invalid request.
     pub fn resolve(
         machine: &dyn Machine,
         requests: Vec<SettingRequest>,
         consent: &Consent,
     ) -> Result<Self, PlanError> {
         let mut plan = Self::default();
-        // With the name as it was asked for, which may stand for several.
+        // With the requested name, which may match several settings.
         let mut wanted: Vec<(Setting, Value, SettingRequest, String)> = Vec::new();
         let asked = limits::channels(machine.source(), &requests)?;
         for request in requests {
@@ -65,7 +65,7 @@ impl Plan {
                 && setting.interface().is_some_and(|name| channels.contains(name));
             let from = match machine.read(&setting) {
                 Ok(value) => Some(value),
-                // The queue comes with the channels.
+                // The queue appears with the channels.
                 Err(refusal) if later && refusal.is_gone() => None,
                 Err(refusal) => return Err(refusal.into()),
             };
@@ -77,7 +77,7 @@ impl Plan {
                 }
             }
             if let Some(found) = from.as_ref().filter(|found| found.is(&to)) {
-                // A reset of the link may lose it, and then it is to be set again.
+                // A link reset may lose it; then it must be set again.
                 if !later {
                     plan.already.push((setting, found.clone()));
                     continue;
@@ -101,7 +101,7 @@ impl Plan {
                 if !allowed {
                     return Err(PlanError::Destroys { setting: asked_for, value: to.to_string(), why: lost });
                 }
-                // A plan's own reasons say it already.
+                // The reasons in a plan's JSON already include it.
                 if !reason.contains(&lost) {
                     reason = if reason.is_empty() { lost } else { format!("{lost}; {reason}") };
                 }
@@ -116,7 +116,7 @@ impl Plan {
     }
 }
 
-/// What the change destroys for good. A selection that cannot be seen may be a program's.
+/// What the change destroys permanently. A selection that is not visible may be a program.
 fn lost(machine: &dyn Machine, setting: &Setting, from: Option<&Value>) -> Option<String> {
     let selection = matches!(setting, Setting::Socket { setting: SocketSetting::Selection, .. });
     let unseen = || {
@@ -127,7 +127,7 @@ fn lost(machine: &dyn Machine, setting: &Setting, from: Option<&Value>) -> Optio
     machine.lost(setting).or_else(unseen).map(|lost| lost.words)
 }
 
-/// Are the CPUs, or queues, there?
+/// Do the CPUs, or queues, exist?
 fn within(source: &dyn Source, setting: &Setting, value: &Value) -> Result<(), PlanError> {
     let cpus = &match value {
         Value::Cpus(cpus) => cpus.clone(),

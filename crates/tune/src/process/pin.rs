@@ -7,20 +7,20 @@ use udpath_steer::CpuSet;
 
 use super::{Changed, sys};
 
-/// What lets one process move another's threads.
+/// The capability needed to set another process's CPU affinity.
 const NEEDS: &str = "CAP_SYS_NICE";
 
-/// Lets a thread run on these CPUs only, reads it back, and tells what it was.
+/// Restricts a thread to these CPUs, reads the affinity back, and returns the previous one.
 ///
-/// Undo it with the set it had before. The kernel keeps of a set what is online and what the thread's cpuset allows;
-/// a set of which it keeps less than what is online is put back, and is an error.
+/// To undo it, pin to the previous set. The kernel reduces a set to the CPUs that are online and allowed by the
+/// thread's cpuset; if that drops an online CPU, the old set is restored and an error is returned.
 ///
 /// # Errors
-/// The thread has ended, a CPU is not online, it is not permitted, or the thread's cpuset does not allow all of them.
+/// The thread has exited, a CPU is not online, permission is denied, or the thread's cpuset does not allow all of them.
 pub fn pin(thread: ThreadId, cpus: &CpuSet) -> Result<Changed<CpuSet>, Error> {
     let online = online()?;
     let before = affinity(thread)?;
-    // CPUs that are offline may be among them: that is what a thread has that was never pinned.
+    // Offline CPUs are allowed: a thread that was never pinned has them in its set.
     if let Some(cpu) = cpus.difference(&possible(&online)).first() {
         return Err(Error::NoCpu { cpu, online });
     }
@@ -40,7 +40,7 @@ pub fn pin(thread: ThreadId, cpus: &CpuSet) -> Result<Changed<CpuSet>, Error> {
     })?;
     let after = affinity(thread)?;
     if after.intersection(&online) != cpus.intersection(&online) {
-        // The mismatch is what is told; should this fail too, the caller has the set it had.
+        // The mismatch is the error to report; if this fails too, the caller has the previous set.
         let _ = sys::set_affinity(thread.tid, &before);
         let what = format!("the set of CPUs of thread {} (its cpuset may not allow all)", thread.tid);
         let (wanted, found, before) = (cpus.to_string(), after.to_string(), before.to_string());
@@ -65,7 +65,7 @@ mod tests {
                 [seen.affinity.intersection(&online().unwrap()).last().unwrap()].into_iter().collect();
             let changed = pin(seen.id, &one).unwrap();
             assert_eq!((changed.before.as_ref(), changed.after.as_ref()), (Some(&seen.affinity), Some(&one)));
-            // In force when the call is back: the kernel has moved it.
+            // In effect when the call returns: the kernel has moved the thread.
             assert_eq!(Some(rustix::thread::sched_getcpu() as u32), one.first());
             assert_eq!(affinity(seen.id).unwrap(), one);
             let put_back = pin(seen.id, &changed.undo).unwrap();

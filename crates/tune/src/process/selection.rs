@@ -1,8 +1,8 @@
-//! What chooses a socket in a reuseport group now.
+//! What currently selects the socket in a reuseport group.
 //!
-//! No system call tells it, and detaching to see is destructive; an iterator over the kernel's sockets shows it
-//! ([`udpath_bpf::reuseport_choosers`]): nothing is attached to the group, and no datagram is sent. What cannot be seen
-//! may be a program of the server's own, which a change would destroy and undo could not bring back.
+//! No system call reports it, and detaching to find out is destructive; a BPF iterator over the kernel's sockets shows
+//! it ([`udpath_bpf::reuseport_choosers`]): nothing is attached to the group, and no datagram is sent. If it is not
+//! visible, it may be a program of the server's own, which a change would destroy and undo could not restore.
 
 use udpath_bpf::Chooser;
 
@@ -11,19 +11,19 @@ use udpath_host::process::{Selection, SocketId};
 use super::sys;
 use crate::machine::Lost;
 
-/// What chooses in a group.
+/// What selects the socket in a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chosen {
-    /// The kernel, or a program that does what udpath's own does: undo can bring it back.
+    /// The kernel, or a program equivalent to udpath's own: undo can restore it.
     By(Selection),
-    /// Another program, in words.
+    /// Another program, described in words.
     Program(String),
-    /// Not known, and why.
+    /// Unknown, and why.
     Unseen(String),
 }
 
 impl Chosen {
-    /// What a change would destroy for good; nothing when undo brings it back.
+    /// What a change would destroy permanently; `None` if undo restores it.
     #[must_use]
     pub fn lost(&self) -> Option<Lost> {
         let (seen, words) = match self {
@@ -46,7 +46,7 @@ impl Chosen {
     }
 }
 
-/// What chooses in the group of a socket of the calling thread's network namespace.
+/// What selects the socket in the group of a socket in the calling thread's network namespace.
 #[must_use]
 pub fn chosen(socket: SocketId) -> Chosen {
     match udpath_bpf::reuseport_choosers() {

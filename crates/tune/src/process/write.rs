@@ -15,26 +15,26 @@ use udpath_host::process::{
 
 use super::sys;
 
-/// What lets one process write such options of another's socket.
+/// The capability needed to set such options on another process's socket.
 const NEEDS: &str = "CAP_NET_ADMIN";
 
-/// What a write did.
+/// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed<V> {
-    /// What it was; none where the kernel does not tell.
+    /// The previous value; `None` if the kernel does not report it.
     pub before: Option<V>,
-    /// What to write to undo it: what it was, and where the kernel does not tell that, its own default. What the server
-    /// itself had set of such a thing is then back only after its restart.
+    /// The value that undoes the write: the previous value, or the kernel's default if the kernel does not report it.
+    /// In that case the server's own choice returns only after its restart.
     pub undo: V,
-    /// What it is now, as read back; none where the kernel does not tell. Selection is verified by counts.
+    /// The value read back; `None` if the kernel does not report it. Selection is verified by counters.
     pub after: Option<V>,
 }
 
-/// Sets a value of a socket, reads it back, and tells what it was. What does not read back as written is put back.
+/// Sets a socket option, reads it back, and returns the previous value. If it does not read back as written, the
+/// previous value is restored.
 ///
 /// # Errors
-/// The process does not have the socket any more, the value is not possible, it is not permitted, or the kernel does
-/// not take it.
+/// The process no longer has the socket, the value is invalid, permission is denied, or the kernel rejects it.
 pub fn write(pid: u32, socket: SocketId, value: SocketValue) -> Result<Changed<SocketValue>, Error> {
     let named = || format!("socket {} of process {pid}", socket.inode);
     check(value)?;
@@ -57,7 +57,7 @@ pub fn write(pid: u32, socket: SocketId, value: SocketValue) -> Result<Changed<S
         if let (Some(before), Some(after)) = (before, after)
             && after != taken(value)
         {
-            // The mismatch is what is told; should this fail too, `before` is in it.
+            // The mismatch is the error to report; if this fails too, it contains `before`.
             let _ = set(held, before, members);
             let what = format!("{} of {}", value.setting().option(), named());
             let (wanted, found, before) = (value.to_string(), after.to_string(), before.to_string());
@@ -70,7 +70,7 @@ pub fn write(pid: u32, socket: SocketId, value: SocketValue) -> Result<Changed<S
 fn set(socket: BorrowedFd<'_>, value: SocketValue, members: u32) -> io::Result<()> {
     let number = |name, value: u32| sys::set_option(socket, name, value.cast_signed());
     match value {
-        // It doubles what it is told.
+        // The kernel doubles the value it is given.
         SocketValue::ReceiveBuffer(bytes) => number(libc::SO_RCVBUFFORCE, bytes.div_ceil(2)),
         SocketValue::BusyPoll(us) => number(libc::SO_BUSY_POLL, us),
         SocketValue::PreferBusyPoll(on) => number(libc::SO_PREFER_BUSY_POLL, on.into()),
@@ -78,14 +78,14 @@ fn set(socket: BorrowedFd<'_>, value: SocketValue, members: u32) -> io::Result<(
         SocketValue::IncomingCpu(cpu) => number(libc::SO_INCOMING_CPU, cpu.unwrap_or(u32::MAX)),
         SocketValue::Selection(Selection::ByCpu) => sys::choose_by_cpu(socket, members),
         SocketValue::Selection(Selection::ByFlow) => match number(libc::SO_DETACH_REUSEPORT_BPF, 0) {
-            // There is none attached.
+            // No program is attached.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             detached => detached,
         },
     }
 }
 
-/// As it reads back.
+/// The value as it reads back.
 fn taken(value: SocketValue) -> SocketValue {
     match value {
         SocketValue::ReceiveBuffer(bytes) => SocketValue::ReceiveBuffer(bytes.next_multiple_of(2)),
@@ -93,7 +93,7 @@ fn taken(value: SocketValue) -> SocketValue {
     }
 }
 
-/// What a socket has of it that nobody has set.
+/// The value of an option that was never set.
 fn default(value: SocketValue) -> SocketValue {
     match value {
         SocketValue::BusyPollBudget(_) => SocketValue::BusyPollBudget(0),

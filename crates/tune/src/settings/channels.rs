@@ -1,4 +1,4 @@
-//! Channels and rings: how many queues a card has (`ethtool -L`), and how deep they are (`ethtool -G`).
+//! Channels and rings: the number of queues of a card (`ethtool -L`), and their depth (`ethtool -G`).
 
 use udpath_host::Source;
 use udpath_host::kernel::Kernel;
@@ -10,7 +10,7 @@ use super::row::{
 use super::{Item, Setting, Value, driver};
 use crate::machine::Refusal;
 
-/// How many channels of a kind, `ethtool -L`.
+/// Number of channels of a type, `ethtool -L`.
 pub static CHANNELS: Row = Row {
     name: "channels",
     part: PartKind::Named(&["combined", "rx", "tx", "other"]),
@@ -117,8 +117,8 @@ fn ring_limit(
     target.at_most(value, max)
 }
 
-/// How many queues of a direction, `rx` or `tx`, there are once the channels of `wanted` are set; none when the driver does
-/// not say.
+/// How many queues of a direction, `rx` or `tx`, exist once the channels of `wanted` are set; `None` if the driver does
+/// not report it.
 pub(crate) fn queues_after(
     source: &dyn Source,
     interface: &str,
@@ -133,7 +133,7 @@ pub(crate) fn queues_after(
             }
             _ => None,
         });
-        // Without a known maximum, a requested number may be refused: do not count on it.
+        // Without a known maximum, a requested number may be rejected: do not rely on it.
         match (request, count(&channels.max, kind)) {
             (None, _) => count(&channels.now, kind),
             (Some(number), Some(max)) => u32::try_from(number).ok().filter(|number| *number <= max),

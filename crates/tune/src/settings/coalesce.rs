@@ -1,4 +1,4 @@
-//! Interrupt moderation, `ethtool -C`: how long, and for how many frames, a card holds an interrupt back.
+//! Interrupt moderation, `ethtool -C`: how long, and for how many frames, a card delays an interrupt.
 
 use udpath_host::Absence;
 use udpath_host::Source;
@@ -37,7 +37,7 @@ const NUMBERS: &[&str] = &[
 /// Switches, by ethtool's names.
 const SWITCHES: &[&str] = &["adaptive-rx", "adaptive-tx", "cqe-mode-rx", "cqe-mode-tx"];
 
-/// A number of interrupt moderation.
+/// A numeric parameter of interrupt moderation.
 pub static NUMBER: Row = Row {
     name: "coalesce",
     part: PartKind::Named(NUMBERS),

@@ -1,4 +1,4 @@
-//! What the rows share whose settings are the driver's: numbers in and out, refusals, ethtool's lines.
+//! Code shared by rows whose settings belong to the driver: numbers in and out, errors, ethtool commands.
 
 use udpath_host::Absence;
 
@@ -7,31 +7,31 @@ use super::shell::quoted;
 use super::{Setting, Value};
 use crate::machine::Refusal;
 
-/// What changes channels, rings, moderation and offloads.
+/// Programs that change channels, rings, moderation and offloads.
 pub(super) const DEVICE_WRITERS: &[&str] =
     &["tuned", "NetworkManager", "systemd-networkd", "a reload of the driver"];
-/// Why a driver's number reads back as another one.
+/// Why a number reads back as a different one.
 pub(super) const ROUNDS: &str = "the driver rounds; ask for what it made of it";
 
-/// A line of ethtool: `ethtool -L eth0 combined 8`.
+/// An ethtool command: `ethtool -L eth0 combined 8`.
 pub(super) fn ethtool(option: &str, setting: &Setting, value: &Value) -> String {
     let Some(Target { interface, part, .. }) = setting.target() else { return String::new() };
     let part = if part.is_empty() { String::new() } else { format!("{} ", quoted(part)) };
     format!("ethtool {option} {} {part}{value}", quoted(interface))
 }
 
-/// What errors of settings of a driver mean.
+/// The meaning of errors for driver settings.
 pub(super) fn no_such_value(_: &Setting, operation: &str, errno: i32) -> Option<&'static str> {
     (operation == "set" && errno == libc::EINVAL).then_some("the driver takes no such value")
 }
 
 impl Target<'_> {
-    /// A refusal of our own to set it.
+    /// A refusal by udpath to set it.
     pub(super) fn refuse(&self, why: impl Into<String>) -> Refusal {
         Refusal::because("set", self.setting, why)
     }
 
-    /// The value is of another kind.
+    /// The value is of the wrong kind.
     pub(super) fn wrong(&self, value: &Value) -> Refusal {
         self.refuse(format!("'{value}' is not a value of it"))
     }
@@ -46,13 +46,13 @@ impl Target<'_> {
         Refusal::kernel("read", self.setting, &std::io::Error::from_raw_os_error(errno))
     }
 
-    /// A number as it was read; none: the driver does not have it.
+    /// A number as read; `None`: the driver does not support it.
     pub(super) fn number(&self, found: Option<u32>) -> Result<Value, Refusal> {
         let number = found.ok_or_else(|| self.absent(&Absence::NotSupported))?;
         Ok(Value::Number(number.into()))
     }
 
-    /// A number to be written, of 32 bits.
+    /// The number to write, as 32 bits.
     pub(super) fn word(&self, value: &Value) -> Result<u32, Refusal> {
         match value {
             Value::Number(number) => {
@@ -62,7 +62,7 @@ impl Target<'_> {
         }
     }
 
-    /// The driver's maximum is kept.
+    /// Checks the driver's maximum.
     pub(super) fn at_most(&self, value: &Value, max: Option<u32>) -> Result<(), Limit> {
         match (value, max) {
             (Value::Number(number), Some(max)) if *number > max.into() => {
@@ -72,7 +72,7 @@ impl Target<'_> {
         }
     }
 
-    /// The kernel's answer, with its own sentence where it gave one.
+    /// The kernel's result, with its extended error message if there is one.
     pub(super) fn done(&self, result: Result<(), udpath_netlink::Error>) -> Result<(), Refusal> {
         result.map_err(|refused| match (refused.errno, &refused.detail) {
             (Some(errno), None) => {

@@ -1,4 +1,4 @@
-//! Offloads, `ethtool -K`, by the kernel's names.
+//! Offloads, `ethtool -K`, by their kernel names.
 
 use udpath_host::Source;
 use udpath_host::kernel::Kernel;
@@ -9,7 +9,7 @@ use super::row::{
 use super::{Setting, Value, driver};
 use crate::machine::Refusal;
 
-/// What `ethtool -K` calls some features for short, and the kernel's name. Only those that stand for one feature.
+/// Short names in `ethtool -K`, and the kernel's names. Only those that refer to one feature.
 const ALIASES: &[(&str, &str)] = &[
     ("gro", "rx-gro"),
     ("gso", "tx-generic-segmentation"),

@@ -1,4 +1,4 @@
-//! Whole files that keep a change over a boot. Made by [`crate::persist`] alone, never asked for by name.
+//! Whole files that keep a change across a boot. Created only by [`crate::persist`], never requested by name.
 
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
 use super::shell::quoted;

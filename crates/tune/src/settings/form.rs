@@ -1,4 +1,4 @@
-//! Settings that are a file of sysfs or procfs: which, and how the kernel writes the value in it.
+//! Settings that are files of sysfs or procfs: the path, and the kernel's format of the value.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use udpath_steer::CpuSet;
 use super::row::Access;
 use super::{Setting, Value};
 
-/// A file of the kernel and the form of what is in it.
+/// A kernel file and the format of its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// Its path.
     pub path: String,
-    /// How the value is written there.
+    /// The format of the value.
     pub form: Form,
 }
 
-/// How a file of the kernel writes a value.
+/// How a kernel file formats a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// CPUs in hexadecimal groups of 32.
@@ -27,12 +27,12 @@ pub enum Form {
     Number,
     /// 0 or 1.
     Bit,
-    /// Words between blanks or tabs.
+    /// Words separated by blanks or tabs.
     Words,
 }
 
 impl Setting {
-    /// The file, if it is one whose path follows from the name.
+    /// The file, if its path follows from the name.
     #[must_use]
     pub fn place(&self) -> Option<Place> {
         match self.row().access {
@@ -43,10 +43,10 @@ impl Setting {
 }
 
 impl Form {
-    /// What is in the file, as a value.
+    /// Parses the contents of the file.
     ///
     /// # Errors
-    /// It is something else; says what it is.
+    /// The contents are malformed; the error quotes them.
     pub fn read(self, text: &str) -> Result<Value, String> {
         let trimmed = text.trim();
         let none = |what: &str| format!("'{trimmed}' is no {what}");
@@ -63,7 +63,7 @@ impl Form {
         }
     }
 
-    /// What is written into the file, without the newline; nothing for a value of another kind.
+    /// The text to write to the file, without the newline; `None` for a value of another kind.
     #[must_use]
     pub fn write(self, value: &Value) -> Option<String> {
         match (self, value) {

@@ -1,4 +1,4 @@
-//! IRQs: which CPUs take them, and which of them irqbalance leaves alone.
+//! IRQs: which CPUs handle them, and which IRQs irqbalance leaves alone.
 
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
 use super::shell::quoted;
@@ -6,7 +6,7 @@ use super::{Form, Setting};
 
 const WRITERS: &[&str] = &["irqbalance", "tuned", "a reload of the driver"];
 
-/// CPUs that may take the IRQ of a receive queue.
+/// CPUs that may handle the IRQ of a receive queue.
 pub static OF_QUEUE: Row = Row {
     name: "irq",
     part: PartKind::RxQueue,
@@ -19,7 +19,7 @@ pub static OF_QUEUE: Row = Row {
     writers: WRITERS,
     shell: Shell::Line(|setting, value| {
         let Setting::Interface(interface, item) = setting else { return String::new() };
-        // Where the number is known, the line is that of the IRQ itself.
+        // If the number is known, the command is that of the IRQ itself.
         format!(
             "# once its number N is known: echo {value} > /proc/irq/N/smp_affinity_list # {} {}",
             quoted(interface),
@@ -30,7 +30,7 @@ pub static OF_QUEUE: Row = Row {
     extra: Extra { tuned: Some(("irq", "affinity")), errno, ..Extra::NONE },
 };
 
-/// CPUs that may take an IRQ, by its number.
+/// CPUs that may handle an IRQ, by its number.
 pub static BY_NUMBER: Row = Row {
     name: "irq:affinity",
     part: PartKind::Whole,
@@ -83,7 +83,7 @@ pub static IRQBALANCE_BAN: Row = Row {
     extra: Extra::NONE,
 };
 
-/// The rows of an interface's IRQs; the others are of objects of their own.
+/// The rows of an interface's IRQs; the others do not belong to an interface.
 pub static ROWS: &[&Row] = &[&OF_QUEUE];
 
 /// kernel/irq/proc.c and `irq_set_affinity` of the chips; irqbalance's own notes on the three.

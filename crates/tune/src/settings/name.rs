@@ -1,4 +1,4 @@
-//! The names of settings: as people write them, and back.
+//! The names of settings: parsing and formatting.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,9 +9,9 @@ use super::row::{PartKind, Row};
 use super::{Item, Part, Setting, rows};
 use udpath_host::process::SocketSetting;
 
-/// Longest name of an interface, bytes: `IFNAMSIZ` less the closing zero.
+/// Longest name of an interface, bytes: `IFNAMSIZ` less the terminating NUL.
 const MAX_INTERFACE: usize = 15;
-/// Why a text names no setting. Says what would.
+/// Why a text is not the name of a setting, and what would be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WrongName {
     /// No colon.
@@ -19,36 +19,36 @@ pub enum WrongName {
         "{0:?} names no setting; write one like eth0:rps/rx-0, irq:57:affinity or sysctl:net.core.rmem_max"
     )]
     NoObject(String),
-    /// What stands before the colon can be no interface.
+    /// The part before the colon is not a valid interface name.
     #[error("{0:?} cannot be the name of an interface: 1 to 15 bytes without '/', ':' and white space")]
     Interface(String),
-    /// What stands after it is no item.
+    /// The part after the colon is not a valid item.
     #[error("{interface} has no setting {item:?}; {}", nearest(item))]
     Item {
         /// The interface.
         interface: String,
-        /// What was asked for.
+        /// The requested item.
         item: String,
     },
-    /// An item of a kind that has others.
+    /// An unknown item of a known kind.
     #[error("there is no {kind} {name:?}; of {kind} there are {known}")]
     Kind {
         /// `channels`, `ring`, `coalesce`, `hash`, `rss`, `napi`.
         kind: &'static str,
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The valid names.
         known: String,
     },
-    /// No queue where one must be.
+    /// A queue is missing.
     #[error("{item:?} names no queue; write it like {example}")]
     Queue {
         /// The item as it was written.
         item: String,
-        /// One that would be right.
+        /// A valid example.
         example: String,
     },
-    /// No number, or not of an IRQ.
+    /// Not a number, or not of an IRQ.
     #[error("{0:?} names no IRQ; write it like irq:57:affinity")]
     Irq(String),
     /// Not a pid and a tid.
@@ -64,7 +64,7 @@ pub enum WrongName {
         /// What was written.
         text: String,
     },
-    /// Whoever serves a port is no setting but several.
+    /// The server on a port is not one setting but several.
     #[error("{0:?} names no one setting: it stands for sockets and threads, in a plan's requests alone")]
     Port(String),
     /// Not a name below /proc/sys.
@@ -72,9 +72,9 @@ pub enum WrongName {
     Sysctl(String),
 }
 
-/// The setting that was probably meant; else all groups there are.
+/// The closest match, else all groups of settings.
 fn nearest(item: &str) -> String {
-    // Closer than this two names differ by a slip of the finger: 0.85 still takes two letters of ten.
+    // Names above this similarity differ by a typo: 0.85 still allows two letters of ten.
     const CLOSE: f64 = 0.85;
     let names = rows().flat_map(|row| match row.part {
         PartKind::Named(names) => names.iter().map(|name| format!("{}/{name}", row.name)).collect(),
@@ -136,7 +136,8 @@ impl FromStr for Setting {
     }
 }
 
-/// `812/4026:busy-poll`. What is the whole group's is named by `group`, so that nobody takes it for the socket's own.
+/// `812/4026:busy-poll`. Settings of the whole group are named by `group`, so that they are not mistaken for the
+/// socket's own.
 fn socket(group: bool, text: &str) -> Option<Setting> {
     let (numbers, name) = text.split_once(':')?;
     let (pid, inode) = numbers.split_once('/')?;
@@ -152,7 +153,7 @@ fn sockets() -> String {
     own.map(SocketSetting::name).collect::<Vec<_>>().join(", ")
 }
 
-/// `net.core.rmem_max`, or with slashes where a name has a dot of its own: `net/ipv4/conf/eth0.100/rp_filter`.
+/// `net.core.rmem_max`, or with slashes if a name contains a dot: `net/ipv4/conf/eth0.100/rp_filter`.
 fn sysctl(name: &str) -> Result<Setting, WrongName> {
     let path = if name.contains('/') { name.to_owned() } else { name.replace('.', "/") };
     let strange = |part: &str| {
@@ -196,10 +197,10 @@ fn parse_item(interface: &str, text: &str) -> Result<Item, WrongName> {
     }
 }
 
-/// The part of a name behind that of its row; none if it is no part of this row.
+/// The part of a name after that of its row; `None` if the name does not belong to this row.
 ///
 /// # Errors
-/// It is of this row and wrong; with what to say of it, where that is known.
+/// It belongs to this row and is invalid; with a message, if there is one.
 fn part(row: &'static Row, name: &str) -> Result<Option<Part>, Option<WrongName>> {
     let queue = |direction: &str| match name.strip_prefix(direction).and_then(digits) {
         Some(number) => Ok(Some(Part::Queue(number))),
@@ -223,12 +224,12 @@ fn part(row: &'static Row, name: &str) -> Result<Option<Part>, Option<WrongName>
     }
 }
 
-/// What names of features are made of.
+/// A byte allowed in feature names.
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// A number in digits alone: `str::parse` would take a sign.
+/// A number of digits only: `str::parse` would accept a sign.
 fn digits(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -238,7 +239,7 @@ impl fmt::Display for Setting {
         let text = match self {
             Self::Interface(interface, item) => format!("{interface}:{item}"),
             Self::Irq(irq) => format!("irq:{irq}:affinity"),
-            // Dots, unless a part of the name has one of its own.
+            // Dots, unless a part of the name contains one.
             Self::Sysctl(path) if path.contains('.') => format!("sysctl:{path}"),
             Self::Sysctl(path) => format!("sysctl:{}", path.replace('/', ".")),
             Self::Thread { pid, tid } => format!("thread:{pid}/{tid}:affinity"),
@@ -301,7 +302,7 @@ mod tests {
             assert_eq!(setting.to_string(), name);
         }
         assert_eq!("e:feature/gro".parse::<Setting>().unwrap().to_string(), "e:feature/rx-gro");
-        // Interfaces whose names are also words here, or begin with another's name.
+        // Interfaces whose names are also keywords here, or are a prefix of another.
         assert_eq!("eth1:qdisc".parse::<Setting>().unwrap().interface(), Some("eth1"));
         assert_eq!("eth10:qdisc".parse::<Setting>().unwrap().interface(), Some("eth10"));
     }

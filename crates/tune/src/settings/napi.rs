@@ -12,7 +12,7 @@ use crate::machine::Refusal;
 
 const WRITERS: &[&str] = &["udev", "a reload of the driver"];
 
-/// Polls in kernel threads of its own.
+/// NAPI polling in dedicated kernel threads.
 pub static THREADED: Row = Row {
     name: "napi/threaded",
     part: PartKind::Whole,
@@ -44,7 +44,7 @@ pub static DEFER_HARD_IRQS: Row = Row {
     extra: Extra::NONE,
 };
 
-/// How long a poll may be put off, nanoseconds.
+/// How long a poll may be deferred, nanoseconds.
 pub static GRO_FLUSH_TIMEOUT: Row = Row {
     name: "napi/gro-flush-timeout",
     part: PartKind::Whole,

@@ -9,10 +9,11 @@ use super::shell::quoted;
 use super::{Form, Value};
 use crate::machine::Refusal;
 
-/// What the kernel puts there when nobody has set one.
+/// The qdisc the kernel installs by default.
 const DEFAULT: &str = "default";
 
-/// The root qdisc. Only the kind is known, so one with settings of its own is not replaced: undo could not restore them.
+/// The root qdisc. Only the kind is known, so a configured qdisc is not replaced: undo could not restore its
+/// parameters.
 pub static QDISC: Row = Row {
     name: "qdisc",
     part: PartKind::Whole,
@@ -70,9 +71,9 @@ fn ifindex(source: &dyn Source, interface: &str) -> Option<u32> {
 fn read(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
     let index = ifindex(source, target.interface).ok_or_else(|| target.absent(&Absence::NotThere))?;
     let all = source.qdiscs().map_err(|absence| target.absent(&absence))?.value;
-    // What hangs at the ingress is another place.
+    // Ingress qdiscs are attached elsewhere.
     let own = all.iter().filter(|qdisc| qdisc.interface == index && qdisc.parent != "ingress");
-    // Handle 0 is the kernel's own.
+    // Handle 0 is the kernel's default.
     let set: Vec<&str> = own.filter(|qdisc| qdisc.handle != "0:").map(|qdisc| qdisc.kind.as_str()).collect();
     Ok(Value::Words(if set.is_empty() { DEFAULT.to_owned() } else { set.join(",") }))
 }

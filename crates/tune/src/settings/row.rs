@@ -1,7 +1,7 @@
-//! One row of the table of settings: all that is known of a kind of setting, in one place.
+//! One row of the table of settings: everything about a kind of setting, in one place.
 //!
-//! Fields that every kind must answer stand in [`Row`] itself, so that a new row does not compile without them; what only
-//! few kinds have is in [`Extra`], whose defaults are [`Extra::NONE`].
+//! Fields that every kind needs are in [`Row`] itself, so that a new row does not compile without them; fields that
+//! only a few kinds need are in [`Extra`], with the defaults [`Extra::NONE`].
 
 use serde::{Deserialize, Serialize};
 use udpath_host::Source;
@@ -14,15 +14,15 @@ use crate::machine::Refusal;
 /// A kind of setting.
 #[derive(Debug)]
 pub struct Row {
-    /// What names begin with, or the whole name: `rps` of `eth0:rps/rx-0`, `napi/threaded`, `irq:affinity`.
+    /// Prefix of the names, or the whole name: `rps` of `eth0:rps/rx-0`, `napi/threaded`, `irq:affinity`.
     pub name: &'static str,
     /// What follows the name.
     pub part: PartKind,
-    /// What it can be set to.
+    /// The values it accepts.
     pub value: ValueKind,
     /// Where it lives.
     pub access: Access,
-    /// When it is written.
+    /// When it is applied.
     pub phase: Phase,
     /// What writing it costs.
     pub cost: Cost,
@@ -32,11 +32,11 @@ pub struct Row {
     pub on_reset: OnReset,
     /// Programs and events that change it.
     pub writers: &'static [&'static str],
-    /// The same change as a line for a shell.
+    /// The equivalent shell command.
     pub shell: Shell,
     /// Its page in `docs/settings`, without `.md`.
     pub page: &'static str,
-    /// What only few kinds have.
+    /// Fields that only a few kinds need.
     pub extra: Extra,
 }
 
@@ -60,7 +60,7 @@ pub enum PartKind {
     Whole,
     /// One of these names.
     Named(&'static [&'static str]),
-    /// A name that only the kernel knows, of letters, digits and `-`, `_`, `.`; with short names for some.
+    /// A name known only to the kernel, of letters, digits and `-`, `_`, `.`; some have short names.
     Free(&'static [(&'static str, &'static str)]),
     /// A receive queue, `rx-N`.
     RxQueue,
@@ -68,7 +68,7 @@ pub enum PartKind {
     TxQueue,
 }
 
-/// What a setting can be set to.
+/// The values a setting accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
     /// A list of CPUs, or none.
@@ -83,7 +83,7 @@ pub enum ValueKind {
     Switch,
     /// One word.
     Word,
-    /// Fields of a hash, as ethtool's letters.
+    /// Hash fields, as ethtool's letters.
     HashFields,
     /// Text of one line, words separated by one space.
     Text,
@@ -91,15 +91,15 @@ pub enum ValueKind {
     Table,
     /// Bytes of a hash key.
     Key,
-    /// Numbers of IRQs.
+    /// IRQ numbers.
     Irqs,
-    /// What an option of a socket takes.
+    /// The value of a socket option.
     Socket(SocketSetting),
     /// A whole file.
     File,
 }
 
-/// Where a setting lives, and so how it is read and written.
+/// Where a setting lives, and therefore how it is read and written.
 #[derive(Debug, Clone, Copy)]
 pub enum Access {
     /// A file of sysfs or procfs, by its path.
@@ -111,37 +111,37 @@ pub enum Access {
         /// Writes it.
         write: fn(&Target<'_>, &mut Kernel, &Value) -> Result<(), Refusal>,
     },
-    /// The IRQ of a queue: [`crate::Machine`] looks up its number, and the setting is then that IRQ's.
+    /// The IRQ of a queue: [`crate::Machine`] looks up its number and uses that IRQ's setting.
     QueueIrq,
-    /// A process, or a file on disk: [`crate::Machine`] knows the way.
+    /// A process, or a file on disk: handled by [`crate::Machine`].
     Object,
 }
 
-/// A setting of an interface, for the functions of its row.
+/// A setting of an interface, passed to the functions of its row.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
     /// The setting, for errors.
     pub setting: &'a Setting,
     /// The interface's name.
     pub interface: &'a str,
-    /// What follows the name of the row; empty where nothing does.
+    /// What follows the row's name; empty if nothing does.
     pub part: &'a str,
 }
 
-/// The order of work: what makes queues and IRQs appear comes before what is said of them.
+/// The order of changes: what creates queues and IRQs comes before the settings of those.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// How many channels: queues and IRQs come and go.
+    /// Number of channels: queues and IRQs appear and disappear.
     Channels,
-    /// Rings, moderation, offloads: many drivers set the card up anew.
+    /// Rings, moderation, offloads: many drivers reinitialize the card.
     Device,
-    /// Conflicting programs are kept away from what comes next.
+    /// Conflicting programs are excluded from the following settings.
     Conflicts,
-    /// Which CPUs take the IRQs.
+    /// Which CPUs handle the IRQs.
     Irqs,
-    /// Which queue the card chooses.
+    /// Which queue the card selects.
     Rss,
-    /// Which CPU, and which transmit queue, the kernel chooses.
+    /// Which CPU, and which transmit queue, the kernel selects.
     Steering,
     /// NAPI, qdiscs, sysctls.
     Kernel,
@@ -149,27 +149,27 @@ pub enum Phase {
     Sockets,
     /// Which CPUs threads run on.
     Threads,
-    /// Files that keep it over a boot.
+    /// Files that keep changes across a boot.
     Files,
 }
 
-/// What the writing itself costs.
+/// What the write itself costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cost {
-    /// Nothing that traffic notices.
+    /// No effect on traffic.
     None,
-    /// Flows move to another queue or CPU: packets of one may overtake each other once.
+    /// Flows move to another queue or CPU: packets of a flow may be reordered once.
     MovesFlows,
-    /// What waits to be sent is dropped.
+    /// Queued packets are dropped.
     DropsQueued,
-    /// Most drivers stop the interface and start it again: the link may be away for seconds, and settings that the
-    /// driver keeps in its queues are lost.
+    /// Most drivers stop and restart the interface: the link may be down for seconds, and settings that the driver
+    /// keeps in its queues are lost.
     ResetsLink,
 }
 
 impl Cost {
-    /// In words; nothing when there is none.
+    /// In words; `None` if there is no cost.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -193,41 +193,41 @@ pub enum Scope {
     Process,
 }
 
-/// What a reset of the link does to a setting of the same interface.
+/// The effect of a link reset on a setting of the same interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnReset {
-    /// Nothing: the driver or the kernel keeps it, or it is of no interface.
+    /// None: the driver or the kernel keeps it, or it does not belong to an interface.
     Kept,
-    /// It may be lost: it is read before the reset, and set again after it.
+    /// It may be lost: it is read before the reset and set again afterwards.
     Lost,
-    /// These of its names may be lost.
+    /// The settings of these names may be lost.
     LostNames(&'static [&'static str]),
-    /// It may be lost, and with another number of channels the driver rightly chooses it anew.
+    /// It may be lost, and if the number of channels changes, the driver's new choice is legitimate.
     Rechosen,
 }
 
-/// A change as a line for a shell.
+/// A change as a shell command.
 #[derive(Debug, Clone, Copy)]
 pub enum Shell {
-    /// `echo VALUE > FILE`, for what is a file of the kernel.
+    /// `echo VALUE > FILE`, for kernel files.
     Echo,
-    /// As this function writes it.
+    /// The output of this function.
     Line(fn(&Setting, &Value) -> String),
 }
 
-/// Why the device cannot do what is asked of it.
+/// Why the device cannot do what is requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Limit {
-    /// The value is beyond what there is.
+    /// The value exceeds the device's limit.
     Beyond(String),
     /// It cannot be changed at all.
     Fixed(String),
 }
 
-/// What the kernel keeps of a number.
+/// How the kernel rounds a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeps {
-    /// The number itself.
+    /// Not at all.
     AsWritten,
     /// The next power of two; 0 stays.
     PowerOfTwo,
@@ -235,36 +235,36 @@ pub enum Keeps {
     Even,
 }
 
-/// Why going from a value to another lowers security.
+/// Why changing from one value to another lowers security.
 type Lowers = fn(&Setting, Option<&Value>, &Value) -> Option<&'static str>;
-/// Why the device cannot; with all that the plan sets.
+/// Why the device cannot do it, given everything the plan sets.
 type Limits = fn(&Target<'_>, &dyn Source, &Value, &[(Setting, Value)]) -> Result<(), Limit>;
 
-/// What only few kinds of setting have.
+/// Fields that only a few kinds of setting need.
 #[derive(Debug, Clone, Copy)]
 pub struct Extra {
-    /// Why a change lowers security; such a change is made only when it is allowed by name.
+    /// Why a change lowers security; such a change must be allowed by name.
     pub lowers_security: Lowers,
-    /// What the device says of itself that it can.
+    /// The limits that the device reports.
     pub limit: Limits,
-    /// Whether undo could set this value again.
+    /// Whether undo can set this value again.
     pub restorable: fn(&Value) -> bool,
-    /// What the kernel keeps of a number.
+    /// How the kernel rounds a number.
     pub keeps: Keeps,
     /// The section and the key of a tuned profile that set it; `*` is the setting's own name.
     pub tuned: Option<(&'static str, &'static str)>,
-    /// The usual cause when another value is read back than was written.
+    /// The usual cause when a different value is read back.
     pub differs: &'static str,
-    /// What an errno of `read` or `set` means for it, where the kernel's own words do not say it.
+    /// The meaning of an errno of `read` or `set`, where the kernel's own text is not enough.
     pub errno: fn(&Setting, &str, i32) -> Option<&'static str>,
-    /// How long it lasts, where that is less than until the next boot.
+    /// Its lifetime, if it ends before the next boot.
     pub lasts: Option<&'static str>,
-    /// What undo writes where the kernel does not show the value and the journal does not know it: the kernel's default.
+    /// The value undo writes if the kernel does not report it and the journal does not know it: the kernel's default.
     pub assumed: Option<fn() -> Value>,
 }
 
 impl Extra {
-    /// None of it.
+    /// No extras.
     pub const NONE: Self = Self {
         lowers_security: |_, _, _| None,
         limit: |_, _, _, _| Ok(()),
@@ -279,7 +279,7 @@ impl Extra {
 }
 
 impl Setting {
-    /// When it is written.
+    /// When it is applied.
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.row().phase
@@ -303,25 +303,25 @@ impl Setting {
         self.row().writers
     }
 
-    /// Why going from `from` to `to` lowers security; such a change is made only when it is allowed by name.
+    /// Why changing from `from` to `to` lowers security; such a change must be allowed by name.
     #[must_use]
     pub fn lowers_security(&self, from: Option<&Value>, to: &Value) -> Option<&'static str> {
         (self.row().extra.lowers_security)(self, from, to)
     }
 
-    /// What undo writes where the kernel does not show the value and the journal does not know it.
+    /// The value undo writes if the kernel does not report it and the journal does not know it.
     #[must_use]
     pub fn assumed(&self) -> Option<Value> {
         self.row().extra.assumed.map(|assumed| assumed())
     }
 
-    /// How long it lasts, where that is less than until the next boot.
+    /// Its lifetime, if it ends before the next boot.
     #[must_use]
     pub fn lasts(&self) -> Option<&'static str> {
         self.row().extra.lasts
     }
 
-    /// For the functions of its row, if it is of an interface.
+    /// The argument for the functions of its row, if it belongs to an interface.
     #[must_use]
     pub fn target(&self) -> Option<Target<'_>> {
         match self {

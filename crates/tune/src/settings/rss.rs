@@ -1,4 +1,4 @@
-//! RSS: which receive queue the card chooses, by a hash and an indirection table (`ethtool -X`, `-N`).
+//! RSS: the receive queue that the card selects, by a hash and an indirection table (`ethtool -X`, `-N`).
 
 use udpath_host::kernel::{Kernel, RssChange};
 use udpath_host::snapshot::{Fields, HashFields};
@@ -46,7 +46,7 @@ pub static FUNCTION: Row = Row {
     extra: Extra::NONE,
 };
 
-/// What is hashed of UDP over IPv4 or IPv6.
+/// The fields hashed for UDP over IPv4 or IPv6.
 pub static HASH: Row = Row {
     name: "hash",
     part: PartKind::Named(&["udp4", "udp6"]),
@@ -65,7 +65,7 @@ pub static HASH: Row = Row {
     extra: Extra::NONE,
 };
 
-/// The indirection table. After key and function, which some drivers set together with it.
+/// The indirection table. After key and function, which some drivers set along with it.
 pub static TABLE: Row = Row {
     name: "rss/table",
     part: PartKind::Whole,
@@ -186,7 +186,7 @@ fn table_limit(
 }
 
 impl Table {
-    /// The last queue that it names.
+    /// The highest queue in the table.
     pub(crate) fn last_queue(&self) -> Option<u32> {
         match self {
             Self::Equal(queues) => queues.checked_sub(1),

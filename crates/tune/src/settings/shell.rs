@@ -1,16 +1,16 @@
-//! A change as a line for a shell, with the system's own programs.
+//! A change as a shell command, using the system's own programs.
 
 use super::row::Shell;
 use super::{Setting, Value};
 
 impl Setting {
-    /// The line that sets it to `value`.
+    /// The command that sets it to `value`.
     #[must_use]
     pub fn shell(&self, value: &Value) -> String {
         match (self.row().shell, self.place()) {
             (Shell::Line(line), _) => line(self, value),
             (Shell::Echo, Some(place)) => {
-                // Every value has a form; one of another kind is a mistake of the caller's and is shown as it is.
+                // Every value has a form; a value of another kind is a bug in the caller and is shown as is.
                 let text = place.form.write(value).unwrap_or_else(|| value.to_string());
                 format!("echo {} > {}", quoted(&text), quoted(&place.path))
             }
@@ -19,7 +19,7 @@ impl Setting {
     }
 }
 
-/// A word as a shell takes it for itself.
+/// A word quoted for the shell.
 pub(super) fn quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./,:=+@%".contains(&byte);
     if !text.is_empty() && text.bytes().all(plain) {

@@ -1,6 +1,7 @@
-//! Options of a running server's UDP sockets, and the selection in its reuseport group.
+//! Options of a running server's UDP sockets, and the selection of its reuseport group.
 //!
-//! Their values are numbers, switches and words like all others; [`Value::for_socket`] turns them into what the kernel takes.
+//! Their values are numbers, switches and words like all others; [`Value::for_socket`] converts them to the kernel's
+//! form.
 
 use udpath_host::process::{MAX_BUFFER, Selection, SocketSetting, SocketValue};
 
@@ -19,7 +20,7 @@ const fn option(setting: SocketSetting, page: &'static str) -> Row {
         scope: Scope::Process,
         on_reset: OnReset::Kept,
         writers: &["the server itself (setsockopt)"],
-        // No program of the system changes a socket of another process.
+        // No system program changes a socket of another process.
         shell: Shell::Line(|setting, value| {
             format!("udpath apply --set {}", quoted(&format!("{setting}={value}")))
         }),
@@ -32,24 +33,24 @@ const fn assumed(row: Row, assumed: fn() -> Value) -> Row {
     Row { extra: Extra { assumed: Some(assumed), ..row.extra }, ..row }
 }
 
-/// Bytes of the receive buffer. The kernel doubles half of it.
+/// Bytes of the receive buffer, as doubled by the kernel.
 static RECEIVE_BUFFER: Row = {
     let row = option(SocketSetting::ReceiveBuffer, "socket-receive-buffer");
     Row { extra: Extra { keeps: Keeps::Even, ..row.extra }, ..row }
 };
-/// How long a receive call polls the device queue, microseconds.
+/// How long a receive call busy-polls the device queue, microseconds.
 static BUSY_POLL: Row = option(SocketSetting::BusyPoll, "socket-busy-poll");
-/// Whether busy polling replaces interrupts.
+/// Whether busy polling is preferred over interrupts.
 static PREFER_BUSY_POLL: Row = option(SocketSetting::PreferBusyPoll, "socket-prefer-busy-poll");
 /// Packets of one busy poll.
 static BUSY_POLL_BUDGET: Row =
     assumed(option(SocketSetting::BusyPollBudget, "socket-busy-poll-budget"), || {
         Value::of_socket(SocketValue::BusyPollBudget(0))
     });
-/// The CPU whose datagrams the socket takes of its group's.
+/// The CPU whose datagrams go to this socket of the group.
 static INCOMING_CPU: Row =
     Row { cost: Cost::MovesFlows, ..option(SocketSetting::IncomingCpu, "socket-incoming-cpu") };
-/// How a datagram finds its socket in the reuseport group.
+/// How the reuseport group selects a socket.
 static SELECTION: Row = Row {
     cost: Cost::MovesFlows,
     ..assumed(option(SocketSetting::Selection, "socket-selection"), || {
@@ -69,10 +70,10 @@ pub(super) fn row(setting: SocketSetting) -> &'static Row {
     }
 }
 
-/// Reads a value.
+/// Parses a value.
 ///
 /// # Errors
-/// The text is none; says what would be.
+/// The text is invalid; the error says what is valid.
 pub(super) fn parse(setting: SocketSetting, text: &str) -> Result<Value, &'static str> {
     let number = |most: u32| {
         let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -110,7 +111,7 @@ pub(super) fn parse(setting: SocketSetting, text: &str) -> Result<Value, &'stati
 }
 
 impl Value {
-    /// What a socket has.
+    /// The value of a socket.
     #[must_use]
     pub fn of_socket(value: SocketValue) -> Self {
         match value {
@@ -124,7 +125,7 @@ impl Value {
         }
     }
 
-    /// As a socket takes it; nothing for what is no value of that setting.
+    /// The value in socket form; `None` if it is not valid for that setting.
     #[must_use]
     pub fn for_socket(&self, setting: SocketSetting) -> Option<SocketValue> {
         match (setting, self) {
@@ -168,7 +169,7 @@ mod tests {
             assert_eq!(value.to_string(), text);
             let socket = value.for_socket(setting).unwrap();
             assert_eq!((socket.setting(), Value::of_socket(socket)), (setting, value.clone()));
-            // And of no other kind.
+            // And not of any other kind.
             let other = if setting == SocketSetting::IncomingCpu {
                 SocketSetting::BusyPoll
             } else {

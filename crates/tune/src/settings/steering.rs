@@ -1,4 +1,4 @@
-//! RPS, RFS and XPS: which CPU, and which transmit queue, the kernel chooses; files of a queue in sysfs.
+//! RPS, RFS and XPS: the CPU and the transmit queue that the kernel selects; per-queue files in sysfs.
 
 use super::row::{Access, Cost, Extra, Keeps, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
 use super::{Form, Setting};

@@ -3,7 +3,7 @@
 use super::row::{Access, Cost, Extra, Keeps, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
 use super::{Form, Setting, Value};
 
-/// Sysctls below net/ipv4 that are the machine's, whatever the namespace.
+/// Sysctls below net/ipv4 that are machine-wide, not per namespace.
 const MACHINE_WIDE: [&str; 3] = ["net/ipv4/udp_mem", "net/ipv4/tcp_mem", "net/ipv4/inet_peer_threshold"];
 
 const WORDS: Row = Row {
@@ -21,9 +21,9 @@ const WORDS: Row = Row {
     extra: Extra { lowers_security, tuned: Some(("sysctl", "*")), errno, ..Extra::NONE },
 };
 
-/// One of the whole machine.
+/// A machine-wide sysctl.
 static HOST: Row = WORDS;
-/// One of a network namespace.
+/// A sysctl of a network namespace.
 static NAMESPACED: Row = Row { scope: Scope::Namespace, ..WORDS };
 /// A mask of CPUs.
 static MASK: Row = Row { value: ValueKind::Cpus, access: Access::File(path, Form::Mask), ..WORDS };

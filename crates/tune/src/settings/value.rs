@@ -1,4 +1,4 @@
-//! What a setting is set to: as people write it, and back.
+//! Values of settings: parsing and formatting.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,25 +10,25 @@ use udpath_steer::{CpuSet, CpuSetError};
 use super::row::{Keeps, ValueKind};
 use super::{Setting, socket};
 
-/// Entries of a table that are shown one by one, at most: more do not fit a line.
+/// Tables with more entries are shortened: more would not fit on a line.
 const SHORT: usize = 16;
-/// What a value that the kernel does not tell is written as.
+/// The text of a value that the kernel does not report.
 const UNKNOWN: &str = "unknown";
-/// What an empty set is written as.
+/// The text of an empty set.
 const NONE: &str = "none";
 
 /// A value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// CPUs; for `xps-rxqs` receive queues.
+    /// CPUs; for `xps-rxqs`, receive queues.
     Cpus(CpuSet),
-    /// One CPU; none is any.
+    /// One CPU; `None` for any.
     Cpu(Option<u32>),
     /// A number, in the setting's unit.
     Number(u64),
     /// On or off.
     Switch(bool),
-    /// Words: a qdisc's kind, the fields of a hash, the text of a sysctl with one space between its words.
+    /// Words: a qdisc's kind, hash fields, the text of a sysctl with one space between its words.
     Words(String),
     /// An indirection table.
     Table(Table),
@@ -36,16 +36,16 @@ pub enum Value {
     Key(Vec<u8>),
     /// Numbers of IRQs.
     Irqs(BTreeSet<u32>),
-    /// A file's whole text; none: there is no such file.
+    /// A file's whole text; `None`: the file does not exist.
     File(Option<String>),
-    /// Whatever it is, the kernel does not tell.
+    /// Unknown: the kernel does not report it.
     Unknown,
 }
 
-/// An indirection table, as it is asked for or as it is.
+/// An indirection table, requested or read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Table {
-    /// The first queues in turn: `equal:8`.
+    /// The first N queues, round-robin: `equal:8`.
     Equal(u32),
     /// Queues by weight: `weight:2,1`.
     Weights(Vec<u32>),
@@ -54,10 +54,10 @@ pub enum Table {
 }
 
 impl Table {
-    /// Every entry, of a table with `size` of them.
+    /// All entries, for a table of `size` entries.
     ///
     /// # Errors
-    /// There is no such table of that size.
+    /// The table cannot have that size.
     pub fn entries(&self, size: usize) -> Result<Vec<u32>, String> {
         let table = match self {
             Self::Equal(queues) => IndirectionTable::equal(size, 0, *queues),
@@ -71,34 +71,34 @@ impl Table {
     }
 }
 
-/// Why a text is no value of a setting. Says what would be.
+/// Why a text is not a valid value of a setting, and what would be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WrongValue {
-    /// No list of CPUs or queues.
+    /// Not a list of CPUs or queues.
     #[error("{setting}: {cause}")]
     Cpus {
         /// The setting.
         setting: String,
-        /// Where the text goes wrong.
+        /// The error in the text.
         cause: CpuSetError,
     },
-    /// Something else that it is not.
+    /// Not a value of another kind.
     #[error("{setting} cannot be {text:?}; write {wanted}")]
     Text {
         /// The setting.
         setting: String,
-        /// What was given.
+        /// The given text.
         text: String,
-        /// What would be right.
+        /// Valid values.
         wanted: String,
     },
 }
 
 impl Setting {
-    /// Reads a value of this setting.
+    /// Parses a value of this setting.
     ///
     /// # Errors
-    /// The text is none; says what would be.
+    /// The text is invalid; the error says what is valid.
     pub fn value(&self, text: &str) -> Result<Value, WrongValue> {
         let wrong =
             |wanted: String| WrongValue::Text { setting: self.to_string(), text: text.to_owned(), wanted };
@@ -153,7 +153,7 @@ impl Setting {
         }
     }
 
-    /// The value as the kernel keeps it: tables of flows are rounded up to a power of two.
+    /// The value as the kernel stores it: flow tables are rounded up to a power of two.
     #[must_use]
     pub fn as_kept(&self, value: Value) -> Value {
         match (self.row().extra.keeps, value) {
@@ -166,7 +166,7 @@ impl Setting {
         }
     }
 
-    /// A value as plans and journals keep it: whole, and nothing for a file that is not there.
+    /// A value as plans and journals store it: in full, and `None` for a file that does not exist.
     #[must_use]
     pub fn encode(value: &Value) -> Option<String> {
         match value {
@@ -175,10 +175,10 @@ impl Setting {
         }
     }
 
-    /// What [`Setting::encode`] has written.
+    /// The inverse of [`Setting::encode`].
     ///
     /// # Errors
-    /// It has not.
+    /// The text was not written by it.
     pub fn decode(&self, text: Option<&str>) -> Result<Value, WrongValue> {
         match (self, text) {
             (_, Some(UNKNOWN)) if self.assumed().is_some() => Ok(Value::Unknown),
@@ -192,7 +192,7 @@ fn number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// 0 stays: no table.
+/// 0 is unchanged: no table.
 fn rounded(entries: u64) -> u64 {
     if entries == 0 { 0 } else { entries.checked_next_power_of_two().unwrap_or(entries) }
 }
@@ -201,7 +201,7 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-/// Letters of hash fields in ethtool's order, each once.
+/// Letters of hash fields in ethtool's order, without duplicates.
 fn fields(text: &str) -> Option<String> {
     const LETTERS: &str = "mvtsdfnr";
     let known = !text.is_empty() && text.chars().all(|letter| LETTERS.contains(letter));
@@ -233,13 +233,13 @@ fn key(text: &str) -> Option<Vec<u8>> {
 }
 
 impl Value {
-    /// Does the kernel tell it?
+    /// Does the kernel report it?
     #[must_use]
     pub fn is_told(&self) -> bool {
         *self != Self::Unknown
     }
 
-    /// Is this, as it was found, what `wanted` asks for?
+    /// Does this value, as read, match `wanted`?
     #[must_use]
     pub fn is(&self, wanted: &Self) -> bool {
         match (self, wanted) {
@@ -251,7 +251,7 @@ impl Value {
     }
 }
 
-/// A table for people: as the rule that makes it, where there is one.
+/// A table for display: as the rule that generates it, if there is one.
 fn short(entries: &[u32], list: impl Fn(&[u32]) -> String) -> String {
     let queues = entries.iter().max().map_or(0, |last| last.saturating_add(1));
     match Table::Equal(queues).entries(entries.len()) {
@@ -264,7 +264,7 @@ fn short(entries: &[u32], list: impl Fn(&[u32]) -> String) -> String {
     }
 }
 
-/// With `#`, tables are given by the rule that makes them where there is one.
+/// With `#`, tables are shown as the rule that generates them, if there is one.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
