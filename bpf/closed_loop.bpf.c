@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * The generator that lives in the kernel: each reply becomes the next request, in the driver.
+ * The in-kernel load generator: each reply becomes the next request, in the driver.
  *
- *            user space: first request of each slot; re-sends what got lost
+ *            user space: first request of each slot; re-sends lost requests
  *                 |  (ordinary UDP sockets, one per flow)
  *                 v
  *   server <-- request --- veth / NIC <---- XDP_TX ----+
  *      |                                               |  this program, on the client's interface:
  *      +------ reply ----> veth / NIC --> check, time, count, next request
  *
- * A slot is one transaction in flight. It has at most one live sequence number, so whoever moves `seq` on owns the
- * transaction: the reply that comes first (here), or user space that gives it up as lost. Everything later with an
- * old number is a duplicate or late. Slots belong to one flow and are 64 bytes, one cache line, because different
- * CPUs work on different slots at the same time. Who moves `seq` on, and how: see take().
+ * A slot is one transaction in flight. It has at most one live sequence number, so the side that advances `seq` owns
+ * the transaction: the first reply (here), or user space when it gives up on it. Any later reply with an old number is
+ * a duplicate or late. A slot belongs to one flow and is 64 bytes, one cache line, because different CPUs work on
+ * different slots at the same time. For how `seq` is advanced, see take().
  *
- * Payload of a request, all little endian, read back from the reply:
- *   0  magic  4    4  slot  4    8  seq  8    16  run  4    20  check  4    24  body: bytes that never change
+ * Payload of a request, all little endian, and echoed in the reply:
+ *   0  magic  4    4  slot  4    8  seq  8    16  run  4    20  check  4    24  body: constant bytes
  *
- * Maps are arrays mapped into user space: reading results costs no system call.
+ * Maps are arrays mapped into user space: reading results needs no system call.
  */
 #include "frame.h"
 
 #define MAGIC 0x31504c75 /* "uLP1" */
 #define HEADER 24
-#define MAX_WORDS 1200 /* of a body: jumbo frames; a bound that the verifier can see */
+#define MAX_WORDS 1200 /* of a body: jumbo frames; a bound the verifier can see */
 
-/* Latency buckets: 128 per power of two, so a bucket is at most 1/128 of its value wide (under 1 %).
- * Values below 128 ns have a bucket each. 27 powers of two above that reach 2^34 ns = 17 s; more is put in the last. */
+/* Latency buckets: 128 per power of two, so a bucket is at most 1/128 of its value wide (under 1 %). Values below 128
+ * ns have a bucket each. 27 powers of two above that reach 2^34 ns = 17 s; longer latencies go into the last bucket. */
 #define SUB_BITS 7
 #define SUB (1 << SUB_BITS)
 #define POWERS 27
@@ -35,15 +35,15 @@
 /* Fixed before loading, so that the verifier knows the lengths and every branch on them is free. */
 const volatile __u32 size;        /* payload bytes, HEADER + 4 .. */
 const volatile __u32 body_words;  /* whole 64-bit words of the body */
-const volatile __u64 body_sum;    /* their sum, each weighted by where it stands: see body() */
-const volatile __u64 tail;        /* the last eight bytes of the payload: the body need not be whole words */
-const volatile __u32 body_check;  /* the whole body's share of the UDP checksum, a one's complement sum */
-const volatile __u32 run;         /* drawn for each run: replies of an earlier one are not ours */
-const volatile __u64 timeout;     /* ns: a reply later than this is late, whether its request was given up or not */
+const volatile __u64 body_sum;    /* their sum, weighted by position: see body() */
+const volatile __u64 tail;        /* the last eight bytes of the payload: the body need not be a multiple of 8 */
+const volatile __u32 body_check;  /* the body's contribution to the UDP checksum, a one's complement sum */
+const volatile __u32 run;         /* random for each run: distinguishes replies to an earlier run */
+const volatile __u64 timeout;     /* ns: a reply after this is late, whether or not its request was given up */
 const volatile __u16 server_port; /* host byte order */
 const volatile __u32 cpus_len;
 
-#define REMEMBERED 4 /* lost requests per slot whose late replies are still told from duplicates */
+#define REMEMBERED 4 /* lost requests per slot whose late replies are still distinguished from duplicates */
 
 struct slot {
 	__u64 seq;       /* the request in flight */
@@ -56,7 +56,7 @@ struct slot {
 };
 
 struct flow {
-	__u64 answered;  /* when the latest of its answered requests was sent: an older one is overtaken */
+	__u64 answered;  /* send time of its latest answered request: an older one is reordered */
 	__u64 pad[7];
 };
 
@@ -67,24 +67,24 @@ struct counters { /* one per CPU */
 	__u64 reordered;
 	__u64 corrupt;
 	__u64 wrong_flow;
-	__u64 received;  /* everything that carries the run's mark: the sum of the above but reordered */
+	__u64 received;  /* everything with the run's mark: the sum of the above except reordered */
 	__u64 ended;     /* of ok and overdue: the loop was stopped, so no request followed */
 	__u64 overdue;   /* first valid replies after the timeout, to requests that were not given up yet */
-	__u64 clock;     /* CLOCK_MONOTONIC ns, as last read here */
-	__u64 readers;   /* replies that may still go by it: see clock() */
+	__u64 clock;     /* CLOCK_MONOTONIC ns, as last read on this CPU */
+	__u64 readers;   /* replies that may still use it: see clock() */
 	__u64 pad[5];
 	__u64 latency[BUCKETS];
 };
 
-#define RUNNING 1   /* else: count what comes, send nothing */
-#define CONTESTED 2 /* user space gives requests up: see take() */
+#define RUNNING 1   /* else: count replies, send nothing */
+#define CONTESTED 2 /* user space gives up requests: see take() */
 
 struct control {
 	__u64 state;   /* of the above, read once per reply */
-	__u64 readers; /* replies after the first that go by one reading of the clock: see clock() */
+	__u64 readers; /* further replies that share one clock reading: see clock() */
 };
 
-/* An array that user space maps too. Its length is set before loading. */
+/* An array also mapped into user space. Its length is set before loading. */
 #define SHARED_ARRAY(name, element)                \
 	struct {                                   \
 		__uint(type, BPF_MAP_TYPE_ARRAY);  \
@@ -99,7 +99,8 @@ SHARED_ARRAY(flows, struct flow);
 SHARED_ARRAY(counts, struct counters); /* one per CPU */
 SHARED_ARRAY(control, struct control);
 
-/* One bit per UDP port: is it one of our flows'? Only asked for replies that are too damaged to say so themselves. */
+/* One bit per UDP port: does it belong to one of our flows? Needed only for replies too damaged to identify their flow.
+ * */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -108,7 +109,7 @@ struct {
 	__type(value, __u64);
 } ports SEC(".maps");
 
-/* The bucket of a latency: see BUCKETS. No loop, no count-leading-zeros in this instruction set. */
+/* The bucket of a latency: see BUCKETS. No loop, and this instruction set has no count-leading-zeros. */
 static __always_inline __u32 bucket(__u64 ns)
 {
 	__u32 power = 0;
@@ -133,21 +134,22 @@ static __always_inline void record(struct counters *n, __u64 ns)
 {
 	__u32 at = bucket(ns);
 
-	if (at < BUCKETS) /* always: for the verifier */
-		n->latency[at]++; /* this CPU's own: softirq does not preempt itself */
+	if (at < BUCKETS) /* always true: for the verifier */
+		n->latency[at]++; /* per CPU: softirqs do not preempt each other */
 }
 
-/* Ties slot, number and run together, so that a flipped bit in any of them is damage and not another transaction. The
- * multiplier is odd and its high half full of ones and zeros (2^64 / golden ratio): every single flip shows above. */
+/* Ties slot, number and run together, so that a bit flip in any of them is detected as corruption rather than mistaken
+ * for another transaction. The multiplier is odd and its upper half mixes ones and zeros (2^64 / golden ratio): every
+ * single-bit flip shows in the upper bits. */
 static __always_inline __u32 header_check(__u32 slot, __u64 seq)
 {
 	return (((seq + ((__u64)slot << 32)) ^ run) * 0x9e3779b97f4a7c15ull) >> 32;
 }
 
-/* Moves the slot on from `seq`; 0 if it is past that already. A locked instruction waits for every store before it,
- * which is a third of this program's time, so it is spent only once user space competes for slots: it says so in
- * CONTESTED and waits until no program that has not seen it still runs. Two copies of one reply do not compete:
- * they have the same addresses, so the same queue and CPU handle them, one after the other. */
+/* Advances the slot past `seq`; returns 0 if that has already happened. A locked instruction waits for all earlier
+ * stores, a third of this program's time, so it is used only once user space competes for slots: user space sets
+ * CONTESTED and waits until every program that may have missed it has finished. Two copies of one reply do not compete:
+ * they have the same addresses, so the same queue and CPU handle them in sequence. */
 static __always_inline int take(struct slot *slot, __u64 seq, __u64 state)
 {
 	if (state & CONTESTED)
@@ -158,7 +160,7 @@ static __always_inline int take(struct slot *slot, __u64 seq, __u64 state)
 	return 1;
 }
 
-/* Did this frame come to one of our flows? */
+/* Was this frame sent to one of our flows? */
 static __always_inline int ours(struct frame *f)
 {
 	__u32 port = bpf_ntohs(f->udp->dest);
@@ -174,8 +176,9 @@ static __always_inline __u64 read_clock(struct counters *n)
 	return n->clock;
 }
 
-/* The time. Reading the clock is a quarter of this program, so a reading also serves the next reply of the same poll: it
- * is then older by what one reply takes, a tenth of a microsecond. No further than the poll, whose end poll_ended()
+/* The time. Reading the clock takes a quarter of this program, so the next reply of the same poll reuses a reading: it
+ * is then stale by the time of one reply, a tenth of a microsecond. Never beyond the poll, whose end poll_ended() sees:
+ * the next reply may come any time later. Without that tracepoint, every reply reads the clock.
  * hears of: what comes after it may come any time later. Where nobody hears of it, every reply reads. */
 static __always_inline __u64 clock(struct counters *n, struct control *shared)
 {
@@ -187,8 +190,8 @@ static __always_inline __u64 clock(struct counters *n, struct control *shared)
 	return read_clock(n);
 }
 
-/* A reply to a request that is not in flight any more: late the first time, if user space has given it up. It was sent
- * longer than the timeout ago, so it is overtaken if a request sent since then is answered. */
+/* A reply to a request that is no longer in flight: late the first time, if user space has given it up. It was sent
+ * longer ago than the timeout, so it is reordered if a request sent since then has been answered. */
 static __always_inline void stale(struct slot *slot, struct flow *flow, __u64 seq, __u64 now, struct counters *n)
 {
 	int i;
@@ -205,14 +208,14 @@ static __always_inline void stale(struct slot *slot, struct flow *flow, __u64 se
 	n->duplicate++;
 }
 
-/* Is the body what was sent? Each word is weighted by an odd number of its own before it is added: an odd weight loses
- * no bit of a changed word, and words that changed places weigh something else. The products do not wait for each
- * other. The last eight bytes, which overlap the last word, are compared as they are. */
+/* Is the body unchanged? Each word is multiplied by an odd weight of its own before it is added: an odd weight loses no
+ * bit of a changed word, and swapped words change the sum. The products are independent of each other. The last eight
+ * bytes, which overlap the last word, are compared directly. */
 static __always_inline int body(void *payload)
 {
 	__u64 *words = payload + HEADER;
 	__u64 sum = 0, weight = 1;
-	__u32 n = body_words; /* read once: the compiler may not assume that it stays */
+	__u32 n = body_words; /* read once: the compiler cannot assume that it is constant */
 	__u32 i;
 
 	for (i = 0; i < n && i < MAX_WORDS; i++, weight += 2)
@@ -220,8 +223,8 @@ static __always_inline int body(void *payload)
 	return sum == body_sum && *(__u64 *)(payload + size - 8) == tail;
 }
 
-/* The UDP checksum of the next request. IPv4 needs none (0 = not used, RFC 768) and a NIC would have checked it, so
- * the server is not charged for it; IPv6 must have it (RFC 8200, 8.1). */
+/* The UDP checksum of the next request. IPv4 needs none (0 = not used, RFC 768), and a NIC would have verified it, so
+ * the server is not charged for it; IPv6 requires it (RFC 8200, 8.1). */
 static __always_inline void checksum(struct frame *f, __u32 *header)
 {
 	__u64 sum = body_check;
@@ -307,7 +310,7 @@ int closed_loop(struct xdp_md *ctx)
 	}
 
 	sent = slot->sent;
-	if (now < sent) /* sent by another CPU since this one last read the clock */
+	if (now < sent) /* sent by another CPU after this one last read the clock */
 		now = read_clock(n);
 	if (now - sent <= timeout)
 		n->ok++;
@@ -321,7 +324,7 @@ int closed_loop(struct xdp_md *ctx)
 		flow->answered = sent;
 
 	if (!(state & RUNNING)) {
-		slot->sent = 0; /* idle: nothing in flight any more */
+		slot->sent = 0; /* idle: nothing in flight */
 		n->ended++;
 		return XDP_DROP;
 	}

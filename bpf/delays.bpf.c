@@ -1,38 +1,40 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * How long a datagram takes inside this host, for some of them.
+ * How long a datagram takes inside this host, by sampling.
  *
  *   net:netif_receive_skb ──> sock:sk_data_ready ──> sock:sock_recv_length
- *      │ sampled: a slot         │ at the queue's end   │ no longer in the queue: this call took it
+ *      │ sampled: a slot         │ tail of the queue      │ no longer in the queue: this call read it
  *      ▼                         ▼                      ▼
- *   slots[skb] ........... lines[socket] ........... sockets[bound] += both times; the slot is free
- *                                    skb:kfree_skb: dropped, the slot is free
+ *   slots[skb] ........... lines[socket] ........... sockets[bound] += both times; the slot is freed
+ *                                    skb:kfree_skb: dropped, the slot is freed
  *
- * A socket tells its readers of data, but not which; the datagram is the one at the end of its queue. When a call has read
- * something, the socket's oldest sampled datagram is looked at: one that left a queue is in none. The memory of packets is
- * used for nothing else, so looking is safe; and a packet that comes in at an address makes what was known of it void.
+ * sk_data_ready names the socket but not the datagram; the datagram is the one at the tail of its queue. When a call
+ * has read something, the socket's oldest sampled datagram is checked: once it has left the queue, it is on no list.
+ * The memory of skbs is used for nothing else, so reading it is safe; and a new packet at the same address invalidates
+ * the earlier sample.
  *
- * A packet that is not sampled costs a look at its slot. A slot belongs to the one packet whose address it holds, and a packet is
- * at one step at a time, so no two programs write the same slot. A line is written by whoever has its gate.
+ * A packet that is not sampled costs one slot lookup. A slot belongs to the packet whose address it holds, and a packet
+ * is at one step at a time, so no two programs write the same slot. A line is written only by the holder of its gate.
  */
 #include "kernel.h"
 
-/* A power of two. Packets that are under way at once, of those sampled. */
+/* A power of two. Maximum number of sampled packets in flight. */
 #define SLOTS 4096
-/* A packet this old will not come any more, ns: it was forwarded, or its socket is not read. */
+/* A packet this old is not expected any more, ns: it was forwarded, or its socket is not being read. */
 #define STALE 30000000000ULL
-/* Each CPU samples about so many packets in a window of so many ticks. Fewer: rare delays are missed; more: it shows. */
+/* Each CPU samples about this many packets in a window of this many ticks. Fewer: rare delays are missed; more: the
+ * overhead becomes noticeable. */
 #define WINDOW 64
 #define WANTED 128
-/* Sampled datagrams of one socket at once; a power of two. Fewer: of a long queue little is followed; more: memory. */
+/* Sampled datagrams per socket; a power of two. Fewer: poor coverage of a long queue; more: memory. */
 #define LINE 128
-/* Datagrams looked at after a call: the one it took, and those whose calls found the gate shut. */
+/* Datagrams checked after a call: the one it read, and those whose calls found the gate closed. */
 #define LOOKS 4
-/* Looks at a line's gate before it is left to the next. */
+/* Attempts to enter a line's gate before the work is left to the next call. */
 #define MAX_ATTEMPTS 4
 
-/* Sizes and order of words: crates/bpf/src/trace/delays.rs.
- * 16 buckets per power of two, so a bucket is at most 1/16 of its value wide; up to 2^37 ns = 137 s. */
+/* Sizes and word order: crates/bpf/src/trace/delays.rs. 16 buckets per power of two, so a bucket is at most 1/16 of its
+ * value wide; up to 2^37 ns = 137 s. */
 #define SUB_BITS 4
 #define SUB (1 << SUB_BITS)
 #define POWERS 33
@@ -71,7 +73,7 @@ struct {
 	__type(value, struct delays);
 } sockets SEC(".maps");
 
-/* What a socket begins with: too large for the stack. */
+/* Initial value for a socket: too large for the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -79,15 +81,15 @@ struct {
 	__type(value, struct delays);
 } none SEC(".maps");
 
-/* When it entered tells a packet from one that had the same address before. */
+/* The entry time distinguishes a packet from an earlier one at the same address. */
 struct waiting {
 	__u64 skb;
 	__u64 entered;
 };
 
-/* Sampled datagrams in a socket's queue, the oldest first. */
+/* Sampled datagrams in a socket's queue, oldest first. */
 struct line {
-	__u64 gate; /* 1: somebody is inside */
+	__u64 gate; /* 1: held */
 	__u64 head;
 	__u64 tail;
 	struct waiting of[LINE];
@@ -100,7 +102,7 @@ struct {
 	__type(value, struct line);
 } lines SEC(".maps");
 
-/* What a line begins with: too large for the stack. */
+/* Initial value of a line: too large for the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -111,14 +113,14 @@ struct {
 struct sampler {
 	__u64 seen;
 	__u64 sampled;
-	__u64 no_slot;   /* another packet had it */
-	__u64 dropped;   /* of the sampled */
+	__u64 no_slot;   /* the slot was taken by another packet */
+	__u64 dropped;   /* of the sampled packets */
 	__u64 no_room;   /* in the socket's line, or for the socket */
-	__u64 missed;    /* read, but by whom was not seen */
-	__u64 began;     /* the window, ticks */
+	__u64 missed;    /* read, but the call was not seen */
+	__u64 began;     /* start of the window, ticks */
 	__u64 in_window; /* packets */
-	__u64 every;     /* 1 of so many is sampled */
-	__u64 next;      /* after so many */
+	__u64 every;     /* sampling interval: 1 of this many */
+	__u64 next;      /* packets until the next sample */
 };
 
 struct {
@@ -137,13 +139,13 @@ static __always_inline struct sampler *own_sampler(void)
 
 static __always_inline struct slot *slot_of(__u64 skb)
 {
-	/* Addresses are multiples of 64, and neighbours are used together. */
+	/* Addresses are multiples of 64, and neighbors are used together. */
 	__u32 index = (skb >> 6 ^ skb >> 18) & (SLOTS - 1);
 
 	return bpf_map_lookup_elem(&slots, &index);
 }
 
-/* Is it this packet's turn? */
+/* Is this packet to be sampled? */
 static __always_inline int is_sampled(struct sampler *sampler)
 {
 	__u64 now = bpf_jiffies64();
@@ -153,7 +155,7 @@ static __always_inline int is_sampled(struct sampler *sampler)
 		sampler->every = sampler->in_window / WANTED + 1;
 		sampler->in_window = 0;
 	}
-	/* More than in the window before: not so many of the rest. */
+	/* More than in the previous window: sample fewer of the rest. */
 	sampler->in_window++;
 	if (sampler->in_window / WANTED >= sampler->every)
 		sampler->every = sampler->in_window / WANTED + 1;
@@ -179,12 +181,12 @@ int netif_receive_skb(struct bpf_raw_tracepoint_args *ctx)
 	if (!sampler || !slot)
 		return 0;
 	old = slot->skb;
-	/* Memory of a packet whose end was not seen. */
+	/* Memory of a packet whose end was missed. */
 	if (old == address)
 		slot->skb = old = 0;
 	if (!is_sampled(sampler))
 		return 0;
-	/* The network header is not set yet: it begins with the data. */
+	/* The network header is not set yet: it starts at data. */
 	if (!read_ports(&ports, BPF_CORE_READ(skb, data), BPF_CORE_READ(skb, protocol)))
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -199,7 +201,7 @@ int netif_receive_skb(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* The packet at the end of a UDP socket's queue, also when its reader has just taken all for itself. */
+/* The packet at the tail of a UDP socket's queue, even if its reader has just taken the whole queue. */
 static __always_inline __u64 last_of(const struct sock *sk)
 {
 	const void *queue = (const void *)sk + bpf_core_field_offset(struct sock, sk_receive_queue);
@@ -288,7 +290,7 @@ static __always_inline __u32 bucket(__u64 ns)
 	return (octave + 1) * SUB + ((__u32)(ns >> octave) & (SUB - 1));
 }
 
-/* Readers on all CPUs: one addition at a time. */
+/* Readers run on all CPUs: add atomically. */
 static __always_inline void add(struct spread *spread, __u64 ns)
 {
 	__u32 at = bucket(ns);
@@ -323,7 +325,7 @@ static __always_inline void count(struct slot *slot, struct sampler *sampler)
 	add(&delays->to_reader, now - slot->enqueued);
 }
 
-/* Is it in a queue? Packets that are on their way to be freed are in lists that link one way, by `next`. */
+/* Is it in a queue? Packets about to be freed are in singly linked lists, by `next`. */
 static __always_inline int is_queued(const struct waiting *waiting)
 {
 	const struct sk_buff *skb = (void *)waiting->skb;
@@ -351,7 +353,7 @@ static __always_inline int look(struct line *line, struct sampler *sampler)
 			sampler->missed++;
 		}
 	} else if (line->tail - line->head > 1 && !is_queued(second)) {
-		/* Who came later has gone: this one is in a queue of somebody else's, as memory that was used again. */
+		/* Later packets have left: the memory was reused, and this one is in another socket's queue. */
 		sampler->missed++;
 	} else {
 		return 0;

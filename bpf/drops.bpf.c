@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * What the kernel drops, why and where: skb:kfree_skb. Packets that end well are freed by another tracepoint.
+ * Packets the kernel drops, with reason and location: skb:kfree_skb. Consumed packets use another tracepoint.
  *
  *   kfree_skb(skb, location, reason) ──> drops[location, reason, way, port] += 1
  *                                              no room ──> rest[location, reason, way, 0] += 1
@@ -9,12 +9,12 @@
 
 /* The order of `Way` in crates/bpf/src/trace/drops.rs. */
 enum way {
-	OTHER,    /* no UDP, or not to be told */
-	RECEIVED, /* the port is where it was to go */
-	SENT,     /* the port is where it came from */
+	OTHER,    /* not UDP, or headers unreadable */
+	RECEIVED, /* the port is the destination */
+	SENT,     /* the port is the source */
 };
 
-/* Sizes and order of words: crates/bpf/src/trace/drops.rs. */
+/* Sizes and word order: crates/bpf/src/trace/drops.rs. */
 struct place {
 	__u64 location;
 	__u32 reason;
@@ -29,7 +29,7 @@ struct {
 	__type(value, __u64);
 } drops SEC(".maps");
 
-/* Without ports: somebody who tries them all cannot fill it. */
+/* Without ports, so that a port scan cannot fill it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, 512);
@@ -66,7 +66,7 @@ int kfree_skb(struct bpf_raw_tracepoint_args *ctx)
 
 	if (read_ports(&ports, BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, network_header),
 		       BPF_CORE_READ(skb, protocol))) {
-		/* The stack notes the interface of what it receives; what is sent has none. */
+		/* The stack records the interface of received packets; sent packets have none. */
 		place.way = BPF_CORE_READ(skb, skb_iif) ? RECEIVED : SENT;
 		place.port = place.way == RECEIVED ? ports.destination : ports.source;
 	}

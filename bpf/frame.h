@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * Finding the UDP payload of a frame, and turning a frame round: what every program here starts with.
+ * Finding the UDP payload of a frame, and reversing a frame's direction: common to all programs here.
  *
  *   eth | ipv4 (20 bytes, no options, no fragment) or ipv6 (no extension headers) | udp | payload
  *
- * Anything else is not for a fast path: parse() says so and the program passes the frame on untouched.
+ * Anything else is not for a fast path: parse() rejects it and the program passes the frame on untouched.
  */
 #ifndef UDPATH_FRAME_H
 #define UDPATH_FRAME_H
@@ -24,11 +24,11 @@
 
 struct frame {
 	struct ethhdr *eth;
-	int ipv6; /* a flag beside one pointer: the verifier follows a constant, not which of two pointers is set */
+	int ipv6; /* a flag and one pointer: the verifier tracks a constant, not which of two pointers is set */
 	void *ip;
 	struct udphdr *udp;
 	void *payload;
-	__u32 payload_len; /* by the UDP header; proven only as far as the caller compares with data_end */
+	__u32 payload_len; /* from the UDP header; valid only as far as the caller has checked against data_end */
 };
 
 /* 1 if the frame is plain UDP and *f is filled, 0 if it must be left alone. */
@@ -73,9 +73,9 @@ static __always_inline int parse(void *data, void *data_end, struct frame *f)
 	return 1;
 }
 
-/* Makes the frame an answer to its sender: link, network and transport addresses swapped. The IPv4 header's
- * checksum does not change by a swap; TTL and hop limit stay as they came. Whole words at a time, and unaligned, as
- * this is most of what a program that only answers does; only for little-endian machines, as the rest of udpath is. */
+/* Turns the frame into a reply to its sender: link, network and transport addresses swapped. The swap does not change
+ * the IPv4 header's checksum; TTL and hop limit stay as received. Whole unaligned words at a time, since this is most
+ * of the work of a program that only replies; little-endian machines only, like the rest of udpath. */
 static __always_inline void turn_round(struct frame *f)
 {
 	__u64 *mac = (__u64 *)f->eth;           /* d0 .. d5 s0 s1 */

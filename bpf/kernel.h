@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * The kernel's structures, as far as programs on tracepoints read them. Only names and types matter: where a field is the
- * loader takes from the running kernel's own type information (CO-RE), and a kernel without one of them is told so.
+ * The kernel structures that programs on tracepoints read. Only names and types matter: the loader takes field offsets
+ * from the running kernel's own type information (CO-RE), and reports an error if the kernel lacks a field.
  *
- * A tracepoint's arguments are only numbers to its program, so every field is a call that survives a wrong address.
+ * To the program, a tracepoint's arguments are only numbers, so every field is read by a helper that survives a bad
+ * address.
  */
 #ifndef UDPATH_KERNEL_H
 #define UDPATH_KERNEL_H
@@ -112,11 +113,11 @@ struct napi_struct {
 
 #pragma clang attribute pop
 
-/* A socket by what it is bound to: the address as it lies in packets (IPv4 in the first four bytes). Whole words, because
- * the loaders read words. */
+/* A socket by its bound address and port: the address as in packets (IPv4 in the first four bytes). Whole words,
+ * because the loaders read words. */
 struct bound {
 	__u64 address[2];
-	__u32 netns; /* the number of its network namespace, as in /proc/PID/ns/net */
+	__u32 netns; /* inode of its network namespace, as in /proc/PID/ns/net */
 	__u16 port;
 	__u16 family;
 };
@@ -133,7 +134,7 @@ static __always_inline void read_bound(struct bound *bound, const struct sock *s
 	bound->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 }
 
-/* What a datagram is for and from: ports as numbers. */
+/* Source and destination ports of a datagram, in host byte order. */
 struct ports {
 	__u16 source;
 	__u16 destination;
@@ -143,8 +144,8 @@ struct ports {
 #define ETH_P_IPV6 0x86dd
 #define IP_OFFSET 0x1fff
 
-/* 1 and the ports if there is UDP, at its beginning, behind the network header at `ip`. Extension headers: not looked
- * behind. */
+/* 1 and the ports if a UDP header follows the network header at `ip`, and this is the first fragment. Extension headers
+ * are not followed. */
 static __always_inline int read_ports(struct ports *ports, const unsigned char *ip, __be16 protocol)
 {
 	__u8 header[10];
@@ -172,7 +173,7 @@ static __always_inline int read_ports(struct ports *ports, const unsigned char *
 	return 1;
 }
 
-/* The place of the highest bit, 0 of 0 and 1. No loop, no count-leading-zeros in this instruction set. */
+/* Index of the highest set bit; 0 for 0 and 1. No loop, and this instruction set has no count-leading-zeros. */
 static __always_inline __u32 power(__u64 v)
 {
 	__u32 power = 0;

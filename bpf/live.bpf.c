@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
  * Sends prepared frames without an skb for each: a test run of this program with live frames
- * (BPF_F_TEST_XDP_LIVE_FRAMES) takes one of them per run, and the kernel gives them to the driver in bulks.
+ * (BPF_F_TEST_XDP_LIVE_FRAMES) sends one per run, and the kernel passes them to the driver in bulk.
  *
  *   frames[next] --copied--> a page of the test run --> live: XDP_REDIRECT --> ndo_xdp_xmit, 16 at a time
  *                                                                                |
- *   control.sent <--------------------------- tally: how many the driver took <--+
+ *   control.sent <------------------------- tally: how many the driver sent <---+
  *
- * Nobody else learns of frames the driver did not take: neither the run nor the redirect. The tracepoint does.
+ * Frames the driver dropped are reported only by the tracepoint, not by the test run or the redirect.
  */
 #include <linux/bpf.h>
 
@@ -18,8 +18,8 @@
 #define FRAME_LEN 4096
 #define SHORTEST 14 /* an Ethernet header */
 
-/* The interface that sends: the device itself, for a number would be looked up in the network namespace of whoever makes the
- * test run. */
+/* The sending interface: the device itself, since an index would be looked up in the network namespace of the process
+ * that starts the test run. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 1);
@@ -27,16 +27,16 @@ struct {
 	__type(value, __u32);
 } interface SEC(".maps");
 
-/* The order of the words in crates/bpf/src/live.rs. Nobody writes here but the process between two test runs, and the
- * programs below on the one CPU where it waits for a run. */
+/* The word order is that of crates/bpf/src/live.rs. Written only by the process between two test runs, and by the
+ * programs below on the CPU where it waits for a run. */
 struct control {
-	__u64 next;   /* the frame to be sent by the next run */
-	__u64 end;    /* one behind the last */
+	__u64 next;   /* the frame to send in the next run */
+	__u64 end;    /* one past the last */
 	__u64 stride; /* bytes from one frame to the next */
-	__u64 longest; /* bytes of the longest frame of the run, as which each page begins */
-	__u64 open;   /* frames redirected of which the driver has not been heard */
-	__u64 sent;   /* frames the driver took */
-	__u64 cpu;    /* where the last frame was redirected */
+	__u64 longest; /* bytes of the longest frame of the run, the initial size of each page */
+	__u64 open;   /* redirected frames whose result is pending */
+	__u64 sent;   /* frames the driver sent */
+	__u64 cpu;    /* CPU of the last redirect */
 };
 
 struct {
@@ -59,7 +59,7 @@ struct {
 	__type(value, struct frames);
 } frames SEC(".maps");
 
-/* Bytes of each frame. */
+/* Length of each frame, bytes. */
 struct lens {
 	__u64 of[FRAMES];
 };
@@ -88,12 +88,12 @@ int live(struct xdp_md *ctx)
 	stride = c->stride;
 	len = l->of[next];
 	longest = c->longest;
-	/* Or the compiler takes the bounds of the 64-bit words, which the verifier does not know of the halves. */
+	/* Otherwise the compiler uses the bounds of the 64-bit words, which the verifier does not know for their halves. */
 	asm volatile("" : "+r"(next), "+r"(stride), "+r"(len));
 	if (next >= FRAMES || stride > FRAME_LEN || len < SHORTEST || len > FRAME_LEN)
 		return XDP_DROP;
 	c->next++;
-	/* The kernel puts the page's end back before it is used again. */
+	/* The kernel resets the page's end before it reuses the page. */
 	if (len < longest && bpf_xdp_adjust_tail(ctx, (int)len - (int)longest))
 		return XDP_DROP;
 	if (bpf_xdp_store_bytes(ctx, 0, f->bytes + next * stride, len))
@@ -104,9 +104,9 @@ int live(struct xdp_md *ctx)
 }
 
 /*
- * xdp:xdp_devmap_xmit(from, to, sent, drops, err). From a frame's redirect to the end of its bulk the CPU runs nothing
- * else of XDP: softirqs are off, and the bulk is sent before they come on again. So with frames open on this CPU it is
- * about them.
+ * xdp:xdp_devmap_xmit(from, to, sent, drops, err). From a frame's redirect to the end of its bulk the CPU runs no other
+ * XDP program: softirqs are off, and the bulk is sent before they are enabled again. So if frames are pending on this
+ * CPU, the event is for them.
  */
 SEC("raw_tracepoint")
 int tally(struct bpf_raw_tracepoint_args *ctx)

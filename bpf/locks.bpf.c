@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * How long is waited for which lock, and from where.
+ * How long threads and CPUs wait for each lock, and from where.
  *
  *   lock:contention_begin ── a spinlock ──> spinning[CPU], innermost last ─┐
- *            │              └ one to sleep for ──> sleeping[thread] ───────┤
- *            └ stack, and the socket whose lock it is: read while waiting  ▼
+ *            │              └ a sleeping lock ─────> sleeping[thread] ───────┤
+ *            └ stack, and the lock's socket: read while waiting              ▼
  *   lock:contention_end ─────────────────────────────────> waits[lock, stack, kind] += time
  *
- * The end comes with the lock held, so it does next to nothing; what takes time is done at the beginning, where the thread
- * waits anyway.
+ * The end event fires with the lock held, so it does as little as possible; the expensive work is done at the
+ * beginning, where the thread waits anyway.
  */
 #include "kernel.h"
 
@@ -16,7 +16,7 @@
 #define SPIN 1
 #define MUTEX 32
 
-/* A CPU waits for at most four spinlocks at once: in a thread, a softirq, a hard interrupt, an NMI. */
+/* A CPU waits for at most four spinlocks at once: in a thread, a softirq, a hard interrupt and an NMI. */
 #define NESTED 4
 
 /* The order of `SocketPart` in crates/bpf/src/trace/locks.rs. */
@@ -28,9 +28,8 @@ enum part {
 	OWNER,
 };
 
-/* Sizes and order of words: crates/bpf/src/trace/locks.rs. */
-/* Frames of a stack, this program's own two among them. Fewer: whose lock it is cannot be told; more: each takes a moment,
- * and a lock may be free meanwhile. */
+/* Sizes and word order: crates/bpf/src/trace/locks.rs. Frames of a stack, including two of this program's own. Fewer:
+ * the lock's owner cannot be identified; more: each takes time, and the lock may be released in between. */
 #define DEEPEST 12
 #define BUCKETS 24
 #define FIRST 7 /* the first bucket ends at 2^FIRST ns */
@@ -39,7 +38,7 @@ struct place {
 	__u64 lock;
 	__u32 stack;
 	__u32 flags;
-	__u32 part; /* of a socket */
+	__u32 part; /* part of a socket */
 	__u32 port; /* its port */
 };
 
@@ -61,9 +60,9 @@ struct spins {
 };
 
 enum lost {
-	NO_STACK,  /* stacks: no room, or another one at its place: counted without */
-	NO_WAIT,   /* waits that could not be followed */
-	NO_TALLY,  /* waits without room for their place */
+	NO_STACK,  /* no room in stacks, or another stack in its place: counted without */
+	NO_WAIT,   /* waits that could not be tracked */
+	NO_TALLY,  /* waits without room in the table */
 	LOST,
 };
 
@@ -81,7 +80,7 @@ struct {
 	__type(value, struct wait);
 } sleeping SEC(".maps");
 
-/* How many entries: the loader, by the number of CPUs. */
+/* The loader sets the number of entries, by the number of CPUs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, 1024);
@@ -96,7 +95,7 @@ struct {
 	__uint(value_size, DEEPEST * sizeof(__u64));
 } stacks SEC(".maps");
 
-/* Of the sockets whose locks were waited for. */
+/* The sockets whose locks were waited for. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -119,7 +118,7 @@ static __always_inline void count_lost(__u32 what)
 		(*count)++;
 }
 
-/* Is there an open UDP socket at this address? Its socket points back at it: no other memory looks like that. */
+/* Is there an open UDP socket at this address? Its struct socket points back at it, which no other memory does. */
 static __always_inline int is_udp(const struct sock *sk)
 {
 	__u16 protocol = 0, family = 0;
@@ -135,7 +134,7 @@ static __always_inline int is_udp(const struct sock *sk)
 	return !BPF_CORE_READ_INTO(&back, socket, sk) && back == sk;
 }
 
-/* The UDP socket that has `lock` as one of its own. */
+/* The UDP socket that contains `lock`. */
 static __always_inline const struct sock *socket_of(__u64 lock, __u32 *part)
 {
 	const struct socket *socket;
@@ -183,7 +182,7 @@ static __always_inline void name_socket(struct place *place)
 
 static __always_inline void locate(struct wait *wait, void *ctx, __u64 lock, __u32 flags)
 {
-	/* The kernel keeps the first of two stacks that want the same place in the map. */
+	/* If two stacks hash to the same map entry, the kernel keeps the first. */
 	long stack = bpf_get_stackid(ctx, &stacks, 0);
 
 	__builtin_memset(wait, 0, sizeof(*wait));
@@ -197,7 +196,7 @@ static __always_inline void locate(struct wait *wait, void *ctx, __u64 lock, __u
 
 static __always_inline int is_spinning(__u32 flags)
 {
-	/* A mutex spins for a while before it sleeps, and begins twice. */
+	/* A mutex spins for a while before it sleeps, and has two begin events. */
 	return (flags & (SPIN | MUTEX)) == SPIN;
 }
 
@@ -226,7 +225,7 @@ int contention_begin(struct bpf_raw_tracepoint_args *ctx)
 	if (!spins)
 		return 0;
 	depth = spins->depth;
-	/* Ends that were not seen, because another of these programs was interrupted, leave entries behind. */
+	/* Missed end events, because another of these programs was interrupted, leave entries behind. */
 	if (depth >= NESTED) {
 		count_lost(NO_WAIT);
 		depth = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * An XDP program that lets everything through.
+ * An XDP program that passes every packet.
  *
- * Attached to an end of a veth pair it switches NAPI on there, and only then does the end take frames that its peer
- * sends from XDP (XDP_TX, live frames). drivers/net/veth.c: veth_xdp_xmit() refuses frames while rq->napi is unset.
+ * Attached to one end of a veth pair it enables NAPI there, without which that end rejects frames that its peer sends
+ * from XDP (XDP_TX, live frames). drivers/net/veth.c: veth_xdp_xmit() rejects frames while rq->napi is unset.
  */
 #include <linux/bpf.h>
 

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * Which program chooses a socket in each reuseport group.
+ * Which program selects the socket in each reuseport group.
  *
- * No system call says so. An iterator over the UDP sockets of the reader's network namespace looks: for every socket of a
- * group one record is written, read from the iterator's descriptor. Nothing runs but while it is read, and no packet meets
- * it.
+ * No system call reports this. An iterator walks the UDP sockets of the reader's network namespace and writes one
+ * record for every socket of a group, read from the iterator's descriptor. The program runs only during the read, and
+ * never on the packet path.
  *
- *   sock->sk_reuseport_cb ── none: alone on its port, nothing is written
+ *   sock->sk_reuseport_cb ── none: alone on its port, no record
  *           └─ prog ── none: the kernel's hash of the flow
  *                └─ orig_prog: a classic program, with its instructions;  else aux->id: an eBPF program
  */
 #include "kernel.h"
 
-/* Size and order of fields: crates/bpf/src/reuseport.rs. */
+/* Size and field order: crates/bpf/src/reuseport.rs. */
 #define STEPS 8
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
 };
 
-/* include/net/udp.h, kernel/bpf: what the iterator hands over; pointers in words. */
+/* include/net/udp.h, kernel/bpf: the iterator's context; pointers as words. */
 struct bpf_iter__udp {
 	struct bpf_iter_meta *meta;
 	struct udp_sock *udp_sk;
@@ -57,7 +57,7 @@ enum chooser {
 struct record {
 	__u64 cookie;
 	__u32 chooser;
-	__u32 value;         /* CLASSIC: instructions; EXTENDED: the program's number */
+	__u32 value;         /* CLASSIC: number of instructions; EXTENDED: the program's ID */
 	__u64 steps[STEPS];  /* the first instructions of a classic program, as struct sock_filter */
 };
 
@@ -70,7 +70,7 @@ int reuseport(struct bpf_iter__udp *ctx)
 	struct sock_fprog_kern *classic;
 	struct bpf_prog *prog;
 
-	/* The end. */
+	/* End of the iteration. */
 	if (!sk)
 		return 0;
 	group = BPF_CORE_READ(sk, sk_reuseport_cb);

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * How softirqs run on each CPU, and what makes CPUs work for each other.
+ * How softirqs run on each CPU, and how CPUs interrupt each other.
  *
  *   irq:softirq_raise ──late──> irq:softirq_entry ──time──> irq:softirq_exit      by vector
  *                                 napi:napi_poll: packets of a poll               by interface
- *   ipi:ipi_send_cpu, ipi_send_cpumask: by what is to be done                     by sender
+ *   ipi:ipi_send_cpu, ipi_send_cpumask: by callback                 by sender
  *   sched:sched_wakeup
  *
- * All tables have a value for each CPU, written by nobody else.
+ * All tables are per CPU, each value written by its CPU only.
  */
 #include "kernel.h"
 
-/* Sizes and order of words: crates/bpf/src/trace/softirqs.rs. */
+/* Sizes and word order: crates/bpf/src/trace/softirqs.rs. */
 #define VECTORS 10
 #define BUCKETS 24
 #define FIRST 7 /* the first bucket ends at 2^FIRST ns */
 #define SIZES 8
 
 struct vector {
-	__u64 raised;  /* when, ns; 0: not raised since it was entered last */
-	__u64 entered; /* when, ns; 0: not inside */
+	__u64 raised;  /* when, ns; 0: not raised since its last entry */
+	__u64 entered; /* when, ns; 0: not running */
 	__u64 runs;
 	__u64 ns;
-	__u64 waits; /* of the runs, those whose raise was seen */
+	__u64 waits; /* number of runs whose raise was seen */
 	__u64 late;  /* from raise to entry, ns */
 	__u64 latest;
-	__u64 buckets[BUCKETS]; /* of that */
+	__u64 buckets[BUCKETS]; /* of those latencies */
 };
 
 struct {
@@ -35,7 +35,7 @@ struct {
 	__type(value, struct vector);
 } vectors SEC(".maps");
 
-/* Zeros: the backlog, which is no interface's. */
+/* Zeros: the backlog, which belongs to no interface. */
 struct interface {
 	__u32 index;
 	__u32 netns;
@@ -44,7 +44,7 @@ struct interface {
 struct polls {
 	__u64 polls;
 	__u64 packets;
-	__u64 full; /* that used up their budget */
+	__u64 full; /* polls that used up their budget */
 	__u64 sizes[SIZES]; /* 0, 1, 2-3, 4-7, ... */
 };
 
@@ -71,7 +71,7 @@ struct ipis {
 	__u64 masks;  /* to several at once */
 };
 
-/* By the function that is to run there; 0: just to be rescheduled. */
+/* By the function to run there; 0: reschedule only. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, 128);
@@ -93,7 +93,7 @@ int softirq_raise(struct bpf_raw_tracepoint_args *ctx)
 	__u32 number = ctx->args[0];
 	struct vector *vector = bpf_map_lookup_elem(&vectors, &number);
 
-	/* It is raised once more by everybody who wants it, until it runs. */
+	/* It may be raised several times before it runs; the first counts. */
 	if (vector && !vector->raised)
 		vector->raised = bpf_ktime_get_ns();
 	return 0;

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * Takes from an interface what the user-space datapath can answer, and hands it to the AF_XDP socket of the queue it
- * came in on. Everything else goes to the kernel untouched.
+ * Takes the frames that the user-space datapath can answer, and redirects them to the AF_XDP socket of their receive
+ * queue. Everything else goes to the kernel untouched.
  *
  *   frame --> for our MAC, no tag or one of ours, plain IPv4 or IPv6, whole UDP, our port, plain source --> sockets[queue]
  *               |                                                                                            |
  *               +-- anything else: XDP_PASS, counted by reason                        no socket there: XDP_PASS, counted
  *
- * A source that the kernel's own validation may refuse is never taken: an address of this host, a broadcast or network
- * address, whatever rp_filter refuses. A reply to it would go out on the link, and a neighbour that forwards would bring
- * it back: for ever, since every reply starts with a fresh TTL. The kernel decides about those.
+ * A source that the kernel's own validation may reject is never taken: an address of this host, a broadcast or network
+ * address, anything rp_filter rejects. A reply to it would go out on the link, and a neighbor that forwards would send
+ * it back: an endless loop, since every reply starts with a fresh TTL. Those frames are left to the kernel.
  *
- * A tag of VLAN 0 carries a priority alone; it is removed, as the kernel does. A tag of a VLAN that is served gets the
- * priority of its replies. Any other tag, and a second one, is the kernel's: it knows which VLANs exist here.
+ * A VLAN 0 tag carries only a priority; it is removed, as the kernel does. In a tag of a served VLAN, the priority is
+ * set to that of its replies. Frames with any other tag, or a second one, go to the kernel, which knows the VLANs
+ * configured here.
  *
- * It must never take what wire::Packet::parse (crates/stack) refuses: such a frame could neither be answered nor be
- * given back. So the checks here are the same or stricter; a test compares the two.
+ * It must never take a frame that wire::Packet::parse (crates/stack) rejects: such a frame could neither be answered
+ * nor given back. So the checks here are the same or stricter; a test compares the two.
  *
- * There are two programs of it. `take_hashed` also puts the NIC's RSS hash in front of each frame it hands over, which is
- * where AF_XDP leaves it; it is bound to one device, whose driver answers the kfunc. `take` runs everywhere.
+ * There are two variants. `take_hashed` also puts the NIC's RSS hash into the metadata in front of each frame it
+ * redirects, where AF_XDP preserves it; it is bound to one device, whose driver implements the kfunc. `take` runs
+ * everywhere.
  *
- * A NIC that takes VLAN tags out of frames (ethtool: rx-vlan-offload) does so before this program sees them, and keeps
- * them where only a kfunc reads them: frames of every VLAN then look untagged here, so that offload must be off.
+ * A NIC that strips VLAN tags (ethtool: rx-vlan-offload) does so before this program sees the frame, and exposes them
+ * only through a kfunc: frames of every VLAN then look untagged here, so that offload must be off.
  */
 #include "frame.h"
 
@@ -29,13 +31,13 @@
 
 #define MAC_MASK 0xffffffffffffULL
 
-/* What is bound of a port: one byte for each. */
+/* What is bound on a port: one byte for each. */
 #define ANY_V4 1  /* every IPv4 address */
 #define ANY_V6 2
 #define SOME_V4 4 /* those in the map of addresses */
 #define SOME_V6 8
 
-/* The longest frame a socket has room for; the kernel would drop a longer one, not pass it on. */
+/* The longest frame that fits a socket's buffers; the kernel would drop a longer one, not pass it on. */
 const volatile __u32 longest;
 
 /* The order of `Outcome` in crates/bpf/src/take.rs. */
@@ -59,7 +61,7 @@ enum outcome {
 	OUTCOMES = 16,
 };
 
-/* One element per CPU, each written by the program on its CPU alone: two cache lines, so that none is shared. */
+/* One element per CPU, written only on that CPU: two cache lines, so that no line is shared. */
 struct counts {
 	__u64 n[OUTCOMES];
 };
@@ -72,7 +74,7 @@ struct {
 	__type(value, struct counts);
 } counts SEC(".maps");
 
-/* Eight ports in each element, the lowest in the lowest byte. */
+/* Eight ports per element, the lowest in the lowest byte. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -81,7 +83,7 @@ struct {
 	__type(value, __u64);
 } ports SEC(".maps");
 
-/* The interface's own MAC address as a frame's first eight bytes hold it; 0: any that is no group's. */
+/* The interface's own MAC address, as the first eight bytes of a frame hold it; 0: any unicast address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -90,7 +92,7 @@ struct {
 	__type(value, __u64);
 } mac SEC(".maps");
 
-/* An address as it lies in the frame (IPv4 in the first four bytes), the port likewise, and the IP version. */
+/* An address as in the frame (IPv4 in the first four bytes), the port likewise, and the IP version. */
 struct bound {
 	__u8 address[16];
 	__be16 port;
@@ -112,8 +114,8 @@ struct {
 } sockets SEC(".maps");
 
 /*
- * Whether a source may be among those left to the kernel. A bit of `maybe` for each value of `spot`: where it is off, no
- * address of `sources` has that value, and one load has settled it. `networks`: `prefixes` must be asked as well.
+ * A filter for sources that may have to go to the kernel. One bit of `maybe` for each value of `spot`: if it is clear,
+ * no address of `sources` has that value, and one load settles it. `networks`: also look up `prefixes`.
  */
 #define SPOTS 4096
 struct checks {
@@ -129,13 +131,13 @@ struct {
 	__type(value, struct checks);
 } checks SEC(".maps");
 
-/* An address as it lies in the frame, IPv4 in the first word, and the IP version. */
+/* An address as in the frame, IPv4 in the first word, and the IP version. */
 struct source {
 	__u32 words[4];
 	__u32 version;
 };
 
-/* Addresses that are left to the kernel. */
+/* Addresses left to the kernel. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -144,7 +146,8 @@ struct {
 	__type(value, __u8);
 } sources SEC(".maps");
 
-/* VLAN (0: untagged) and IP version come first, so that one trie serves all: a prefix has 32 bits more than its address's. */
+/* VLAN (0: untagged) and IP version come first, so that one trie is enough: a prefix is 32 bits longer than its
+ * address's. */
 struct prefix {
 	__u32 bits;
 	__u16 vlan;
@@ -152,7 +155,7 @@ struct prefix {
 	__u32 words[4];
 };
 
-/* Networks that are left to the kernel. */
+/* Networks left to the kernel. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -161,8 +164,8 @@ struct {
 	__type(value, __u8);
 } prefixes SEC(".maps");
 
-/* What is done with a frame of a VLAN, eight VLANs in each element, the lowest in the lowest byte. */
-#define TAG_KEPT 0x80 /* taken; its priority becomes the lower three bits */
+/* How to handle frames of a VLAN, eight VLANs per element, the lowest in the lowest byte. */
+#define TAG_KEPT 0x80 /* taken; its priority is set to the lower three bits */
 #define TAG_REMOVED 0x40 /* taken without its tag: VLAN 0 */
 
 struct {
@@ -183,7 +186,7 @@ static __always_inline int is_tag(__be16 proto)
 	return proto == bpf_htons(ETH_P_8021Q) || proto == bpf_htons(ETH_P_8021AD);
 }
 
-/* Is this port (network order), at this address, one of ours? */
+/* Is this port (network order) bound at this address? */
 static __always_inline int is_bound(__be16 port, const __u32 *address, int ipv6)
 {
 	__u32 host = bpf_ntohs(port);
@@ -205,7 +208,8 @@ static __always_inline int is_bound(__be16 port, const __u32 *address, int ipv6)
 	return bpf_map_lookup_elem(&addresses, &bound) != 0;
 }
 
-/* What comes before `at` has been checked; `len` is what IP says there is from `udp` on, and it is there. */
+/* Everything before `at` has been checked; `len` is the length from `udp` on according to IP, and that much data is
+ * present. */
 static __always_inline enum outcome judge_udp(struct udphdr *udp, void *data_end, __u32 len, const __u32 *destination,
 					      int ipv6)
 {
@@ -218,8 +222,8 @@ static __always_inline enum outcome judge_udp(struct udphdr *udp, void *data_end
 		return MALFORMED;
 	if (!is_bound(udp->dest, destination, ipv6))
 		return OTHER_PORT;
-	/* Port 0 says "no reply wanted" (RFC 768). Over IPv6 a checksum must be there, but for tunnels, which the
-	 * kernel knows (RFC 8200, 8.1). */
+	/* Port 0 means "no reply requested" (RFC 768). Over IPv6 a checksum is required, except for tunnels, which the kernel
+	 * handles (RFC 8200, 8.1). */
 	if (!udp->source || !udp->dest || (ipv6 && !udp->check))
 		return SPECIAL;
 	return TAKEN;
@@ -231,7 +235,8 @@ static __always_inline int is_plain_v4(__u32 host)
 	return host >= 0x01000000 && host < 0xe0000000 && host >> 24 != 127;
 }
 
-/* Local senders leave the UDP checksum to a device, but never this one, and the kernel always looks. */
+/* Local senders may leave the UDP checksum to a device, but never the IP header checksum, and the kernel always
+ * verifies it. */
 static __always_inline int is_intact(const struct iphdr *ip)
 {
 	const __u32 *words = (const void *)ip;
@@ -239,13 +244,13 @@ static __always_inline int is_intact(const struct iphdr *ip)
 	return fold((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
 }
 
-/* Which bit of `maybe` an address has: its words' sum modulo 2, in host order. */
+/* An address's bit in `maybe`: its words' sum modulo 2, in host order. */
 static __always_inline __u32 spot(__u32 bits)
 {
 	return (bits ^ bits >> 12 ^ bits >> 24) % SPOTS;
 }
 
-/* Must the kernel judge this source? */
+/* Must this source be left to the kernel? */
 static __always_inline int is_left(const __u32 *address, int ipv6, __u16 vlan)
 {
 	__u32 zero = 0;
@@ -278,7 +283,7 @@ static __always_inline int is_left(const __u32 *address, int ipv6, __u16 vlan)
 	return 0;
 }
 
-/* What is done with a tag: TAG_KEPT and a priority, TAG_REMOVED, or 0: the frame is the kernel's. */
+/* What to do with a tag: TAG_KEPT and a priority, TAG_REMOVED, or 0: leave the frame to the kernel. */
 static __always_inline __u32 tag_use(__be16 control)
 {
 	__u32 vlan = bpf_ntohs(control) & 0xfff;
@@ -318,7 +323,7 @@ static __always_inline enum outcome judge_ipv4(struct iphdr *ip, void *data_end,
 	return is_left(&ip->saddr, 0, vlan) ? SOURCE : TAKEN;
 }
 
-/* Unicast, and not in ::/64, where all special addresses are: unspecified, loopback, IPv4-mapped. */
+/* Unicast, and outside ::/64, which contains all special addresses: unspecified, loopback, IPv4-mapped. */
 static __always_inline int is_plain_v6(const __u32 *words)
 {
 	return (words[0] | words[1]) && *(const __u8 *)words != 0xff;
@@ -369,7 +374,7 @@ static __always_inline enum outcome judge_ipv6(struct ipv6hdr *ip, void *data_en
 	return is_left(source, 1, vlan) ? SOURCE : TAKEN;
 }
 
-/* `use`: what is to be done with the tag of a frame that is taken; 0 if it has none. */
+/* `use`: what to do with the tag of a frame that is taken; 0 if it has none. */
 static __always_inline enum outcome judge(void *data, void *data_end, __u32 *use)
 {
 	struct ethhdr *eth = data;
@@ -424,19 +429,20 @@ static __always_inline enum outcome judge(void *data, void *data_end, __u32 *use
 /* `HASHED` of crates/bpf/src/rx_hash.rs: "hash" in memory. */
 #define HASHED 0x68736168
 
-/* What lies in front of a frame that take_hashed handed over: always, so that nothing older is ever read there. */
+/* The metadata in front of a redirected frame: always written, so that stale data is never read. */
 struct note {
-	__u32 mark; /* HASHED, or 0: no hash is known */
+	__u32 mark; /* HASHED, or 0: no hash */
 	__u32 hash;
 };
 
-/* bpf_xdp_metadata_rx_hash, a kfunc. The number is of no helper: the loader of take_hashed replaces the call. */
+/* bpf_xdp_metadata_rx_hash, a kfunc. The number is not that of any helper: the loader of take_hashed replaces the call.
+ * */
 static int (*const rx_hash)(const struct xdp_md *ctx, __u32 *hash, __u32 *type) = (void *)0x68736168;
 
-/* Moves what is known of the frame's hash in front of it. 0 if there is no room; then nothing has changed. */
+/* Puts the frame's hash into the metadata in front of it. 0 if there is no room; the frame is then unchanged. */
 static __always_inline int put_hash(struct xdp_md *ctx)
 {
-	/* A veth's other end may have sent metadata of its own: ours takes its place. */
+	/* The peer of a veth may have sent metadata of its own: ours replaces it. */
 	int there = (int)((void *)(long)ctx->data - (void *)(long)ctx->data_meta);
 	__u32 hash = 0, type = 0;
 	int known = !rx_hash(ctx, &hash, &type) && type & RSS_L4;
@@ -452,7 +458,7 @@ static __always_inline int put_hash(struct xdp_md *ctx)
 	return 1;
 }
 
-/* Removes the tag, or writes the priority of replies into it. 0 if it cannot; then nothing has changed. */
+/* Removes the tag, or writes the priority of replies into it. 0 on failure; the frame is then unchanged. */
 static __always_inline int settle_tag(struct xdp_md *ctx, __u32 use)
 {
 	struct ethhdr *eth = (void *)(long)ctx->data;

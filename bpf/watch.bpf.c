@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * Which way the UDP datagrams take that an interface receives: by flow the queue, the hash and the CPU.
+ * The path of received UDP datagrams: queue, hash and CPU of each flow.
  *
- * A filter on a packet socket that lets nothing into the socket: no packet is copied, cloned or changed. It runs where
- * taps run (__netif_receive_skb_core() of net/core/dev.c), which is after RPS: its CPU is the one that takes the packet up
- * the stack. The socket is of the kind that begins at the network header, whatever the link and its tags are.
+ * A filter on a packet socket that rejects every packet: none is copied, cloned or changed. It runs with the taps
+ * (__netif_receive_skb_core() of net/core/dev.c), after RPS: its CPU is the one that processes the packet further up
+ * the stack. The socket is of the type that starts at the network header, whatever the link layer and its tags.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -20,8 +20,8 @@
 #define IP_MORE_FRAGMENTS 0x2000
 #define IP_OFFSET_MASK 0x1fff
 
-/* Ways that are kept apart: flow, queue, hash and CPU. Fewer: of busy servers most are not looked at. More: memory, 136
- * bytes each as they come. */
+/* Table entries: flow, queue, hash and CPU. Fewer: most flows of a busy server are missed. More: memory, 136 bytes per
+ * used entry. */
 #define WAYS 65536
 
 const volatile __u16 port; /* the receiver's, host byte order; 0: any */
@@ -31,7 +31,7 @@ struct way {
 	__u32 destination[4];
 	__u16 source_port; /* host byte order */
 	__u16 destination_port;
-	__u16 queue; /* counted from 1; 0: the driver did not say (skb_record_rx_queue()) */
+	__u16 queue; /* counted from 1; 0: not recorded by the driver (skb_record_rx_queue()) */
 	__u16 version;
 	__u32 hash; /* 0: none yet */
 	__u32 cpu;
@@ -46,8 +46,8 @@ struct {
 } ways SEC(".maps");
 
 struct passed_over {
-	__u64 no_room;   /* of a way for which there was no place */
-	__u64 fragments; /* without ports, or whose hash is not over ports */
+	__u64 no_room;   /* packets without room in the table */
+	__u64 fragments; /* without ports, or with a hash that excludes ports */
 };
 
 struct {
@@ -100,7 +100,7 @@ int watch(struct __sk_buff *skb)
 	__u64 one = 1, *packets;
 	int at;
 
-	/* What is sent, and what a promiscuous interface hears of others, goes no such way. */
+	/* Sent packets, and packets for other hosts seen in promiscuous mode, do not take this path. */
 	if (skb->pkt_type == PACKET_OUTGOING || skb->pkt_type == PACKET_OTHERHOST)
 		return 0;
 	over = bpf_map_lookup_elem(&passed_over, &zero);
@@ -121,7 +121,7 @@ int watch(struct __sk_buff *skb)
 
 	packets = bpf_map_lookup_elem(&ways, &way);
 	if (!packets) {
-		/* The CPU is of the key: nobody else counts this way, but a softirq may have come in between. */
+		/* The key includes the CPU, so no other CPU counts this entry, but a softirq may have run in between. */
 		if (!bpf_map_update_elem(&ways, &way, &one, BPF_NOEXIST))
 			return 0;
 		packets = bpf_map_lookup_elem(&ways, &way);

@@ -1,5 +1,5 @@
-//! Compiles `bpf/*.bpf.c` with clang. The objects are included into the library, so the finished program needs neither
-//! clang nor any file at run time.
+//! Compiles `bpf/*.bpf.c` with clang. The objects are embedded in the library, so the program needs neither clang nor
+//! any file at run time.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn main() {
     println!("cargo::rerun-if-changed={}", sources.display());
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
-    // Debian keeps asm/types.h in a folder of the architecture, which -target bpf does not look into.
+    // Debian keeps asm/types.h in a per-architecture folder that -target bpf does not search.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
     for program in PROGRAMS {
         let source = sources.join(format!("{program}.bpf.c"));

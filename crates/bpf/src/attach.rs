@@ -1,4 +1,4 @@
-//! Loading an object and attaching its program, with the kernel's refusals turned into sentences.
+//! Loading an object and attaching its program, with readable errors for the kernel's refusals.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use aya::{Ebpf, EbpfError, EbpfLoader};
 
 use crate::{Error, holder};
 
-/// Includes the compiled object of a program; aligned, as the ELF reader wants it.
+/// Includes the compiled object of a program, aligned as the ELF reader requires.
 macro_rules! object {
     ($name:literal) => {
         aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/", $name, ".o"))
@@ -20,7 +20,7 @@ macro_rules! object {
 }
 pub(crate) use object;
 
-/// A loaded object with its program attached; both go when it is dropped.
+/// A loaded object with its program attached; dropping it detaches and unloads.
 #[derive(Debug)]
 pub struct Attached {
     /// The object: its maps, and the program the link refers to.
@@ -29,7 +29,7 @@ pub struct Attached {
     _link: FdLink,
 }
 
-/// Loads `object` with `loader` and attaches its XDP program `program` to `interface`, in the driver.
+/// Loads `object` with `loader` and attaches its XDP program `program` to `interface`, in native mode.
 ///
 /// # Errors
 /// No such interface, no native XDP, another program attached, no permission.
@@ -44,7 +44,7 @@ pub fn xdp(
     Ok(Attached { object, _link: link })
 }
 
-/// Attaches the XDP program `program` of a loaded `object` to `interface`, for as long as the link is open.
+/// Attaches the XDP program `program` of a loaded `object` to `interface`, until the link is closed.
 pub(crate) fn xdp_link(
     program: &'static str,
     object: &mut Ebpf,
@@ -59,7 +59,7 @@ pub(crate) fn xdp_link(
         .attach(interface, mode)
         .and_then(|id| xdp.take_link(id))
         .map_err(|error| attach_error(program, interface, error))?;
-    // The loader falls back to netlink when links are missing, and such an attachment outlives a killed process.
+    // Without links the loader falls back to netlink, and such an attachment outlives a killed process.
     FdLink::try_from(link).map_err(|_| Error::Attach {
         program,
         interface: interface.into(),
@@ -67,7 +67,7 @@ pub(crate) fn xdp_link(
     })
 }
 
-/// Loads `object` with `loader` and has the kernel verify its XDP program `program`.
+/// Loads `object` with `loader` and verifies its XDP program `program`.
 pub(crate) fn load_xdp(
     program: &'static str,
     loader: &mut EbpfLoader<'_>,
@@ -78,7 +78,7 @@ pub(crate) fn load_xdp(
     Ok(object)
 }
 
-/// Loads `object` with `loader` and has the kernel verify its socket filter `program`.
+/// Loads `object` with `loader` and verifies its socket filter `program`.
 pub(crate) fn load_socket_filter(
     program: &'static str,
     loader: &mut EbpfLoader<'_>,
@@ -90,7 +90,7 @@ pub(crate) fn load_socket_filter(
     Ok(object)
 }
 
-/// Loads `object` with `loader` and attaches its classifier `program` to what leaves `interface`.
+/// Loads `object` with `loader` and attaches its classifier `program` to the egress of `interface`.
 ///
 /// # Errors
 /// No such interface, no permission, a kernel before 6.6.
@@ -115,8 +115,7 @@ pub fn tc_egress(
     Ok(Attached { object, _link: link })
 }
 
-/// Has the kernel verify the raw tracepoint program `program` of a loaded `object`, and attaches it for as long as the
-/// link is open.
+/// Verifies the raw tracepoint program `program` of a loaded `object`, and attaches it until the link is closed.
 pub(crate) fn raw_tracepoint(
     program: &'static str,
     object: &mut Ebpf,
@@ -137,20 +136,20 @@ pub(crate) fn raw_tracepoint(
     Ok(link.into())
 }
 
-/// What the verifier says of an instruction that the loader made void, as it could not find the field it is about.
+/// The verifier's text for an instruction that the loader poisoned because its field was not found.
 const NO_FIELD: &str = "195896080";
 
-/// Where the kernel describes its types.
+/// The kernel's type information.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// Loads `object`, whose programs read the kernel's structures, with `loader`: its fields are found by the kernel's own
-/// description of its types.
+/// Loads `object`, whose programs read kernel structures, with `loader`: field offsets come from the kernel's own type
+/// information.
 pub(crate) fn load_tracing(
     program: &'static str,
     loader: &mut EbpfLoader<'_>,
     object: &[u8],
 ) -> Result<Ebpf, Error> {
-    // Without it the loader would leave the fields where the C source has them.
+    // Without it the loader would use the field offsets of the C source.
     if !Path::new(TYPES).exists() {
         let reason = format!("there is no {TYPES}: the kernel is built without CONFIG_DEBUG_INFO_BTF");
         return Err(Error::Load { program, reason });
@@ -207,7 +206,7 @@ fn attach_error(program: &'static str, interface: &str, error: ProgramError) -> 
     }
 }
 
-/// The verifier says EACCES for a program it rejects; that is our fault, not the caller's rights.
+/// The verifier returns EACCES for a program it rejects; that is our bug, not a missing capability.
 fn is_verifier(error: &EbpfError) -> bool {
     matches!(
         error,
@@ -215,7 +214,7 @@ fn is_verifier(error: &EbpfError) -> bool {
     )
 }
 
-/// The system's error number somewhere down the chain of causes.
+/// The errno somewhere in the chain of causes.
 pub(crate) fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -227,15 +226,15 @@ pub(crate) fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     None
 }
 
-/// What the system said, somewhere down the chain of causes.
+/// The system error somewhere in the chain of causes.
 pub(crate) fn system_error(error: &(dyn std::error::Error + 'static)) -> io::Error {
     errno(error).map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
 }
 
-/// What is kept of a refusal's text, bytes: the verifier explains itself over many pages, and says why at the end.
+/// Bytes kept of an error's text: the verifier log is many pages long, with the reason at the end.
 const EXPLANATION: usize = 300;
 
-/// The error and its causes in one line; of a long explanation the end.
+/// The error and its causes on one line; the end of a long text.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

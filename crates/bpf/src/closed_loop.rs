@@ -1,4 +1,4 @@
-//! The generator in the kernel: loader and shared state of `bpf/closed_loop.bpf.c`, which explains how it works.
+//! The in-kernel load generator: loader and shared state of `bpf/closed_loop.bpf.c`, which explains how it works.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -14,22 +14,22 @@ use crate::sys;
 pub const MAGIC: u32 = 0x3150_4c75;
 /// Bytes of a request before its body.
 pub const HEADER: usize = 24;
-/// The smallest payload: the header and the eight bytes that are compared whole.
+/// The smallest payload: the header and the eight bytes that are compared directly.
 pub const MIN_SIZE: usize = HEADER + 8;
 /// Latency buckets per CPU: 128 for each power of two from 2^7 to 2^34 ns, and one each for the values below.
 pub const BUCKETS: usize = SUB * 28;
 
-/// Lost requests per slot whose late replies are still told from duplicates.
+/// Lost requests per slot whose late replies are still distinguished from duplicates.
 const REMEMBERED: u64 = 4;
 const SUB: usize = 128;
 const NAME: &str = "closed_loop";
 const POLL_ENDED: &str = "poll_ended";
 const TRACEPOINT: &str = "napi_poll";
-/// Replies after the first that go by one reading of the clock. Fewer: an eighth more CPU per transaction. More: latencies
-/// off by as many replies' work, a tenth of a microsecond each, for a gain that halves with each.
+/// Further replies that share one clock reading. Fewer: an eighth more CPU per transaction. More: latencies off by that
+/// many replies' processing time, a tenth of a microsecond each, for a gain that halves each time.
 const READERS: u64 = 1;
 
-/// The highest latency in nanoseconds that falls into `bucket`. The last bucket also takes everything beyond.
+/// The highest latency in nanoseconds that falls into `bucket`. The last bucket also holds everything longer.
 #[must_use]
 pub fn bucket_value(bucket: usize) -> u64 {
     let (power, sub) = (bucket / SUB, (bucket % SUB) as u64);
@@ -46,12 +46,12 @@ pub fn header_check(slot: u32, seq: u64, run: u32) -> u32 {
     (tied.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
-/// What is fixed before the program is loaded.
+/// Parameters fixed before the program is loaded.
 #[derive(Debug, Clone)]
 pub struct Layout<'a> {
-    /// A whole request as first sent. Its body, everything behind [`HEADER`], is expected back unchanged.
+    /// A whole request as first sent. Its body, everything after [`HEADER`], is expected back unchanged.
     pub request: &'a [u8],
-    /// Drawn for each run, and part of every request: replies of an earlier run are not taken for ours.
+    /// Random for each run, and part of every request, so that replies to an earlier run are not counted.
     pub run: u32,
     /// The server's UDP port.
     pub server_port: u16,
@@ -70,21 +70,21 @@ const COUNTERS: usize = 16;
 const RUNNING: u64 = 1;
 const CONTESTED: u64 = 2;
 
-/// Where a slot's transaction stands.
+/// The state of a slot's transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
     /// The request in flight.
     pub seq: u64,
-    /// When it was sent, `CLOCK_MONOTONIC` nanoseconds; 0 if nothing is in flight.
+    /// Its send time, `CLOCK_MONOTONIC` nanoseconds; 0 if nothing is in flight.
     pub sent: u64,
 }
 
-/// What the program counted, over all CPUs or for one.
+/// The program's counters, over all CPUs or for one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests whose first valid reply came in time.
+    /// Requests whose first valid reply arrived in time.
     pub ok: u64,
-    /// Requests whose first valid reply came after the timeout, but before they were given up.
+    /// Requests whose first valid reply arrived after the timeout, but before they were given up.
     pub overdue: u64,
     /// First valid replies to requests that were given up.
     pub late: u64,
@@ -92,13 +92,13 @@ pub struct Counters {
     pub duplicate: u64,
     /// First valid replies overtaken by that of a later request of the same flow.
     pub reordered: u64,
-    /// Replies that carry the run's mark and are damaged.
+    /// Damaged replies that carry the run's mark.
     pub corrupt: u64,
-    /// Intact replies that came to another flow's port.
+    /// Intact replies sent to another flow's port.
     pub wrong_flow: u64,
-    /// Everything that carries the run's mark: each is one of the above (`reordered` only marks some of them).
+    /// Everything that carries the run's mark: each is one of the above (`reordered` is a subset of them).
     pub received: u64,
-    /// Requests the program sent: one for each of `ok` and `overdue`, but those that ended the loop.
+    /// Requests the program sent: one for each of `ok` and `overdue`, except those that ended the loop.
     pub sent: u64,
 }
 
@@ -107,11 +107,11 @@ pub struct Counters {
 pub struct ClosedLoop {
     memory: Memory,
     _attached: Attached,
-    /// Absent where the tracepoint cannot be had: every reply then reads the clock.
+    /// `None` if the tracepoint is not available: every reply then reads the clock.
     _poll_ended: Option<FdLink>,
 }
 
-/// The arrays that the program and this process share: the state of every slot, and what was counted.
+/// The arrays shared by the program and this process: the state of every slot, and the counters.
 #[derive(Debug)]
 pub struct Memory {
     slots: SharedArray,
@@ -132,14 +132,14 @@ impl Memory {
             cpus,
         };
         if !sys::can_outwait_programs() {
-            // The program then pays for the exchange from the start.
+            // The program then pays for the atomic exchange from the start.
             memory.control.element(0)[0].fetch_or(CONTESTED, AcqRel);
         }
         Ok(memory)
     }
 }
 
-/// Hands the loader, with everything of `layout` filled in, to `load`.
+/// Calls `load` with the loader, with everything of `layout` filled in.
 fn with_loader<T>(
     layout: &Layout<'_>,
     load: impl FnOnce(&mut EbpfLoader<'_>, usize) -> Result<T, Error>,
@@ -184,7 +184,7 @@ impl ClosedLoop {
         })
     }
 
-    /// The memory shared with the running program.
+    /// The memory shared with the program.
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.memory
@@ -192,13 +192,13 @@ impl ClosedLoop {
 }
 
 impl Memory {
-    /// Possible CPUs: the range of the per-CPU readings.
+    /// Number of possible CPUs: the range of the per-CPU counters.
     #[must_use]
     pub fn cpus(&self) -> usize {
         self.cpus
     }
 
-    /// Lets replies become requests, or (false) only count.
+    /// Turns replies into requests, or (false) only counts them.
     pub fn set_running(&self, running: bool) {
         let state = &self.control.element(0)[0];
         if running {
@@ -208,12 +208,12 @@ impl Memory {
         }
     }
 
-    /// Lets replies of one poll go by the same reading of the clock. Only while the program hears of the end of polls.
+    /// Lets replies of one poll share a clock reading. Only while the program sees the end of polls.
     fn share_clock(&self, share: bool) {
         self.control.element(0)[1].store(if share { READERS } else { 0 }, Release);
     }
 
-    /// Gives `slot` to `flow`, whose socket is bound to `port`. Before the slot's first launch.
+    /// Assigns `slot` to `flow`, whose socket is bound to `port`. Before the slot's first launch.
     pub fn assign(&self, slot: usize, flow: u32, port: u16) {
         let packed = u64::from(flow) | u64::from(port.to_be()) << 32;
         self.slots.element(slot)[2].store(packed, Release);
@@ -221,7 +221,7 @@ impl Memory {
         bits.fetch_or(1 << (port % 64), AcqRel);
     }
 
-    /// Notes that `slot` is about to send a request at `now`, and gives the sequence number to put into it. Only for a
+    /// Records that `slot` is about to send a request at `now`, and returns the request's sequence number. Only for a
     /// slot with nothing in flight.
     #[must_use]
     pub fn launch(&self, slot: usize, now: u64) -> u64 {
@@ -230,7 +230,7 @@ impl Memory {
         words[0].load(Acquire)
     }
 
-    /// Where the slot's transaction stands.
+    /// The state of the slot's transaction.
     #[must_use]
     pub fn slot(&self, slot: usize) -> Slot {
         let words = self.slots.element(slot);
@@ -238,15 +238,15 @@ impl Memory {
         Slot { seq, sent: words[1].load(Acquire) }
     }
 
-    /// Notes that the request that was about to be launched was not sent after all.
+    /// Records that the request about to be launched was not sent.
     pub fn idle(&self, slot: usize) {
         self.slots.element(slot)[1].store(0, Release);
     }
 
-    /// Gives the request `seq` of `slot` up as lost. False if its reply came first; then nothing has changed.
+    /// Gives up the request `seq` of `slot` as lost. False if its reply came first; then nothing has changed.
     ///
     /// The first call takes some tens of milliseconds: from then on the program exchanges numbers atomically, and every
-    /// run of it that began before must have ended.
+    /// run that began before must have ended.
     #[must_use]
     pub fn give_up(&self, slot: usize, seq: u64) -> bool {
         self.contest();
@@ -254,7 +254,7 @@ impl Memory {
         if words[0].load(Acquire) != seq {
             return false;
         }
-        // Said first: a reply that comes right after the exchange must find that it is late, not a duplicate.
+        // Recorded first: a reply that arrives right after the exchange must be found late, not a duplicate.
         let remembered = &words[4 + (seq % REMEMBERED) as usize];
         let before = remembered.swap(seq + 1, AcqRel);
         let won = words[0].compare_exchange(seq, seq + 1, AcqRel, Acquire).is_ok();
@@ -273,7 +273,7 @@ impl Memory {
         }
     }
 
-    /// What one CPU counted so far.
+    /// One CPU's counters.
     #[must_use]
     pub fn counters(&self, cpu: usize) -> Counters {
         let words = self.counts.element(cpu);
@@ -301,7 +301,7 @@ impl Memory {
     }
 }
 
-/// The sum of the whole 64-bit words, weighted by their place with 1, 3, 5 ...: `body()` of the program.
+/// The sum of the whole 64-bit words, weighted by position with 1, 3, 5 ...: `body()` of the program.
 fn weighted_sum(body: &[u8]) -> u64 {
     body.as_chunks()
         .0

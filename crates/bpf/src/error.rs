@@ -1,8 +1,8 @@
-//! What can go wrong between a compiled program and a running one.
+//! Errors in loading, attaching and reading BPF programs.
 
 use std::io;
 
-/// A program could not be loaded, attached or read. Each names the program and the interface, and what would help.
+/// A program could not be loaded, attached or read. Each error names the program and the interface, and suggests a fix.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No such interface in the calling thread's network namespace.
@@ -12,7 +12,7 @@ pub enum Error {
     NoInterface {
         /// The program's name.
         program: &'static str,
-        /// The interface asked for.
+        /// The requested interface.
         interface: String,
     },
     /// The driver has no native XDP.
@@ -23,10 +23,10 @@ pub enum Error {
     NoXdp {
         /// The program's name.
         program: &'static str,
-        /// The interface asked for.
+        /// The requested interface.
         interface: String,
     },
-    /// Another XDP program holds the interface.
+    /// Another XDP program is attached to the interface.
     #[error(
         "cannot attach BPF program '{program}' to '{interface}': another XDP program{holder} is attached there; \
          detach it first (`ip link set dev {interface} xdp off`, or end the process that holds it)"
@@ -34,12 +34,12 @@ pub enum Error {
     Busy {
         /// The program's name.
         program: &'static str,
-        /// The interface asked for.
+        /// The requested interface.
         interface: String,
-        /// Which one: `, program 7 (filter) in native mode,`; nothing if the kernel does not say.
+        /// Which one: `, program 7 (filter) in native mode,`; empty if the kernel does not report it.
         holder: String,
     },
-    /// No right to use BPF here.
+    /// No permission to use BPF here.
     #[error(
         "cannot load BPF program '{program}': {cause}; run as root, or with CAP_BPF and CAP_NET_ADMIN \
          in the initial user namespace"
@@ -47,31 +47,31 @@ pub enum Error {
     NotPermitted {
         /// The program's name.
         program: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The kernel did not take the program.
+    /// The kernel rejected the program.
     #[error("cannot load BPF program '{program}': {reason}")]
     Load {
         /// The program's name.
         program: &'static str,
-        /// The kernel's and the verifier's answer.
+        /// The kernel's and the verifier's error.
         reason: String,
     },
-    /// The kernel did not attach the program for another reason.
+    /// The kernel rejected the attachment for another reason.
     #[error("cannot attach BPF program '{program}' to '{interface}': {reason}")]
     Attach {
         /// The program's name.
         program: &'static str,
-        /// The interface asked for.
+        /// The requested interface.
         interface: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         reason: String,
     },
-    /// The senders that are left to the kernel could not be entered.
+    /// The senders that are left to the kernel could not be set.
     #[error("cannot have BPF program 'take' leave these senders to the kernel: {reason}")]
     Sources {
-        /// The kernel's answer.
+        /// The kernel's error.
         reason: String,
     },
     /// A map could not be mapped into memory.
@@ -81,35 +81,35 @@ pub enum Error {
         program: &'static str,
         /// The map's name.
         map: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// What it shall take could not be said.
+    /// A bound address could not be set.
     #[error("cannot let BPF program '{program}' take datagrams for {what}: {reason}")]
     Bind {
         /// The program's name.
         program: &'static str,
         /// Address and port.
         what: std::net::SocketAddr,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A socket could not be entered for its queue.
+    /// A socket could not be set for its queue.
     #[error("cannot hand what queue {queue} receives to its AF_XDP socket: {reason}")]
     Socket {
         /// The queue.
         queue: u32,
-        /// The kernel's answer.
+        /// The kernel's error.
         reason: String,
     },
-    /// A trial run did not come about.
+    /// A test run failed.
     #[error("cannot try BPF program '{program}' on a frame of {len} bytes: {reason}")]
     Trial {
         /// The program's name.
         program: &'static str,
         /// The frame's length.
         len: usize,
-        /// The kernel's answer.
+        /// The kernel's error.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Which XDP program is attached to an interface already, for the error that names it.
+//! The XDP program already attached to an interface, for the error that names it.
 
 use std::ffi::CString;
 use std::fmt;
@@ -26,7 +26,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The XDP program on `interface`; `None` if there is none, or if the kernel does not say.
+/// The XDP program on `interface`; `None` if there is none, or if the kernel does not report it.
 pub(crate) fn of(interface: &str) -> Option<Holder> {
     let index = sys::interface_index(&CString::new(interface).ok()?)?;
     let xdp = Rtnetlink::open().ok()?.link(index).ok()?.xdp?;

@@ -1,22 +1,22 @@
 //! The compiled BPF programs behind typed loaders: the only crate that talks to the bpf system call.
 //!
-//! The C sources are in `bpf/` at the top of the repository, one job per file; `build.rs` compiles them and they are
-//! included here. Each has one type that loads, attaches and reads it:
+//! The C sources are in `bpf/` at the top of the repository, one file per task; `build.rs` compiles them and they are
+//! embedded here. Each has one type that loads, attaches and reads it:
 //!
-//! | type | program | what it does |
+//! | type | program | purpose |
 //! |---|---|---|
-//! | [`Pass`] | XDP | lets everything through: switches NAPI on at a veth's end |
-//! | [`ClosedLoop`] | XDP | turns each reply into the next request: the generator in the kernel |
-//! | [`LiveFrames`] | XDP | sends prepared frames in bulks, without an skb for each |
+//! | [`Pass`] | XDP | passes every packet: enables NAPI on one end of a veth pair |
+//! | [`ClosedLoop`] | XDP | turns each reply into the next request: the in-kernel load generator |
+//! | [`LiveFrames`] | XDP | sends prepared frames in bulk, without an skb for each |
 //! | [`Take`] | XDP | hands UDP frames that the user-space datapath can answer to AF_XDP sockets |
-//! | [`Watch`] | socket filter | counts which queue, hash and CPU the datagrams of each flow came by |
-//! | [`reuseport_choosers`] | iterator over UDP sockets | says which program chooses in each reuseport group |
-//! | those of [`trace`] | tracepoints | count what the kernel tells of locks, drops, softirqs and sockets' queues |
+//! | [`Watch`] | socket filter | counts the queue, hash and CPU of the datagrams of each flow |
+//! | [`reuseport_choosers`] | iterator over UDP sockets | reports which program selects in each reuseport group |
+//! | those of [`trace`] | tracepoints | count lock waits, drops, softirqs and socket queue delays |
 //!
-//! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies in whatever
-//! way, the kernel detaches the program. (A process that is being started meanwhile has copies of all descriptors until
-//! its own program runs; the kernel detaches then.) Nothing is pinned. All of it acts on the interface of the given name
-//! in the calling thread's network namespace, and needs `CAP_BPF` and `CAP_NET_ADMIN` in the initial user namespace.
+//! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies for any
+//! reason, the kernel detaches the program. (A child between fork and exec has copies of all descriptors; the kernel
+//! detaches after the exec.) Nothing is pinned. Everything acts on the named interface in the calling thread's network
+//! namespace, and needs `CAP_BPF` and `CAP_NET_ADMIN` in the initial user namespace.
 
 pub mod attach;
 mod closed_loop;

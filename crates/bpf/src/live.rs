@@ -1,4 +1,4 @@
-//! Sends prepared frames in bulks, without an skb for each: loader and shared memory of `bpf/live.bpf.c`.
+//! Sends prepared frames in bulk, without an skb for each: loader and shared memory of `bpf/live.bpf.c`.
 //!
 //! ```text
 //!   frame() frame() frame() ...    send(): one system call
@@ -6,14 +6,14 @@
 //!   [ memory shared with the program ]┴▶ copied into pages, redirected ──▶ the driver's ndo_xdp_xmit, 16 at a time
 //! ```
 //! The frame is copied once, into a page that belongs to the driver until it is sent. [`LiveFrames::send`] returns when
-//! all frames were offered to the driver, and says how many it took.
+//! all frames have been offered to the driver, with the number it accepted.
 //!
 //! # What a call costs
-//! A page pool is made for each call: about 30 µs, so it pays from some dozens of frames on. Without the following it
-//! would be milliseconds: for a run of several frames the kernel enters the program among those it calls directly (the
-//! XDP dispatcher) and takes it out again, and waits for all CPUs each time. A program that is attached somewhere is in
-//! there already. So it is attached for as long as the value lives where no frame ever comes: to the loopback of a network
-//! namespace of its own, in which nobody is.
+//! Each call creates a page pool: about 30 µs, so it pays off from a few dozen frames. Without the following it would
+//! take milliseconds: for a run of several frames the kernel adds the program to those it calls directly (the XDP
+//! dispatcher), removes it again, and waits for all CPUs each time. A program that is attached somewhere is already in
+//! the dispatcher. So for the lifetime of the value it is attached where no frame ever arrives: to the loopback of an
+//! otherwise empty network namespace.
 
 use std::fs::File;
 use std::io;
@@ -32,18 +32,18 @@ use crate::sys;
 const NAME: &str = "live";
 const TALLY: &str = "tally";
 const TRACEPOINT: &str = "xdp_devmap_xmit";
-/// Most frames of a call: `FRAMES` of the program. Fewer: the call's own cost is shared by fewer. More: the first frames
-/// of a call are long gone when it returns.
+/// Maximum frames per call: `FRAMES` of the program. Fewer: the fixed cost is shared by fewer frames. More: the first
+/// frames of a call are long gone when it returns.
 const FRAMES: usize = 256;
-/// Longest frame, bytes: `FRAME_LEN` of the program. The kernel's own bound is a page less its own data, about 3,400.
+/// Longest frame, bytes: `FRAME_LEN` of the program. The kernel's own limit is a page less its own data, about 3,400.
 const FRAME_LEN: usize = 4096;
 /// Shortest frame: an Ethernet header.
 const SHORTEST: usize = 14;
-/// Frames are kept at multiples of this, bytes: a cache line. Packed closer, two share one; at whole pages, they would
-/// all compete for the same few lines of the cache.
+/// Frame alignment, bytes: a cache line. Packed more closely, two frames would share one; at page boundaries, they
+/// would all compete for the same few cache lines.
 const ALIGN: usize = 64;
-/// Frames the kernel takes from the page pool at once; between two such batches it lets softirqs run. Fewer: more
-/// softirqs. More: a veth's other end, which has room for 256 frames and empties it in a softirq, drops some.
+/// Frames the kernel allocates from the page pool at once; between two such batches it lets softirqs run. Fewer: more
+/// softirqs. More: the other end of a veth pair, whose ring holds 256 frames and is emptied in a softirq, drops some.
 const BATCH: u32 = 64;
 
 /// Words of `struct control`.
@@ -55,36 +55,36 @@ const OPEN: usize = 4;
 const SENT: usize = 5;
 const WORDS: usize = 7;
 
-/// The program, and the frames that wait to be sent by one interface. See the module.
+/// The program, and the frames waiting to be sent on one interface. See the module.
 #[derive(Debug)]
 pub struct LiveFrames {
     control: SharedArray,
     frames: SharedBytes,
-    /// Bytes of each frame.
+    /// Length of each frame, bytes.
     lens: SharedArray,
     stride: usize,
-    /// The longest frame that can be sent, and the longest that waits.
+    /// The longest frame that can be sent, and the longest that is waiting.
     most: usize,
     longest: usize,
-    /// Frames written since there were none.
+    /// Frames written since the buffer was last empty.
     written: usize,
-    /// Of these, those that were offered to the driver.
+    /// The number of these already offered to the driver.
     offered: usize,
-    /// What the kernel makes its pages from, before the program writes the frame.
+    /// The initial contents of the kernel's pages, before the program writes the frame.
     blank: Box<[u8]>,
     object: Ebpf,
     _tally: FdLink,
     _held: Held,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub struct Offered {
-    /// Frames that no longer wait, the first of those that did.
+    /// Frames no longer waiting: the first of those that were.
     pub frames: usize,
-    /// Of these, those the driver took; the others it dropped.
+    /// The number of these that the driver accepted; it dropped the others.
     pub taken: usize,
-    /// Why others wait still, if any do. If the driver took none at all, all of them do, and this says so.
+    /// Why frames are still waiting, if any are. If the driver accepted none, all of them are, and this is the reason.
     pub failed: Option<io::Error>,
 }
 
@@ -92,23 +92,23 @@ pub struct Offered {
 #[derive(Debug)]
 struct Held {
     _link: FdLink,
-    /// The namespace lives as long as this.
+    /// Keeps the namespace alive.
     _namespace: File,
 }
 
 impl LiveFrames {
-    /// Memory that waiting frames take, bytes, all of it there from the start.
+    /// Memory for waiting frames, bytes, allocated from the start.
     pub const MEMORY: usize = FRAMES * (FRAME_LEN + size_of::<u64>());
 
-    /// Most frames that can wait.
+    /// Maximum number of waiting frames.
     pub const MOST: usize = FRAMES;
 
-    /// Loads the program for frames of at most `len` bytes (14 to 4,096) that `interface` in the calling thread's network
-    /// namespace shall send. Nothing is attached to the interface.
+    /// Loads the program for frames of at most `len` bytes (14 to 4,096), to be sent on `interface` in the calling
+    /// thread's network namespace. Nothing is attached to the interface.
     ///
     /// # Errors
-    /// No such interface, no permission (beside the usual `CAP_PERFMON` for the tracepoint and `CAP_SYS_ADMIN` for the
-    /// namespace), no memory, a kernel without what the program needs (Linux 5.18).
+    /// No such interface, no permission (in addition to the usual ones, `CAP_PERFMON` for the tracepoint and
+    /// `CAP_SYS_ADMIN` for the namespace), no memory, a kernel without the required features (Linux 5.18).
     pub fn open(interface: &str, len: usize) -> Result<Self, Error> {
         let trial = |reason: String| Error::Trial { program: NAME, len, reason };
         if !(SHORTEST..=FRAME_LEN).contains(&len) {
@@ -144,20 +144,20 @@ impl LiveFrames {
         })
     }
 
-    /// How many frames wait.
+    /// Number of waiting frames.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.written - self.offered
     }
 
-    /// Is there no room for another frame until the waiting ones are sent?
+    /// Is the buffer full until the waiting frames are sent?
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.written == FRAMES
     }
 
-    /// The next frame, of `len` bytes, to be written whole; from now on it waits. None if there is no room, or for no
-    /// frame of that length.
+    /// The next frame, of `len` bytes, to be filled in completely; it is waiting from now on. `None` if there is no
+    /// room, or the length is invalid.
     #[inline]
     pub fn frame(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.is_full() || !(SHORTEST..=self.most).contains(&len) {
@@ -170,21 +170,21 @@ impl LiveFrames {
         self.frames.bytes_mut().get_mut(start..start + len)
     }
 
-    /// The frames that wait, in order.
+    /// The waiting frames, in order.
     pub fn iter(&mut self) -> impl Iterator<Item = &[u8]> {
         let lens = &self.lens.element(0)[self.offered..self.written];
         let bytes = &self.frames.bytes_mut()[self.offered * self.stride..self.written * self.stride];
         bytes.chunks(self.stride).zip(lens).map(|(frame, len)| &frame[..len.load(Relaxed) as usize])
     }
 
-    /// Forgets the frames that wait.
+    /// Discards the waiting frames.
     pub fn clear(&mut self) {
         (self.written, self.offered) = (0, 0);
         self.longest = SHORTEST;
     }
 
-    /// Offers the frames that wait to the driver. A signal may end it early ([`io::ErrorKind::Interrupted`]); the next
-    /// call goes on with the rest.
+    /// Offers the waiting frames to the driver. A signal may interrupt it ([`io::ErrorKind::Interrupted`]); the next
+    /// call continues with the rest.
     pub fn send(&mut self) -> Offered {
         let words = self.control.element(0);
         words[NEXT].store(self.offered as u64, Release);
@@ -192,7 +192,7 @@ impl LiveFrames {
         words[MAX_LEN].store(self.longest as u64, Release);
         let before = words[SENT].load(Acquire);
         let failed = self.run().err();
-        // What a further run finds: nothing to send, and nothing of this call to hear of.
+        // A later run finds nothing to send, and no pending frames of this call.
         let next = words[NEXT].load(Acquire) as usize;
         words[END].store(0, Release);
         words[OPEN].store(0, Release);
@@ -229,7 +229,8 @@ impl LiveFrames {
     }
 }
 
-/// Has the program send by the interface of this number in the calling thread's network namespace, wherever it is called.
+/// Makes the program send on the interface with this index in the calling thread's network namespace, wherever it is
+/// called.
 fn send_by(object: &mut Ebpf, interface: u32) -> Result<(), Error> {
     let refused = |error: &dyn std::error::Error| {
         let reason = format!("interface {interface} cannot be sent by: {error}");
@@ -242,7 +243,7 @@ fn send_by(object: &mut Ebpf, interface: u32) -> Result<(), Error> {
 }
 
 impl Held {
-    /// On a thread of its own: the namespace of the calling one stays.
+    /// On a separate thread: the calling thread's namespace does not change.
     fn new(object: &mut Ebpf) -> Result<Self, Error> {
         let no_namespace = |cause: io::Error| Error::Attach {
             program: NAME,

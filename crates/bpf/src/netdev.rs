@@ -1,6 +1,6 @@
-//! What a device's driver can report to XDP programs about a frame (generic netlink family `netdev`).
+//! The metadata that a device's driver can report to XDP programs (generic netlink family `netdev`).
 //!
-//! The kernel answers in `XDP_RX_METADATA_FEATURES` since Linux 6.7. The loaded program could not find out: with a driver
+//! The kernel reports `XDP_RX_METADATA_FEATURES` since Linux 6.7. The loaded program cannot find out: with a driver
 //! that reports nothing, the kfunc exists and fails for every frame.
 
 use std::io;
@@ -10,7 +10,7 @@ use udpath_netlink::{Generic, netdev};
 /// Whether the driver of the interface with this index, in the calling thread's network namespace, reports a frame's hash.
 ///
 /// # Errors
-/// The kernel lacks the family, or does not know this about devices.
+/// The kernel lacks the family, or this attribute.
 pub(crate) fn reports_rx_hash(index: u32) -> io::Result<bool> {
     let device = netdev::device(&mut Generic::open()?, index)?;
     let features = device.rx_metadata.ok_or(io::ErrorKind::Unsupported)?;

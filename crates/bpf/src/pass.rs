@@ -1,4 +1,4 @@
-//! Lets everything through; its presence switches NAPI on at a veth's end.
+//! Passes every packet; attaching it enables NAPI on one end of a veth pair.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -12,9 +12,9 @@ const NAME: &str = "pass";
 
 /// An XDP program that passes every frame, attached until dropped.
 ///
-/// An end of a veth pair takes frames sent from XDP on the other end only while it has NAPI, which an attached program
-/// brings (`drivers/net/veth.c`). Ordinary traffic is copied once more on its way through: attach it where XDP frames
-/// arrive and nowhere else.
+/// One end of a veth pair accepts frames sent from XDP on the other end only with NAPI enabled, which an attached
+/// program does (`drivers/net/veth.c`). Ordinary traffic is copied one more time: attach it only where XDP frames
+/// arrive.
 #[derive(Debug)]
 pub struct Pass {
     _attached: Attached,
@@ -31,7 +31,7 @@ impl Pass {
     }
 }
 
-/// The same program, loaded and attached to nothing: for interfaces that shall have it for as long as they exist.
+/// The same program, loaded but not attached: for interfaces that keep it for their whole lifetime.
 #[derive(Debug)]
 pub struct PassProgram {
     fd: ProgramFd,

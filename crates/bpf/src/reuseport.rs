@@ -1,4 +1,4 @@
-//! Which program chooses a socket in each reuseport group: `reuseport.bpf.c`.
+//! Which program selects the socket in each reuseport group: `reuseport.bpf.c`.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,31 +15,31 @@ const STEPS: usize = 8;
 /// Bytes of a record: cookie, chooser, value, instructions.
 const RECORD: usize = 16 + 8 * STEPS;
 
-/// What chooses among the sockets of a group.
+/// What selects among the sockets of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chooser {
     /// The kernel itself, by its hash of the flow or by the members' incoming CPUs.
     Kernel,
     /// A classic BPF program (`SO_ATTACH_REUSEPORT_CBPF`).
     Classic {
-        /// How many instructions it has.
+        /// Its number of instructions.
         length: u32,
-        /// The first eight at most: code, jumps if true and false, operand, as in `struct sock_filter`.
+        /// The first eight at most: code, jump if true, jump if false, operand, as in `struct sock_filter`.
         steps: Vec<(u16, u8, u8, u32)>,
     },
-    /// An eBPF program (`SO_ATTACH_REUSEPORT_EBPF`), by its number, as `bpftool prog show id N` takes it.
+    /// An eBPF program (`SO_ATTACH_REUSEPORT_EBPF`), by its ID, as in `bpftool prog show id N`.
     Extended {
-        /// Its number.
+        /// Its ID.
         id: u32,
     },
 }
 
-/// What chooses for each UDP socket of the calling thread's network namespace that is in a reuseport group, by the
-/// socket's cookie. A socket whose cookie nobody has asked for has none yet, and is left out.
+/// The selector of each UDP socket of the calling thread's network namespace that is in a reuseport group, by socket
+/// cookie. A socket whose cookie was never queried has none yet, and is left out.
 ///
 /// # Errors
-/// The kernel has no iterator over UDP sockets (Linux 5.9), no type information, or it is not permitted (`CAP_BPF` and
-/// `CAP_PERFMON`).
+/// The kernel has no iterator over UDP sockets (Linux 5.9) or no type information, or permission is denied (`CAP_BPF`
+/// and `CAP_PERFMON`).
 pub fn reuseport_choosers() -> Result<BTreeMap<u64, Chooser>, Error> {
     let refused = |reason: String| Error::Load { program: PROGRAM, reason };
     let mut object =

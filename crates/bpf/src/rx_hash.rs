@@ -4,23 +4,23 @@
 //!   NIC ▸ descriptor ▸ bpf_xdp_metadata_rx_hash ▸ note ▸ bpf_xdp_adjust_meta ▸ AF_XDP
 //!
 //!   chunk   ... | mark, hash | Ethernet header ...        the 8 bytes before each frame, in host order
-//!                             └ the frame's address        mark: HASHED, or 0 where the device has no hash of it
+//!                             └ the frame's address        mark: HASHED, or 0 if the device has no hash for it
 //! ```
-//! The program writes the note for every frame it hands over, and leaves a frame to the kernel that has no room for it: what
-//! lies before a frame is never an older one's. A receiver may therefore read it only while this program is attached
-//! ([`RxHash::Device`]). A hash says which worker serves, and nothing else follows from it.
+//! The program writes the note for every frame it redirects, and leaves a frame without room for it to the kernel: the
+//! bytes before a frame are never stale. A receiver may therefore read them only while this program is attached
+//! ([`RxHash::Device`]). The hash only selects the worker.
 //!
-//! A hash over addresses alone is not handed on, as the kernel's RPS does not use it either: many NICs hash UDP so until
-//! told otherwise (`ethtool -N IF rx-flow-hash udp4 sdfn`).
+//! A hash over addresses only is not used, as in the kernel's RPS: many NICs hash UDP that way unless configured
+//! otherwise (`ethtool -N IF rx-flow-hash udp4 sdfn`).
 //!
-//! Why a loader beside aya's: the hash comes by a kfunc, whose call is named by its number in the kernel's BTF, and the
-//! program has to be bound to the device when it is loaded (`BPF_F_XDP_DEV_BOUND_ONLY`). aya does neither. What is missing
-//! is one instruction and two system calls, so that is what is here: aya makes the maps and loads `take` as ever, its reader
-//! of objects enters their descriptors into `take_hashed`, and the placeholder call becomes the kfunc's. libbpf would do
-//! it too, at the price of a C library, its build, and libelf on every machine that builds.
+//! Why a loader in addition to aya: the hash comes from a kfunc, whose call uses its ID in the kernel's BTF, and the
+//! program must be bound to the device when it is loaded (`BPF_F_XDP_DEV_BOUND_ONLY`). aya supports neither. That takes
+//! one instruction and two system calls, so that is what is here: aya creates the maps and loads `take` as usual, its
+//! object reader puts their descriptors into `take_hashed`, and the placeholder call becomes the kfunc's. libbpf would
+//! work too, at the cost of a C library, its build, and libelf on every build machine.
 //!
-//! What stands in the way of all this is no error: `take` runs, receivers compute the hash, and [`RxHash::Computed`] says
-//! why.
+//! If any of this is unavailable, that is not an error: `take` runs, receivers compute the hash, and
+//! [`RxHash::Computed`] has the reason.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -36,22 +36,22 @@ use crate::{netdev, sys};
 
 /// The program.
 const NAME: &str = "take_hashed";
-/// What it calls.
+/// The kfunc it calls.
 const KFUNC: &str = "bpf_xdp_metadata_rx_hash";
-/// The number of no helper that stands for it in the object.
+/// The placeholder for it in the object, not the number of any helper.
 const PLACEHOLDER: i32 = 0x6873_6168;
 /// A note's mark: a hash follows.
 const HASHED: u32 = 0x6873_6168;
 
-/// Bytes that lie before each frame while the hash comes from the device.
+/// Bytes before each frame while the hash comes from the device.
 pub const NOTE: usize = 8;
 
-/// Where the hash comes from that frames are steered by.
+/// The source of the hash that frames are steered by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RxHash {
-    /// From the device, in front of each frame of which it has one: [`read_note`].
+    /// From the device, in front of each frame for which it has one: [`read_note`].
     Device,
-    /// From nowhere: who needs it computes it. Why, in words.
+    /// Not available: receivers compute it. The reason, in words.
     Computed(String),
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for RxHash {
     }
 }
 
-/// The hash that a note tells, if the device had one.
+/// The hash in a note, if the device had one.
 #[inline]
 #[must_use]
 pub fn read_note(note: [u8; NOTE]) -> Option<u32> {
@@ -72,7 +72,8 @@ pub fn read_note(note: [u8; NOTE]) -> Option<u32> {
     (u32::from_ne_bytes([a, b, c, d]) == HASHED).then(|| u32::from_ne_bytes(hash))
 }
 
-/// The maps of a loaded object, by name. Descriptors of them are good as long as the object and what was taken out of it.
+/// The maps of a loaded object, by name. The descriptors are valid as long as the object and everything taken out of
+/// it.
 pub(crate) fn maps(object: &Ebpf) -> Vec<(String, RawFd)> {
     let fd = |map: &Map| match map {
         Map::Array(data) | Map::HashMap(data) | Map::LpmTrie(data) | Map::XskMap(data) => {
@@ -83,8 +84,8 @@ pub(crate) fn maps(object: &Ebpf) -> Vec<(String, RawFd)> {
     object.maps().filter_map(|(name, map)| Some((name.to_owned(), fd(map)?))).collect()
 }
 
-/// Loads the program of `object` for `interface` with these maps, and attaches it in the driver, for as long as what is
-/// returned is open.
+/// Loads the program of `object` for `interface` with these maps, and attaches it in native mode, until the returned
+/// link is closed.
 ///
 /// # Errors
 /// Why the hash has to be computed.
@@ -107,7 +108,7 @@ pub(crate) fn attach(object: &[u8], maps: &[(String, RawFd)], interface: &str) -
         .map_err(|error| format!("the kernel does not attach the program: {error}"))
 }
 
-/// The program's instructions, with the maps' descriptors and the kfunc's number; and its license.
+/// The program's instructions, with the maps' descriptors and the kfunc's ID; and its license.
 fn instructions(
     object: &[u8],
     maps: &[(String, RawFd)],

@@ -1,4 +1,4 @@
-//! A BPF array that lives in both worlds: the kernel's programs and this process read and write the same memory.
+//! A BPF array mapped into user space: the kernel's programs and this process read and write the same memory.
 
 use std::sync::atomic::AtomicU64;
 
@@ -8,10 +8,10 @@ use aya::maps::Map;
 use crate::Error;
 use crate::sys::{Mapping, Quiet};
 
-/// A mapped `BPF_MAP_TYPE_ARRAY` whose elements are made of 64-bit words.
+/// A mapped `BPF_MAP_TYPE_ARRAY` whose elements consist of 64-bit words.
 ///
-/// Words are atomics because a program may write them at any time; what a torn pair of words means is the caller's to
-/// know. Reading costs no system call.
+/// Words are atomics because a program may write them at any time; the caller must handle torn pairs of words. Reading
+/// needs no system call.
 #[derive(Debug)]
 pub struct SharedArray {
     mapping: Mapping,
@@ -22,7 +22,7 @@ impl SharedArray {
     /// Maps `map` of `object`: `len` elements of `words` 64-bit words each, as the C source declares them.
     ///
     /// # Errors
-    /// The object has no such map, or the kernel does not map it.
+    /// The object has no such map, or the kernel cannot map it.
     pub fn map(
         object: &Ebpf,
         program: &'static str,
@@ -37,7 +37,7 @@ impl SharedArray {
     /// The words of element `index`.
     ///
     /// # Panics
-    /// `index` is out of range: the caller's mistake, as with a slice.
+    /// `index` is out of range, as with a slice.
     pub fn element(&self, index: usize) -> &[AtomicU64] {
         &self.mapping.words()[index * self.words..][..self.words]
     }
@@ -48,7 +48,7 @@ impl SharedArray {
 pub(crate) struct SharedBytes(Quiet);
 
 impl SharedBytes {
-    /// Maps the first `len` bytes of `map` of `object`, a multiple of eight. The programs must keep to what is said above.
+    /// Maps the first `len` bytes of `map` of `object`, a multiple of eight. The programs must follow the rule above.
     pub(crate) fn map(
         object: &Ebpf,
         program: &'static str,
@@ -58,7 +58,7 @@ impl SharedBytes {
         mapping(object, program, map, len).map(|mapping| Self(Quiet::new(mapping)))
     }
 
-    /// All of them.
+    /// All bytes.
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.0.bytes_mut()

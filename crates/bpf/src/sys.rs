@@ -1,5 +1,5 @@
-//! The memory mapping behind [`crate::shared_array`], network namespaces, waiting for running programs, the two calls of
-//! bpf(2) that [`crate::rx_hash`] makes itself, and the packet socket of [`crate::Watch`].
+//! The memory mapping behind [`crate::shared_array`], network namespaces, waiting for running programs, the two bpf(2)
+//! calls that [`crate::rx_hash`] makes itself, and the packet socket of [`crate::Watch`].
 #![allow(
     unsafe_code,
     reason = "mmap of a BPF array, the slices over it, unshare, membarrier, bpf(2), packet sockets"
@@ -25,7 +25,7 @@ pub(crate) struct Mapping {
     used: usize,
 }
 
-// SAFETY: the mapping is plain memory, reached only as atomics; it belongs to the process, not to a thread.
+// SAFETY: the mapping is plain memory, accessed only as atomics; it belongs to the process, not to a thread.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; every access goes through `AtomicU64`.
 unsafe impl Sync for Mapping {}
@@ -33,10 +33,10 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `bytes` of the array behind `fd`, a multiple of eight.
     pub(crate) fn shared(fd: impl AsFd, bytes: usize) -> io::Result<Self> {
-        // SAFETY: sysconf reads a constant of the system.
+        // SAFETY: sysconf reads a system constant.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         let mapped = bytes.next_multiple_of(page);
-        // SAFETY: a new mapping at an address of the kernel's choice; the kernel checks the length against the array.
+        // SAFETY: a new mapping at an address the kernel chooses; the kernel checks the length against the array.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -62,12 +62,12 @@ impl Mapping {
     }
 }
 
-/// A mapping that no program writes, and that none reads while the process does anything else than wait for it.
+/// A mapping that no program writes, and that programs read only while the process waits for them.
 #[derive(Debug)]
 pub(crate) struct Quiet(Mapping);
 
 impl Quiet {
-    /// The programs of the array must keep to what is said above.
+    /// The programs of the array must follow the rule above.
     pub(crate) fn new(mapping: Mapping) -> Self {
         Self(mapping)
     }
@@ -75,13 +75,13 @@ impl Quiet {
     /// The mapped bytes.
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `start` is valid for `bytes >= used` while `self` lives, and this is the only way to the mapping, held
-        // exclusively; no program touches it meanwhile, as the type says.
+        // SAFETY: `start` is valid for `bytes >= used` while `self` lives, and this is the only access to the mapping,
+        // held exclusively; no program accesses it during that time, as the type requires.
         unsafe { slice::from_raw_parts_mut(self.0.start.as_ptr().cast(), self.0.used) }
     }
 }
 
-/// The number of the interface `name` in the calling thread's network namespace.
+/// The index of the interface `name` in the calling thread's network namespace.
 pub(crate) fn interface_index(name: &CStr) -> Option<u32> {
     // SAFETY: `name` ends with a zero byte.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
@@ -91,19 +91,19 @@ pub(crate) fn interface_index(name: &CStr) -> Option<u32> {
 /// `PACKET_IGNORE_OUTGOING` of linux/if_packet.h; libc has no name for it.
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 
-/// A packet socket that begins at the network header and takes no packet yet; what is sent it never sees, where the
-/// kernel offers that (Linux 4.20 and later).
+/// A packet socket that starts at the network header and receives no packets yet; it never sees sent packets if the
+/// kernel supports that (Linux 4.20 and later).
 pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
-    // SAFETY: socket touches no memory of ours.
+    // SAFETY: socket touches no memory of this process.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that was just made, which nobody else has.
+    // SAFETY: a newly created descriptor with no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let on: libc::c_int = 1;
-    // An older kernel refuses. The filter passes over what is sent, so that only time is lost.
-    // SAFETY: `on` is there for the call, with its size.
+    // An older kernel returns an error. The filter skips sent packets, so this only costs time.
+    // SAFETY: `on` is valid for the call, with its size.
     let _ = unsafe {
         libc::setsockopt(
             fd,
@@ -116,56 +116,56 @@ pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Lets the packets of the interface with number `index` come to a packet socket.
+/// Binds a packet socket to the interface with index `index`, so that it receives packets.
 pub(crate) fn bind_packet_socket(socket: &OwnedFd, index: u32) -> io::Result<()> {
-    // SAFETY: plain numbers, of which zeros are a value.
+    // SAFETY: plain integers, for which zero is a valid value.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    // Every protocol: a tap of one protocol comes after bridges and bonds have taken the packet away.
+    // Every protocol: a tap for one protocol runs after bridges and bonds have consumed the packet.
     address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = index as libc::c_int;
     let len = size_of_val(&address) as libc::socklen_t;
-    // SAFETY: `address` is there for the call, with its size.
+    // SAFETY: `address` is valid for the call, with its size.
     let bound = unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), len) };
     if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Puts the calling thread, and it alone, into a new network namespace.
+/// Moves only the calling thread into a new network namespace.
 pub(crate) fn enter_new_network() -> io::Result<()> {
-    // SAFETY: unshare touches no memory of ours, and a thread's network namespace is its own.
+    // SAFETY: unshare touches no memory of this process, and a network namespace is per thread.
     match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Can [`outwait_programs`] do what it says? Not where CPUs run without a tick (`nohz_full`).
+/// Does [`outwait_programs`] work here? Not if CPUs run without a tick (`nohz_full`).
 pub(crate) fn can_outwait_programs() -> bool {
     let commands = membarrier(libc::MEMBARRIER_CMD_QUERY);
     commands >= 0 && commands & i64::from(libc::MEMBARRIER_CMD_GLOBAL) != 0
 }
 
-/// Returns once every BPF program that is running now has ended: XDP programs run inside RCU read sections, and the
-/// global membarrier is a grace period of RCU (`kernel/sched/membarrier.c`).
+/// Returns once every currently running BPF program has ended: XDP programs run inside RCU read-side critical sections,
+/// and the global membarrier is an RCU grace period (`kernel/sched/membarrier.c`).
 pub(crate) fn outwait_programs() {
     membarrier(libc::MEMBARRIER_CMD_GLOBAL);
 }
 
 fn membarrier(command: libc::c_int) -> libc::c_long {
-    // SAFETY: membarrier takes a command and flags, and touches no memory of ours.
+    // SAFETY: membarrier takes a command and flags, and touches no memory of this process.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
 }
 
-/// Loads an XDP program that runs on the interface with number `index` alone, of the calling thread's network namespace.
+/// Loads an XDP program bound to the interface with index `index` in the calling thread's network namespace.
 pub(crate) fn load_bound_xdp(
     name: &CStr,
     instructions: &[bpf_insn],
     license: &CStr,
     index: u32,
 ) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers and addresses, of which zeros are a value: what the kernel takes for "not given".
+    // SAFETY: plain integers and addresses, for which zero is valid: the kernel reads it as "not given".
     let mut attr: bpf_attr = unsafe { mem::zeroed() };
-    // SAFETY: all of the union's variants are such numbers, and all were set.
+    // SAFETY: all of the union's variants consist of such integers, and all were set.
     let load = unsafe { &mut attr.__bindgen_anon_3 };
     load.prog_type = bpf_prog_type::BPF_PROG_TYPE_XDP as u32;
     load.expected_attach_type = bpf_attach_type::BPF_XDP as u32;
@@ -174,16 +174,16 @@ pub(crate) fn load_bound_xdp(
     load.insns = instructions.as_ptr() as u64;
     load.insn_cnt = instructions.len() as u32;
     load.license = license.as_ptr() as u64;
-    // One place less than there is: the name ends with a zero.
+    // One byte less than the array: the name ends with a NUL.
     let places = load.prog_name.len() - 1;
     for (place, byte) in load.prog_name.iter_mut().take(places).zip(name.to_bytes()) {
         *place = *byte as libc::c_char;
     }
-    // SAFETY: instructions and license are there for the call, with the length given and up to a zero.
+    // SAFETY: instructions and license are valid for the call, with the given length and up to the NUL.
     unsafe { bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr) }
 }
 
-/// Attaches an XDP program to the interface with number `index`, in the driver, as long as the link is open.
+/// Attaches an XDP program to the interface with index `index`, in native mode, until the link is closed.
 pub(crate) fn attach_xdp(program: &OwnedFd, index: u32) -> io::Result<OwnedFd> {
     // SAFETY: as above.
     let mut attr: bpf_attr = unsafe { mem::zeroed() };
@@ -196,19 +196,19 @@ pub(crate) fn attach_xdp(program: &OwnedFd, index: u32) -> io::Result<OwnedFd> {
 }
 
 /// # Safety
-/// What `attr` points to is there, as `command` reads it; and the command returns a descriptor.
+/// Everything `attr` points to is valid for `command`; and the command returns a descriptor.
 unsafe fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<OwnedFd> {
     let (attr, len) = (ptr::from_mut(attr), size_of::<bpf_attr>());
-    // SAFETY: `attr` is there for the call and `len` is its size; the rest is as the caller promises.
+    // SAFETY: `attr` is valid for the call and `len` is its size; the caller guarantees the rest.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_int, attr, len) };
     let fd = libc::c_int::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: a descriptor that was just made, close-on-exec, which nobody else has.
+    // SAFETY: a newly created descriptor, close-on-exec, with no other owner.
     if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(unsafe { OwnedFd::from_raw_fd(fd) }) }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the range that mmap returned, and no borrow of it is left.
+        // SAFETY: exactly the range that mmap returned, with no borrow of it left.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

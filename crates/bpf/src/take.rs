@@ -1,19 +1,19 @@
 //! Takes datagrams from an interface for AF_XDP sockets: loader and shared state of `bpf/take.bpf.c`.
 //!
 //! ```text
-//!   Take::load ▸ bind, set_mac, set_socket ▸ attach      each of them also later, while frames come
+//!   Take::load ▸ bind, set_mac, set_socket ▸ attach      the first three also work while attached
 //!                    │          │
-//!                    │          └ sockets[queue]   closing a socket empties its place: its queue's frames pass
+//!                    │          └ sockets[queue]   closing a socket clears its entry: its queue's frames are passed
 //!                    └ ports, addresses
 //!
-//!   set_sources   senders that are left to the kernel         set_vlans   VLANs whose tagged frames are taken
+//!   set_sources   senders left to the kernel                  set_vlans   VLANs whose tagged frames are taken
 //!
-//!   judge    what it makes of a frame: not attached, nothing handed on
-//!   takes    would it hand on a frame of this queue? attached as well
-//!   inject   the kernel hands a frame on as if the interface's queue 0 had received it: not attached
+//!   judge    the outcome for a frame: not attached, nothing redirected
+//!   takes    would it redirect a frame of this queue? also while attached
+//!   inject   the kernel handles a frame as if the interface's queue 0 had received it: not attached
 //! ```
-//! Where the hash of frames is wanted and the driver tells it, a second program of the same source is attached in this
-//! one's place, with the same maps, and puts the hash in front of each frame: see [`RxHash`].
+//! If the hash of frames is requested and the driver reports it, a second program of the same source is attached
+//! instead, with the same maps, and puts the hash in front of each frame: see [`RxHash`].
 
 mod ingress;
 mod maps;
@@ -36,16 +36,16 @@ use maps::{Maps, because, key};
 
 const NAME: &str = "take";
 static OBJECT: &[u8] = object!("take");
-/// Why no hash comes from a device.
+/// Why no hash comes from the device.
 const UNATTACHED: &str = "it is attached to no device";
 const UNWANTED: &str = "the device is not asked";
 const GENERIC: &str = "no driver is asked in generic mode";
 /// Words of a CPU's counters; a power of two, as the program masks with it.
 const WORDS: usize = 16;
-/// Ports in each word of the map.
+/// Ports per word of the map.
 const PORTS: usize = 8;
 
-/// The program's word for "handed on" (`enum xdp_action`, linux/bpf.h).
+/// The program's return value for "redirected" (`enum xdp_action`, linux/bpf.h).
 const XDP_REDIRECT: u32 = 4;
 
 /// Bits of a port's byte, as in the program's source.
@@ -56,7 +56,7 @@ const SOME_V6: u8 = 8;
 
 macro_rules! outcomes {
     ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal;)+) => {
-        /// What became of a frame, and why it was not taken. The first reason in this order.
+        /// What happened to a frame, and why it was not taken. The first reason in this order.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -65,7 +65,7 @@ macro_rules! outcomes {
         }
 
         impl Outcome {
-            /// All of them, each at its place in the program's counters.
+            /// All of them, each at its index in the program's counters.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// Its name in counters and reports: lower case, words joined by underscores.
@@ -80,7 +80,7 @@ macro_rules! outcomes {
 }
 
 outcomes! {
-    /// Handed to the queue's socket.
+    /// Redirected to the queue's socket.
     Taken, "taken";
     /// For another MAC address than the interface's own.
     OtherHost, "other_host";
@@ -90,49 +90,49 @@ outcomes! {
     Vlan, "vlan";
     /// Neither IPv4 nor IPv6: ARP, LLDP.
     NotIp, "not_ip";
-    /// Cut short, or with lengths or a version that contradict each other.
+    /// Truncated, or with inconsistent lengths or version.
     Malformed, "malformed";
     /// IPv4 options.
     Options, "options";
-    /// A part of a datagram.
+    /// A fragment of a datagram.
     Fragment, "fragment";
     /// An IPv6 extension header.
     Extension, "extension";
-    /// Another transport: TCP, ICMP.
+    /// Another transport protocol: TCP, ICMP.
     NotUdp, "not_udp";
-    /// For a port, or an address, that is not bound here.
+    /// To a port or address that is not bound here.
     OtherPort, "other_port";
-    /// What only the kernel has rules for: loopback, unspecified, reserved and IPv4-mapped addresses, a sender that is
-    /// the receiver, port 0, no checksum over IPv6.
+    /// Handled only by the kernel: loopback, unspecified, reserved and IPv4-mapped addresses, a sender equal to the
+    /// receiver, port 0, no checksum over IPv6.
     Special, "special";
-    /// From an address that the kernel's source validation may refuse: one of this host, a broadcast or network address,
-    /// one that rp_filter refuses.
+    /// From an address that the kernel's source validation may reject: one of this host, a broadcast or network
+    /// address, one that rp_filter rejects.
     Source, "source";
-    /// Longer than the sockets' frames.
+    /// Longer than the sockets' buffers.
     TooLong, "too_long";
     /// Would have been taken, but its queue has no socket.
     NoSocket, "no_socket";
-    /// Would have been taken, but there was no room before it for its hash: another machine's XDP program sent it so.
+    /// Would have been taken, but had no room in front for its hash: sent that way by another machine's XDP program.
     NoRoom, "no_room";
 }
 
-/// How many frames had which outcome.
+/// Number of frames by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outcomes([u64; WORDS]);
 
 impl Outcomes {
-    /// The frames with this outcome.
+    /// The number of frames with this outcome.
     #[must_use]
     pub fn of(&self, outcome: Outcome) -> u64 {
         self.0[outcome as usize]
     }
 
-    /// Every outcome with its frames.
+    /// Every outcome with its number of frames.
     pub fn iter(&self) -> impl Iterator<Item = (Outcome, u64)> + '_ {
         Outcome::ALL.iter().map(|outcome| (*outcome, self.of(*outcome)))
     }
 
-    /// All frames left to the kernel.
+    /// Number of frames left to the kernel.
     #[must_use]
     pub fn passed(&self) -> u64 {
         self.iter().filter(|(outcome, _)| *outcome != Outcome::Taken).map(|(_, frames)| frames).sum()
@@ -142,9 +142,9 @@ impl Outcomes {
 /// Where an XDP program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttachMode {
-    /// In the driver, before the kernel makes anything of the frame.
+    /// In the driver, before the kernel allocates an skb.
     Native,
-    /// Behind the driver, on the kernel's own buffers: works with every driver, and saves little.
+    /// After the driver, on skbs: works with every driver, but saves little.
     Generic,
 }
 
@@ -157,30 +157,30 @@ impl std::fmt::Display for AttachMode {
     }
 }
 
-/// What is fixed before the program is loaded.
+/// Parameters fixed before the program is loaded.
 #[derive(Debug, Clone, Copy)]
 pub struct TakeLayout {
-    /// Places for sockets: the most receive queues the interface may get while the program is attached.
+    /// Slots for sockets: the maximum number of receive queues the interface may have while the program is attached.
     pub queues: u32,
-    /// The longest frame that is taken, bytes: what the sockets have room for.
+    /// The longest frame that is taken, bytes: the size of the sockets' buffers.
     pub longest: u32,
-    /// The most bound addresses that are not wildcards. Each takes about 100 bytes of the kernel's memory.
+    /// Maximum number of bound addresses other than wildcards. Each takes about 100 bytes of kernel memory.
     pub addresses: u32,
-    /// Whether frames shall come with the device's RSS hash where its driver tells it: [`Take::rx_hash`].
+    /// Whether to add the device's RSS hash to frames if its driver reports it: [`Take::rx_hash`].
     pub rx_hash: bool,
 }
 
-/// The program with its maps. Detached when dropped, and when the process ends in whatever way.
+/// The program with its maps. Detached when dropped, and when the process ends for any reason.
 #[derive(Debug)]
 pub struct Take {
     /// Dropped first: closing this descriptor detaches.
     link: Option<Link>,
     maps: Maps,
-    /// Descriptors of `maps` and of the object's other maps, if the hash is wanted.
+    /// Descriptors of `maps` and of the object's other maps, if the hash is requested.
     by_name: Option<Vec<(String, RawFd)>>,
     rx_hash: RxHash,
     bound: BTreeSet<SocketAddr>,
-    /// As the program has them.
+    /// The sources set in the program.
     sources: Sources,
     cpus: usize,
     /// Frames of `Take::takes` among those counted as taken.
@@ -196,7 +196,7 @@ enum Link {
 }
 
 impl Take {
-    /// Loads the program; it takes nothing before something is bound, and sees nothing before it is attached.
+    /// Loads the program; it takes nothing until something is bound, and sees nothing until it is attached.
     ///
     /// # Errors
     /// No permission, no memory.
@@ -220,8 +220,8 @@ impl Take {
         Ok(take)
     }
 
-    /// Attaches it to `interface` in the calling thread's network namespace, until it is dropped. Attached already, it
-    /// is detached there first.
+    /// Attaches it to `interface` in the calling thread's network namespace, until dropped. If it is already attached
+    /// elsewhere, it is detached there first.
     ///
     /// # Errors
     /// No such interface, no XDP in this mode, another program attached (which one), no permission.
@@ -237,7 +237,7 @@ impl Take {
                     self.rx_hash = RxHash::Device;
                     return Ok(());
                 }
-                // Whatever it was: if the other program cannot be attached either, that is the error.
+                // Whatever the reason: if the other program cannot be attached either, that is the error to report.
                 Err(reason) => reason,
             },
         };
@@ -251,17 +251,17 @@ impl Take {
         Ok(())
     }
 
-    /// Whether frames come with the device's RSS hash now, and if not, why.
+    /// Whether frames currently come with the device's RSS hash, and if not, why.
     #[must_use]
     pub fn rx_hash(&self) -> &RxHash {
         &self.rx_hash
     }
 
-    /// From now on takes datagrams for `address`. The address 0.0.0.0 stands for every IPv4 address, `::` for every
-    /// IPv6 address and no IPv4 one; with IPv4-mapped ones, the IPv4 address is meant.
+    /// Starts taking datagrams for `address`. The address 0.0.0.0 means every IPv4 address, `::` every IPv6 address and
+    /// no IPv4 one; an IPv4-mapped address means the IPv4 address.
     ///
-    /// A wildcard also takes what this machine would forward to others, and what is for a subnet's broadcast address:
-    /// where that must stay with the kernel, the machine's addresses should be bound one by one.
+    /// A wildcard also takes datagrams that this machine would forward, and those for a subnet's broadcast address: if
+    /// those must stay with the kernel, bind the machine's addresses individually.
     ///
     /// # Errors
     /// Port 0, a multicast or broadcast address, more addresses than the layout has room for.
@@ -287,35 +287,37 @@ impl Take {
         Ok(())
     }
 
-    /// No longer takes datagrams for `address`. Was it bound? Frames on their way through the program may still come.
+    /// Stops taking datagrams for `address`. Returns whether it was bound. Frames already being processed may still
+    /// arrive.
     pub fn unbind(&mut self, address: SocketAddr) -> bool {
         let address = canonical(address);
         let was_bound = self.bound.remove(&address);
         if was_bound {
             self.publish(address.port());
             if !address.ip().is_unspecified() {
-                // Only what is not there cannot be removed.
+                // Removal fails only if the key does not exist.
                 let _ = self.maps.addresses.remove(&key(address));
             }
         }
         was_bound
     }
 
-    /// What is bound, in order.
+    /// The bound addresses, in order.
     pub fn bound(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.bound.iter().copied()
     }
 
-    /// From now on takes only frames for this MAC address; `None`, and the loopback's zeros: for any that is no group's.
+    /// Takes only frames for this MAC address from now on; `None`, and the loopback's zeros: for any unicast address.
     pub fn set_mac(&self, mac: Option<[u8; 6]>) {
         let [a, b, c, d, e, f] = mac.unwrap_or_default();
         self.maps.mac.element(0)[0].store(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]), Release);
     }
 
-    /// Hands what `queue` receives to `socket`, an AF_XDP socket bound to that queue, until it is closed or replaced.
+    /// Redirects what `queue` receives to `socket`, an AF_XDP socket bound to that queue, until it is closed or
+    /// replaced.
     ///
     /// # Errors
-    /// The layout has no place for the queue, or it is no such socket.
+    /// The layout has no slot for the queue, or the socket is not an AF_XDP socket.
     pub fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         let set = self.maps.sockets.set(queue, socket.as_raw_fd(), 0);
         set.map_err(|error| Error::Socket { queue, reason: because(&error) })
@@ -323,11 +325,11 @@ impl Take {
 
     /// Leaves what `queue` receives to the kernel.
     pub fn clear_socket(&mut self, queue: u32) {
-        // Fails for a queue without a place, which has no socket anyway.
+        // Fails for a queue without a slot, which has no socket anyway.
         let _ = self.maps.sockets.unset(queue);
     }
 
-    /// What became of the frames so far, over all CPUs. Those of [`takes`](Self::takes) are none.
+    /// Frames by outcome so far, over all CPUs. Those of [`takes`](Self::takes) are not included.
     #[must_use]
     pub fn outcomes(&self) -> Outcomes {
         let mut all = (0..self.cpus).fold(Outcomes::default(), |mut sum, cpu| {
@@ -341,7 +343,7 @@ impl Take {
         all
     }
 
-    /// What became of the frames that came on one CPU; nothing on one that there is not.
+    /// Frames by outcome on one CPU; all zero for a CPU that does not exist.
     #[must_use]
     pub fn outcomes_on(&self, cpu: usize) -> Outcomes {
         let mut counts = Outcomes::default();
@@ -353,13 +355,13 @@ impl Take {
         counts
     }
 
-    /// What the program makes of `frame`, without any interface: it counts, and nothing is handed on.
+    /// The program's outcome for `frame`, without an interface: it counts, and nothing is redirected.
     ///
-    /// Its queue is 0, so that what is to be taken is `Taken` if queue 0 has a socket and `NoSocket` if not.
+    /// The queue is 0, so a frame to be taken is `Taken` if queue 0 has a socket and `NoSocket` if not.
     ///
     /// # Errors
-    /// The program is attached, so that the counters tell of other frames too; shorter than an Ethernet header or
-    /// longer than a page, which the kernel does not try.
+    /// The program is attached, so that the counters include other frames; the frame is shorter than an Ethernet header
+    /// or longer than a page, which the kernel rejects.
     pub fn judge(&self, frame: &[u8]) -> Result<Outcome, Error> {
         if self.link.is_some() {
             return Err(refused(frame, "it is attached".into()));
@@ -377,11 +379,11 @@ impl Take {
             .ok_or_else(|| refused(frame, "it counted nothing".into()))
     }
 
-    /// Would the program, as it is now, hand `frame` to the socket of `queue`, had the interface with this index
-    /// received it there? Nothing is handed on, and nothing that comes meanwhile is disturbed.
+    /// Would the program, as currently configured, redirect `frame` to the socket of `queue`, had the interface with
+    /// this index received it there? Nothing is redirected, and frames that arrive during the call are not affected.
     ///
     /// # Errors
-    /// No such interface or queue; lengths as with [`judge`](Self::judge).
+    /// No such interface or queue; lengths as for [`judge`](Self::judge).
     pub fn takes(&mut self, frame: &[u8], interface: u32, queue: u32) -> Result<bool, Error> {
         let context = context(frame, interface, queue);
         let mut out = vec![0; frame.len()];
@@ -392,13 +394,13 @@ impl Take {
         Ok(taken)
     }
 
-    /// Has the kernel treat `frame` as one that queue 0 of the interface with this index received: what the program
-    /// takes of it comes to that queue's socket, what it passes to the kernel.
+    /// Makes the kernel process `frame` as if queue 0 of the interface with this index had received it: taken frames go
+    /// to that queue's socket, passed frames to the kernel.
     ///
-    /// There is no other queue to be had: whatever is asked for, the kernel says 0 of such frames
-    /// (`xdp_test_run_setup`, net/bpf/test_run.c), and gives a socket nothing from a queue that it is not bound to.
-    /// A socket's rings have one producer and no lock. So nothing else may bring frames to it meanwhile: neither an
-    /// attached program nor, with zero-copy, the driver.
+    /// Other queues are not possible: the kernel always reports queue 0 for such frames (`xdp_test_run_setup`,
+    /// net/bpf/test_run.c), and a socket receives only from the queue that it is bound to. A socket's rings have one
+    /// producer and no lock. So nothing else may deliver frames to it during the call: neither an attached program nor,
+    /// with zero-copy, the driver.
     ///
     /// # Errors
     /// The program is attached; no such interface; a kernel before 5.18.
@@ -423,7 +425,7 @@ impl Take {
         program.test_run(options).map_err(|error| refused(frame, because(&error)))
     }
 
-    /// Writes what is bound of `port` where the program reads it.
+    /// Writes the bindings of `port` to the program's map.
     fn publish(&self, port: u16) {
         let bits = self.bound.iter().filter(|address| address.port() == port).fold(0, |bits, address| {
             bits | match (address.ip().is_unspecified(), address.is_ipv4()) {
@@ -445,9 +447,10 @@ fn refused(frame: &[u8], reason: String) -> Error {
     Error::Trial { program: NAME, len: frame.len(), reason }
 }
 
-/// `struct xdp_md` (linux/bpf.h) of a trial: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+/// `struct xdp_md` (linux/bpf.h) of a test run: data, data_end, data_meta, ingress_ifindex, rx_queue_index,
+/// egress_ifindex.
 fn context(frame: &[u8], interface: u32, queue: u32) -> Vec<u8> {
-    // The length was not checked yet, and the kernel refuses one that is not the frame's.
+    // The length has not been checked yet, and the kernel rejects one that is not the frame's.
     let end = u32::try_from(frame.len()).unwrap_or(u32::MAX);
     [0, end, 0, interface, queue, 0].iter().flat_map(|word: &u32| word.to_ne_bytes()).collect()
 }

@@ -1,18 +1,18 @@
-//! Programs on tracepoints: what the kernel tells of its locks, drops, softirqs and queues, counted where it happens.
+//! Programs on tracepoints: the kernel's locks, drops, softirqs and queues, counted in the kernel.
 //!
-//! | type | tracepoints | what it counts |
+//! | type | tracepoints | counts |
 //! |---|---|---|
 //! | [`LockWaits`] | lock:contention_begin, contention_end | waits by lock and stack |
 //! | [`SkbDrops`] | skb:kfree_skb | drops by reason, place and port |
 //! | [`SoftirqRuns`] | irq:softirq_*, napi:napi_poll, ipi:*, sched:sched_wakeup | softirqs, polls, IPIs, wake-ups |
 //! | [`SkbDelays`] | net:netif_receive_skb, sock:sk_data_ready, sock:sock_recv_length | time from the stack to the reader |
 //!
-//! Each loads one object, attaches its programs by links that close with their descriptors, and reads its maps when asked:
-//! nothing runs in user space meanwhile. Tables are bounded; what found no room is counted. [`Tracer::detach`] comes
-//! before the last look, so that what is read stands still.
+//! Each loads one object, attaches its programs by links that close with their descriptors, and reads its maps on
+//! request: nothing runs in user space while it counts. Tables are bounded; events without room are counted. Call
+//! [`Tracer::detach`] before the last read, so that the counters no longer change.
 //!
-//! Where a structure's field is says the running kernel (BTF). One that lacks it, or a tracepoint, refuses the program, and
-//! the error says which. Needs `CAP_BPF` and `CAP_PERFMON`.
+//! Field offsets come from the running kernel (BTF). A kernel that lacks a field or a tracepoint rejects the program,
+//! and the error says which. Needs `CAP_BPF` and `CAP_PERFMON`.
 
 mod delays;
 mod drops;
@@ -38,18 +38,18 @@ pub use softirqs::{
 use crate::Error;
 use crate::attach;
 
-/// What all of them can.
+/// Common to all of them.
 pub trait Tracer: Sized {
-    /// What it counts.
+    /// The type of its counts.
     type Counts;
 
-    /// Ends counting; what was counted stays.
+    /// Stops counting; the counts stay readable.
     fn detach(&mut self);
 
-    /// What each of its programs cost while [`count_runs`] was open.
+    /// The cost of each of its programs while [`count_runs`] was open.
     fn runs(&self) -> Vec<Run>;
 
-    /// What was counted so far.
+    /// The counts so far.
     ///
     /// # Errors
     /// A map cannot be read.
@@ -65,19 +65,19 @@ struct Tracepoints {
     programs: Vec<&'static str>,
 }
 
-/// What a program cost while the kernel counted, see [`count_runs`].
+/// The cost of a program while the kernel measured it, see [`count_runs`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// The tracepoint it hangs at.
+    /// The tracepoint it is attached to.
     pub at: &'static str,
     /// How often it ran.
     pub runs: u64,
-    /// For how long altogether.
+    /// Total run time.
     pub time: Duration,
 }
 
-/// While this is open the kernel counts how often programs run and for how long. It costs each run two looks at the
-/// clock, so it is for a short while. None where that is not permitted, and before Linux 5.8.
+/// While this is open the kernel measures how often programs run and for how long. It costs each run two clock reads,
+/// so keep it short. `None` if that is not permitted, and before Linux 5.8.
 #[must_use]
 pub fn count_runs() -> Option<OwnedFd> {
     enable_stats(Stats::RunTime).ok()
@@ -93,7 +93,7 @@ impl Tracepoints {
         Ok(Self { name, object, links: Vec::new(), programs: Vec::new() })
     }
 
-    /// Attaches `program` to the tracepoint of its name.
+    /// Attaches `program` to the tracepoint of the same name.
     fn attach(&mut self, program: &'static str) -> Result<(), Error> {
         self.links.push(attach::raw_tracepoint(program, &mut self.object, program)?);
         self.programs.push(program);
@@ -156,14 +156,14 @@ fn entries_within(memory: usize, bytes: usize, (least, most): (usize, usize)) ->
     u32::try_from((memory / (bytes * cpus)).clamp(least, most)).unwrap_or(u32::MAX)
 }
 
-/// A socket by what it is bound to: `struct bound` of `bpf/kernel.h`.
+/// A socket by its bound address: `struct bound` of `bpf/kernel.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Bound {
-    /// Its address; unspecified when it takes what comes for any.
+    /// Its address; unspecified for a wildcard bind.
     pub address: IpAddr,
     /// Its port.
     pub port: u16,
-    /// The number of its network namespace, as in /proc/PID/ns/net.
+    /// The inode of its network namespace, as in /proc/PID/ns/net.
     pub netns: u32,
 }
 

@@ -1,13 +1,13 @@
-//! Which way received UDP datagrams take: loader and reader of `bpf/watch.bpf.c`.
+//! The path of received UDP datagrams: loader and reader of `bpf/watch.bpf.c`.
 //!
 //! ```text
 //!   queue ─▸ (IRQ's CPU) ─▸ RPS ─▸ packet sockets ─▸ IP, UDP
-//!                                   │ a packet socket's filter: counts, and lets nothing in
+//!                                   │ a packet socket's filter: counts, and rejects every packet
 //!                                   ▾
 //!                          ways: flow, queue, hash, CPU ─▸ packets
 //! ```
-//! Nothing is changed by looking: the socket takes no packet, sees none that is sent, and both are gone when the value is
-//! dropped. Looking costs each received packet a run of the program and a look into a hash table.
+//! Watching changes nothing: the socket receives no packets, ignores sent ones, and both socket and filter are gone
+//! when the value is dropped. It costs each received packet a run of the program and a hash table lookup.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -26,10 +26,10 @@ const WAYS: &str = "ways";
 /// Words of `struct way`.
 const WORDS: usize = 12;
 
-/// A way as the program keeps it, in words: addresses, ports, queue and version, hash, CPU.
+/// A key of the program's table, in words: addresses, ports, queue and version, hash, CPU.
 type Key = [u32; WORDS];
 
-/// Counts the ways of datagrams that one interface receives, until dropped.
+/// Counts the paths of datagrams that one interface receives, until dropped.
 #[derive(Debug)]
 pub struct Watch {
     object: Ebpf,
@@ -37,7 +37,7 @@ pub struct Watch {
     _socket: OwnedFd,
 }
 
-/// One way, and how many packets took it.
+/// One path, and how many packets took it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Way {
     /// The sender.
@@ -47,28 +47,28 @@ pub struct Way {
     /// The receive queue, if the driver records it.
     pub queue: Option<u32>,
     /// The packet's hash: the card's, if the driver passes it on; the sender's on a virtual link; else the kernel's, if
-    /// RPS asked for one.
+    /// RPS computed one.
     pub hash: Option<u32>,
-    /// The CPU that took it up the stack, after RPS.
+    /// The CPU that processed it in the stack, after RPS.
     pub cpu: u32,
-    /// Packets; several datagrams that GRO joined are one.
+    /// Packets; datagrams coalesced by GRO count as one.
     pub packets: u64,
 }
 
 /// Datagrams that were not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PassedOver {
-    /// Of ways past the 65,536 first.
+    /// Of paths beyond the first 65,536.
     pub no_room: u64,
-    /// Fragments of IP packets, of UDP or not.
+    /// IP fragments, of UDP or not.
     pub fragments: u64,
 }
 
 impl Watch {
-    /// Watches `interface` of the calling thread's network namespace; with `port` only what is for that port.
+    /// Watches `interface` in the calling thread's network namespace; with `port` only datagrams to that port.
     ///
     /// # Errors
-    /// No such interface; no permission (beside `CAP_BPF` it needs `CAP_NET_RAW`).
+    /// No such interface; no permission (in addition to `CAP_BPF` it needs `CAP_NET_RAW`).
     pub fn open(interface: &str, port: Option<u16>) -> Result<Self, Error> {
         let name = std::ffi::CString::new(interface).ok();
         let no_interface = || Error::NoInterface { program: NAME, interface: interface.replace('\0', " ") };
@@ -86,15 +86,15 @@ impl Watch {
         let socket = sys::packet_socket().map_err(refused)?;
         let filter: &mut SocketFilter = attach::find(&mut object, NAME)?;
         filter.attach(&socket).map_err(|error| refused(attach::system_error(&error)))?;
-        // Only now: a packet that came before the filter would stay in the socket.
+        // Bind last: a packet that arrived before the filter was set would stay in the socket.
         sys::bind_packet_socket(&socket, index).map_err(refused)?;
         Ok(Self { object, over, _socket: socket })
     }
 
-    /// The ways that were taken so far, in no order.
+    /// The paths seen so far, in no particular order.
     ///
     /// # Errors
-    /// The kernel does not give them.
+    /// The kernel returns an error.
     pub fn ways(&self) -> Result<Vec<Way>, Error> {
         let failed = |reason: String| Error::Load { program: NAME, reason };
         let map = self.object.map(WAYS).ok_or_else(|| failed("the object has no map 'ways'".into()))?;
@@ -117,7 +117,7 @@ impl Watch {
 
 fn way_of(key: &Key, packets: u64) -> Way {
     let [a, b, c, d, e, f, g, h, ports, queue, hash, cpu] = *key;
-    // Pairs of 16 bits lie in memory in the order of the program's source.
+    // Pairs of 16-bit fields are in memory in the order of the program's source.
     let halves = |word: u32| {
         let [a, b, c, d] = word.to_ne_bytes();
         (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]))
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// The loopback delivers within the call that sends, so nothing has to be waited for.
+    /// The loopback delivers within the send call, so there is nothing to wait for.
     #[test]
     fn what_the_loopback_receives_is_counted_by_flow() {
         udpath_lab::needs_root!();

@@ -1,6 +1,6 @@
-//! Tracing that is really killed (SIGKILL) leaves no program behind. Needs root.
+//! Killing the tracing process (SIGKILL) leaves no program behind. Requires root.
 //!
-//! A program of its own rather than the test harness's, so that the child is nothing but the tracing.
+//! A test without the standard harness, so that the child does nothing but trace.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use aya::programs::loaded_programs;
 use udpath_bpf::trace::{LockWaits, SkbDelays, SkbDrops, SoftirqRuns};
 
-/// Programs of all four.
+/// Programs of all four tracers.
 const PROGRAMS: usize = 2 + 1 + 7 + 4;
 /// The kernel frees programs some time after their last descriptor is closed.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// What the child is told by.
+/// The argument that selects the child's role.
 const CHILD: &str = "trace";
 
 fn main() {
@@ -48,7 +48,7 @@ fn main() {
     println!("killed: {PROGRAMS} programs gone");
 }
 
-/// Traces all there is, and waits for the end.
+/// Starts every tracer, and waits for the parent to end.
 fn trace() {
     let _all = (
         LockWaits::attach().unwrap(),
@@ -58,11 +58,11 @@ fn trace() {
     );
     std::io::stdout().write_all(b"!").unwrap();
     std::io::stdout().flush().unwrap();
-    // The parent's end closes with the parent.
+    // The parent's end of the pipe closes when the parent exits.
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// Numbers of the programs that a process has descriptors of.
+/// IDs of the programs that a process has descriptors of.
 fn programs_of(child: &Child) -> BTreeSet<u32> {
     let files = fs::read_dir(format!("/proc/{}/fdinfo", child.id())).unwrap();
     files
@@ -71,7 +71,7 @@ fn programs_of(child: &Child) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Numbers of the programs that the kernel has.
+/// IDs of all loaded programs.
 fn loaded() -> BTreeSet<u32> {
     loaded_programs().filter_map(|program| Some(program.ok()?.id())).collect()
 }

@@ -1,4 +1,4 @@
-//! The program as a function of one frame (`BPF_PROG_TEST_RUN`), and its buckets. Loading needs CAP_BPF.
+//! The program as a function of one frame (`BPF_PROG_TEST_RUN`), and its buckets. Loading requires CAP_BPF.
 
 use aya::programs::{TestRun, TestRunOptions, Xdp};
 
@@ -10,7 +10,7 @@ const XDP_TX: u32 = 3;
 
 const SERVER: u16 = 7777;
 const RUN: u32 = 0xfeed_beef;
-const SIZE: usize = 101; // not whole words: the tail is checked apart
+const SIZE: usize = 101; // not a multiple of 8: the tail is checked separately
 const PORTS: [u16; 2] = [40_000, 40_001];
 
 /// A loaded program, its memory, and frames to feed it.
@@ -334,7 +334,7 @@ fn everything_else_goes_to_the_kernel() {
     assert_eq!(bench.counters(), Counters::default());
 }
 
-/// The C program's `bucket()`, by another way.
+/// The C program's `bucket()`, computed differently.
 fn bucket_of(ns: u64) -> usize {
     if ns < SUB as u64 {
         return ns as usize;
@@ -378,7 +378,7 @@ fn the_program_puts_latencies_into_their_bucket() {
     }
 }
 
-/// When the request that followed the reply of `slot` was sent.
+/// Send time of the request that followed the reply of `slot`.
 fn next_sent(bench: &Bench, slot: usize, flow: usize) -> u64 {
     let seq = bench.launch(slot);
     let reply = frame(false, PORTS[flow], &bench.payload(slot as u32, seq));
@@ -386,7 +386,7 @@ fn next_sent(bench: &Bench, slot: usize, flow: usize) -> u64 {
     bench.memory.slot(slot).sent
 }
 
-/// On one CPU: the clock is shared there.
+/// Pins to one CPU, where replies share a clock reading.
 fn stay_on_this_cpu() {
     let mut only = rustix::thread::CpuSet::new();
     only.set(rustix::thread::sched_getcpu());
@@ -407,7 +407,7 @@ fn two_replies_of_a_poll_share_the_clock() {
     udpath_lab::needs_root!();
     stay_on_this_cpu();
     let bench = Bench::new();
-    // Sent before the clock is read, all of them.
+    // All of them sent before the clock is read.
     let seqs = [0, 1, 2].map(|slot| bench.launch(slot));
     bench.memory.share_clock(true);
     let sent = [0, 1, 2].map(|slot: usize| {

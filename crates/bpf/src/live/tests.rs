@@ -1,4 +1,5 @@
-//! The program against a device that takes no XDP frames, and what is refused. Loading needs CAP_BPF and CAP_SYS_ADMIN.
+//! The program with a device that does not support XDP transmit, and rejected frames. Loading requires CAP_BPF and
+//! CAP_SYS_ADMIN.
 
 use super::*;
 
@@ -10,7 +11,7 @@ fn filled(len: usize, frames: usize) -> LiveFrames {
     live
 }
 
-/// The loopback has no ndo_xdp_xmit: the redirect fails for each frame, and the test run says nothing of it.
+/// The loopback has no ndo_xdp_xmit: the redirect fails for each frame, and the test run does not report it.
 #[test]
 fn frames_that_nobody_takes_wait_still() {
     udpath_lab::needs_root!();
@@ -28,7 +29,7 @@ fn frames_that_nobody_takes_wait_still() {
     assert_eq!((live.waiting(), live.iter().count()), (0, 0));
 }
 
-/// Longer than the kernel's test run takes: its refusal is handed on, and nothing was offered.
+/// Longer than the kernel's test run accepts: its error is returned, and nothing was offered.
 #[test]
 fn what_the_kernel_refuses_waits_still() {
     udpath_lab::needs_root!();

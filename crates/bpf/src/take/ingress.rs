@@ -1,9 +1,9 @@
-//! Which senders and VLANs the program takes datagrams of.
+//! The senders and VLANs from which the program takes datagrams.
 //!
 //! ```text
-//! source ─▸ a bit of 4096 off ──▸ taken                                one load, nearly always
-//!              on ─▸ in `sources`? ──▸ kernel
-//!           networks at all? ─▸ in one of `prefixes`? ──▸ kernel        where there are any
+//! source ─▸ a bit of 4096 clear ─▸ taken                                one load, in nearly all cases
+//!              set ─▸ in `sources`? ─▸ kernel
+//!           any networks? ─▸ in one of `prefixes`? ──▸ kernel           only if there are any
 //! ```
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use super::Take;
 use super::maps::{VLANS, prefix_key, source_key};
 use crate::Error;
 
-/// Most addresses, and most networks, of [`Sources`]. Each that is there takes about 100 bytes of the kernel's memory.
+/// Maximum number of addresses, and of networks, in [`Sources`]. Each entry takes about 100 bytes of kernel memory.
 pub(super) const SOURCES: u32 = 16_384;
 /// Words of the map's bits.
 const MAYBE: usize = 4096 / 64;
@@ -22,23 +22,23 @@ const MAYBE: usize = 4096 / 64;
 const TAG_KEPT: u8 = 0x80;
 const TAG_REMOVED: u8 = 0x40;
 
-/// Senders whose datagrams are left to the kernel, whose own validation decides.
+/// Senders whose datagrams are left to the kernel and its source validation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     /// Single addresses: this host's, broadcast and network addresses.
     pub addresses: BTreeSet<IpAddr>,
-    /// Networks, which cost a lookup per frame as soon as there is one.
+    /// Networks; if there are any, each frame costs a lookup.
     pub networks: BTreeSet<Network>,
 }
 
 /// A network from which no datagram is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Network {
-    /// The VLAN that the frames come by; 0: untagged.
+    /// The VLAN of the frames; 0: untagged.
     pub vlan: u16,
     /// The network's first address.
     pub address: IpAddr,
-    /// Bits of the prefix.
+    /// Prefix length.
     pub len: u8,
 }
 
@@ -52,7 +52,7 @@ impl Sources {
     }
 }
 
-/// The first `len` bits of an address, the others 0. `None`: it has not that many.
+/// The first `len` bits of an address, the others 0. `None` if the address has fewer bits.
 fn masked(address: IpAddr, len: u8) -> Option<IpAddr> {
     let len = u32::from(len);
     match address {
@@ -67,10 +67,11 @@ fn masked(address: IpAddr, len: u8) -> Option<IpAddr> {
 }
 
 impl Take {
-    /// From now on leaves datagrams from these senders to the kernel, and from no others. What stays is left all the time.
+    /// Leaves datagrams from exactly these senders to the kernel from now on. Senders in both sets are left throughout.
     ///
     /// # Errors
-    /// More than 16,384 addresses or networks, a prefix longer than its address. What was left before still is then.
+    /// More than 16,384 addresses or networks, or a prefix longer than its address. The previous set then stays in
+    /// effect.
     pub fn set_sources(&mut self, sources: &Sources) -> Result<(), Error> {
         let refused = |error: &(dyn std::error::Error + 'static)| Error::Sources { reason: reason(error) };
         for address in sources.addresses.difference(&self.sources.addresses) {
@@ -84,7 +85,7 @@ impl Take {
             self.maps.prefixes.insert(&prefix_key(network), 1, 0).map_err(|error| refused(&error))?;
         }
         self.publish_checks(sources);
-        // Only what is not there cannot be removed.
+        // Removal fails only if the key does not exist.
         for address in self.sources.addresses.difference(&sources.addresses) {
             let _ = self.maps.sources.remove(&source_key(*address));
         }
@@ -101,9 +102,9 @@ impl Take {
         &self.sources
     }
 
-    /// From now on takes tagged frames (IEEE 802.1Q) of these VLANs, 1 to 4094, and writes this priority (PCP, 0 to 7) into
-    /// their tag, which a reply keeps. Untagged frames, and those of VLAN 0 without their tag, it takes anyway; those of other
-    /// VLANs it leaves to the kernel.
+    /// Takes tagged frames (IEEE 802.1Q) of these VLANs, 1 to 4094, from now on, and writes this priority (PCP, 0 to 7)
+    /// into their tag, which a reply keeps. Untagged frames, and those of VLAN 0 without their tag, are always taken;
+    /// those of other VLANs are left to the kernel.
     pub fn set_vlans(&self, vlans: impl IntoIterator<Item = (u16, u8)>) {
         let mut words = [0_u64; 4096 / VLANS];
         let of_none = (0, TAG_REMOVED);
@@ -118,7 +119,7 @@ impl Take {
         }
     }
 
-    /// Bits that are still needed stay set: a word is replaced at once.
+    /// Bits that are still needed stay set: a word is replaced atomically.
     fn publish_checks(&self, sources: &Sources) {
         let mut maybe = [0_u64; MAYBE];
         for address in &sources.addresses {
@@ -133,7 +134,7 @@ impl Take {
     }
 }
 
-/// Which bit an address has, as in the program's source.
+/// The bit of an address, as in the program's source.
 pub(super) fn spot(address: IpAddr) -> usize {
     let bits = match address {
         IpAddr::V4(v4) => v4.to_bits(),
@@ -145,7 +146,7 @@ pub(super) fn spot(address: IpAddr) -> usize {
     ((bits ^ bits >> 12 ^ bits >> 24) % 4096) as usize
 }
 
-/// The system's own words where there are any.
+/// The system's own error text, if there is one.
 fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     match crate::attach::errno(error) {
         Some(libc::E2BIG | libc::ENOSPC) => format!("there are more than {SOURCES}"),

@@ -1,4 +1,4 @@
-//! The program's maps, and their keys as it reads them.
+//! The program's maps, and their keys in its format.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,9 +12,9 @@ use crate::Error;
 use crate::attach;
 use crate::shared_array::SharedArray;
 
-/// Words of `struct checks`: the bits of `maybe`, and whether networks must be asked.
+/// Words of `struct checks`: the bits of `maybe`, and whether to look up networks.
 const CHECKS: usize = 4096 / 64 + 1;
-/// VLANs in each word of the map.
+/// VLANs per word of the map.
 pub(super) const VLANS: usize = 8;
 
 pub(super) struct Maps {
@@ -59,7 +59,7 @@ fn unfit(error: &MapError) -> Error {
     Error::Load { program: NAME, reason: because(error) }
 }
 
-/// The system's own words where there are any.
+/// The system's own error text, if there is one.
 pub(super) fn because(error: &(dyn std::error::Error + 'static)) -> String {
     match attach::errno(error) {
         Some(libc::E2BIG) => "no more addresses fit; bind the wildcard, or load with room for more".into(),
@@ -94,7 +94,7 @@ pub(super) fn prefix_key(network: &Network) -> Key<[u8; 20]> {
     Key::new(32 + u32::from(network.len), data)
 }
 
-/// Writes the address to the front of `key`; gives its version.
+/// Writes the address to the front of `key`; returns its version.
 fn put_address(key: &mut [u8], address: IpAddr) -> u32 {
     match address {
         IpAddr::V4(ip) => {

@@ -1,4 +1,4 @@
-//! The program as a function of one frame (`BPF_PROG_TEST_RUN`). Loading needs CAP_BPF.
+//! The program as a function of one frame (`BPF_PROG_TEST_RUN`). Loading requires CAP_BPF.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
@@ -12,7 +12,7 @@ const LAYOUT: TakeLayout = TakeLayout { queues: 4, longest: 1792, addresses: 2, 
 const V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 
-/// The program with the port bound to everything, and a socket on queue 0 (bound to nothing: nothing is handed to it).
+/// The program with the port bound to everything, and a socket on queue 0 (unbound, so nothing is delivered to it).
 fn taking() -> Take {
     let mut take = Take::load(&LAYOUT).expect("the program loads (needs CAP_BPF)");
     take.bind((Ipv4Addr::UNSPECIFIED, PORT).into()).unwrap();
@@ -44,7 +44,7 @@ fn frame(ipv6: bool) -> Vec<u8> {
     intact(frame)
 }
 
-/// With a right IPv4 header checksum, where there is one.
+/// With a correct IPv4 header checksum, if there is one.
 fn intact(mut frame: Vec<u8>) -> Vec<u8> {
     if frame[12..14] == [8, 0] {
         let words = frame[14..34].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
@@ -56,7 +56,7 @@ fn intact(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// With these tags, each its type and its control word.
+/// With these tags, each as type and control word.
 fn tagged(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     let mut with = frame[..12].to_vec();
     for (kind, control) in tags {
@@ -67,7 +67,7 @@ fn tagged(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     with
 }
 
-/// `frame` with `bytes` at `at`, and a header checksum that fits them.
+/// `frame` with `bytes` at `at`, and a matching header checksum.
 fn with(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     frame[at..at + bytes.len()].copy_from_slice(bytes);
     intact(frame)
@@ -183,7 +183,7 @@ fn binds_change_while_the_program_is_loaded() {
     let judged = |take: &Take| [false, true].map(|ipv6| take.judge(&frame(ipv6)).unwrap());
     let (yes, no) = (Outcome::Taken, Outcome::OtherPort);
     assert_eq!(judged(&take), [no, no]);
-    // One address of one family; its neighbour in the same word of the map; both go again.
+    // One address of one family; its neighbor in the same word of the map; both removed again.
     take.bind((V4, PORT).into()).unwrap();
     take.bind((V4, PORT + 1).into()).unwrap();
     assert_eq!(judged(&take), [yes, no]);
@@ -195,7 +195,7 @@ fn binds_change_while_the_program_is_loaded() {
     take.bind((Ipv4Addr::new(10, 0, 0, 9), PORT).into()).unwrap();
     take.bind((V6, PORT).into()).unwrap();
     assert_eq!(judged(&take), [no, yes]);
-    // The wildcard beside it, and gone again.
+    // The wildcard as well, then removed.
     take.bind((Ipv4Addr::UNSPECIFIED, PORT).into()).unwrap();
     assert_eq!(judged(&take), [yes, yes]);
     take.unbind((Ipv4Addr::UNSPECIFIED, PORT).into());
@@ -232,7 +232,7 @@ fn what_cannot_be_bound_is_told() {
     assert!(take.judge(&[0; 4]).is_err(), "the kernel tries no frame without an Ethernet header");
 }
 
-/// What the program hands on of a frame that it takes.
+/// What the program redirects of a frame that it takes.
 fn handed_on(take: &Take, frame: &[u8]) -> Vec<u8> {
     let mut out = vec![0; frame.len()];
     let options = TestRunOptions { data_out: Some(&mut out), ..TestRunOptions::default() };
@@ -251,11 +251,11 @@ fn tags_are_taken_of_the_vlans_that_are_served() {
     take.set_vlans([(7, 5), (8, 0), (4094, 7), (0, 3), (4095, 1)]);
     for ipv6 in [false, true] {
         let plain = frame(ipv6);
-        // A priority is not for the service: its tag goes, as the kernel removes it.
+        // A bare priority is not passed on: its tag is removed, as the kernel does.
         for control in [0, 0xe000, 0x1000] {
             assert_eq!(handed_on(&take, &tagged(&plain, &[(0x8100, control)])), plain, "{control:#x}");
         }
-        // A VLAN's tag gets the priority of replies; that of the request, and its drop eligibility, go.
+        // A VLAN's tag gets the priority of replies, replacing the request's priority and drop eligibility.
         for (control, reply) in [(0x2007, 0xa007), (0xf008, 0x0008), (0x0ffe, 0xeffe)] {
             let handed_on = handed_on(&take, &tagged(&plain, &[(0x8100, control)]));
             assert_eq!(handed_on, tagged(&plain, &[(0x8100, reply)]), "{control:#x}");
@@ -268,11 +268,11 @@ fn tags_are_taken_of_the_vlans_that_are_served() {
             );
         }
     }
-    // VLANs come and go.
+    // VLANs are added and removed.
     take.set_vlans([(9, 1)]);
     let judged = |control| take.judge(&tagged(&frame(false), &[(0x8100, control)])).unwrap();
     assert_eq!([7, 8, 9, 0].map(judged), [Outcome::Vlan, Outcome::Vlan, Outcome::Taken, Outcome::Taken]);
-    // What has no socket is the kernel's, as it came.
+    // Without a socket the frame goes to the kernel unchanged.
     take.clear_socket(0);
     let with_priority = tagged(&frame(false), &[(0x8100, 0xe000)]);
     let mut out = vec![0; with_priority.len()];
@@ -302,7 +302,7 @@ fn sources_that_the_kernel_may_refuse_are_left_to_it() {
     for source in addresses {
         assert_eq!(take.judge(&from(source)).unwrap(), Outcome::Source, "{source}");
     }
-    // Others, among them some whose bit is that of one above.
+    // Other addresses, some with the same bit as one above.
     let others =
         ["10.0.0.8", "10.0.1.255", "10.9.0.9", "10.9.9.0", "10.144.9.9", "fd00::a", "fd00::1:8", "a00:9::"];
     let others = others.map(ip);
@@ -310,7 +310,7 @@ fn sources_that_the_kernel_may_refuse_are_left_to_it() {
     for source in others {
         assert_eq!(take.judge(&from(source)).unwrap(), Outcome::Taken, "{source}");
     }
-    // One goes, one stays, one comes.
+    // One removed, one kept, one added.
     let later = Sources { addresses: ["10.0.0.9", "10.0.0.8"].map(ip).into(), ..Sources::default() };
     take.set_sources(&later).unwrap();
     let judged = |source| take.judge(&from(ip(source))).unwrap();

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::attach::object;
 
 const NAME: &str = "delays";
-/// Buckets of each power of two, and powers of two above them: `SUB` and `POWERS` of the program.
+/// Buckets per power of two, and powers of two above them: `SUB` and `POWERS` of the program.
 const SUB: usize = 16;
 const POWERS: usize = 33;
 const BUCKETS: usize = SUB * (POWERS + 1);
@@ -16,54 +16,54 @@ const SPREAD: usize = 3 + BUCKETS;
 const DELAYS: usize = 2 * SPREAD;
 const SAMPLER: usize = 10;
 
-/// Delays not shorter than the end of the bucket before, and shorter than this, are in the bucket; the last has all
-/// others. Nanoseconds. A bucket is at most 1/16 of its value wide.
+/// The upper bound of a bucket, exclusive, in nanoseconds; the bound of the previous bucket is the lower one, and the
+/// last bucket also holds everything longer. A bucket is at most 1/16 of its value wide.
 #[must_use]
 pub const fn delay_bucket_end(bucket: usize) -> u64 {
     let (octave, sub) = (bucket / SUB, (bucket % SUB) as u64);
     if octave == 0 { sub + 1 } else { (SUB as u64 + sub + 1) << (octave - 1) }
 }
 
-/// Follows some of the datagrams that come in until dropped.
+/// Tracks a sample of the received datagrams until dropped.
 #[derive(Debug)]
 pub struct SkbDelays(Tracepoints);
 
-/// What was found.
+/// The results.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DelayCounts {
-    /// By socket, in no order.
+    /// By socket, in no particular order.
     pub sockets: Vec<SocketDelays>,
-    /// Packets that came into the stack.
+    /// Packets that entered the stack.
     pub seen: u64,
-    /// UDP datagrams of which the way was followed.
+    /// UDP datagrams that were tracked.
     pub sampled: u64,
-    /// Not followed: another's place was needed.
+    /// Not tracked: the slot was taken by another packet.
     pub no_slot: u64,
-    /// Of the followed: dropped.
+    /// Tracked, then dropped.
     pub dropped: u64,
-    /// Of the followed: no room in the socket's line, or for the socket.
+    /// Tracked, but no room in the socket's line, or for the socket.
     pub no_room: u64,
-    /// Of the followed: they were read, but when was not seen.
+    /// Tracked and read, but the read was not seen.
     pub missed: u64,
 }
 
-/// Delays of what one socket received.
+/// Delays of the datagrams one socket received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketDelays {
     /// The socket.
     pub bound: Bound,
-    /// From the entry into the stack into the socket's queue.
+    /// From entry into the stack to the socket's queue.
     pub to_socket: Delay,
     /// From there to the end of the call that read it.
     pub to_reader: Delay,
 }
 
-/// Delays and their lengths.
+/// A distribution of delays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delay {
     /// How many.
     pub count: u64,
-    /// Altogether, nanoseconds.
+    /// Total, nanoseconds.
     pub ns: u64,
     /// The longest, nanoseconds.
     pub longest: u64,
@@ -72,13 +72,13 @@ pub struct Delay {
 }
 
 impl SkbDelays {
-    /// Starts following.
+    /// Starts tracking.
     ///
     /// # Errors
-    /// Not permitted, or a kernel without the tracepoints (before 6.3) or without BTF.
+    /// Permission denied, or a kernel without the tracepoints (before 6.3) or without BTF.
     pub fn attach() -> Result<Self, Error> {
         let mut points = Tracepoints::load(NAME, &mut EbpfLoader::new(), object!("delays"))?;
-        // From the end to the beginning: nothing is followed whose end would not be seen.
+        // From end to start: no packet is tracked whose end would be missed.
         for point in ["kfree_skb", "sock_recv_length", "sk_data_ready", "netif_receive_skb"] {
             points.attach(point)?;
         }
@@ -130,7 +130,7 @@ impl Delay {
 mod tests {
     use super::*;
 
-    /// As `bucket` of the program.
+    /// Like `bucket` of the program.
     fn bucket(ns: u64) -> usize {
         let octave = (ns / SUB as u64).max(1).ilog2() as usize;
         if ns < SUB as u64 { ns as usize } else { (octave + 1) * SUB + (ns >> octave) as usize % SUB }

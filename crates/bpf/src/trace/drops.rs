@@ -7,9 +7,9 @@ use crate::Error;
 use crate::attach::object;
 
 const NAME: &str = "drops";
-/// Memory of the table of drops, bytes. Less: ports are lost earlier; more: it is taken at once.
+/// Memory of the drop table, bytes. Less: ports are lost earlier; more: it is allocated up front.
 const MEMORY: usize = 4 << 20;
-/// Entries of that table, least and most.
+/// Entries of that table, minimum and maximum.
 const PLACES: (usize, usize) = (512, 8192);
 /// Words of `struct place` and of a count.
 const PLACE: usize = 2;
@@ -19,34 +19,34 @@ const COUNT: usize = 1;
 #[derive(Debug)]
 pub struct SkbDrops(Tracepoints);
 
-/// What was dropped.
+/// Dropped packets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DropCounts {
-    /// By place, reason and port, in no order.
+    /// By location, reason and port, in no particular order.
     pub drops: Vec<SkbDrop>,
-    /// Drops without room for their place.
+    /// Drops without room in the table.
     pub no_room: u64,
 }
 
-/// Packets dropped at one place for one reason.
+/// Packets dropped at one location for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SkbDrop {
     /// An address inside the function that dropped.
     pub location: u64,
-    /// `enum skb_drop_reason` of the running kernel; in the upper half the subsystem.
+    /// `enum skb_drop_reason` of the running kernel; the subsystem in the upper half.
     pub reason: u32,
-    /// Which way it went.
+    /// Its direction.
     pub way: Way,
-    /// The UDP port on this machine; 0 of other packets, and where there was no room for more ports.
+    /// The UDP port on this machine; 0 for other packets, and if there was no room for more ports.
     pub port: u16,
     /// How many.
     pub packets: u64,
 }
 
-/// Which way a packet went: `enum way` of the program.
+/// The direction of a packet: `enum way` of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Way {
-    /// No UDP, or its headers could not be read.
+    /// Not UDP, or its headers could not be read.
     Other,
     /// UDP that was received.
     Received,
@@ -58,7 +58,7 @@ impl SkbDrops {
     /// Starts counting.
     ///
     /// # Errors
-    /// Not permitted, or a kernel without reasons (before 5.17) or without BTF.
+    /// Permission denied, or a kernel without drop reasons (before 5.17) or without BTF.
     pub fn attach() -> Result<Self, Error> {
         let mut loader = EbpfLoader::new();
         loader.map_max_entries("drops", entries_within(MEMORY, (PLACE + COUNT) * size_of::<u64>(), PLACES));

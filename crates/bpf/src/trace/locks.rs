@@ -10,10 +10,10 @@ use crate::Error;
 use crate::attach::object;
 
 const NAME: &str = "locks";
-/// Memory of the table of waits, bytes. Less: a machine with many CPUs loses rare places; more: it is taken at once, and
-/// a profile is to stay below 64 MiB.
+/// Memory of the wait table, bytes. Less: a machine with many CPUs loses rare call sites; more: it is allocated up
+/// front, and a profile must stay below 64 MiB.
 const MEMORY: usize = 8 << 20;
-/// Entries of that table, least and most. A busy server has some hundreds of contended places.
+/// Entries of that table, minimum and maximum. A busy server has some hundreds of contended call sites.
 const PLACES: (usize, usize) = (256, 4096);
 
 /// Buckets of a lock's waits: `BUCKETS` of the program.
@@ -23,50 +23,51 @@ const FIRST: u32 = 7;
 /// Words of `struct place` and `struct tally`.
 const PLACE: usize = 3;
 const TALLY: usize = 3 + LOCK_BUCKETS;
-/// What `place.stack` is where there was no room for the stack.
+/// The value of `place.stack` if there was no room for the stack.
 const NO_STACK: u32 = u32::MAX;
 /// Indices of `lost`.
 const LOST_STACK: u32 = 0;
 const LOST_WAIT: u32 = 1;
 const LOST_TALLY: u32 = 2;
 
-/// Waits longer than all buckets before, and shorter than this, are in the bucket; the last has all others. Nanoseconds.
+/// The upper bound of a bucket, exclusive, in nanoseconds; the bound of the previous bucket is the lower one, and the
+/// last bucket also holds everything longer.
 #[must_use]
 pub const fn lock_bucket_end(bucket: usize) -> u64 {
     1 << (FIRST as usize + bucket)
 }
 
-/// Counts waits for every lock of the kernel until dropped.
+/// Counts waits for every kernel lock until dropped.
 #[derive(Debug)]
 pub struct LockWaits(Tracepoints);
 
-/// What was waited for.
+/// The results.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LockCounts {
-    /// By lock, stack and kind, in no order.
+    /// By lock, stack and kind, in no particular order.
     pub waits: Vec<LockWait>,
     /// Waits counted without their stack.
     pub no_stack: u64,
-    /// Waits that could not be followed.
+    /// Waits that could not be tracked.
     pub not_followed: u64,
-    /// Waits without room for their place.
+    /// Waits without room in the table.
     pub no_room: u64,
 }
 
-/// Waits for one lock from one place.
+/// Waits for one lock from one call site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockWait {
     /// The lock's address.
     pub lock: u64,
     /// The kind of lock: bits of `include/trace/events/lock.h`.
     pub flags: u32,
-    /// Return addresses, the innermost first; none where there was no room.
+    /// Return addresses, innermost first; empty if there was no room.
     pub stack: Vec<u64>,
     /// The UDP socket whose lock it is.
     pub socket: Option<LockSocket>,
-    /// How often.
+    /// Number of waits.
     pub waits: u64,
-    /// For how long altogether, nanoseconds.
+    /// Total time, nanoseconds.
     pub ns: u64,
     /// The longest, nanoseconds.
     pub longest: u64,
@@ -81,27 +82,27 @@ pub struct LockSocket {
     pub part: SocketPart,
     /// Its port.
     pub port: u16,
-    /// What it is bound to; none where there was no room.
+    /// Its bound address; `None` if there was no room.
     pub bound: Option<Bound>,
 }
 
 /// Which lock of a socket: `enum part` of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketPart {
-    /// `sk_receive_queue`: between those who put datagrams in, and the reader.
+    /// `sk_receive_queue`: between the reader and the softirqs that add datagrams.
     ReceiveQueue,
     /// `reader_queue`: between readers.
     ReaderQueue,
-    /// `wq` of its `struct socket`: those who sleep until something comes, and who wakes them.
+    /// `wq` of its `struct socket`: between threads that sleep until data arrives and the one that wakes them.
     WaitQueue,
-    /// `sk_lock`: whoever changes the socket, or sends with it corked.
+    /// `sk_lock`: changes to the socket, and corked sends.
     Owner,
 }
 
 impl SocketPart {
     fn parse(number: u32) -> Option<Self> {
         let parts = [Self::ReceiveQueue, Self::ReaderQueue, Self::WaitQueue, Self::Owner];
-        // 0: no socket's.
+        // 0: not a socket lock.
         parts.get((number as usize).checked_sub(1)?).copied()
     }
 }
@@ -110,13 +111,13 @@ impl LockWaits {
     /// Starts counting.
     ///
     /// # Errors
-    /// Not permitted, or a kernel without the tracepoints (before 5.19) or without BTF.
+    /// Permission denied, or a kernel without the tracepoints (before 5.19) or without BTF.
     pub fn attach() -> Result<Self, Error> {
         let mut loader = EbpfLoader::new();
         let places = entries_within(MEMORY, (PLACE + TALLY) * size_of::<u64>(), PLACES);
         loader.map_max_entries("waits", places);
         let mut points = Tracepoints::load(NAME, &mut loader, object!("locks"))?;
-        // The end first: no wait is followed whose end would not be seen.
+        // The end event first: no wait is tracked whose end would be missed.
         points.attach("contention_end")?;
         points.attach("contention_begin")?;
         Ok(Self(points))

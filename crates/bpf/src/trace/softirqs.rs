@@ -9,7 +9,7 @@ use crate::Error;
 use crate::attach::object;
 
 const NAME: &str = "softirqs";
-/// Memory of the tables of polls and of IPIs, bytes, and their entries, least and most.
+/// Memory of the tables of polls and of IPIs, bytes, and their entries, minimum and maximum.
 const MEMORY: usize = 2 << 20;
 const POLLS: (usize, usize) = (64, 256);
 const IPIS: (usize, usize) = (32, 128);
@@ -17,41 +17,42 @@ const IPIS: (usize, usize) = (32, 128);
 /// The kernel's softirqs in the order of their vectors (`include/linux/interrupt.h`).
 pub const VECTORS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
-/// Buckets of times from raise to entry: `BUCKETS` of the program.
+/// Buckets of latencies from raise to entry: `BUCKETS` of the program.
 pub const LATE_BUCKETS: usize = 24;
-/// Buckets of the packets of a poll: none, 1, 2-3, 4-7, 8-15, 16-31, 32-63, more.
+/// Buckets of packets per poll: none, 1, 2-3, 4-7, 8-15, 16-31, 32-63, more.
 pub const POLL_BUCKETS: usize = 8;
-/// The first bucket of times ends here, as a power of two of nanoseconds: `FIRST` of the program.
+/// The first latency bucket ends here, as a power of two of nanoseconds: `FIRST` of the program.
 const FIRST: usize = 7;
 /// Words of `struct vector`, `struct polls` and `struct ipis`.
 const VECTOR: usize = 7 + LATE_BUCKETS;
 const POLL: usize = 3 + POLL_BUCKETS;
 const IPI: usize = 2;
 
-/// Times longer than all buckets before, and shorter than this, are in the bucket; the last has all others. Nanoseconds.
+/// The upper bound of a bucket, exclusive, in nanoseconds; the bound of the previous bucket is the lower one, and the
+/// last bucket also holds everything longer.
 #[must_use]
 pub const fn late_bucket_end(bucket: usize) -> u64 {
     1 << (FIRST + bucket)
 }
 
-/// Counts softirqs and what makes CPUs work for each other, until dropped.
+/// Counts softirqs, polls, IPIs and wake-ups until dropped.
 #[derive(Debug)]
 pub struct SoftirqRuns {
     points: Tracepoints,
-    /// Does this kernel tell of them?
+    /// Does this kernel report IPIs?
     ipis: bool,
 }
 
-/// What was counted.
+/// The results.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SoftirqCounts {
-    /// Of every vector and CPU on which it ran.
+    /// Each vector on each CPU on which it ran.
     pub vectors: Vec<VectorRuns>,
-    /// Of every interface and the backlog, in no order.
+    /// Each interface and the backlog, in no particular order.
     pub polls: Vec<Polls>,
-    /// By what was to be done and by sender, in no order; none where the kernel does not tell of them (before 6.4).
+    /// By callback and sender, in no particular order; `None` if the kernel does not report IPIs (before 6.4).
     pub ipis: Option<Vec<Ipis>>,
-    /// Threads woken up, by the CPU that made them run.
+    /// Threads woken up, by the waking CPU.
     pub wakeups: Vec<u64>,
 }
 
@@ -62,13 +63,13 @@ pub struct VectorRuns {
     pub vector: usize,
     /// The CPU.
     pub cpu: u32,
-    /// How often it ran.
+    /// Number of runs.
     pub runs: u64,
-    /// For how long, nanoseconds.
+    /// Total run time, nanoseconds.
     pub ns: u64,
-    /// How often its raise had been seen.
+    /// Number of runs whose raise was seen.
     pub raised: u64,
-    /// Of these: from raise to entry altogether, nanoseconds.
+    /// For these: total time from raise to entry, nanoseconds.
     pub late_ns: u64,
     /// The longest.
     pub latest_ns: u64,
@@ -79,9 +80,9 @@ pub struct VectorRuns {
 /// NAPI polls of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Polls {
-    /// Its name; none of the CPUs' backlogs.
+    /// Its name; `None` for the CPUs' backlogs.
     pub interface: Option<String>,
-    /// The number of its network namespace.
+    /// The inode of its network namespace.
     pub netns: u32,
     /// Polls.
     pub polls: u64,
@@ -96,13 +97,13 @@ pub struct Polls {
 /// Interrupts that one CPU sent to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ipis {
-    /// The function that is to run there; 0: just to reschedule.
+    /// The function to run there; 0: reschedule only.
     pub callback: u64,
     /// The sender.
     pub cpu: u32,
     /// To one CPU.
     pub single: u64,
-    /// To several at once, each call once.
+    /// To several at once, counted once per call.
     pub masks: u64,
 }
 
@@ -110,14 +111,14 @@ impl SoftirqRuns {
     /// Starts counting.
     ///
     /// # Errors
-    /// Not permitted, or a kernel without BTF.
+    /// Permission denied, or a kernel without BTF.
     pub fn attach() -> Result<Self, Error> {
         let mut loader = EbpfLoader::new();
         loader
             .map_max_entries("polls", entries_within(MEMORY, (1 + POLL) * size_of::<u64>(), POLLS))
             .map_max_entries("ipis", entries_within(MEMORY, (1 + IPI) * size_of::<u64>(), IPIS));
         let mut points = Tracepoints::load(NAME, &mut loader, object!("softirqs"))?;
-        // The exit first: no entry is counted whose end would not be seen.
+        // The exit first: no entry is counted whose end would be missed.
         for point in ["softirq_exit", "softirq_entry", "softirq_raise", "napi_poll", "sched_wakeup"] {
             points.attach(point)?;
         }
