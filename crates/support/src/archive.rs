@@ -1,8 +1,9 @@
-//! A captured machine in one file: a tar archive, compressed with gzip, as `udpath support` writes it.
+//! A captured machine in one file: a gzip-compressed tar archive, as written by `udpath support`.
 //!
-//! It is read into memory whole, and nothing of it is ever written to disk: a name in it is a key and no path. What no
-//! capture of ours holds (links, devices, absolute names, names with `..`) is refused, and so is one that unpacks to more
-//! than a machine has to tell: its entries, each of them, and the memory for all of them have limits.
+//! The archive is read into memory and never unpacked to disk: a name in it is a key, not a path. Entries that no
+//! capture contains (links, devices, absolute names, names with `..`) are rejected, and so is an archive that unpacks
+//! to more than a machine can produce: the number of entries, the size of each, and the memory for all of them are
+//! limited.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,28 +18,28 @@ use tar::{EntryType, PaxExtensions};
 use udpath_host::source::{ANSWERS, Answer, INDEX, Index, MAX_FILE, Question, Source, flat, sort};
 use udpath_host::{Absence, Fact};
 
-/// Most bytes that are unpacked in all, headers included, and most bytes of memory for what is kept of them. A machine of
-/// 128 queues and 10,000 sockets takes some 30 MiB, mostly of processes; lower: a larger one is refused. Higher: a
-/// hostile archive takes more memory before it is.
+/// Maximum unpacked size, headers included, and maximum memory for the contents. A machine with 128 queues and 10,000
+/// sockets takes some 30 MiB, mostly for processes. Lower: a larger machine is rejected. Higher: a hostile archive uses
+/// more memory before it is rejected.
 const MOST: u64 = 128 << 20;
-/// Most entries: files and directories. Such a machine has some 40,000 in two pictures; lower: one of many more sockets
-/// is refused. Higher: a hostile archive of empty files takes more memory before it is.
+/// Maximum number of entries: files and directories. Such a machine has some 40,000 in two snapshots. Lower: a machine
+/// with many more sockets is rejected. Higher: a hostile archive of empty files uses more memory before it is rejected.
 const ENTRIES: usize = 200_000;
-/// Memory for an entry beside its name and its text, bytes: the places in the map, which is half full at worst, and what
-/// the allocator adds to two pieces.
+/// Memory for an entry in addition to its name and text, bytes: the space in the map, which is half full at worst, and
+/// the allocator overhead of two allocations.
 const ENTRY: u64 = 112;
-/// Most bytes of one name, as of any path (`PATH_MAX`).
+/// Maximum length of a name, bytes, as for any path (`PATH_MAX`).
 const NAME: usize = 4096;
-/// Most bytes of the records in front of an entry that pax writes (names, times, owners). Some 200 are usual.
+/// Maximum size of the pax records before an entry (names, times, owners). Some 200 bytes are usual.
 const RECORDS: u64 = 64 << 10;
 
-/// An archive that is no capture, or may not be one.
+/// An archive that is not a valid capture.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// It cannot be read, or is no such archive.
+    /// It cannot be read, or is not an archive.
     #[error("cannot read it: {0}; wanted is a .tar.gz that `udpath support` wrote")]
     Unreadable(String),
-    /// It has an entry that no capture has.
+    /// It has an entry that no capture contains.
     #[error("its entry '{name}' {why}; no capture has such an entry, so none of it is read")]
     Hostile {
         /// The entry's name, without control characters.
@@ -46,14 +47,14 @@ pub enum ArchiveError {
         /// What is wrong with it.
         why: String,
     },
-    /// It unpacks to too much.
+    /// It is too large when unpacked.
     #[error("it unpacks to more than {0}; a capture does not, so none of it is read")]
     Bomb(String),
 }
 
 impl From<std::io::Error> for ArchiveError {
     fn from(error: std::io::Error) -> Self {
-        // An error may repeat what is wrong, and nothing that drives a terminal.
+        // An error may quote the bad data, so remove terminal control characters.
         Self::Unreadable(printable(&error.to_string()))
     }
 }
@@ -65,10 +66,10 @@ fn printable(text: &str) -> String {
 /// The files of an archive, in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Archive {
-    /// Files, and directories that are entries of their own ([`None`]), by their names, which have no slash in front.
-    /// Directories that are only parts of other names are found by those.
+    /// Files, and directories with entries of their own ([`None`]), by name without a leading slash. Other directories
+    /// are derived from the names below them.
     entries: BTreeMap<Box<str>, Option<Box<[u8]>>>,
-    /// Bytes of memory for them.
+    /// Memory they use, bytes.
     size: u64,
 }
 
@@ -76,7 +77,7 @@ impl Archive {
     /// Reads an archive's file.
     ///
     /// # Errors
-    /// It cannot be read, is no archive, or holds what no capture holds.
+    /// It cannot be read, is not an archive, or contains what no capture contains.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
         Self::read(BufReader::new(File::open(path)?))
     }
@@ -84,27 +85,27 @@ impl Archive {
     /// Reads an archive.
     ///
     /// # Errors
-    /// As of [`Archive::open`].
+    /// As for [`Archive::open`].
     pub fn read(compressed: impl std::io::BufRead) -> Result<Self, ArchiveError> {
         Self::bounded(compressed, MOST)
     }
 
     fn bounded(compressed: impl std::io::BufRead, most: u64) -> Result<Self, ArchiveError> {
-        // One byte more than is allowed, to see that there is more.
+        // One byte more than allowed, to detect an excess.
         let mut unpacked = MultiGzDecoder::new(compressed).take(most + 1);
         let read = Self::unpack(&mut unpacked);
-        // Whatever the reader made of an end that came too early.
+        // Check the limit first, whatever error the reader made of the early end.
         if unpacked.limit() == 0 {
             return Err(ArchiveError::Bomb(format!("{} MiB", most >> 20)));
         }
         read
     }
 
-    /// Entries are read as they are: the library would read a long name whole, however long it is.
+    /// Entries are read raw: the library would read a long name completely, however long it is.
     fn unpack(unpacked: impl Read) -> Result<Self, ArchiveError> {
         let mut archive = Self::default();
         let mut reader = tar::Archive::new(unpacked);
-        // What was said in front of an entry of its name.
+        // The name from a record before an entry.
         let mut named: Option<Vec<u8>> = None;
         for entry in reader.entries()?.raw(true) {
             let mut entry = entry?;
@@ -122,7 +123,7 @@ impl Archive {
                     named = path.map(|record| record.value_bytes().to_vec()).or(named);
                     continue;
                 }
-                // Of the whole archive, such as a comment.
+                // For the whole archive, such as a comment.
                 EntryType::XGlobalHeader => continue,
                 _ => {}
             }
@@ -141,7 +142,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Of the same files as a capture that was made just now.
+    /// From the files of a capture that was just made.
     pub(crate) fn of(files: &BTreeMap<String, Option<String>>) -> Result<Self, ArchiveError> {
         let mut archive = Self::default();
         for (name, text) in files {
@@ -150,8 +151,8 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Keeps a file, or a directory. Of two of one name the last counts, as it does to tar; a directory takes no file's
-    /// place.
+    /// Adds a file or a directory. Of two with the same name the last wins, as in tar; a directory does not replace a
+    /// file.
     fn insert(&mut self, name: &str, text: Option<Vec<u8>>) -> Result<(), ArchiveError> {
         if text.is_none() && self.entries.contains_key(name) {
             return Ok(());
@@ -172,12 +173,12 @@ impl Archive {
         self.entries.get(name)?.as_deref()
     }
 
-    /// The names in a directory; nothing if there is none of that name.
+    /// The names in a directory; `None` if it does not exist.
     fn names(&self, directory: &str) -> Option<BTreeSet<&str>> {
         let start = if directory.is_empty() { String::new() } else { format!("{directory}/") };
         let mut names = BTreeSet::new();
         let mut from = Bound::Included(start.clone());
-        // From each name on to the first that is not below it: as many steps as there are names, not entries.
+        // From each name skip to the first that is not below it: as many steps as there are names, not entries.
         while let Some((path, _)) =
             self.entries.range::<str, _>((from.as_ref().map(String::as_str), Bound::Unbounded)).next()
             && let Some(rest) = path.strip_prefix(start.as_str())
@@ -203,7 +204,7 @@ impl Archive {
         self.names("").into_iter().flatten().collect()
     }
 
-    /// Is there a directory of that name?
+    /// Does this directory exist?
     #[must_use]
     pub fn is_directory(&self, name: &str) -> bool {
         let within = format!("{name}/");
@@ -212,7 +213,7 @@ impl Archive {
             || first.is_some_and(|(path, _)| path.starts_with(&within))
     }
 
-    /// The machine below one of its directories; the empty name is the archive itself.
+    /// The machine below one of its directories; the empty name is the archive's root.
     #[must_use]
     pub fn machine(&self, directory: &str) -> Captured<'_> {
         let mut captured = Captured { archive: self, prefix: String::new(), index: Ok(Index::default()) };
@@ -227,9 +228,9 @@ impl Archive {
     }
 }
 
-/// The whole of an entry, unless it is longer than it may be.
+/// The contents of an entry, unless it is too long.
 fn short(entry: &mut tar::Entry<'_, impl Read>, most: u64, what: &str) -> Result<Vec<u8>, ArchiveError> {
-    // A header may say any length; what there is decides.
+    // A header may claim any length; the actual data decides.
     let length = entry.size().min(most);
     let mut bytes = Vec::with_capacity(length.min(1 << 16) as usize);
     entry.take(most + 1).read_to_end(&mut bytes)?;
@@ -246,7 +247,7 @@ fn hostile(name: &str, why: &str) -> ArchiveError {
     ArchiveError::Hostile { name: printable(name), why: why.to_owned() }
 }
 
-/// An entry's name without `.` parts and without a slash at its ends.
+/// An entry's name without `.` components and without leading and trailing slashes.
 fn name(bytes: &[u8]) -> Result<String, ArchiveError> {
     let text = String::from_utf8_lossy(bytes).into_owned();
     if text.len() > NAME {
@@ -276,7 +277,7 @@ fn name(bytes: &[u8]) -> Result<String, ArchiveError> {
 #[derive(Debug, Clone)]
 pub struct Captured<'a> {
     archive: &'a Archive,
-    /// In front of every name: empty, or it ends in a slash.
+    /// Prefix of every name: empty, or ending in a slash.
     prefix: String,
     index: Result<Index, String>,
 }
@@ -290,7 +291,7 @@ impl Captured<'_> {
         self.index.as_ref().map_err(|wrong| Absence::NotUnderstood(wrong.clone()))
     }
 
-    /// Why a file or directory is not there.
+    /// Why a file or directory does not exist.
     fn why(&self, path: &str) -> Absence {
         match self.index() {
             Err(wrong) => wrong,
@@ -341,7 +342,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// An archive of one entry whose name is written as it is, whatever the library would think of it.
+    /// An archive of one entry whose name is written unchanged, even if the library would reject it.
     fn with(name: &str, kind: EntryType, bytes: &[u8]) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
@@ -453,7 +454,7 @@ mod tests {
         let files = [
             ("now/sys/class/net/eth0/queues/rx-10/rps_cpus", Some("f\n")),
             ("now/sys/class/net/eth0/queues/rx-2", None),
-            // Between a directory and what is in it by the order of bytes.
+            // Sorts between a directory and its contents.
             ("now/sys/class/net/eth0/device", None),
             ("now/sys/class/net/eth0/device-a", Some("")),
             ("now/sys/class/net/eth0/device/x", Some("")),

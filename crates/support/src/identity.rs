@@ -1,24 +1,24 @@
-//! Whose machine this is: the names that a capture is not to tell.
+//! The identity of this machine: the names that a capture must not contain.
 
 use std::fs;
 
-/// Names of a host and of the people who have accounts on it.
+/// Names of a host and of its users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// The host's name, whole and without its domain, and the domain.
+    /// The host's fully qualified name, its short name, and its domain.
     pub hosts: Vec<String>,
-    /// People's accounts, and their home directories.
+    /// User accounts and their home directories.
     pub users: Vec<(String, String)>,
 }
 
-/// The first number of people's accounts (`UID_MIN` of login.defs(5)); those below are daemons', which are called like
-/// their programs. Those of directories and systemd-homed have numbers beyond `UID_MAX`.
+/// The first UID of regular users (`UID_MIN` of login.defs(5)); lower ones belong to daemons, which are named after
+/// their programs. UIDs from directory services and systemd-homed are above `UID_MAX`.
 const PEOPLE: u32 = 1000;
 /// `nobody` (systemd's uid-range documentation, and Debian's `nogroup`).
 const NOBODY: [u32; 2] = [65_534, 65_535];
 
 impl Identity {
-    /// Of this machine: what the kernel calls it, and `/etc/passwd`. What cannot be read is not known here either.
+    /// The identity of this machine: the kernel's host name, and `/etc/passwd`. Unreadable sources are skipped.
     #[must_use]
     pub fn of_this_machine() -> Self {
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -32,7 +32,7 @@ impl Identity {
         identity
     }
 
-    /// A host's name, with or without a domain.
+    /// Adds a host name, with or without a domain.
     fn host(&mut self, name: &str) {
         let mut add = |name: &str| {
             if !name.is_empty() && name != "(none)" && !self.hosts.iter().any(|known| known == name) {
@@ -46,7 +46,7 @@ impl Identity {
         }
     }
 
-    /// And one who is named elsewhere, as in the journal.
+    /// Adds a user who is named elsewhere, such as in the journal.
     pub fn user(&mut self, name: &str) {
         if !name.is_empty() && name != "root" && !self.users.iter().any(|(known, _)| known == name) {
             self.users.push((name.to_owned(), String::new()));

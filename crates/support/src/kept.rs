@@ -1,14 +1,14 @@
-//! What of each file is in a capture: a list, so that a file nobody thought of is left out.
+//! The parts of each file that a capture contains: an allowlist, so that an unlisted file is left out.
 //!
-//! The list is of all captures. Of a redacted one the text of each file is made anew from the keys in the last column by
-//! [`super::redact`]; `docs/support.md` has the same table, and a test holds the two to each other.
+//! The list applies to all captures. In a redacted one, [`super::redact`] rebuilds the text of each file from the keys
+//! in the last column; `docs/support.md` has the same table, and a test compares the two.
 
-/// A kind of file, by its path: `*` is any part of a path, `**` any number of parts.
+/// A kind of file, by its path: `*` is any path component, `**` any number of components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
     /// Its path.
     pub path: &'static str,
-    /// What is kept of a redacted one.
+    /// The parts kept in a redacted capture.
     pub what: &'static str,
 }
 
@@ -16,7 +16,7 @@ const fn kept(path: &'static str, what: &'static str) -> Kept {
     Kept { path, what }
 }
 
-/// Numbers, masks and words of the kernel's own.
+/// The kernel's own numbers, masks and keywords.
 const WHOLE: &str = "whole: the kernel's numbers and words, names of interfaces";
 
 /// Every kind of file that readers open.

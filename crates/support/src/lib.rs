@@ -1,17 +1,17 @@
-//! A capture of this machine for somebody else: read by the same readers, without what is nobody else's business, in one
-//! file that every verb with `--sysroot` reads again.
+//! A capture of this machine for another person: read by the same readers, without unrelated private data, in one file
+//! that every command with `--sysroot` can read.
 //!
 //! ```text
-//!  readers ─▸ Recorder ─▸ trim ─▸ redact ─▸ read again: what is missing ─▸ package
-//!  twice, if rates are wanted     |          names, addresses: the same by the same
-//!                                 nothing that the picture does not show
+//!  readers ─▸ Recorder ─▸ trim ─▸ redact ─▸ read back: what is missing ─▸ package
+//!  twice, for rates               |          names, addresses: replaced consistently
+//!                                 everything that the snapshot does not show is removed
 //!
 //!  manifest.json    udpath.support/1: what was read, what is missing and why, what was redacted and how
-//!  status.json      udpath.status/1: what was applied, and what of it holds
+//!  status.json      udpath.status/1: applied changes, and which are in effect
 //!  now/             proc, sys, etc, udpath: see the module source
 //!  earlier/         the same, some seconds before
 //! ```
-//! Nothing leaves the machine but by the hand of who made it.
+//! Nothing is sent anywhere: the user passes the file on.
 
 mod archive;
 mod identity;
@@ -34,47 +34,47 @@ pub use redact::{Kind, Redacted, Redactor};
 use udpath_host::source::{Recorder, Recording};
 use udpath_host::{Snapshot, Source};
 
-/// Folders of a capture.
+/// Folder of the snapshot.
 pub const NOW: &str = "now";
-/// The picture before it.
+/// Folder of the earlier snapshot.
 pub const EARLIER: &str = "earlier";
-/// What was read and redacted.
+/// Name of the manifest.
 pub const MANIFEST: &str = "manifest.json";
-/// What was applied.
+/// Name of the status file.
 pub const STATUS: &str = "status.json";
 
-/// What is wanted of a capture.
+/// Options of a capture.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Take a picture before, so that rates can be seen.
+    /// Also take an earlier snapshot, for rates.
     pub interval: Option<Duration>,
-    /// Leave addresses, names and all else as it is.
+    /// Keep addresses, names and everything else unchanged.
     pub no_redact: bool,
-    /// Leave keys of RSS, which predictions need.
+    /// Keep RSS keys, which predictions need.
     pub keep_rss_key: bool,
 }
 
-/// A capture that cannot be made.
+/// A capture could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SupportError {
-    /// There is no random key.
+    /// No random key.
     #[error("cannot get 16 random bytes for the key of the replacements: {0}")]
     Random(std::io::Error),
     /// JSON cannot be written.
     #[error("cannot write a part of the capture as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// It would be refused when it is read.
+    /// Its own reader would reject it.
     #[error("the capture could not be read again: {0}")]
     Unreadable(#[from] ArchiveError),
 }
 
-/// What was taken of a machine: its files are the machine's own until it is made into a [`Support`].
+/// Data read from a machine, not redacted until it is made into a [`Support`].
 #[derive(Debug)]
 pub struct Taken {
     pictures: Vec<(&'static str, Recording, Snapshot)>,
 }
 
-/// Takes the pictures. To be called where the machine is: inside its namespace.
+/// Takes the snapshots. Call it where the machine is: inside its namespace.
 #[must_use]
 pub fn take(source: &dyn Source, options: &Options) -> Taken {
     let picture = |name| {
@@ -94,18 +94,19 @@ pub fn take(source: &dyn Source, options: &Options) -> Taken {
 /// A capture, ready to be written.
 #[derive(Debug)]
 pub struct Support {
-    /// What is in it.
+    /// Its manifest.
     pub manifest: Manifest,
-    /// Its files by their names; [`None`]: a directory.
+    /// Its files by name; [`None`]: a directory.
     files: BTreeMap<String, Option<String>>,
     redactor: Option<Redactor>,
 }
 
 impl Support {
-    /// Redacts what was taken and puts it together. `status`: what stands applied, as JSON, or why that is not known.
+    /// Redacts the recorded data and assembles the capture. `status`: the changes in effect, as JSON, or why they are
+    /// unknown.
     ///
     /// # Errors
-    /// No random key, or a capture that its own reader would refuse.
+    /// No random key, or a capture that its own reader would reject.
     pub fn new(
         taken: Taken,
         status: Result<serde_json::Value, String>,
@@ -132,7 +133,7 @@ impl Support {
         });
         let status =
             status.map_err(|why| redactor.as_mut().map_or(why.clone(), |redactor| redactor.sentence(&why)));
-        // What is missing is what a reader of the capture will find missing: in its words, not in the machine's.
+        // Missing files are listed as a reader of the capture will report them, not as the machine did.
         let archive = Archive::of(&files)?;
         let read = Snapshot::read(&archive.machine(NOW));
         let manifest = Manifest::new(&read, &names, &times, &files, status.as_ref().err(), redactor.as_ref());
@@ -143,15 +144,15 @@ impl Support {
         Ok(Self { manifest, files, redactor })
     }
 
-    /// What was replaced by what: for who made the capture.
+    /// The replacements, with their originals: for the user who made the capture.
     pub fn replacements(&self) -> impl Iterator<Item = (Kind, &str, &str)> {
         self.redactor.iter().flat_map(Redactor::pairs)
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the capture, completely or not at all.
     ///
     /// # Errors
-    /// There is something of that name, or no room, or no right.
+    /// The target exists, the disk is full, or permission is denied.
     pub fn write(&self, target: &Target) -> Result<(), PackageError> {
         package::write(&self.files, target)
     }

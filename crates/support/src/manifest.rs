@@ -1,4 +1,4 @@
-//! What is in a capture, for who reads it and for who sends it.
+//! The contents of a capture, for its reader and its sender.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::redact::{Redacted, Redactor};
 use udpath_host::{Missing, Snapshot};
 
-/// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
+/// Version of the JSON form. Incremented when a field is removed or changes meaning, but not when a field is added.
 pub const SCHEMA: &str = "udpath.support/1";
 
-/// What is always left out, redacted or not.
+/// What is always left out, whether redacted or not.
 const LEFT_OUT: [&str; 6] = [
     "processes without a UDP socket, unless they change settings or stamp packets",
     "the environment of every process, and every open file that is no UDP socket",
@@ -20,38 +20,39 @@ const LEFT_OUT: [&str; 6] = [
     "serial numbers of machine and devices, the machine's identifier",
 ];
 
-/// What is in a capture.
+/// The contents of a capture.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`SCHEMA`].
     pub schema: String,
     /// The version of udpath that made it.
     pub version: String,
-    /// When its last picture was taken, milliseconds since 1970.
+    /// When its last snapshot was taken, milliseconds since 1970.
     pub taken: u64,
     /// The kernel's release.
     pub kernel: String,
-    /// The processor's architecture, as Rust calls it.
+    /// The processor's architecture, in Rust's naming.
     pub architecture: String,
-    /// Its pictures, the earlier one first; each is a folder.
+    /// Its snapshots, the earlier one first; each is a folder.
     pub pictures: Vec<String>,
-    /// Milliseconds between two pictures.
+    /// Milliseconds between two snapshots.
     pub interval: Option<u64>,
     /// Files of this machine in it.
     pub files: usize,
-    /// Answers of its kernel in it.
+    /// Kernel answers in it.
     pub answers: usize,
-    /// Bytes of all of them.
+    /// Total size, bytes.
     pub bytes: usize,
-    /// What was not read, and why.
+    /// What could not be read, and why.
     pub missing: Vec<Missing>,
     /// Why `status.json` is not in it.
     pub no_status: Option<String>,
-    /// What was replaced; none: it was made with `--no-redact`, and names, addresses, command lines are in it as they are.
+    /// What was replaced; `None`: it was made with `--no-redact` and contains names, addresses and command lines
+    /// unchanged.
     pub redacted: Option<Vec<Redacted>>,
-    /// What would have been replaced and could not be.
+    /// What should have been replaced but could not be.
     pub not_redacted: Vec<String>,
-    /// What is not in it, whether redacted or not.
+    /// What was left out, whether redacted or not.
     pub left_out: Vec<String>,
 }
 

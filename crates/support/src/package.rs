@@ -1,4 +1,5 @@
-//! Puts a capture on disk: one archive, or a folder. It is there whole, readable by its owner alone, or not at all.
+//! Writes a capture to disk: one archive, or a folder. It is written completely, readable only by its owner, or not at
+//! all.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,12 +14,12 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::MANIFEST;
 
-/// Where a capture goes.
+/// The target of a capture.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// An archive if it ends in `.tar.gz` or `.tgz`, else a folder.
     pub path: PathBuf,
-    /// Replace what is there.
+    /// Replace an existing target.
     pub force: bool,
 }
 
@@ -35,16 +36,16 @@ impl Target {
     }
 }
 
-/// A capture that was not written.
+/// A capture could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
-    /// There is something of that name.
+    /// The target exists.
     #[error("{path} is there already; name another with -o, or say --force to replace it")]
     Exists {
         /// Its path.
         path: String,
     },
-    /// What is there is not ours to replace.
+    /// The existing target is not a capture and must not be replaced.
     #[error(
         "{path} is there, and is no capture (no file, or a folder without {MANIFEST}); --force replaces captures alone"
     )]
@@ -52,12 +53,12 @@ pub enum PackageError {
         /// Its path.
         path: String,
     },
-    /// Anything else: no room, no right, no such folder.
+    /// Any other error: disk full, permission denied, no such folder.
     #[error("cannot write {path}: {cause}; nothing of it was left behind")]
     Failed {
         /// Its path.
         path: String,
-        /// The system's answer.
+        /// The system's error.
         cause: io::Error,
     },
 }
@@ -65,7 +66,7 @@ pub enum PackageError {
 /// Writes the files; `None` is a directory.
 pub(super) fn write(files: &BTreeMap<String, Option<String>>, target: &Target) -> Result<(), PackageError> {
     let path = || target.path.display().to_string();
-    // Told before the work; the name is taken in a way that sees it too.
+    // Checked before the work; the final rename checks it too.
     if let Ok(there) = target.path.symlink_metadata() {
         if !target.force {
             return Err(PackageError::Exists { path: path() });
@@ -84,7 +85,7 @@ pub(super) fn write(files: &BTreeMap<String, Option<String>>, target: &Target) -
 
 fn archive(files: &BTreeMap<String, Option<String>>, target: &Target) -> io::Result<()> {
     let bytes = pack(files)?;
-    // Removed when it is dropped; a signal in between leaves a hidden file that is told by its name.
+    // Removed on drop; a signal in between leaves a hidden file with a recognizable name.
     let mut file = tempfile::Builder::new().prefix(".udpath-support-").tempfile_in(target.folder())?;
     file.write_all(&bytes)?;
     file.as_file().sync_all()?;
@@ -93,7 +94,7 @@ fn archive(files: &BTreeMap<String, Option<String>>, target: &Target) -> io::Res
     fs::File::open(target.folder())?.sync_all()
 }
 
-/// The archive's bytes. The same files give the same bytes.
+/// The archive's bytes. The same files produce the same bytes.
 fn pack(files: &BTreeMap<String, Option<String>>) -> io::Result<Vec<u8>> {
     let mut builder = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for (name, text) in files {
@@ -113,7 +114,7 @@ fn pack(files: &BTreeMap<String, Option<String>>) -> io::Result<Vec<u8>> {
 fn folder(files: &BTreeMap<String, Option<String>>, target: &Target) -> io::Result<()> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".udpath-support-").permissions(fs::Permissions::from_mode(0o700));
-    // Removed when it is dropped.
+    // Removed on drop.
     let made = builder.tempdir_in(target.folder())?;
     let directory = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     for (name, text) in files {
@@ -130,7 +131,7 @@ fn folder(files: &BTreeMap<String, Option<String>>, target: &Target) -> io::Resu
     let there = target.path.symlink_metadata().is_ok();
     let name: &OsStr = target.path.as_os_str();
     if there {
-        // What was there is then where the new one was made, and goes with it.
+        // The old folder is now where the new one was created, and is removed with it.
         renameat_with(CWD, made.path(), CWD, name, RenameFlags::EXCHANGE)?;
     } else {
         renameat_with(CWD, made.path(), CWD, name, RenameFlags::NOREPLACE)?;

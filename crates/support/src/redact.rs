@@ -1,7 +1,7 @@
-//! What a capture holds of people and networks, replaced: the same by the same, so that the picture stays whole.
+//! Replaces personal and network data in a capture consistently, so that the snapshot remains coherent.
 //!
-//! The key of the replacements lives as long as the [`Redactor`], and is written nowhere. The pairs are told to who
-//! made the capture, who alone can then say which address a reader of it speaks of.
+//! The replacement key exists only as long as the [`Redactor`], and is never written. The pairs are shown only to the
+//! user who made the capture, who alone can map a replaced address back to the original.
 
 mod address;
 mod answers;
@@ -33,7 +33,7 @@ pub enum Kind {
     LinkAddress,
     /// Names of this host and its domain.
     HostName,
-    /// Names of people's accounts.
+    /// User account names.
     UserName,
     /// Arguments of programs.
     CommandLine,
@@ -45,13 +45,13 @@ pub enum Kind {
     RssKey,
     /// Folders of programs.
     Path,
-    /// Names that processes and threads have given themselves.
+    /// Names that processes and threads set for themselves.
     ProcessName,
     /// Instances of units, names of containers and of other control groups.
     Unit,
     /// Names of configuration files.
     FileName,
-    /// What configuration files set or ask for, where it may be anything.
+    /// Values in configuration files, if they may be anything.
     Configuration,
     /// Names of chains and tables of nftables.
     ChainName,
@@ -76,7 +76,7 @@ impl Kind {
         Self::ChainName,
     ];
 
-    /// What it is, for users.
+    /// A description for users.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -97,7 +97,7 @@ impl Kind {
         }
     }
 
-    /// What stands in its place.
+    /// How it is replaced.
     #[must_use]
     pub const fn how(self) -> &'static str {
         match self {
@@ -121,12 +121,12 @@ impl Kind {
     }
 }
 
-/// Keys that say nothing of a machine: Microsoft's, which many drivers take, and the symmetric one.
+/// Well-known keys that do not identify a machine: Microsoft's, used by many drivers, and the symmetric one.
 const KNOWN_KEYS: [&[u8]; 2] =
     [&[0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2], &[0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a]];
 
-/// Words of the kernel's formats and of udpath's own: a host of such a name keeps it, for with another word in its place
-/// the files would mean something else.
+/// Keywords of the kernel's formats and of udpath's own: a host with such a name keeps it, because replacing the
+/// keyword would change the meaning of the files.
 const FORMATS: [&str; 30] = [
     "cgroup",
     "cgroup2",
@@ -160,22 +160,22 @@ const FORMATS: [&str; 30] = [
     "eth0",
 ];
 
-/// Replaces, and remembers by what.
+/// Makes replacements, and remembers them.
 pub struct Redactor {
     addresses: Addresses,
     keep_rss_key: bool,
-    /// Names of hosts and users, the longest first.
+    /// Names of hosts and users, longest first.
     words: Vec<(Kind, String, String)>,
     users: BTreeMap<String, String>,
-    /// Beginnings of paths, and whose they are; none: of whom the next part names.
+    /// Path prefixes and their owners; `None`: the next component names the owner.
     homes: Vec<(String, Option<String>)>,
-    /// Interfaces whose names tell something.
+    /// Interface names that contain private data.
     interfaces: Vec<(String, String)>,
     /// Names of programs by process.
     programs: BTreeMap<String, String>,
-    /// Names of configuration files.
+    /// Names of configuration files, by original.
     files: BTreeMap<String, String>,
-    /// Numbers of names that became `WHAT-N`.
+    /// Counters for names that became `WHAT-N`.
     numbers: BTreeMap<&'static str, BTreeMap<String, usize>>,
     found: BTreeMap<(Kind, String), (String, u64)>,
     left: BTreeSet<String>,
@@ -183,26 +183,26 @@ pub struct Redactor {
 
 impl std::fmt::Debug for Redactor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Neither the key nor what was replaced.
+        // Print neither the key nor the replaced data.
         f.debug_struct("Redactor").field("found", &self.found.len()).finish_non_exhaustive()
     }
 }
 
-/// How much of a kind was replaced.
+/// Statistics for one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redacted {
     /// The kind.
     pub kind: Kind,
-    /// Different ones.
+    /// Number of distinct values.
     pub different: u64,
-    /// Places.
+    /// Number of occurrences.
     pub places: u64,
-    /// What stands in their place.
+    /// How they are replaced.
     pub how: String,
 }
 
 impl Redactor {
-    /// With a key of 16 random bytes. `identity`: whose names are replaced.
+    /// With a key of 16 random bytes. `identity`: the names to replace.
     #[must_use]
     pub fn new(key: &[u8; 16], identity: &Identity, keep_rss_key: bool) -> Self {
         let mut redactor = Self {
@@ -235,12 +235,12 @@ impl Redactor {
             self.left.insert(format!("one of the {}: it is a word of the kernel's own formats", kind.name()));
         } else if !word.is_empty() && !word.bytes().all(|byte| byte.is_ascii_digit()) {
             self.words.push((kind, word.to_owned(), other));
-            // The short name is a part of the long one.
+            // The short name is a part of the long one, so replace the long one first.
             self.words.sort_by_key(|(_, word, _)| std::cmp::Reverse(word.len()));
         }
     }
 
-    /// The name that stands for a user's.
+    /// The replacement for a user's name.
     fn user(&mut self, name: &str) -> String {
         if name.is_empty() {
             return String::new();
@@ -259,7 +259,7 @@ impl Redactor {
         entry.1 += 1;
     }
 
-    /// Counts what is replaced or left out without a pair that would say anything.
+    /// Counts a replacement or omission for which there is no pair to report.
     fn count(&mut self, kind: Kind) {
         self.note(kind, "", "");
     }
@@ -288,13 +288,13 @@ impl Redactor {
         other
     }
 
-    /// Any text: addresses, names, identifiers, paths of homes.
+    /// Redacts any text: addresses, names, identifiers, home paths.
     #[must_use]
     pub fn text(&mut self, text: &str) -> String {
         scan::scan(self, text)
     }
 
-    /// A text in which nothing but interfaces' names may tell something.
+    /// Redacts a text in which only interface names may be private.
     fn names_of_interfaces(&mut self, text: &str) -> String {
         let mut text = text.to_owned();
         for (name, other) in &self.interfaces {
@@ -303,7 +303,7 @@ impl Redactor {
         text
     }
 
-    /// What was replaced, by kind; kinds of which there was nothing have zeros.
+    /// The statistics by kind; kinds that did not occur have zeros.
     #[must_use]
     pub fn counts(&self) -> Vec<Redacted> {
         let of = |kind| self.found.iter().filter(move |((other, _), _)| *other == kind);
@@ -316,19 +316,19 @@ impl Redactor {
         Kind::ALL.into_iter().map(count).collect()
     }
 
-    /// What was replaced by what: for the one who made the capture, not for the capture.
+    /// The replacements with their originals: for the user who made the capture, never in the capture.
     pub fn pairs(&self) -> impl Iterator<Item = (Kind, &str, &str)> {
         let told = self.found.iter().filter(|((_, original), _)| !original.is_empty());
         told.map(|((kind, original), (other, _))| (*kind, original.as_str(), other.as_str()))
     }
 
-    /// What could not be replaced, in words.
+    /// What could not be replaced.
     #[must_use]
     pub fn left(&self) -> Vec<String> {
         self.left.iter().cloned().collect()
     }
 
-    /// A capture without what it holds of people and networks.
+    /// Redacts a recording.
     pub(crate) fn recording(&mut self, recording: Recording) -> Recording {
         self.learn(&recording);
         self.programs(&recording.index.links);
@@ -341,11 +341,11 @@ impl Redactor {
         redacted.directories = recording.directories.iter().map(|path| self.path(path)).collect();
         for (path, target) in recording.index.links {
             let target = match path.as_str() {
-                // The bus of a device.
+                // A device's bus.
                 path if path.starts_with("/sys/") => self.names_of_interfaces(&target),
                 path if path.starts_with("/proc/") && path.ends_with("/exe") => self.program(&target),
                 path if path.starts_with("/proc/") => self.text(&target),
-                // Of a configuration file that is a link it is asked where it leads, by its last part.
+                // For a configuration file that is a link, only the last component of its target is read.
                 _ if target.ends_with("sysctl.conf") => "../sysctl.conf".to_owned(),
                 _ => "redacted".to_owned(),
             };
@@ -372,7 +372,7 @@ impl Redactor {
         redacted
     }
 
-    /// Whose homes there are, and which interfaces' names tell something: before the first text that may hold them.
+    /// Learns home directories and private interface names, before any text that may contain them.
     fn learn(&mut self, recording: &Recording) {
         for text in recording.texts.values().chain(recording.index.links.values()) {
             for (at, home) in text.match_indices("/home/") {
@@ -401,7 +401,8 @@ impl Redactor {
         self.interfaces.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
     }
 
-    /// A file's path. Control groups are named after users, units and containers, configuration files by people.
+    /// A file's path. Control groups are named after users, units and containers; users choose the names of
+    /// configuration files.
     fn path(&mut self, path: &str) -> String {
         if path.starts_with("/sys/fs/cgroup") {
             return self.cgroup_folder(path);

@@ -1,7 +1,7 @@
-//! What a capture does not need, left out: whatever the readers were answered beyond what they use of it.
+//! Removes what a capture does not need: data the readers received but did not use.
 //!
-//! Other processes than those of the picture, their open files, boot parameters and mounts that have nothing to do with
-//! packets, what configuration files hold beside settings: these are nobody's business, redacted or not.
+//! Processes that are not in the snapshot, their open files, unrelated boot parameters and mounts, and everything in
+//! configuration files except settings: private data that is left out even without redaction.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use udpath_host::read::{actors, kernel, machine};
 use udpath_host::snapshot::Snapshot;
 use udpath_host::source::Recording;
 
-/// Lines of `/proc/PID/status` that are read.
+/// Lines of `/proc/PID/status` that are used.
 const STATUS: [&str; 3] = ["Uid:", "Cpus_allowed_list:", "Mems_allowed_list:"];
 
-/// Leaves out what `snapshot`, which was read with the recording, does not show.
+/// Removes everything that `snapshot`, which was read during the recording, does not show.
 pub(super) fn trim(recording: Recording, snapshot: &Snapshot) -> Recording {
     let processes = Processes::of(&recording, snapshot);
     let mut trimmed = Recording { answers: recording.answers, ..Recording::default() };
@@ -32,18 +32,18 @@ pub(super) fn trim(recording: Recording, snapshot: &Snapshot) -> Recording {
         files.iter().any(|file| file.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')))
     };
     let wanted = |path: &String| {
-        // Of folders of configuration only what is asked for: the rest tells what else is installed.
+        // In configuration folders only the requested files: the others would reveal what else is installed.
         let elsewhere =
             !["/proc", "/sys"].iter().any(|top| path == top || path.starts_with(&format!("{top}/")));
         if elsewhere {
-            // A file that could not be read is still in its folder.
+            // An unreadable file is still listed in its folder.
             let unread = recording.index.absent.contains_key(path);
             return actors::is_asked_for(path)
                 || unread
                 || trimmed.texts.contains_key(path)
                 || is_above(path);
         }
-        // Of descriptors those that are sockets of the picture.
+        // Only descriptors of the snapshot's sockets.
         let descriptor = pid(path).is_some() && path.contains("/fd/");
         processes.path(path) && (!descriptor || trimmed.index.links.contains_key(path))
     };
@@ -54,10 +54,10 @@ pub(super) fn trim(recording: Recording, snapshot: &Snapshot) -> Recording {
     trimmed
 }
 
-/// Which processes are of the picture.
+/// The processes in the snapshot.
 struct Processes {
     shown: BTreeSet<u32>,
-    /// Those whose descriptors nobody but their owners may list: that they are there is told, for it hides sockets.
+    /// Processes whose descriptors only their owners may list: they are reported, because they may have hidden sockets.
     hidden: BTreeSet<u32>,
     /// `socket:[INODE]` of every UDP socket.
     sockets: BTreeSet<String>,
@@ -80,7 +80,7 @@ impl Processes {
         Self { hidden: hidden.collect(), shown, sockets }
     }
 
-    /// Is the path of no process, or of one that is shown or hides something?
+    /// Does the path belong to no process, or to one that is shown or may hide sockets?
     fn path(&self, path: &str) -> bool {
         pid(path).is_none_or(|pid| self.shown.contains(&pid) || self.hidden.contains(&pid))
     }
@@ -113,7 +113,7 @@ fn lines(text: &str, wanted: impl Fn(&str) -> bool) -> String {
     text.split_inclusive('\n').filter(|line| wanted(line)).collect()
 }
 
-/// The process whose file it is.
+/// The process a file belongs to.
 fn pid(path: &str) -> Option<u32> {
     path.strip_prefix("/proc/")?.split('/').next()?.parse().ok()
 }

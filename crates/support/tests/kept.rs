@@ -1,4 +1,4 @@
-//! What is kept of each kind of file in a capture: nothing that was planted in any of them.
+//! What a capture keeps of each kind of file: none of the planted secrets.
 
 mod unpacked;
 
@@ -19,7 +19,7 @@ fn written(support: &Support, folder: &Path) -> std::path::PathBuf {
     path
 }
 
-/// Words that are planted, each in one place: what is found says where it was.
+/// Planted secrets, each in one place, so that a secret that is found identifies its place.
 #[derive(Default)]
 struct Planted(Vec<(String, &'static str)>);
 
@@ -31,7 +31,7 @@ impl Planted {
     }
 }
 
-/// A machine with a secret in every place of every kind of file where somebody may have written one.
+/// A machine with a secret in every place of every kind of file where a user may have written one.
 fn planted(folder: &Path) -> (Planted, Identity, serde_json::Value) {
     let mut planted = Planted::default();
     let mut s = |place| planted.at(place);
@@ -88,7 +88,7 @@ fn planted(folder: &Path) -> (Planted, Identity, serde_json::Value) {
             s("SR-IOV of .link"),
         ),
     );
-    // Half of one like this was left as a link-layer address.
+    // Half of a value like this was once left as a link-layer address.
     file("etc/systemd/network/11-a.link", "[Link]\nRxBufferSize=max\nWakeOnLanPassword=a1:b2:c3:d4:e5:f6\n");
     let network = s("name of a .network file");
     file(
@@ -145,7 +145,7 @@ fn planted(folder: &Path) -> (Planted, Identity, serde_json::Value) {
         ),
     );
     file("etc/sysctl.conf", &format!("net.ipv4.y={}\n", s("value of sysctl.conf")));
-    // A process of a socket: its program's folder, and all that it may call itself.
+    // A process with a socket: its program's folder, and every name it can set for itself.
     let uid = s("account of high uid");
     for (pid, exe, comm) in [
         (40, format!("/opt/{}/bin/server", s("folder of a program")), s("name of a process")),
@@ -191,7 +191,7 @@ fn planted(folder: &Path) -> (Planted, Identity, serde_json::Value) {
         )
         .unwrap();
     }
-    // Somebody who has no socket.
+    // A process without a socket.
     file("proc/50/comm", &s("name of a process that is none of ours"));
     file("proc/50/cmdline", &s("command line of a process that is none of ours"));
     std::os::unix::fs::symlink(
@@ -285,7 +285,7 @@ fn nothing_that_was_planted_in_any_kind_of_file_is_in_a_capture() {
     let options = Options::default();
     let support = Support::new(take(&captured, &options), Ok(status), &identity, &options).unwrap();
     let path = written(&support, folder.path());
-    // The bytes of the archive themselves: names, texts, padding.
+    // The raw bytes of the archive: names, texts, padding.
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(fs::File::open(&path).unwrap()).read_to_end(&mut bytes).unwrap();
     let text = String::from_utf8_lossy(&bytes).to_lowercase();
@@ -294,7 +294,7 @@ fn nothing_that_was_planted_in_any_kind_of_file_is_in_a_capture() {
     for secret in ["a1:b2:c3", "d4:e5:f6", "01:02:03", "09:02:03", "example.net", "example.com"] {
         assert!(!text.contains(secret), "{secret}");
     }
-    // What readers use is there all the same.
+    // What the readers need is still there.
     let archive = Archive::open(&path).unwrap();
     let now = Snapshot::read(&archive.machine(NOW));
     let rules: Vec<_> = now.actors.udev_rules.iter().map(|rule| (rule.line, rule.acts.len())).collect();

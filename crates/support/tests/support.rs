@@ -1,4 +1,4 @@
-//! Captures for somebody else: what is in them, what is not, and that they are read as the machine was.
+//! Captures for another person: what they contain, what they do not, and that they read back like the machine.
 
 #[allow(dead_code, reason = "the large machine is for benchmarks")]
 #[path = "../../host/tests/machines/mod.rs"]
@@ -52,8 +52,8 @@ fn a_capture_that_is_not_redacted_is_the_machine() {
     }
 }
 
-/// The same map with everything replaced that the capture says is replaced; lists that are in the order of addresses are
-/// put into one that does not depend on them.
+/// The same map with the capture's replacements applied; lists sorted by address are put into an order that does not
+/// depend on addresses.
 fn told(map: &Map, support: &Support) -> serde_json::Value {
     let mut text = serde_json::to_string(map).unwrap();
     let mut pairs: Vec<_> = support.replacements().collect();
@@ -79,7 +79,7 @@ fn the_map_of_a_redacted_capture_is_the_machines() {
         let map = |snapshot: &Snapshot| Map::new(snapshot, None, &Selection::All).unwrap();
         let machines_ = told(&map(&Snapshot::read(&captured)), &support);
         let captures = told(&map(&Snapshot::read(&archive.machine(NOW))), &support);
-        // Identifiers become others of as many digits: compared by all else.
+        // Identifiers are replaced by others of the same length: compare everything else.
         let named = |value: &serde_json::Value| -> Vec<serde_json::Value> {
             let processes = value["processes"].as_array().unwrap().iter();
             processes.map(|process| process["name"].clone()).collect()
@@ -91,7 +91,7 @@ fn the_map_of_a_redacted_capture_is_the_machines() {
     }
 }
 
-/// A machine in which every kind of secret stands wherever it may.
+/// A machine with every kind of secret in every place it may occur.
 #[derive(Debug, Clone)]
 struct Secrets {
     v4: [u8; 4],
@@ -110,14 +110,14 @@ fn secrets() -> impl Strategy<Value = Secrets> {
     });
     let v6 = any::<[u16; 8]>().prop_map(|mut v6| {
         v6[0] = 0x2000 | v6[0] & 0x1fff;
-        // All in one piece of text.
+        // All in one block of text.
         v6.map(|part| part | 0x1000)
     });
     let link = any::<[u8; 6]>().prop_filter("one host's", |link| link[0] & 1 == 0 && link[3..] != [0; 3]);
     let word = || "[a-z]{5}q[0-9]{2}";
     (v4, v6, link, word(), word(), word(), "[a-zA-Z0-9]{12}", any::<u128>()).prop_map(
         |(v4, v6, link, host, domain, user, argument, uuid)| {
-            // Words of their own: the one is not a part of the other.
+            // Distinct words: none is part of another.
             let (host, domain, user) = (format!("h{host}"), format!("d{domain}.example"), format!("u{user}"));
             Secrets { v4, v6, link, host, domain, user, argument, uuid }
         },
@@ -142,7 +142,7 @@ impl Secrets {
         [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-")
     }
 
-    /// Every way in which they are written, none of which may be in a capture.
+    /// Every spelling of the secrets; none may occur in a capture.
     fn texts(&self) -> Vec<String> {
         let bare = self.link().replace(':', "");
         let native: String = format!("{:08X}", u32::from_ne_bytes(self.v4));
@@ -214,7 +214,7 @@ impl Secrets {
         file("proc/40/status", format!("Name:\t{user}\nUid:\t7\t7\t7\t7\nCpus_allowed_list:\t0\n"));
         file("proc/40/cgroup", format!("0::/user.slice/{user}.service/{uuid}\n"));
         file("proc/40/task/40/stat", format!("40 ({user}) S 1 1"));
-        // Nobody's business: it has no socket of ours.
+        // Private: it has no UDP socket.
         file("proc/41/comm", format!("{argument}\n"));
         file("proc/41/cmdline", format!("{argument}\0"));
         let root = format!("31 23 0:31 /home/{user} /mnt rw - nfs {v4}:/{argument} rw\n");
@@ -267,7 +267,7 @@ proptest! {
                 prop_assert!(!found, "{secret} is in {name}: {text}");
             }
         }
-        // And yet it is the same machine: the same replacement for the same, in both pictures and all their files.
+        // It is still the same machine: replacements are consistent across both snapshots and all files.
         let archive = Archive::open(&path).unwrap();
         let snapshots = [EARLIER, NOW].map(|name| Snapshot::read(&archive.machine(name)));
         prop_assert_eq!(&snapshots[0].sockets, &snapshots[1].sockets);
@@ -282,7 +282,7 @@ proptest! {
         let rule = &now.interfaces[0].flow_rules.as_ref().unwrap().value[0];
         prop_assert_eq!(rule.source.unwrap().value, std::net::IpAddr::from(v4));
         prop_assert_eq!(&now.netfilter.nftables.as_ref().unwrap().value[0].name, "chain-1");
-        // The interface that is named after its address is one throughout, and its interrupt is known by its name.
+        // The interface named after its address has the same name throughout, and its interrupt is recognized by name.
         let link = now.interfaces[0].address.clone().unwrap();
         prop_assert_eq!(&link[..9], &secrets.link()[..9]);
         let named = &now.interfaces[1];
@@ -296,7 +296,7 @@ proptest! {
         prop_assert_eq!(now.actors.link_files[0].sets.len(), 1);
         prop_assert_eq!(now.actors.udev_rules[0].line, 2);
         prop_assert_eq!((now.actors.sysctl_lines.len(), now.actors.sysctl_lines[0].line), (1, 3));
-        // The key of the replacements is another one each time, and in none.
+        // The replacement key is different each time, and never included.
         let again = made(&captured, &secrets.identity(), &options);
         let second: BTreeMap<&str, &str> = again.replacements().map(|(_, original, other)| (original, other)).collect();
         prop_assert!(second[secrets.v6().as_str()] != pairs[secrets.v6().as_str()]);
@@ -374,7 +374,7 @@ fn a_capture_is_its_owners_and_nothing_is_overwritten_by_chance() {
         support.write(&target(true)).unwrap();
     }
     assert_eq!(mode(&there.path().join("folder/manifest.json")), 0o600);
-    // A folder that is no capture is not replaced even so.
+    // A folder that is not a capture is not replaced even with force.
     let mine = there.path().join("mine");
     fs::create_dir(&mine).unwrap();
     fs::write(mine.join("thesis"), "x").unwrap();

@@ -1,5 +1,5 @@
-//! The pages of `docs/settings`: every setting has one, every page is of a setting, and what they tell to type is
-//! understood.
+//! The pages of `docs/settings`: every setting has one, every page belongs to a setting, and the commands on them are
+//! valid.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,11 +23,11 @@ fn read(page: &str) -> String {
 
 /// The page of a setting.
 fn page_of(setting: &Setting) -> Option<String> {
-    // Files are never asked for by name.
+    // Files are never requested by name.
     Some(setting.row().page.to_owned()).filter(|page| !page.is_empty())
 }
 
-/// The page of a request's name; `*` and ports stand for settings.
+/// The page for a request's name; `*` and ports expand to settings.
 fn page_of_request(name: &str) -> String {
     if let Some(item) = name.strip_prefix("port:").and_then(|rest| rest.split_once(':')).map(|(_, item)| item)
     {
@@ -37,7 +37,7 @@ fn page_of_request(name: &str) -> String {
     page_of(&setting).unwrap_or_else(|| panic!("{name} cannot be asked for"))
 }
 
-/// What a page tells to type: the words behind each `--set`, of lines that are indented as code.
+/// The commands on a page: the words after each `--set`, on lines indented as code.
 fn typed(text: &str) -> Vec<String> {
     let lines = text.lines().filter(|line| line.starts_with("    udpath "));
     let mut requests = Vec::new();
@@ -80,7 +80,7 @@ fn what_a_page_tells_to_type_is_understood_and_of_its_setting() {
             let request =
                 SettingRequest::parse(text, "").unwrap_or_else(|error| panic!("{page}: {text}: {error}"));
             own += usize::from(page_of_request(&request.name) == page);
-            // A port's requests are resolved by the machine.
+            // Requests about a port are resolved on the machine.
             if !request.name.starts_with("port:") {
                 let setting: Setting = request.name.replace('*', "0").parse().unwrap();
                 setting.value(&request.value).unwrap_or_else(|error| panic!("{page}: {text}: {error}"));
@@ -110,7 +110,7 @@ fn every_page_answers_the_same_questions_and_links_to_pages() {
         assert!(text.starts_with(&format!("# {page}: ")), "{page}: its title");
         let mut at = 0;
         for question in QUESTIONS {
-            // A table may stand for what helps and costs.
+            // A table may replace the text about benefits and costs.
             let found = text[at..].find(&format!("**{question}"));
             match found {
                 Some(found) => at += found,

@@ -1,12 +1,12 @@
-//! An apply that is really killed (SIGKILL) at every write of a plan of forty changes, on a veth of a lab and on a running
-//! knotd, and at the journal's own writes, syncs and renames between them; then undone. The same with every write refused
-//! in turn.
+//! An apply killed (SIGKILL) at every write of a plan of forty changes, on a veth of a lab and on a running knotd, and
+//! at the journal's own writes, syncs and renames between them; then undone. The same with every write rejected in
+//! turn.
 //!
 //! ```text
 //! kill                    the test: for each write, before and after it; for each moment of a step of the journal
 //!   └─ kill child AT WHEN STATE      in the lab's machine: applies, and kills itself there
 //! ```
-//! A program of its own rather than the test harness's, so that the child is nothing but the apply.
+//! A test without the standard harness, so that the child does nothing but apply.
 
 mod door;
 mod lab;
@@ -30,22 +30,22 @@ use udpath_tune::{Journal, Live, Machine, Plan, SettingRequest, apply, undo};
 
 use door::Door;
 
-/// Queues of the veth. With the rest below that makes over thirty changes.
+/// Queues of the veth. With the rest below this makes over thirty changes.
 const QUEUES: u32 = 10;
-/// Where knotd listens.
+/// knotd's port.
 const PORT: u16 = 5300;
-/// What the kernel may say to a write.
+/// Errors the kernel may return for a write.
 const REFUSALS: [i32; 5] = [libc::EIO, libc::EPERM, libc::ENOSPC, libc::EBUSY, libc::EOPNOTSUPP];
-/// The kills that are not at a write of a setting.
+/// Selects the kills that are not at a write of a setting.
 const JOURNAL: &str = "journal";
-/// Names the file that `make soak` collects results in; campaigns are whole then.
+/// The file in which `make soak` collects results; campaigns then run in full.
 const RESULTS: &str = "UDPATH_SOAK";
-/// Every how many moments of the journal's steps the short campaign kills. A step has two or three moments, so an odd
-/// number meets all kinds.
+/// The short campaign kills at every n-th point of the journal's steps. A step has two or three points, so an odd
+/// number covers all kinds.
 const STRIDE: usize = 23;
 /// Longest wait for knotd.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Receive queues that the plan leaves; the steering of the others is lost with them.
+/// Receive queues that remain after the plan; the steering of the others is lost with them.
 const LEFT: u32 = 8;
 
 fn plan(machine: &dyn Machine) -> Plan {
@@ -60,7 +60,7 @@ fn plan(machine: &dyn Machine) -> Plan {
     ]
     .map(str::to_owned)
     .into();
-    // Of knotd's two sockets and of the threads that read them.
+    // For knotd's two sockets and the threads that read them.
     requests.extend(
         [
             "receive-buffer=3145728",
@@ -105,7 +105,7 @@ fn child(at: &str, when: &str, state: &str) {
     apply(&machine, &lock, &plan(&machine), None, |_| Ok(())).unwrap();
 }
 
-/// Reports a figure, as the campaigns of the whole program's tests do.
+/// Records a figure, like the campaigns of the whole program's tests.
 fn record(line: &str) {
     println!("{line}");
     let Some(path) = std::env::var_os(RESULTS) else { return };
@@ -113,7 +113,7 @@ fn record(line: &str) {
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// An apply of which one write is refused.
+/// An apply with one rejected write.
 fn refused(state: &Path, at: usize, errno: i32) -> ApplyError {
     let live = Live::new();
     let machine = Door::new(&live, |call| if call.at == at { call.refused(errno) } else { call.pass() });
@@ -154,7 +154,7 @@ impl Knotd {
         knotd
     }
 
-    /// What its sockets and threads are set to.
+    /// The settings of its sockets and threads.
     fn look(&self) -> String {
         let server = process::find(self.child.id()).unwrap();
         let sockets =
@@ -182,7 +182,7 @@ fn main() {
     let lab = lab::lab("kill", QUEUES);
     let machine = lab.machine("here").unwrap();
     let knotd = Knotd::start(&lab);
-    // Something to be lost and to come back.
+    // Settings that will be lost and must be restored.
     machine
         .run(|| {
             for (file, text) in [("rx-9/rps_cpus", "2"), ("rx-9/rps_flow_cnt", "64"), ("rx-1/rps_cpus", "1")]
@@ -253,7 +253,7 @@ fn main() {
     record(&format!(
         "kills during apply: {sum} ({killed} at writes of settings, {own} at steps of the journal), undone to equality: {sum}"
     ));
-    // Each point with the next of the refusals; the machine in memory (apply/) is refused with each at each point.
+    // Each point with the next errno; the in-memory machine (apply/) tests every errno at every point.
     for at in 0..writes {
         let errno = REFUSALS[at % REFUSALS.len()];
         let state = folder.path().join(format!("refused-{at}"));

@@ -1,5 +1,5 @@
-//! Settings of a veth in a lab: applied, read back, undone to equality; and what a shell makes of the same plan.
-//! Needs root.
+//! Settings of a veth in a lab: applied, read back, undone to the same state; and the same plan run as shell commands.
+//! Requires root.
 
 mod lab;
 
@@ -34,7 +34,7 @@ fn resolved(texts: &[&str]) -> Result<Plan, PlanError> {
     Plan::resolve(&Live::new(), requests, &Consent::default())
 }
 
-/// Applies in machine `here`; gives the entry's number.
+/// Applies in machine `here`; returns the entry's number.
 fn applied(lab: &Lab, journal: &Path, texts: &[&str]) -> Result<u64, ApplyError> {
     let work = || {
         let plan = resolved(texts).unwrap();
@@ -50,7 +50,7 @@ fn undone(lab: &Lab, journal: &Path) {
     assert_eq!(lab.machine("here").unwrap().run(work).unwrap(), []);
 }
 
-/// Runs lines in a shell of machine `here`.
+/// Runs shell commands in machine `here`.
 fn shell(lab: &Lab, lines: &str) {
     let output = lab.machine("here").unwrap().command("sh").args(["-e", "-c", lines]).output().unwrap();
     assert!(output.status.success(), "{}: {lines}", String::from_utf8_lossy(&output.stderr));
@@ -60,10 +60,10 @@ fn shell(lab: &Lab, lines: &str) {
 fn every_kind_of_setting_is_applied_and_undone_to_equality() {
     udpath_lab::needs_root!();
     let (lab, folder) = (lab::lab("settings", 4), tempfile::tempdir().unwrap());
-    // A steering that the change of channels loses.
+    // A steering that is lost with the change of channels.
     shell(&lab, "echo 2 > /sys/class/net/eth0/queues/rx-3/rps_cpus");
     let before = lab::look(&lab);
-    // rx-3 goes with the channels, so it is not among the requests.
+    // rx-3 disappears with the channels, so it is not among the requests.
     let texts: Vec<&str> =
         REQUESTS[1..].iter().copied().chain(["eth0:rps/rx-0=0-1", "eth0:rps/rx-1=1"]).collect();
     applied(&lab, folder.path(), &texts).unwrap();
@@ -105,7 +105,7 @@ fn what_the_kernel_refuses_on_the_way_is_taken_back_and_named() {
     udpath_lab::needs_root!();
     let (lab, folder) = (lab::lab("refused", 2), tempfile::tempdir().unwrap());
     let before = lab::look(&lab);
-    // The plan is fine as far as can be known; the kernel does not have the qdisc.
+    // The plan passes every check; the kernel does not have the qdisc.
     let error = applied(&lab, folder.path(), &["eth0:rps/rx-0=0", "eth0:qdisc=no-such-kind"]).unwrap_err();
     assert!(matches!(&error, ApplyError::Reverted { changes: 1, .. }), "{error}");
     assert!(error.to_string().contains("eth0:qdisc"), "{error}");
@@ -134,7 +134,7 @@ fn what_is_impossible_is_told_before_anything_is_written() {
         let error = lab.machine("here").unwrap().run(|| resolved(&[text]).unwrap_err().to_string()).unwrap();
         assert!(error.contains(says) && error.lines().count() == 1, "{text}: {error}");
     }
-    // A qdisc with classes, which undo could not make again.
+    // A qdisc with classes, which undo could not restore.
     shell(&lab, "tc qdisc add dev eth0 root handle 1: tbf rate 1gbit burst 32k latency 1ms");
     let error =
         lab.machine("here").unwrap().run(|| resolved(&["eth0:qdisc=mq"]).unwrap_err().to_string()).unwrap();

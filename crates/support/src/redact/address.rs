@@ -1,13 +1,14 @@
-//! Addresses for addresses: the same one for the same, another for another, by a key that is never written down.
+//! Replaces addresses consistently: equal addresses get equal replacements, different ones different replacements, by a
+//! key that is never written.
 //!
 //! ```text
-//! IPv4, IPv6   bit n is turned over, or not, by SipHash(key, the bits before n): two addresses share their first n bits
-//!              as long as their replacements do, so that networks stay networks
-//! MAC          the same of its last three bytes; the maker's three stay
+//! IPv4, IPv6   bit n is flipped, or not, by SipHash(key, the bits before n): two addresses share their first n bits
+//!              exactly if their replacements do, so that networks stay networks
+//! MAC          the same for its last three bytes; the vendor's three are kept
 //! ```
-//! What an address is stays: unspecified, loopback, multicast and broadcast addresses are nobody's and remain;
-//! private, shared and link-local ones become others of their kind. A replacement that would be of another kind is
-//! replaced again until it is not; that keeps different ones different, and networks of at least 16 bits of IPv4 networks.
+//! The type of an address is kept: unspecified, loopback, multicast and broadcast addresses are unchanged; private,
+//! shared and link-local ones are replaced by others of their type. A replacement of a different type is replaced again
+//! until it matches; that keeps different addresses different, and IPv4 networks of at least 16 bits intact.
 
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,18 +21,18 @@ pub(super) struct Addresses {
     key: SipHasher24,
 }
 
-/// What becomes of an address.
+/// How an address is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// It stays.
+    /// It is kept.
     Nobodys,
-    /// So many of its first bits stay: they say what it is.
+    /// This many leading bits are kept: they define its type.
     Keep(u32),
-    /// An IPv4 address in its last bits.
+    /// It embeds an IPv4 address in its last bits.
     Embedded,
 }
 
-/// Spaces that are replaced apart from each other.
+/// Address spaces that are replaced independently.
 const V4: u8 = 4;
 const V6: u8 = 6;
 const LINK: u8 = 1;
@@ -82,8 +83,7 @@ impl Addresses {
         }
     }
 
-    /// A link-layer address. Of more than six bytes (InfiniBand) the rest is replaced by one that fits no more than by
-    /// chance.
+    /// A link-layer address. If it is longer than six bytes (InfiniBand), the rest is replaced by unrelated bytes.
     pub(super) fn link(&self, address: &[u8]) -> Vec<u8> {
         let group = address.first().is_some_and(|first| first & 1 != 0);
         let nobodys = address.iter().all(|byte| *byte == 0) || group && address.len() == 6;
@@ -98,7 +98,7 @@ impl Addresses {
         [maker, &self.bytes(rest)].concat()
     }
 
-    /// As many other bytes.
+    /// The same number of other bytes.
     pub(super) fn bytes(&self, of: &[u8]) -> Vec<u8> {
         let word = |at: usize| {
             let mut hasher = self.key;
@@ -110,7 +110,7 @@ impl Addresses {
         (0..of.len().div_ceil(8)).flat_map(word).take(of.len()).collect()
     }
 
-    /// `value` of `bits` bits with all but its first `keep` turned over or not.
+    /// `value` of `bits` bits, in which each bit after the first `keep` is flipped or not.
     fn permuted(&self, space: u8, value: u128, bits: u32, keep: u32) -> u128 {
         let turned = (keep..bits).fold(0, |turned, at| {
             let mut hasher = self.key;
@@ -123,7 +123,7 @@ impl Addresses {
     }
 }
 
-/// RFC 6890 and RFC 1918, in so far as they say what an address is for.
+/// RFC 6890 and RFC 1918, as far as they define an address's purpose.
 fn v4(address: Ipv4Addr) -> Kind {
     match address.octets() {
         [0 | 127 | 224..=255, ..] => Kind::Nobodys,

@@ -1,4 +1,4 @@
-//! Answers of the kernel, redacted, and why there is none.
+//! Redacts the kernel's answers, and the reasons for missing ones.
 
 use std::net::IpAddr;
 
@@ -20,17 +20,17 @@ impl Redactor {
         }
     }
 
-    /// A sentence of our own: what it quotes is somebody else's.
+    /// A sentence written by udpath: only its quotations may be private.
     pub(crate) fn sentence(&mut self, text: &str) -> String {
         let mut kept = String::new();
         for (at, part) in text.split(['\'', '"', '`']).enumerate() {
-            // A quotation that does not end goes to the end.
+            // An unterminated quotation extends to the end.
             kept.push_str(if at % 2 == 0 { part } else { "..." });
         }
         self.text(&kept)
     }
 
-    /// An answer of the kernel. A new question is decided on here.
+    /// An answer of the kernel. The match is exhaustive, so a new kind of query must be handled here.
     pub(super) fn answer(&mut self, answer: Answer) -> Answer {
         match answer {
             Answer::Links(mut links) => {
@@ -73,7 +73,7 @@ impl Redactor {
             Answer::FlowRules(rules) => {
                 Answer::FlowRules(rules.into_iter().map(|rule| self.flow_rule(rule)).collect())
             }
-            // Numbers, and words of the kernel's and of drivers.
+            // Numbers, and keywords of the kernel and of drivers.
             told @ (Answer::Time(_)
             | Answer::Qdiscs(_)
             | Answer::Queues(_)

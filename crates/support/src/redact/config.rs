@@ -1,17 +1,17 @@
-//! Files by which others set up interfaces, made anew from the keys that are listed here: whatever else a file holds,
-//! under whatever key, is not in a capture.
+//! Configuration files that set up interfaces, rebuilt from the keys listed here: anything else in a file, under any
+//! key, is left out of the capture.
 //!
-//! Lines keep their numbers where the picture tells them. A value that is neither a number nor a known word becomes
-//! `redacted`: that something is set stays, what it is set to does not.
+//! Lines keep their numbers if the snapshot shows them. A value that is neither a number nor a known word becomes
+//! `redacted`: that a key is set remains visible, its value does not.
 
 use super::words::{is_mask, is_name, is_plain};
 use super::{Kind, Redactor};
 use udpath_host::read::actors::{config, config::Format};
 
-/// What stands for a value that may be anything.
+/// Replacement for a value that may be anything.
 const REDACTED: &str = "redacted";
 
-/// Keys of `[Match]` and of `[connection]`, `[match]`, `[ethernet]` that name devices by what they are.
+/// Keys of `[Match]` and of `[connection]`, `[match]`, `[ethernet]` that match devices by type or name.
 const MATCH_NAMES: [&str; 12] = [
     "Name",
     "OriginalName",
@@ -26,10 +26,10 @@ const MATCH_NAMES: [&str; 12] = [
     "match.interface-name",
     "match.driver",
 ];
-/// And by link-layer addresses.
+/// Keys that match by link-layer address.
 const MATCH_ADDRESSES: [&str; 3] = ["MACAddress", "PermanentMACAddress", "ethernet.mac-address"];
 
-/// Keys of `.link` files that set something of a device, by what they are called (systemd.link(5), 257).
+/// Keys of `.link` files that configure a device, by exact name (systemd.link(5), 257).
 const LINK_KEYS: [&str; 18] = [
     "MTUBytes",
     "BitsPerSecond",
@@ -50,10 +50,10 @@ const LINK_KEYS: [&str; 18] = [
     "GenericSegmentOffloadMaxSegments",
     "VirtualFunctions",
 ];
-/// And by how their names end or begin: `RxChannels`, `TxBufferSize`, `RxCoalesceSec`, `UseAdaptiveRxCoalesce`.
+/// Keys by suffix or prefix: `RxChannels`, `TxBufferSize`, `RxCoalesceSec`, `UseAdaptiveRxCoalesce`.
 const LINK_ENDS: [&str; 4] = ["Channels", "BufferSize", "Offload", "ChecksumOffload"];
 
-/// Of udev rules: keys that are asked for.
+/// Match keys of udev rules.
 const RULE_MATCHES: [&str; 11] = [
     "SUBSYSTEM",
     "SUBSYSTEMS",
@@ -67,7 +67,7 @@ const RULE_MATCHES: [&str; 11] = [
     "ENV{ID_NET_DRIVER}",
     "ENV{DEVTYPE}",
 ];
-/// Attributes of devices that are set, by how they begin; what is set is a number or a mask.
+/// Device attributes that rules set, by prefix; the values are numbers or masks.
 const RULE_ATTRIBUTES: [&str; 8] = [
     "ATTR{queues/",
     "ATTR{mtu}",
@@ -78,7 +78,7 @@ const RULE_ATTRIBUTES: [&str; 8] = [
     "ATTR{device/sriov_numvfs}",
     "SYSCTL{net",
 ];
-/// Programs of distributions that set up interfaces. What they are told is not kept.
+/// Programs of distributions that set up interfaces. Their arguments are not kept.
 const PROGRAMS: [&str; 12] = [
     "ethtool",
     "ip",
@@ -94,7 +94,7 @@ const PROGRAMS: [&str; 12] = [
     "udpath",
 ];
 
-/// The text of a configuration file, redacted; nothing for a path that is none.
+/// The text of a configuration file, redacted; `None` for any other path.
 pub(super) fn text(redactor: &mut Redactor, path: &str, text: &str) -> Option<String> {
     Some(match config::format(path)? {
         Format::Rules => rules(redactor, path, text),
@@ -128,7 +128,7 @@ fn section(name: &str, pairs: &[(String, String)]) -> String {
     if lines.is_empty() { lines } else { format!("[{name}]\n{lines}") }
 }
 
-/// The pairs that are kept; `value` says as what.
+/// The pairs that are kept; `value` selects how.
 fn pairs(
     redactor: &mut Redactor,
     pairs: &[(String, String)],
@@ -165,14 +165,14 @@ fn link_value(redactor: &mut Redactor, key: &str, value: &str) -> Option<String>
 
 fn network_value(redactor: &mut Redactor, key: &str, value: &str) -> Option<String> {
     let (section, name) = key.split_once('.')?;
-    // The names of keys below [ethtool], [link], [tc] and of disciplines are open lists: words of letters, as theirs are.
+    // The keys below [ethtool], [link], [tc] and of qdiscs are open lists: accept words of these characters.
     let shape = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | '.');
     let open = !matches!(section, "tc") || name.starts_with("qdisc.");
     let known = name.len() <= 40 && name.chars().all(shape) && open;
     known.then(|| checked(redactor, value, is_plain(value)))?
 }
 
-/// Each rule that acts on interfaces in one line of its own, at its number, without jumps.
+/// Each rule that acts on interfaces as a single line, at its line number, without jumps.
 fn rules(redactor: &mut Redactor, path: &str, text: &str) -> String {
     let mut lines = Vec::new();
     for rule in config::rules(path, text) {
@@ -216,7 +216,7 @@ fn rule_token(redactor: &mut Redactor, token: &str) -> Option<String> {
     if key == "ENV{SYSTEMD_WANTS}" {
         return Some(format!("{key}{operator}\"unit\""));
     }
-    // Below the queues and net lie names of the kernel's alone.
+    // Below queues and net all names are the kernel's.
     let shape = |c: char| c.is_ascii_alphanumeric() || matches!(c, '{' | '}' | '/' | '.' | '-' | '_' | '*');
     let known = RULE_ATTRIBUTES.iter().any(|start| key.starts_with(start))
         && key.len() <= 60
@@ -226,7 +226,7 @@ fn rule_token(redactor: &mut Redactor, token: &str) -> Option<String> {
     known.then(|| checked(redactor, value, fine).map(|value| format!("{key}{operator}\"{value}\"")))?
 }
 
-/// Lines of sysctl.d, at their numbers.
+/// Lines of sysctl.d files, at their line numbers.
 fn sysctl(redactor: &mut Redactor, path: &str, text: &str) -> String {
     let mut lines = Vec::new();
     for line in config::sysctl(path, text) {

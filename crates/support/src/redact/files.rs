@@ -1,13 +1,13 @@
-//! The files of a capture, by what is in them: see [`crate::KEPT`] for what is kept of each.
+//! The files of a capture, by content: see [`crate::KEPT`] for the parts that are kept.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Redactor, config};
 use udpath_host::read::{kernel, netfilter};
 
-/// Keys of `/proc/cpuinfo` that are read.
+/// Keys of `/proc/cpuinfo` that are used.
 const PROCESSOR: [&str; 6] = ["processor", "model name", "Model Name", "machine", "cpu", "cpu MHz"];
-/// Longest name of a processor's model; the longest known have some 50 characters.
+/// Longest name of a processor model; the longest known have some 50 characters.
 const MODEL: usize = 64;
 
 /// A file's text, redacted.
@@ -39,7 +39,7 @@ pub(super) fn text(redactor: &mut Redactor, path: &str, text: &str) -> String {
         (_, Some((_, file))) if file == "status" || file.ends_with("/status") => {
             lines(text, |line| line.starts_with("Uid:") || line.contains("_allowed_list:"))
         }
-        // The kernel's numbers and words; of the machine's they hold names of interfaces at most.
+        // The kernel's numbers and keywords; the only names in them are those of interfaces.
         _ => redactor.names_of_interfaces(text),
     }
 }
@@ -48,7 +48,7 @@ fn lines(text: &str, wanted: impl Fn(&str) -> bool) -> String {
     text.split_inclusive('\n').filter(|line| wanted(line)).collect()
 }
 
-/// Some machines tell a serial number here as well.
+/// Some machines also report a serial number here.
 fn cpuinfo(text: &str) -> String {
     let line = |line: &str| {
         let Some((key, value)) = line.split_once(':') else {
@@ -65,12 +65,12 @@ fn cpuinfo(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// `/proc/net/udp`, `/proc/net/udp6`: addresses are columns of hexadecimal words in the processor's order.
+/// `/proc/net/udp`, `/proc/net/udp6`: addresses are columns of hexadecimal words in native byte order.
 fn sockets(redactor: &mut Redactor, text: &str) -> String {
     let mut line = |line: &str| {
         let mut columns: Vec<String> = line.split_inclusive(' ').map(str::to_owned).collect();
         let words = columns.iter_mut().filter(|column| !column.trim().is_empty());
-        // Behind the slot: where it is bound, and its peer.
+        // After the slot: local and remote address.
         for column in words.skip(1).take(2) {
             let Some((words, port)) = column.split_once(':') else { continue };
             if let Some(other) = hexadecimal(redactor, words) {

@@ -1,4 +1,4 @@
-//! Names of configuration files, of chains and tables of packet filters: what people called them.
+//! User-chosen names of configuration files, and of packet filter chains and tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::{Kind, Redactor};
 use udpath_host::read::actors::{self, config};
 use udpath_host::source::Recording;
 
-/// Files that distributions and udpath itself bring, by these names.
+/// Names of files shipped by distributions and by udpath.
 const FILES: [&str; 14] = [
     "10-network-security.conf",
     "50-default.conf",
@@ -24,7 +24,7 @@ const FILES: [&str; 14] = [
     "sysctl.conf",
 ];
 
-/// Tables and chains of iptables over nftables and of distributions' own rules (names of hooks with or without capitals).
+/// Tables and chains of iptables over nftables and of distributions' own rules (hook names in either case).
 const CHAINS: [&str; 16] = [
     "filter",
     "nat",
@@ -45,8 +45,8 @@ const CHAINS: [&str; 16] = [
 ];
 
 impl Redactor {
-    /// Gives every file of the folders of configuration a name that is sorted as its own is, since the order of files says
-    /// which one counts.
+    /// Gives every file in the configuration folders a name that preserves its sort order, since the order determines
+    /// which file wins.
     pub(super) fn files(&mut self, recording: &Recording) {
         let mut names = BTreeSet::new();
         let paths = recording.texts.keys().chain(&recording.directories).chain(recording.index.absent.keys());
@@ -70,7 +70,7 @@ impl Redactor {
             names.into_iter().filter(|name| !kept(name)).enumerate().map(named).collect::<BTreeMap<_, _>>();
     }
 
-    /// The path of a configuration file or of what is below its folder; nothing for any other path.
+    /// The path of a configuration file or of an entry below its folder; `None` for any other path.
     pub(super) fn file_path(&mut self, path: &str) -> Option<String> {
         if actors::is_asked_for(path) {
             return Some(path.to_owned());
@@ -92,7 +92,7 @@ impl Redactor {
         format!("{other}{drop_ins}")
     }
 
-    /// The name of a table or chain of nftables.
+    /// The name of an nftables table or chain.
     pub(super) fn chain(&mut self, name: &str, what: &'static str) -> String {
         if CHAINS.contains(&name.to_ascii_lowercase().as_str()) {
             return name.to_owned();

@@ -1,13 +1,13 @@
-//! What programs, their control groups and their threads are called: by the name of the program's file. Whatever a
-//! program, or who started it, can write itself (arguments, the first of them too, names of processes and threads,
-//! folders, instances of units) may hold anything.
+//! Names of programs, their control groups and their threads: by the name of the executable. Anything that a program,
+//! or the user who started it, can set itself (arguments including argv[0], process and thread names, folders, unit
+//! instances) may contain private data.
 
 use std::collections::BTreeMap;
 
 use super::{Kind, Redactor};
 use udpath_host::read::{actors, machine};
 
-/// Folders whose names say nothing of anybody, with those below them.
+/// Folders whose names reveal nothing, including their subfolders.
 const FOLDERS: [&str; 8] = [
     "/usr/bin",
     "/usr/sbin",
@@ -18,12 +18,12 @@ const FOLDERS: [&str; 8] = [
     "/bin",
     "/sbin",
 ];
-/// Characters of a process's name (`TASK_COMM_LEN`, without the end).
+/// Maximum characters of a process name (`TASK_COMM_LEN` without the NUL).
 const NAME: usize = 15;
-/// Fields of `/proc/PID/task/TID/stat` behind the name, up to the CPU (field 39).
+/// Fields of `/proc/PID/task/TID/stat` after the name, up to the CPU (field 39).
 const FIELDS: usize = 39 - 3;
 
-/// Parts of control groups' paths that are the same everywhere.
+/// Components of control group paths that are the same everywhere.
 const GROUPS: [&str; 16] = [
     "cpu",
     "cpuacct",
@@ -43,7 +43,7 @@ const GROUPS: [&str; 16] = [
     "payload",
 ];
 
-/// Prefixes of groups that a container's name follows.
+/// Group name prefixes followed by a container's name.
 const CONTAINERS: [&str; 4] = ["lxc.payload.", "lxc.monitor.", "machine-", "systemd-nspawn@"];
 
 impl Redactor {
@@ -58,14 +58,14 @@ impl Redactor {
         }
     }
 
-    /// A program's path: its name, and its folder where that is a distribution's.
+    /// A program's path: its name, and its folder if it is one used by distributions.
     pub(super) fn program(&mut self, path: &str) -> String {
         let text = self.text(path);
         let (folder, name) = text.rsplit_once('/').unwrap_or(("", &text));
         let below = |known: &str| {
             folder.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        // Homes have been replaced.
+        // Homes have already been replaced.
         let home = folder.strip_prefix("/home/").is_some_and(|owner| !owner.contains('/'));
         if home || FOLDERS.iter().any(|known| below(known)) || !text.starts_with('/') {
             return text;
@@ -75,7 +75,7 @@ impl Redactor {
         other
     }
 
-    /// A process's or thread's name that its program's, or a known daemon's, explains.
+    /// A process or thread name that follows from its program's name, or a known daemon's.
     fn explained(&mut self, pid: &str, name: &str) -> Option<String> {
         let program = self.programs.get(pid).map(String::as_str).unwrap_or_default();
         let of_program = name.len() >= 2 && program.starts_with(name);
@@ -95,7 +95,7 @@ impl Redactor {
         other
     }
 
-    /// `/proc/PID/task/TID/stat`: number, name, and of the rest the CPU alone.
+    /// `/proc/PID/task/TID/stat`: number, name, and of the other fields only the CPU.
     pub(super) fn thread(&mut self, pid: &str, text: &str) -> String {
         let parts = text.split_once('(').and_then(|(tid, rest)| Some((tid, rest.rsplit_once(')')?)));
         let Some((tid, (name, rest))) = parts else { return String::new() };
@@ -110,8 +110,8 @@ impl Redactor {
         format!("{} ({name}) S{cpu}\n", tid.trim())
     }
 
-    /// `/proc/PID/cmdline`: the program's name. Of an interpreter the script stays where it is a known daemon's, which is
-    /// known by nothing else.
+    /// `/proc/PID/cmdline`: the program's name. For an interpreter, the script is kept if it is a known daemon's, since
+    /// nothing else identifies it.
     pub(super) fn command(&mut self, pid: &str, text: &str) -> String {
         if text.is_empty() {
             return String::new();
@@ -149,14 +149,15 @@ impl Redactor {
         text.lines().map(&mut line).collect()
     }
 
-    /// A control group's path, part by part: units stay, their instances, containers and all else get numbers.
+    /// A control group's path, component by component: units are kept; their instances, containers and everything else
+    /// are numbered.
     pub(super) fn group(&mut self, path: &str) -> String {
         path.split('/').map(|part| self.group_part(part)).collect::<Vec<_>>().join("/")
     }
 
     fn group_part(&mut self, part: &str) -> String {
         let text = self.text(part);
-        // Identifiers have become others.
+        // Identifiers have already been replaced.
         if part.is_empty() || GROUPS.contains(&part) || text != part && is_identifier(part) {
             return text;
         }
@@ -178,7 +179,7 @@ impl Redactor {
                         self.numbered(Kind::Unit, instance, "instance")
                     )
                 }
-                // A dot in a unit's name is a host's or a user's.
+                // A unit's name with a dot contains a host's or a user's name.
                 None if name.contains('.') => format!("{}{end}", self.numbered(Kind::Unit, name, "unit")),
                 _ => text,
             },
@@ -207,10 +208,10 @@ impl Redactor {
         text.lines().filter_map(&mut line).collect()
     }
 
-    /// A path below a mount of control groups. The mount's own place is `/sys/fs/cgroup` nearly everywhere.
+    /// A path below a control group mount. The mount point is `/sys/fs/cgroup` nearly everywhere.
     pub(super) fn cgroup_folder(&mut self, path: &str) -> String {
         match path.strip_prefix("/sys/fs/cgroup") {
-            // What a group's file is called ends every path: its name has the controller's in front.
+            // Every path ends in a group file's name, which starts with the controller's.
             Some(below) => {
                 let is_file = |part: &str| ["cpu.", "cpuset."].iter().any(|start| part.starts_with(start));
                 let parts: Vec<&str> = below.split('/').collect();
@@ -225,7 +226,7 @@ impl Redactor {
         }
     }
 
-    /// What stands for a name that may be anything: `WHAT-N`, the same for the same.
+    /// The replacement for an arbitrary name: `WHAT-N`, the same for equal names.
     pub(super) fn numbered(&mut self, kind: Kind, name: &str, what: &'static str) -> String {
         let numbers = self.numbers.entry(what).or_default();
         let next = numbers.len() + 1;
@@ -236,7 +237,7 @@ impl Redactor {
     }
 }
 
-/// Does a part hold an identifier of a container or pod, and nothing else but what runtimes put around it?
+/// Is this component a container or pod identifier, with only what runtimes put around it?
 fn is_identifier(part: &str) -> bool {
     let name = part.strip_suffix(".scope").or_else(|| part.strip_suffix(".slice")).unwrap_or(part);
     let starts = ["docker-", "cri-containerd-", "crio-", "libpod-", "libpod-conmon-", "pod", "kubepods-", ""];

@@ -1,13 +1,13 @@
-//! Finds what is to be replaced in any text.
+//! Finds private data in any text.
 //!
 //! ```text
 //!  runs of  0-9 A-Z a-z . : -        addresses, link-layer addresses, identifiers, interfaces named after an address
-//!  words    between other than letters, digits and _    names of this host and of its users
+//!  words    delimited by anything but letters, digits and _    names of this host and of its users
 //!  paths    below home directories
-//!  serials  what stands after `serial...=`
+//!  serials  the value after `serial...=`
 //! ```
-//! It errs towards more: a version of four numbers is taken for an address. Files of the kernel's own numbers are not
-//! scanned for that reason.
+//! It errs on the side of replacing: a four-part version number is taken for an address. Files of the kernel's own
+//! numbers are therefore not scanned.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -35,12 +35,12 @@ pub(super) fn scan(redactor: &mut Redactor, text: &str) -> String {
     found + rest
 }
 
-/// One run: what it is as a whole, else what its parts are.
+/// One run: replaced as a whole, else part by part.
 fn run(redactor: &mut Redactor, run: &str) -> String {
-    // The full stop of a sentence, the colon of a label.
+    // Without the period of a sentence or the colon of a label.
     let whole = run.trim_matches(['.', ':']);
     let at = run.find(whole).unwrap_or(0);
-    // "::1" and "fe80::" begin and end with what is theirs.
+    // In "::1" and "fe80::" the colons belong to the address.
     if let Some(found) = known(redactor, run) {
         return found;
     }
@@ -68,7 +68,7 @@ fn run(redactor: &mut Redactor, run: &str) -> String {
         .collect()
 }
 
-/// Four numbers in a row among other words, and identifiers.
+/// Four numbers in a row within dotted text, and identifiers.
 fn between_dots(redactor: &mut Redactor, run: &str) -> String {
     let parts: Vec<&str> = run.split('.').collect();
     let mut found = Vec::new();
@@ -89,7 +89,7 @@ fn between_dots(redactor: &mut Redactor, run: &str) -> String {
     found.join(".")
 }
 
-/// What a run is as a whole, replaced.
+/// The replacement of a run as a whole, if it is known.
 fn known(redactor: &mut Redactor, run: &str) -> Option<String> {
     if let Some(found) = link(redactor, run).or_else(|| uuid(redactor, run)).or_else(|| token(redactor, run))
     {
@@ -97,7 +97,7 @@ fn known(redactor: &mut Redactor, run: &str) -> Option<String> {
     }
     let address: IpAddr = run.parse().ok()?;
     let other = redactor.address(address);
-    // What stays, stays as it is written: the `0::` of a control group reads as an address too.
+    // An unchanged address keeps its spelling: the `0::` of a control group parses as an address too.
     Some(if other == address { run.to_owned() } else { other.to_string() })
 }
 
@@ -169,7 +169,7 @@ fn words(redactor: &mut Redactor, text: &str) -> String {
     text
 }
 
-/// Every place of a word that stands alone, replaced, whatever the case of its letters.
+/// Replaces every occurrence of a whole word, case-insensitively.
 pub(super) fn replaced(text: &str, word: &str, other: &str, mut noted: impl FnMut()) -> String {
     let lower = text.to_ascii_lowercase();
     let inside = |c: char| c.is_alphanumeric() || c == '_';
@@ -188,7 +188,7 @@ pub(super) fn replaced(text: &str, word: &str, other: &str, mut noted: impl FnMu
     found + &text[done..]
 }
 
-/// Paths below home directories: the owner's name and all between it and the last part are replaced.
+/// Paths below home directories: the owner's name and all components up to the last are replaced.
 fn homes(redactor: &mut Redactor, text: &str) -> String {
     let mut found = String::with_capacity(text.len());
     let mut rest = text;
@@ -204,7 +204,7 @@ fn homes(redactor: &mut Redactor, text: &str) -> String {
         found.push_str(&rest[..at]);
         rest = &rest[at + path.len()..];
         let below = &path[home.len()..];
-        // `/home/` is everybody's: the next part is the owner.
+        // `/home/` is shared: the next component is the owner.
         let (owner, below) = match owner {
             Some(owner) if below.is_empty() || below.starts_with('/') => {
                 (owner.clone(), below.trim_start_matches('/'))
@@ -213,7 +213,7 @@ fn homes(redactor: &mut Redactor, text: &str) -> String {
                 let (name, below) = below.split_once('/').unwrap_or((below, ""));
                 (redactor.user(name), below)
             }
-            // `/root` in `/rootfs` is no home.
+            // `/root` in `/rootfs` is not a home.
             Some(_) => {
                 found.push_str(path);
                 continue;
@@ -287,7 +287,7 @@ mod tests {
             ("fe80::%eth0", "fe80::%eth0".to_owned()),
         ] {
             let found = redactor.text(text);
-            // The kind of a link-local address stays, the rest does not.
+            // The type of a link-local address is kept, the rest is not.
             let same = if text.starts_with("fe80") { found.starts_with("fe80::") } else { found == wanted };
             assert!(same, "{text}: {found}, not {wanted}");
         }

@@ -1,11 +1,11 @@
-//! What `status` says, redacted: names of settings, numbers and known words stay.
+//! The output of `status`, redacted: names of settings, numbers and known words are kept.
 
 use serde_json::Value;
 
 use super::words::{is_mask, is_plain};
 use super::{Kind, Redactor};
 
-/// Words that a value may be, beside those of [`is_plain`].
+/// Words allowed as values, in addition to those of [`is_plain`].
 const VALUES: [&str; 14] = [
     "unknown",
     "by-cpu",
@@ -29,7 +29,7 @@ impl Redactor {
         self.part("", false, value);
     }
 
-    /// One value of it; `secret`: of a setting whose values are secrets.
+    /// One value of it; `secret`: the setting's values are secret.
     fn part(&mut self, key: &str, secret: bool, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.told(key, secret, text),
@@ -71,14 +71,14 @@ impl Redactor {
                     }
                 }
             }
-            // `network namespace 4026532 (dns)`: people give the names.
+            // `network namespace 4026532 (dns)`: users choose the names.
             "elsewhere" => self.text(text.split(" (").next().unwrap_or_default()),
             "suspects" | "note" => self.sentence(text),
             _ => "redacted".to_owned(),
         }
     }
 
-    /// A user, and who that is behind sudo: `root (ada)`.
+    /// A user, and the invoking user behind sudo: `root (ada)`.
     fn people(&mut self, text: &str) -> String {
         let mut found = String::new();
         let inside = |c: char| !c.is_whitespace() && !matches!(c, '(' | ')' | ',');

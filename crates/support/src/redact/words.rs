@@ -1,12 +1,12 @@
-//! Values that say nothing but what is set: numbers with their units, and words of the kernel's and of configuration
-//! formats. Whatever else stands behind a key may be a secret.
+//! Values without private data: numbers with their units, and keywords of the kernel and of configuration formats. Any
+//! other value may be a secret.
 
-/// Units behind a number.
+/// Units after a number.
 const UNITS: [&str; 16] =
     ["", "k", "m", "g", "b", "kb", "mb", "gb", "bit", "kbit", "mbit", "gbit", "us", "ms", "s", "%"];
 
 /// Words that are values. Sources: systemd.link(5), systemd.network(5), nm-settings-keyfile(5), the kernel's names of
-/// queueing disciplines and of congestion controls.
+/// qdiscs and of congestion control algorithms.
 const WORDS: &[&str] = &[
     // Switches.
     "on",
@@ -62,7 +62,7 @@ const WORDS: &[&str] = &[
     "move",
     "remove",
     "net",
-    // Queueing disciplines and congestion controls.
+    // Qdiscs and congestion control algorithms.
     "root",
     "parent",
     "handle",
@@ -115,12 +115,12 @@ const WORDS: &[&str] = &[
     "vlan+srcmac",
 ];
 
-/// Drivers, kinds and interfaces are such words; longer ones may be something else.
+/// Maximum length of driver, type and interface names; longer words may be something else.
 const NAME: usize = 15;
 /// Digits of the longest number (64 bits).
 const DIGITS: usize = 20;
 
-/// Is a value made of numbers and known words alone?
+/// Does a value consist only of numbers and known words?
 pub(super) fn is_plain(value: &str) -> bool {
     let parts = value.split(|c: char| c.is_ascii_whitespace() || matches!(c, ',' | ';' | ':' | '/' | '"'));
     parts
@@ -140,7 +140,7 @@ fn is_number(part: &str) -> bool {
         number.split('.').count() <= 2 && number.split('.').all(whole) && UNITS.contains(&unit.as_str())
     };
     match part.split_once('-').filter(|(first, _)| !first.is_empty()) {
-        // Ranges are of CPUs, queues and ports: short numbers, not pieces of an identifier.
+        // Ranges are of CPUs, queues and ports: short numbers, not parts of an identifier.
         Some((first, last)) => [first, last].iter().all(|end| end.len() <= 5 && one(end)),
         None => one(part),
     }
@@ -154,7 +154,7 @@ pub(super) fn is_mask(value: &str) -> bool {
     words.len() <= 128 && words.iter().all(word)
 }
 
-/// Names of drivers, kinds, interfaces: one short word, or several, `*` in them, as patterns have it.
+/// Names of drivers, types, interfaces: one short word, or several, with `*` as in patterns.
 pub(super) fn is_name(value: &str) -> bool {
     let word = |word: &str| {
         word.len() <= NAME

@@ -1,10 +1,10 @@
-//! Reads a capture's archive by other means than the program's own reader.
+//! Unpacks a capture's archive independently of the program's own reader.
 
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-/// All texts of an archive and the names of its files.
+/// All texts of an archive, and its file names.
 pub(crate) fn unpacked(path: &Path) -> Vec<(String, String)> {
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(fs::File::open(path).unwrap()));
     let entries = archive.entries().unwrap();

@@ -1,5 +1,5 @@
-//! The journal's own steps on disk: each is refused, and each is the last before, in the middle of and after which the program
-//! dies; entries that cannot be read; and who may use the folder.
+//! The journal's disk operations: each one fails, and the program dies before, in the middle of and after each one;
+//! unreadable entries; and ownership and permissions of the folder.
 
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -16,12 +16,12 @@ use udpath_tune::{Machine, apply, undo};
 use super::sim::{Death, Fault, Sim, faulty};
 use super::{WISHES, applied, dead, dies, plan, undone};
 
-/// In memory where there is some: what a sync does is not what these tests are about, and there are thousands.
+/// In memory if possible: these tests do not depend on what a sync does, and there are thousands.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// A journal at the n-th moment of which `strike` is called.
+/// A journal that calls `strike` at its n-th step point.
 fn struck(
     folder: &Path,
     at: usize,
@@ -44,7 +44,7 @@ fn apply_all(machine: &dyn Machine, journal: &Journal) -> Result<apply::Applied,
     apply(machine, &journal.lock().unwrap(), &plan(machine, &WISHES), None, |_| Ok(()))
 }
 
-/// Applies again and undoes: nothing is in the way of that.
+/// Applies again and undoes: both must work.
 fn goes_on(sim: &Sim, folder: &Path, why: &str) {
     let before = sim.values();
     applied(sim, folder, &WISHES).unwrap_or_else(|error| panic!("{why}: {error}"));
@@ -74,7 +74,7 @@ fn a_death_at_any_step_of_the_journal_is_undone_exactly() {
         assert_eq!(sim.values(), before, "{at}");
         goes_on(&sim, folder.path(), &at.to_string());
     }
-    // A line, its sync and what comes before and after for each of ten changes, and those of the frame.
+    // A write, a sync and the points around them for each of ten changes, plus the surrounding steps.
     assert!(deaths > 80, "{deaths}");
     println!("died {deaths} times, undone to equality each time");
 }
@@ -141,7 +141,7 @@ fn a_step_is_watched_before_halfway_and_after() {
     assert!(count(When::Halfway) > WISHES.len(), "{seen:?}");
 }
 
-/// Entries that cannot be read: empty, cut off, edited, of a newer version, no text at all.
+/// Unreadable entries: empty, truncated, edited, of a newer version, not text.
 fn damage(text: &str) -> Vec<Vec<u8>> {
     let lines: Vec<&str> = text.lines().collect();
     let without = |at: usize| {
@@ -178,7 +178,7 @@ fn an_entry_that_cannot_be_read_blocks_itself_alone_and_can_be_closed() {
         let text = std::fs::read_to_string(&path).unwrap();
         for bytes in damage(&text) {
             std::fs::write(&path, &bytes).unwrap();
-            // It says which it is, and a way out; on its word nothing is changed.
+            // The error names the entry and a fix; nothing is changed based on it.
             for id in [None, Some(1)] {
                 let error = undo(&sim, &journal.lock().unwrap(), id, "test", true).unwrap_err().to_string();
                 assert!(error.contains("000001.journal") && error.lines().count() == 1, "{error}");
@@ -187,12 +187,12 @@ fn an_entry_that_cannot_be_read_blocks_itself_alone_and_can_be_closed() {
             assert_eq!(sim.values(), values);
             let status = Status::of(&sim, &journal).unwrap();
             assert_eq!((status.unreadable.len(), status.unreadable[0].id), (1, 1));
-            // All else goes on: apply, confirm and undo.
+            // Everything else still works: apply, confirm and undo.
             let second = applied(&sim, folder.path(), &["sysctl:net.core.rmem_max=5"]).unwrap().id;
             assert!(second > 1);
             assert_eq!(undone(&sim, folder.path()).unwrap(), []);
             assert_eq!(sim.values(), values);
-            // Closed, it is not in the way any more, and its number is not used again.
+            // Once closed, it no longer blocks anything, and its number is not reused.
             assert_eq!(forget(&journal.lock().unwrap(), 1, false).unwrap(), Vec::<String>::new());
             assert_eq!(Status::of(&sim, &journal).unwrap().unreadable, []);
             assert!(matches!(
@@ -212,7 +212,7 @@ fn a_number_that_was_closed_is_not_used_again() {
     let (sim, folder) = (Sim::new(), folder());
     let journal = Journal::at(folder.path());
     applied(&sim, folder.path(), &["sysctl:net.core.rmem_max=5"]).unwrap();
-    // What can still be undone is not given up by a slip.
+    // An entry that can still be undone is not closed by accident.
     let refused = forget(&journal.lock().unwrap(), 1, false);
     assert!(matches!(refused, Err(UndoError::Undoable(1))), "{refused:?}");
     let given_up = forget(&journal.lock().unwrap(), 1, true).unwrap();
@@ -266,7 +266,7 @@ fn folder_and_files_are_their_owners_alone_also_those_that_were_not() {
     applied(&sim, &folder, &["sysctl:net.core.rmem_max=5"]).unwrap();
     let files = || ["lock", "000001.journal"].map(|name| mode(&folder.join(name)));
     assert_eq!((mode(&folder), files()), (0o700, [0o600; 2]));
-    // As earlier versions made them.
+    // As created by earlier versions.
     for (path, mode) in
         [(folder.clone(), 0o755), (folder.join("lock"), 0o644), (folder.join("000001.journal"), 0o644)]
     {
@@ -274,7 +274,7 @@ fn folder_and_files_are_their_owners_alone_also_those_that_were_not() {
     }
     assert_eq!(undone(&sim, &folder).unwrap(), []);
     assert_eq!((mode(&folder), files()), (0o700, [0o600; 2]));
-    // Another user's folder is not root's journal.
+    // Another user's folder is not accepted as root's journal.
     std::os::unix::fs::chown(&folder, Some(65534), None).unwrap();
     let error = Journal::at(&folder).lock().unwrap_err().to_string();
     assert!(error.contains("belongs to user 65534") && error.contains("chown 0 "), "{error}");

@@ -1,4 +1,4 @@
-//! Plans applied to a machine in memory that refuses, lies, and dies under the program at every write there is.
+//! Plans applied to an in-memory machine that rejects writes, ignores them, and kills the program at every write.
 
 #[path = "../door/mod.rs"]
 mod door;
@@ -17,7 +17,7 @@ use udpath_tune::status::{Hold, Status};
 use udpath_tune::undo::{Left, UndoError};
 use udpath_tune::{Journal, Live, Machine, Plan, SettingRequest, apply, undo};
 
-/// Changes of every phase, among them one that makes the machine forget others.
+/// Changes of every phase, including one that makes the machine lose others.
 const WISHES: [&str; 10] = [
     "sysctl:net.core.rmem_max=4194304",
     "eth0:rps/rx-0=0-1",
@@ -35,7 +35,7 @@ fn requests(texts: &[&str]) -> Vec<SettingRequest> {
     texts.iter().map(|text| SettingRequest::parse(text, "asked for").unwrap()).collect()
 }
 
-/// What chooses in the groups of this machine is not told, so a change needs this.
+/// This machine does not report what selects in its groups, so a change needs this consent.
 fn allowed() -> Consent {
     let groups = ["group:812/4026:selection", "group:812/4027:selection"];
     Consent { insecure: groups.map(str::to_owned).into(), ..Consent::default() }
@@ -102,7 +102,7 @@ fn what_the_driver_spreads_anew_over_other_channels_is_left_until_undo() {
         let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
         let mut before = sim.values();
         let done = applied(&sim, folder.path(), &["eth0:channels/combined=2"]).unwrap();
-        // Set by somebody before; the driver's choice for fewer channels is another.
+        // Set by a user before; the driver's choice for fewer channels differs.
         assert_eq!(sim.values()["eth0:xps/tx-0"], "none");
         let noted = done.changes.iter().find(|made| made.setting.to_string() == "eth0:xps/tx-0").unwrap();
         assert!(noted.note.as_ref().unwrap().contains("by the driver"), "{noted:?}");
@@ -111,14 +111,14 @@ fn what_the_driver_spreads_anew_over_other_channels_is_left_until_undo() {
         }
         assert_eq!(undone(&sim, folder.path()).unwrap(), []);
         if touched {
-            // Somebody else's since: undo does not bring back what was before that. This driver has lost it again.
+            // Changed by another program since: undo does not restore the older value. This driver has lost it again.
             before.insert("eth0:xps/tx-0".into(), "none".into());
         }
         assert_eq!(sim.values(), before);
     }
 }
 
-/// How many writes the plan takes.
+/// The number of writes in the plan.
 fn writes() -> usize {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let counting = faulty(&sim, usize::MAX, Fault::Ignores);
@@ -145,7 +145,7 @@ fn a_refused_write_takes_everything_back_and_is_named() {
                 other => panic!("{at} {errno}: {other}"),
             }
             assert_eq!(sim.values(), before, "{at} {errno}");
-            // Nothing stands, so the next apply is not held up.
+            // Nothing is in effect, so the next apply is not blocked.
             applied(&sim, folder.path(), &WISHES).unwrap();
         }
     }
@@ -158,7 +158,7 @@ fn a_write_that_does_nothing_is_found_by_reading_back() {
         let before = sim.values();
         let ignoring = faulty(&sim, at, Fault::Ignores);
         if plan(&sim, &WISHES).changes[at].setting.assumed().is_some() {
-            // What the kernel does not tell cannot be found out.
+            // An ignored write is undetectable if the kernel does not report the value.
             applied(&ignoring, folder.path(), &WISHES).unwrap();
             continue;
         }
@@ -181,7 +181,7 @@ fn what_cannot_be_taken_back_is_named_and_stays_for_the_next_undo() {
     assert_eq!(sim.values(), before);
 }
 
-/// Lets the program die in `work`; says whether it did.
+/// Runs `work` and returns whether the program died in it.
 fn dies(work: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(()) => false,
@@ -190,7 +190,7 @@ fn dies(work: impl FnOnce()) -> bool {
     }
 }
 
-/// An apply that dies at a write, and the machine it leaves.
+/// An apply that dies at a write, and the machine it leaves behind.
 fn dead(at: usize, fault: Fault, journal: &Path) -> (Sim, Values) {
     let sim = Sim::new();
     let before = sim.values();
@@ -240,7 +240,7 @@ fn a_line_cut_short_at_any_byte_says_nothing() {
     let (sim, before) = dead(2, Fault::DiesBefore, folder.path());
     let (journal, values) = (Journal::at(folder.path()), sim.values());
     let whole = std::fs::read(journal.path(1)).unwrap();
-    // The last line is the intent of the write that never came.
+    // The last line is the intent of the write that never happened.
     let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
     for end in last..whole.len() {
         std::fs::write(journal.path(1), &whole[..end]).unwrap();
@@ -266,7 +266,7 @@ fn what_the_kernel_does_not_tell_is_put_back_as_far_as_it_is_known() {
     );
     let done = applied(&sim, folder.path(), &["group:812/4026:selection=by-cpu"]).unwrap();
     assert!(done.changes[0].note.as_ref().unwrap().contains("undo makes it by-flow"), "{done:?}");
-    // The journal knows what the kernel does not tell: the second undo brings back what the first apply has set.
+    // The journal knows what the kernel does not report: the second undo restores the first apply's value.
     let done = applied(&sim, folder.path(), &["group:812/4026:selection=by-flow"]).unwrap();
     assert!(done.changes[0].note.as_ref().unwrap().contains("undo makes it by-cpu"), "{done:?}");
     let status = Status::of(&sim, &Journal::at(folder.path())).unwrap();
@@ -274,7 +274,7 @@ fn what_the_kernel_does_not_tell_is_put_back_as_far_as_it_is_known() {
         status.applies.iter().flat_map(|apply| &apply.settings).map(|held| held.state).collect();
     assert_eq!(held, [Hold::Superseded, Hold::Untold]);
     assert_eq!(selection(), "by-flow");
-    // What an earlier apply has set is known; what was there before the first may have been a program.
+    // The value set by an earlier apply is known; before the first there may have been a program.
     for (now, left) in [("by-cpu", 0), ("by-flow", 1)] {
         let undone = undo(&sim, &Journal::at(folder.path()).lock().unwrap(), None, "test", false).unwrap();
         assert_eq!(undone.untold, ["group:812/4026:selection"]);
@@ -364,10 +364,10 @@ fn what_is_wrong_with_a_plan_is_found_before_anything_is_written() {
     let consent =
         Consent { insecure: ["sysctl:net.ipv4.conf.all.rp_filter".to_owned()].into(), ..Consent::default() };
     assert_eq!(resolve(&rp_filter, &consent).unwrap().changes.len(), 1);
-    // Every queue, and what is so already.
+    // Every queue, and values that are already set.
     let all = resolve(&["eth0:rps/rx-*=1"], &Consent::default()).unwrap();
     assert_eq!((all.changes.len(), all.already.len()), (3, 1));
-    // A queue that comes with the channels.
+    // A queue that appears with the channels.
     let later = resolve(&["eth0:channels/combined=8", "eth0:rps/rx-7=1"], &Consent::default()).unwrap();
     assert_eq!(later.changes[1].from, None);
 }
@@ -385,7 +385,7 @@ fn a_plan_in_json_is_the_plan_and_says_when_the_machine_has_changed() {
 
 #[test]
 fn a_program_that_was_not_replaced_is_left_alone_when_the_apply_is_taken_back() {
-    // The last write is refused or dies before it is made: the program is still there, and stays.
+    // The last write fails or dies before it is made: the program is still attached, and stays.
     let texts = ["sysctl:net.core.rmem_max=7", "group:812/4026:selection=by-cpu"];
     for fault in [Fault::Refuses(5), Fault::DiesBefore] {
         let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
@@ -402,7 +402,7 @@ fn a_program_that_was_not_replaced_is_left_alone_when_the_apply_is_taken_back() 
     }
 }
 
-/// A machine of two cards with an IRQ each, as files.
+/// A machine with two cards of one IRQ each, as files.
 fn cards() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (irq, action, device) in [(57, "eth0-rx-0", "0000:03:00.0"), (58, "nvme0q1", "0000:04:00.0")] {
@@ -439,7 +439,7 @@ fn an_irq_is_known_by_its_device_and_action_and_another_of_its_number_is_left_al
     applied(&machine, journal.path(), &["irq:57:affinity=1"]).unwrap();
     let text = std::fs::read_to_string(Journal::at(journal.path()).path(1)).unwrap();
     assert!(text.contains("eth0-rx-0") && text.contains("0000:03:00.0"), "{text}");
-    // The drivers are loaded again, the other one first.
+    // The drivers are reloaded in the opposite order.
     swap("sys/kernel/irq/57/actions", "sys/kernel/irq/58/actions");
     let msi = |device: &str, from: u32, to: u32| {
         let folder = format!("sys/bus/pci/devices/{device}/msi_irqs");
@@ -448,10 +448,10 @@ fn an_irq_is_known_by_its_device_and_action_and_another_of_its_number_is_left_al
     msi("0000:03:00.0", 57, 58);
     msi("0000:04:00.0", 58, 57);
     std::fs::write(at("proc/irq/58/smp_affinity_list"), "1\n").unwrap();
-    // It is found under its new number, and the disk's is left alone.
+    // The IRQ is found under its new number, and the disk's is left alone.
     assert_eq!(undone(&machine, journal.path()).unwrap(), []);
     assert_eq!((affinity(57).as_str(), affinity(58).as_str()), ("1", "0"));
-    // Without one of the same name nothing is touched, and it says whose it is now.
+    // Without an IRQ of the same name nothing is changed, and the error names the current owner.
     let journal = tempfile::tempdir().unwrap();
     applied(&machine, journal.path(), &["irq:58:affinity=1"]).unwrap();
     std::fs::write(at("sys/kernel/irq/58/actions"), "eth1-rx-0").unwrap();

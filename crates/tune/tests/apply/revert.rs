@@ -1,4 +1,4 @@
-//! Applies that await a confirmation: what confirms them, what reverts them, and what comes in between.
+//! Applies that await confirmation: confirming them, reverting them, and events in between.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn what_is_not_confirmed_in_time_is_reverted_and_what_is_stays() {
         assert_eq!(sim.values(), if confirmed { after } else { before });
         said.into_iter().for_each(|said| assert_eq!(said.join().unwrap().state, State::Applied));
     }
-    // An apply that dies is reverted at once, however long the confirmation would have been awaited.
+    // An apply that dies is reverted at once, whatever the confirmation timeout.
     let folder = tempfile::tempdir().unwrap();
     let (sim, before) = dead(2, Fault::DiesAfter, folder.path());
     assert!(revert(&sim, &Journal::at(folder.path()), 1).unwrap().unwrap().left.is_empty());
@@ -53,7 +53,7 @@ fn what_is_not_confirmed_in_time_is_reverted_and_what_is_stays() {
     assert!(revert(&sim, &Journal::at(folder.path()), 2).unwrap().is_none());
 }
 
-/// An apply that awaits a confirmation for one second.
+/// An apply that awaits confirmation for one second.
 fn awaiting(sim: &Sim, journal: &Journal, requests: &[&str]) {
     let second = Some(Duration::from_secs(1));
     apply(sim, &journal.lock().unwrap(), &plan(sim, requests), second, |_| Ok(())).unwrap();
@@ -65,7 +65,7 @@ fn an_overlapping_apply_waits_for_the_confirmation() {
     let (journal, before) = (Journal::at(folder.path()), sim.values());
     awaiting(&sim, &journal, &["eth0:rps/rx-0=0", "group:812/4026:selection=by-cpu"]);
     let first = sim.values();
-    // By another member of the group, too.
+    // Also through another member of the group.
     for request in ["eth0:rps/rx-0=1", "group:812/4027:selection=by-flow"] {
         sim.put("group:812/4027:selection", "by-flow");
         let error = applied(&sim, folder.path(), &["eth0:rps/rx-1=1", request]).unwrap_err();
@@ -74,13 +74,13 @@ fn an_overlapping_apply_waits_for_the_confirmation() {
     }
     sim.remove("group:812/4027:selection");
     assert_eq!(sim.values(), first);
-    // What does not overlap is applied, and the revert leaves it.
+    // A plan that does not overlap is applied, and the revert leaves it alone.
     applied(&sim, folder.path(), &["eth0:rps/rx-1=1"]).unwrap();
     assert!(revert(&sim, &journal, 1).unwrap().unwrap().left.is_empty());
     assert_eq!(sim.values()["eth0:rps/rx-1"], "1");
     assert_eq!(undone(&sim, folder.path()).unwrap(), []);
     assert_eq!(sim.values(), before);
-    // Confirmed, it does not hold up anybody.
+    // Once confirmed, it blocks no other apply.
     awaiting(&sim, &journal, &["eth0:rps/rx-0=0"]);
     confirm(&journal.lock().unwrap(), None).unwrap();
     applied(&sim, folder.path(), &["eth0:rps/rx-0=1"]).unwrap();
@@ -99,14 +99,14 @@ fn a_revert_takes_back_what_it_can_and_names_the_rest() {
     let reverted = || Status::of(&sim, &journal).unwrap().reverted;
     assert_eq!((reverted().len(), reverted()[0].left.len()), (1, 1), "{:?}", reverted());
     assert!(reverted()[0].why.contains("not confirmed"), "{:?}", reverted());
-    // Whatever comes later, it is shown until somebody closes it.
+    // It is shown until it is closed, whatever comes later.
     sim.put("eth0:rps/rx-1", &before["eth0:rps/rx-1"]);
     awaiting(&sim, &journal, &["eth0:rps/rx-0=0"]);
     revert(&sim, &journal, 2).unwrap();
     assert_eq!(reverted().iter().map(|reverted| reverted.id).collect::<Vec<_>>(), [1, 2]);
     udpath_tune::undo::forget(&journal.lock().unwrap(), 1, false).unwrap();
     assert_eq!(reverted().iter().map(|reverted| reverted.id).collect::<Vec<_>>(), [2]);
-    // One that was reverted whole is shown while it is the last.
+    // A complete revert is shown as long as it is the last.
     applied(&sim, folder.path(), &["eth0:rps/rx-0=0"]).unwrap();
     assert_eq!(reverted(), []);
 }
@@ -121,7 +121,7 @@ fn a_revert_that_fails_is_half_undone_and_says_of_what() {
     let status = Status::of(&sim, &journal).unwrap();
     assert_eq!(status.applies[0].state, State::HalfUndone);
     assert!(!status.applies[0].left.is_empty(), "{status:?}");
-    // The next one, started again, goes on.
+    // The restarted process continues.
     assert!(revert(&sim, &journal, 1).unwrap().unwrap().complete);
     assert_eq!(sim.values(), before);
 }
@@ -137,7 +137,7 @@ fn a_revert_works_past_damaged_entries_its_own_too() {
         let damage = journal.clone();
         scope.spawn(move || {
             std::fs::write(damage.path(1), "").unwrap();
-            // Once the revert waits: it has read the entry, and the confirmation's second runs.
+            // Wait until the revert has read the entry and the one-second timeout is running.
             std::thread::sleep(Duration::from_millis(300));
             let text = std::fs::read_to_string(damage.path(2)).unwrap();
             std::fs::write(damage.path(2), text.replace("asked for", "other")).unwrap();

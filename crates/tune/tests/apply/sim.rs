@@ -1,7 +1,8 @@
-//! A machine that exists in memory, and ways to break it.
+//! An in-memory machine, and ways to break it.
 //!
-//! One interface with channels, steering per queue and a driver that forgets what hung on its queues when their number
-//! changes; some sysctls; a server's sockets and a thread. What a program that dies leaves behind is the machine and the journal's files, nothing else.
+//! One interface with channels, per-queue steering and a driver that loses its queues' settings when their number
+//! changes; some sysctls; a server's sockets and a thread. A dying program leaves behind only the machine and the
+//! journal's files.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,16 +19,16 @@ use crate::door::{Call, Door};
 /// The values of all settings.
 pub(crate) type Values = BTreeMap<String, String>;
 
-/// The machine. A clone is the same one.
+/// The machine. Clones share the same state.
 #[derive(Debug, Clone)]
 pub(crate) struct Sim {
     values: Rc<RefCell<Values>>,
-    /// The server has a program of its own on its group, until something else is set.
+    /// The server has a program of its own on its group, until another selection is set.
     program: Rc<Cell<bool>>,
 }
 
 impl Sim {
-    /// With four queues, some of them steered already.
+    /// With four queues, some of them already steered.
     pub(crate) fn new() -> Self {
         let sim = Self { values: Rc::default(), program: Rc::default() };
         sim.queues(4);
@@ -55,12 +56,12 @@ impl Sim {
         self.values.borrow().clone()
     }
 
-    /// Somebody else sets it.
+    /// Another program sets it.
     pub(crate) fn put(&self, name: &str, value: &str) {
         self.values.borrow_mut().insert(name.to_owned(), value.to_owned());
     }
 
-    /// It is not there any more.
+    /// Removes a setting.
     pub(crate) fn remove(&self, name: &str) {
         self.values.borrow_mut().remove(name);
     }
@@ -70,17 +71,17 @@ impl Sim {
         self.program.set(true);
     }
 
-    /// Is it still there?
+    /// Is it still attached?
     pub(crate) fn attached(&self) -> bool {
         self.program.get()
     }
 
-    /// The server ends, and what was set of it.
+    /// The server exits, and its settings are gone.
     pub(crate) fn end_server(&self) {
         self.values.borrow_mut().retain(|name, _| !name.contains(":812/"));
     }
 
-    /// Queues come with nothing set and go with everything.
+    /// Queues appear with nothing set and lose everything when they disappear.
     fn queues(&self, count: u32) {
         let mut values = self.values.borrow_mut();
         let number = |name: &str| name.rsplit_once("x-").and_then(|(_, queue)| queue.parse::<u32>().ok());
@@ -181,12 +182,12 @@ impl Machine for Sim {
     }
 }
 
-/// What happens at a moment that is counted.
+/// The fault at a counted write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The kernel refuses the write with this number.
+    /// The kernel rejects the write with this errno.
     Refuses(i32),
-    /// The kernel says yes and does nothing.
+    /// The kernel reports success and does nothing.
     Ignores,
     /// The program dies before the write.
     DiesBefore,
@@ -194,7 +195,7 @@ pub(crate) enum Fault {
     DiesAfter,
 }
 
-/// A machine whose n-th write goes wrong.
+/// A machine whose n-th write fails.
 pub(crate) fn faulty(sim: &Sim, at: usize, fault: Fault) -> Door<'_> {
     Door::new(sim, move |call| if call.at == at { fault.strike(call) } else { call.pass() })
 }
@@ -204,7 +205,7 @@ pub(crate) fn faulty_from(sim: &Sim, at: usize, fault: Fault) -> Door<'_> {
     Door::new(sim, move |call| if call.at >= at { fault.strike(call) } else { call.pass() })
 }
 
-/// The payload of a death that was asked for.
+/// The payload of an intentional panic.
 pub(crate) struct Death;
 
 impl Fault {

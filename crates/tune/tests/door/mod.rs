@@ -1,4 +1,4 @@
-//! Stands in the door that all changes go through: counts the writes, and lets the test decide about each.
+//! Intercepts all changes: counts the writes, and lets the test decide about each.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,30 +10,30 @@ use udpath_tune::{Machine, Setting, Value};
 
 /// A write that is about to happen.
 pub(crate) struct Call<'a> {
-    /// How many came before it.
+    /// How many writes came before it.
     pub(crate) at: usize,
-    /// What is set.
+    /// The setting.
     pub(crate) setting: &'a Setting,
     machine: &'a dyn Machine,
     value: &'a Value,
 }
 
 impl Call<'_> {
-    /// Lets it through.
+    /// Performs the write.
     pub(crate) fn pass(&self) -> Result<(), Refusal> {
         self.machine.write(self.setting, self.value)
     }
 
-    /// What the kernel says when it refuses with this number.
+    /// The kernel's error for this errno.
     pub(crate) fn refused(&self, errno: i32) -> Result<(), Refusal> {
         Err(Refusal::kernel("set", self.setting, &std::io::Error::from_raw_os_error(errno)))
     }
 }
 
-/// What becomes of a write.
+/// The result of a write.
 type Decide<'a> = Box<dyn Fn(&Call<'_>) -> Result<(), Refusal> + 'a>;
 
-/// A machine with somebody in its door.
+/// A machine whose writes are intercepted.
 pub(crate) struct Door<'a> {
     machine: &'a dyn Machine,
     decide: Decide<'a>,

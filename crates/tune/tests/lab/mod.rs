@@ -1,4 +1,4 @@
-//! A machine with a veth of several queues, and a look at it that shares nothing with the crate under test.
+//! A machine with a multi-queue veth, and a check of its state that shares no code with the crate under test.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 
-/// Sysctls of the namespace that the plans here change.
+/// Sysctls of the namespace that these plans change.
 const SYSCTLS: [&str; 3] =
     ["net/ipv4/ip_default_ttl", "net/ipv4/conf/eth0/rp_filter", "net/ipv4/udp_rmem_min"];
 
@@ -16,7 +16,7 @@ pub(crate) fn lab(name: &str, queues: u32) -> Lab {
     builder.link("here", "there", &LinkSpec::with_queues(queues)).up().unwrap()
 }
 
-/// Everything of `eth0` that a plan here may change, as the kernel's files and other programs show it.
+/// Everything of `eth0` that these plans may change, as shown by the kernel's files and other programs.
 pub(crate) fn look(lab: &Lab) -> String {
     let machine = lab.machine("here").unwrap();
     let mut text = machine
@@ -58,7 +58,7 @@ pub(crate) fn look(lab: &Lab) -> String {
     text
 }
 
-/// A qdisc without the handle that the kernel drew for it.
+/// A qdisc without the handle that the kernel assigned.
 fn unnumbered(line: &str) -> String {
     let number = |word: &&str| {
         line.starts_with("qdisc")

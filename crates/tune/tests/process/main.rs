@@ -1,7 +1,7 @@
-//! Running servers changed from outside: nsd, whose workers are processes, and knotd, whose are threads. Each in a lab's
-//! machine, as Debian ships it. Needs root.
+//! Running servers changed from outside: nsd, with worker processes, and knotd, with worker threads. Each in a lab's
+//! machine, as packaged by Debian. Requires root.
 //!
-//! What a socket gets is counted by stopping the server: then datagrams stay where the kernel has put them.
+//! Datagrams per socket are counted while the server is stopped: they stay in the socket that the kernel selected.
 
 mod server;
 
@@ -30,7 +30,7 @@ fn first_cpus() -> Vec<u32> {
     cpus
 }
 
-/// Writes a value, sees that it is there, and gives what undoes it.
+/// Writes a value, checks it, and returns the value that undoes it.
 fn apply(socket: &Socket, value: SocketValue) -> SocketValue {
     let changed = write(socket.pid, socket.id, value).unwrap();
     let now = read(socket.pid, socket.id, value.setting()).unwrap();
@@ -46,7 +46,7 @@ fn apply_all(values: impl IntoIterator<Item = (Socket, SocketValue)>) -> Vec<(So
     values.into_iter().map(|(socket, value)| (socket.clone(), apply(&socket, value))).collect()
 }
 
-/// Everything that can be done, on one running server; then it is restarted.
+/// Every operation on one running server; then it is restarted.
 fn changed_from_outside(kind: Kind, name: &str) {
     let mut running = Running::start(kind, name);
     is_found(&running);
@@ -57,7 +57,7 @@ fn changed_from_outside(kind: Kind, name: &str) {
     threads_stay_where_they_are_put(&running);
     impossible_values_are_refused(&running);
     without_rights_it_is_told_which(&running);
-    // Undone to equality: what is left differs in nothing but what traffic changes.
+    // After undo the state is equal, except for what traffic changes.
     let plain = |mut server: Server| {
         server.sockets.iter_mut().for_each(|socket| (socket.queued, socket.drops) = (0, 0));
         server.threads.iter_mut().for_each(|thread| thread.last_cpu = 0);
@@ -78,7 +78,7 @@ fn is_found(running: &Running) {
     assert!(server.threads.len() > WORKERS, "{server:?}");
     let bound: Vec<SocketAddr> = running.sockets().iter().map(|socket| socket.local).collect();
     assert_eq!(bound, vec![running.address(); WORKERS]);
-    // No duplicate is left: nothing that this process has open is one of them.
+    // No duplicate is left: this process has none of the sockets open.
     let inodes: Vec<_> =
         server.sockets.iter().map(|socket| format!("socket:[{}]", socket.id.inode).into()).collect();
     let held = fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -131,7 +131,7 @@ fn the_datagrams_of_a_cpu_go_to_one_socket(running: &Running) {
     let spread = || cpus.iter().map(|&cpu| running.counted(cpu)).collect::<Vec<_>>();
     let mixed = spread();
     assert!(mixed.iter().flatten().all(|count| *count > 0), "by flow, both sockets get some: {mixed:?}");
-    // Each socket takes one CPU's, also the other way round.
+    // Each socket receives from one CPU, in both orders.
     for order in [[1, 0], [0, 1]] {
         let value = |at: usize| SocketValue::IncomingCpu(Some(cpus[at]));
         let undo = apply_all(sockets.iter().cloned().zip(order.map(value)));
@@ -141,7 +141,7 @@ fn the_datagrams_of_a_cpu_go_to_one_socket(running: &Running) {
         }
         apply_all(undo);
     }
-    // The group's own choice goes before.
+    // The group's own selection takes precedence.
     let first = SocketValue::IncomingCpu(Some(cpus[0]));
     let undo_first = apply_all(sockets.iter().cloned().map(|socket| (socket, first)));
     let undo = apply(&sockets[1], SocketValue::Selection(Selection::ByCpu));
@@ -151,7 +151,7 @@ fn the_datagrams_of_a_cpu_go_to_one_socket(running: &Running) {
         assert_eq!(counts, wanted, "member CPU mod members, CPU {cpu}");
     }
     apply_all(undo_first);
-    // Any member speaks for the group, and undone twice is undone.
+    // Any member represents the group, and a second undo changes nothing.
     apply(&sockets[0], undo);
     apply(&sockets[0], undo);
     let again = spread();
@@ -166,7 +166,7 @@ fn threads_stay_where_they_are_put(running: &Running) {
         assert_eq!(running.answered(), COUNT as usize);
         let now = running.found().threads;
         assert!(now.iter().all(|thread| thread.affinity == one(cpu)), "{now:?}");
-        // One that sleeps is still where it ran last; those that answered are here.
+        // A sleeping thread still reports its last CPU; those that answered are here.
         let here = now.iter().filter(|thread| thread.last_cpu == cpu).count();
         assert!(here >= WORKERS, "on CPU {cpu} ran {here}: {now:?}");
         for (id, undo) in undo {
@@ -182,7 +182,7 @@ fn impossible_values_are_refused(running: &Running) {
     assert!(said(SocketValue::IncomingCpu(Some(60_000))).contains("CPU 60000 is not online; online are 0"));
     assert!(said(SocketValue::ReceiveBuffer(u32::MAX)).contains("use up to 2147483646 bytes"));
     assert!(said(SocketValue::BusyPoll(u32::MAX)).contains("4294967295 is not possible as busy poll time"));
-    // The kernel makes more of it, and it is put back.
+    // The kernel stores a different value, so the old one is restored.
     let before = read(socket.pid, socket.id, SocketSetting::ReceiveBuffer).unwrap();
     assert!(
         said(SocketValue::ReceiveBuffer(2)).contains("after 2 bytes was written; it has been put back to")
@@ -212,12 +212,12 @@ fn without_rights_it_is_told_which(running: &Running) {
                 write(socket.pid, socket.id, SocketValue::ReceiveBuffer(3 << 20)).unwrap_err().to_string();
             assert!(said.contains("not permitted; CAP_NET_ADMIN is needed"), "{said}");
             with(CapabilitySet::empty());
-            // The kernel compares what both have.
+            // The kernel compares the capabilities of both.
             match (running.kind, find(running.pid())) {
                 (Kind::Nsd, Err(error @ Error::NotPermitted { needs: "CAP_SYS_PTRACE", .. })) => {
                     assert!(error.to_string().contains("cannot list the descriptors of process"), "{error}");
                 }
-                // knotd has given up its own capabilities: its user may do without.
+                // knotd has dropped its own capabilities: its user needs none.
                 (Kind::Knot, Ok(server)) => assert_eq!(server.sockets.len(), WORKERS),
                 (_, found) => panic!("{found:?}"),
             };
@@ -235,7 +235,7 @@ fn a_restart_forgets_all_and_loses_nothing(running: &mut Running) {
     apply(&old[0], SocketValue::Selection(Selection::ByCpu));
     let pid = running.pid();
     running.restart();
-    // No socket of the old server swallows its share: from whatever CPU, every query is answered.
+    // No socket of the old server takes a share: every query is answered, whichever CPU sends it.
     for cpu in cpus {
         on_cpu(cpu, || assert_eq!(running.answered(), COUNT as usize, "from CPU {cpu}"));
     }
@@ -260,7 +260,7 @@ fn knotd_is_changed_from_outside() {
     changed_from_outside(Kind::Knot, "knot");
 }
 
-/// nsd's reload keeps the sockets and what is set of them; its workers are new processes.
+/// nsd's reload keeps the sockets and their settings; its workers are new processes.
 #[test]
 fn a_reload_of_nsd_keeps_sockets_and_forgets_threads() {
     udpath_lab::needs_root!();

@@ -1,4 +1,4 @@
-//! A server as Debian ships it, in a lab's machine, and what asks it.
+//! A server as packaged by Debian, in a lab's machine, and its clients.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,12 +12,12 @@ use tempfile::TempDir;
 use udpath_host::process::{Server, Socket, Thread, find};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 
-/// Long enough for anything here on a machine that is busy with other tests.
+/// Long enough for everything here on a machine that also runs other tests.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 const PORT: u16 = 5300;
 /// Sockets and workers of each server.
 pub(crate) const WORKERS: usize = 2;
-/// Datagrams of one count.
+/// Datagrams per count.
 pub(crate) const COUNT: u32 = 40;
 /// A query for the SOA of example.test: one question, no recursion.
 pub(crate) const QUERY: &[u8] =
@@ -25,7 +25,7 @@ pub(crate) const QUERY: &[u8] =
 pub(crate) const ZONE: &str =
     "$ORIGIN example.test.\n$TTL 60\n@ SOA ns host 1 60 60 60 60\n@ NS ns\nns A 10.0.0.2\n";
 
-/// A server that is running, in a machine that ends with the test.
+/// A running server, in a machine that ends with the test.
 pub(crate) struct Running {
     lab: Lab,
     pub(crate) folder: TempDir,
@@ -42,7 +42,7 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) fn processes(self) -> usize {
         match self {
-            // One for transfers, which is the one that was started, one that starts workers, and these.
+            // The main process, which handles transfers, the one that starts workers, and the workers.
             Self::Nsd => 2 + WORKERS,
             Self::Knot => 1,
         }
@@ -59,7 +59,7 @@ impl Running {
         let child = spawn(&lab, kind, folder.path());
         let running = Self { lab, folder, kind, child };
         running.await_answer();
-        // The first worker may answer before the last one is there.
+        // The first worker may answer before the last one is running.
         let deadline = Instant::now() + TIMEOUT;
         while running.found().processes.len() < kind.processes() {
             assert!(Instant::now() < deadline, "{:?}", running.found());
@@ -76,7 +76,7 @@ impl Running {
         find(self.pid()).unwrap()
     }
 
-    /// Its sockets of the port asked at, which are one group.
+    /// Its sockets on the queried port, which form one group.
     pub(crate) fn sockets(&self) -> Vec<Socket> {
         let server = self.found();
         let group = server.groups.iter().find(|group| group.address == self.address()).expect("a group");
@@ -101,7 +101,7 @@ impl Running {
     /// How many of [`COUNT`] queries are answered.
     pub(crate) fn answered(&self) -> usize {
         let clients = self.clients(COUNT);
-        // Refused: nobody listens at this moment.
+        // Connection refused: no socket is listening at this moment.
         clients.iter().for_each(|client| drop(client.send(QUERY)));
         clients.iter().filter(|client| matches!(client.recv(&mut [0; 512]), Ok(12..))).count()
     }
@@ -125,7 +125,7 @@ impl Running {
         }
     }
 
-    /// Stops it: when this returns, no thread of it runs.
+    /// Stops it: on return, none of its threads is running.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
         let deadline = Instant::now() + TIMEOUT;
@@ -139,7 +139,8 @@ impl Running {
         }
     }
 
-    /// How many of [`COUNT`] datagrams, all sent by `cpu`, wait at each socket. The server answers them afterwards.
+    /// How many of [`COUNT`] datagrams, all sent by `cpu`, are queued at each socket. The server answers them
+    /// afterwards.
     pub(crate) fn counted(&self, cpu: u32) -> Vec<u32> {
         let clients = self.clients(COUNT);
         let queued = || self.sockets().iter().map(|socket| socket.queued).collect::<Vec<_>>();
@@ -150,7 +151,7 @@ impl Running {
         }
         self.stop();
         on_cpu(cpu, || assert!(clients.iter().all(|client| client.send(QUERY).is_ok())));
-        // All are of one length, so each is charged the same.
+        // All have the same length, so each is charged the same.
         let queued = queued();
         let each = queued.iter().sum::<u32>() / COUNT;
         assert!(each > 0, "nothing arrived: {queued:?}");
@@ -162,7 +163,7 @@ impl Running {
         queued.iter().map(|bytes| bytes / each).collect()
     }
 
-    /// Ends it and starts it anew, with the same configuration.
+    /// Ends it and starts it again with the same configuration.
     pub(crate) fn restart(&mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         self.child.wait().unwrap();
@@ -173,7 +174,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // What it has started ends with the lab.
+        // Its child processes end with the lab.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -213,7 +214,7 @@ fn configuration(kind: Kind, folder: &Path) -> String {
     text
 }
 
-/// Runs `work` on a thread that runs on this CPU. On a veth that is also the CPU that receives what it sends.
+/// Runs `work` on a thread pinned to this CPU. On a veth that CPU also receives what it sends.
 pub(crate) fn on_cpu(cpu: u32, work: impl FnOnce() + Send) {
     let work = || {
         let mut set = rustix::thread::CpuSet::new();

@@ -1,4 +1,4 @@
-//! A server's own program that chooses in its reuseport group is seen before it would be replaced. Needs root.
+//! A server's own program on its reuseport group is detected before it would be replaced. Requires root.
 
 mod sys;
 
@@ -16,10 +16,10 @@ use udpath_tune::undo::Undone;
 use udpath_tune::{Journal, Live, Plan, SettingRequest, apply, undo};
 
 const WISH: &str = "port:5353:selection=by-cpu";
-/// What the server prints once its sockets are open and once a program is attached.
+/// The server's output once its sockets are open and once a program is attached.
 const READY: &str = "it is done";
 
-/// Two sockets of a group; attaches the programs that are named on its input, and ends with it.
+/// Two sockets of a group; attaches the programs named on stdin, and exits at its end.
 #[test]
 #[ignore = "the server of the other tests, which start it"]
 fn server() {
@@ -45,7 +45,7 @@ fn attach(socket: &OwnedFd, program: &str) {
     }
 }
 
-/// The server, which ends when this is dropped.
+/// The server, killed on drop.
 struct Server {
     child: Child,
     orders: Option<ChildStdin>,
@@ -107,7 +107,7 @@ fn applied_and_undone(plan: &Plan, journal: &Path, server: &Server) -> Undone {
     undo(&Live::new(), &lock(), None, "test", false).unwrap()
 }
 
-/// With a server in a network namespace of its own.
+/// With a server in a separate network namespace.
 fn in_a_lab(name: &str, work: impl FnOnce(&mut Server) + Send) {
     let lab = LabBuilder::new(name).machine("server").up().unwrap();
     let machine = lab.machine("server").unwrap();
@@ -146,7 +146,7 @@ fn a_servers_own_program_is_replaced_only_when_that_is_allowed_and_undo_says_tha
             assert!(refused.is_usage() && told.contains(what), "{told}");
             let how = "--allow port:5353:selection";
             assert!(told.contains("undo cannot bring back") && told.contains(how), "{told}");
-            // Nothing was touched by looking.
+            // Looking has changed nothing.
             assert!(matches!(server.chosen(), Chosen::Program(found) if found.contains(what)));
             let plan = plan(&["port:5353:selection"]).unwrap();
             assert!(
