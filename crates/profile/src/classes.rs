@@ -1,4 +1,4 @@
-//! What kind of work a sample was: by its call chain, not by its innermost function alone.
+//! What kind of work a sample was, judged by its whole call chain, not only by its innermost function.
 //!
 //! ```text
 //! rep_movs_alternative        not named: its caller decides       ┐
@@ -10,7 +10,8 @@
 //! _raw_spin_lock                     [lock]: still the lock's own
 //! __udp_enqueue_schedule_skb         [lock socket-receive-queue]  ◂── whose lock
 //! ```
-//! - `rules.txt` is the knowledge, one list of functions for each class; `class.rs` declares the classes. `rules.rs` reads it and looks names up.
+//! - `rules.txt` holds the rules: one list of functions for each class. `class.rs` declares the classes. `rules.rs`
+//!   parses the rules and looks names up.
 
 mod class;
 mod rules;
@@ -20,16 +21,16 @@ pub use rules::{Rules, RulesError};
 
 use crate::symbols::Frame;
 
-/// What a chain was found to be.
+/// The class of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Verdict<'a> {
     /// The kind of work.
     pub class: Class,
-    /// Of [`Class::Lock`]: whose lock it is, by the name in the rules.
+    /// For [`Class::Lock`]: the lock's owner, by its name in the rules.
     pub lock: Option<&'a str>,
 }
 
-/// The lock of a chain in which no known owner holds it.
+/// The lock of a chain that contains no known owner.
 pub const UNKNOWN_LOCK: &str = "other";
 
 impl Rules {
@@ -43,7 +44,7 @@ impl Rules {
         if class != Class::Lock {
             return Verdict { class, lock: None };
         }
-        // The lock's own functions may lie on each other; whose it is says the first behind them that is known.
+        // The lock functions may call each other; the first known function outside them names the owner.
         let owner = frames.find_map(|(_, frame)| self.lock(frame));
         Verdict { class, lock: Some(owner.unwrap_or(UNKNOWN_LOCK)) }
     }

@@ -1,4 +1,4 @@
-//! What a CPU was doing for whom when a sample was taken, told from the call chain.
+//! What a CPU was doing, and on whose behalf, when a sample was taken; derived from the call chain.
 //!
 //! ```text
 //! innermost  udp_rcv ... net_rx_action, handle_softirqs, do_softirq, __local_bh_enable_ip, ..., udp_sendmsg, ..., do_syscall_64
@@ -18,26 +18,26 @@ use crate::symbols::Frame;
 pub enum Context {
     /// A hard interrupt.
     HardIrq,
-    /// A softirq, wherever it ran: behind an interrupt, at the end of a system call, in ksoftirqd.
+    /// A softirq, wherever it ran: after an interrupt, at the end of a system call, in ksoftirqd.
     Softirq,
     /// A system call.
     Syscall,
-    /// The kernel otherwise: threads of its own (NAPI threads too), page faults.
+    /// Other kernel work: kernel threads (NAPI threads too), page faults.
     Kernel,
     /// A program.
     User,
-    /// A machine that runs on this one.
+    /// A virtual machine on this host.
     Guest,
-    /// Nobody.
+    /// The CPU was idle.
     Idle,
 }
 
 impl Context {
-    /// All of them.
+    /// All contexts.
     pub const ALL: [Self; 7] =
         [Self::HardIrq, Self::Softirq, Self::Syscall, Self::Kernel, Self::User, Self::Guest, Self::Idle];
 
-    /// For people.
+    /// The title for display.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Context {
 
 /// Functions that run softirqs.
 const SOFTIRQ: [&str; 3] = ["handle_softirqs", "__do_softirq", "call_softirq"];
-/// Functions that run hard interrupts; and beginnings of such names.
+/// Functions that run hard interrupts, and prefixes of such names.
 const HARD_IRQ: [&str; 5] = [
     "handle_irq_event",
     "__handle_irq_event_percpu",
@@ -63,7 +63,7 @@ const HARD_IRQ: [&str; 5] = [
     "common_interrupt",
 ];
 const HARD_IRQ_BEGINNINGS: [&str; 4] = ["__sysvec_", "sysvec_", "smp_apic_timer_interrupt", "asm_exc_nmi"];
-/// Functions that enter by a system call; and beginnings.
+/// System call entry functions, and prefixes of such names.
 const SYSCALL: [&str; 6] = [
     "do_syscall_64",
     "system_call_fastpath",
@@ -73,10 +73,10 @@ const SYSCALL: [&str; 6] = [
     "tracesys",
 ];
 const SYSCALL_BEGINNINGS: [&str; 2] = ["entry_SYSCALL_", "entry_SYSENTER_"];
-/// Functions of a CPU that has nothing to do.
+/// Functions of an idle CPU.
 const IDLE: [&str; 4] = ["do_idle", "cpu_startup_entry", "cpu_idle", "cpu_idle_loop"];
 
-/// Tells a sample's context. `chain` is the kernel's part, the innermost first.
+/// Returns a sample's context. `chain` is the kernel's part, innermost first.
 #[must_use]
 pub fn of<'f>(mode: Mode, chain: impl IntoIterator<Item = Frame<'f>>) -> Context {
     match mode {
@@ -87,8 +87,8 @@ pub fn of<'f>(mode: Mode, chain: impl IntoIterator<Item = Frame<'f>>) -> Context
     chain.into_iter().find_map(|frame| boundary(frame.function)).unwrap_or(Context::Kernel)
 }
 
-/// The part of a named chain, the outermost first, that is the context's own: of interrupts from the function where they
-/// begin, of everything else all of it.
+/// The part of a named chain (outermost first) that belongs to the context: of an interrupt, from the function where it
+/// begins; otherwise all of it.
 #[must_use]
 pub fn own(context: Context, chain: &[String]) -> &[String] {
     if !matches!(context, Context::HardIrq | Context::Softirq) {
@@ -98,7 +98,7 @@ pub fn own(context: Context, chain: &[String]) -> &[String] {
     begins.map_or(chain, |at| &chain[at..])
 }
 
-/// What begins in this function.
+/// The context that begins in this function.
 fn boundary(function: &str) -> Option<Context> {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| function.starts_with(beginning));
     if SOFTIRQ.contains(&function) {

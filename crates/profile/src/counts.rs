@@ -1,4 +1,5 @@
-//! Hardware counters by kind of work: what each counted between two samples of a CPU belongs to where the second was.
+//! Hardware counters by kind of work. The counts between two samples of a CPU are attributed to the second sample's
+//! place.
 //!
 //! ```text
 //! CPU 3   ──────┬────────────────┬─────────────┬──────▸ time
@@ -6,12 +7,12 @@
 //!          values: 900        1,700         2,100
 //!          udp_rcv            udp_rcv       copy      ──▸ udp_rcv + 800, copy + 400
 //! ```
-//! That is an approximation. Sums over all work are exact, but work that alternates within the few milliseconds between
-//! two samples gets each other's counts: their figures are drawn towards each other, in proportion to how short their
-//! turns are. What differs in truth differs by more; what is equal here may differ.
+//! This is an approximation. Sums over all work are exact, but work that alternates within the few milliseconds between
+//! two samples gets part of each other's counts: the shorter the turns, the closer their figures. A real difference is
+//! larger than the one shown here; figures that are equal here may differ in reality.
 //!
-//! A group that had to share the processor's counters ran only for a part of the time: its counts are taken for the
-//! whole, in the same proportion.
+//! A group that had to share the processor's counters ran only part of the time: its counts are scaled up in
+//! proportion.
 
 use std::collections::HashMap;
 
@@ -19,47 +20,47 @@ use crate::context::Context;
 use crate::perf::{Absent, Counter, Counts, Reading};
 use crate::samples::{ChainId, Place};
 
-/// What an event counts between two samples at most; about what a CPU of 10 GHz does in eight hours. More is a counter
-/// that began anew, or a damaged record. A lower bound: CPUs that idle for long lose a sample's counts; a higher one: a
-/// counter that began anew is taken for one that wrapped.
+/// Most events between two samples; about what a CPU at 10 GHz counts in eight hours. A larger step means that a
+/// counter restarted or that a record is damaged. Lower: CPUs that idle for a long time lose a sample's counts; higher:
+/// a counter that restarted is mistaken for one that wrapped.
 const LEAP: u64 = 1 << 48;
-/// The same for the times of a group, nanoseconds: nine years.
+/// The same limit for the times of a group, nanoseconds: nine years.
 const LONG: u64 = 1 << 58;
 
-/// What one CPU said last.
+/// The last reading of one CPU.
 #[derive(Debug, Default)]
 struct Last {
     values: HashMap<Counter, u64>,
     enabled: u64,
     running: u64,
-    /// Samples were lost since: whose work it was is unknown.
+    /// Samples were lost since: the work behind the counts is unknown.
     gap: bool,
 }
 
 /// Counts of all samples so far.
 #[derive(Debug, Default)]
 pub struct Counted {
-    /// By which readings call them.
+    /// Counters by their id in readings.
     counters: HashMap<u64, Counter>,
     absent: Vec<Absent>,
     /// By CPU.
     last: HashMap<u32, Last>,
     places: HashMap<(Context, ChainId), Counts>,
-    /// While samples were lost.
+    /// Counted while samples were lost.
     unplaced: Counts,
-    /// How long groups were to run, and did, nanoseconds.
+    /// How long groups were enabled, and how long they ran, nanoseconds.
     enabled: u64,
     running: u64,
 }
 
 impl Counted {
-    /// Of these counters, all of which began at zero.
+    /// For these counters, all of which start at zero.
     #[must_use]
     pub fn new(counters: impl IntoIterator<Item = (u64, Counter)>, absent: &[Absent]) -> Self {
         Self { counters: counters.into_iter().collect(), absent: absent.to_vec(), ..Self::default() }
     }
 
-    /// Counts what a CPU did since its last sample.
+    /// Adds a CPU's counts since its last sample.
     pub fn add(&mut self, place: &Place, reading: Reading<'_>) {
         let last = self.last.entry(place.cpu).or_default();
         let gap = std::mem::take(&mut last.gap);
@@ -74,12 +75,12 @@ impl Counted {
         of.add(step.counts);
     }
 
-    /// Samples of a CPU were lost: what it counts until the next one is nobody's.
+    /// Samples of a CPU were lost: its counts up to the next sample are charged to no work.
     pub fn lost(&mut self, cpu: u32) {
         self.last.entry(cpu).or_default().gap = true;
     }
 
-    /// The counters that were there.
+    /// The counters that were available.
     #[must_use]
     pub fn counters(&self) -> Vec<Counter> {
         Counter::ALL
@@ -88,31 +89,31 @@ impl Counted {
             .collect()
     }
 
-    /// Those that were not, where others were.
+    /// The counters that were not available, if others were.
     #[must_use]
     pub fn absent(&self) -> &[Absent] {
         &self.absent
     }
 
-    /// Every kind of work with what was counted, in no order.
+    /// Every kind of work with its counts, in no particular order.
     pub fn places(&self) -> impl Iterator<Item = (Context, ChainId, Counts)> + '_ {
         self.places.iter().map(|((context, chain), counts)| (*context, *chain, *counts))
     }
 
-    /// What was counted while samples were lost.
+    /// The counts while samples were lost.
     #[must_use]
     pub const fn unplaced(&self) -> Counts {
         self.unplaced
     }
 
-    /// The part of the time that the counters ran, 0 to 1: below 1 they had to share the processor's.
+    /// The part of the time that the counters ran, 0 to 1; below 1, they had to share the processor's counters.
     #[must_use]
     pub fn running(&self) -> f64 {
         if self.enabled == 0 { 1.0 } else { (self.running as f64 / self.enabled as f64).min(1.0) }
     }
 }
 
-/// From one reading to the next.
+/// The difference between two readings.
 struct Step {
     counts: Counts,
     enabled: u64,
@@ -120,12 +121,13 @@ struct Step {
 }
 
 impl Last {
-    /// What came since the last reading, for the whole time; nothing where that cannot be told.
+    /// The counts since the last reading, scaled to the whole time; `None` if they are unknown.
     fn step(&mut self, counters: &HashMap<u64, Counter>, reading: Reading<'_>) -> Option<Step> {
         let since = |now: u64, then: &mut u64, most: u64| {
             let passed = now.wrapping_sub(*then);
             *then = now;
-            // A value before the last one: it wrapped if it is a little behind, by 2^64, and began anew otherwise.
+            // The value is lower than the last one. If it is a little past 2^64, the counter wrapped; otherwise it
+            // restarted.
             (passed <= most).then_some(passed)
         };
         let enabled = since(reading.enabled, &mut self.enabled, LONG);
@@ -134,7 +136,7 @@ impl Last {
         for (id, value) in reading.values() {
             let Some(counter) = counters.get(&id) else { continue };
             let passed = since(value, self.values.entry(*counter).or_default(), LEAP);
-            // All are read, also after one that makes no sense: the next step begins here.
+            // Read all of them, also after an invalid one: the next step starts here.
             counts = counts.zip(passed).map(|(mut counts, passed)| {
                 counts.0[*counter as usize] = passed;
                 counts

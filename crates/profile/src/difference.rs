@@ -1,6 +1,7 @@
-//! Two profiles side by side: before and after a change, or two servers. Costs are per datagram, so that a machine that
-//! does more work is not called slower; per second of the interval where no datagrams were counted. Where both are about
-//! somebody, other programs' time is left out; where one is not, nothing is, for then nobody knows whose its is.
+//! Compares two profiles: before and after a change, or two servers. Costs are per datagram, so that a machine that
+//! does more work does not count as slower; per second of the interval if one profile counted no datagrams. If both
+//! have a focus, other programs' time is left out; if only one has, it is kept in both, because the other one cannot
+//! separate it.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +21,14 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// For both profiles: datagrams only where both counted some.
+    /// For two profiles: datagrams only if both counted some.
     #[must_use]
     pub fn of(a: &Profile, b: &Profile) -> Self {
         let counted = |profile: &Profile| profile.per_datagram(1).is_some();
         if counted(a) && counted(b) { Self::Datagram } else { Self::Second }
     }
 
-    /// For people.
+    /// The title for display.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -36,7 +37,7 @@ impl Unit {
         }
     }
 
-    /// Nanoseconds of a profile, of each unit.
+    /// Nanoseconds per unit.
     #[must_use]
     pub fn cost(self, profile: &Profile, ns: u64) -> f64 {
         let per_datagram = || profile.per_datagram(ns).unwrap_or(0.0);
@@ -47,25 +48,25 @@ impl Unit {
     }
 }
 
-/// The cost of one thing in both.
+/// The cost of one item in both profiles.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pair<T> {
-    /// What.
+    /// The item.
     pub of: T,
-    /// In the first, nanoseconds of each unit.
+    /// In the first profile, nanoseconds per unit.
     pub a: f64,
-    /// In the second.
+    /// In the second profile, nanoseconds per unit.
     pub b: f64,
 }
 
 impl<T> Pair<T> {
-    /// Nanoseconds more in the second; less is negative.
+    /// Increase in nanoseconds from the first to the second; negative if it fell.
     #[must_use]
     pub fn more(&self) -> f64 {
         self.b - self.a
     }
 
-    /// The second over the first; none where the first has nothing.
+    /// The second over the first; `None` if the first is zero.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         (self.a > 0.0).then(|| self.b / self.a)
@@ -89,7 +90,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Of `b` from `a`.
+    /// Compares `b` with `a`.
     #[must_use]
     pub fn new(a: &Profile, b: &Profile) -> Self {
         let (unit, charged) = (Unit::of(a, b), leaves_out(a, b));
@@ -122,10 +123,10 @@ impl Difference {
         };
         let whole = self.busy.more();
         let (verb, change) = if whole > 0.0 { ("rose", "increase") } else { ("fell", "saving") };
-        // The class that changed most in the direction of the whole.
+        // The class that changed most in the direction of the total.
         let class = self.classes.iter().find(|pair| pair.more() * whole > 0.0);
         let biggest = class.map_or_else(String::new, |pair| {
-            // More than the whole if other classes went the other way: a share would only puzzle.
+            // The share is above 100 % if other classes changed in the other direction; then it is left out.
             let share = Some(100.0 * pair.more() / whole).filter(|share| *share < 100.5);
             let share = share.map_or_else(String::new, |share| format!(" ({share:.0} %)"));
             format!("; biggest {change}: {}{share}", pair.of.title())
@@ -147,7 +148,7 @@ fn grouped(value: u64) -> String {
     groups.join(",")
 }
 
-/// Is other programs' time left out of a comparison? Only where both profiles are about somebody.
+/// Is other programs' time left out of a comparison? Only if both profiles have a focus.
 #[must_use]
 pub fn leaves_out(a: &Profile, b: &Profile) -> bool {
     [a, b].iter().all(|profile| !profile.facts.focus.pids.is_empty())
@@ -168,9 +169,9 @@ fn pairs<T: Ord>(
         let (a, b) = cost(ns);
         Pair { of, a, b }
     };
-    // What only other programs have is in neither.
+    // Leave out what only other programs spent.
     let mut pairs: Vec<Pair<T>> = both.into_iter().filter(|(_, ns)| *ns != [0, 0]).map(pair).collect();
-    // What did not change at all, by its size.
+    // Ties: by size.
     pairs.sort_by(|x, y| y.more().abs().total_cmp(&x.more().abs()).then(y.b.total_cmp(&x.b)));
     pairs
 }

@@ -1,5 +1,5 @@
-//! Context of the samples: sockets and their owners, packet sockets, tracked connections. From the snapshots at the
-//! beginning and the end; kept in the result, so that findings can be made again from a file.
+//! Context of the samples: sockets and their owners, packet sockets, tracked connections. Taken from the snapshots at
+//! the beginning and the end; kept in the result, so that findings can be computed again from a file.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,10 +9,11 @@ use udpath_host::read::processes;
 use udpath_host::snapshot::Snapshot;
 use udpath_host::source::Source;
 
-/// Most sockets kept. More: a resolver's thousands of open queries fill the file; fewer: servers of many ports lose some.
+/// Most sockets kept. Higher: a resolver's thousands of open queries fill the file; lower: servers with many ports lose
+/// some.
 const MOST_SOCKETS: usize = 256;
 
-/// What a profile is about. Nothing: the machine.
+/// What a profile is about. Empty: the whole machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Focus {
     /// The processes that serve this UDP port.
@@ -26,19 +27,19 @@ pub struct Focus {
 /// Context of the samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
-    /// What was asked for.
+    /// The requested focus.
     #[serde(default)]
     pub focus: Focus,
-    /// CPUs that run; the samples may be of fewer.
+    /// Online CPUs; fewer may have been sampled.
     #[serde(default)]
     pub online: u32,
-    /// UDP sockets that anybody may send to, of the namespace that was looked at.
+    /// Unconnected UDP sockets of the observed namespace.
     #[serde(default)]
     pub sockets: Vec<BoundSocket>,
     /// Packet sockets that receive packets.
     #[serde(default)]
     pub packet_sockets: Vec<PacketSocketOwner>,
-    /// Connections that netfilter tracks; none where it does not.
+    /// Connections that netfilter tracks; `None` without connection tracking.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tracked: Option<u64>,
     /// The kernel's release.
@@ -49,11 +50,11 @@ pub struct Facts {
 /// A UDP socket that is bound and not connected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundSocket {
-    /// Where.
+    /// The local address.
     pub local: SocketAddr,
-    /// Who has it open.
+    /// The processes that have it open.
     pub pids: Vec<u32>,
-    /// Datagrams dropped at it in the interval.
+    /// Datagrams it dropped in the interval.
     pub drops: u32,
 }
 
@@ -62,7 +63,7 @@ pub struct BoundSocket {
 pub struct PacketSocketOwner {
     /// Its inode, as /proc/PID/fd shows it.
     pub inode: u64,
-    /// Its process; none where that cannot be seen.
+    /// Its process; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pid: Option<u32>,
     /// Its name.
@@ -71,7 +72,7 @@ pub struct PacketSocketOwner {
 }
 
 impl Facts {
-    /// Of an interval between two snapshots.
+    /// For the interval between two snapshots.
     #[must_use]
     pub fn new(before: &Snapshot, after: &Snapshot) -> Self {
         let earlier: HashMap<u32, u32> =
@@ -98,7 +99,7 @@ impl Facts {
         }
     }
 
-    /// Finds the processes of the packet sockets; those that cannot be seen stay without.
+    /// Finds the processes of the packet sockets. Those that cannot be found stay `None`.
     pub fn name_packet_sockets(&mut self, source: &dyn Source) {
         let inodes = self.packet_sockets.iter().enumerate();
         let wanted: HashMap<u32, usize> =

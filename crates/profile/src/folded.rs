@@ -1,10 +1,10 @@
-//! Folded stacks: a line for each stack, its frames from the outermost inwards, and a weight.
+//! Folded stacks: one line per stack, with its frames from the outermost inwards, and a weight.
 //!
 //! ```text
 //! do_syscall_64;__x64_sys_recvfrom;udp_recvmsg;__skb_recv_udp;_raw_spin_lock_bh 812
 //! ```
-//! The form that flame graph tools exchange, whatever system the stacks are of. Frames may say more about themselves, as
-//! those tools write it: `name_[k]` is the kernel's, `name [module]` a module's. `write.rs` makes such lines of a profile.
+//! Flame graph tools exchange this format, on any operating system. A frame may have a suffix, as those tools write it:
+//! `name_[k]` is a kernel function, `name [module]` is in a module. `write.rs` writes a profile in this format.
 
 mod write;
 
@@ -22,25 +22,25 @@ use crate::symbols::Frame;
 pub struct Line<'a> {
     /// From the outermost inwards.
     pub frames: Vec<Frame<'a>>,
-    /// How much it stands for.
+    /// Its weight.
     pub weight: u64,
 }
 
-/// Why a line is no stack.
+/// Why a line is not a stack.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WrongLine {
-    /// Nothing, or no number, at its end.
+    /// No number at the end of the line.
     #[error("line {0}: a stack ends with a space and a whole number")]
     Weight(usize),
-    /// Nothing between two semicolons, or before the number.
+    /// An empty frame.
     #[error("line {0}: a frame without a name")]
     Frame(usize),
 }
 
-/// Reads folded stacks. Empty lines and those that begin with `#` are passed over.
+/// Parses folded stacks. Empty lines and those that begin with `#` are skipped.
 ///
 /// # Errors
-/// The first line that is none.
+/// The first invalid line.
 pub fn parse(text: &str) -> Result<Vec<Line<'_>>, WrongLine> {
     let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
     lines
@@ -64,7 +64,7 @@ fn frame(text: &str) -> Option<Frame<'_>> {
     (!function.is_empty()).then_some(Frame { function, module })
 }
 
-/// Weights by class, and of locks by whose lock it is.
+/// Weights by class, and of locks by owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Weights {
     /// Of all stacks.

@@ -7,18 +7,20 @@
 //!                            ▲                per datagram
 //!                symbols, context, classes
 //! ```
-//! - [`perf`]: the kernel's sampling; no program is started and no file of the kernel's build is needed.
-//! - [`recorder`]: an interval of it, with what is needed to name addresses later.
-//! - [`samples`]: counted as they come; memory is bounded.
-//! - [`counts`]: what hardware counters counted between samples, where there are any.
+//! - [`perf`]: the kernel's sampling; needs no external program and no kernel debug files.
+//! - [`recorder`]: records an interval, with what is needed to resolve addresses later.
+//! - [`samples`]: aggregated as they arrive, in bounded memory.
+//! - [`counts`]: hardware counter values between samples, if there are counters.
 //! - [`symbols`]: addresses to names: the kernel, its modules, BPF programs, programs and their libraries.
 //! - [`context`]: on whose behalf a CPU worked: hard IRQ, softirq, system call, other kernel, user, guest, idle.
-//! - [`classes`]: which kind of work it was, by the call chain; the rules are data.
-//! - [`trace`]: locks, drops, softirqs and delays, counted by programs on tracepoints.
-//! - [`folded`]: stacks as other tools write them, by the same rules; and a profile's, for them.
-//! - [`mod@profile`]: the result, plain and serialisable. [`mod@measure`]: from the machine to it.
-//! - [`facts`]: sockets and packet sockets around the samples.
-//! - [`difference`]: two results, per datagram.
+//! - [`classes`]: the kind of work, by the call chain; the rules are data.
+//! - [`trace`]: locks, drops, softirqs and delays, counted by BPF programs on tracepoints.
+//! - [`folded`]: reads stacks of other tools, classified by the same rules; and writes a profile's stacks for those
+//!   tools.
+//! - [`mod@profile`]: the result, plain and serialisable. [`mod@measure`]: measures this machine and returns the
+//!   result.
+//! - [`facts`]: sockets and packet sockets during the interval.
+//! - [`difference`]: two results compared, per datagram.
 
 pub mod classes;
 pub mod context;
@@ -37,7 +39,7 @@ pub mod trace;
 #[cfg(test)]
 #[path = "../tests/built/mod.rs"]
 mod built;
-// The profiles in tests/built name this crate as other crates do.
+// The profiles in tests/built refer to this crate by its external name.
 #[cfg(test)]
 extern crate self as udpath_profile;
 

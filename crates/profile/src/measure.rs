@@ -1,9 +1,9 @@
-//! A profile from its beginning to its end, of this machine.
+//! Measures a profile of this machine, from start to end.
 //!
 //! ```text
 //! snapshot ─▸ samples, tracepoints, UDP counters at begin and end ─▸ snapshot ─▸ Profile
 //! ```
-//! Nothing on the machine is changed, and nothing stays.
+//! Changes nothing on the machine and leaves nothing behind.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -16,11 +16,11 @@ use crate::perf::OpenError;
 use crate::recorder::{self, Moment, Wanted};
 use crate::trace;
 
-/// Samples what is `wanted` and traces what is `traced`, until the time is over or `stop` is said. `before` is the machine
-/// just before, of the network namespace that `source` is of; `at` is called when sampling begins and ends.
+/// Samples `wanted` and traces `traced` until the time is over or `stop` is set. `before` is a snapshot taken just
+/// before, of `source`'s network namespace; `at` is called when sampling begins and ends.
 ///
 /// # Errors
-/// Nothing can be sampled, and why.
+/// Nothing can be sampled; the error says why.
 pub fn measure(
     wanted: &Wanted,
     traced: &BTreeSet<trace::Source>,
@@ -33,7 +33,7 @@ pub fn measure(
     let mut udp = None;
     let recording = recorder::record_with(wanted, stop, |moment| {
         at(moment);
-        // What cannot be read is among what the snapshots miss.
+        // The snapshots list what cannot be read.
         let counted = read::udp::read(source, &mut Vec::new());
         match moment {
             Moment::Begin => before.udp = counted,

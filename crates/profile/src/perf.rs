@@ -1,4 +1,5 @@
-//! The kernel's sampling: `perf_event_open`(2), one ring for each CPU, and one event; or one for each thread.
+//! The kernel's sampling: `perf_event_open`(2) with one ring for each CPU, and one event for each CPU or for each
+//! thread.
 //!
 //! ```text
 //! Event::cpus, threads ──▸ descriptors ──▸ a ring for each CPU, written by the kernel, drained here every 100 ms
@@ -6,9 +7,11 @@
 //!                                                  ▼
 //!                                            Record::{Sample, Mapped, Comm, Lost, ...}
 //! ```
-//! - `event.rs`: which event there is on this machine, and who may use it; `open.rs`: opened. `counters.rs`: hardware counters
-//!   that run with it. `ring.rs`: records in their order. `record.rs`, `reading.rs`: their layout. `sys.rs`: the system call and the memory shared with the kernel.
-//! - Nothing stays attached: an event is its descriptor, and the kernel closes that when the process ends, however it ends.
+//! - `event.rs`: which event this machine has, and who may use it. `open.rs`: opens events. `counters.rs`: hardware
+//!   counters that run with them. `ring.rs`: records in order. `record.rs`, `reading.rs`: their layout. `sys.rs`: the
+//!   system call and the memory shared with the kernel.
+//! - Nothing stays attached: an event is a file descriptor, and the kernel closes it when the process ends for any
+//!   reason.
 
 pub mod counters;
 mod event;

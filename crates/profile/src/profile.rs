@@ -1,10 +1,10 @@
-//! What a recording shows: shares of contexts and classes, by CPU, process and thread, and the stacks behind them.
+//! The result of a recording: shares of contexts and classes, by CPU, process and thread, and the stacks behind them.
 //!
-//! Weights are nanoseconds of CPU time where the clock is one. Where samples count cycles, a CPU's are as long as the time
-//! that the kernel accounts as busy.
+//! Weights are nanoseconds of CPU time if the event is a clock. If samples count cycles, they are scaled so that a
+//! CPU's cycles add up to the time that the kernel accounts as busy.
 //!
-//! The stacks keep every frame, of interrupts those of the kernel; [`Stack::own_frames`] are those of the work itself, without
-//! what an interrupt interrupted.
+//! The stacks keep every frame; those of interrupts keep the kernel's frames. [`Stack::own_frames`] are those of the
+//! work itself, without the interrupted code.
 
 mod charged;
 mod hardware;
@@ -25,7 +25,7 @@ pub use result::{Accounted, Counted, CpuLine, Datagrams, ProcessShare, Profile, 
 use sums::{Sums, Units, accounted, cpu_lines, datagrams, processes, sorted, stacks};
 
 impl Profile {
-    /// Puts a recording together. `before` and `after` are the machine at its beginning and end.
+    /// Builds a profile from a recording. `before` and `after` are snapshots of the machine at its beginning and end.
     #[must_use]
     pub fn new(recording: &Recording, rules: &Rules, before: &Snapshot, after: &Snapshot) -> Self {
         let named = Named::new(recording, rules);
@@ -75,11 +75,11 @@ impl Profile {
         profile
     }
 
-    /// What it is about: these processes come first, findings name their sockets, and other programs' time is charged to
-    /// no datagram.
+    /// Sets the focus: its processes come first, findings name their sockets, and other programs' time is not charged
+    /// to the datagrams.
     #[must_use]
     pub fn about(mut self, focus: Focus) -> Self {
-        // Stable: otherwise the order stays.
+        // A stable sort keeps the order otherwise.
         self.processes.sort_by_key(|process| !focus.pids.contains(&process.pid));
         self.facts.focus = focus;
         self.charge();

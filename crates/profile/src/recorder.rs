@@ -1,4 +1,4 @@
-//! A recording: samples of an interval, with everything that is needed to name them later.
+//! A recording: samples of an interval, with everything needed to resolve them later.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,93 +15,93 @@ use crate::symbols::kernel::{Kernel, NoSymbols};
 use crate::symbols::threads::Threads;
 use crate::symbols::user::{MOST_HELD, Programs};
 
-/// Samples a second of each CPU, unless told otherwise. A prime, so that it does not beat with the kernel's 100, 250, 300 or
-/// 1,000 ticks. Fewer: rare work is missed. More: sampling shows in what it measures; on a virtual machine, whose timer is the
-/// hypervisor's, a sample takes 10 to 30 us, and of those most is the interrupt, not the chain.
+/// Default samples per second and CPU. A prime, so that it does not beat with the kernel's 100, 250, 300 or 1,000
+/// ticks. Lower: rare work is missed. Higher: sampling affects what it measures; on a virtual machine, whose timer
+/// belongs to the hypervisor, a sample takes 10 to 30 us, most of it for the interrupt, not for the chain.
 pub const RATE: u32 = 199;
-/// Pause between two looks at the rings. Longer: rings overflow; shorter: this program wakes up more than it has to.
+/// Interval at which the rings are drained. Longer: rings overflow; shorter: unnecessary wake-ups.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Events of one process at most: a descriptor each, for every thread on every CPU. The kernel keeps 1.3 KB of each, which
-/// makes 20 MiB, and a thread that the process starts copies those of its maker. More: starting threads becomes slow in
-/// what is measured; fewer: 128 threads on 128 CPUs are not sampled whole.
+/// Most events of one process: one descriptor each, for every thread on every CPU. The kernel keeps 1.3 KB for each,
+/// which makes 20 MiB, and a new thread copies those of its parent. Higher: creating threads becomes slow in the
+/// measured program; lower: a program with 128 threads on 128 CPUs is not sampled completely.
 const MOST_EVENTS: usize = 16_384;
-/// Descriptors that everything else needs at most: the files of programs that are kept open, /proc, tracing.
+/// Most descriptors that everything else needs: program files kept open, /proc, tracing.
 const SPARE: usize = MOST_HELD + 64;
 /// Length of a slice of the time line.
 pub const SLICE: Duration = Duration::from_secs(1);
 
-/// What is to be recorded.
+/// What to record.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// These CPUs.
+    /// The CPUs to sample.
     pub cpus: CpuSet,
-    /// Where CPUs may not be sampled: the threads of this process at least.
+    /// If CPUs may not be sampled: the process whose threads to sample instead.
     pub pid: Option<u32>,
-    /// For so long.
+    /// Length of the recording.
     pub length: Duration,
-    /// Samples a second of each CPU.
+    /// Samples per second and CPU.
     pub rate: u32,
 }
 
-/// What was recorded.
+/// The recorded data.
 #[derive(Debug)]
 pub struct Recording {
     /// The samples.
     pub samples: Samples,
-    /// What programs had mapped.
+    /// Mappings of programs.
     pub programs: Programs,
     /// Names of threads.
     pub threads: Threads,
-    /// What hardware counters counted; none where there are none.
+    /// Hardware counter values; `None` without counters.
     pub counted: Option<Counted>,
-    /// CPUs that went away, and how long after the beginning, seconds: from then on they were not sampled.
+    /// CPUs that went offline, and when, in seconds after the beginning: from then on they were not sampled.
     pub gone: BTreeMap<u32, f64>,
-    /// CPUs that came up, and were not sampled.
+    /// CPUs that came online and were not sampled.
     pub came: CpuSet,
-    /// Threads that were not sampled: there were not enough descriptors.
+    /// Threads that were not sampled because there were not enough descriptors.
     pub left_out: usize,
-    /// What made the samples.
+    /// What triggered the samples.
     pub clock: Clock,
     /// What they show.
     pub sight: Sight,
-    /// Samples asked for, each second of each CPU.
+    /// Requested samples per second and CPU.
     pub rate: u32,
-    /// How long it took, seconds.
+    /// Length, seconds.
     pub seconds: f64,
-    /// Records that found no room.
+    /// Records lost because a ring was full.
     pub lost: u64,
-    /// How often the kernel took fewer samples than asked for.
+    /// How often the kernel took fewer samples than requested.
     pub throttled: u64,
-    /// Records that made no sense.
+    /// Invalid records.
     pub malformed: u64,
-    /// CPU time that recording took, seconds: of this program. What the kernel spends on taking samples is in the samples.
+    /// CPU time of this program for recording, seconds. What the kernel spends on taking samples is in the samples.
     pub own_seconds: f64,
-    /// Why the kernel's functions have no names.
+    /// Why the kernel's functions could not be resolved.
     pub no_symbols: Option<NoSymbols>,
 }
 
-/// A moment of a recording, for what is to be counted over the same time.
+/// A moment of a recording, for counters over the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// Samples are taken from now on.
+    /// Sampling begins.
     Begin,
-    /// None are taken any more.
+    /// Sampling has ended.
     End,
 }
 
-/// Records until the time is over or `stop` is said.
+/// Records until the time is over or `stop` is set.
 ///
 /// # Errors
-/// Nothing can be sampled, and why.
+/// Nothing can be sampled; the error says why.
 pub fn record(wanted: &Wanted, stop: &AtomicBool) -> Result<Recording, OpenError> {
     record_with(wanted, stop, |_| ())
 }
 
-/// The same, and calls `at` when sampling begins and ends: counters read there are of the samples' time. Between them and
-/// whatever was read before lie the kernel's symbols, a tenth of a second or more.
+/// The same, and calls `at` when sampling begins and ends, so that counters read there cover the time of the samples.
+/// Reading the kernel's symbols takes a tenth of a second or more before that.
 ///
 /// # Errors
-/// Nothing can be sampled, and why.
+/// Nothing can be sampled; the error says why.
 pub fn record_with(
     wanted: &Wanted,
     stop: &AtomicBool,
@@ -146,10 +146,10 @@ pub fn record_with(
     at(Moment::End);
     event.drain(|cpu, record| recording.take(cpu, &record));
     recording.malformed = event.malformed();
-    // Its rings are a quarter of this program's memory, and what comes now needs some.
+    // Its rings are a quarter of this program's memory, and the next step needs some.
     drop(event);
     recording.own_seconds = cpu_seconds() - own;
-    // BPF programs may have come since.
+    // BPF programs may have been loaded since.
     if recording.no_symbols.is_none()
         && let Ok(kernel) = Kernel::running()
     {
@@ -159,7 +159,7 @@ pub fn record_with(
 }
 
 impl Recording {
-    /// Nothing but these samples, so many asked for each second of each CPU. Records say the rest: [`Self::take`].
+    /// These samples and nothing else, at this rate per CPU. Add records with [`Self::take`].
     #[must_use]
     pub fn new(samples: Samples, clock: Clock, rate: u32) -> Self {
         Self {
@@ -182,9 +182,9 @@ impl Recording {
         }
     }
 
-    /// Events of a CPU that goes away end with it, also when it comes back.
+    /// The events of a CPU end when it goes offline, and do not resume when it comes back.
     fn look_for_cpus(&mut self, sampled: &CpuSet, before: &CpuSet, now: Duration) {
-        // Threads are sampled wherever they are.
+        // Threads are sampled on any CPU.
         let Some(online) = running_cpus().filter(|_| self.sight == Sight::Machine) else { return };
         for cpu in sampled.difference(&online).iter() {
             self.gone.entry(cpu).or_insert(now.as_secs_f64());
@@ -192,7 +192,7 @@ impl Recording {
         self.came = self.came.union(&online.difference(before));
     }
 
-    /// Counts a record of a CPU's ring. Of different CPUs they may come in any order.
+    /// Adds a record of a CPU's ring. Records of different CPUs may come in any order.
     pub fn take(&mut self, cpu: u32, record: &Record<'_>) {
         match record {
             Record::Sample(sample) => {
@@ -238,11 +238,11 @@ fn cpus(wanted: &Wanted) -> Result<Event, OpenError> {
     Event::cpus(&wanted.cpus, wanted.rate)
 }
 
-/// The threads of a process, those that have used most CPU time first.
+/// The threads of a process, those with the most CPU time first.
 fn threads(wanted: &Wanted, pid: u32) -> Result<Event, OpenError> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let used = |tid: u32| {
-        // Nanoseconds on a CPU, then others; nothing of a thread that has ended, or by a kernel without them.
+        // Nanoseconds on a CPU, then other fields; empty if the thread has ended or the kernel has no such statistics.
         let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
         text.split(' ').next()?.parse::<u64>().ok()
     };
@@ -262,15 +262,15 @@ fn cpu_seconds() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
-/// Raises the limit of descriptors for so many more, as far as that goes; many machines allow 1,024 to begin with. How
-/// many more there are then.
+/// Raises the descriptor limit by `wanted`, as far as possible; many machines start with 1,024. Returns the number of
+/// descriptors that are then available.
 fn allow_descriptors(wanted: usize) -> usize {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let all = u64::try_from(open + SPARE + wanted).unwrap_or(u64::MAX);
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < all) {
         limit.current = limit.maximum.map_or(Some(all), |most| Some(most.min(all)));
-        // Too few are told by what cannot be opened, or is left out.
+        // If they do not suffice, opening fails or threads are left out, and that is reported.
         let _ = setrlimit(Resource::Nofile, limit);
     }
     let current = getrlimit(Resource::Nofile).current;

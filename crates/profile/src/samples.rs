@@ -1,12 +1,12 @@
-//! Samples as they come in, counted: the same chain at the same place is one line with a weight.
+//! Samples aggregated as they arrive: the same chain at the same place is one entry with a weight.
 //!
 //! ```text
 //! Record::Sample ──▸ chains: each different list of addresses once ──▸ tallies: (CPU, thread, context, chains) ──▸ weight
 //!                                                                 └──▸ time line: (slice, CPU, context) ──▸ weight
 //! ```
-//! A context is told when a chain is first seen, so the time line needs no second pass. Memory is bounded: chains beyond
-//! [`MOST_CHAINS`] are counted without their addresses, places beyond [`MOST_PLACES`] without what tells them apart; both are
-//! told.
+//! A context is determined when a chain is first seen, so the time line needs no second pass. Memory is bounded: chains
+//! beyond [`MOST_CHAINS`] are counted without their addresses, places beyond [`MOST_PLACES`] with less detail; both are
+//! reported.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,55 +15,55 @@ use crate::context::{self, Context};
 use crate::perf::{Mode, Sample};
 use crate::symbols::kernel::Kernel;
 
-/// Different chains that are kept, and addresses of all of them together. A busy server has some thousands; each takes about
-/// 300 bytes, so this is 20 MiB at the most. Fewer: samples lose their names; more: a profile of many programs leaves its
-/// bound of memory.
+/// Most different chains, and most addresses of all chains together. A busy server has a few thousand chains of about
+/// 300 bytes each, so this is 20 MiB at most. Lower: samples lose their names; higher: a profile of many programs
+/// exceeds its memory bound.
 pub const MOST_CHAINS: usize = 65_536;
 const MOST_ADDRESSES: usize = 1_500_000;
-/// Places that are kept as they are; then those kept without the program's chain, and those without any chain. Together seven
-/// eighths of a power of two, which fill a hash table before it doubles: 11 MiB. Fewer: on a machine of many CPUs rare stacks
-/// lose their names; more: it leaves its bound of memory.
+/// Most places with full detail; then those without the program's chain, and those without any chain. Together seven
+/// eighths of a power of two, which fill a hash table before it doubles: 11 MiB. Lower: rare stacks lose their names on
+/// a machine with many CPUs; higher: the profile exceeds its memory bound.
 pub const MOST_PLACES: usize = 196_608;
 const MOST_WITH_COARSE: [usize; 3] = [MOST_PLACES, 217_088, 229_376];
-/// Slices of the time line. A recording is an hour at most; what comes later has a wrong time.
+/// Last slice of the time line. A recording lasts an hour at most; a later time is wrong.
 const LAST_SLICE: u32 = 4000;
 
-/// What one sample stands for at most: a thousand seconds, as nanoseconds or cycles. More is a damaged record; sums of less
-/// cannot overflow.
+/// Largest weight of one sample: a thousand seconds, as nanoseconds or cycles. A larger one is a damaged record; sums
+/// of smaller ones cannot overflow.
 const HEAVIEST: u64 = 1 << 40;
 
-/// A chain, by its number.
+/// A chain's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChainId(u32);
 
-/// Where a sample was.
+/// The place of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// The CPU.
     pub cpu: u32,
-    /// The process; 0 is idle, and of interrupts, which are nobody's.
+    /// The process; 0 for idle and for interrupts, which are not charged to a process.
     pub pid: u32,
     /// Its thread.
     pub tid: u32,
-    /// On whose behalf.
+    /// The context.
     pub context: Context,
     /// The kernel's part of the chain.
     pub kernel: ChainId,
-    /// The program's; none of an interrupt.
+    /// The program's part; empty for an interrupt.
     pub user: ChainId,
 }
 
-/// How often.
+/// A count and a weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Samples.
     pub samples: u64,
-    /// What they stand for: nanoseconds, or cycles.
+    /// Their weight: nanoseconds, or cycles.
     pub weight: u64,
 }
 
 impl Tally {
-    /// Counts in.
+    /// Adds another tally.
     pub fn add(&mut self, other: Self) {
         self.samples += other.samples;
         self.weight += other.weight;
@@ -75,9 +75,9 @@ impl Tally {
 struct Chains {
     known: HashMap<Arc<[u64]>, ChainId>,
     list: Vec<Arc<[u64]>>,
-    /// Of all of them together.
+    /// Addresses of all lists together.
     addresses: usize,
-    /// Those for which there was no room.
+    /// Chains without room.
     refused: u64,
 }
 
@@ -91,22 +91,22 @@ pub struct Samples {
     chains: Chains,
     contexts: HashMap<ChainId, Context>,
     tallies: HashMap<Place, Tally>,
-    /// Samples at places that are less exact than they could be.
+    /// Samples recorded with less detail.
     coarse: u64,
     time_line: HashMap<(u32, u32), Slice>,
-    /// When the first slice began, and how long each is, nanoseconds.
+    /// Start of the first slice, and length of each, nanoseconds.
     begin: u64,
     slice: u64,
     scratch: (Vec<u64>, Vec<u64>),
 }
 
 impl Samples {
-    /// None yet. Slices of the time line are so many nanoseconds from `begin`, of the samples' clock; `kernel` has the
-    /// names by which contexts are told.
+    /// Empty. Slices of the time line are `slice` nanoseconds long and start at `begin`, in the samples' clock;
+    /// `kernel` has the function names that determine contexts.
     #[must_use]
     pub fn new(kernel: Kernel, begin: u64, slice: u64) -> Self {
         let mut chains = Chains::default();
-        // Number 0: no addresses, also of those for which there is no room.
+        // Number 0: no addresses; also used for chains without room.
         chains.number(&[]);
         Self {
             kernel,
@@ -121,7 +121,7 @@ impl Samples {
         }
     }
 
-    /// Counts a sample; where that was.
+    /// Adds a sample and returns its place.
     pub fn add(&mut self, sample: &Sample<'_>) -> Place {
         let (kernel, user) = &mut self.scratch;
         kernel.clear();
@@ -129,8 +129,8 @@ impl Samples {
         sample.chain.split(kernel, user);
         let kernel = self.chains.number(kernel);
         let context = self.context(sample, kernel);
-        // Whose time an interrupt came in, and where the program was, has nothing to do with it, and on many CPUs would make
-        // equal work a hundred thousand places.
+        // An interrupt has nothing to do with the process and the code that it interrupted; on many CPUs, keeping them
+        // would turn equal work into a hundred thousand places.
         let interrupt = matches!(context, Context::HardIrq | Context::Softirq);
         let (pid, tid) = if interrupt { (0, 0) } else { (sample.pid, sample.tid) };
         let user = if interrupt { ChainId(0) } else { self.chains.number(&self.scratch.1) };
@@ -138,14 +138,14 @@ impl Samples {
         let place = Place { cpu: sample.cpu, pid, tid, context, kernel, user };
         let place = self.room(place);
         self.tallies.entry(place).or_default().add(Tally { samples: 1, weight });
-        // A time before the beginning is of the first slice: clocks of CPUs may differ by moments.
+        // A time before the beginning goes to the first slice: the clocks of CPUs may differ slightly.
         let slice = sample.time.saturating_sub(self.begin) / self.slice;
         let slice = u32::try_from(slice).unwrap_or(LAST_SLICE).min(LAST_SLICE);
         self.time_line.entry((slice, sample.cpu)).or_default()[context as usize] += weight;
         place
     }
 
-    /// The place itself, or where there is no room for it the next less exact one. CPU and context always stay.
+    /// The place itself, or the next less detailed one if there is no room. CPU and context are always kept.
     fn room(&mut self, place: Place) -> Place {
         let own = Place { user: ChainId(0), ..place };
         let bare = Place { tid: place.pid, kernel: ChainId(0), ..own };
@@ -163,7 +163,7 @@ impl Samples {
         if sample.mode != Mode::Kernel {
             return context::of(sample.mode, []);
         }
-        // Of process 0 everything that is no interrupt is idling, also where functions have no names.
+        // All time of process 0 except interrupts is idle, also if functions have no names.
         let otherwise =
             |context| if sample.pid == 0 && context == Context::Kernel { Context::Idle } else { context };
         let (kernel, addresses) = (&self.kernel, &self.chains.list[chain.0 as usize]);
@@ -179,12 +179,12 @@ impl Samples {
         &self.chains.list[id.0 as usize]
     }
 
-    /// Every place with its tally, in no order.
+    /// Every place with its tally, in no particular order.
     pub fn tallies(&self) -> impl Iterator<Item = (&Place, &Tally)> {
         self.tallies.iter()
     }
 
-    /// The time line: slice from 0, CPU, weights. In no order.
+    /// The time line: slice from 0, CPU, weights. In no particular order.
     pub fn time_line(&self) -> impl Iterator<Item = (u32, u32, &Slice)> {
         self.time_line.iter().map(|((slice, cpu), weights)| (*slice, *cpu, weights))
     }
@@ -195,12 +195,12 @@ impl Samples {
         &self.kernel
     }
 
-    /// Reads the kernel's functions again: BPF programs that came meanwhile have names then.
+    /// Replaces the kernel's functions: BPF programs loaded in the meantime are then included.
     pub fn rename(&mut self, kernel: Kernel) {
         self.kernel = kernel;
     }
 
-    /// Samples whose chain or place found no room.
+    /// Samples without room for their chain or place.
     #[must_use]
     pub const fn nameless(&self) -> u64 {
         self.chains.refused + self.coarse

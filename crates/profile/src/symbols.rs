@@ -1,8 +1,8 @@
 //! From addresses to names.
 //!
-//! - `kernel.rs`: the kernel's functions, its modules' and those of BPF programs, from /proc/kallsyms.
-//! - `user.rs`: programs: the function, where the file mapped at an address has symbols. `code.rs`: which file that is.
-//!   `file.rs`: those files. `threads.rs`: what threads are called.
+//! - `kernel.rs`: functions of the kernel, its modules and BPF programs, from /proc/kallsyms.
+//! - `user.rs`: functions of programs, if the file mapped at an address has symbols. `code.rs`: finds the file of an
+//!   address. `file.rs`: those files. `threads.rs`: names of threads.
 
 mod code;
 mod file;
@@ -10,11 +10,11 @@ pub mod kernel;
 pub mod threads;
 pub mod user;
 
-/// A function that a chain goes through.
+/// A function in a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Frame<'a> {
     /// Its name.
     pub function: &'a str,
-    /// The kernel module it is in; `bpf` of BPF programs; none of the kernel itself.
+    /// Its kernel module; `bpf` for BPF programs; `None` for the kernel itself.
     pub module: Option<&'a str>,
 }

@@ -1,16 +1,16 @@
-//! What the kernel's tracepoints add to samples: waits, drops and delays, counted each by each where they happen.
+//! What the kernel's tracepoints add to the samples: waits, drops and delays, counted individually where they happen.
 //!
 //! ```text
 //! start ──▸ programs in the kernel count ──▸ finish: read, named by symbols and rules ──▸ Traces, a part of Profile
 //!               └ for a moment the kernel counts their own runs: what tracing costs
 //! ```
-//! - `locks.rs`: who waits for which lock, how long, and which socket's it is. `drops.rs`: what is dropped, why, for which
-//!   port. `softirqs.rs`: softirqs, polls, IPIs, wake-ups. `delays.rs`: from the stack to the reader.
-//! - `times.rs`: how often and how long. `socket.rs`: a socket by what it is bound to.
+//! - `locks.rs`: who waits for which lock, for how long, and which socket owns it. `drops.rs`: what is dropped, why,
+//!   and for which port. `softirqs.rs`: softirqs, polls, IPIs, wake-ups. `delays.rs`: from the stack to the reader.
+//! - `times.rs`: counts and durations. `socket.rs`: a socket by its bound address.
 //!
-//! Every [`Source`] can be left out, and one that this kernel or this user cannot have is absent with a reason; the others
-//! work without it. Nothing here needs kprobes, tracefs or a file of the kernel's build. Programs hang at descriptors of this
-//! process, so they are gone when it ends, however it ends.
+//! Every [`Source`] can be left out. A source that this kernel does not support or this user may not use is listed as
+//! absent with a reason; the others work without it. No kprobes, no tracefs and no kernel debug files are needed.
+//! Programs are attached through descriptors of this process, so they are gone when it ends for any reason.
 
 pub mod delays;
 pub mod drops;
@@ -42,11 +42,11 @@ pub use socket::Socket;
 pub use softirqs::Softirqs;
 pub use times::{Length, Times};
 
-/// For so long the kernel counts what the programs cost. Longer: the counting, two looks at the clock for each run, shows
-/// itself; shorter: rare runs are not seen.
+/// How long the kernel counts the cost of the programs. Longer: the counting (two clock reads per run) affects the
+/// measurement; shorter: rare runs are missed.
 const METERED: Duration = Duration::from_millis(250);
 
-/// What can be traced.
+/// A group of tracepoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -56,15 +56,15 @@ pub enum Source {
     Drops,
     /// Softirqs, NAPI polls, IPIs, wake-ups.
     Softirqs,
-    /// Datagrams' way from the stack to the reader.
+    /// Delays of datagrams from the stack to the reader.
     Delays,
 }
 
 impl Source {
-    /// All of them.
+    /// All sources.
     pub const ALL: [Self; 4] = [Self::Locks, Self::Drops, Self::Softirqs, Self::Delays];
 
-    /// As arguments and JSON write it.
+    /// The name in arguments and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Source {
         }
     }
 
-    /// What it costs the machine that is looked at, in words.
+    /// Its cost on the traced machine, for display.
     #[must_use]
     pub const fn cost(self) -> &'static str {
         match self {
@@ -106,7 +106,7 @@ impl FromStr for Source {
     }
 }
 
-/// What was traced.
+/// Results of tracing.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Traces {
     /// Waits for locks.
@@ -118,38 +118,39 @@ pub struct Traces {
     /// Softirqs, NAPI polls, IPIs, wake-ups.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub softirqs: Option<Softirqs>,
-    /// Datagrams' way from the stack to the reader.
+    /// Delays of datagrams from the stack to the reader.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delays: Option<Delays>,
-    /// Asked for, but not to be had.
+    /// Requested but not available.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub absent: Vec<Absent>,
-    /// What tracing cost; empty where the kernel did not count it.
+    /// The cost of tracing; empty if the kernel did not count it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub costs: Vec<Cost>,
 }
 
-/// A source that this kernel or this user cannot have.
+/// A source that this kernel does not support or this user may not use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
-    /// Which.
+    /// The source.
     pub source: Source,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What a program cost, as the kernel counted it for a moment. The way to the program, some 10 ns a run, is not in it.
+/// The cost of a program, as counted by the kernel for a short time. The dispatch to the program, about 10 ns per run,
+/// is not included.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// What it is for.
+    /// The source that it belongs to.
     pub source: Source,
     /// The tracepoint.
     pub at: String,
-    /// How often it ran each second, on all CPUs together.
+    /// Runs per second, on all CPUs together.
     pub runs_per_second: f64,
-    /// For how long, nanoseconds.
+    /// Duration of a run, nanoseconds.
     pub ns_per_run: f64,
-    /// Of the time of all CPUs that are online, 0 to 1.
+    /// Share of the time of all online CPUs, 0 to 1.
     pub share: f64,
 }
 
@@ -163,13 +164,13 @@ pub struct Running {
     meter: Option<Meter>,
 }
 
-/// None: left out.
+/// `None`: left out.
 type Started<T> = Option<Result<T, Error>>;
 
-/// Starts tracing. What cannot be had is told at the end.
+/// Starts tracing. Sources that are not available are reported at the end.
 #[must_use]
 pub fn start(sources: &BTreeSet<Source>) -> Running {
-    // Each reads the kernel's types, which takes longer than the rest, so they do it side by side.
+    // Each reads the kernel's types, which takes longer than the rest, so they run in parallel.
     thread::scope(|scope| {
         let locks = sources.contains(&Source::Locks).then(|| scope.spawn(LockWaits::attach));
         let drops = sources.contains(&Source::Drops).then(|| scope.spawn(SkbDrops::attach));
@@ -190,7 +191,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>) -> Result<T, Error>
 }
 
 impl Running {
-    /// Ends tracing and tells what was counted, named by the kernel's functions and the rules.
+    /// Ends tracing and returns the counts, named by the kernel's functions and the rules.
     #[must_use]
     pub fn finish(self, kernel: &Kernel, rules: &Rules) -> Traces {
         let metered = self.meter.map(Meter::finish);
@@ -211,7 +212,7 @@ impl Running {
 }
 
 impl Traces {
-    /// Ends a source's programs, notes what they cost, and reads them; the reason is kept where that cannot be.
+    /// Ends a source's programs, records their cost, and reads them; on failure, keeps the reason.
     fn counts<T: Tracer>(
         &mut self,
         source: Source,
@@ -243,12 +244,12 @@ fn cost(source: Source, run: &Run, metered: Duration, cpus: usize) -> Cost {
     }
 }
 
-/// Has the kernel count runs for a while.
+/// Makes the kernel count runs for a while.
 #[derive(Debug)]
 struct Meter {
     thread: JoinHandle<()>,
     started: Instant,
-    /// Somebody else has it count all the time.
+    /// Another program has enabled the counting permanently.
     always: bool,
 }
 
@@ -266,7 +267,7 @@ impl Meter {
         Some(Self { thread, started, always })
     }
 
-    /// For how long it counted.
+    /// Returns how long it counted.
     fn finish(self) -> Duration {
         let passed = self.started.elapsed();
         self.thread.thread().unpark();

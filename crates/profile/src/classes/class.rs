@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Kin among the classes: there are more classes than distinguishable colours.
+/// Groups of related classes: there are more classes than distinguishable colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// Device, NAPI, XDP, transmit.
@@ -30,7 +30,7 @@ pub enum Family {
     Other,
 }
 
-/// Declares the classes once: name in the rules and in JSON, title for people, family in pictures.
+/// Declares each class once: name in the rules and in JSON, title for display, family in charts.
 macro_rules! classes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $title:literal, $family:ident;)*) => {
         /// A kind of work.
@@ -40,16 +40,16 @@ macro_rules! classes {
         }
 
         impl Class {
-            /// All of them, in the order of a datagram's way.
+            /// All classes, in the order of a datagram's path.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// As the rules and JSON write it.
+            /// The name in the rules and in JSON.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
             }
 
-            /// For people.
+            /// The title for display.
             #[must_use]
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title),* }
@@ -65,11 +65,11 @@ macro_rules! classes {
 }
 
 classes! {
-    /// The device driver, and the mapping of memory for it.
+    /// The device driver and its DMA mappings.
     NicDriver = "nic-driver", "NIC driver", Device;
-    /// Polling devices, merging packets, handing them to protocols.
+    /// Polling devices, merging packets, passing them to protocols.
     NapiGro = "napi-gro", "NAPI, GRO", Device;
-    /// BPF programs wherever they hang, XDP, AF_XDP.
+    /// BPF programs at any attach point, XDP, AF_XDP.
     XdpBpf = "xdp-bpf", "XDP, BPF", Device;
     /// Packet sockets: a tcpdump, a DHCP client.
     PacketSockets = "packet-sockets", "packet sockets", Filters;
@@ -83,11 +83,11 @@ classes! {
     Tcp = "tcp", "TCP", Protocols;
     /// UDP on the way in.
     UdpReceive = "udp-receive", "UDP receive", Protocols;
-    /// Which socket a datagram is for.
+    /// Finding the socket of a datagram.
     SocketLookup = "socket-lookup", "socket lookup", Protocols;
-    /// Into a socket's queue, its memory, waking the reader.
+    /// Adding to a socket's queue, its memory accounting, waking the reader.
     SocketEnqueue = "socket-enqueue", "socket enqueue", Protocols;
-    /// Out of a socket's queue, by its reader.
+    /// Reading from a socket's queue.
     SocketRead = "socket-read", "socket read", Protocols;
     /// UDP and IP on the way out.
     UdpSend = "udp-send", "UDP send", Protocols;
@@ -97,7 +97,7 @@ classes! {
     Qdisc = "qdisc", "qdisc", Device;
     /// From the stack to the driver.
     Transmit = "transmit", "device transmit", Device;
-    /// Making, copying and freeing of packet buffers.
+    /// Allocating, copying and freeing packet buffers.
     Skb = "skb", "skb management", Memory;
     /// Memory of the kernel and of processes.
     Memory = "memory", "memory", Memory;
@@ -105,29 +105,29 @@ classes! {
     Copy = "copy", "data copy", Memory;
     /// Taking, holding and waiting for locks.
     Lock = "lock", "locks", Locks;
-    /// Who runs next, waking up and going to sleep; waiting for events.
+    /// The scheduler: wake-ups, sleeping, waiting for events.
     Scheduling = "scheduling", "scheduling, wake-ups", Scheduling;
-    /// In and out of the kernel.
+    /// Entering and leaving the kernel.
     Syscall = "syscall", "syscall entry", Syscalls;
     /// Security modules, audit, seccomp.
     Security = "security", "security, audit", Filters;
     /// Timers and clocks.
     Timers = "timers", "timers, clocks", Scheduling;
-    /// Interrupts' own cost.
+    /// The cost of interrupts themselves.
     Interrupt = "interrupt", "interrupt entry", Scheduling;
     /// Control groups.
     Cgroup = "cgroup", "cgroup", Filters;
-    /// What the processor's flaws cost.
+    /// Mitigations of processor vulnerabilities.
     Mitigations = "mitigations", "mitigations", Syscalls;
-    /// This program's own sampling, and other tracing.
+    /// udpath's own sampling, and other tracing.
     Tracing = "tracing", "tracing", Other;
     /// Files and disks.
     Files = "files", "files, disks", Other;
     /// Programs.
     User = "user", "user", Programs;
-    /// Nothing.
+    /// Idle.
     Idle = "idle", "idle", Other;
-    /// Not known. Always reported.
+    /// Unknown. Always reported.
     Unclassified = "unclassified", "unclassified", Other;
 }
 

@@ -1,4 +1,4 @@
-//! The rules as they are written, and looking a function up in them.
+//! The rules: parsing them and looking a function up.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -8,34 +8,34 @@ use thiserror::Error;
 use super::class::Class;
 use crate::symbols::Frame;
 
-/// The rules that come with the program.
+/// The built-in rules.
 const BUILT_IN: &str = include_str!("rules.txt");
 
-/// Which function belongs to what.
+/// Which class each function belongs to.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     classes: Table<Entry>,
     locks: Table<String>,
 }
 
-/// What a section says of its functions.
+/// The meaning of a section's functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
     /// Of this class.
     Class(Class),
-    /// Of this class, if nothing is inside.
+    /// Of this class, if it is the innermost frame.
     Leaf(Class),
-    /// Not named: its caller decides.
+    /// No class: its caller decides.
     Pass,
 }
 
-/// Names of functions and modules to what they mean.
+/// Maps names of functions and modules to their meaning.
 #[derive(Debug, Clone)]
 struct Table<T> {
     exact: HashMap<String, T>,
     beginnings: HashMap<String, T>,
     modules: HashMap<String, T>,
-    /// Bytes of the longest beginning.
+    /// Length of the longest prefix, in bytes.
     longest: usize,
 }
 
@@ -46,17 +46,17 @@ impl<T> Default for Table<T> {
     }
 }
 
-/// Why a text cannot be read as rules.
+/// Why rules cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RulesError {
-    /// A section of a class that there is not.
+    /// A section names an unknown class.
     #[error("line {line}: unknown class {name:?}; the classes are {known}")]
     NoClass {
         /// From 1.
         line: usize,
         /// As written.
         name: String,
-        /// What there is.
+        /// The known classes.
         known: String,
     },
     /// A name before the first section.
@@ -67,7 +67,7 @@ pub enum RulesError {
         /// The name.
         word: String,
     },
-    /// A star not at the end, or nothing but it.
+    /// A `*` that is not at the end, or a lone `*`.
     #[error("line {line}: {word:?} is not a function name; expected name, name* or @module")]
     Name {
         /// From 1.
@@ -75,7 +75,7 @@ pub enum RulesError {
         /// As written.
         word: String,
     },
-    /// Said twice, of two sections or of one.
+    /// A duplicate name, in the same section or in another.
     #[error("line {line}: {word:?} has been said before")]
     Twice {
         /// From 1.
@@ -85,24 +85,24 @@ pub enum RulesError {
     },
 }
 
-/// Where names of a section go.
+/// The section that names are added to.
 enum Section {
     Class(Entry),
     Lock(String),
 }
 
 impl Rules {
-    /// The rules that come with the program.
+    /// The built-in rules.
     #[must_use]
     pub fn built_in() -> &'static Self {
         static RULES: LazyLock<Rules> = LazyLock::new(|| Rules::parse(BUILT_IN).unwrap_or_default());
         &RULES
     }
 
-    /// Reads rules.
+    /// Parses rules.
     ///
     /// # Errors
-    /// The first line that makes no sense.
+    /// The first invalid line.
     pub fn parse(text: &str) -> Result<Self, RulesError> {
         let (mut rules, mut section) = (Self::default(), None);
         for (number, line) in text.lines().enumerate() {
@@ -124,7 +124,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// The class of a frame; none if its caller decides.
+    /// The class of a frame; `None` if its caller decides.
     pub(super) fn class(&self, frame: Frame<'_>, innermost: bool) -> Option<Class> {
         match self.classes.get(frame)? {
             Entry::Class(class) => Some(*class),
@@ -133,7 +133,7 @@ impl Rules {
         }
     }
 
-    /// Whose lock it is that is taken in this frame.
+    /// The owner of the lock that is taken in this frame.
     pub(super) fn lock(&self, frame: Frame<'_>) -> Option<&str> {
         self.locks.get(frame).map(String::as_str)
     }
@@ -154,7 +154,7 @@ fn header(line: usize, title: &str) -> Result<Section, RulesError> {
     Ok(Section::Class(if leaf { Entry::Leaf(class) } else { Entry::Class(class) }))
 }
 
-/// What is wrong with a word.
+/// Why a word is invalid.
 enum Wrong {
     Name,
     Twice,
@@ -189,9 +189,9 @@ impl<T> Table<T> {
         }
     }
 
-    /// By the function's name, then by the longest beginning of it, then by its module.
+    /// By function name, then by the longest matching prefix, then by module.
     fn get(&self, frame: Frame<'_>) -> Option<&T> {
-        // What a compiler made of a part of a function: name.isra.0, name.constprop.2, name.cold.
+        // Parts that a compiler split off a function: name.isra.0, name.constprop.2, name.cold.
         let name = frame.function.split('.').next().unwrap_or_default();
         let beginning = || {
             let most = name.len().min(self.longest);
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn the_built_in_rules_are_rules() {
         Rules::parse(BUILT_IN).unwrap();
-        // Every class but those that no function is of.
+        // Every class except those without functions.
         let rules = Rules::built_in();
         let none = [Class::User, Class::Unclassified];
         for class in Class::ALL.iter().filter(|class| !none.contains(class)) {

@@ -7,7 +7,7 @@ use crate::perf::{Layout, Record, records_as};
 use crate::samples::Samples;
 use crate::symbols::kernel::Kernel;
 
-/// By which the readings below call the counters of a CPU.
+/// The id of a CPU's counter in the readings below.
 fn id(cpu: u32, counter: Counter) -> u64 {
     100 * u64::from(cpu) + counter as u64
 }
@@ -21,21 +21,21 @@ pub(crate) fn counted() -> Counted {
     Counted::new(counters, &[])
 }
 
-/// What a sample record with counters says.
+/// The content of a sample record with counters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Said {
     pub(crate) cpu: u32,
-    /// Whose; 0 idles.
+    /// The process; 0 is idle.
     pub(crate) pid: u32,
-    /// Another chain, another kind of work.
+    /// A different chain is a different kind of work.
     pub(crate) work: u64,
     pub(crate) enabled: u64,
     pub(crate) running: u64,
     pub(crate) values: [u64; 2],
 }
 
-/// A record as the kernel lays it out: type, misc and size, then
-/// ip, pid and tid, time, cpu and 0, period, [count, enabled, running, count x (value, id)], chain's length, chain.
+/// A record in the kernel's layout: type, misc and size, then ip, pid and tid, time, cpu and 0, period, [count,
+/// enabled, running, count x (value, id)], chain length, chain.
 pub(crate) fn record(said: &Said) -> Vec<u8> {
     const KERNEL: u64 = -128_i64 as u64;
     let mut words = vec![
@@ -58,13 +58,13 @@ pub(crate) fn record(said: &Said) -> Vec<u8> {
     record
 }
 
-/// What comes out of a ring.
+/// An event of a ring.
 enum Event {
     Said(Said),
     Lost(u32),
 }
 
-/// Counts by kind of work, and without one.
+/// Counts by kind of work, and counts without one.
 fn count(events: &[Event]) -> (BTreeMap<u64, Counts>, Counts, Counted) {
     let (mut counted, mut samples) = (counted(), Samples::new(Kernel::default(), 0, 1));
     let mut works = HashMap::new();
@@ -130,7 +130,7 @@ fn shared_counters_are_extrapolated() {
     let (works, _, counted) = count(&[step(100, 50, [1000, 600]), step(200, 75, [1500, 700])]);
     assert_eq!(works[&1], pair(2000 + 2000, 1200 + 400));
     assert_eq!(counted.running(), 75.0 / 200.0);
-    // One that never ran counted nothing, whatever it says.
+    // A counter that never ran counted nothing, whatever its value.
     let (works, ..) = count(&[step(100, 0, [1000, 600])]);
     assert!(works.is_empty());
 }
@@ -138,23 +138,23 @@ fn shared_counters_are_extrapolated() {
 #[test]
 fn a_counter_that_wraps_goes_on_and_one_that_begins_anew_does_not() {
     let high = u64::MAX - 9;
-    // The first reading cannot be what was counted since zero.
+    // The first reading is not a count since zero.
     let (works, ..) = count(&[said(0, 1, 10, [high, high]), said(0, 1, 20, [90, 40])]);
     assert_eq!(works[&1], pair(100, 50));
     let (works, ..) =
         count(&[said(0, 1, 10, [5000, 5000]), said(0, 1, 20, [100, 6000]), said(0, 1, 30, [150, 6100])]);
-    // Of the step in which one began anew nothing is known, and their ratio means something again afterwards.
+    // The step in which one counter restarted is dropped for both; afterwards their ratio is valid again.
     assert_eq!(works[&1], pair(5050, 5100));
 }
 
-/// What happens to the counters of a CPU.
+/// An event of a CPU's counters.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// They count on, and a sample tells.
+    /// They count on, and a sample reports them.
     On { work: u64, by: [u64; 2] },
-    /// A sample finds no room.
+    /// A sample is lost.
     Lost,
-    /// They begin at zero again.
+    /// They restart at zero.
     Anew,
 }
 
@@ -165,7 +165,7 @@ fn steps() -> impl Strategy<Value = Vec<(u32, Step)>> {
 }
 
 proptest! {
-    /// Against numbers that cannot wrap: every step is counted once, or not at all where it cannot be told.
+    /// Compared with numbers that cannot wrap: every step is counted once, or not at all if it is unknown.
     #[test]
     fn sums_are_those_of_the_steps(begin in prop_oneof![Just(0), Just(u64::MAX - (1 << 41))], steps in steps()) {
         let (mut now, mut last) = ([[begin; 2]; CPUS as usize], [[0_u64; 2]; CPUS as usize]);

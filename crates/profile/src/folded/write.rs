@@ -1,5 +1,6 @@
-//! A profile's stacks as lines `context;process;function;function N` for other tools that draw them (inferno, FlameGraph,
-//! speedscope). N is CPU time in microseconds, not a number of samples: so files of different rates can be compared.
+//! A profile's stacks as lines `context;process;function;function N` for other tools that draw them (inferno,
+//! FlameGraph, speedscope). N is CPU time in microseconds, not a number of samples, so that files with different
+//! sampling rates can be compared.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,22 +8,23 @@ use std::fmt::Write as _;
 use crate::Profile;
 use crate::profile::Stack;
 
-/// Frames above the functions: on whose behalf, and the process, of what is a process's.
+/// Frames above the functions: the context, and the process if the time is charged to one.
 pub fn roots(stack: &Stack) -> impl Iterator<Item = &str> {
     [Some(stack.context.title()), stack.process.as_deref().filter(|name| !name.is_empty())]
         .into_iter()
         .flatten()
 }
 
-/// A stack's own functions, the outermost first. A run of nameless ones in one place is one: a stripped program, or code
-/// made at run time, is otherwise a tower that says nothing.
+/// A stack's own functions, outermost first. Consecutive unnamed functions of one file become one frame: a stripped
+/// program or JIT code would otherwise be a tower of identical frames.
 pub fn functions(stack: &Stack) -> impl Iterator<Item = &str> {
     let frames = stack.own_frames();
     let again = |at: usize| at > 0 && frames[at].starts_with('[') && frames[at] == frames[at - 1];
     frames.iter().enumerate().filter(move |(at, _)| !again(*at)).map(|(_, frame)| frame.as_str())
 }
 
-/// All stacks, the largest first; of interrupts without what they interrupted. Less than a microsecond is left out.
+/// All stacks, largest first; those of interrupts without the interrupted code. Stacks below a microsecond are left
+/// out.
 #[must_use]
 pub fn text(profile: &Profile) -> String {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
@@ -39,7 +41,7 @@ pub fn text(profile: &Profile) -> String {
     out
 }
 
-/// A frame as the format can hold it: no separator, no end of line.
+/// A frame's name without the format's separator and without line breaks.
 fn frame(name: &str) -> String {
     name.chars()
         .map(|c| {

@@ -1,4 +1,4 @@
-//! Hardware counters beside the samples: a group of events that the sampled one leads.
+//! Hardware counters beside the samples: a group whose leader is the sampled event.
 //!
 //! ```text
 //! cycles            leads: its overflow is the sample   ┐ one group for each CPU, on the processor together or not at
@@ -7,9 +7,9 @@
 //! LLC-load-misses                                       │   each sample carries the values of all ──▸ Reading
 //! node-load-misses  loads from another node's memory    ┘
 //! ```
-//! A counter that does not open on every CPU is left out, with the reason. Names are those of `perf list`. What a
-//! processor counts under such a name is its own affair, and the kernel's: `cache-misses` are those of the last level on
-//! Intel's, of the second on AMD's, of the first on many of Arm's. The last two are there on Intel's only.
+//! A counter that does not open on every CPU is left out, with the reason. Names are those of `perf list`. Their
+//! meaning depends on the processor and the kernel: `cache-misses` are those of the last level on Intel, of the second
+//! on AMD, of the first on many Arm processors. Only Intel has the last two.
 
 use std::fmt;
 use std::io;
@@ -23,26 +23,26 @@ pub enum Counter {
     /// Cycles in which the processor was not halted.
     #[serde(rename = "cycles")]
     Cycles,
-    /// Instructions that were completed.
+    /// Instructions retired.
     #[serde(rename = "instructions")]
     Instructions,
-    /// Of the cache that the kernel takes for this processor's last.
+    /// Misses in the cache that the kernel treats as this processor's last level.
     #[serde(rename = "cache-misses")]
     CacheMisses,
-    /// Loads that the last level did not have.
+    /// Loads that missed the last level.
     #[serde(rename = "LLC-load-misses")]
     LoadMisses,
-    /// Of those, what came from another node's memory.
+    /// Of those, loads served from another node's memory.
     #[serde(rename = "node-load-misses")]
     RemoteLoads,
 }
 
 impl Counter {
-    /// All, in the order of [`Counts`]; the first leads.
+    /// All counters, in the order of [`Counts`]; the first is the group's leader.
     pub const ALL: [Self; 5] =
         [Self::Cycles, Self::Instructions, Self::CacheMisses, Self::LoadMisses, Self::RemoteLoads];
 
-    /// As perf calls it.
+    /// perf's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Counter {
         }
     }
 
-    /// Type and configuration, of `perf_event_attr`.
+    /// Type and config, of `perf_event_attr`.
     pub(super) const fn event(self) -> (u32, u64) {
         /// A cache, loads (0), misses: one byte each.
         const fn load_misses(cache: u32) -> (u32, u64) {
@@ -77,18 +77,18 @@ impl fmt::Display for Counter {
     }
 }
 
-/// What each counter counted, in the order of [`Counter::ALL`]; zero for those that are not there.
+/// The count of each counter, in the order of [`Counter::ALL`]; zero for absent counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts(pub [u64; Counter::ALL.len()]);
 
 impl Counts {
-    /// Of one.
+    /// The count of one counter.
     #[must_use]
     pub const fn of(self, counter: Counter) -> u64 {
         self.0[counter as usize]
     }
 
-    /// Counts in.
+    /// Adds other counts.
     pub fn add(&mut self, other: Self) {
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             *sum = sum.saturating_add(more);
@@ -96,12 +96,12 @@ impl Counts {
     }
 }
 
-/// A counter that this machine does not have, or does not give.
+/// A counter that this machine does not have or does not permit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
-    /// Which.
+    /// The counter.
     pub counter: Counter,
-    /// The kernel's word.
+    /// The reason, from the kernel.
     pub why: String,
 }
 
@@ -111,7 +111,7 @@ impl Absent {
             Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
                 "this processor does not count it".to_owned()
             }
-            // The group as a whole is tried when an event joins it.
+            // The kernel checks the whole group when an event joins it.
             Some(libc::EINVAL) => "the processor has no counter left for it".to_owned(),
             _ => cause.to_string(),
         };

@@ -1,4 +1,4 @@
-//! Which event samples this machine, and what whoever asks may see.
+//! Which event samples this machine, and what the user may see.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,13 +12,13 @@ use super::open::{Source, cpu_sources, thread_sources};
 use super::record::{Layout, Record};
 use super::{ring, sys};
 
-/// What makes the samples.
+/// What triggers the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Clock {
-    /// The processor's own count of cycles: sees interrupts, too, where its interrupt cannot be masked.
+    /// The processor's cycle counter; it samples interrupts too if its interrupt is non-maskable.
     Cycles,
-    /// A timer of the kernel: where the processor's counters are not there, as on most virtual machines.
+    /// A kernel timer, if the processor's counters are not available, as on most virtual machines.
     CpuClock,
 }
 
@@ -32,7 +32,7 @@ impl Clock {
         }
     }
 
-    /// What samples of it cannot show; nothing when they show all.
+    /// What its samples cannot show; `None` if they show everything.
     #[must_use]
     pub const fn blind(self) -> Option<&'static str> {
         match self {
@@ -45,22 +45,22 @@ impl Clock {
     }
 }
 
-/// What the samples show, by the rights of whoever asks.
+/// What the samples show; depends on the user's permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sight {
     /// Every CPU, kernel and programs.
     Machine,
-    /// Threads of one process and what they start, kernel included.
+    /// Threads of one process and its descendants, kernel included.
     Process,
-    /// Threads of one process and what they start, without the kernel.
+    /// Threads of one process and its descendants, without the kernel.
     ProcessUser,
 }
 
 /// Why nothing can be sampled.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// By this user.
+    /// This user lacks permission.
     #[error(
         "may not sample {what}: perf_event_paranoid is {paranoid}; run as root, or with CAP_PERFMON, or set \
          kernel.perf_event_paranoid to {enough} or less"
@@ -68,31 +68,31 @@ pub enum OpenError {
     NotPermitted {
         /// CPUs, or a thread.
         what: String,
-        /// As /proc/sys/kernel/perf_event_paranoid says.
+        /// The value of /proc/sys/kernel/perf_event_paranoid.
         paranoid: String,
-        /// What would do.
+        /// The highest value that suffices.
         enough: i32,
     },
-    /// What may be sampled of one's own, of somebody else's.
+    /// The thread belongs to another user.
     #[error("may not sample {what}: it is not this user's; run as its user, as root, or with CAP_PERFMON")]
     NotOurs {
         /// A thread.
         what: String,
     },
-    /// The samples have nowhere to go.
+    /// No memory for the samples.
     #[error(
         "cannot map {kib} KiB for the samples of CPU {cpu}: {cause}; raise kernel.perf_event_mlock_kb or `ulimit -l`, or \
          end other profilers of this user"
     )]
     NoRing {
-        /// Where.
+        /// The CPU.
         cpu: u32,
-        /// What was asked for last.
+        /// The size of the last attempt.
         kib: usize,
         /// Why.
         cause: io::Error,
     },
-    /// The kernel has no such thing, or no memory for it.
+    /// The kernel does not have this event, or has no memory for it.
     #[error("cannot sample {what}: {cause}")]
     Refused {
         /// A CPU, or a thread.
@@ -100,10 +100,10 @@ pub enum OpenError {
         /// Why.
         cause: io::Error,
     },
-    /// There is nothing to sample.
+    /// No CPU to sample.
     #[error("none of the CPUs {0} runs")]
     NoCpu(CpuSet),
-    /// Nor any thread.
+    /// No thread to sample.
     #[error("there is no thread to be sampled: the process has ended")]
     NoThread,
 }
@@ -117,8 +117,8 @@ pub(super) struct How {
 }
 
 impl How {
-    /// Counters are read with the samples where there are any. Of threads they are not: a group that new threads inherit
-    /// cannot be read so before Linux 6.12.
+    /// Counters are read with the samples if there are any. Not for threads: before Linux 6.12, an inherited group
+    /// cannot be read this way.
     pub(super) const fn layout(self) -> Layout {
         match (self.clock, self.sight) {
             (Clock::Cycles, Sight::Machine) => Layout::Counted,
@@ -133,7 +133,7 @@ pub struct Event {
     how: How,
     sources: Vec<Source>,
     absent: Vec<Absent>,
-    /// Threads for which there was no descriptor.
+    /// Threads without a descriptor.
     left_out: usize,
     /// Bytes of the rings drained last.
     bytes: Vec<u8>,
@@ -141,10 +141,10 @@ pub struct Event {
 }
 
 impl Event {
-    /// Opens an event on each of the CPUs, `rate` samples a second of each, with the counters that they have. Not started.
+    /// Opens an event on each of the CPUs, `rate` samples a second each, with the available counters. Not started.
     ///
     /// # Errors
-    /// Not permitted, or the kernel refuses. A CPU that went away meanwhile is passed over.
+    /// Not permitted, or the kernel refuses. A CPU that goes offline during the call is skipped.
     pub fn cpus(cpus: &CpuSet, rate: u32) -> Result<Self, OpenError> {
         let (how, (sources, absent)) = by_any_clock(Sight::Machine, rate, |how| cpu_sources(how, cpus))?;
         if sources.is_empty() {
@@ -153,13 +153,13 @@ impl Event {
         Ok(Self { absent, ..Self::of(how, sources) })
     }
 
-    /// Opens an event for each of the threads on each of the CPUs, without the kernel where that is not permitted. Not
-    /// started. Threads and processes that these make afterwards are sampled as well.
+    /// Opens an event for each of the threads on each of the CPUs, without the kernel if that is not permitted. Not
+    /// started. Threads and processes that they create later are sampled too.
     ///
-    /// `most` descriptors are opened; threads for which they do not suffice are left out, the last ones first.
+    /// Opens at most `most` descriptors; if they do not suffice, the last threads are left out.
     ///
     /// # Errors
-    /// Not permitted, or the kernel refuses. A thread that ended meanwhile is passed over.
+    /// Not permitted, or the kernel refuses. A thread that ends during the call is skipped.
     pub fn threads(tids: &[u32], cpus: &CpuSet, rate: u32, most: usize) -> Result<Self, OpenError> {
         let enough = (most / cpus.len().max(1)).clamp(1, tids.len().max(1));
         let (tids, left_out) = tids.split_at(enough.min(tids.len()));
@@ -189,7 +189,7 @@ impl Event {
         events.try_for_each(|event| sys::enable(event.as_fd())).map_err(|cause| Self::refused("start", cause))
     }
 
-    /// Stops sampling; what was sampled can still be read.
+    /// Stops sampling; samples already taken can still be read.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -202,8 +202,8 @@ impl Event {
         OpenError::Refused { what: format!("any more: the events do not {verb}"), cause }
     }
 
-    /// Calls `take` with every record written since the last time, and the CPU that wrote it: of each CPU in its order, one
-    /// CPU after the other.
+    /// Calls `take` with every new record and the CPU that wrote it, one CPU after the other, each CPU's records in
+    /// order.
     pub fn drain(&mut self, mut take: impl FnMut(u32, Record<'_>)) {
         let (layout, mut malformed) = (self.how.layout(), 0);
         self.drain_bytes(|cpu, bytes| {
@@ -212,8 +212,8 @@ impl Event {
         self.malformed += malformed;
     }
 
-    /// The same as the kernel wrote it, one ring after the other: for [`records`](super::records) where there are no
-    /// counters, or to be kept.
+    /// The same as raw bytes, one ring after the other: for [`records`](super::records) without counters, or to be
+    /// stored.
     pub fn drain_bytes(&mut self, mut take: impl FnMut(u32, &[u8])) {
         for source in &mut self.sources {
             self.bytes.clear();
@@ -222,7 +222,7 @@ impl Event {
         }
     }
 
-    /// What makes the samples.
+    /// What triggers the samples.
     #[must_use]
     pub const fn clock(&self) -> Clock {
         self.how.clock
@@ -234,32 +234,32 @@ impl Event {
         self.how.sight
     }
 
-    /// Samples asked for, each second of each CPU.
+    /// Requested samples per second and CPU.
     #[must_use]
     pub const fn rate(&self) -> u32 {
         self.how.rate
     }
 
-    /// The counters beside the samples: the number that readings call each by.
+    /// The counters beside the samples: each one's id in readings.
     pub fn counters(&self) -> impl Iterator<Item = (u64, Counter)> + '_ {
         self.sources
             .iter()
             .flat_map(|source| source.counters.iter().map(|running| (running.id, running.counter)))
     }
 
-    /// Counters that are not there, where others are.
+    /// Counters that are absent, if others are present.
     #[must_use]
     pub fn absent(&self) -> &[Absent] {
         &self.absent
     }
 
-    /// Threads that are not sampled: there were too many.
+    /// Threads that are not sampled because there were too many.
     #[must_use]
     pub const fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// Records that made no sense.
+    /// Invalid records.
     #[must_use]
     pub const fn malformed(&self) -> u64 {
         self.malformed
@@ -272,7 +272,8 @@ impl Event {
     }
 }
 
-/// By the processor's cycles, or by a timer where there is no such counter: not there, or not for a virtual machine.
+/// Samples by the processor's cycles, or by a timer if that counter does not exist or is hidden from the virtual
+/// machine.
 fn by_any_clock<T>(
     sight: Sight,
     rate: u32,
@@ -316,7 +317,7 @@ mod tests {
         own_tid()
     }
 
-    /// Threads of which samples were taken.
+    /// The sampled threads.
     fn sampled(event: &mut Event) -> BTreeSet<u32> {
         let mut tids = BTreeSet::new();
         event.drain(|_, record| {
@@ -334,7 +335,7 @@ mod tests {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             let (says, hears) = mpsc::channel();
-            // Of this process, and not among those asked for.
+            // A thread of this process that is not among those requested.
             let done = &done;
             scope.spawn(move || {
                 let _ = says.send(own_tid());
@@ -347,7 +348,7 @@ mod tests {
             assert_eq!(event.left_out(), 0);
             event.start().unwrap();
             let child = || thread::spawn(|| spin(Duration::from_millis(100))).join().unwrap();
-            // A thread's own threads, too; one after the other, each short.
+            // Threads of a thread too; one after the other, each short.
             let late = [child(), child(), thread::spawn(child).join().unwrap()];
             spin(Duration::from_millis(50));
             event.stop().unwrap();

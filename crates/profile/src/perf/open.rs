@@ -1,4 +1,4 @@
-//! Events and their rings, opened: of CPUs, or of threads.
+//! Opens events and their rings, for CPUs or for threads.
 //!
 //! ```text
 //! of CPUs                                  of threads
@@ -6,9 +6,9 @@
 //!        └─ counters, read with it                event of thread 2 ──▸ the same
 //! CPU 1: ...                               CPU 1: ...
 //! ```
-//! An event of a thread is for one CPU, so that new threads can inherit it: with their parent's events they are sampled
-//! from their first instruction on, and write to the same rings. A thread that another one makes in the moment between
-//! the list of threads and its parent's event is missed, as by perf.
+//! An event of a thread is for one CPU, so that new threads can inherit it: they are sampled from their first
+//! instruction with their parent's events, and write to the same rings. A thread created between reading the list of
+//! threads and opening its parent's event is missed, as in perf.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,14 +22,14 @@ use super::reading::READ_FORMAT;
 use super::record::Layout;
 use super::sys::{self, Ring, Target};
 
-/// Bytes that all rings together may have, in bytes. Less: samples of a machine with many CPUs are lost when this program
-/// waits for a CPU. More: a profile of 128 CPUs leaves its bound of memory.
+/// Size of all rings together, in bytes. Lower: on a machine with many CPUs, samples are lost when udpath waits for a
+/// CPU. Higher: a profile of 128 CPUs exceeds its memory bound.
 const RINGS: usize = 16 << 20;
-/// Bytes of one ring, least and most, in bytes. At 199 samples a second of 400 bytes the least is full after 0.8 s, the
-/// most after 6 s; at 2,000 after 80 ms and 0.6 s. The most is what a user without rights may have of each CPU
+/// Minimum and maximum size of one ring, in bytes. At 199 samples a second of 400 bytes, the minimum is full after 0.8
+/// s, the maximum after 6 s; at 2,000, after 80 ms and 0.6 s. The maximum is what an unprivileged user may map per CPU
 /// (`kernel.perf_event_mlock_kb`).
 const RING: (usize, usize) = (64 << 10, 512 << 10);
-/// Frames of a chain at most. The kernel's own limit is 127; deeper user stacks are cut at their root.
+/// Most frames of a chain. The kernel's own limit is 127; deeper user stacks are cut at their root.
 const DEEPEST: u16 = 127;
 
 /// One ring, and the events that write to it: those of one CPU.
@@ -37,9 +37,9 @@ const DEEPEST: u16 = 127;
 pub(super) struct Source {
     pub(super) cpu: u32,
     pub(super) ring: Ring,
-    /// The first is the ring's own.
+    /// The first one owns the ring.
     pub(super) events: Vec<OwnedFd>,
-    /// The counters whose values come with each sample, the sampled event's own first.
+    /// The counters read with each sample, the sampled event first.
     pub(super) counters: Vec<Running>,
 }
 
@@ -47,13 +47,13 @@ pub(super) struct Source {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) counter: Counter,
-    /// By which readings call it.
+    /// Its id in readings.
     pub(super) id: u64,
-    /// Of those that are not sampled; it counts while this is open.
+    /// For counters that are not sampled; it counts while this is open.
     _event: Option<OwnedFd>,
 }
 
-/// An event on each CPU, and with it the counters that all of them have; those that are left out, and why.
+/// Opens an event on each CPU, with the counters that all of them have; returns also the counters left out, and why.
 pub(super) fn cpu_sources(how: How, cpus: &CpuSet) -> Result<(Vec<Source>, Vec<Absent>), OpenError> {
     let mut sources: Vec<Source> = Vec::with_capacity(cpus.len());
     let mut beside = if how.layout() == Layout::Counted { Counter::ALL[1..].to_vec() } else { Vec::new() };
@@ -76,7 +76,8 @@ pub(super) fn cpu_sources(how: How, cpus: &CpuSet) -> Result<(Vec<Source>, Vec<A
                 }
                 Err(cause) => {
                     absent.push(Absent::new(counter, &cause));
-                    // What some CPUs count would be divided by what all do: closed, it leaves their groups.
+                    // A count of some CPUs would be divided by the time of all. Closing the counter removes it from
+                    // their groups.
                     sources
                         .iter_mut()
                         .for_each(|source| source.counters.retain(|has| has.counter != counter));
@@ -90,7 +91,7 @@ pub(super) fn cpu_sources(how: How, cpus: &CpuSet) -> Result<(Vec<Source>, Vec<A
     Ok((sources, absent))
 }
 
-/// An event of each thread on each CPU; those of a CPU share its ring.
+/// Opens an event of each thread on each CPU; those of a CPU share its ring.
 pub(super) fn thread_sources(how: How, tids: &[u32], cpus: &CpuSet) -> Result<Vec<Source>, OpenError> {
     let mut sources: Vec<Source> = Vec::with_capacity(cpus.len());
     for cpu in cpus.iter() {
@@ -119,10 +120,10 @@ pub(super) fn thread_sources(how: How, tids: &[u32], cpus: &CpuSet) -> Result<Ve
     Ok(sources)
 }
 
-/// The ring of an event, one of so many: smaller where the user may not have as much.
+/// Maps the ring of an event, one of `of` rings; smaller if the user may not map as much.
 fn ring(event: BorrowedFd<'_>, cpu: u32, of: usize) -> Result<Ring, OpenError> {
     let size = (RINGS / of.max(1)).clamp(RING.0, RING.1);
-    // The largest power of two that is no more.
+    // The largest power of two up to the limit.
     let mut size = 1_usize << size.ilog2();
     loop {
         match Ring::map(event, size) {
@@ -154,7 +155,7 @@ fn attributes(how: How) -> uapi::perf_event_attr {
     attributes.set_disabled(1);
     attributes.set_sample_id_all(1);
     clock(&mut attributes);
-    // Programs and their files as they come, so that addresses can still be named when they are gone.
+    // Record programs and mapped files as they appear, so that addresses can be resolved after they are gone.
     attributes.set_mmap(1);
     attributes.set_mmap2(1);
     attributes.set_comm(1);
@@ -168,7 +169,7 @@ fn attributes(how: How) -> uapi::perf_event_attr {
     attributes
 }
 
-/// An event that only counts, together with its leader and of the same work.
+/// An event that only counts, over the same work as its leader.
 fn member((kind, config): (u32, u64)) -> uapi::perf_event_attr {
     let mut attributes = uapi::perf_event_attr::default();
     (attributes.type_, attributes.config) = (kind, config);
@@ -179,7 +180,7 @@ fn member((kind, config): (u32, u64)) -> uapi::perf_event_attr {
     attributes
 }
 
-/// The clock of softirq and socket times, so that samples and tracepoints share a time line. A group has one for all.
+/// The clock of softirq and socket times, so that samples and tracepoints share a time line. A group has one clock.
 fn clock(attributes: &mut uapi::perf_event_attr) {
     attributes.set_use_clockid(1);
     attributes.clockid = libc::CLOCK_MONOTONIC;
@@ -190,12 +191,12 @@ fn has_ended(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// The CPU was taken away.
+/// The CPU went offline.
 fn went_away(cpu: u32, error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENODEV) && running_cpus().is_some_and(|online| !online.contains(cpu))
 }
 
-/// The CPUs that run now; none where that cannot be read.
+/// The online CPUs; `None` if they cannot be read.
 pub(crate) fn running_cpus() -> Option<CpuSet> {
     std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?.trim_end().parse().ok()
 }
@@ -208,7 +209,7 @@ fn refused(how: How, target: Target, cause: io::Error) -> OpenError {
     if !matches!(cause.raw_os_error(), Some(libc::EACCES | libc::EPERM)) {
         return OpenError::Refused { what, cause };
     }
-    // What each level allows: CPUs from 0 down, the kernel's part of one's own threads from 1, their own part from 2.
+    // What each level allows: CPUs up to 0, the kernel part of the user's own threads up to 1, their user part up to 2.
     let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     let paranoid = text.map_or_else(|_| "not readable".to_owned(), |text| text.trim_end().to_owned());
     if how.sight == Sight::ProcessUser && paranoid.parse().is_ok_and(|level: i32| level <= 2) {
@@ -226,8 +227,8 @@ mod tests {
     use super::super::ring::records_as;
     use super::*;
 
-    /// The kernel's own layout of a group's values: a group like that of the hardware counters, of counters that every
-    /// machine has. Of this thread, so that it needs no rights but those over itself.
+    /// The kernel's own layout of a group's values, with a group like that of the hardware counters but of counters
+    /// that every machine has. It counts this thread, so it needs no further permissions.
     #[test]
     fn a_groups_values_come_with_each_sample() {
         let cpus = running_cpus().unwrap();
@@ -255,7 +256,7 @@ mod tests {
             })
             .collect();
         let begin = Instant::now();
-        // Memory that is new each time, so that there are page faults to be counted.
+        // New memory each time, so that there are page faults to count.
         while begin.elapsed() < Duration::from_millis(100) {
             std::hint::black_box(vec![1_u8; 1 << 20]);
         }

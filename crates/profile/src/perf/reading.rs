@@ -9,7 +9,7 @@ use perf_event_open_sys::bindings as uapi;
 
 use super::record::Fields;
 
-/// What a group's leader must be told for that layout.
+/// The read format that a group's leader needs for this layout.
 pub(super) const READ_FORMAT: u64 = (uapi::PERF_FORMAT_GROUP
     | uapi::PERF_FORMAT_ID
     | uapi::PERF_FORMAT_TOTAL_TIME_ENABLED
@@ -18,9 +18,9 @@ pub(super) const READ_FORMAT: u64 = (uapi::PERF_FORMAT_GROUP
 /// Values since the group was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading<'a> {
-    /// How long the group was to run, nanoseconds.
+    /// How long the group was enabled, nanoseconds.
     pub enabled: u64,
-    /// How long it did.
+    /// How long it ran, nanoseconds.
     pub running: u64,
     values: &'a [u8],
 }
@@ -33,7 +33,7 @@ impl<'a> Reading<'a> {
         Some(Self { enabled, running, values })
     }
 
-    /// Each event's number and value, the leader's first.
+    /// The id and value of each event, the leader first.
     pub fn values(self) -> impl Iterator<Item = (u64, u64)> + 'a {
         let (words, _) = self.values.as_chunks::<8>();
         let (pairs, _) = words.as_chunks::<2>();

@@ -1,4 +1,4 @@
-//! The records of a perf ring, out of their bytes (linux/perf_event.h, `enum perf_event_type`).
+//! Parses the records of a perf ring (linux/perf_event.h, `enum perf_event_type`).
 //!
 //! ```text
 //! header: type u32, misc u16, size u16      size counts the header too
@@ -6,8 +6,8 @@
 //!         with counters (Layout::Counted) a Reading stands between period and n
 //! others: their own fields, then              pid u32, tid u32, time u64, cpu u32, 0 u32          (sample_id_all)
 //! ```
-//! Bytes come from the kernel, but a ring can be read late and a file can be anything: whatever is too short or counts
-//! more than it holds is an error, never a panic.
+//! Bytes come from the kernel, but a ring can be read late and a file can contain anything: a record that is too short,
+//! or that counts more than it holds, is an error, never a panic.
 
 use std::str;
 
@@ -17,7 +17,7 @@ use udpath_steer::CpuSet;
 
 use super::reading::Reading;
 
-/// What each sample holds, in the order the kernel writes it.
+/// The fields of each sample, in the order the kernel writes them.
 pub const SAMPLE_FIELDS: u32 = uapi::PERF_SAMPLE_IP
     | uapi::PERF_SAMPLE_TID
     | uapi::PERF_SAMPLE_TIME
@@ -25,13 +25,13 @@ pub const SAMPLE_FIELDS: u32 = uapi::PERF_SAMPLE_IP
     | uapi::PERF_SAMPLE_PERIOD
     | uapi::PERF_SAMPLE_CALLCHAIN;
 
-/// What the samples of a ring hold, as their event was told.
+/// The layout of a ring's samples, as configured in their event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Layout {
     /// [`SAMPLE_FIELDS`].
     #[default]
     Plain,
-    /// And the values of the counters that the event leads.
+    /// The same with the values of the counters in the event's group.
     Counted,
 }
 
@@ -47,9 +47,9 @@ impl Layout {
 
 /// Bytes of a header.
 pub const HEADER: usize = 8;
-/// Bytes that end every record but samples: pid, tid, time, cpu.
+/// Bytes at the end of every record except samples: pid, tid, time, cpu.
 const SAMPLE_ID: usize = 24;
-/// The highest addresses of a chain are no addresses: they say whose the next ones are.
+/// The highest addresses of a chain are markers: they give the context of the addresses that follow.
 const CONTEXT_MAX: u64 = -4095_i64 as u64;
 const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 const CONTEXT_USER: u64 = -512_i64 as u64;
@@ -57,59 +57,60 @@ const CONTEXT_USER: u64 = -512_i64 as u64;
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// Where a CPU was.
+    /// A sample of a CPU.
     Sample(Sample<'a>),
-    /// Records that found no room in the ring.
+    /// Records lost because the ring was full.
     Lost(u64),
     /// Samples that the kernel did not take: a limit, or no room.
     LostSamples(u64),
-    /// From here on fewer samples are taken than asked for: the kernel spent too much time on them.
+    /// From here on, fewer samples are taken than requested: the kernel spent too much time on them.
     Throttled,
-    /// And from here on all again.
+    /// From here on, all requested samples are taken again.
     Unthrottled,
-    /// A thread has another name.
+    /// A thread has a new name.
     Comm {
-        /// Of its process.
+        /// Its process.
         pid: u32,
         /// The thread.
         tid: u32,
         /// Up to 15 bytes.
         name: &'a str,
-        /// By starting another program: what was mapped is gone.
+        /// Because it executed another program: the old mappings are gone.
         exec: bool,
-        /// When, nanoseconds of `CLOCK_MONOTONIC`. Rings are read one after the other, so records come in any order.
+        /// Nanoseconds of `CLOCK_MONOTONIC`. Rings are read one after the other, so records of different CPUs are not
+        /// in order.
         time: u64,
     },
-    /// A process has mapped a file to run it.
+    /// A process mapped a file as executable.
     Mapped(Mapped<'a>),
-    /// A thread began.
+    /// A thread was created.
     Fork {
-        /// Of its process.
+        /// Its process.
         pid: u32,
-        /// Of the process that made it: another one if it is a process.
+        /// The process that created it; differs from `pid` if it is a new process.
         parent: u32,
         /// The thread.
         tid: u32,
-        /// When.
+        /// Nanoseconds of `CLOCK_MONOTONIC`.
         time: u64,
     },
     /// A thread ended.
     Exit {
-        /// Of its process.
+        /// Its process.
         pid: u32,
         /// The thread.
         tid: u32,
     },
-    /// Of no interest here, or newer than this program.
+    /// Not used here, or newer than this program.
     Other(u32),
 }
 
 /// One sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// What the CPU was in.
+    /// The CPU's mode.
     pub mode: Mode,
-    /// Where, as an address.
+    /// The instruction address.
     pub ip: u64,
     /// The process that was on the CPU; 0 is idle.
     pub pid: u32,
@@ -119,95 +120,96 @@ pub struct Sample<'a> {
     pub time: u64,
     /// The CPU.
     pub cpu: u32,
-    /// What the sample stands for: nanoseconds of a clock, or cycles.
+    /// The sample's weight: nanoseconds of a clock, or cycles.
     pub period: u64,
-    /// What the counters beside it say; none where there are none.
+    /// The counter values; `None` without counters.
     pub reading: Option<Reading<'a>>,
-    /// How it came there.
+    /// The call chain.
     pub chain: Chain<'a>,
 }
 
-/// What a CPU was in when the sample was taken (`PERF_RECORD_MISC_CPUMODE_MASK`).
+/// The mode of the CPU when the sample was taken (`PERF_RECORD_MISC_CPUMODE_MASK`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// This machine's kernel.
     Kernel,
     /// A program.
     User,
-    /// The hypervisor, or a machine that runs on this one.
+    /// The hypervisor, or a virtual machine on this host.
     Guest,
 }
 
-/// Addresses of a call chain, the innermost first, as the kernel wrote them.
+/// Addresses of a call chain, innermost first, as written by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chain<'a>(&'a [u8]);
 
-/// A file mapped to be run.
+/// An executable mapping of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapped<'a> {
-    /// By this process.
+    /// The process.
     pub pid: u32,
-    /// First address.
+    /// Start address.
     pub start: u64,
     /// Bytes.
     pub len: u64,
-    /// Where in the file that is.
+    /// Offset in the file.
     pub offset: u64,
-    /// The file's inode; 0 of what is no file.
+    /// The file's inode; 0 if the mapping is not of a file.
     pub inode: u64,
-    /// The file, as that process sees it.
+    /// The file's path, as seen by that process.
     pub path: &'a str,
-    /// When.
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a valid record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum WrongRecord {
-    /// The header says more, or less than a header.
+    /// The size in the header exceeds the data, or is smaller than a header.
     #[error("a record of {said} bytes in {there} bytes")]
     Size {
-        /// By the header.
+        /// The size in the header.
         said: usize,
-        /// What there is.
+        /// The size of the data.
         there: usize,
     },
-    /// A field ends behind the record.
+    /// A field ends past the end of the record.
     #[error("a record of type {kind} with {bytes} bytes lacks fields")]
     Short {
         /// `enum perf_event_type`.
         kind: u32,
-        /// Of the record.
+        /// Size of the record.
         bytes: usize,
     },
-    /// A sample of a CPU that no machine has.
+    /// A sample of a CPU number that is out of range.
     #[error("a sample of CPU {0}")]
     Cpu(u32),
 }
 
 impl<'a> Record<'a> {
-    /// The first record of `bytes`, and what is behind it.
+    /// The first record of `bytes`, and the rest.
     ///
     /// # Errors
-    /// Bytes that are no whole record. After any but [`WrongRecord::Size`] the next begins after the size in the header.
+    /// Bytes that are not a whole record. After any error but [`WrongRecord::Size`], the next record begins after the
+    /// size in the header.
     pub fn first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WrongRecord> {
         let size = size(bytes)?;
         let (record, rest) = bytes.split_at(size);
         Ok((Self::parse(record)?, rest))
     }
 
-    /// Exactly one record, of a ring without counters.
+    /// Parses exactly one record of a ring without counters.
     ///
     /// # Errors
-    /// What is no record.
+    /// The bytes are not a record.
     pub fn parse(record: &'a [u8]) -> Result<Self, WrongRecord> {
         Self::parse_as(Layout::Plain, record)
     }
 
-    /// Exactly one record.
+    /// Parses exactly one record.
     ///
     /// # Errors
-    /// What is no record.
+    /// The bytes are not a record.
     pub fn parse_as(layout: Layout, record: &'a [u8]) -> Result<Self, WrongRecord> {
         let there = record.len();
         if size(record)? != there {
@@ -224,10 +226,10 @@ impl<'a> Record<'a> {
     }
 }
 
-/// How long the first record of `bytes` is.
+/// The size of the first record of `bytes`.
 ///
 /// # Errors
-/// It is not there as a whole.
+/// The record is incomplete.
 pub fn size(bytes: &[u8]) -> Result<usize, WrongRecord> {
     let said = bytes.get(6..HEADER).map_or(0, |size| usize::from(u16::from_ne_bytes([size[0], size[1]])));
     match said {
@@ -237,7 +239,7 @@ pub fn size(bytes: &[u8]) -> Result<usize, WrongRecord> {
 }
 
 fn read(layout: Layout, kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
-    // What ends all records but samples is not theirs.
+    // Remove the trailer that all records except samples have.
     let own = || body.len().checked_sub(SAMPLE_ID).map(|own| Fields(&body[..own]));
     let time = || {
         let mut id = Fields(&body[body.len().checked_sub(SAMPLE_ID)?..]);
@@ -264,7 +266,7 @@ fn read(layout: Layout, kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>>
             let mut fields = own()?;
             let (pid, _tid) = (fields.u32()?, fields.u32()?);
             let (start, len, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
-            // Device, inode (no build id was asked for) and its generation, protection, flags.
+            // Device, inode (no build id was requested) and its generation, protection, flags.
             fields.skip(8)?;
             let inode = fields.u64()?;
             fields.skip(16)?;
@@ -304,13 +306,13 @@ fn sample(layout: Layout, misc: u16, mut fields: Fields<'_>) -> Option<Sample<'_
 }
 
 impl<'a> Chain<'a> {
-    /// Entries as they are, the marks between them too.
+    /// Raw entries, including the context markers.
     pub fn entries(self) -> impl Iterator<Item = u64> + 'a {
         let (words, _) = self.0.as_chunks::<8>();
         words.iter().map(|word| u64::from_ne_bytes(*word))
     }
 
-    /// Appends the kernel's addresses and the program's, the innermost first; a guest's are left out.
+    /// Appends the kernel's and the program's addresses, innermost first; a guest's are left out.
     pub fn split(self, kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
         let mut whose = None;
         for entry in self.entries() {
@@ -355,7 +357,7 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_ne_bytes)
     }
 
-    /// What is left, up to the zero that ends it. Names are bytes to the kernel; of one that is no text, the part that is.
+    /// The rest, up to the terminating zero. To the kernel, names are bytes; of invalid UTF-8, the valid prefix.
     fn text(&self) -> &'a str {
         let bytes = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
         match str::from_utf8(bytes) {

@@ -7,8 +7,8 @@ pub fn records(bytes: &[u8], take: impl FnMut(Record<'_>)) -> u64 {
     records_as(Layout::Plain, bytes, take)
 }
 
-/// Calls `take` with each record of `bytes`; how many made no sense. After one whose length makes none, the rest cannot
-/// be told apart and counts as one.
+/// Calls `take` with each record of `bytes` and returns the number of invalid ones. After an invalid length, the rest
+/// cannot be parsed and counts as one.
 pub fn records_as(layout: Layout, mut bytes: &[u8], mut take: impl FnMut(Record<'_>)) -> u64 {
     let mut malformed = 0;
     while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! The system call, and the ring that the kernel writes.
+//! The system call, and the ring that the kernel writes to.
 #![allow(unsafe_code, reason = "perf_event_open, and a ring that is memory shared with the kernel")]
 
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, perf_event_attr, perf_event_mmap_page};
 use perf_event_open_sys::{ioctls, perf_event_open};
 
-/// Opens an event, as a member of a group where there is one.
+/// Opens an event, as a member of a group if there is one.
 pub(super) fn open(
     attributes: &mut perf_event_attr,
     target: Target,
@@ -25,7 +25,7 @@ pub(super) fn open(
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that is nobody else's.
+    // SAFETY: a new descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -34,11 +34,11 @@ pub(super) fn open(
 pub(super) struct Target {
     /// On this CPU.
     pub(super) cpu: u32,
-    /// A thread while it is there; without one everything.
+    /// A thread; without one, everything on the CPU.
     pub(super) tid: Option<u32>,
 }
 
-/// The number by which a group's values name an event.
+/// The id of an event in its group's values.
 pub(super) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
     let mut id = 0;
     // SAFETY: an event's descriptor, and a number that the kernel writes.
@@ -46,7 +46,7 @@ pub(super) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(id)
 }
 
-/// Lets an event write to the ring of another one of the same CPU.
+/// Makes an event write to the ring of another event on the same CPU.
 pub(super) fn share_ring(event: BorrowedFd<'_>, owner: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: two events' descriptors, and no memory.
     check(unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), owner.as_raw_fd()) })
@@ -68,14 +68,14 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The ring of one event: a page of indices, then bytes, a power of two of pages of them.
+/// The ring of one event: a page of indices, then the data, a power of two of pages.
 ///
-/// The kernel writes behind `data_head`, this side reads from `data_tail`: what lies between the two belongs to this side
-/// until the tail is moved.
+/// The kernel writes at `data_head`, this side reads from `data_tail`: the bytes between the two belong to this side
+/// until it moves the tail.
 #[derive(Debug)]
 pub(super) struct Ring {
     mapping: NonNull<perf_event_mmap_page>,
-    /// Of the whole mapping.
+    /// Size of the whole mapping.
     bytes: usize,
     /// Where the data begins.
     offset: usize,
@@ -87,7 +87,7 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Maps a ring of so many bytes, a power of two of pages.
+    /// Maps a ring of `size` bytes, a power of two of pages.
     pub(super) fn map(event: BorrowedFd<'_>, size: usize) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let bytes = page + size;
@@ -104,7 +104,7 @@ impl Ring {
         Ok(Self { mapping, bytes, offset: page, size })
     }
 
-    /// Bytes of data that it holds at most.
+    /// Capacity in bytes of data.
     pub(super) const fn size(&self) -> usize {
         self.size
     }
@@ -119,12 +119,12 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(&raw mut (*self.mapping.as_ptr()).data_tail) }
     }
 
-    /// Appends all bytes that lie in the ring to `out`, and gives their room back.
+    /// Appends all bytes of the ring to `out`, and frees their room.
     pub(super) fn drain(&mut self, out: &mut Vec<u8>) {
         // Acquire: the bytes were written before the head was moved.
         let head = self.head().load(Ordering::Acquire);
         let tail = self.tail().load(Ordering::Relaxed);
-        // Never more than the ring, whatever is in the page.
+        // Never more than the ring, whatever the page contains.
         let count = usize::try_from(head.wrapping_sub(tail)).unwrap_or(self.size).min(self.size);
         let begin = (head.wrapping_sub(count as u64) as usize) & (self.size - 1);
         let first = count.min(self.size - begin);

@@ -7,19 +7,19 @@
 //! softirq, hard IRQ        yes              yes      of no process: no sample shows whose packet it was
 //! NAPI threads             yes              yes      softirqs that moved
 //! ```
-//! Without anybody that a profile is about everything is charged.
+//! Without a focus, all time is charged.
 
 use std::collections::BTreeMap;
 
 use super::result::{Profile, Share, Stack};
 use crate::context::Context;
 
-/// In every chain of a thread that polls devices, or a CPU's backlog, in a softirq's place (5.12 and later).
+/// Present in every chain of a thread that polls devices, or a CPU's backlog, instead of a softirq (5.12 and later).
 const NAPI_THREAD: [&str; 2] = ["napi_threaded_poll", "napi_threaded_poll_loop"];
 
 impl Profile {
-    /// Is a stack's time charged to the datagrams? Not that of programs beside those the profile is about. A stack
-    /// without a number, as of a file that has none, is.
+    /// Is a stack's time charged to the datagrams? Time of programs outside the focus is not. A stack without a pid, as
+    /// from an older file, is.
     #[must_use]
     pub fn charges(&self, stack: &Stack) -> bool {
         let wanted = &self.facts.focus.pids;
@@ -31,7 +31,7 @@ impl Profile {
         wanted.is_empty() || shared || stack.pid.is_none_or(|pid| wanted.contains(&pid))
     }
 
-    /// Tells of each class and lock what others spent.
+    /// Sets the time that others spent, for each class and lock.
     pub(super) fn charge(&mut self) {
         let (mut classes, mut locks) = (BTreeMap::new(), BTreeMap::new());
         for stack in self.stacks.iter().filter(|stack| !self.charges(stack)) {
@@ -58,7 +58,7 @@ mod tests {
     use crate::classes::Class;
     use crate::facts::Focus;
 
-    /// A name server (812), a compiler (9), threads of the kernel (40) and softirqs, of five seconds on two CPUs.
+    /// A name server (812), a compiler (9), kernel threads (40) and softirqs, over five seconds on two CPUs.
     fn beside_a_compiler() -> Profile {
         use Context::{Kernel, Softirq, Syscall, User};
         let mut profile = of(&[
@@ -100,15 +100,15 @@ mod tests {
         let all = beside_a_compiler();
         assert_eq!((all.charged(), all.others()), (6_700_000_000, 0));
         let profile = all.about(Focus { port: None, pids: vec![812] });
-        // Of 2,000,000 datagrams: softirqs and the NAPI thread are everybody's, the page fault is the compiler's, and the
-        // kernel looks after its memory for itself.
+        // With 2,000,000 datagrams: softirqs and the NAPI thread are charged, the page fault is the compiler's, and the
+        // kernel's memory management is its own.
         assert_eq!((profile.charged(), profile.others()), (2_500_000_000, 4_200_000_000));
         assert_eq!(profile.per_datagram(profile.charged()), Some(1250.0));
         let of = |class: Class| profile.classes.iter().find(|share| share.of == class).unwrap();
         assert_eq!((of(Class::User).ns, of(Class::User).charged()), (3_500_000_000, 500_000_000));
         assert_eq!((of(Class::Memory).charged(), of(Class::NapiGro).charged()), (0, 400_000_000));
         assert_eq!((profile.locks[0].of.as_str(), profile.locks[0].charged()), ("futex", 0));
-        // Shares are of everything still.
+        // Shares are still of all busy time.
         assert_eq!(of(Class::User).share, 3.5 / 6.7);
     }
 
@@ -119,7 +119,7 @@ mod tests {
         let again: Profile = serde_json::from_str(&text).unwrap();
         assert_eq!((again.others(), &again.stacks), (4_200_000_000, &profile.stacks));
         assert_eq!(again.locks[0].others, profile.locks[0].others);
-        // Before stacks had numbers.
+        // A file from before stacks had pids.
         let mut before = beside_a_compiler();
         before.stacks.iter_mut().for_each(|stack| stack.pid = None);
         assert_eq!(before.about(Focus { port: None, pids: vec![812] }).others(), 0);

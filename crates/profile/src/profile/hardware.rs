@@ -1,4 +1,4 @@
-//! Hardware counters by class: what the processor did in the time that samples tell of.
+//! Hardware counters by class: what the processor did during the sampled time.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::context::Context;
 use crate::counts::Counted;
 use crate::perf::{Absent, Counter, Counts};
 
-/// What hardware counters counted, idle left out. See [`crate::counts`] for what the parts of the classes are worth.
+/// Counts of hardware counters, idle left out. [`crate::counts`] explains how accurate the parts of the classes are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hardware {
-    /// The part of the time that they ran, 0 to 1. Below 1 they shared the processor's counters with others, and the counts
-    /// are extrapolated.
+    /// The part of the time that they ran, 0 to 1. Below 1, they shared the processor's counters with others, and the
+    /// counts are extrapolated.
     pub running: f64,
-    /// Together: all classes, and what was counted while samples were lost.
+    /// The total: all classes, and the counts while samples were lost.
     pub all: HardwareCounts,
-    /// By class, that of the most cycles first.
+    /// By class, most cycles first.
     pub classes: Vec<ClassCounts>,
     /// Counters that this machine does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -30,11 +30,11 @@ pub struct Hardware {
 pub struct ClassCounts {
     /// The class.
     pub of: Class,
-    /// What was counted in it.
+    /// Its counts.
     pub counts: HardwareCounts,
 }
 
-/// A number for each counter that the machine has.
+/// A value for each counter that the machine has.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HardwareCounts(pub BTreeMap<Counter, u64>);
@@ -44,7 +44,7 @@ impl HardwareCounts {
         Self(counters.iter().map(|counter| (*counter, counts.of(*counter))).collect())
     }
 
-    /// Of one counter; none where the machine does not have it.
+    /// The value of one counter; `None` if the machine does not have it.
     #[must_use]
     pub fn of(&self, counter: Counter) -> Option<u64> {
         self.0.get(&counter).copied()
@@ -56,10 +56,10 @@ impl HardwareCounts {
         self.ratio(Counter::Instructions, Counter::Cycles)
     }
 
-    /// The part of the loads from memory that went to another node's, 0 to 1.
+    /// The part of the loads from memory that came from another node, 0 to 1.
     #[must_use]
     pub fn remote(&self) -> Option<f64> {
-        // Two counters of one group, read one after the other: the smaller may be ahead by a few.
+        // Two counters of one group, read one after the other: the smaller one may be ahead by a few.
         self.ratio(Counter::RemoteLoads, Counter::LoadMisses).map(|part| part.min(1.0))
     }
 
@@ -70,7 +70,7 @@ impl HardwareCounts {
 }
 
 impl Hardware {
-    /// By the classes of the places where it was counted.
+    /// By the classes of the places where they were counted.
     pub(super) fn new(counted: &Counted, named: &Named<'_>) -> Self {
         let (mut all, mut classes) = (counted.unplaced(), BTreeMap::<Class, Counts>::new());
         for (context, chain, counts) in counted.places().filter(|(context, ..)| *context != Context::Idle) {
@@ -87,7 +87,7 @@ impl Hardware {
         Self { running: counted.running(), all: of(all), classes, absent: counted.absent().to_vec() }
     }
 
-    /// What to know before the counts are believed.
+    /// Caveats of the counts.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.absent.is_empty() {
@@ -106,8 +106,8 @@ impl Hardware {
     }
 }
 
-/// Part of the time that counters ran below which counts are called extrapolated. Higher: the moment in which a group begins
-/// shows; lower: figures that are wrong by some per cent pass for counted ones.
+/// Below this part of the time, counts are marked as extrapolated. Higher: the start of a group's first interval is
+/// enough to mark them; lower: figures that are off by some per cent are shown as exact.
 const SHARED: f64 = 0.99;
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Chains with names: each is named and judged once, and those that read alike are one.
+//! Resolves and classifies each chain once, and merges chains with equal names.
 //!
 //! ```text
 //! addresses (samples)          names, each text once            lists of names, each once
 //! ffffffff81a3 ffffffff81b7 ─▸ 7: udp_rcv   8: net_rx_action ─▸ 3: [8, 7]
 //! ffffffff81a9 ffffffff81b7 ─────────────────────────────────▸ 3           the same functions, elsewhere in them
 //! ```
-//! A machine with many CPUs has a hundred thousand places and some thousand lists; texts are put together only for stacks that
-//! are kept.
+//! A machine with many CPUs has a hundred thousand places and a few thousand lists; texts are joined only for stacks
+//! that are kept.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::recorder::Recording;
 use crate::samples::{ChainId, Place};
 use crate::symbols::user::UserFrame;
 
-/// Functions that a thread which receives from a UDP socket is in.
+/// Functions of a thread that is receiving from a UDP socket.
 const READING: [&str; 4] = ["udp_recvmsg", "udpv6_recvmsg", "__skb_recv_udp", "udp_poll"];
 
-/// What chains are called and classed.
+/// Names and classes of the chains.
 pub(super) struct Named<'a> {
     recording: &'a Recording,
     kernel: HashMap<ChainId, Inside<'a>>,
-    /// A chain of a program has other names in another process.
+    /// The same addresses have other names in another process.
     user: HashMap<(u32, ChainId), ListId>,
     names: Names,
 }
@@ -63,7 +63,7 @@ impl<'a> Named<'a> {
             let pid = *pid;
             samples.chain(*chain).iter().map(move |address| (pid, *address))
         };
-        // Each once: chains of one program have most addresses in common.
+        // Each once: chains of one program share most addresses.
         let all: HashSet<(u32, u64)> = user.keys().flat_map(addresses).collect();
         let found = recording.programs.name(all);
         let found: HashMap<_, _> =
@@ -83,7 +83,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// The kind of work of a context and the kernel's part of a chain, of a sample that was taken.
+    /// The class of a context and the kernel's part of a chain, of a recorded sample.
     pub(super) fn class(&self, context: Context, kernel: ChainId) -> Class {
         self.verdict(context, kernel).class
     }
@@ -98,20 +98,20 @@ impl<'a> Named<'a> {
         [self.user[&(place.pid, place.user)], self.kernel[&place.kernel].names]
     }
 
-    /// Names of lists one after the other, each from the outermost inwards.
+    /// The names of both lists, one list after the other, each from the outermost inwards.
     pub(super) fn frames(&self, lists: [ListId; 2]) -> impl Iterator<Item = &str> {
         let numbers = lists.into_iter().flat_map(|list| self.names.lists[list.0 as usize].iter());
         numbers.map(|number| &*self.names.texts[*number as usize])
     }
 
-    /// The process, name and number; none for interrupts.
+    /// The process's name and pid; `None` for interrupts.
     pub(super) fn process(&self, place: &Place) -> Option<(&'a str, u32)> {
         let own = !matches!(place.context, Context::HardIrq | Context::Softirq | Context::Idle);
         own.then(|| (self.recording.threads.name(place.pid), place.pid))
     }
 }
 
-/// A program's function as people read it.
+/// A program's function for display.
 fn text(frame: &UserFrame) -> String {
     match (&frame.binary, &frame.function) {
         (Some(binary), Some(function)) => format!("{function} [{binary}]"),
@@ -120,7 +120,7 @@ fn text(frame: &UserFrame) -> String {
     }
 }
 
-/// Texts and lists of them, each once.
+/// Texts and lists of texts, each stored once.
 #[derive(Default)]
 struct Names {
     texts: Vec<Arc<str>>,

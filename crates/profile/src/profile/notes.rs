@@ -1,5 +1,5 @@
-//! What to know before a profile's figures are believed: what could not be seen, what was lost, and where the samples and the
-//! kernel's own accounting disagree.
+//! Caveats of a profile's figures: what could not be seen, what was lost, and where the samples and the kernel's own
+//! accounting disagree.
 
 use udpath_steer::CpuSet;
 
@@ -9,15 +9,15 @@ use crate::context::Context;
 use crate::perf::{Clock, Sight};
 use crate::recorder::Recording;
 
-/// Difference of a kind of time by samples and by /proc/stat that is worth a note, as a share of the interval. Lower: five
-/// seconds of sampling err by one point, a timer that waits for interrupts by two or three, and a tick of /proc/stat is a
-/// point of a second. Higher: a quarter of a CPU's interrupts may be missing without a note.
+/// Difference between samples and /proc/stat that is reported, as a share of the interval. Lower: five seconds of
+/// sampling have an error of one point, a timer that waits for interrupts has two or three, and a tick of /proc/stat is
+/// one point of a second. Higher: a quarter of a CPU's interrupts may be missing without a note.
 const DISAGREE: f64 = 0.05;
-/// Part of the interval without samples and not taken by the hypervisor that is worth a note. Lower: a recording's first and
-/// last moments show; higher: a CPU that went away near the end passes for an idle one.
+/// Part of the interval without samples or steal time that is reported. Lower: the start and the end of a recording are
+/// reported; higher: a CPU that went offline near the end counts as idle.
 const UNSEEN: f64 = 0.1;
 
-/// All of them.
+/// All notes.
 pub(super) fn all(profile: &Profile, recording: &Recording) -> Vec<String> {
     let mut notes = sight(profile);
     notes.extend(profile.hardware.iter().flat_map(Hardware::notes));
@@ -40,7 +40,7 @@ pub(super) fn all(profile: &Profile, recording: &Recording) -> Vec<String> {
     notes
 }
 
-/// What the samples can show.
+/// Limits of what the samples can show.
 fn sight(profile: &Profile) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(profile.clock.blind().map(str::to_owned));
@@ -58,7 +58,7 @@ fn sight(profile: &Profile) -> Vec<String> {
     notes
 }
 
-/// What the figures themselves say against each other.
+/// Contradictions between the figures themselves.
 fn counted(profile: &Profile) -> Vec<String> {
     let mut notes = Vec::new();
     if !profile.whole() {
@@ -89,7 +89,7 @@ fn counted(profile: &Profile) -> Vec<String> {
             count => notes.push(format!("{count} {many}")),
         }
     }
-    // Of some threads' samples a CPU's time is not the sum.
+    // Samples of some threads do not add up to a CPU's time.
     if profile.sight == Sight::Machine {
         notes.extend(KINDS.iter().filter_map(|kind| disagreement(profile, kind)));
         notes.extend(came_or_went(profile));
@@ -98,7 +98,7 @@ fn counted(profile: &Profile) -> Vec<String> {
     notes
 }
 
-/// A kind of time that both tell: in words, as contexts of samples, and as /proc/stat counts it.
+/// A kind of time that both report: its name, its contexts in samples, and its fields in /proc/stat.
 struct Kind {
     words: &'static str,
     contexts: &'static [Context],
@@ -125,10 +125,10 @@ fn sampled(profile: &Profile, line: &CpuLine, contexts: &[Context]) -> f64 {
     ns as f64 / 1e9 / profile.seconds.max(1e-9)
 }
 
-/// The CPUs whose kind of time is not the same by samples and by /proc/stat, and the one of the largest difference.
+/// The CPUs whose time differs between samples and /proc/stat, and the CPU with the largest difference.
 fn disagreement(profile: &Profile, kind: &Kind) -> Option<String> {
     let pairs = profile.cpus.iter().filter_map(|line| {
-        // Of a CPU that went away and came back /proc/stat counts a part of the interval.
+        // For a CPU that went offline and came back, /proc/stat counts only a part of the interval.
         let accounted = line.accounted.as_ref().filter(|_| line.until.is_none())?;
         let pair = [sampled(profile, line, kind.contexts), (kind.accounted)(accounted)];
         Some((line.cpu, pair)).filter(|(_, [ours, theirs])| (ours - theirs).abs() > DISAGREE)
@@ -152,9 +152,9 @@ fn disagreement(profile: &Profile, kind: &Kind) -> Option<String> {
     ))
 }
 
-/// CPUs that /proc/stat does not count at both ends, where it counts others.
+/// CPUs that /proc/stat does not count at both ends, if it counts others.
 fn came_or_went(profile: &Profile) -> Option<String> {
-    // Those that went away while they were sampled have a note with the moment.
+    // CPUs that went offline while they were sampled have a note with the time.
     let lines = profile.cpus.iter().filter(|line| line.until.is_none());
     let (counted, others): (Vec<_>, Vec<_>) = lines.partition(|line| line.accounted.is_some());
     if counted.is_empty() || others.is_empty() {
@@ -164,7 +164,7 @@ fn came_or_went(profile: &Profile) -> Option<String> {
     Some(format!("{which} came or went during the interval: /proc/stat does not count them at both ends"))
 }
 
-/// CPUs whose samples do not cover the interval. A clock samples idle CPUs, too; cycles do not.
+/// CPUs whose samples do not cover the interval. A clock also samples idle CPUs; cycles do not.
 fn unseen(profile: &Profile) -> Option<String> {
     if profile.clock != Clock::CpuClock {
         return None;
@@ -185,7 +185,7 @@ fn unseen(profile: &Profile) -> Option<String> {
     ))
 }
 
-/// CPUs, and the one that the figures are of.
+/// CPUs, and the one that the figures are from.
 fn which(cpus: CpuSet, worst: Option<u32>) -> String {
     match worst {
         _ if cpus.len() == 1 => format!("CPU {cpus}"),
@@ -202,7 +202,7 @@ mod tests {
     use crate::built::built;
     use crate::profile::Accounted;
 
-    /// So many CPUs, each for five seconds half in softirq and half idle, by both.
+    /// `cpus` CPUs, each for five seconds half in softirq and half idle, by both.
     fn agreed(cpus: u32) -> Profile {
         let mut profile = built();
         (profile.clock, profile.seconds, profile.facts.online) = (Clock::CpuClock, 5.0, cpus);
@@ -219,7 +219,7 @@ mod tests {
         profile
     }
 
-    /// What the figures say against each other.
+    /// The contradictions found.
     fn of(profile: &Profile) -> Vec<String> {
         counted(profile)
     }
@@ -232,7 +232,7 @@ mod tests {
     fn where_both_agree_nothing_is_said() {
         let mut profile = agreed(4);
         assert_eq!(of(&profile), [""; 0]);
-        // A few points are the error of both.
+        // Both have an error of a few points.
         *accounted(&mut profile, 1) = Accounted { soft: 0.46, idle: 0.54, ..Accounted::default() };
         assert_eq!(of(&profile), [""; 0]);
     }
@@ -260,7 +260,7 @@ mod tests {
             of(&profile),
             ["CPU 3 came or went during the interval: /proc/stat does not count them at both ends"]
         );
-        // Where /proc/stat cannot be read at all there is nothing to compare.
+        // If /proc/stat cannot be read at all, there is nothing to compare.
         profile.cpus.iter_mut().for_each(|line| line.accounted = None);
         assert_eq!(of(&profile), [""; 0]);
     }

@@ -1,4 +1,4 @@
-//! A profile: plain data, and the figures that follow from it.
+//! A profile: plain data, and the figures derived from it.
 
 use std::collections::BTreeMap;
 
@@ -14,82 +14,82 @@ use crate::trace::Traces;
 /// Where CPU time went.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// How long was sampled, seconds.
+    /// Length of the sampled interval, seconds.
     pub seconds: f64,
     /// CPUs that were sampled.
     pub cpus: Vec<CpuLine>,
-    /// What made the samples.
+    /// What triggered the samples.
     pub clock: Clock,
     /// What they show.
     pub sight: Sight,
-    /// Samples and what became of them.
+    /// Sample counts.
     pub samples: Counted,
     /// CPU time by context, nanoseconds.
     pub contexts: BTreeMap<Context, u64>,
     /// CPU time by class, nanoseconds, the largest first; idle is left out.
     pub classes: Vec<Share<Class>>,
-    /// CPU time in locks, by whose lock it is, the largest first.
+    /// CPU time in locks, by owner, largest first.
     pub locks: Vec<Share<String>>,
-    /// CPU time by process, the largest first; 0 is the kernel's idle task.
+    /// CPU time by process, largest first; 0 is the kernel's idle task.
     pub processes: Vec<ProcessShare>,
-    /// What hardware counters counted in the interval; none where there are none, or where only threads were sampled.
+    /// Hardware counters over the interval; `None` without counters, or if only threads were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware: Option<Hardware>,
-    /// Datagrams of the interval, of the namespace that was looked at.
+    /// Datagrams in the interval, of the observed namespace.
     pub datagrams: Option<Datagrams>,
-    /// The stacks, the largest first.
+    /// The stacks, largest first.
     pub stacks: Vec<Stack>,
     /// What tracepoints counted in the same interval; added after the samples.
     #[serde(default)]
     pub traces: Traces,
-    /// Context of the samples: sockets, packet sockets, what was asked for.
+    /// Context of the samples: sockets, packet sockets, the requested focus.
     #[serde(default)]
     pub facts: Facts,
-    /// What to know before these figures are believed.
+    /// Caveats of these figures.
     pub notes: Vec<String>,
 }
 
 /// A part of the busy time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Share<T> {
-    /// Of what.
+    /// The item.
     pub of: T,
     /// CPU time, nanoseconds.
     pub ns: u64,
     /// Of all busy time, 0 to 1.
     pub share: f64,
-    /// Of `ns`, what programs spent that the profile is not about: user and system calls. It is charged to no datagram.
+    /// Part of `ns` spent by programs outside the focus: user and system calls. It is not charged to the datagrams.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub others: u64,
 }
 
 impl<T> Share<T> {
-    /// What is charged to the datagrams, nanoseconds: see [`Profile::per_datagram`].
+    /// Time charged to the datagrams, nanoseconds: see [`Profile::per_datagram`].
     #[must_use]
     pub const fn charged(&self) -> u64 {
         self.ns.saturating_sub(self.others)
     }
 }
 
-/// As serde asks.
+/// For serde.
 const fn is_zero(ns: &u64) -> bool {
     *ns == 0
 }
 
-/// Samples and what became of them.
+/// Sample counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
-    /// Asked for, each second of each CPU.
+    /// Requested samples per second and CPU.
     pub rate: u32,
     /// Taken.
     pub taken: u64,
-    /// That found no room in a ring.
+    /// Lost because a ring was full.
     pub lost: u64,
-    /// How often the kernel took fewer than asked for.
+    /// How often the kernel took fewer samples than requested.
     pub throttled: u64,
-    /// Records that made no sense.
+    /// Invalid records.
     pub malformed: u64,
-    /// Whose chain or place found no room: counted, but without all their names.
+    /// Samples without room for their chain or place: counted, but with incomplete names.
     pub nameless: u64,
 }
 
@@ -98,14 +98,14 @@ pub struct Counted {
 pub struct CpuLine {
     /// The CPU.
     pub cpu: u32,
-    /// It went away so many seconds after the beginning, and was not sampled from then on.
+    /// Seconds after the beginning at which it went offline; not sampled from then on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<f64>,
     /// By the samples, nanoseconds of each context.
     pub sampled: BTreeMap<Context, u64>,
-    /// By the kernel's own accounting in /proc/stat, shares of the interval; none where it cannot be read.
+    /// By the kernel's own accounting in /proc/stat, shares of the interval; `None` if it cannot be read.
     pub accounted: Option<Accounted>,
-    /// By the samples, each second: nanoseconds of each context.
+    /// By the samples, for each second: nanoseconds of each context.
     pub time_line: Vec<BTreeMap<Context, u64>>,
 }
 
@@ -116,24 +116,24 @@ pub struct Accounted {
     pub usr: f64,
     /// The kernel for programs.
     pub sys: f64,
-    /// Hard interrupts.
+    /// The kernel on behalf of programs.
     pub irq: f64,
     /// Softirqs.
     pub soft: f64,
     /// Taken by the hypervisor.
     pub steal: f64,
-    /// Nothing, or waiting for disks.
+    /// Idle, or waiting for disks.
     pub idle: f64,
 }
 
-/// A process's part.
+/// A process's share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessShare {
     /// The process.
     pub pid: u32,
     /// The name of its first thread.
     pub name: String,
-    /// CPU time on its own behalf, nanoseconds: user and system calls. Interrupts are charged to no process.
+    /// CPU time on its own behalf, nanoseconds: user and system calls. Interrupts are not charged to any process.
     pub ns: u64,
     /// Of all busy time, 0 to 1.
     pub share: f64,
@@ -141,7 +141,7 @@ pub struct ProcessShare {
     pub threads: Vec<ThreadShare>,
 }
 
-/// A thread's part.
+/// A thread's share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadShare {
     /// The thread.
@@ -155,7 +155,7 @@ pub struct ThreadShare {
     pub reads: bool,
 }
 
-/// Datagrams that UDP counted in the interval.
+/// UDP datagrams in the interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Datagrams {
     /// Delivered to sockets.
@@ -167,7 +167,7 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    /// Handled: received and sent. What costs per datagram are divided by.
+    /// Received and sent: the divisor of costs per datagram.
     #[must_use]
     pub const fn handled(&self) -> u64 {
         self.received.saturating_add(self.sent)
@@ -179,7 +179,7 @@ impl Datagrams {
         self.received.min(self.sent)
     }
 
-    /// The share that was dropped of what came, 0 to 1.
+    /// The share of incoming datagrams that was dropped, 0 to 1.
     #[must_use]
     pub fn loss(&self) -> f64 {
         let came = self.received.saturating_add(self.dropped);
@@ -187,23 +187,23 @@ impl Datagrams {
     }
 }
 
-/// A stack with its weight: equal in context, process and functions.
+/// A stack with its weight: one per context, process and list of functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stack {
-    /// On whose behalf.
+    /// The context.
     pub context: Context,
     /// The kind of work.
     pub class: Class,
-    /// Of a lock: whose.
+    /// For a lock: its owner.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lock: Option<String>,
-    /// The process; of interrupts, none.
+    /// The process; `None` for interrupts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub process: Option<String>,
-    /// Its number.
+    /// Its pid.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pid: Option<u32>,
-    /// Functions, the outermost first.
+    /// Functions, outermost first.
     pub frames: Vec<String>,
     /// Samples.
     pub samples: u64,
@@ -212,8 +212,8 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// The functions of the work itself, the outermost first: of an interrupt without what it interrupted, which has
-    /// nothing to do with it and would tear equal work apart.
+    /// The functions of the work itself, outermost first: of an interrupt without the interrupted code, which is
+    /// unrelated and would split equal work.
     #[must_use]
     pub fn own_frames(&self) -> &[String] {
         context::own(self.context, &self.frames)
@@ -227,7 +227,7 @@ impl Profile {
         self.contexts.iter().filter(|(context, _)| **context != Context::Idle).map(|(_, ns)| ns).sum()
     }
 
-    /// CPU time that there was, nanoseconds: of all sampled CPUs, of those that went away until then.
+    /// CPU time available, nanoseconds: of all sampled CPUs, until they went offline.
     #[must_use]
     pub fn available(&self) -> f64 {
         self.cpus.iter().map(|line| self.sampled_seconds(line) * 1e9).sum()
@@ -239,41 +239,41 @@ impl Profile {
         line.until.map_or(self.seconds, |until| until.min(self.seconds))
     }
 
-    /// Busy CPU time that is charged to the datagrams, nanoseconds: all of it, or, of a profile about somebody, without what
+    /// Busy CPU time that is charged to the datagrams, nanoseconds: all of it, or, with a focus, all but the time that
     /// other programs spent.
     #[must_use]
     pub fn charged(&self) -> u64 {
         self.busy().saturating_sub(self.others())
     }
 
-    /// Busy CPU time of programs that the profile is not about, nanoseconds.
+    /// Busy CPU time of programs outside the focus, nanoseconds.
     #[must_use]
     pub fn others(&self) -> u64 {
         self.classes.iter().fold(0, |sum: u64, share| sum.saturating_add(share.others))
     }
 
-    /// So many nanoseconds, of each datagram received or sent; none where none were counted. What belongs in it is what
-    /// [`Self::charged`], [`Share::charged`] and [`Self::charges`] say.
+    /// Nanoseconds per datagram received or sent; `None` if no datagrams were counted. [`Self::charged`],
+    /// [`Share::charged`] and [`Self::charges`] define what belongs in `ns`.
     #[must_use]
     pub fn per_datagram(&self, ns: u64) -> Option<f64> {
         let handled = self.datagrams.filter(|_| self.whole())?.handled();
         (handled > 0).then(|| ns as f64 / handled as f64)
     }
 
-    /// So many nanoseconds, of each pair of one received and one sent; none where none were counted.
+    /// Nanoseconds per pair of one received and one sent datagram; `None` if none were counted.
     #[must_use]
     pub fn per_transaction(&self, ns: u64) -> Option<f64> {
         let transactions = self.datagrams.filter(|_| self.whole())?.transactions();
         (transactions > 0).then(|| ns as f64 / transactions as f64)
     }
 
-    /// Were all CPUs that run sampled? The datagrams are those of all.
+    /// Were all online CPUs sampled? The datagrams are counted on all of them.
     #[must_use]
     pub fn whole(&self) -> bool {
         self.sight != Sight::Machine || self.cpus.len() >= self.facts.online as usize
     }
 
-    /// The share of a class of the busy time, 0 to 1.
+    /// A class's share of the busy time, 0 to 1.
     #[must_use]
     pub fn share(&self, class: Class) -> f64 {
         self.classes.iter().find(|share| share.of == class).map_or(0.0, |share| share.share)

@@ -1,4 +1,4 @@
-//! From tallies to sums: every place counted, by what its chain is called and classed.
+//! From tallies to sums: adds up every place by the names and class of its chain.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,18 +12,18 @@ use crate::perf::{Clock, Sight};
 use crate::recorder::{Recording, SLICE};
 use crate::samples::{Place, Tally};
 
-/// Most stacks kept in a result; the rest are one line. A picture cannot show more, and a file of them is 10 MB.
+/// Most stacks kept in a result; the rest are merged. A flame graph cannot show more, and a file of them is 10 MB.
 const MOST_STACKS: usize = 20_000;
 
-/// What a unit of weight is in nanoseconds.
+/// Nanoseconds per unit of weight.
 pub(super) struct Units {
-    /// By CPU, where samples count cycles; of a clock none, since its unit is one.
+    /// By CPU, if samples count cycles; empty for a clock, whose unit is one nanosecond.
     cycles: BTreeMap<u32, f64>,
 }
 
 impl Units {
-    /// A CPU's cycles are as long as the time that the kernel accounts as busy takes altogether: its clock may have had any
-    /// speed. Where that is not accounted a sample is one of so many a second.
+    /// A CPU's cycles add up to the time that the kernel accounts as busy: its clock speed may have varied. Without
+    /// that accounting, a sample stands for the sampling period.
     pub(super) fn new(recording: &Recording, accounted: &BTreeMap<u32, Accounted>) -> Self {
         if recording.clock == Clock::CpuClock {
             return Self { cycles: BTreeMap::new() };
@@ -32,7 +32,7 @@ impl Units {
         for (place, tally) in recording.samples.tallies() {
             cpus.entry(place.cpu).or_default().add(*tally);
         }
-        // Of a CPU that went away, and where only some threads were sampled, that is of other work, too.
+        // For a CPU that went offline, or if only some threads were sampled, the accounting includes other work.
         let whole = |cpu: &u32| recording.sight == Sight::Machine && !recording.gone.contains_key(cpu);
         let ns = |cpu: &u32, tally: &Tally| match accounted.get(cpu).filter(|_| whole(cpu)) {
             Some(times) => (1.0 - times.idle - times.steal).max(0.0) * recording.seconds * 1e9,
@@ -140,13 +140,13 @@ pub(super) fn processes(
     processes
 }
 
-/// What rare stacks are merged by: context, class, and the process's name and id.
+/// Rare stacks are merged by context, class, and the process's name and id.
 type RareKey<'a> = (Context, Class, Option<(&'a str, u32)>);
 
-/// The stacks, the largest first; beyond [`MOST_STACKS`] one of each kind of work of each process.
+/// The stacks, largest first; beyond [`MOST_STACKS`], one for each kind of work of each process.
 pub(super) fn stacks(stacks: HashMap<StackKey<'_>, Tally>, named: &Named<'_>) -> Vec<Stack> {
     let mut all: Vec<(StackKey<'_>, Tally)> = stacks.into_iter().collect();
-    // By weight, and by name where that is equal: the same recording gives the same file.
+    // By weight, then by name, so that the same recording gives the same file.
     all.sort_by(|(a, x), (b, y)| {
         let others = |key: &StackKey<'_>| (key.context, key.class);
         y.weight
@@ -199,7 +199,7 @@ pub(super) fn cpu_lines(
         .collect();
     for (slice, cpu, weights) in recording.samples.time_line() {
         let line = lines.binary_search_by_key(&cpu, |line| line.cpu).ok().map(|at| &mut lines[at]);
-        // What comes after the end, by moments or by a wrong clock, is of the last slice: nothing is left out.
+        // Samples after the end, slightly late or with a wrong clock, go to the last slice, so that none are left out.
         let at = (slice as usize).min(slices - 1);
         let Some(place) = line.and_then(|line| line.time_line.get_mut(at)) else { continue };
         for (context, weight) in Context::ALL.iter().zip(weights).filter(|(_, weight)| **weight > 0) {
@@ -209,12 +209,12 @@ pub(super) fn cpu_lines(
     lines
 }
 
-/// Slices of an interval. A recording ends some moments late: those are no slice of their own.
+/// Slices of an interval. A recording ends slightly late: that is not a slice of its own.
 fn slices(seconds: f64) -> usize {
     ((seconds / SLICE.as_secs_f64() - 0.1).ceil() as usize).max(1)
 }
 
-/// Shares of the interval between two snapshots; none of a CPU that one of them does not count, as it was not there.
+/// Shares of the interval between two snapshots; none for a CPU that is missing in one of them.
 pub(super) fn accounted(before: &Snapshot, after: &Snapshot) -> BTreeMap<u32, Accounted> {
     let share = |cpu: &udpath_host::snapshot::cpus::Cpu| {
         let earlier = before.cpus.cpu(cpu.number)?.ticks?;
@@ -258,7 +258,7 @@ mod tests {
 
     /// Ten samples of CPU 1, of 2 million cycles each.
     fn recording(clock: Clock) -> Recording {
-        // ip, pid and tid, time, cpu, period, and a chain of nothing.
+        // ip, pid and tid, time, cpu, period, and an empty chain.
         let words: [u64; 6] = [0, (8 << 32) | 8, 5, 1, 2_000_000, 0];
         let mut record = [&9_u32.to_ne_bytes()[..], &2_u16.to_ne_bytes(), &56_u16.to_ne_bytes()].concat();
         record.extend(words.iter().flat_map(|word| word.to_ne_bytes()));

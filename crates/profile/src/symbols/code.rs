@@ -1,23 +1,23 @@
-//! Which file's code is where in a process's memory.
+//! Finds the file whose code is mapped at an address of a process.
 //!
 //! ```text
 //! /proc/PID/maps when a process is first seen ──▸ seen     ┐
 //! mmap, exec and fork records, each with its time ─▸ changes ┴─▸ eras: in the order of time, a new one with each program
 //! ```
-//! Rings are read one after the other, so changes come in any order, and samples before the file they are in. So nothing is
-//! decided before the end. An address is looked for in what the process was last, then in what it was before: programs lie
-//! at places of their own, and samples do not keep their time.
+//! Rings are read one after the other, so changes come in any order, and samples may come before the mapping that they
+//! hit. Therefore addresses are resolved at the end: an address is looked up in the process's last era, then in the
+//! earlier ones. Programs are mapped at different addresses, and samples do not keep their time.
 
 use std::collections::HashMap;
 
-/// Changes of all processes together before those of processes that ended without a sample are forgotten; each takes some 60
-/// bytes. Fewer: they are looked through more often; more: an hour of a machine that starts programs all the time takes
-/// memory.
+/// Changes of all processes together, after which those of processes that ended without a sample are dropped; each
+/// takes about 60 bytes. Lower: they are scanned more often; higher: an hour on a machine that starts programs all the
+/// time takes more memory.
 const MANY: usize = 65_536;
-/// Changes kept at most. Further ones are passed over, and what they map has no name. Only code made and mapped at run time,
-/// without end, comes here.
+/// Most changes kept. Further ones are dropped, and their mappings have no names. Only code that is generated and
+/// mapped endlessly at run time gets here.
 const MOST: usize = 4 * MANY;
-/// Parents that are gone back to. A chain of forks without exec is as long only by intent.
+/// Most parents followed. Only a deliberate chain of forks without exec is that long.
 const GENERATIONS: usize = 16;
 
 /// A part of a process's memory that holds a file's code.
@@ -26,27 +26,27 @@ pub(super) struct Mapping {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) offset: u64,
-    /// The file, by a number of the caller's.
+    /// The file, by the caller's number.
     pub(super) file: usize,
 }
 
-/// What becomes of a process's memory. Of equal times the first of these comes first.
+/// A change of a process's memory. At equal times, the first of these comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
-    /// It begins as a copy of another.
+    /// It starts as a copy of another process.
     Copied(u32),
-    /// It runs another program: nothing of what was mapped is left.
+    /// It executes another program: all mappings are dropped.
     Replaced,
-    /// A file is mapped, in the place of what was there.
+    /// A file is mapped, replacing earlier mappings there.
     Mapped(Mapping),
 }
 
 #[derive(Debug, Default)]
 struct Process {
-    /// What /proc showed.
+    /// Mappings from /proc.
     seen: Vec<Mapping>,
     changes: Vec<(u64, Change)>,
-    /// /proc was asked, or need not be.
+    /// /proc was read, or need not be.
     asked: bool,
     sampled: bool,
     ended: bool,
@@ -58,7 +58,7 @@ pub(super) struct Code {
     processes: HashMap<u32, Process>,
     /// Changes of all of them.
     changes: usize,
-    /// Changes from which on those without use are forgotten.
+    /// Number of changes at which unused ones are dropped next.
     full: usize,
 }
 
@@ -68,19 +68,20 @@ impl Code {
         self.processes.entry(pid).or_default().sampled = true;
     }
 
-    /// Is /proc to be asked what a process has mapped? Once, and not where it was seen to begin: then records say all.
+    /// Must a process's mappings be read from /proc? Once, and not if its start was seen: then the records are
+    /// complete.
     pub(super) fn asks(&mut self, pid: u32) -> bool {
         let process = self.processes.entry(pid).or_default();
         !std::mem::replace(&mut process.asked, true) && !process.began()
     }
 
-    /// A process has this, as /proc shows; all changes that are known are later or in it.
+    /// Sets a process's mappings from /proc; all known changes are later or included.
     pub(super) fn saw(&mut self, pid: u32, mappings: Vec<Mapping>) {
         let process = self.processes.entry(pid).or_default();
         mappings.into_iter().for_each(|mapping| overlay(&mut process.seen, mapping));
     }
 
-    /// Something becomes of a process.
+    /// Adds a change of a process.
     pub(super) fn change(&mut self, pid: u32, time: u64, change: Change) {
         if self.changes > self.full.max(MANY) {
             self.processes.retain(|_, process| process.sampled || !process.ended);
@@ -100,7 +101,7 @@ impl Code {
         }
     }
 
-    /// What a process had mapped in its last era and in those before, the last first.
+    /// A process's mappings in its last era and in earlier ones, last first.
     pub(super) fn eras(&self, pid: u32) -> Vec<Vec<Mapping>> {
         let mut eras = self.until(pid, u64::MAX, GENERATIONS);
         eras.reverse();
@@ -112,7 +113,7 @@ impl Code {
         let mut changes: Vec<_> =
             process.changes.iter().filter(|(time, _)| *time <= until).copied().collect();
         changes.sort_unstable();
-        // Whoever had the number before has nothing to do with it.
+        // An earlier process with the same pid is unrelated.
         let began = changes.iter().rposition(|(_, change)| matches!(change, Change::Copied(_)));
         let mut era = process.seen.clone();
         let mut eras = Vec::new();
@@ -134,7 +135,7 @@ impl Code {
 }
 
 impl Process {
-    /// Was it seen to begin, so that its records say all of it?
+    /// Was its start seen, so that its records are complete?
     fn began(&self) -> bool {
         self.changes.iter().any(|(_, change)| !matches!(change, Change::Mapped(_)))
     }
@@ -146,7 +147,7 @@ pub(super) fn find(list: &[Mapping], address: u64) -> Option<&Mapping> {
     list[..behind].last().filter(|mapping| address < mapping.end)
 }
 
-/// A new mapping takes the place of what was there.
+/// A new mapping replaces what was there.
 fn overlay(list: &mut Vec<Mapping>, mapping: Mapping) {
     list.retain(|old| old.end <= mapping.start || old.start >= mapping.end);
     let place = list.partition_point(|old| old.start < mapping.start);
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_exec_does_not_take_what_came_after_it() {
-        // The records of one process in two rings, and the ring with the later ones is read first.
+        // The records of one process in two rings; the ring with the later ones is read first.
         let mut code = Code::default();
         code.meet(8);
         assert!(code.asks(8));
@@ -176,7 +177,7 @@ mod tests {
         code.change(8, 20, Change::Mapped(mapping(1050, 3)));
         code.change(8, 10, Change::Replaced);
         assert_eq!(file(&code, 8, 1060), Some(3));
-        // Of the program before.
+        // Of the earlier program.
         assert_eq!((file(&code, 8, 1010), file(&code, 8, 5010)), (Some(1), Some(2)));
         assert_eq!(file(&code, 8, 9000), None);
         assert!(!code.asks(8));
@@ -189,13 +190,13 @@ mod tests {
         code.change(8, 20, Change::Mapped(mapping(3000, 3)));
         code.change(8, 10, Change::Mapped(mapping(1000, 1)));
         assert_eq!((file(&code, 9, 1000), file(&code, 9, 3000)), (Some(1), None));
-        // It was seen to begin, so /proc has nothing to add.
+        // Its start was seen, so /proc has nothing to add.
         assert!(!code.asks(9) && code.asks(8));
-        // Its own child, and a parent that nobody knows.
+        // Its own child, and an unknown parent.
         code.change(10, 16, Change::Copied(9));
         code.change(11, 16, Change::Copied(7));
         assert_eq!((file(&code, 10, 1000), file(&code, 11, 1000)), (Some(1), None));
-        // A process is its own parent: never without end.
+        // A process that is its own parent must not cause an endless loop.
         code.change(12, 1, Change::Copied(12));
         assert_eq!(file(&code, 12, 1000), None);
     }
@@ -211,7 +212,7 @@ mod tests {
         }
         assert!(code.processes.len() <= MANY, "{}", code.processes.len());
         assert_eq!(file(&code, 1, 1000), Some(1));
-        // And one that maps without end.
+        // And a process that maps endlessly.
         (0..2 * MOST as u64).for_each(|time| code.change(1, time, Change::Mapped(mapping(1000, 1))));
         assert!(code.changes <= MOST);
     }
@@ -230,11 +231,11 @@ mod tests {
             let all: Vec<_> = changes
                 .iter()
                 .enumerate()
-                // Each at its own time, as the kernel's clock has it.
+                // Each at its own time, as in the kernel's clock.
                 .map(|(at, (pid, time, place, kind))| (*pid, time * 100 + at as u64, change(*kind, *place)))
                 .collect();
             let mut other = all.clone();
-            // A shuffle by sorting under a hash.
+            // Shuffles by sorting by a hash.
             other.sort_by_key(|(_, time, _)| (time ^ shuffled).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
             let eras = |changes: &[(u32, u64, Change)]| {
                 let mut code = Code::default();

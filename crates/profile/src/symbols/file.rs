@@ -1,12 +1,13 @@
-//! The files that programs' code is in, kept so that they can still be read when the recording is over.
+//! The files that contain programs' code, kept so that they can still be read after the recording.
 //!
 //! ```text
 //! path of a mapping ──▸ whose root is it? ┬─ ours ──────────────▸ the path is enough
 //!                                         ├─ another's, deleted ─▸ opened while the process lives, held to the end
 //!                                         └─ process has ended ──▸ our own path, if the inode there is the same
 //! ```
-//! A path means something under a root only: a container's `/usr/sbin/named` is not the host's, and when its last process
-//! ends it is nowhere. A file of another root that was not opened in time has no names, rather than those of a stranger.
+//! A path is valid only under its root: a container's `/usr/sbin/named` is not the host's, and it disappears with the
+//! container's last process. A file of another root that was not opened in time has no names, rather than those of an
+//! unrelated file.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -14,21 +15,21 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Files that are held open at most, a descriptor each; a container maps ten to fifty. Fewer: programs of many containers
-/// lose their names when they end; more: descriptors go where few are allowed.
+/// Most files held open, one descriptor each; a container maps ten to fifty. Lower: programs in many containers lose
+/// their names when they end; higher: too many descriptors where few are allowed.
 pub const MOST_HELD: usize = 256;
 
-/// A mapping of a file, as the kernel tells of it.
+/// A mapping of a file, as reported by the kernel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// The file's, 0 of none.
+    /// The file's inode, 0 for none.
     pub(super) inode: u64,
     pub(super) path: &'a str,
 }
 
-/// Under which a process sees paths: its mount namespace, and the folder that is its root.
+/// The root of a process's paths: its mount namespace and root directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Root {
     mounts: u64,
@@ -36,11 +37,11 @@ struct Root {
     inode: u64,
 }
 
-/// Where a path is to be looked up.
+/// The root to look a path up in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Under {
     Root(Root),
-    /// Of a process that cannot be looked at: it has ended, or is somebody else's. The file's inode was this.
+    /// The process cannot be inspected: it has ended, or belongs to another user. This was the file's inode.
     Unknown(u64),
 }
 
@@ -48,7 +49,7 @@ enum Under {
 struct File {
     path: String,
     under: Under,
-    /// Who mapped it first.
+    /// The process that mapped it first.
     pid: u32,
     held: Option<OwnedFd>,
 }
@@ -58,13 +59,13 @@ struct File {
 pub(super) struct Files {
     list: Vec<File>,
     known: HashMap<(Under, String), usize>,
-    /// Ours, once it is known.
+    /// udpath's own root, once it is known.
     own: Option<Root>,
     held: usize,
 }
 
 impl Files {
-    /// The number of a file that a process has mapped.
+    /// The number of a file that a process mapped.
     pub(super) fn number(&mut self, pid: u32, place: Place<'_>) -> usize {
         let under = root(&pid.to_string()).map_or(Under::Unknown(place.inode), Under::Root);
         let key = (under, place.path.to_owned());
@@ -79,18 +80,18 @@ impl Files {
         number
     }
 
-    /// Opens what could not be found later.
+    /// Opens a file that could not be found later.
     fn hold(&mut self, pid: u32, under: Under, place: Place<'_>) -> Option<OwnedFd> {
         let Under::Root(root) = under else { return None };
         let lasts = self.is_own(root) && !place.path.ends_with(DELETED);
         if lasts || !is_path(place.path) || self.held >= MOST_HELD {
             return None;
         }
-        // The file itself, whatever became of its name; that takes more rights than its path.
+        // The file itself, even if it was renamed or deleted; needs more permissions than its path.
         let Place { start, end, path, .. } = place;
         let open = |path| OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path);
         let itself = open(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
-        // Not read, and no device or pipe that somebody put in its place is woken up.
+        // Opened without reading, so that a device or pipe in its place is not triggered.
         let opened = itself.or_else(|_| open(format!("/proc/{pid}/root{path}"))).ok()?;
         opened.metadata().is_ok_and(|about| about.is_file()).then(|| opened.into())
     }
@@ -114,7 +115,7 @@ impl Files {
         let own = PathBuf::from(path);
         let found = match under {
             Under::Root(root) if self.own == Some(*root) => own,
-            // Unless the process has ended, and another one has its number.
+            // Unless the process has ended and another one has its pid.
             Under::Root(theirs) if root(&pid.to_string()) == Some(*theirs) => {
                 format!("/proc/{pid}/root{path}").into()
             }
@@ -133,15 +134,15 @@ impl Files {
     }
 }
 
-/// What the kernel writes behind the path of a file that has no name any more.
+/// The kernel's suffix for the path of a deleted file.
 const DELETED: &str = " (deleted)";
 
-/// Not what only looks like a path: `[vdso]`, `anon_inode:`, `//anon`.
+/// Rejects what only looks like a path: `[vdso]`, `anon_inode:`, `//anon`.
 fn is_path(path: &str) -> bool {
     path.starts_with('/') && !path.starts_with("//")
 }
 
-/// The root of a process, where it may be looked at.
+/// The root of a process, if it may be read.
 fn root(whose: &str) -> Option<Root> {
     let mounts = fs::metadata(format!("/proc/{whose}/ns/mnt")).ok()?.ino();
     let folder = fs::metadata(format!("/proc/{whose}/root/")).ok()?;
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn a_file_under_our_own_root_is_one_for_all_processes() {
         let mut files = Files::default();
-        // A child, which ends with its input: the parent may have another root.
+        // A child that ends with its input; the parent may have another root.
         let mut child = std::process::Command::new("cat");
         let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
         let (own, other) = (std::process::id(), child.id());
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn of_a_process_that_has_ended_the_inode_decides() {
         let mut files = Files::default();
-        // Larger than any number of a process.
+        // Larger than any pid.
         let ended = 1 << 30;
         let inode = fs::metadata("/bin/sh").unwrap().ino();
         let same = files.number(ended, place("/bin/sh", inode));

@@ -1,7 +1,7 @@
 //! The kernel's functions by address, from /proc/kallsyms.
 //!
-//! A line is `address type name [module]`. Functions are of type t, T, w or W; BPF programs stand in module `bpf`. Where
-//! addresses are hidden (kptr_restrict) all are zero: then nothing can be named, and who asks is told why.
+//! A line is `address type name [module]`. Functions have type t, T, w or W; BPF programs are in module `bpf`. If
+//! addresses are hidden (kptr_restrict), all are zero: then nothing can be resolved, and the caller gets the reason.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
@@ -10,14 +10,14 @@ use thiserror::Error;
 
 use super::Frame;
 
-/// Where they are.
+/// Path of the kernel's symbol table.
 const PATH: &str = "/proc/kallsyms";
 
 /// Functions in ascending order of their addresses.
 #[derive(Debug, Clone, Default)]
 pub struct Kernel {
     functions: Vec<Function>,
-    /// All names, one after the other.
+    /// All names, concatenated.
     names: String,
     modules: Vec<String>,
 }
@@ -26,16 +26,16 @@ pub struct Kernel {
 struct Function {
     address: u64,
     name: (u32, u16),
-    /// In `modules`; the kernel itself is `u16::MAX`.
+    /// Index into `modules`; `u16::MAX` is the kernel itself.
     module: u16,
 }
 
 /// The module number of the kernel itself.
 const NO_MODULE: u16 = u16::MAX;
-/// Bytes a function may have. Beyond that an address is not of the last one before it: what lies between modules.
+/// Longest function, in bytes. An address further from the last function is between modules, not in it.
 const MAX_FUNCTION_LEN: u64 = 1 << 20;
 
-/// Why the kernel's functions have no names here.
+/// Why the kernel's functions cannot be resolved.
 #[derive(Debug, Error)]
 pub enum NoSymbols {
     /// It cannot be read.
@@ -50,12 +50,12 @@ pub enum NoSymbols {
 }
 
 impl Kernel {
-    /// Of the running kernel.
+    /// The running kernel's functions.
     ///
     /// # Errors
     /// They cannot be read, or are hidden from this user.
     pub fn running() -> Result<Self, NoSymbols> {
-        // Line by line: the text is as large as all that is kept of it.
+        // Line by line: the text is as large as everything kept from it.
         let (mut reader, mut line) = (BufReader::new(File::open(PATH)?), String::new());
         let mut found = Self::default();
         while reader.read_line(&mut line)? > 0 {
@@ -66,7 +66,7 @@ impl Kernel {
         if found.functions.is_empty() { Err(NoSymbols::Hidden) } else { Ok(found) }
     }
 
-    /// Out of a text like that of /proc/kallsyms. Lines that are none are passed over.
+    /// Parses text in the format of /proc/kallsyms. Invalid lines are skipped.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut kernel = Self::default();
@@ -77,7 +77,7 @@ impl Kernel {
     }
 
     fn in_order(mut self) -> Self {
-        // Stable: of two names for one address the one that stands first stays.
+        // A stable sort: if an address has two names, the first one is kept.
         self.functions.sort_by_key(|function| function.address);
         self.functions.dedup_by_key(|function| function.address);
         self.functions.shrink_to_fit();
@@ -103,7 +103,7 @@ impl Kernel {
     }
 
     fn module(&mut self, name: &str) -> Option<u16> {
-        // Those of one module stand together, so it is one of the last.
+        // Functions of one module are adjacent, so it is one of the last.
         let found = self.modules.iter().rposition(|known| known == name);
         let at = found.unwrap_or_else(|| {
             self.modules.push(name.to_owned());
@@ -112,7 +112,7 @@ impl Kernel {
         u16::try_from(at).ok().filter(|at| *at != NO_MODULE)
     }
 
-    /// The function at an address; none where there is none.
+    /// The function at an address; `None` if there is none.
     #[must_use]
     pub fn frame(&self, address: u64) -> Option<Frame<'_>> {
         let behind = self.functions.partition_point(|function| function.address <= address);
@@ -125,13 +125,13 @@ impl Kernel {
         Some(Frame { function: &self.names[begin..begin + len], module })
     }
 
-    /// How many functions.
+    /// Number of functions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.functions.len()
     }
 
-    /// Are there none?
+    /// Is it empty?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()

@@ -1,36 +1,36 @@
-//! Names of threads, from what the kernel reports when they change, and from /proc for those that never do.
+//! Names of threads: from the kernel's records of changes, and from /proc for threads that never change theirs.
 //!
-//! Rings are read one after the other, so a name may come before an older one, and long after the samples of its thread:
-//! the youngest stays, whatever the order.
+//! Rings are read one after the other, so a name may come before an older one, and long after its thread's samples: the
+//! latest name is kept, whatever the order.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Threads whose names are kept before those that ended without a sample are forgotten. Each takes some 60 bytes. Fewer: they
-/// are looked through more often; more: an hour of a machine that starts programs all the time takes memory.
+/// Threads whose names are kept before those that ended without a sample are dropped. Each takes about 60 bytes. Lower:
+/// they are scanned more often; higher: an hour on a machine that starts programs all the time takes more memory.
 const MANY: usize = 16_384;
 
 /// The names of threads.
 #[derive(Debug, Default)]
 pub struct Threads {
-    /// Are they of this machine, so that /proc knows them?
+    /// Are they threads of this machine, so that /proc can be read?
     live: bool,
     known: HashMap<u32, Thread>,
-    /// Entries from which on those without use are forgotten.
+    /// Number of entries at which unused ones are dropped next.
     full: usize,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
     name: String,
-    /// When it was called so.
+    /// When it got this name.
     since: u64,
     sampled: bool,
     ended: bool,
 }
 
 impl Threads {
-    /// Of this machine. The default knows nothing but what records say.
+    /// Threads of this machine. The default uses records only.
     #[must_use]
     pub fn live() -> Self {
         Self { live: true, ..Self::default() }
@@ -42,7 +42,7 @@ impl Threads {
         match self.known.entry(tid) {
             Entry::Occupied(mut known) => known.get_mut().sampled = true,
             Entry::Vacant(place) => {
-                // None of one that has ended.
+                // Fails if the thread has ended.
                 let path = || format!("/proc/{pid}/task/{tid}/comm");
                 let name =
                     if live { std::fs::read_to_string(path()).unwrap_or_default() } else { String::new() };
@@ -53,7 +53,7 @@ impl Threads {
         self.forget();
     }
 
-    /// A thread is called so from `time` on.
+    /// A thread has this name from `time` on.
     pub fn renamed(&mut self, tid: u32, name: &str, time: u64) {
         let known = self.known.entry(tid).or_default();
         if known.name.is_empty() || (time, name) > (known.since, known.name.as_str()) {
@@ -63,14 +63,14 @@ impl Threads {
         self.forget();
     }
 
-    /// A thread has ended. Its name stays while samples of it may still come.
+    /// A thread has ended. Its name is kept while samples of it may still come.
     pub fn ended(&mut self, tid: u32) {
         if let Some(known) = self.known.get_mut(&tid) {
             known.ended = true;
         }
     }
 
-    /// The name of a thread; empty where it is not known.
+    /// The name of a thread; empty if unknown.
     #[must_use]
     pub fn name(&self, tid: u32) -> &str {
         self.known.get(&tid).map_or("", |thread| thread.name.as_str())

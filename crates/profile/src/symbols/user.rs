@@ -1,10 +1,11 @@
-//! Addresses in programs: which file is mapped there, and the function where the file has symbols.
+//! Resolves addresses in programs: the file mapped there, and the function if the file has symbols.
 //!
 //! ```text
 //! /proc/PID/maps when a process is first seen ┐
 //! mmap, exec and fork records while it runs   ┴─▸ code.rs: file, offset ──▸ at the end: the file's symbol tables
 //! ```
-//! Files are found as the process sees them, so a container's are, too: `file.rs`. DWARF is not read: a symbol table names a function in microseconds, debug information in seconds.
+//! Files are found as the process sees them, including those in containers: `file.rs`. DWARF is not read: a symbol
+//! table resolves a function in microseconds, debug information in seconds.
 
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ pub use super::file::MOST_HELD;
 /// The code of every process seen.
 #[derive(Debug, Default)]
 pub struct Programs {
-    /// Are they of this machine, so that /proc and files can be looked at?
+    /// Are they programs of this machine, so that /proc and files can be read?
     live: bool,
     code: Code,
     files: Files,
@@ -29,13 +30,13 @@ pub struct Programs {
 /// A frame of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UserFrame {
-    /// The file's name without its folder; none where nothing known is mapped.
+    /// The file's name without its folder; `None` if no known file is mapped there.
     pub binary: Option<String>,
-    /// The function; none where the file tells no names.
+    /// The function; `None` if the file has no symbol for it.
     pub function: Option<String>,
 }
 
-/// Where an address is.
+/// The place of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct At {
     file: usize,
@@ -43,13 +44,13 @@ struct At {
 }
 
 impl Programs {
-    /// Of this machine. The default knows nothing but what records say, and reads no files.
+    /// Programs of this machine. The default uses records only, and reads no files.
     #[must_use]
     pub fn live() -> Self {
         Self { live: true, ..Self::default() }
     }
 
-    /// A sample is of this process: what it has mapped is read, unless that is known.
+    /// A sample is of this process: reads its mappings, unless they are known.
     pub fn meet(&mut self, pid: u32) {
         if pid != 0 {
             self.code.meet(pid);
@@ -61,7 +62,7 @@ impl Programs {
         if !self.live || !self.code.asks(pid) {
             return;
         }
-        // A process that ended, or is not ours to look at, has none: its addresses stay without names.
+        // A process that has ended or may not be inspected has none: its addresses stay unresolved.
         let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         self.saw(pid, &text);
     }
@@ -84,12 +85,12 @@ impl Programs {
         self.code.change(pid, time, Change::Mapped(mapping));
     }
 
-    /// A process runs another program from `time` on: what it had mapped is gone.
+    /// A process executes another program from `time` on: its old mappings are gone.
     pub fn replaced(&mut self, pid: u32, time: u64) {
         self.code.change(pid, time, Change::Replaced);
     }
 
-    /// A process began at `time` as a copy of another.
+    /// A process was created at `time` as a copy of another.
     pub fn forked(&mut self, pid: u32, parent: u32, time: u64) {
         if pid != parent {
             self.ask(parent);
@@ -102,7 +103,7 @@ impl Programs {
         self.code.ended(pid);
     }
 
-    /// Names addresses of processes, each once.
+    /// Resolves addresses of processes, each once.
     #[must_use]
     pub fn name(&self, addresses: impl IntoIterator<Item = (u32, u64)>) -> HashMap<(u32, u64), UserFrame> {
         let mut places: HashMap<At, Option<String>> = HashMap::new();
@@ -135,11 +136,11 @@ impl Programs {
         }
         for (file, offsets) in by_file {
             let Some(path) = self.files.readable(file) else { continue };
-            // One for each file: what it keeps of a large one is not needed for the next.
+            // One per file: its cache of a large file is not needed for the next.
             let symbolizer = Symbolizer::builder().enable_auto_reload(false).build();
             let mut elf = Elf::new(path);
             elf.debug_syms = false;
-            // A file without symbols, or none that is understood: functions stay without names.
+            // A file without symbols or in an unknown format: its functions stay unresolved.
             let Ok(named) = symbolizer.symbolize(&Source::Elf(elf), Input::FileOffset(&offsets)) else {
                 continue;
             };
@@ -156,7 +157,7 @@ fn at(era: &[Mapping], address: u64) -> Option<At> {
     Some(At { file: found.file, offset: (address - found.start).wrapping_add(found.offset) })
 }
 
-/// A line of /proc/PID/maps that holds code: where in the file that is, and the file.
+/// Parses a line of /proc/PID/maps that holds code: the offset in the file, and the file.
 fn executable(line: &str) -> Option<(u64, Place<'_>)> {
     // address-address perms offset device inode path
     let mut words = line.splitn(6, ' ');
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(binary(0x55d0_c000_0010), None);
         assert_eq!(binary(0x7ffc_0000_0001), Some("[vdso]"));
         assert_eq!(named[&(9, 1)], UserFrame { binary: None, function: None });
-        // Another library in its place.
+        // Another library at the same address.
         programs.mapped(&Mapped {
             pid: 8,
             start: 0x55d0_c001_0000,

@@ -1,4 +1,4 @@
-//! How long datagrams took inside this host: into their socket's queue, and out of it.
+//! How long datagrams took inside this host: into their socket's queue, and from there to the reader.
 
 use serde::{Deserialize, Serialize};
 use udpath_bpf::trace::{Delay, DelayCounts, SocketDelays, delay_bucket_end};
@@ -6,22 +6,22 @@ use udpath_bpf::trace::{Delay, DelayCounts, SocketDelays, delay_bucket_end};
 use super::socket::Socket;
 use super::times::Times;
 
-/// Delays of datagrams that came in, of some of them.
+/// Delays of a sample of the incoming datagrams.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Delays {
     /// By socket, the most datagrams first.
     pub sockets: Vec<SocketDelay>,
-    /// Packets of all kinds that came into the stack.
+    /// Packets of all kinds that entered the stack.
     pub seen: u64,
-    /// UDP datagrams among them whose way was followed.
+    /// UDP datagrams among them that were tracked.
     pub sampled: u64,
-    /// Not followed, as another one was at their place.
+    /// Not tracked, because the slot was in use.
     pub no_slot: u64,
-    /// Of the followed: dropped by the kernel.
+    /// Tracked, then dropped by the kernel.
     pub dropped: u64,
-    /// Of the followed: there was no room for their socket, or too many of it were under way.
+    /// Tracked, but no room for their socket, or too many in flight.
     pub no_room: u64,
-    /// Of the followed: read, but when was not seen.
+    /// Tracked and read, but the time of the read was missed.
     pub missed: u64,
 }
 
@@ -31,9 +31,9 @@ pub struct SocketDelay {
     /// The socket.
     #[serde(flatten)]
     pub socket: Socket,
-    /// From the entry into the stack, behind driver and GRO, into the socket's queue.
+    /// From entering the stack, after driver and GRO, to the socket's queue.
     pub to_socket: Times,
-    /// In the queue, and being read: to the end of the receiving call, copy included.
+    /// In the queue and while being read: to the end of the receiving call, copy included.
     pub to_reader: Times,
 }
 
@@ -45,7 +45,7 @@ impl Delays {
         Self { sockets, seen, sampled, no_slot, dropped, no_room, missed }
     }
 
-    /// One of so many packets was followed; none where none was.
+    /// Packets per tracked packet; `None` if none was tracked.
     #[must_use]
     pub fn every(&self) -> Option<f64> {
         (self.sampled > 0).then(|| self.seen as f64 / self.sampled as f64)

@@ -10,15 +10,15 @@ use udpath_host::btf;
 
 use crate::symbols::kernel::Kernel;
 
-/// Most lines kept, the rest is one sum. A flood of all ports would otherwise be a line each.
+/// Most entries kept; the rest is one sum. A flood to all ports would otherwise make one entry each.
 const MOST_LINES: usize = 500;
 
 /// Dropped packets.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Drops {
-    /// By reason, place and port, the most first.
+    /// By reason, place and port, most first.
     pub lines: Vec<Drop>,
-    /// The sum of those that are not in the list.
+    /// The sum of those not listed.
     pub others: u64,
     /// Drops not counted: no room for their place.
     pub no_room: u64,
@@ -27,31 +27,31 @@ pub struct Drops {
 /// Packets dropped for one reason at one place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drop {
-    /// As the running kernel calls it, without `SKB_DROP_REASON_`: NO_SOCKET, SOCKET_RCVBUFF. NOT_SPECIFIED where the
-    /// kernel says none; the function tells then.
+    /// The running kernel's name without `SKB_DROP_REASON_`: NO_SOCKET, SOCKET_RCVBUFF. NOT_SPECIFIED if the kernel
+    /// gives no reason; then the function is the clue.
     pub reason: String,
-    /// The function that dropped.
+    /// The function that dropped them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub function: Option<String>,
-    /// Which way they went.
+    /// Their direction.
     pub way: Way,
-    /// The UDP port on this machine: where received ones were to go, where sent ones came from. None of what is no UDP,
-    /// and where there were too many ports.
+    /// The UDP port on this machine: the destination port of received ones, the source port of sent ones. `None` for
+    /// other protocols, or if there were too many ports.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub port: Option<u16>,
-    /// How many. A packet of many segments is one.
+    /// Number of packets. A packet of many segments counts once.
     pub packets: u64,
 }
 
-/// Which way a packet went.
+/// The direction of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// UDP that came in.
+    /// Incoming UDP.
     Received,
-    /// UDP on its way out.
+    /// Outgoing UDP.
     Sent,
-    /// No UDP, or its headers could not be read.
+    /// Not UDP, or its headers could not be read.
     Other,
 }
 
@@ -59,7 +59,7 @@ impl Drops {
     pub(super) fn new(counts: &DropCounts, kernel: &Kernel, reasons: &Reasons) -> Self {
         let mut sums: HashMap<(String, Option<String>, Way, Option<u16>), u64> = HashMap::new();
         for drop in &counts.drops {
-            // The address is that behind the call.
+            // The address is the one after the call.
             let function =
                 kernel.frame(drop.location.saturating_sub(1)).map(|frame| frame.function.to_owned());
             let way = match drop.way {
@@ -82,14 +82,14 @@ impl Drops {
         Self { lines, others, no_room: counts.no_room }
     }
 
-    /// All that were counted.
+    /// All counted packets.
     #[must_use]
     pub fn packets(&self) -> u64 {
         let lines = self.lines.iter().map(|drop| drop.packets);
         lines.chain([self.others, self.no_room]).fold(0, u64::saturating_add)
     }
 
-    /// Packets by reason, the most first.
+    /// Packets by reason, most first.
     #[must_use]
     pub fn by_reason(&self) -> Vec<(&str, u64)> {
         let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
@@ -103,21 +103,21 @@ impl Drops {
     }
 }
 
-/// What the running kernel calls reasons: `enum skb_drop_reason` differs from version to version.
+/// The running kernel's names of drop reasons: `enum skb_drop_reason` differs between versions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reasons {
     core: BTreeMap<u32, String>,
-    /// Parts of the kernel with reasons of their own, by number.
+    /// Subsystems with reasons of their own, by number.
     parts: BTreeMap<u32, String>,
-    /// Their reasons, by whole number.
+    /// Their reasons, by full number.
     own: BTreeMap<u32, String>,
 }
 
-/// Bits of a reason's number inside its part of the kernel: `SKB_DROP_REASON_SUBSYS_SHIFT`.
+/// Bits of a reason's number within its subsystem: `SKB_DROP_REASON_SUBSYS_SHIFT`.
 const PART_SHIFT: u32 = 16;
 
 impl Reasons {
-    /// Those of the running kernel; where it does not tell, numbers stand for names.
+    /// Reasons of the running kernel; if it has no names, numbers are shown.
     pub(super) fn running() -> Self {
         let folder = Path::new(btf::FOLDER);
         let Ok(kernel) = fs::read(folder.join("vmlinux")) else { return Self::default() };
@@ -140,7 +140,7 @@ impl Reasons {
                     reasons.parts.insert(value, part.to_owned());
                 }
             } else if let Some(reason) = name.strip_prefix("SKB_DROP_REASON_") {
-                // One behind the last.
+                // One past the last reason.
                 if reason != "MAX" {
                     reasons.core.insert(value, reason.to_owned());
                 }
@@ -148,7 +148,7 @@ impl Reasons {
                 reasons.core.insert(value, name.trim_start_matches("SKB_").to_owned());
             }
         }
-        // Of parts that are no modules here.
+        // Of subsystems that are not modules here.
         reasons.add(all);
         reasons
     }
@@ -160,7 +160,7 @@ impl Reasons {
         self.own.extend(own);
     }
 
-    /// Names of the modules that the parts are of: OPENVSWITCH, MAC80211_UNUSABLE.
+    /// Names of the modules of the subsystems: OPENVSWITCH, MAC80211_UNUSABLE.
     fn modules(&self) -> Vec<String> {
         self.parts.values().filter_map(|part| Some(part.split('_').next()?.to_lowercase())).collect()
     }
@@ -237,7 +237,7 @@ mod tests {
             .iter()
             .map(|drop| (drop.reason.as_str(), drop.function.as_deref(), drop.port, drop.packets))
             .collect();
-        // What stands right behind a function was called by its last instruction.
+        // An address right after a function belongs to a call by its last instruction.
         let wanted = [
             ("NO_SOCKET", Some("udp_rcv"), Some(53), 9),
             ("NOT_SPECIFIED", Some("udp_rcv"), None, 6),

@@ -1,4 +1,4 @@
-//! Waits for locks: whose they are, and where is waited.
+//! Waits for locks: which lock, and where in the code.
 
 use std::collections::HashMap;
 
@@ -10,19 +10,19 @@ use super::times::Times;
 use crate::classes::{Class, Rules, UNKNOWN_LOCK};
 use crate::symbols::kernel::Kernel;
 
-/// Most places kept, the rest is one sum. A screen shows ten; a file of thousands helps nobody.
+/// Most places kept; the rest is one sum. A screen shows ten; thousands in a file are of no use.
 const MOST_PLACES: usize = 200;
 
 /// Waits for the kernel's locks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Locks {
-    /// By lock and place, the longest waits altogether first.
+    /// By lock and place, longest total wait first.
     pub places: Vec<Contention>,
-    /// The sum of those that are not in the list.
+    /// The sum of those not listed.
     pub others: Times,
     /// Waits counted without their stack: no room for it.
     pub no_stack: u64,
-    /// Waits that could not be followed.
+    /// Waits that could not be tracked.
     pub not_followed: u64,
     /// Waits not counted: no room for their place.
     pub no_room: u64,
@@ -31,18 +31,18 @@ pub struct Locks {
 /// Waits for one lock from one place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contention {
-    /// Whose lock, as the rules call it.
+    /// The lock's owner, by its name in the rules.
     pub owner: String,
-    /// Which one: equal numbers are one lock. Number 1 is the one that is waited for longest altogether.
+    /// Identifies the lock: equal numbers are the same lock. Number 1 has the longest total wait.
     pub lock: u32,
-    /// What kind.
+    /// The kind of lock.
     pub kind: LockKind,
-    /// Of a UDP socket: which, and which of its locks.
+    /// For a UDP socket: which socket, and which of its locks.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub socket: Option<SocketLock>,
-    /// Functions from the one that takes the lock outwards, the innermost first.
+    /// Functions from the one that takes the lock outwards, innermost first.
     pub frames: Vec<String>,
-    /// How often and for how long.
+    /// Count and duration of the waits.
     #[serde(flatten)]
     pub waits: Times,
 }
@@ -51,26 +51,26 @@ pub struct Contention {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LockKind {
-    /// The CPU does nothing else meanwhile.
+    /// The CPU does nothing else while waiting.
     Spin,
-    /// As spin, with others that read at once.
+    /// As spin, shared with other readers.
     SpinRead,
-    /// As spin, alone.
+    /// As spin, exclusive.
     SpinWrite,
     /// The thread sleeps, after spinning for a while.
     Mutex,
-    /// The thread sleeps until no one writes.
+    /// The thread sleeps until there is no writer.
     SleepRead,
-    /// The thread sleeps until it is alone.
+    /// The thread sleeps until it has exclusive access.
     SleepWrite,
     /// The thread sleeps and lends its priority.
     RealTime,
-    /// Otherwise.
+    /// Another kind.
     Other,
 }
 
 impl LockKind {
-    /// Out of the bits of `include/trace/events/lock.h`.
+    /// From the bits of `include/trace/events/lock.h`.
     fn parse(flags: u32) -> Self {
         const SPIN: u32 = 1;
         const READ: u32 = 2;
@@ -105,23 +105,23 @@ pub struct SocketLock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// Of its queue, between those who put datagrams in, and the reader.
+    /// Of its queue, between the softirqs that add datagrams and the reader.
     ReceiveQueue,
-    /// Of what a reader has taken over, between readers.
+    /// Of the datagrams that a reader has taken over, between readers.
     ReaderQueue,
-    /// Of those who sleep until something comes.
+    /// Of the threads that sleep until data arrives.
     WaitQueue,
     /// Of the socket itself.
     Owner,
 }
 
-/// What makes a place: the lock's address, its kind, the socket, and the functions.
+/// Identifies a place: the lock's address, its kind, the socket, and the functions.
 type Place = (u64, LockKind, Option<SocketLock>, Vec<String>);
 
 impl Locks {
     pub(super) fn new(counts: &LockCounts, kernel: &Kernel, rules: &Rules) -> Self {
         let numbers = numbers(&counts.waits);
-        // Stacks that differ only behind the functions' names are one place.
+        // Stacks that differ only in offsets within functions are one place.
         let mut places: HashMap<Place, (String, Times)> = HashMap::new();
         for wait in &counts.waits {
             let (owner, frames) = named(&wait.stack, kernel, rules);
@@ -135,7 +135,7 @@ impl Locks {
                 Contention { owner, lock, kind, socket, frames, waits }
             })
             .collect();
-        // By time, and by name where that is equal: the same counts give the same file.
+        // By time, then by name, so that the same counts give the same file.
         places.sort_by(|a, b| {
             let order = b.waits.ns.cmp(&a.waits.ns).then(a.lock.cmp(&b.lock));
             order.then_with(|| a.frames.cmp(&b.frames)).then(a.kind.cmp(&b.kind))
@@ -148,7 +148,7 @@ impl Locks {
         Self { places, others, no_stack, not_followed, no_room }
     }
 
-    /// Waits by lock, the longest altogether first, each with the place that waited longest for it.
+    /// Waits by lock, longest total first, each with the place that waited longest for it.
     #[must_use]
     pub fn by_lock(&self) -> Vec<(&Contention, Times)> {
         let mut locks: HashMap<(u32, &str), (&Contention, Times)> = HashMap::new();
@@ -166,7 +166,7 @@ impl Locks {
         locks
     }
 
-    /// Waits by owner, the longest altogether first.
+    /// Waits by owner, longest total first.
     #[must_use]
     pub fn by_owner(&self) -> Vec<(&str, Times)> {
         let mut owners: HashMap<&str, Times> = HashMap::new();
@@ -183,7 +183,7 @@ fn times(wait: &LockWait) -> Times {
     Times::new(wait.waits, wait.ns, wait.longest, &wait.buckets, lock_bucket_end)
 }
 
-/// Locks in the order of the time that was waited for them, from 1: addresses of the kernel stay in the machine.
+/// Numbers locks by total wait, from 1: kernel addresses do not leave the machine.
 fn numbers(waits: &[LockWait]) -> HashMap<u64, u32> {
     let mut times: HashMap<u64, u64> = HashMap::new();
     waits.iter().for_each(|wait| *times.entry(wait.lock).or_default() += wait.ns);
@@ -192,7 +192,7 @@ fn numbers(waits: &[LockWait]) -> HashMap<u64, u32> {
     (1..).zip(times).map(|(number, (lock, _))| (lock, number)).collect()
 }
 
-/// Whose lock, and the functions from the lock's own outwards: what is inside of them is this program.
+/// The lock's owner, and the functions from the lock's own outwards: the frames inside are udpath's BPF program.
 fn named(stack: &[u64], kernel: &Kernel, rules: &Rules) -> (String, Vec<String>) {
     let frames: Vec<_> = stack.iter().filter_map(|address| kernel.frame(*address)).collect();
     let is_lock = |at: &usize| rules.judge(frames[*at..=*at].iter().copied()).class == Class::Lock;
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(owner, "socket-receive-queue");
         assert_eq!(frames[..2], ["native_queued_spin_lock_slowpath", "_raw_spin_lock"]);
         assert_eq!(named(&[], &kernel, Rules::built_in()), ("other".to_owned(), vec![]));
-        // One whose own functions the rules do not know keeps all of them.
+        // If the rules do not know the lock's functions, all frames are kept.
         assert_eq!(named(&stack[4..], &kernel, Rules::built_in()).1.len(), 2);
     }
 

@@ -1,4 +1,4 @@
-//! A UDP socket as the sources name it.
+//! A UDP socket as identified by the sources.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,15 +6,15 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use udpath_bpf::trace::Bound;
 
-/// A UDP socket, by what it is bound to.
+/// A UDP socket, by its bound address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Socket {
     /// Its port.
     pub port: u16,
-    /// Its address, unspecified when it takes what comes for any; none where there was no room for it.
+    /// Its address, unspecified for a wildcard bind; `None` if there was no room for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub address: Option<IpAddr>,
-    /// The number of its network namespace, as in /proc/PID/ns/net.
+    /// The inode number of its network namespace, as in /proc/PID/ns/net.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub netns: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! How softirqs ran, how full NAPI's polls were, and what CPUs asked of each other.
+//! Softirq runs, packets per NAPI poll, and IPIs between CPUs.
 
 use serde::{Deserialize, Serialize};
 use udpath_bpf::trace::{self as bpf, SoftirqCounts, VECTORS, VectorRuns, late_bucket_end};
@@ -6,58 +6,57 @@ use udpath_bpf::trace::{self as bpf, SoftirqCounts, VECTORS, VectorRuns, late_bu
 use super::times::Times;
 use crate::symbols::kernel::Kernel;
 
-/// Softirqs and what drives them.
+/// Softirqs and related events.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Softirqs {
     /// By vector and CPU; those that did not run are left out.
     pub vectors: Vec<Softirq>,
-    /// By interface, the most packets first.
+    /// By interface, most packets first.
     pub polls: Vec<Polls>,
-    /// Interrupts that CPUs sent each other, by what for and by sender, the most first; none where the kernel does not tell of
-    /// them.
+    /// IPIs, by purpose and by sender, most first; `None` if the kernel does not report them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ipis: Option<Vec<Ipis>>,
-    /// Threads woken up, by the CPU that made them run.
+    /// Wake-ups of threads, by the CPU that woke them.
     pub wakeups: Vec<u64>,
 }
 
 /// A softirq on one CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Softirq {
-    /// As /proc/softirqs calls it.
+    /// Its name in /proc/softirqs.
     pub vector: String,
     /// The CPU.
     pub cpu: u32,
     /// How often it ran.
     pub runs: u64,
-    /// For how long altogether, nanoseconds; interrupts that came meanwhile are in it.
+    /// Total duration, nanoseconds, including interrupts during it.
     pub ns: u64,
-    /// From its being raised until it began.
+    /// From raise to start.
     pub late: Times,
 }
 
 /// NAPI polls of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Polls {
-    /// The interface; `backlog` of what RPS, loopback and veths without NAPI hand over.
+    /// The interface; `backlog` for packets from RPS, loopback and veths without NAPI.
     pub interface: String,
-    /// The number of its network namespace.
+    /// The inode number of its network namespace.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub netns: Option<u32>,
     /// Polls.
     pub polls: u64,
-    /// Packets of all of them.
+    /// Total packets.
     pub packets: u64,
-    /// Polls that used up their budget: more was waiting.
+    /// Polls that used up their budget: more packets were waiting.
     pub full: u64,
-    /// By packets of a poll; empty ones are left out.
+    /// By packets per poll; empty sizes are left out.
     pub sizes: Vec<Size>,
 }
 
-/// Polls of about the same size.
+/// Polls of similar size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
-    /// From so many packets, to less than twice as many; the last has all larger ones.
+    /// From this number of packets to less than twice as many; the last one has all larger ones.
     pub from: u64,
     /// Polls.
     pub polls: u64,
@@ -66,13 +65,13 @@ pub struct Size {
 /// Interrupts that one CPU sent to others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ipis {
-    /// The function that was to run there; `reschedule` where it was just to look for work.
+    /// The function to run there; `reschedule` if the CPU was only to check for work.
     pub purpose: String,
     /// The sender.
     pub cpu: u32,
-    /// To one CPU.
+    /// Sent to one CPU.
     pub single: u64,
-    /// To several at once, each call once.
+    /// Sent to several CPUs at once; each call counts once.
     pub masks: u64,
 }
 
@@ -95,13 +94,13 @@ impl Softirqs {
         Self { vectors, polls, ipis, wakeups: counts.wakeups.clone() }
     }
 
-    /// Of one vector, all CPUs together.
+    /// The entries of one vector, on all CPUs.
     #[must_use]
     pub fn of(&self, vector: &str) -> Vec<&Softirq> {
         self.vectors.iter().filter(|softirq| softirq.vector == vector).collect()
     }
 
-    /// Threads woken up for each of so many datagrams; none of no datagrams.
+    /// Wake-ups per datagram; `None` for zero datagrams.
     #[must_use]
     pub fn wakeups_per(&self, datagrams: u64) -> Option<f64> {
         let all = self.wakeups.iter().copied().fold(0, u64::saturating_add);
@@ -138,7 +137,7 @@ impl Polls {
         }
     }
 
-    /// Packets of a poll, mean; none of no polls.
+    /// Mean packets per poll; `None` without polls.
     #[must_use]
     pub fn packets_per_poll(&self) -> Option<f64> {
         (self.polls > 0).then(|| self.packets as f64 / self.polls as f64)

@@ -1,32 +1,32 @@
-//! How often something took how long.
+//! Counts and durations.
 
 use serde::{Deserialize, Serialize};
 
-/// Times of one kind: how often, how long altogether, and how they are spread. Two can be added.
+/// Durations of one kind: count, total and distribution. Two can be added.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Times {
-    /// How often.
+    /// Count.
     pub count: u64,
-    /// For how long altogether, nanoseconds.
+    /// Total, nanoseconds.
     pub ns: u64,
     /// The longest, nanoseconds.
     pub longest_ns: u64,
-    /// By length, the shortest first; empty ones are left out.
+    /// By duration, shortest first; empty ranges are left out.
     pub lengths: Vec<Length>,
 }
 
-/// Times of about the same length.
+/// Durations in one range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Length {
-    /// All were shorter than this, nanoseconds, and no shorter than where the length before ends: half of it, or, of
-    /// delays, 15/16. The first has all that are shorter, the last all that are longer.
+    /// Upper bound of the range, nanoseconds, exclusive; the lower bound is half of it or, for delays, 15/16. The first
+    /// range has all shorter durations, the last one all longer ones.
     pub below_ns: u64,
-    /// How many.
+    /// Count.
     pub count: u64,
 }
 
 impl Times {
-    /// Out of buckets, and where each ends.
+    /// From buckets and the end of each.
     pub(super) fn new(count: u64, ns: u64, longest_ns: u64, buckets: &[u64], end: fn(usize) -> u64) -> Self {
         let filled = buckets.iter().enumerate().filter(|(_, count)| **count > 0);
         let lengths = filled.map(|(at, count)| Length { below_ns: end(at), count: *count }).collect();
@@ -35,7 +35,7 @@ impl Times {
 
     /// Adds others of the same kind.
     pub fn add(&mut self, other: &Self) {
-        // A file may say anything.
+        // A file may contain any values.
         self.count = self.count.saturating_add(other.count);
         self.ns = self.ns.saturating_add(other.ns);
         self.longest_ns = self.longest_ns.max(other.longest_ns);
@@ -50,14 +50,14 @@ impl Times {
         }
     }
 
-    /// The mean, nanoseconds; 0 of none.
+    /// The mean, nanoseconds; 0 if empty.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.ns as f64 / self.count as f64 }
     }
 
-    /// So large a share of the times (0 to 1) was no longer than this, nanoseconds, to the width of a length; none of no
-    /// times.
+    /// The duration that this share of the durations (0 to 1) does not exceed, nanoseconds, to the width of a range;
+    /// `None` if empty.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let all = self.lengths.iter().fold(0_u64, |sum, length| sum.saturating_add(length.count));

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// A record as the kernel lays it out.
+/// A record in the kernel's layout.
 fn record(kind: u32, misc: u32, fields: &[&[u8]]) -> Vec<u8> {
     let body = fields.concat();
     let size = u16::try_from(HEADER + body.len()).unwrap();
@@ -66,7 +66,7 @@ fn what_is_too_short_is_an_error() {
     for end in 0..whole.len() {
         assert!(Record::first(&whole[..end]).is_err(), "{end}");
     }
-    // A chain that says it is longer than its record, by so much that the bytes overflow.
+    // A chain that claims to be longer than its record, with a length in bytes that overflows.
     let mut lying = sample_of(&[1]);
     let at = lying.len() - 16;
     lying[at..at + 8].copy_from_slice(&u64::MAX.to_ne_bytes());
