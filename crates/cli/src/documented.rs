@@ -1,4 +1,4 @@
-//! Every `udpath` command line in the docs is one that this program accepts.
+//! Checks that the program accepts every `udpath` command line in the docs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::Cli;
 struct Shown {
     page: PathBuf,
     line: usize,
-    /// Without `udpath` itself.
+    /// Its words, without `udpath`.
     words: Vec<String>,
     /// In running text, where arguments may be left out.
     in_prose: bool,
@@ -22,7 +22,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The Markdown files in a folder and, if asked, below it.
+/// The Markdown files in a folder and, if `below` is set, in its subfolders.
 fn pages(folder: &Path, below: bool, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
@@ -36,7 +36,7 @@ fn pages(folder: &Path, below: bool, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Words as a shell would split them: quotes keep spaces, an unquoted `#` begins a comment.
+/// Splits text into words like a shell: quotes keep spaces, an unquoted `#` starts a comment.
 fn words(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
     for character in text.chars().chain([' ']) {
@@ -53,10 +53,10 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The command lines of this program in a line of shell, also those behind `--`, `|` and `&&`.
+/// The udpath commands in a shell line, including those after `--`, `|` and `&&`.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
-    // Words belong to those from here on: a command behind `--` is an argument of the one before it, too.
+    // Words belong to all commands from this one on: a command after `--` is also an argument of the one before it.
     let mut open = 0;
     let mut start = true;
     for word in words(text) {
@@ -101,7 +101,7 @@ fn shown() -> Vec<Shown> {
             } else if marker && text.starts_with("udpath ") {
                 add(text, false);
             } else if fenced {
-                // Only what is typed: output may speak of commands, too.
+                // Only typed commands: output may mention commands too.
                 add(text.strip_prefix("$ ").unwrap_or_default(), false);
             } else if let Some(code) = text.strip_prefix("    ") {
                 add(code.trim_start(), false);
@@ -116,9 +116,9 @@ fn shown() -> Vec<Shown> {
     all
 }
 
-/// Why the program would refuse a command line.
+/// The error with which the program would reject a command line.
 fn refusal(words: &[String], in_prose: bool) -> Option<String> {
-    // A word that stands for others, such as ID, PORT or `...`.
+    // A placeholder word, such as ID, PORT or `...`.
     let placeholder = words.iter().any(|word| {
         word.contains("...") || word.chars().all(|c| c.is_ascii_uppercase()) || word.starts_with(['[', '$'])
     });
@@ -126,14 +126,14 @@ fn refusal(words: &[String], in_prose: bool) -> Option<String> {
     match Cli::command().try_get_matches_from(line) {
         Ok(matches) => {
             let (verb, matches) = matches.subcommand()?;
-            // Any word would do as the name of a file.
+            // Any word is accepted as a file name.
             let plan = matches.try_get_raw("file").ok().flatten()?.next()?.to_str()?;
             let fits = plan == "-" || plan.ends_with(".json") || placeholder;
             (["plan", "apply"].contains(&verb) && !fits).then(|| format!("'{plan}' is not a plan"))
         }
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => None,
-            // Without a value, InvalidValue: as in "see --capture".
+            // Without a value, clap reports InvalidValue: as in "see --capture".
             ErrorKind::InvalidValue
             | ErrorKind::MissingRequiredArgument
             | ErrorKind::MissingSubcommand

@@ -1,20 +1,20 @@
-//! How the program ends: one sentence on stderr and a code that scripts can rely on.
+//! How the program ends: one sentence on stderr and a documented exit code for scripts.
 
 use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 
-/// Why a verb did not succeed.
+/// Why a verb failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Exit 1: it ran, and found something the caller asked to be told of.
+    /// Exit 1: it ran, and found something that the caller asked to be notified of.
     Findings(String),
-    /// Exit 2: the arguments make no sense. Says which, and what would.
+    /// Exit 2: invalid arguments. Names the argument and a valid alternative.
     Usage(String),
-    /// Exit 3: it cannot be done here. Says what, why, and what would make it possible.
+    /// Exit 3: it cannot be done here. States what, why, and the fix.
     Cannot(anyhow::Error),
-    /// Exit 4: it was begun, failed on the way, and was taken back. Says what failed, and what is not as before.
+    /// Exit 4: it was started, failed, and was reverted. States what failed, and what could not be restored.
     Reverted(anyhow::Error),
 }
 
@@ -24,10 +24,10 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// What every verb returns.
+/// The result of every verb.
 pub(crate) type Done = Result<(), Failure>;
 
-/// The exit code of a verb's end; prints the failure's sentence.
+/// The exit code of a verb's result; prints the error.
 pub(crate) fn code(done: Done) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,7 +44,7 @@ pub(crate) fn code(done: Done) -> ExitCode {
             ExitCode::from(4)
         }
         Err(Failure::Cannot(error)) => {
-            // A reader that went away (head, less) is not a failure of ours.
+            // A closed reader (head, less) is not an error.
             let broken_pipe =
                 error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
             if broken_pipe {
@@ -56,18 +56,18 @@ pub(crate) fn code(done: Done) -> ExitCode {
     }
 }
 
-/// clap's own end: help and version are fine, anything else is usage, told like every other failure.
+/// Handles clap's results: help and version succeed, anything else is a usage error, printed like every other error.
 pub(crate) fn from_clap(error: &clap::Error) -> ExitCode {
     let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == help {
-        // Nothing can be done when even stderr is closed.
+        // If stderr is closed, there is nothing left to do.
         let _ = error.print();
         return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
     }
     code(Err(Failure::Usage(sentence(&error.render().to_string()))))
 }
 
-/// What clap found, and its tips, on one line; the usage is for `--help`.
+/// clap's error and its tips on one line; the usage is in `--help`.
 fn sentence(text: &str) -> String {
     let paragraphs = text.trim_start_matches("error: ").split("\n\n");
     let wanted = paragraphs.enumerate().filter(|(at, p)| *at == 0 || p.trim_start().starts_with("tip:"));

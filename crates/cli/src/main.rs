@@ -1,6 +1,7 @@
-//! The `udpath` program: arguments in, calls to the crates, exit codes out.
+//! The `udpath` program: parses arguments, calls the crates, sets the exit code.
 //!
-//! stdout is data, stderr is talk. Exit codes: 0 fine, 1 findings, 2 usage, 3 cannot, 4 applied but reverted.
+//! Data goes to stdout, messages go to stderr. Exit codes: 0 success, 1 findings, 2 usage, 3 cannot be done, 4 applied
+//! but reverted.
 
 #[cfg(test)]
 mod documented;
@@ -23,40 +24,40 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show the path of a datagram through this machine, link by link, and what is wrong with it
+    /// Show the path of a datagram through this machine, hop by hop, and its problems
     Show(verbs::show::Args),
     /// Watch the path of a datagram live: CPUs, queues, sockets, and findings
     Top(verbs::top::Args),
-    /// Export the machine's path as metrics: over HTTP, into a file, or once
+    /// Export the machine's state and findings as metrics: over HTTP, to a file, or once to stdout
     Export(verbs::export::Args),
-    /// Run a UDP service, over any Io
+    /// Run a UDP service with any of the Ios
     Serve(verbs::serve::Args),
-    /// Send transactions to a service, time and judge every one
+    /// Send transactions to a service; time and check each one
     Load(verbs::load::Args),
     /// Climb the ladder: find the fastest configuration and prove the gain
     Boost(verbs::boost::Args),
-    /// Make, use and remove machines on this machine
+    /// Create, use and remove labs: network namespaces joined by links
     Lab(verbs::lab::Args),
     /// Show where CPU time goes: by class of work, lock, CPU and process, with a flame graph
     Profile(verbs::profile::Args),
     /// Predict which queue, CPU and socket a flow reaches, or which source ports reach one
     Predict(verbs::predict::Args),
-    /// Show what changes of settings would do, as a diff, as shell lines or as JSON
+    /// Show the effect of settings changes as a diff, as shell commands or as JSON
     Plan(verbs::plan::Args),
-    /// Change settings: journaled, read back, taken back when one fails
+    /// Change settings: journaled, read back, and reverted if one fails
     Apply(verbs::apply::Args),
-    /// Say that what was applied with --confirm stays
+    /// Confirm an apply that was started with --confirm
     Confirm(verbs::confirm::Args),
-    /// Take back what was applied
+    /// Undo an apply
     Undo(verbs::undo::Args),
-    /// Show what was applied, what of it still holds, and who may have changed the rest
+    /// Show applied changes, which of them are still in effect, and what may have changed the others
     Status(verbs::status::Args),
-    /// What `apply --confirm` starts: waits, and reverts what is not confirmed
+    /// Started by `apply --confirm`: waits, and reverts unless confirmed
     #[command(hide = true)]
     Revert(verbs::revert::Args),
-    /// Capture this machine for somebody else to read with --sysroot; addresses and names are replaced
+    /// Capture this machine for analysis elsewhere with --sysroot; addresses and names are replaced
     Support(verbs::support::Args),
-    /// Render a JSON result again, as HTML or text
+    /// Render a JSON result as HTML or text
     Report(verbs::report::Args),
     /// Print shell completions
     Completions(verbs::completions::Args),
@@ -93,7 +94,7 @@ fn main() -> ExitCode {
     exit::code(done)
 }
 
-/// In the caller's network namespace, with a /sys that is of it too.
+/// Runs in the caller's network namespace, with a /sys that belongs to it.
 fn here(work: impl FnOnce() -> exit::Done + Send) -> exit::Done {
     namespace::inside(&Place::Here, work).unwrap_or_else(|error| Err(exit::Failure::Cannot(error.into())))
 }

@@ -1,4 +1,4 @@
-//! The program's own two streams: data on stdout, talk on stderr, and the signals that end long work.
+//! The standard streams (data on stdout, messages on stderr), and the signals that end long operations.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use udpath_report::Style;
 
 use crate::exit::Failure;
 
-/// Writes a whole result to stdout.
+/// Writes a complete result to stdout.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
@@ -20,7 +20,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// SIGINT and SIGTERM set `stop`; a second one ends the program at once.
 pub(crate) fn stop_on_signals(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     for signal in [SIGINT, SIGTERM] {
-        // Registered first so that it sees the flag of the signal before.
+        // Registered first so that it sees the flag set by the previous signal.
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(stop)))
             .context("cannot watch for signals")?;
@@ -28,13 +28,13 @@ pub(crate) fn stop_on_signals(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// SIGINT, SIGTERM and SIGHUP, which do not end the program while this exists: work that must not end halfway asks for
-/// them. What was ignored from the start (`nohup`) stays so.
+/// Blocks SIGINT, SIGTERM and SIGHUP from ending the program while it exists: for work that must not be interrupted
+/// halfway. Signals that were ignored at the start (`nohup`) stay ignored.
 pub(crate) struct Held {
     caught: Vec<(&'static str, Arc<AtomicBool>)>,
 }
 
-/// Holds them for the rest of the program.
+/// Holds the signals for the rest of the program.
 pub(crate) fn hold_signals() -> Result<Held, Failure> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -51,13 +51,13 @@ pub(crate) fn hold_signals() -> Result<Held, Failure> {
 }
 
 impl Held {
-    /// Which of them has come.
+    /// The signal that has arrived, if any.
     pub(crate) fn came(&self) -> Option<&'static str> {
         self.caught.iter().find(|(_, flag)| flag.load(Ordering::Relaxed)).map(|(name, _)| *name)
     }
 }
 
-/// How a result is shown on stdout.
+/// The style of results on stdout.
 pub(crate) fn style() -> Style {
     let terminal = std::io::stdout().is_terminal();
     let width = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
@@ -67,8 +67,8 @@ pub(crate) fn style() -> Style {
     }
 }
 
-/// Lines of the terminal that a result may have, so that the next prompt does not push its first one off; none where stdout
-/// is no terminal, or one that does not say.
+/// Lines of the terminal available to a result, so that the next prompt does not scroll its first line away; `None` if
+/// stdout is not a terminal, or its size is unknown.
 pub(crate) fn lines() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     usize::from(size.ws_row).checked_sub(1).filter(|lines| *lines > 0)

@@ -1,9 +1,9 @@
-//! `udpath lab` as its users run it. Needs root.
+//! `udpath lab` from the command line. Needs root.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
-/// A kept lab's name is taken once on a machine, and tests of other checkouts may run beside this one.
+/// A kept lab's name is unique on a machine, and tests of other checkouts may run at the same time.
 struct Lab(String);
 
 impl Lab {
@@ -14,7 +14,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // Whatever the test has come to; usually it is gone by now.
+        // However the test ended; usually it is gone by now.
         let _ = udpath(&["down", &self.0]);
     }
 }
@@ -28,14 +28,14 @@ fn udpath(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Stdout of a call that must succeed.
+/// The stdout of a command that must succeed.
 fn data(arguments: &[&str]) -> String {
     let output = udpath(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Exit code and stderr of a call that must fail, with nothing on stdout.
+/// Exit code and stderr of a command that must fail, with nothing on stdout.
 fn refusal(arguments: &[&str]) -> (i32, String) {
     let output = udpath(arguments);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments:?}");
@@ -53,7 +53,7 @@ fn a_lab_is_made_used_shown_and_removed() {
     assert_eq!(rows.len(), 7, "{table}");
     let pid = rows[1][2];
     assert_eq!(rows[1], [name, "kept", pid, "a", "eth0", "3", "10.0.0.1", "fd75:6470:6174::1", "b/eth0"]);
-    // Every column starts at the same place in every row.
+    // Every column starts at the same offset in every row.
     for column in 1..rows[0].len() {
         let starts = |line: &str, cell: &str| line.rfind(&format!("  {cell}"));
         let at = starts(table.lines().next().unwrap(), rows[0][column]);
@@ -97,7 +97,7 @@ fn a_lab_is_made_used_shown_and_removed() {
         (3, format!("udpath: lab {name} has no machine \"d\"; it has a, b, c\n"))
     );
 
-    // From inside, it would end itself half way.
+    // From inside, it would end itself halfway.
     let output = inside("b", &[env!("CARGO_BIN_EXE_udpath"), "lab", "down", name]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3));
@@ -118,7 +118,7 @@ fn a_lab_is_made_used_shown_and_removed() {
 fn a_killed_builder_leaves_what_down_stale_removes() {
     udpath_lab::needs_root!();
     let lab = Lab::named("cli-killed");
-    // Killed at moments spread over the building, until something is left behind.
+    // Killed at different times while building, until something is left behind.
     let left = (0..200_u32).find_map(|moment| {
         let mut builder = Command::new(env!("CARGO_BIN_EXE_udpath"));
         builder.args(["lab", "up", &lab.0]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -131,14 +131,14 @@ fn a_killed_builder_leaves_what_down_stale_removes() {
         let left =
             row.contains(" stale ").then(|| format!("/run/netns/udpath-{}-{}-client", builder.id(), lab.0));
         if left.is_none() {
-            // Another lab that is built meanwhile may have swept it since it was listed.
+            // Another lab built at the same time may have swept it since it was listed.
             let _ = udpath(&["down", &lab.0]);
         }
         left.filter(|namespace| std::path::Path::new(namespace).exists())
     });
     let namespace = left.expect("no kill left anything behind");
     let removed = data(&["down", "--stale"]);
-    // Another lab that was built meanwhile may have swept it.
+    // Another lab built at the same time may have swept it.
     assert!(removed.is_empty() || removed.lines().any(|name| name == lab.0), "{removed}");
     assert!(!std::path::Path::new(&namespace).exists());
     assert!(!data(&["list"]).contains(&lab.0));

@@ -1,4 +1,4 @@
-//! `udpath load` as users run it: output, exit codes, rejected arguments. Parts need root.
+//! `udpath load` from the command line: output, exit codes, rejected arguments. Parts need root.
 
 use std::net::UdpSocket;
 use std::process::{Command, Output, Stdio};
@@ -18,7 +18,7 @@ fn load(arguments: &str) -> Output {
         .unwrap()
 }
 
-/// The JSON document of a call that must succeed.
+/// The JSON document of a command that must succeed.
 fn json(arguments: &str) -> Value {
     let output = load(&format!("{arguments} --json"));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -27,7 +27,7 @@ fn json(arguments: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// An echo server of the standard library.
+/// An echo server that uses the standard library.
 struct Echo {
     address: String,
     stop: Arc<AtomicBool>,
@@ -88,7 +88,7 @@ fn a_run_prints_its_result_as_text_and_as_json() {
 #[test]
 fn a_search_lists_every_rate() {
     let echo = Echo::start();
-    // Any server holds 1 % of answers within a second at some rate; what that is, is the machine's business.
+    // Any server keeps 1 % of answers within a second at some rate; the rate depends on the machine.
     let command =
         format!("echo {} --find-max --loss 99% --p99 2s -d 50ms --timeout 100ms --rate 2M", echo.address);
     let output = load(&format!("{command} --json"));
@@ -119,7 +119,7 @@ fn an_unanswered_run_fails_after_its_result() {
     );
 }
 
-/// Invalid arguments, and a part of the error of each; exit code 2, nothing on stdout.
+/// Invalid arguments and a part of the error of each; exit code 2, nothing on stdout.
 #[test]
 fn invalid_arguments_are_rejected_in_one_sentence() {
     let cases = [
@@ -215,7 +215,7 @@ fn a_shared_sink_is_counted_once() {
     let number = |value: &Value| value.as_u64().unwrap();
     let (sent, delivered) = (number(&tcp["counts"]["sent"]), &tcp["delivered"]);
     assert!(sent > 100 && tcp["warnings"].as_array().unwrap().is_empty(), "{}", tcp["warnings"]);
-    // A message counts when its last byte is taken; part of one more may be on the way.
+    // A message counts when its last byte is read; part of one more may be in flight.
     assert_eq!((number(&delivered["datagrams"]), number(&tcp["counts"]["lost"])), (sent, 0));
     let bytes = number(&delivered["bytes"]);
     assert!((sent * 1400..(sent + 2) * 1400).contains(&bytes), "{bytes} for {sent} messages");

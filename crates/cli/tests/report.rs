@@ -1,4 +1,4 @@
-//! `udpath report` as it is called: what it writes, what it refuses, and what it leaves behind.
+//! `udpath report` from the command line: output, errors, and files left behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn report(arguments: &[&Path]) -> Output {
     udpath().arg("report").args(arguments).output().expect("the program starts")
 }
 
-/// The one sentence on stderr; panics if there are more, or if anything came to stdout.
+/// The one sentence on stderr; panics if there are more, or if stdout is not empty.
 fn sentence(output: &Output, code: i32) -> String {
     let stderr = String::from_utf8(output.stderr.clone()).expect("text");
     assert_eq!(output.status.code(), Some(code), "{stderr}");
@@ -131,7 +131,7 @@ fn a_folder_that_takes_no_file_gets_one_sentence() {
     }
 }
 
-/// In a mount namespace of its own, which ends with the shell and takes the file system with it. Needs root.
+/// In its own mount namespace, which ends with the shell, as does the file system in it. Needs root.
 #[test]
 fn a_full_disk_leaves_what_was_there_and_nothing_else() {
     udpath_lab::needs_root!();

@@ -1,4 +1,4 @@
-//! `udpath serve` as users start it: the ready line, signals, memory, the summary, errors of bad input.
+//! `udpath serve` from the command line: the ready line, signals, memory, the summary, errors for invalid input.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, UdpSocket};
@@ -16,7 +16,7 @@ const IOS: [&str; 3] = ["shared", "reuseport", "percpu"];
 struct Serve {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
-    /// What it said up to and with the ready line.
+    /// Its stderr up to and including the ready line.
     said: Vec<String>,
     binds: Vec<SocketAddr>,
 }
@@ -31,11 +31,11 @@ impl Serve {
             .spawn()
             .unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        // From here on it is killed whatever happens.
+        // From here on, dropping it kills the process.
         let mut serve = Self { child, stderr, said: Vec::new(), binds: Vec::new() };
         while serve.binds.is_empty() {
             let mut line = String::new();
-            // At its end stderr closes, so this cannot wait for ever.
+            // stderr closes when the process ends, so this cannot wait for ever.
             assert!(
                 serve.stderr.read_line(&mut line).unwrap() > 0,
                 "ended before it was ready: {:?}",
@@ -62,7 +62,7 @@ impl Serve {
         client
     }
 
-    /// Ends it with a signal; its exit code, stdout, and what it said on stderr after the ready line.
+    /// Ends it with a signal; returns its exit code, stdout, and stderr after the ready line.
     fn end(mut self, signal: Signal) -> (Option<i32>, String, String) {
         kill_process(self.pid(), signal).unwrap();
         self.wait()
@@ -84,13 +84,13 @@ impl Serve {
 
 impl Drop for Serve {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs `udpath serve` to its end, which must come by itself.
+/// Runs `udpath serve`, which must exit without a signal.
 fn refused(arguments: &[&str]) -> (i32, String) {
     let Output { status, stdout, stderr } =
         Command::new(env!("CARGO_BIN_EXE_udpath")).arg("serve").args(arguments).output().unwrap();
@@ -105,7 +105,7 @@ fn a_signal_ends_it_with_everything_answered() {
         for signal in [Signal::TERM, Signal::INT] {
             let serve = Serve::start(&["echo", "--io", io, "--bind", "127.0.0.1:0", "--json"]);
             let client = serve.client(0);
-            // Stopped, it receives nothing: all of this is queued when the signal comes.
+            // While it is stopped, it receives nothing: all of this is queued when the signal arrives.
             kill_process(serve.pid(), Signal::STOP).unwrap();
             for number in 0..QUEUED {
                 client.send(&number.to_le_bytes()).unwrap();
@@ -176,7 +176,7 @@ fn the_summary_for_people_names_what_was_dropped() {
     for _ in 0..3 {
         client.send(b"xyz").unwrap();
     }
-    // The report comes from whichever worker is free, so it may overtake what another still counts.
+    // The report comes from any free worker, so it may overtake datagrams that another one is still counting.
     let mut question = [0; 48];
     question[..16].copy_from_slice(b"udpath.sink/2 ??");
     let mut report = [0; 64];
@@ -197,7 +197,7 @@ fn memory_stays_small_even_after_the_largest_datagrams() {
     /// KiB.
     const BOUND: u64 = 32 << 10;
     for io in IOS {
-        // Room in the sockets for all that is queued below; the kernel's memory is not the process's.
+        // Enough room in the sockets for everything queued below; the kernel's memory is not charged to the process.
         let room = (16 << 20).to_string();
         let arguments = ["echo", "--io", io, "--workers", "2", "--bind", "127.0.0.1:0", "--rcvbuf", &room];
         let serve = Serve::start(&arguments);
@@ -206,7 +206,7 @@ fn memory_stays_small_even_after_the_largest_datagrams() {
         let clients: Vec<_> = (0..80).map(|_| serve.client(0)).collect();
         let large = vec![7; 65_507];
         for _ in 0..3 {
-            // Queued together while it is stopped, they make the largest bursts.
+            // Queued together while it is stopped, they arrive in the largest bursts.
             kill_process(serve.pid(), Signal::STOP).unwrap();
             for client in &clients {
                 client.send(&large).unwrap();
@@ -223,8 +223,8 @@ fn memory_stays_small_even_after_the_largest_datagrams() {
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
-    // Both signals are pending when it goes on. Now and then two of its threads take one each at the same moment, and
-    // neither is the second; then it ends in peace, and the next attempt tells.
+    // Both signals are pending when it continues. Occasionally, two of its threads take one each at the same moment,
+    // and neither counts as the second; then it ends normally, and the test tries again.
     for _ in 0..20 {
         let mut serve = Serve::start(&["echo", "--bind", "127.0.0.1:0"]);
         kill_process(serve.pid(), Signal::STOP).unwrap();
@@ -292,7 +292,7 @@ fn bad_input_is_answered_with_one_sentence() {
 
 #[test]
 fn a_low_port_without_privilege_is_explained() {
-    // As another user, without capabilities; where any user may bind low ports there is nothing to refuse.
+    // As another user, without capabilities; if any user may bind low ports, nothing is refused.
     let floor = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
     udpath_lab::needs_root!();
     if floor.trim().parse::<u16>().unwrap() <= 9 {

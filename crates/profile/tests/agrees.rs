@@ -1,5 +1,5 @@
-//! The same interval sampled twice, by udpath and by perf, both classed by the same rules: the shares are those of one
-//! population, within the error of sampling. Needs root (perf_event_paranoid) and perf.
+//! Samples the same interval with udpath and with perf, and classifies both by the same rules: the shares agree within
+//! the sampling error. Needs root (perf_event_paranoid) and perf.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -20,20 +20,21 @@ use udpath_steer::CpuSet;
 const LENGTH: Duration = Duration::from_secs(3);
 /// How much longer perf runs, at each end.
 const AROUND: Duration = Duration::from_millis(700);
-/// Chance that two samplers of the same work are told apart here. They are not independent of the work's own rhythm, so
-/// it is small; a class that is named wrongly in one of two hundred samples still shows.
+/// Probability that this test fails although both sample the same work. They are not independent of the work's own
+/// rhythm, so it is small; a class that is wrong in one of two hundred samples is still detected.
 const CHANCE: f64 = 1e-6;
-/// Samples a class must have in both together, or it goes with the others: below, the statistic is not chi-squared.
+/// Fewest samples of a class in both together, otherwise it is merged with others: with fewer, the statistic is not
+/// chi-squared.
 const FEW: u64 = 40;
-/// Turns of an empty loop between two datagrams, at most: as long as they take themselves.
+/// Most iterations of an empty loop between two datagrams: about as long as a datagram takes.
 const MOST_PAUSE: u32 = 400;
 /// Addresses from here on are the kernel's (x86-64 and arm64).
 const KERNEL: u64 = 1 << 63;
 
-/// Samples a second of both. Fewer: less of what differs can be told from chance.
+/// Samples per second of both. Lower: differences are harder to distinguish from chance.
 const RATE: u32 = 997;
 
-/// A kind of work as both tell it.
+/// A kind of work as reported by both.
 type Kind = (Context, Class);
 
 #[test]
@@ -53,7 +54,7 @@ fn shares_agree_with_perf() {
         let mut perf = perf.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("perf can be run");
         std::thread::sleep(AROUND);
         let wanted = Wanted { cpus: online(), pid: None, length: LENGTH, rate: RATE };
-        // Of the samples alone: around them the kernel's functions are read, which perf sees.
+        // Of the samples only: before them, udpath reads the kernel's functions, and perf samples that.
         let (mut begin, mut end) = (0.0, 0.0);
         let recording = record_with(&wanted, &AtomicBool::new(false), |moment| match moment {
             Moment::Begin => begin = now(),
@@ -70,7 +71,7 @@ fn shares_agree_with_perf() {
         chance > CHANCE,
         "one population with a chance of {chance:e}\nudpath {ours:#?}\nperf {theirs:#?}"
     );
-    // And a difference would show: one of fifty samples of the largest class goes elsewhere.
+    // A difference is detected: one of fifty samples of the largest class is moved to another.
     let mut wrong = ours.clone();
     let (largest, count) = ours.iter().max_by_key(|(_, count)| **count).unwrap();
     let moved = many / 20;
@@ -88,8 +89,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Datagrams over the loopback device, there and back, until `stop`. A pause of random length comes between: a loop that
-/// is as regular as a clock beats with the timers that sample it, and with each of the two in its own way.
+/// Sends datagrams over the loopback device and back, until `stop`. Random pauses separate them: a loop as regular as a
+/// clock beats with the timers that sample it, with each of the two in its own way.
 fn echo(stop: &AtomicBool) {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -105,7 +106,7 @@ fn echo(stop: &AtomicBool) {
             let (len, from) = server.recv_from(&mut room).unwrap();
             server.send_to(&room[..len], from).unwrap();
             client.recv(&mut room).unwrap();
-            // Xorshift, by Marsaglia; the low bits are some microseconds.
+            // Xorshift, by Marsaglia; the low bits give a few microseconds.
             random ^= random << 13;
             random ^= random >> 17;
             random ^= random << 5;
@@ -145,7 +146,7 @@ fn kind(context: Context, chain: &[u64], kernel: &Kernel) -> Option<Kind> {
     }
 }
 
-/// What `perf script` prints of an interval: a line that begins with the time, then a line for each frame.
+/// The output of `perf script` for an interval: a line that starts with the time, then a line for each frame.
 fn of_perf(data: &std::path::Path, kernel: &Kernel, interval: std::ops::Range<f64>) -> BTreeMap<Kind, u64> {
     let mut script = Command::new("perf");
     script.arg("script").arg("-i").arg(data).args(["-F", "pid,time,ip", "--ns"]);
@@ -175,7 +176,7 @@ fn of_perf(data: &std::path::Path, kernel: &Kernel, interval: std::ops::Range<f6
     counts
 }
 
-/// The chance that two counts of kinds are of one population: Pearson's test.
+/// The probability that two counts of kinds come from one population: Pearson's test.
 fn homogeneous(a: &BTreeMap<Kind, u64>, b: &BTreeMap<Kind, u64>) -> f64 {
     let of = |counts: &BTreeMap<Kind, u64>, kind: &Kind| counts.get(kind).copied().unwrap_or(0);
     let kinds: std::collections::BTreeSet<Kind> = a.keys().chain(b.keys()).copied().collect();

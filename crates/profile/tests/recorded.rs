@@ -1,4 +1,5 @@
-//! Rings from their bytes to a profile: of a made machine of many CPUs, whole, cut, damaged, in any order; and of a real one.
+//! From a ring's bytes to a profile: for a synthetic machine with many CPUs (complete, truncated, damaged, in any
+//! order), and for a real one.
 
 mod rings;
 
@@ -28,12 +29,12 @@ use udpath_profile::symbols::kernel::Kernel;
 use rings::write::{Ring, Stamp, USER};
 use rings::{BEGIN, LOST, Machine, SERVER, around};
 
-/// Samples a second of each CPU of a real machine: few, as they are kept.
+/// Samples per second and CPU of a real machine: few, because they are stored.
 const RATE: u32 = 97;
-/// Few enough to be taken hundreds of times.
+/// Few enough to be processed hundreds of times.
 const FEW: Machine = Machine { cpus: 6, seconds: 1, rate: 30, calls: 20, variety: 1 };
 
-/// What is recorded of these bytes.
+/// The recording of these bytes.
 fn recording<'b>(parts: impl IntoIterator<Item = &'b [u8]>, machine: &Machine) -> Recording {
     let samples = Samples::new(Kernel::parse(&Machine::kallsyms()), BEGIN, 1_000_000_000);
     let mut recording = Recording {
@@ -56,7 +57,7 @@ fn rings(machine: &Machine) -> Vec<Vec<u8>> {
     (0..machine.cpus).map(|cpu| machine.ring(cpu).0).collect()
 }
 
-/// The places of the records of a ring.
+/// The positions of the records in a ring.
 fn places(ring: &[u8]) -> Vec<Range<usize>> {
     let (mut places, mut at) = (Vec::new(), 0);
     while at < ring.len() {
@@ -67,7 +68,7 @@ fn places(ring: &[u8]) -> Vec<Range<usize>> {
     places
 }
 
-/// What must hold of any profile.
+/// Invariants of every profile.
 fn sound(profile: &Profile) {
     let sum = |shares: Vec<f64>| shares.iter().sum::<f64>();
     if profile.busy() > 0 {
@@ -105,17 +106,17 @@ fn a_machine_of_many_cpus_is_told_whole() {
         "{:?}",
         profile.notes
     );
-    // The card's queues are on the first eight; everything has a class but leaves of its own.
+    // The NIC's queues are on the first eight; every frame except unknown leaves has a class.
     let softirq = |line: &CpuLine| line.sampled.get(&Context::Softirq).copied().unwrap_or(0);
     let (with, without) = profile.cpus.split_at(8);
     let least = with.iter().map(softirq).min();
     assert!(without.iter().map(softirq).max() < least, "{least:?}");
     assert!(profile.share(udpath_profile::classes::Class::Unclassified) == 0.0, "{:?}", profile.classes);
     let server = profile.processes.iter().find(|process| process.pid == SERVER).unwrap();
-    // At four samples of a hundred one of 128 workers may have none.
+    // At four samples of a hundred, one of 128 workers may have none.
     assert!(server.name == "knotd" && server.threads.len() > 120, "{} threads", server.threads.len());
     assert!(server.threads.iter().all(|thread| thread.name == format!("udp-{}", thread.tid - SERVER - 1)));
-    // Short processes went through three CPUs, and the one that was read first had the last records.
+    // Short processes ran on three CPUs, and the CPU that was read first had the last records.
     let logger: u64 = profile
         .stacks
         .iter()
@@ -157,7 +158,7 @@ fn a_name_and_a_file_may_come_after_the_samples() {
     assert_eq!(told.stacks[0].frames, ["[nsd]"]);
     let process = &told.processes[0];
     assert_eq!((process.name.as_str(), process.threads[0].name.as_str()), ("nsd", "worker"));
-    // And where it never comes that is said.
+    // If it never comes, that is reported.
     let told = profile([early.0.as_slice()], &FEW);
     assert_eq!(
         (told.stacks[0].frames.as_slice(), told.processes[0].name.as_str()),
@@ -165,7 +166,7 @@ fn a_name_and_a_file_may_come_after_the_samples() {
     );
 }
 
-/// A profile of bytes and of the functions that they need.
+/// A profile of bytes and the functions that they need.
 fn real(bytes: &[u8], kallsyms: &str) -> Profile {
     let time =
         |record: Record<'_>| if let Record::Sample(sample) = record { Some(sample.time) } else { None };
@@ -181,13 +182,13 @@ fn real(bytes: &[u8], kallsyms: &str) -> Profile {
     Profile::new(&recording, Rules::built_in(), &nothing, &nothing)
 }
 
-/// Of a list of the kernel's functions those that are in the samples' chains.
+/// The part of the kernel's function list that occurs in the samples' chains.
 fn needed(bytes: &[u8], kallsyms: &str) -> String {
     let address = |line: &str| u64::from_str_radix(line.split(' ').next()?, 16).ok();
     let kinds = |line: &&str| matches!(line.split_whitespace().nth(1), Some("t" | "T" | "w" | "W"));
     let mut all: Vec<(u64, &str)> =
         kallsyms.lines().filter(kinds).filter_map(|line| Some((address(line)?, line))).collect();
-    // Stable, as the names of one address are to stay in their order.
+    // A stable sort: names of one address keep their order.
     all.sort_by_key(|(address, _)| *address);
     let mut lines = BTreeMap::new();
     records(bytes, |record| {
@@ -205,13 +206,13 @@ fn needed(bytes: &[u8], kallsyms: &str) -> String {
     lines.into_values().map(|line| format!("{line}\n")).collect()
 }
 
-/// What becomes of it, in a few lines.
+/// A summary of the profile in a few lines.
 fn summary(profile: &Profile) -> String {
     let mut text = format!("{} samples, {:?}\n", profile.samples.taken, profile.contexts);
     for share in &profile.classes {
         text += &format!("{} {}\n", share.of.name(), share.ns);
     }
-    // Of all processes together: programs without names would fill the lines, each for itself.
+    // Merged over processes: programs without names would otherwise fill the lines.
     let mut stacks = BTreeMap::new();
     for stack in &profile.stacks {
         *stacks.entry((stack.context, stack.frames.join(";"))).or_insert(0) += stack.samples;
@@ -224,7 +225,8 @@ fn summary(profile: &Profile) -> String {
     text
 }
 
-/// A moment of this machine as its kernel writes it. What is kept below target is where `tests/rings/real` is from. Needs root.
+/// A short recording of this machine from its own kernel. `tests/rings/real` comes from the files kept below target.
+/// Needs root.
 #[test]
 fn what_this_kernel_writes_is_understood() {
     udpath_lab::needs_root!();
@@ -242,7 +244,7 @@ fn what_this_kernel_writes_is_understood() {
     event.stop().unwrap();
     let mut bytes = Vec::new();
     event.drain_bytes(|_, ring| bytes.extend_from_slice(ring));
-    // Whole records; of what others started meanwhile nothing.
+    // Whole records, without those of programs that started during the recording.
     let mut kept = Vec::new();
     let mut execs = 0;
     for place in places(&bytes) {
@@ -279,11 +281,11 @@ fn what_this_kernel_writes_is_understood() {
     assert!(own.is_some_and(|own| own.ns > 0), "{:?}", profile.processes);
     let sends = profile.stacks.iter().any(|stack| stack.frames.iter().any(|frame| frame == "udp_sendmsg"));
     assert!(sends, "{:?}", profile.stacks);
-    // And the few functions say what all say.
+    // The reduced function list gives the same result as the full one.
     assert_eq!(real(&kept, &functions), profile);
 }
 
-/// This machine's samples and its own accounting, and that a difference of the two is told whatever the machine does now.
+/// Compares this machine's samples with its own accounting; a difference is reported whatever the machine is doing.
 #[test]
 fn samples_are_held_against_proc_stat() {
     udpath_lab::needs_root!();
@@ -311,7 +313,7 @@ fn samples_are_held_against_proc_stat() {
     assert_eq!(told, differ, "{:?}", profile.notes);
 }
 
-/// Of a virtual machine of two CPUs: see `tests/rings/real/README.md`.
+/// From a virtual machine with two CPUs: see `tests/rings/real/README.md`.
 #[test]
 fn a_recording_of_a_real_machine_reads_as_ever() {
     let profile = real(include_bytes!("rings/real/ring"), include_str!("rings/real/kallsyms"));
@@ -327,7 +329,7 @@ proptest! {
         let rings = rings(&FEW);
         let whole = profile(rings.iter().map(Vec::as_slice), &FEW);
         sound(&whole);
-        // In turns, some records of one CPU each time; what is left at the end, the last CPU first.
+        // In turns, a few records of one CPU each time; the rest at the end, the last CPU first.
         let places: Vec<_> = rings.iter().map(|ring| places(ring)).collect();
         let (mut next, mut parts) = (vec![0_usize; rings.len()], Vec::new());
         let rest = (0..rings.len()).rev().map(|cpu| (cpu, usize::MAX));
@@ -367,7 +369,7 @@ proptest! {
 
     #[test]
     fn what_the_kernel_lost_is_counted(lost in proptest::collection::vec((0..30_usize, 1..6_usize), 0..8)) {
-        // As the kernel does: in the place of the records that found no room, one that says how many.
+        // As in the kernel: a record with the number of lost records replaces them.
         let ring = FEW.ring(1).0;
         let (places, mut bytes, mut at) = (places(&ring), Ring::default(), 0);
         let all = profile([ring.as_slice()], &FEW).samples;

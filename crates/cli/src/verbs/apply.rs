@@ -1,4 +1,4 @@
-//! `udpath apply`: makes a plan true, or leaves everything as it was.
+//! `udpath apply`: applies a plan completely, or restores the previous state.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use super::settings::{self, Common, Wanted};
 use crate::exit::{Done, Failure};
 use crate::terminal;
 
-/// Version of the JSON form; raised when a field changes its meaning or goes away.
+/// Version of the JSON format; incremented when a field changes its meaning or is removed.
 const SCHEMA: &str = "udpath.apply/1";
-/// Longest time a confirmation is awaited: who has not looked after a day will not.
+/// Longest time to wait for a confirmation: after a day without one, none will come.
 const MAX_CONFIRM: Duration = Duration::from_secs(86_400);
 
 /// Arguments of `udpath apply`.
@@ -25,30 +25,31 @@ const MAX_CONFIRM: Duration = Duration::from_secs(86_400);
 pub(crate) struct Args {
     #[command(flatten)]
     wanted: Wanted,
-    /// Revert after this time, such as 60s or 5m, unless `udpath confirm` is said; by a unit of systemd's, or by a
-    /// process of its own where systemd does not run
+    /// Revert after this time, such as 60s or 5m, unless `udpath confirm` is run; uses a systemd unit, or a background
+    /// process if systemd is not running
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "persist")]
     confirm: Option<Duration>,
-    /// Keep it over a boot, by files that undo removes: sysctl.d, udev rules, systemd link files, and a unit for the rest
+    /// Keep the changes across reboots, using files that undo removes: sysctl.d, udev rules, systemd link files, and a
+    /// unit for the rest
     #[arg(long)]
     persist: bool,
-    /// At boot: the plan is what is left to be set of this apply, which files keep
+    /// Used at boot: the plan contains the remaining settings of this persistent apply
     #[arg(long, value_name = "ID", hide = true, conflicts_with_all = ["persist", "confirm"])]
     adopt: Option<u64>,
     #[command(flatten)]
     common: Common,
 }
 
-/// The JSON form of what was applied.
+/// The JSON format of an apply.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
-    /// None when there was nothing to do.
+    /// `None` if there was nothing to do.
     id: Option<u64>,
     changes: Vec<Change>,
-    /// Seconds until it is reverted unless it is confirmed.
+    /// Seconds until it is reverted unless confirmed.
     confirm: Option<u64>,
-    /// What reverts it then.
+    /// What will revert it.
     #[serde(skip_serializing_if = "Option::is_none")]
     reverter: Option<&'a Reverter>,
 }
@@ -85,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Done {
 fn make(args: &Args) -> Done {
     let machine = Live::new();
     let journal = args.common.state.journal();
-    // Held from the first look on, so that the plan is still true when it is applied.
+    // Locked before the machine is read, so that the plan is still valid when it is applied.
     let lock = journal.lock().map_err(settings::journal)?;
     settings::warn_of_unreadable(&journal)?;
     let mut plan = args.wanted.plan(&machine)?;
@@ -119,7 +120,7 @@ fn make(args: &Args) -> Done {
         }
         Ok(())
     };
-    // Until here a signal ends the program, and nothing has been changed; from here on it takes all back.
+    // Until here a signal ends the program, and nothing has been changed; from here on, it reverts everything.
     let signals = terminal::hold_signals()?;
     let interrupted = || signals.came().map(|signal| format!("interrupted by {signal}"));
     let applied = apply::apply_until(&machine, &lock, &plan, args.confirm, armed, &interrupted);
@@ -131,7 +132,7 @@ fn make(args: &Args) -> Done {
     show(args, &plan, Some(&applied), reverter.as_ref())
 }
 
-/// What the unit of a kept plan does at boot: sets what no file can, and says what of the apply does not hold.
+/// Run at boot by the unit of a persistent apply: sets what no file can set, and reports what is not in effect.
 fn adopt(args: &Args, machine: &Live, lock: &Lock, id: u64, plan: &Plan) -> Done {
     let applied = udpath_tune::adopt(machine, lock, id, plan).map_err(settings::apply)?;
     if applied.changes.is_empty() {

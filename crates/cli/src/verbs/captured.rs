@@ -1,4 +1,4 @@
-//! Captured machines, as `--sysroot` names them: a folder, or an archive of `udpath support`; of one picture, or of two.
+//! Captured machines, as given to `--sysroot`: a folder or an archive of `udpath support`, with one snapshot or two.
 
 use std::path::Path;
 
@@ -10,19 +10,19 @@ use crate::exit::Failure;
 
 /// A captured machine.
 pub(crate) enum Captured {
-    /// In a folder: below it, or below `now` in it.
+    /// In a folder: directly, or in its subfolder `now`.
     Folder { now: Folder, earlier: Option<Folder> },
-    /// In an archive, below these names of it.
+    /// In an archive, under these names.
     Archive { archive: Archive, now: String, earlier: Option<String> },
 }
 
 impl Captured {
-    /// Finds the machine in what `--sysroot` names.
+    /// Opens the capture given to `--sysroot`.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let usage = |why: String| Failure::Usage(format!("--sysroot {}: {why}", path.display()));
         let found = if path.is_file() {
             let archive = Archive::open(path).map_err(|error| usage(error.to_string()))?;
-            // A folder that was packed by hand is a folder deeper.
+            // An archive packed by hand has one more folder level.
             let within = match archive.top()[..] {
                 [only] if only != NOW => format!("{only}/"),
                 _ => String::new(),
@@ -50,7 +50,7 @@ impl Captured {
         })
     }
 
-    /// Its last picture.
+    /// The last snapshot.
     pub(crate) fn now(&self) -> Box<dyn Source + '_> {
         match self {
             Self::Folder { now, .. } => Box::new(now.clone()),
@@ -58,7 +58,7 @@ impl Captured {
         }
     }
 
-    /// The one before, if there are two.
+    /// The earlier snapshot, if there are two.
     pub(crate) fn earlier(&self) -> Option<Box<dyn Source + '_>> {
         match self {
             Self::Folder { earlier, .. } => {

@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use udpath_protocols::{PROTOCOLS, ProtocolEntry};
 
-/// Takes one of `values` by the name that `name` gives it; each has a line of help.
+/// Accepts one of `values` by the name that `name` returns; each has a line of help.
 pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
     values: &'static [(T, &'static str)],
     name: fn(T) -> &'static str,
@@ -15,7 +15,7 @@ pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
     })
 }
 
-/// Takes the name of a registered protocol.
+/// Accepts the name of a registered protocol.
 pub(super) fn protocol() -> impl TypedValueParser<Value = &'static ProtocolEntry> {
     let names = PROTOCOLS.iter().map(|protocol| PossibleValue::new(protocol.name).help(protocol.summary));
     PossibleValuesParser::new(names)

@@ -1,4 +1,5 @@
-//! `udpath export`: the machine's path and its findings as metrics, over HTTP, into a file for node_exporter, or once to stdout.
+//! `udpath export`: the machine's path and its findings as metrics, over HTTP, to a file for node_exporter, or once to
+//! stdout.
 
 mod connection;
 mod server;
@@ -22,30 +23,30 @@ use super::show::PlaceArgs;
 use crate::exit::Done;
 use crate::terminal;
 
-/// Where the metrics are served by default. 9,4xx is where exporters live; this one was free in their list.
+/// Default address of the metrics server. Ports 9,4xx are used by exporters; this one was not allocated in their list.
 const LISTEN: &str = "127.0.0.1:9453";
-/// Pause between two checks for the end.
+/// Interval at which the stop flag is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Arguments of `udpath export`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Serve /metrics here
+    /// Serve /metrics on this address
     #[arg(long, value_name = "ADDR:PORT", default_value = LISTEN)]
     listen: SocketAddr,
-    /// Write this file instead, whole or not at all, every --interval: for node_exporter's textfile collector
+    /// Write this file instead, atomically, every --interval: for node_exporter's textfile collector
     #[arg(long, value_name = "FILE.prom", conflicts_with = "listen")]
     textfile: Option<PathBuf>,
-    /// Seconds between two writings of the file
+    /// Seconds between two writes of the file
     #[arg(short, long, value_name = "SECONDS", default_value = "15", value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
-    /// Print once and end
+    /// Print the metrics once and exit
     #[arg(long, conflicts_with_all = ["listen", "textfile"])]
     once: bool,
-    /// A series for each receive queue, too
+    /// Also export a series for each receive queue
     #[arg(long)]
     queues: bool,
-    /// Sockets with the most drops that get a series
+    /// Number of sockets to export, those with the most drops first
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(0..=1000))]
     sockets: u16,
     #[command(flatten)]
@@ -54,10 +55,10 @@ pub(crate) struct Args {
     state: State,
 }
 
-/// The machine at one moment, to be written as metrics.
+/// The machine at one moment, for export.
 struct Seen {
     result: MapResult,
-    /// None of a captured machine; else what the journal says, if it can be read.
+    /// `None` for a captured machine; otherwise the journal's status, if it can be read.
     status: Option<Option<Status>>,
     options: MetricsOptions,
 }
@@ -74,7 +75,7 @@ impl Seen {
 }
 
 impl Args {
-    /// The machine now. Called within the place that is looked at.
+    /// Reads the machine. Called in the selected namespace.
     fn look(&self, watch: &mut Watch, source: &dyn Source) -> anyhow::Result<Seen> {
         // The journal is of this machine, and only root may read it.
         let captured = self.place.is_captured();
@@ -103,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Done {
 fn write(args: &Args, source: &dyn Source, path: &std::path::Path, stop: &AtomicBool) -> Done {
     let mut watch = Watch::default();
     while !stop.load(Ordering::Relaxed) {
-        // node_exporter reads the older format alone.
+        // node_exporter reads only the older format.
         let text = args.look(&mut watch, source)?.text(MetricsFormat::Text);
         write_whole(path, text.as_bytes()).map_err(anyhow::Error::from)?;
         let next = Instant::now() + Duration::from_secs(args.interval);

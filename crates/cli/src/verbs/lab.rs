@@ -1,4 +1,4 @@
-//! `udpath lab`: machines on this machine, kept until they are taken down.
+//! `udpath lab`: machines (network namespaces) on this machine, kept until they are taken down.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -10,9 +10,9 @@ use udpath_lab::{Blueprint, Error, LabBuilder, LinkSpec, Listed, State, Swept};
 
 use crate::exit::{Done, Failure};
 
-/// Version of the JSON form of `lab list`; raised when a field changes its meaning or goes away.
+/// Version of the JSON format of `lab list`; incremented when a field changes its meaning or is removed.
 const SCHEMA: &str = "udpath.lab/1";
-/// The name of a lab that got none.
+/// The default name of a lab.
 const DEFAULT_NAME: &str = "lab";
 
 /// Arguments of `udpath lab`.
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Build a lab and keep it: machines, every two of them joined by a link
+    /// Create a lab and keep it: machines, with a link between each pair
     Up {
         /// The lab's name: a-z, 0-9 and -
         #[arg(default_value = DEFAULT_NAME)]
@@ -35,41 +35,41 @@ enum Verb {
         /// Names of the machines
         #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_value = "client,server")]
         machines: Vec<String>,
-        /// Machines that shall take frames sent by XDP, as `load --engine kernel` on another machine sends them
+        /// Machines that accept frames sent by XDP, as `load --engine kernel` sends them from another machine
         #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
         xdp: Vec<String>,
     },
-    /// Run a program in a machine; its exit code is passed on
+    /// Run a program in a machine and return its exit code
     Exec {
-        /// The machine; the lab's name may be left out while there is only one
+        /// The machine; the lab's name may be omitted if there is only one lab
         #[arg(value_name = "[LAB/]MACHINE")]
         machine: String,
         /// The program and its arguments
         #[arg(last = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
     },
-    /// Show the labs of this machine
+    /// List the labs of this machine
     List {
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Take labs down
+    /// Remove labs
     #[command(group = clap::ArgGroup::new("which").required(true))]
     Down {
-        /// The kept lab of this name
+        /// The lab with this name
         #[arg(group = "which")]
         name: Option<String>,
-        /// What killed programs left behind
+        /// Labs left behind by programs that were killed
         #[arg(long, group = "which")]
         stale: bool,
-        /// The same and all kept labs; those of running programs stay
+        /// The same and all kept labs; labs of running programs are not removed
         #[arg(long, group = "which")]
         all: bool,
     },
 }
 
-/// The JSON form of `lab list`.
+/// The JSON format of `lab list`.
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
@@ -102,7 +102,7 @@ fn up(name: &str, queues: Option<u32>, machines: &[String], xdp: &[String]) -> D
     }
     let blueprint = builder.up_kept().map_err(failure)?;
     if let Err(error) = keep_napi(name, xdp) {
-        // A lab that cannot do what was asked of it is not left behind.
+        // If the lab does not support the requested options, remove it.
         udpath_lab::down(name).map_err(failure)?;
         return Err(failure(error));
     }
@@ -129,7 +129,7 @@ fn exec(machine: &str, command: &[OsString]) -> Done {
     let [program, arguments @ ..] = command else {
         return Err(Failure::Usage("there is no program to run; write it after --".to_owned()));
     };
-    // Only comes back when it failed.
+    // Returns only on failure.
     Err(failure(machine.become_program(program, arguments)))
 }
 
@@ -164,7 +164,7 @@ fn list(json: bool) -> Done {
     Ok(())
 }
 
-/// One row per interface; a machine without any still has its row.
+/// One row per interface; a machine without interfaces still has a row.
 fn table(labs: &[Listed]) -> Done {
     let heads = ["LAB", "STATE", "PID", "MACHINE", "INTERFACE", "QUEUES", "IPV4", "IPV6", "PEER"];
     let mut rows = vec![heads.map(str::to_owned)];
@@ -207,7 +207,7 @@ fn rows_of(state: State, blueprint: &Blueprint) -> Vec<[String; 9]> {
     rows
 }
 
-/// What a sweep did: each removed lab on stdout, and what is left as the failure.
+/// The result of a sweep: each removed lab on stdout, the rest as the error.
 fn removed(swept: &Swept) -> Done {
     print(&swept.removed.iter().map(|name| format!("{name}\n")).collect::<String>())?;
     if swept.left.is_empty() {
@@ -224,7 +224,7 @@ fn print(text: &str) -> Done {
         .map_err(|error| Failure::Cannot(error.into()))
 }
 
-/// A mistake in the description is one in the arguments.
+/// An invalid lab description is a usage error.
 fn failure(error: Error) -> Failure {
     match error {
         Error::Spec(mistake) => Failure::Usage(mistake.to_string()),

@@ -1,4 +1,5 @@
-//! `udpath load`: sends requests according to a plan, judges every reply, and reports first whether the generator was the limit.
+//! `udpath load`: sends requests according to a plan, checks every reply, and reports first whether the generator was
+//! the limit.
 //!
 //! stdout: the result; stderr: progress, on a terminal.
 
@@ -72,7 +73,7 @@ pub(crate) struct Args {
     /// Time under the same load before the window
     #[arg(long, default_value = "0s", value_parser = units::time, allow_hyphen_values = true, value_name = "TIME")]
     warmup: Duration,
-    /// A reply after this time is late, after twice this time lost
+    /// A reply after this time is late; after twice this time, it is lost
     #[arg(long, default_value = "1s", value_parser = units::time, allow_hyphen_values = true, value_name = "TIME")]
     timeout: Duration,
     /// Payload size of a request
@@ -164,7 +165,7 @@ pub(crate) fn run(args: Args) -> Done {
     }
 }
 
-/// The protocol's side of a load, with a run number that tells its replies from those to other runs.
+/// The protocol's side of a load, with a run number that distinguishes its replies from those of other runs.
 fn protocol(entry: &ProtocolEntry) -> Box<dyn Protocol> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (entry.load)(now.as_nanos() as u64 ^ u64::from(std::process::id()))
@@ -263,7 +264,7 @@ fn search_text(found: &FindMax) -> String {
     out
 }
 
-/// Errors of the plan are usage errors, all others are not.
+/// Plan errors are usage errors, all others are not.
 fn failure(error: Error) -> Failure {
     match error {
         Error::Plan(error) => Failure::Usage(error.to_string()),

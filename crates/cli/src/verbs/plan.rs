@@ -1,4 +1,4 @@
-//! `udpath plan`: what changes of settings would do. Nothing is changed, and no right is needed to look.
+//! `udpath plan`: shows the effect of settings changes. Changes nothing and needs no privileges.
 
 use anyhow::Context;
 use udpath_tune::Live;
@@ -17,17 +17,17 @@ use crate::terminal;
 pub(crate) struct Args {
     #[command(flatten)]
     wanted: Wanted,
-    /// Print lines for a shell, which do the same with nothing of udpath
+    /// Print equivalent shell commands that do not need udpath
     #[arg(long, conflicts_with = "json")]
     shell: bool,
-    /// Print one JSON document, which `udpath apply` takes
+    /// Print one JSON document that `udpath apply` accepts
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     namespace: Namespace,
 }
 
-/// Resolves and shows.
+/// Resolves the plan and prints it.
 pub(crate) fn run(args: &Args) -> Done {
     args.namespace.run(|| show(args))
 }

@@ -1,8 +1,8 @@
-//! `udpath predict`: which queue, CPU and socket a flow's datagrams reach, and which source ports reach a wanted one; of
-//! many flows, how they spread; and whether real packets go where it says.
+//! `udpath predict`: which queue, CPU and socket a flow's datagrams reach, and which source ports reach a given one;
+//! how many flows are distributed; and whether real packets follow the prediction.
 //!
-//! What is known comes from this machine (`--interface`), or from JSON, and from the arguments on top of it. stdout: the
-//! steps, the spread, or one source port per line; stderr: what was assumed.
+//! The input comes from this machine (`--interface`) or from JSON, with options on top. stdout: the steps, the
+//! distribution, or one source port per line; stderr: assumptions.
 
 mod ends;
 mod flows;
@@ -29,89 +29,90 @@ use ends::Ends;
 use flows::{Flows, To};
 use input::Known;
 
-/// Source ports named in reverse, unless told otherwise.
+/// Default number of source ports printed in reverse.
 const COUNT: u16 = 16;
-/// Source ports tried in reverse: those that need no privilege.
+/// Source ports tried in reverse: the unprivileged ones.
 const PORTS: RangeInclusive<u16> = 1024..=65535;
 
 /// Arguments of `udpath predict`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the datagrams come from; in reverse the port may be left out
+    /// Source of the datagrams; the port may be omitted with the --reverse options
     #[arg(value_name = "SRC:PORT", requires = "destination",
           required_unless_present_any = ["flows", "capture", "verify"], conflicts_with_all = ["flows", "capture"])]
     source: Option<String>,
-    /// Where they go to
+    /// Destination of the datagrams
     #[arg(value_name = "DST:PORT", required_unless_present_any = ["flows", "capture", "verify"])]
     destination: Option<String>,
-    /// Many flows, and how they spread: a file or standard input with `SRC:PORT DST:PORT [PACKETS]` on each line
+    /// Predict the distribution of many flows: a file, or - for standard input, with `SRC:PORT DST:PORT [PACKETS]` on
+    /// each line
     #[arg(long, value_name = "FILE|-", conflicts_with = "capture")]
     flows: Option<PathBuf>,
-    /// Many flows, and how they spread: those of a capture, pcap or pcapng
+    /// Predict the distribution of the flows in a capture (pcap or pcapng)
     #[arg(long, value_name = "FILE.pcap")]
     capture: Option<PathBuf>,
-    /// Of many flows only those to this port, address, or both
+    /// Of many flows, use only those to this port, address, or both
     #[arg(long, value_name = "[ADDR:]PORT|ADDR", value_parser = flows::to, conflicts_with = "source")]
     to: Option<To>,
-    /// Watch what the interface receives and compare: packets of the flows given, or all of UDP; default: 5 seconds
+    /// Watch the packets that the interface receives and compare: the given flows, or all UDP [default: 5 seconds]
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "5",
           value_parser = verify::seconds, requires = "interface", conflicts_with = "sysroot")]
     verify: Option<Duration>,
-    /// Read what is known from this interface of the machine; options come on top of it
+    /// Read the configuration of this interface; other options override it
     #[arg(long, value_name = "IFACE", conflicts_with = "tables")]
     interface: Option<String>,
     #[command(flatten)]
     place: PlaceArgs,
-    // What udpath has set of reuseport groups the kernel does not tell.
+    // The kernel does not report reuseport selections that udpath has set.
     #[command(flatten)]
     state: State,
-    /// What is known, as JSON udpath.tables/1, `-` for standard input; options come on top of it
+    /// Read the configuration from JSON (udpath.tables/1), `-` for standard input; other options override it
     #[arg(long, value_name = "FILE.json|-")]
     tables: Option<PathBuf>,
-    /// The hash key as ethtool -x shows it, or microsoft, or symmetric
+    /// RSS hash key as shown by ethtool -x, or microsoft, or symmetric
     #[arg(long, value_name = "HEX")]
     key: Option<Key>,
-    /// The driver, for what it sets by default
+    /// Driver, for its default settings
     #[arg(long, value_name = "NAME")]
     driver: Option<String>,
-    /// What the card hashes of UDP: addresses, or ports too; default: the driver's, or sdfn without a driver
+    /// UDP fields that the NIC hashes: addresses only, or ports too [default: the driver's, or sdfn without a driver]
     #[arg(long, value_name = "sd|sdfn")]
     fields: Option<Fields>,
-    /// The indirection table: equal:N, weight:W,W,..., or a file with a JSON array of queues; default: the queues in turn
+    /// Indirection table: equal:N, weight:W,W,..., or a file with a JSON array of queues [default: all queues in turn]
     #[arg(long, value_name = "FILE|-|equal:N")]
     table: Option<String>,
-    /// Entries of a table given as equal or weight; default: the driver's, or 128
+    /// Entries of a table given as equal or weight [default: the driver's, or 128]
     #[arg(long, value_name = "N")]
     table_size: Option<usize>,
-    /// Receive queues
+    /// Number of receive queues
     #[arg(long, value_name = "N")]
     queues: Option<u32>,
-    /// The RPS map of every queue, such as 0-3,8; an empty one is off
+    /// RPS CPUs of every queue, such as 0-3,8; an empty list disables RPS
     #[arg(long, value_name = "LIST")]
     rps_cpus: Option<CpuSet>,
-    /// The CPUs of the queues' IRQs: that of queue n is the n-th of the list, round again if there are more queues
+    /// CPUs of the queues' IRQs: queue n uses the n-th CPU of the list, starting over if there are more queues
     #[arg(long, value_name = "LIST")]
     irq_cpus: Option<CpuSet>,
-    /// Sockets of the reuseport group
+    /// Number of sockets in the reuseport group
     #[arg(long, value_name = "N")]
     sockets: Option<usize>,
-    /// How the group chooses: the kernel's hash, SO_INCOMING_CPU (socket n has CPU n), a program that takes the CPU modulo
-    /// the sockets (selection=by-cpu), or the hash of the packet
+    /// How the group selects a socket: the kernel's hash, SO_INCOMING_CPU (socket n has CPU n), a program that takes
+    /// the CPU modulo the sockets (selection=by-cpu), or the packet's hash
     #[arg(long, value_name = "hash|cpu|cpu-modulo|rxhash", requires = "sockets", value_parser = input::by)]
     by: Option<By>,
-    /// In reverse: source ports that reach this queue
+    /// Print source ports that reach this queue
     #[arg(long, value_name = "QUEUE", requires = "source", conflicts_with = "verify")]
     reverse: Option<u32>,
-    /// In reverse: source ports that reach this CPU, after RPS
+    /// Print source ports that reach this CPU, after RPS
     #[arg(long, value_name = "CPU", requires = "source", conflicts_with = "verify")]
     reverse_cpu: Option<u32>,
-    /// In reverse: source ports that reach this socket, in order of binding from 0
+    /// Print source ports that reach this socket, in bind order from 0
     #[arg(long, value_name = "N", requires = "source", conflicts_with = "verify")]
     reverse_socket: Option<u32>,
-    /// In reverse: source ports to try; default: 1024-65535
+    /// With --reverse options: source ports to try [default: 1024-65535]
     #[arg(long, value_name = "A-B", value_parser = input::ports)]
     ports: Option<RangeInclusive<u16>>,
-    /// In reverse: how many to name at most; default: 16
+    /// With --reverse options: how many ports to print at most [default: 16]
     #[arg(long, value_name = "N")]
     count: Option<u16>,
     /// Print one JSON document
@@ -122,7 +123,7 @@ pub(crate) struct Args {
 /// Predicts.
 pub(crate) fn run(args: Args) -> Done {
     let wanted = wanted(&args)?;
-    // What is asked comes first: a mistake in it is told before the machine is read.
+    // Check the request first: a mistake in it is reported before the machine is read.
     let flow = flow(&args, wanted.is_some()).map_err(Failure::Usage)?;
     let flows = Flows::read(&args)?;
     let known = input::known(&args, ports(&args, flow.as_ref(), flows.as_ref()).as_ref())?;
@@ -157,7 +158,8 @@ fn one(args: &Args, known: &Known, predictor: &Predictor, ends: &Ends<'_>, flow:
     verified.map_or(Ok(()), |verified| verified.end(args.json))
 }
 
-/// A program that a server has attached to its group goes before SO_INCOMING_CPU, and shows nowhere.
+/// A program that a server has attached to its group takes precedence over SO_INCOMING_CPU, and is not visible from
+/// outside.
 fn tell_assumed(known: &Known, by_incoming_cpu: bool) {
     if by_incoming_cpu && known.machine.is_some() {
         eprintln!(
@@ -172,7 +174,7 @@ fn many(args: &Args, known: &Known, predictor: &Predictor, ends: &Ends<'_>, flow
         Some(flows) => verify::watch(args, known, predictor, |flow| flows.has(flow))?,
         None => verify::watch(args, known, predictor, to)?,
     };
-    // Without any named, they are those that came.
+    // If no flows were given, use the observed ones.
     let flows = match (flows, &verified) {
         (Some(flows), _) => flows,
         (None, Some(verified)) => verified.flows()?,
@@ -189,7 +191,7 @@ fn many(args: &Args, known: &Known, predictor: &Predictor, ends: &Ends<'_>, flow
     verified.map_or(Ok(()), |verified| verified.end(args.json))
 }
 
-/// `sockets`: those of the machine, if it was read.
+/// `sockets`: the machine's sockets, if it was read.
 fn reverse(args: &Args, mut tables: Tables, sockets: Option<Sockets>, flow: &Flow, wanted: &Wanted) -> Done {
     tables.sockets = sockets.or(tables.sockets);
     let predictor = predictor(&tables)?;
@@ -214,7 +216,7 @@ fn reverse(args: &Args, mut tables: Tables, sockets: Option<Sockets>, flow: &Flo
     }
 }
 
-/// The ports whose sockets are asked for; none: all of them.
+/// The ports whose sockets are needed; `None`: all.
 fn ports(args: &Args, flow: Option<&Flow>, flows: Option<&Flows>) -> Option<BTreeSet<u16>> {
     match (flow, flows) {
         (Some(flow), _) => Some([flow.destination_port].into()),
@@ -223,7 +225,7 @@ fn ports(args: &Args, flow: Option<&Flow>, flows: Option<&Flows>) -> Option<BTre
     }
 }
 
-/// What is wanted in reverse, if anything.
+/// The target in reverse, if any.
 fn wanted(args: &Args) -> Result<Option<Wanted>, Failure> {
     let wanted = Wanted { queue: args.reverse, cpu: args.reverse_cpu, socket: args.reverse_socket };
     if wanted != Wanted::default() {
@@ -240,7 +242,7 @@ fn wanted(args: &Args) -> Result<Option<Wanted>, Failure> {
     Ok(None)
 }
 
-/// The flow that is given as such, if one is.
+/// The single flow on the command line, if any.
 fn flow(args: &Args, reverse: bool) -> Result<Option<Flow>, String> {
     let (Some(source), Some(destination)) = (&args.source, &args.destination) else { return Ok(None) };
     let bare: Result<IpAddr, _> = source.parse();

@@ -3,7 +3,7 @@
 //! ```text
 //! udpath_profile::measure ─▸ Profile ─▸ ProfileResult: its findings ─▸ text or JSON, folded stacks, page
 //! ```
-//! stdout: the result; stderr: progress, on a terminal. Nothing on the machine is changed.
+//! stdout: the result; stderr: progress, on a terminal. Changes nothing on the machine.
 
 mod difference;
 mod options;
@@ -26,7 +26,7 @@ use crate::exit::{Done, Failure};
 use crate::terminal;
 pub(crate) use options::Args;
 
-/// Carries out the arguments.
+/// Runs the verb.
 pub(crate) fn run(args: &Args) -> Done {
     for (option, path) in [("--folded", &args.folded), ("--report", &args.report)] {
         if let Some(path) = path {
@@ -64,14 +64,14 @@ fn writable(option: &str, path: &Path) -> Done {
     })
 }
 
-/// Writes the page, and says where.
+/// Writes the page, and prints its path.
 fn report(path: &Path, result: &impl Render) -> Done {
     udpath_report::write_html(path, result).context("the result above is complete, its report is not")?;
     eprintln!("report: {}", path.display());
     Ok(())
 }
 
-/// Samples, and puts the result together.
+/// Samples, and builds the result.
 fn measure(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<ProfileResult, Failure> {
     let before = Snapshot::read(source);
     let focus = options::focus(args, &before)?;
@@ -83,7 +83,7 @@ fn measure(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Profil
     };
     let talk = io::stderr().is_terminal();
     if talk {
-        // Measure even if the terminal went away.
+        // Measure even if the terminal is closed.
         let _ = write!(
             io::stderr(),
             "\r\x1b[Ksampling CPUs {} for {:?}; ^C ends it now",

@@ -1,4 +1,4 @@
-//! `udpath report`: a JSON result of `boost`, `load` or `profile`, rendered again.
+//! `udpath report`: renders a JSON result of `boost`, `load` or `profile`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use crate::terminal;
 /// Arguments of `udpath report`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The JSON that `udpath boost`, `udpath load` or `udpath profile` wrote with `--json`; `-` is standard input
+    /// JSON written by `udpath boost`, `udpath load` or `udpath profile` with `--json`; `-` is standard input
     file: PathBuf,
-    /// Write one self-contained HTML file; `-`, or leaving it out, prints text to stdout
+    /// Write one self-contained HTML file [default: `-`, which prints text to stdout]
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
-    /// Print everything of a result of `boost`, not only the summary
+    /// Print all details of a `boost` result, not only the summary
     #[arg(long, conflicts_with_all = ["output", "json"])]
     details: bool,
-    /// Print the result as JSON, once it has been checked against its schema
+    /// Print the result as JSON after checking it against its schema
     #[arg(long, conflicts_with = "output")]
     json: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) fn run(args: Args) -> Done {
     }
 }
 
-/// The result itself is not to be lost to a slip of the hand.
+/// Refuses to overwrite the input, so that a typo does not destroy it.
 fn refuse_to_overwrite(input: &Path, output: &Path) -> Done {
     let same = fs::canonicalize(input).ok().is_some_and(|i| fs::canonicalize(output).is_ok_and(|o| i == o));
     if same {

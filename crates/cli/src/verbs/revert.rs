@@ -1,7 +1,7 @@
-//! What reverts an apply that is not confirmed: started by `udpath apply --confirm` before its first change.
+//! Reverts an unconfirmed apply: started by `udpath apply --confirm` before its first change.
 //!
-//! With systemd it is a transient unit: it outlives the session, its cgroup and its container, and is started again when it
-//! is killed. Without systemd it is a process of its own session, and ends with its cgroup: the caller is told.
+//! With systemd, it is a transient unit: it outlives the session, its cgroup and its container, and is restarted if it
+//! is killed. Without systemd, it is a process in its own session, and ends with its cgroup: a note warns the caller.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,22 +19,22 @@ use super::settings::State;
 use super::undo;
 use crate::exit::{Done, Failure};
 
-/// What the process says once it waits.
+/// Written by the process once it waits.
 const READY: &str = "ready\n";
-/// There while systemd is the init of this machine or container, sd_booted(3).
+/// Exists while systemd is the init of this machine or container, sd_booted(3).
 const BOOTED: &str = "/run/systemd/system";
 
 /// What will revert an apply.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reverter {
-    /// A unit of systemd's.
+    /// A systemd unit.
     Unit(String),
     /// A process, and why it is not a unit.
     Process {
         /// Its pid.
         pid: u32,
-        /// What it ends with.
+        /// The cgroup that it ends with.
         cgroup: String,
         /// Why it is not a unit.
         why: String,
@@ -42,7 +42,7 @@ pub(crate) enum Reverter {
 }
 
 impl Reverter {
-    /// What the user has to know of it.
+    /// A note for the user about its limits.
     pub(crate) fn note(&self) -> Option<String> {
         match self {
             Self::Unit(_) => None,
@@ -54,7 +54,7 @@ impl Reverter {
     }
 }
 
-/// Starts it, and waits until it says that it is ready.
+/// Starts it, and waits until it reports that it is ready.
 pub(crate) fn start(folder: &Path, id: u64) -> anyhow::Result<Reverter> {
     let why = match Path::new(BOOTED).is_dir() {
         true => match unit(folder, id) {
@@ -67,9 +67,9 @@ pub(crate) fn start(folder: &Path, id: u64) -> anyhow::Result<Reverter> {
     Ok(Reverter::Process { pid, cgroup: cgroup(), why })
 }
 
-/// As a transient unit, which systemd calls started when it says so (sd_notify(3)).
+/// Starts a transient unit; systemd considers it started when it notifies (sd_notify(3)).
 fn unit(folder: &Path, id: u64) -> anyhow::Result<String> {
-    // Its path, since systemd has another /proc/self; one that was replaced by a newer version still reverts.
+    // Uses the path, since systemd has another /proc/self; a newer version at that path can still revert.
     let program = std::env::current_exe().context("cannot tell where this program is")?;
     anyhow::ensure!(program.exists(), "{} is not there any more", program.display());
     let name = format!("udpath-revert-{id}-{}.service", std::process::id());
@@ -87,9 +87,9 @@ fn unit(folder: &Path, id: u64) -> anyhow::Result<String> {
     Ok(name)
 }
 
-/// As a process. Its pid.
+/// Starts a process. Returns its pid.
 fn process(folder: &Path, id: u64) -> anyhow::Result<u32> {
-    // Not the path: the file may have been replaced by a newer one.
+    // Not the path: a newer version may have replaced the file.
     let mut command = Command::new("/proc/self/exe");
     command.arg("revert").arg(id.to_string()).arg("--state").arg(folder).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -113,7 +113,7 @@ fn cgroup() -> String {
     of(":name=systemd:").or_else(|| of("0::")).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Arguments of `udpath revert`, which `udpath apply --confirm` gives.
+/// Arguments of `udpath revert`, set by `udpath apply --confirm`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Number of the apply
@@ -122,10 +122,10 @@ pub(crate) struct Args {
     state: State,
 }
 
-/// Waits, and reverts if it must.
+/// Waits, and reverts unless confirmed.
 pub(crate) fn run(args: &Args) -> Done {
-    // A session of its own: no terminal's end or ^C reaches it. It fails only for one that leads a group already, which
-    // is a unit's process, or a shell's job.
+    // A session of its own, so that closing a terminal or ^C does not reach it. Fails only for a group leader, which is
+    // a unit's process or a shell's job.
     let _ = rustix::process::setsid();
     let journal = args.state.journal();
     let attending = confirm::attended_by_this(&journal, args.id).map_err(undo::failure)?;
@@ -138,14 +138,14 @@ pub(crate) fn run(args: &Args) -> Done {
     reverted.unwrap_or_else(|error| Err(Failure::Cannot(error.into())))
 }
 
-/// Tells systemd, or the pipe, that it waits.
+/// Notifies systemd, or the pipe, that it waits.
 fn ready() -> Result<(), Failure> {
     if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
         return Ok(notify(&PathBuf::from(path)).context("cannot tell systemd that it waits")?);
     }
     let mut out = std::io::stdout();
     out.write_all(READY.as_bytes()).and_then(|()| out.flush()).context("cannot say that it waits")?;
-    // Whoever waits for the end of these pipes waits no longer.
+    // Close the pipes, so that a caller that waits for their end does not block.
     let null = || fs::File::options().write(true).open("/dev/null");
     rustix::stdio::dup2_stdout(null().context("cannot open /dev/null")?).context("cannot close stdout")?;
     rustix::stdio::dup2_stderr(null().context("cannot open /dev/null")?).context("cannot close stderr")?;

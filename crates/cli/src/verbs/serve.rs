@@ -1,4 +1,4 @@
-//! `udpath serve`: runs a service until a signal, then answers what is queued and prints a summary.
+//! `udpath serve`: runs a service until a signal, then answers queued requests and prints a summary.
 //!
 //! stderr: notes, the line `ready ...` once test datagrams were answered, and on a terminal a status line; stdout: the
 //! summary.
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Protocol to serve
     #[arg(value_name = "PROTOCOL", value_parser = choice::protocol())]
     protocol: &'static ProtocolEntry,
-    /// How datagrams are received and sent: shared, reuseport, percpu, xdp, or auto for the best that works here
+    /// How datagrams are received and sent: shared, reuseport, percpu, xdp, or auto for the best one that works here
     #[arg(long, default_value = "auto", value_name = "IO")]
     io: IoChoice,
     /// Address to serve; repeatable. Port 0 selects a free port; the IPv6 wildcard serves IPv6 only
@@ -164,7 +164,7 @@ pub(crate) fn run(args: Args) -> Done {
     Ok(())
 }
 
-/// A thread ended unexpectedly: stops the others and says which.
+/// A thread ended unexpectedly: stops the others and reports which one.
 fn impaired(server: Server) -> Failure {
     match server.stop() {
         Err(error) => Failure::Cannot(error.into()),
@@ -172,7 +172,7 @@ fn impaired(server: Server) -> Failure {
     }
 }
 
-/// Prints which Ios `auto` rejected and why, then the line that scripts wait for.
+/// Prints which Ios `auto` rejected and why, then the ready line for scripts.
 fn announce(server: &Server, config: &Config, filters: &Filters) {
     let mut text = String::new();
     for rejected in server.rejected() {
@@ -212,7 +212,7 @@ fn talk(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// SIGTERM and SIGINT as something to wait for. A second signal ends the program at once.
+/// SIGTERM and SIGINT as an event to wait for. A second signal ends the program at once.
 struct Signals(UnixStream);
 
 impl Signals {
@@ -220,7 +220,7 @@ impl Signals {
         let (reader, writer) = UnixStream::pair()?;
         let again = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {
-            // In this order: the first signal finds the flag down and raises it, the second finds it up.
+            // In this order: the first signal finds the flag clear and sets it, the second finds it set.
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&again))?;
             signal_hook::flag::register(signal, Arc::clone(&again))?;
             signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
@@ -276,7 +276,7 @@ impl StatusLine {
         let mut text = format!("\r\x1b[K{tps:.0} tps, {:.0} received/s", total as f64 / seconds);
         if total > 0 {
             let shares = window.iter().map(|share| format!("{:.0}", *share as f64 * 100.0 / total as f64));
-            // No more shares than fit the line.
+            // No more shares than fit on the line.
             let shares: Vec<_> = shares.take(16).collect();
             let _ = write!(text, ", workers {} %", shares.join("/"));
         }
@@ -322,7 +322,7 @@ fn print(status: &Status, protocol: &ProtocolEntry, filters: &Filters, json: boo
     out.flush()
 }
 
-/// The summary for people.
+/// The summary as text.
 fn table(status: &Status) -> String {
     let mut text = format!("{} for {:.1} s, batch {}\n", status.io, status.seconds, status.batch);
     let head = ["worker", "cpu", "received", "answered", "dropped", "deferred", "per burst"];

@@ -1,4 +1,4 @@
-//! What the verbs about settings have in common: what is wanted, where the journal is, and how failures end.
+//! Common parts of the verbs that change settings: the requested changes, the journal, and errors.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -12,46 +12,47 @@ use udpath_tune::{Journal, Machine, Plan, Setting, SettingRequest};
 
 use crate::exit::{Done, Failure};
 
-/// What is wanted, and what has been allowed.
+/// The requested changes, and what is allowed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wanted {
-    /// A plan as JSON (udpath.plan/2), such as `udpath plan --json` writes; `-` is standard input
+    /// A plan as JSON (udpath.plan/2), as written by `udpath plan --json`; `-` is standard input
     #[arg(value_name = "PLAN.json|-", required_unless_present = "set")]
     file: Option<PathBuf>,
-    /// One setting, such as eth0:rps/rx-0=0-3, eth0:channels/combined=8, irq:57:affinity=3,
-    /// sysctl:net.core.rmem_max=4194304 or socket:812/4026:receive-buffer=8388608; may be given often; rx-* and tx-* are
-    /// all queues; port:53:receive-buffer, port:53:selection=by-cpu, port:53:threads=one-per-cpu are whoever serves the
-    /// port now
+    /// A setting, such as eth0:rps/rx-0=0-3, eth0:channels/combined=8, irq:57:affinity=3,
+    /// sysctl:net.core.rmem_max=4194304 or socket:812/4026:receive-buffer=8388608; repeatable; rx-* and tx-* are all
+    /// queues; port:53:receive-buffer, port:53:selection=by-cpu and port:53:threads=one-per-cpu apply to the process
+    /// that serves the port now
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
-    /// Why, for the journal; a plan's own reasons stay
+    /// Reason, for the journal; reasons in a plan are kept
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
-    /// Allow changing SETTING even though it lowers security, or destroys what undo cannot bring back; repeatable
+    /// Allow changing SETTING even though it lowers security, or destroys something that undo cannot restore;
+    /// repeatable
     #[arg(long, value_name = "SETTING")]
     allow: Vec<String>,
-    /// Plan in spite of another program that writes the same settings; repeatable
+    /// Ignore a conflict with another program that changes the same settings; repeatable
     #[arg(long = "ignore-conflict", value_name = "irqbalance|tuned", value_parser = ["irqbalance", "tuned"])]
     ignore_conflicts: Vec<String>,
 }
 
-/// Where the journal is.
+/// The location of the journal.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct State {
-    /// Folder of the journal
+    /// Journal folder
     #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
     state: PathBuf,
 }
 
-/// Which network namespace.
+/// The network namespace to use.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Namespace {
-    /// A network namespace by its name, as `ip netns` lists it; default: the caller's
+    /// Network namespace, as listed by `ip netns` [default: the caller's]
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
 }
 
-/// What the verbs that know the journal have in common.
+/// Common options of the verbs that use the journal.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Common {
     /// Print one JSON document
@@ -64,7 +65,7 @@ pub(crate) struct Common {
 }
 
 impl Namespace {
-    /// Does the work there.
+    /// Runs `work` in the namespace.
     pub(crate) fn run(&self, work: impl FnOnce() -> Done + Send) -> Done {
         let place = self.netns.clone().map_or(Place::Here, Place::Named);
         match inside(&place, work) {
@@ -80,7 +81,7 @@ impl State {
         Journal::at(&self.state)
     }
 
-    /// The folder, whatever the caller's own is.
+    /// The folder as an absolute path, independent of the working directory.
     pub(crate) fn absolute(&self) -> anyhow::Result<PathBuf> {
         std::path::absolute(&self.state).context("cannot tell where the journal is")
     }
@@ -94,7 +95,7 @@ impl Wanted {
         }
     }
 
-    /// The plan, for the machine as it is now.
+    /// The plan for the machine's current state.
     pub(crate) fn plan(&self, machine: &dyn Machine) -> Result<Plan, Failure> {
         let mut requests = match &self.file {
             None => Vec::new(),
@@ -117,7 +118,7 @@ impl Wanted {
     }
 }
 
-/// Says what is forgotten before the next boot, and when.
+/// Prints which settings do not last until the next boot, and what resets them.
 pub(crate) fn tell_lasting<'a>(settings: impl Iterator<Item = &'a Setting>) {
     for line in lasting(settings) {
         eprintln!("note: {line}");
@@ -134,14 +135,14 @@ fn read(file: &PathBuf) -> Result<String, Failure> {
     Ok(read.with_context(|| format!("cannot read the plan {}", file.display()))?)
 }
 
-/// Names the entries of the journal that cannot be read, which is not a reason to stop.
+/// Warns of journal entries that cannot be read; this is not an error.
 pub(crate) fn warn_of_unreadable(journal: &Journal) -> Result<(), Failure> {
     let contents = journal.contents().map_err(self::journal)?;
     contents.unreadable.iter().for_each(|bad| eprintln!("udpath: warning: {}", bad.why));
     Ok(())
 }
 
-/// An entry that is not there was asked for by a slip of the hand; the rest the machine refuses.
+/// A missing entry is a usage error; other errors are the machine's.
 pub(crate) fn journal(error: JournalError) -> Failure {
     match error {
         JournalError::Unknown { .. } => Failure::Usage(error.to_string()),
@@ -149,7 +150,7 @@ pub(crate) fn journal(error: JournalError) -> Failure {
     }
 }
 
-/// Nothing changed is 3; changed and taken back is 4.
+/// Exit 3 if nothing was changed; 4 if changes were reverted.
 pub(crate) fn apply(error: ApplyError) -> Failure {
     match error {
         ApplyError::Journal(error) => journal(error),

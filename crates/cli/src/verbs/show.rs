@@ -1,6 +1,6 @@
 //! `udpath show`: the path of a datagram through this machine, link by link, and the findings.
 //!
-//! It reads and changes nothing. Without root it shows what it may read and says what it may not.
+//! It reads and changes nothing. Without root, it shows what it may read and lists what it may not.
 
 use std::num::NonZeroU16;
 use std::path::PathBuf;
@@ -20,19 +20,19 @@ use super::captured::Captured;
 use crate::exit::{Done, Failure};
 use crate::terminal;
 
-/// Longest interval, seconds: counters of 32 bits wrap after some minutes at full rate.
+/// Longest interval, seconds: 32-bit counters wrap after a few minutes at full rate.
 const MAX_INTERVAL: f64 = 300.0;
 
 /// Arguments of `udpath show`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// An interface, a UDP port, or a process with UDP sockets (`pid:N` where N is a port too); default: everything
+    /// An interface, a UDP port, or a process with UDP sockets (`pid:N` if N is also a port) [default: everything]
     #[arg(value_name = "IFACE|PORT|PID")]
     what: Option<String>,
     /// Count for this long instead of since boot
     #[arg(short, long, value_name = "SECONDS", value_parser = interval)]
     interval: Option<Duration>,
-    /// Show every queue, CPU and socket, not only the busiest and those with findings, and each socket's options
+    /// Show every queue, CPU and socket, not only the busiest and those with findings; also show socket options
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -40,24 +40,24 @@ pub(crate) struct Args {
     /// Print the map and its findings as one JSON document (udpath.map/2)
     #[arg(long)]
     json: bool,
-    /// Print all that was read as one JSON document (udpath.snapshot/2)
+    /// Print the raw snapshot as one JSON document (udpath.snapshot/2)
     #[arg(long, conflicts_with_all = ["json", "interval", "what", "all"])]
     snapshot: bool,
 }
 
-/// Which network namespace of this machine.
+/// The network namespace of this machine to use.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct NamespaceArgs {
-    /// Look into this network namespace, as `ip netns` names it
+    /// Use this network namespace, as listed by `ip netns`
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
-    /// Look into the network namespace of this process
+    /// Use the network namespace of this process
     #[arg(long, value_name = "PID", conflicts_with = "netns")]
     pid: Option<u32>,
 }
 
 impl NamespaceArgs {
-    /// Calls `look` with this machine, as it is seen there.
+    /// Calls `look` with this machine, in that namespace.
     pub(crate) fn look<T: Send>(&self, look: impl FnOnce(&dyn Source) -> T + Send) -> Result<T, Failure> {
         let place = match (&self.netns, self.pid) {
             (Some(name), _) => Place::Named(name.clone()),
@@ -68,18 +68,18 @@ impl NamespaceArgs {
     }
 }
 
-/// Where to look: shared by the verbs that read a machine.
+/// The machine to read: shared by the verbs that read a machine.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct PlaceArgs {
     #[command(flatten)]
     namespace: NamespaceArgs,
-    /// Look at a captured machine: an archive of `udpath support`, or a folder with proc and sys in it
+    /// Read a captured machine: an archive of `udpath support`, or a folder that contains proc and sys
     #[arg(long, value_name = "FILE.tar.gz|DIR", conflicts_with_all = ["netns", "pid"])]
     sysroot: Option<PathBuf>,
 }
 
 impl PlaceArgs {
-    /// Calls `look` with the source that was asked for.
+    /// Calls `look` with the selected source.
     pub(crate) fn look<T: Send>(&self, look: impl FnOnce(&dyn Source) -> T + Send) -> Result<T, Failure> {
         match &self.sysroot {
             Some(path) => Ok(look(&*Captured::open(path)?.now())),
@@ -87,12 +87,12 @@ impl PlaceArgs {
         }
     }
 
-    /// Does what is looked at stand still?
+    /// Is it a capture, which does not change?
     pub(crate) const fn is_captured(&self) -> bool {
         self.sysroot.is_some()
     }
 
-    /// The machine now, and so long before if that is wanted. A capture has its own interval, or none.
+    /// A snapshot now and, if requested, one an interval earlier. A capture has its own interval, or none.
     fn pictures(&self, interval: Option<Duration>) -> Result<(Option<Snapshot>, Snapshot), Failure> {
         let Some(path) = &self.sysroot else {
             return self.namespace.look(|source| {
@@ -132,7 +132,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Looks and shows.
+/// Reads the machine and prints the result.
 pub(crate) fn run(args: Args) -> Done {
     let (earlier, mut now) = args.place.pictures(args.interval)?;
     if args.place.is_captured()
@@ -162,7 +162,7 @@ pub(crate) fn run(args: Args) -> Done {
     terminal::print(&map_text(&map, extent, &terminal::style()))
 }
 
-/// The map of what was asked for, and its findings. A bare number is a port if a socket is bound to it, else a process.
+/// The requested map and its findings. A bare number is a port if a socket is bound to it, otherwise a process.
 pub(crate) fn map(
     now: &Snapshot,
     earlier: Option<&Snapshot>,
@@ -176,8 +176,8 @@ pub(crate) fn map(
     }
 }
 
-/// What programs have set of their sockets is read through duplicates of their descriptors: of the sockets that were asked
-/// for, by port or process, or of all with `--all`.
+/// Reads the options that programs have set on their sockets, through duplicates of their descriptors: for the
+/// requested port or process, or for all sockets with `--all`.
 fn look_closer(now: &mut Snapshot, what: Option<&str>, all: bool) -> Result<(), Failure> {
     let (selection, otherwise) = select(now, what)?;
     let named = |selection: &Selection| matches!(selection, Selection::Port(_) | Selection::Process(_));

@@ -1,4 +1,4 @@
-//! `udpath status`: what was applied, and what of it still holds. Reads alone.
+//! `udpath status`: applied changes, and which are still in effect. Read-only.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     common: Common,
 }
 
-/// Looks and shows; exit 1 when something does not hold.
+/// Reads and prints; exit 1 if a change is no longer in effect.
 pub(crate) fn run(args: &Args) -> Done {
     args.common.namespace.run(|| show(args))
 }
@@ -47,7 +47,7 @@ fn show(args: &Args) -> Done {
     }
 }
 
-/// What somebody has to do something about.
+/// Problems that need action.
 fn findings(status: &Status) -> Vec<String> {
     let mut findings = Vec::new();
     for apply in &status.applies {

@@ -1,7 +1,7 @@
-//! `udpath support`: a capture of this machine for somebody else, without what is nobody else's business.
+//! `udpath support`: a redacted capture of this machine for analysis elsewhere.
 //!
-//! stdout: the capture's name, its manifest (`--json`), or what was replaced by what (`--print-redactions`); stderr: what
-//! is in it. Nothing is sent anywhere.
+//! stdout: the capture's name, its manifest (`--json`), or the list of replacements (`--print-redactions`); stderr: its
+//! contents. Sends nothing anywhere.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,22 +19,23 @@ use crate::terminal;
 /// Arguments of `udpath support`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to: an archive if it ends in .tar.gz, else a folder; default: udpath-support-TIME.tar.gz here
+    /// Output: an archive if the name ends in .tar.gz, otherwise a folder [default: udpath-support-TIME.tar.gz in this
+    /// folder]
     #[arg(short, long, value_name = "FILE.tar.gz|DIR")]
     output: Option<PathBuf>,
-    /// Take two pictures so far apart, so that rates can be seen
+    /// Take two snapshots this far apart, so that rates can be computed
     #[arg(short, long, value_name = "SECONDS", value_parser = interval)]
     interval: Option<Duration>,
-    /// Replace a capture that is there
+    /// Overwrite an existing capture
     #[arg(long)]
     force: bool,
-    /// Leave the keys of RSS: predictions of queues need them, and so does who would aim at one
+    /// Keep the RSS keys: they are needed to predict queues, but also allow attackers to target one
     #[arg(long)]
     keep_rss_key: bool,
-    /// Leave everything as it is: addresses, names, command lines, keys
+    /// Keep everything unredacted: addresses, names, command lines, keys
     #[arg(long)]
     no_redact: bool,
-    /// Print what was replaced by what, to read answers by; it is not in the capture
+    /// Print the list of replacements, to interpret answers; it is not in the capture
     #[arg(long, conflicts_with = "no_redact")]
     print_redactions: bool,
     #[command(flatten)]
@@ -92,7 +93,7 @@ fn target(args: &Args) -> Result<Target, Failure> {
         Some(path) => path.clone(),
         None => {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-            // `2026-11-21 18:43 UTC` -> `2026-11-21-184302`: no host's name in it.
+            // `2026-11-21 18:43 UTC` -> `2026-11-21-184302`: without the host's name.
             let date = udpath_report::date(now.as_secs());
             let date = date.trim_end_matches(" UTC").replace(' ', "-").replace(':', "");
             PathBuf::from(format!("udpath-support-{date}{:02}.tar.gz", now.as_secs() % 60))
@@ -107,7 +108,7 @@ fn target(args: &Args) -> Result<Target, Failure> {
     Ok(Target { path, force: args.force })
 }
 
-/// What is in it, so that its owner knows before it is sent.
+/// Lists the contents, so that the owner knows them before sending it.
 fn tell(manifest: &Manifest, target: &Target) {
     let path = target.path.display();
     let pictures = match manifest.interval {

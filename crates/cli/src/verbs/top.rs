@@ -1,11 +1,11 @@
-//! `udpath top`: the path of a datagram live, on a whole screen, or one interval as text.
+//! `udpath top`: the path of a datagram live, full-screen, or one interval as text.
 //!
 //! ```text
 //!  Watch (host) ─▸ Map, findings ─▸ Top ─▸ draw (report) ─▸ Screen: cells that changed
 //!      ▲ each interval                          ▲
 //!      └────────────── events: keys, signals, the next look
 //! ```
-//! It reads and changes nothing but the terminal, which it restores however it ends.
+//! It changes nothing but the terminal, which it restores however it ends.
 
 mod events;
 mod input;
@@ -26,30 +26,30 @@ use events::{Event, Events};
 use keys::Action;
 use screen::Screen;
 
-/// How long the first look is from the second at the most. Shorter: rates of the first picture are rough. Longer: the
-/// reader looks at nothing.
+/// Longest time between the first two snapshots. Shorter: the first rates are inaccurate. Longer: the screen stays
+/// empty for longer.
 const FIRST: Duration = Duration::from_millis(300);
 
 /// Arguments of `udpath top`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// An interface, a UDP port, or a process with UDP sockets (`pid:N` where N is a port too); default: everything
+    /// An interface, a UDP port, or a process with UDP sockets (`pid:N` if N is also a port) [default: everything]
     #[arg(value_name = "IFACE|PORT|PID")]
     what: Option<String>,
-    /// From one look to the next
+    /// Interval between updates
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = show::interval)]
     interval: Duration,
-    /// Print one interval as text and end
+    /// Print one interval as text and exit
     #[arg(long)]
     once: bool,
-    /// With --once: print it as one JSON document (udpath.top/2)
+    /// With --once: print one JSON document (udpath.top/2)
     #[arg(long, requires = "once")]
     json: bool,
     #[command(flatten)]
     place: PlaceArgs,
 }
 
-/// Watches until a key or a signal ends it.
+/// Runs until a key or a signal ends it.
 pub(crate) fn run(args: &Args) -> Done {
     if args.place.is_captured() {
         let what = "--sysroot: top counts on a live machine; for a capture use udpath show --sysroot";
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Done {
 fn once(args: &Args, source: &dyn Source) -> Done {
     let mut watch = Watch::default();
     watch.look(source);
-    // What is not there is reported before the interval, not after it.
+    // Report a missing object before the interval, not after it.
     let _ = rates(&watch, args)?;
     std::thread::sleep(args.interval);
     watch.look(source);
@@ -81,7 +81,7 @@ fn once(args: &Args, source: &dyn Source) -> Done {
     terminal::print(&top::text(&rates, &terminal::style()))
 }
 
-/// The rates of the last interval; none before there is one.
+/// The rates of the last interval; `None` before the first.
 fn rates(watch: &Watch, args: &Args) -> Result<Option<Top>, Failure> {
     let Some(now) = watch.now() else { return Ok(None) };
     Ok(Top::new(&show::map(now, watch.earlier(), args.what.as_deref())?))
@@ -91,7 +91,7 @@ fn live(args: &Args, source: &dyn Source) -> Done {
     let mut watch = Watch::default();
     watch.look(source);
     let _ = rates(&watch, args)?;
-    // Before the terminal is changed: a signal must find it looked after.
+    // Before the terminal is changed, so that a signal restores it.
     let mut events = Events::watch().context("cannot watch for signals")?;
     let mut screen = Screen::open(terminal::style().colour).context("cannot set up the terminal")?;
     let mut state = State::new(args.interval);
@@ -105,7 +105,7 @@ fn live(args: &Args, source: &dyn Source) -> Done {
         }
         let (top, note) = match &shown {
             Ok(top) => (top.as_ref(), None),
-            // A port may come back when its server does.
+            // A port may come back when its server restarts.
             Err(Failure::Usage(why)) => (None, Some(why.as_str())),
             Err(_) => return shown.map(drop),
         };
@@ -122,7 +122,7 @@ fn live(args: &Args, source: &dyn Source) -> Done {
                 Event::Key(key) => keys::press(&mut state, key, screen.page()),
                 Event::End => Some(Action::End),
                 Event::Stop => Some(Action::Stop),
-                // A shell may have changed the terminal's modes, or something else has written on it.
+                // A shell may have changed the terminal's modes, or another program has written to it.
                 Event::Resumed => {
                     screen.resume().context("cannot set up the terminal")?;
                     None

@@ -1,4 +1,4 @@
-//! `udpath undo`: takes back what was applied, or prints how a person would.
+//! `udpath undo`: reverts an apply, or prints the commands that would.
 
 use serde::Serialize;
 use udpath_tune::journal::{JournalError, Line, setting};
@@ -9,22 +9,22 @@ use super::settings::{self, Common};
 use crate::exit::{Done, Failure};
 use crate::terminal;
 
-/// Version of the JSON form; raised when a field changes its meaning or goes away.
+/// Version of the JSON format; incremented when a field changes its meaning or is removed.
 const SCHEMA: &str = "udpath.undo/1";
 
 /// Arguments of `udpath undo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Number of the apply; default: the last that stands
+    /// Number of the apply [default: the last that is in effect]
     id: Option<u64>,
-    /// Print lines for a shell that take it back, and change nothing
+    /// Print shell commands that undo it, and change nothing
     #[arg(long, conflicts_with = "json")]
     print: bool,
-    /// Restore also what somebody else, or a later apply, has changed since
+    /// Also restore settings that another program, or a later apply, has changed since
     #[arg(long, conflicts_with = "print")]
     force: bool,
-    /// Close the entry and restore nothing: one that cannot be read, or whose network namespace is gone. One that could
-    /// still be undone: only with --force
+    /// Close the entry without restoring anything: for an entry that cannot be read, or whose network namespace is
+    /// gone. With --force, also for an entry that could still be undone
     #[arg(long, conflicts_with_all = ["print", "json"], requires = "id")]
     forget: bool,
     #[command(flatten)]
@@ -37,11 +37,11 @@ struct Document {
     id: u64,
     complete: bool,
     left: Vec<Left>,
-    /// What went with its process, socket or thread.
+    /// Settings that ended with their process, socket or thread.
     ended: Vec<String>,
-    /// What was written and could not be read back.
+    /// Settings that were written but could not be read back.
     untold: Vec<String>,
-    /// What a boot had ended before.
+    /// Settings that an earlier boot had reset.
     gone_with_boot: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ struct Left {
     why: String,
 }
 
-/// Takes back, or prints.
+/// Reverts, or prints.
 pub(crate) fn run(args: &Args) -> Done {
     if let (true, Some(id)) = (args.forget, args.id) {
         return forget(&args.common.state.journal(), id, args.force);
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Done {
 fn undo(args: &Args) -> Done {
     let journal = args.common.state.journal();
     let lock = journal.lock().map_err(settings::journal)?;
-    // What is half restored would have to be undone again: a signal waits for the end.
+    // A half-restored state would have to be undone again: signals wait for the end.
     let _signals = terminal::hold_signals()?;
     let undone = udpath_tune::undo(&Live::new(), &lock, args.id, "asked for", args.force).map_err(failure)?;
     if args.common.json {
@@ -95,7 +95,7 @@ fn forget(journal: &Journal, id: u64, force: bool) -> Done {
     Ok(())
 }
 
-/// Says how an undo ended.
+/// Reports the result of an undo.
 pub(super) fn ended(undone: &Undone) -> Done {
     let Undone { id, left, ended, untold, gone_with_boot, complete } = undone;
     let list: Vec<String> = left.iter().map(ToString::to_string).collect();
@@ -121,7 +121,7 @@ pub(super) fn ended(undone: &Undone) -> Done {
     }
 }
 
-/// Lines for a shell, the last change first, from whatever of the entry can be read.
+/// Shell commands, the last change first, from the readable part of the entry.
 fn print(journal: &Journal, id: Option<u64>) -> Done {
     let id = match id {
         Some(id) => id,
@@ -134,7 +134,7 @@ fn print(journal: &Journal, id: Option<u64>) -> Done {
         }
     };
     let damage = match journal.entry(id) {
-        // One that could not be read and was closed has lines still.
+        // An unreadable entry that was closed still has commands.
         Ok(_) | Err(JournalError::Unknown { .. }) => None,
         Err(error @ (JournalError::Damaged { .. } | JournalError::Version { .. })) => Some(error),
         Err(error) => return Err(settings::journal(error)),
@@ -180,7 +180,7 @@ fn print(journal: &Journal, id: Option<u64>) -> Done {
     }
 }
 
-/// How an undo that did nothing ends.
+/// The error of an undo that did nothing.
 pub(super) fn failure(error: UndoError) -> Failure {
     match error {
         UndoError::Journal(error) => settings::journal(error),

@@ -1,4 +1,4 @@
-//! Profiles made up from their stacks, for tests here and in other crates.
+//! Synthetic profiles built from stacks, for tests here and in other crates.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use udpath_profile::trace::Traces;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Stacks of a name server's machine: context, class, lock, process, frames, milliseconds.
+/// Stacks of a name server: context, class, lock, process, frames, milliseconds.
 pub(crate) type Line<'a> = (Context, Class, Option<&'a str>, Option<&'a str>, &'a str, u64);
 
-/// A profile of two CPUs and five seconds, put together from its stacks; the time is spread over both CPUs evenly.
+/// A profile of two CPUs over five seconds, built from its stacks; the time is divided evenly between both CPUs.
 pub(crate) fn of(lines: &[Line<'_>]) -> Profile {
     let mut stacks: Vec<Stack> = lines
         .iter()

@@ -1,10 +1,10 @@
-//! One client's connection: a request within bounds, its answer, the end. Never waits.
+//! One client's connection: a bounded request, its answer, the close. Never blocks.
 //!
 //! ```text
 //! Reading ──headers are there──▸ Writing ──all is written──▸ Closing ──the client closed too──▸ Done
 //! ```
-//! `Closing` reads away what the client sent beyond the headers: to close a socket with unread data sends a reset, which
-//! may take the answer with it.
+//! `Closing` discards data that the client sent after the headers: closing a socket with unread data sends a reset,
+//! which may discard the answer.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -15,15 +15,16 @@ use std::time::Instant;
 use rustix::event::PollFlags;
 use udpath_report::MetricsFormat;
 
-/// Longest request, bytes. Lower: a scraper with long headers is refused. Higher: memory that any client can ask for.
+/// Longest request, bytes. Lower: a scraper with long headers is rejected. Higher: any client can make the server
+/// allocate that much.
 const REQUEST: usize = 8192;
 /// Reads of one connection per turn. Higher: a client that sends a lot delays the others. Lower: more turns.
 const READS: usize = 16;
 
-/// What a client asked for.
+/// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Request {
-    /// `GET` of this path (without its query), in the format that the client takes.
+    /// `GET` of this path (without its query), in a format that the client accepts.
     Get { path: String, format: MetricsFormat },
     /// Another method, or not HTTP.
     Other,
@@ -31,7 +32,7 @@ pub(super) enum Request {
     TooLong,
 }
 
-/// What it gets.
+/// The response to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: &'static str,
@@ -54,18 +55,18 @@ pub(super) struct Connection {
     state: State,
     /// When it was accepted.
     pub(super) since: Instant,
-    /// When it last got a step further.
+    /// When it last made progress.
     pub(super) active: Instant,
 }
 
 impl Connection {
-    /// Of a client that was accepted at `now`.
+    /// A connection accepted at `now`.
     pub(super) fn new(stream: TcpStream, now: Instant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self { stream, state: State::Reading(Vec::new()), since: now, active: now })
     }
 
-    /// What it waits for.
+    /// The events that it waits for.
     pub(super) fn events(&self) -> PollFlags {
         match self.state {
             State::Reading(_) | State::Closing | State::Done => PollFlags::IN,
@@ -73,21 +74,21 @@ impl Connection {
         }
     }
 
-    /// It has asked, and does not have all of its answer yet.
+    /// It has a request whose answer is not yet complete.
     pub(super) fn is_answering(&self) -> bool {
         matches!(self.state, State::Writing { .. })
     }
 
-    /// There is nothing more to do.
+    /// The connection is finished.
     pub(super) fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
     }
 
-    /// Goes on as far as it can without waiting; `answer` is called once the request is there.
+    /// Proceeds as far as possible without blocking; calls `answer` once the request is complete.
     pub(super) fn proceed(&mut self, now: Instant, answer: &mut dyn FnMut(&Request) -> Answer) {
         if let State::Reading(text) = &mut self.state {
             let before = text.len();
-            // A client that goes away is not our failure.
+            // A client that disconnects is not an error.
             let Ok(request) = read_request(&mut self.stream, text) else {
                 return self.state = State::Done;
             };
@@ -116,12 +117,12 @@ impl Connection {
         }
     }
 
-    /// Answers without having read the request, as far as that needs no waiting, and closes.
+    /// Answers without reading the request, as far as possible without blocking, and closes.
     pub(super) fn refuse(mut self, answer: &Answer) {
-        // Unread data would make the close a reset, which may overtake the answer.
+        // With unread data, the close would send a reset, which may overtake the answer.
         drained(&mut self.stream);
         let head = head(answer.status, answer.content_type, answer.body.len());
-        // The client learns it from the closed connection otherwise.
+        // If this fails, the client sees only the closed connection.
         let _ = write_rest(&mut self.stream, &head, answer.body.as_bytes(), &mut 0);
     }
 }
@@ -139,7 +140,7 @@ fn head(status: &str, content_type: &str, length: usize) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Reads on; the request once its headers are there, or once the client has nothing more to say.
+/// Continues to read; returns the request once its headers are complete, or once the client has finished sending.
 fn read_request(stream: &mut TcpStream, text: &mut Vec<u8>) -> io::Result<Option<Request>> {
     let mut buffer = [0; 1024];
     for _ in 0..READS {
@@ -151,7 +152,7 @@ fn read_request(stream: &mut TcpStream, text: &mut Vec<u8>) -> io::Result<Option
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        // The end may have begun in what was there before.
+        // The terminator may have started in the earlier bytes.
         let from = text.len().saturating_sub(3);
         text.extend_from_slice(&buffer[..n]);
         if text[from..].windows(4).any(|end| end == b"\r\n\r\n") {
@@ -176,7 +177,7 @@ fn parse(text: &[u8]) -> Request {
     Request::Get { path: path.split('?').next().unwrap_or_default().to_owned(), format }
 }
 
-/// Writes on behind `sent` bytes of head and body; true once all is written.
+/// Continues to write after `sent` bytes of head and body; true once all is written.
 fn write_rest(stream: &mut TcpStream, head: &[u8], body: &[u8], sent: &mut usize) -> io::Result<bool> {
     while *sent < head.len() + body.len() {
         let rest = match sent.checked_sub(head.len()) {
@@ -194,7 +195,7 @@ fn write_rest(stream: &mut TcpStream, head: &[u8], body: &[u8], sent: &mut usize
     Ok(true)
 }
 
-/// Reads away what is there; true once the client has closed.
+/// Discards available data; true once the client has closed.
 fn drained(stream: &mut TcpStream) -> bool {
     let mut buffer = [0; 1024];
     for _ in 0..READS {

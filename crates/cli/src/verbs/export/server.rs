@@ -1,7 +1,7 @@
-//! The HTTP server of the metrics: one thread, many clients, none of which another waits for.
+//! The HTTP server of the metrics: one thread, many clients; no client delays another.
 //!
-//! Each turn waits for any of the connections, reads and writes as far as that needs no waiting, and looks at the machine
-//! at most once: all requests of a turn share the look, and so do those that follow within [`SHARED`].
+//! Each turn waits for any of the connections, reads and writes as far as possible without blocking, and reads the
+//! machine at most once: all requests of a turn share that reading, and so do later ones within [`SHARED`].
 
 use std::io;
 use std::net::TcpListener;
@@ -15,29 +15,29 @@ use udpath_report::MetricsFormat;
 
 use super::connection::{Answer, Connection, Request};
 
-/// Connections at once. Lower: many scrapers at once are refused. Higher: more memory, 8 KiB each, for clients that do
-/// not ask.
+/// Most connections at once. Lower: simultaneous scrapers are rejected. Higher: more memory, 8 KiB each, for idle
+/// clients.
 const CONNECTIONS: usize = 64;
-/// Longest time of one connection, from its first to its last byte: what Prometheus waits by default. Lower: an answer
-/// over a slow link is cut. Higher: a client that dawdles stays longer.
+/// Longest time of one connection, from its first to its last byte: Prometheus's default timeout. Lower: an answer over
+/// a slow link is cut off. Higher: a slow client occupies a connection for longer.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
-/// A client with its answer half read for so long may be closed in favour of a new one.
+/// A client that has not read its answer for this long may be closed in favour of a new one.
 const STALLED: Duration = Duration::from_secs(1);
-/// Age up to which a look is used again. Lower: clients that ask all the time cost more CPU time. Higher: figures that are
-/// older than they seem.
+/// Longest time for which a reading of the machine is reused. Lower: clients that poll continuously cost more CPU time.
+/// Higher: metrics are older than they appear.
 const SHARED: Duration = Duration::from_millis(100);
-/// Time for answers under way when the program is stopped.
+/// Time for pending answers after the program is stopped.
 const DRAIN: Duration = Duration::from_secs(2);
-/// Longest wait before `stop` is looked at; also the pause after clients could not be accepted.
+/// Longest wait before `stop` is checked; also the pause after accept fails.
 const TURN: Duration = Duration::from_millis(100);
 
-/// Looks at the machine; what it gives writes the metrics of that look.
+/// Reads the machine; returns a function that formats the metrics of that reading.
 pub(super) type Look<'a> = dyn FnMut() -> Result<Box<dyn Fn(MetricsFormat) -> String + 'a>, String> + 'a;
 
-/// Serves until `stop` is set and the answers under way are written. No connection lasts longer than `limit`.
+/// Serves until `stop` is set and pending answers are written. No connection lasts longer than `limit`.
 ///
 /// # Errors
-/// It cannot wait for clients.
+/// Waiting for clients fails.
 pub(super) fn serve(
     listener: &TcpListener,
     stop: &AtomicBool,
@@ -71,7 +71,7 @@ pub(super) fn serve(
     }
 }
 
-/// Waits for a new client or one of those that are here.
+/// Waits for a new client or an existing one.
 fn wait(listener: Option<&TcpListener>, connections: &[Connection]) -> io::Result<()> {
     let mut fds: Vec<PollFd<'_>> = listener.iter().map(|fd| PollFd::new(*fd, PollFlags::IN)).collect();
     fds.extend(connections.iter().map(|connection| PollFd::new(connection, connection.events())));
@@ -82,7 +82,7 @@ fn wait(listener: Option<&TcpListener>, connections: &[Connection]) -> io::Resul
     }
 }
 
-/// Takes clients, unless that just failed.
+/// Accepts clients, except for a while after a failure.
 #[derive(Debug, Default)]
 struct Accepting {
     failed: Option<(Instant, io::ErrorKind)>,
@@ -105,7 +105,7 @@ impl Accepting {
             let mut connection = match accepted {
                 Ok(connection) => connection,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The client went away before it was accepted.
+                // The client disconnected before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => return self.fail(&error, now),
             };
@@ -113,14 +113,14 @@ impl Accepting {
                 connection.refuse(&busy());
                 continue;
             }
-            // One that has asked already is not taken for an idle one by the next.
+            // Reads a request that has already arrived, so that this client does not count as idle.
             connection.proceed(now, &mut |request| metrics.answer(request));
             connections.push(connection);
         }
         self.failed = None;
     }
 
-    /// Without descriptors the listener stays readable: a pause, and one line for as long as it lasts.
+    /// Without free descriptors, the listener stays readable: pauses, and logs one line for the whole time.
     fn fail(&mut self, error: &io::Error, now: Instant) {
         if self.failed.is_none_or(|(_, kind)| kind != error.kind()) {
             eprintln!("cannot accept a client: {error}");
@@ -129,8 +129,8 @@ impl Accepting {
     }
 }
 
-/// Is there room for one more? If need be the client goes that has been idle for longest: one that has not asked or has
-/// its answer, else one that does not read it.
+/// Is there room for one more client? If necessary, closes the one that has been idle longest: one without a request or
+/// with its complete answer, otherwise one that does not read its answer.
 fn make_room(connections: &mut Vec<Connection>, now: Instant) -> bool {
     if connections.len() < CONNECTIONS {
         return true;
@@ -151,21 +151,21 @@ fn plain(status: &'static str, body: &str) -> Answer {
     Answer { status, content_type: "text/plain", body: body.into() }
 }
 
-/// The last look and what was written of it.
+/// The last reading and the metrics formatted from it.
 struct Metrics<'a, 'b> {
     look: &'a mut Look<'b>,
     seen: Option<Seen<'b>>,
 }
 
 struct Seen<'a> {
-    /// When the look was done.
+    /// Time of the reading.
     at: Instant,
     write: Result<Box<dyn Fn(MetricsFormat) -> String + 'a>, String>,
     texts: Vec<(MetricsFormat, Arc<str>)>,
 }
 
 impl Metrics<'_, '_> {
-    /// At the beginning of a turn: a look that is too old is not used in it.
+    /// Called at the start of a turn: drops a reading that is too old.
     fn forget(&mut self, now: Instant) {
         if self.seen.as_ref().is_some_and(|seen| seen.at + SHARED <= now) {
             self.seen = None;

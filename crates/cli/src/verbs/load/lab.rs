@@ -1,4 +1,4 @@
-//! `udpath load --lab`: patterns of traffic between hosts, on machines made for the run.
+//! `udpath load --lab`: traffic patterns between hosts, on machines created for the run.
 //!
 //! ```text
 //!   single       c ─▶ s          one client, one server, one flow
@@ -7,8 +7,8 @@
 //!   outcast      c ─▶ N s        one client, many servers
 //!   all-to-all   N c ─▶ N s      every client to every server
 //! ```
-//! Every server is a process (`udpath serve`) on its own machine, every client a load on its own machine. The loads start
-//! together, and their results are merged: counts and histograms add up.
+//! Every server is a process (`udpath serve`) on its own machine, every client a load on its own machine. The loads
+//! start together, and their results are merged: counts and histograms are summed.
 
 mod receivers;
 
@@ -44,13 +44,13 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Options of the lab.
 #[derive(Debug, clap::Args)]
 pub(super) struct LabArgs {
-    /// Run clients and servers on machines made for the run, instead of naming a server
+    /// Run clients and servers on machines created for the run, instead of connecting to a server
     #[arg(long)]
     pub(super) lab: bool,
     /// Lab: which clients send to which servers [default: single]
     #[arg(long, value_name = "PATTERN")]
     pattern: Option<Pattern>,
-    /// Lab: number of clients, of servers, or of both, as the pattern says [default: 2]
+    /// Lab: number of clients, servers, or both, depending on the pattern [default: 2]
     #[arg(long, value_name = "N")]
     hosts: Option<usize>,
     /// Lab: receive and transmit queues per link [default: 1]
@@ -91,7 +91,7 @@ impl Pattern {
     }
 }
 
-/// Rejects options that contradict --lab, or need it.
+/// Rejects options that conflict with --lab, or require it.
 pub(super) fn check(args: &super::Args) -> Result<(), String> {
     let LabArgs { lab, pattern, hosts, queues } = &args.lab;
     if !lab {
@@ -132,7 +132,7 @@ pub(super) fn check(args: &super::Args) -> Result<(), String> {
     }
 }
 
-/// Makes the machines, starts the servers, runs one load per client, and shows the merged result.
+/// Creates the machines, starts the servers, runs one load per client, and prints the merged result.
 pub(super) fn run(args: &super::Args, task: &Task, stop: &AtomicBool) -> Done {
     let pattern = args.lab.pattern.unwrap_or(Pattern::Single);
     let (clients, servers) = pattern.sides(args.lab.hosts.unwrap_or(2));
@@ -146,7 +146,7 @@ pub(super) fn run(args: &super::Args, task: &Task, stop: &AtomicBool) -> Done {
         error => Failure::Cannot(error.into()),
     })?;
     let done = in_lab(args, task, &lab, stop);
-    // Dropping it would do the same, but would not report errors. An earlier error is reported first.
+    // Dropping it would do the same, but without reporting errors. An earlier error is reported first.
     let down = lab.down().context("cannot take the lab down");
     let (result, cut) = done?;
     down?;
@@ -230,14 +230,15 @@ fn in_lab(
 }
 
 /// Shortest CPU time of servers that is reported, seconds: the kernel counts it in ticks of 10 ms. Lower: the figure is
-/// mostly rounding. Higher: short runs have none.
+/// mostly rounding error. Higher: short runs have none.
 const MIN_CPU_SECONDS: f64 = 0.1;
 
-/// CPU time that the servers have used so far, seconds; none if it cannot be read.
+/// CPU time that the servers have used so far, seconds; `None` if it cannot be read.
 fn cpu_seconds(servers: &[Server]) -> Option<f64> {
     let of = |server: &Server| {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.0.id())).ok()?;
-        // The name before may contain blanks and brackets. Fields 14 and 15: user and system time (proc_pid_stat(5)).
+        // The name in the earlier field may contain spaces and brackets. Fields 14 and 15: user and system time
+        // (proc_pid_stat(5)).
         let (_, fields) = stat.rsplit_once(')')?;
         let ticks = fields.split_ascii_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().ok());
         Some(ticks.sum::<Option<u64>>()? as f64 / rustix::param::clock_ticks_per_second() as f64)
@@ -285,7 +286,7 @@ fn together(
                         udpath_load::run(plan, task.engine, protocol, &mut progress, stop)
                     });
                     inside.unwrap_or_else(|e| {
-                        // It never reached the barrier: the others must not wait for it.
+                        // It never reached the barrier: do not let the others wait for it.
                         ready.wait();
                         Err(Error::Engine { engine: "socket", what: e.to_string() })
                     })
@@ -352,7 +353,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-            // Not reaped yet, so the pid is still the server's.
+            // Not reaped yet, so the pid still belongs to the server.
             let _ = kill_process(pid, Signal::TERM);
         }
         let deadline = Instant::now() + STOP_TIMEOUT;

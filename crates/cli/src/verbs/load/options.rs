@@ -1,4 +1,4 @@
-//! From the arguments to the plan: which go together, and the defaults of the rest.
+//! From the arguments to the plan: checks combinations and sets defaults.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::Args;
 
 /// Rate at which a search starts, per second.
 const SEARCH_FROM: f64 = 1000.0;
-/// Default share of a search that may be lost.
+/// Default share of requests that a search may lose.
 const SEARCH_LOSS: f64 = 0.001;
 /// Length of a run, and of each run of a search.
 const DURATION: Duration = Duration::from_secs(5);
 const SEARCH_DURATION: Duration = Duration::from_secs(2);
 
-/// What the arguments ask for.
+/// The task described by the arguments.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) plan: Plan,
@@ -40,7 +40,7 @@ pub(super) fn task(args: &Args) -> Result<Task, String> {
     }
     let search = search(args, mode)?;
     let targets = match &args.lab.lab {
-        // A placeholder: the lab makes the targets.
+        // A placeholder: the lab provides the targets.
         true => vec![SocketAddr::from(([127, 0, 0, 1], 7))],
         false => targets(&args.targets)?,
     };
@@ -67,7 +67,7 @@ pub(super) fn task(args: &Args) -> Result<Task, String> {
     Ok(Task { plan, engine, search })
 }
 
-/// Half of the CPUs, since the server may be on this machine; a flow each at least.
+/// Half of the CPUs, since the server may be on this machine; at most one per flow.
 fn default_threads(flows: u32) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     (cpus / 2).clamp(1, (flows as usize).max(1))

@@ -1,10 +1,10 @@
-//! Numbers as people type them: `100k`, `1.5M`, `10us`, `0.1%`, `4000-4063`.
+//! Parses numbers as users type them: `100k`, `1.5M`, `10us`, `0.1%`, `4000-4063`.
 
 use std::time::Duration;
 
 use udpath_load::plan::PortRange;
 
-/// A number and what follows it.
+/// Splits a number from its suffix.
 fn split(text: &str) -> (&str, &str) {
     let end =
         text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+'))).unwrap_or(text.len());

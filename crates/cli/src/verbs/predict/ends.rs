@@ -1,4 +1,4 @@
-//! The end of the way: the sockets that a flow may reach on the machine that was read, and whose they are.
+//! The end of the path: the sockets that a flow may reach on this machine, and their owners.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use udpath_steer::predict::{self, Predictor, Spread, Step, Why};
 use super::flows::Flows;
 use super::input::Known;
 
-/// Sockets of the machine, or those that were given as a number.
+/// Sockets of the machine, or a plain number of sockets.
 pub(super) struct Ends<'a> {
     machine: Option<(Receivers<'a>, u32)>,
     given: Option<predict::Receivers>,
     online: Option<u32>,
 }
 
-/// Those that one flow may reach.
+/// The sockets that one flow may reach.
 pub(super) struct Reached<'a> {
     prepared: Prepared<'a>,
-    /// Whose they are, in order of binding; empty where sockets are only a number.
+    /// Their owners, in bind order; empty if only the number of sockets is known.
     pub(super) list: Vec<End<'a>>,
 }
 
@@ -30,10 +30,10 @@ enum Prepared<'a> {
     Found(predict::Receivers),
 }
 
-/// A socket and who reads it.
+/// A socket and its readers.
 #[derive(Debug, Serialize)]
 pub(super) struct End<'a> {
-    /// Its place in the order of binding, from 0.
+    /// Its place in bind order, from 0.
     pub(super) socket: usize,
     pub(super) local: std::net::SocketAddr,
     pub(super) inode: u32,
@@ -45,7 +45,7 @@ pub(super) struct End<'a> {
 pub(super) struct Reader<'a> {
     pub(super) pid: u32,
     pub(super) name: &'a str,
-    /// Which of them reads, the kernel does not tell.
+    /// The kernel does not report which of them reads.
     pub(super) threads: &'a [Thread],
 }
 
@@ -60,13 +60,13 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// The machine's sockets that the flow may reach, as a prediction's input; none where none are known.
+    /// The machine's sockets that the flow may reach, as a prediction's input; `None` if unknown.
     pub(super) fn sockets(&self, flow: &Flow) -> Option<predict::Sockets> {
         let (receivers, index) = self.machine.as_ref()?;
         Some(receivers.sockets(&receivers.of(flow, *index))).filter(|sockets| !sockets.cpus.is_empty())
     }
 
-    /// Those that the flow may reach.
+    /// The sockets that the flow may reach.
     pub(super) fn of(&self, flow: &Flow) -> Reached<'_> {
         let Some((receivers, index)) = &self.machine else {
             return Reached { prepared: Prepared::Given(self.given.as_ref()), list: Vec::new() };
@@ -88,7 +88,7 @@ fn end<'a>(receivers: &Receivers<'a>, socket: usize, at: usize) -> End<'a> {
 }
 
 impl Reached<'_> {
-    /// As the prediction's input.
+    /// The same as the prediction's input.
     pub(super) fn prepared(&self) -> Option<&predict::Receivers> {
         match &self.prepared {
             Prepared::Given(given) => *given,
@@ -97,16 +97,16 @@ impl Reached<'_> {
     }
 }
 
-/// How many flows spread over queues, CPUs and sockets.
+/// How many flows are distributed over queues, CPUs and sockets.
 pub(super) struct Spreads<'a> {
     pub(super) queue: Spread,
     pub(super) cpu: Spread,
     pub(super) socket: Spread,
-    /// Places of `socket`, where they are sockets of the machine.
+    /// The sockets of the `socket` spread, if they are the machine's.
     pub(super) ends: Vec<End<'a>>,
-    /// Some socket was named by SO_INCOMING_CPU.
+    /// Some socket was selected by SO_INCOMING_CPU.
     pub(super) by_incoming_cpu: bool,
-    /// How many queues and CPUs there are.
+    /// Number of queues and CPUs.
     pub(super) queues: Option<u32>,
     pub(super) cpus: Option<u32>,
 }
@@ -114,7 +114,7 @@ pub(super) struct Spreads<'a> {
 impl<'a> Spreads<'a> {
     pub(super) fn new(predictor: &Predictor, ends: &Ends<'a>, flows: &Flows) -> Self {
         let (mut queue, mut cpu, mut socket) = (Spread::default(), Spread::default(), Spread::default());
-        // Flows of one destination mostly have the same sockets: these are prepared once, and named once.
+        // Flows to one destination mostly share their sockets: prepare and name these once.
         let mut prepared = BTreeMap::<Vec<usize>, predict::Receivers>::new();
         let mut by_incoming_cpu = false;
         let (mut list, mut places) = (Vec::new(), BTreeMap::<usize, u32>::new());

@@ -1,4 +1,4 @@
-//! Many flows: out of a list, or out of a capture.
+//! Many flows, from a list or from a capture.
 
 use std::collections::HashMap;
 use std::collections::btree_map::BTreeMap;
@@ -15,12 +15,12 @@ use udpath_steer::Flow;
 use super::{Args, address};
 use crate::exit::Failure;
 
-/// Different flows taken. Fewer: a resolver's minute does not fit. More: memory, some hundred bytes each.
+/// Most different flows. Lower: one minute of a resolver does not fit. Higher: more memory, a few hundred bytes each.
 const MOST: usize = 1 << 20;
-/// Bytes of a line. The longest that makes sense is two IPv6 addresses with ports and a number, some 130.
+/// Longest line, bytes. The longest valid one has two IPv6 addresses with ports and a number, about 130.
 const LINE: usize = 1000;
 
-/// Flows and their packets, each flow once, in the order of their first.
+/// Flows and their packets, each flow once, in order of first appearance.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     list: Vec<(Flow, u64)>,
@@ -63,7 +63,7 @@ pub(super) fn to(text: &str) -> Result<To, String> {
 }
 
 impl Flows {
-    /// Those that the arguments name, if they do.
+    /// The flows given by the arguments, if any.
     pub(super) fn read(args: &Args) -> Result<Option<Self>, Failure> {
         let mut flows = Self::default();
         let (path, foreign) = match (&args.flows, &args.capture) {
@@ -78,7 +78,7 @@ impl Flows {
         Ok(Some(flows))
     }
 
-    /// Counts packets of a flow.
+    /// Adds packets of a flow.
     pub(super) fn add(&mut self, flow: Flow, packets: u64) -> Result<(), anyhow::Error> {
         let next = self.list.len();
         let at = *self.places.entry(flow).or_insert(next);
@@ -101,7 +101,7 @@ impl Flows {
         self.places.contains_key(flow)
     }
 
-    /// Reads lines; how many flows `to` did not want.
+    /// Reads lines; returns the number of flows that `to` excluded.
     fn read_list(&mut self, path: &Path, to: Option<&To>) -> Result<u64, Failure> {
         let stdin = path == Path::new("-");
         let name = if stdin { "standard input".to_owned() } else { path.display().to_string() };
@@ -136,7 +136,7 @@ impl Flows {
         Ok(foreign)
     }
 
-    /// Reads frames; how many packets `to` did not want.
+    /// Reads frames; returns the number of packets that `to` excluded.
     fn read_capture(&mut self, path: &Path, to: Option<&To>) -> Result<u64, Failure> {
         let cannot = |error: udpath_stack::port::capture::Error| Failure::Cannot(error.into());
         let mut frames = Frames::open(path).map_err(cannot)?;
@@ -165,7 +165,7 @@ impl Flows {
     }
 }
 
-/// A line: `SRC:PORT DST:PORT [PACKETS]`, with `#` before what is for readers. None: an empty one.
+/// Parses a line: `SRC:PORT DST:PORT [PACKETS]`, with comments after `#`. `None` for an empty line.
 fn flow(line: &str) -> Result<Option<(Flow, u64)>, String> {
     let text = line.split('#').next().unwrap_or_default();
     let words: Vec<&str> = text.split_whitespace().collect();

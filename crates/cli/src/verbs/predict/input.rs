@@ -19,21 +19,21 @@ use udpath_steer::toeplitz::Fields;
 use super::Args;
 use crate::exit::Failure;
 
-/// Entries of an indirection table when nothing says how many: what most cards have.
+/// Default number of indirection table entries: what most NICs have.
 const TABLE_SIZE: usize = 128;
-/// Bytes read of a file at most. The largest tables are under a megabyte; more is some other file.
+/// Most bytes read from a file. The largest tables are under a megabyte; a larger file is not a table.
 const LARGEST: u64 = 16 << 20;
-/// Characters of another's message that are shown: enough to find the place, and not the whole file.
+/// Longest part of a parser's message that is shown, in characters: enough to find the place, but not the whole file.
 const MAX_ERROR_LEN: usize = 300;
 
-/// What is known.
+/// The input of a prediction.
 pub(super) struct Known {
     pub(super) tables: Tables,
-    /// The machine that was read, and the interface's index there.
+    /// The machine that was read, and the interface's index on it.
     pub(super) machine: Option<(Snapshot, u32)>,
 }
 
-/// The machine or the file, and the options on top. `ports`: those that are asked for; none: all.
+/// The machine or the file, with the options on top. `ports`: the ports needed; `None`: all.
 pub(super) fn known(args: &Args, ports: Option<&BTreeSet<u16>>) -> Result<Known, Failure> {
     let stdin = Path::new("-");
     if args.tables.as_deref() == Some(stdin) && args.table.as_deref() == Some("-") {
@@ -71,7 +71,7 @@ pub(super) fn known(args: &Args, ports: Option<&BTreeSet<u16>>) -> Result<Known,
     receive(args, &mut tables).map_err(Failure::Usage)?;
     if let Some(count) = args.sockets {
         let by = args.by.unwrap_or(By::Hash);
-        // Also keeps a mistyped number from asking for gigabytes.
+        // Also prevents a mistyped number from allocating gigabytes.
         let count = count.min(Tables::MAX_SOCKETS + 1);
         let cpu = |at| (by == By::Cpu).then_some(at);
         tables.sockets = Some(Sockets { by, cpus: (0..).map(cpu).take(count).collect() });
@@ -79,7 +79,7 @@ pub(super) fn known(args: &Args, ports: Option<&BTreeSet<u16>>) -> Result<Known,
     Ok(Known { tables, machine: from })
 }
 
-/// What the machine says of an interface.
+/// The machine's configuration of an interface.
 fn machine(
     args: &Args,
     name: &str,
@@ -102,8 +102,8 @@ fn machine(
     Ok((tables, snapshot, index))
 }
 
-/// The machine, with what is set of the sockets on those ports. That is read through the sockets themselves, and out of
-/// the journal, which a captured machine has not.
+/// Reads the machine, including the options of the sockets on those ports. They are read through the sockets themselves
+/// and from the journal, which a captured machine does not have.
 fn look(args: &Args, source: &dyn Source, ports: Option<&BTreeSet<u16>>) -> Snapshot {
     let mut snapshot = Snapshot::read(source);
     if args.place.is_captured() {
@@ -118,15 +118,15 @@ fn look(args: &Args, source: &dyn Source, ports: Option<&BTreeSet<u16>>) -> Snap
     snapshot
 }
 
-/// The indirection table of `--table`, or the queues in turn when there is none.
+/// The indirection table of `--table`; without one, the queues in turn.
 fn table(args: &Args, tables: &mut Tables) -> Result<(), Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
     let driver = tables.driver.as_deref().and_then(drivers::find);
     let size = args.table_size.or(driver.and_then(|driver| driver.table)).unwrap_or(TABLE_SIZE);
     let made = match args.table.as_deref() {
         None => match tables.queues {
-            // A table read earlier stands; queues out of range are told by the check of all of it.
-            // Of a machine that was read nothing is assumed: one without a table has another rule.
+            // A table read earlier is kept; the check of the whole input reports queues out of range. If the machine
+            // was read, nothing is assumed: without a table, another rule applies.
             Some(queues) if tables.table.is_none() && queues > 1 && args.interface.is_none() => {
                 eprintln!(
                     "no indirection table given: {queues} queues in turn over {size} entries are assumed"
@@ -204,7 +204,7 @@ fn bounded(source: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A message that quotes what was read: on one line, bounded, and nothing in it that drives a terminal.
+/// A message that quotes the input: on one line, bounded, and without terminal control characters.
 fn shown(error: &serde_json::Error) -> String {
     error.to_string().chars().take(MAX_ERROR_LEN).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -214,7 +214,7 @@ fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("{text:?} is no whole number; write equal:8 or weight:6,2"))
 }
 
-/// How a group chooses.
+/// How a group selects a socket.
 pub(super) fn by(text: &str) -> Result<By, String> {
     match text {
         "hash" => Ok(By::Hash),

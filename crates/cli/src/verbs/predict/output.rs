@@ -1,4 +1,4 @@
-//! From steps and spreads to text and JSON.
+//! Formats steps and spreads as text and JSON.
 
 use std::fmt::Write as _;
 
@@ -12,9 +12,9 @@ use super::ends::{End, Reached, Spreads};
 use crate::exit::Failure;
 use crate::terminal;
 
-/// Version of the JSON form; raised when a field changes its meaning or goes away.
+/// Version of the JSON format; incremented when a field changes its meaning or is removed.
 const SCHEMA: &str = "udpath.predict/2";
-/// Sockets and threads that are named in text; the rest is a number. More fill the screen.
+/// Most sockets and threads listed in text; the rest is a number. More would fill the screen.
 const NAMED: usize = 8;
 
 #[derive(Serialize)]
@@ -22,7 +22,7 @@ struct PathDocument<'a> {
     schema: &'static str,
     flow: &'a Flow,
     path: &'a Path,
-    /// The sockets of which one gets it.
+    /// The candidate sockets, one of which gets the datagram.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     receivers: &'a [End<'a>],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ struct SpreadDocument<'a> {
     #[serde(flatten)]
     total: Amount,
     spread: SpreadSteps<'a>,
-    /// Of the machine: what the places of `socket` are.
+    /// For a machine: the sockets of the `socket` spread.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     receivers: &'a [End<'a>],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ struct SpreadSteps<'a> {
     socket: &'a Spread,
 }
 
-/// A line per step: what, which, why; then the sockets it may reach, and who reads them.
+/// One line per step: name, value, reason; then the sockets that the flow may reach, and their readers.
 pub(super) fn text(flow: &Flow, path: &Path, reached: &Reached<'_>) -> String {
     let decimal = |step: Step| step.value.map(|value| value.to_string());
     let hash = path.hash.value.map(|hash| format!("0x{hash:08x}"));
@@ -116,7 +116,7 @@ fn name(end: &End<'_>) -> String {
     text
 }
 
-/// A table per step: where flows and packets go.
+/// One table per step: the distribution of flows and packets.
 pub(super) fn spread(spreads: &Spreads<'_>) -> String {
     let style = terminal::style();
     let number = |place: u32| place.to_string();
@@ -153,7 +153,7 @@ pub(super) fn json_of_path(
 }
 
 pub(super) fn json_of_ports(flow: &Flow, wanted: &Wanted, found: &SourcePorts) -> Result<String, Failure> {
-    // The source port is what was asked for.
+    // The source port is the result.
     let flow = &flow.with_source_port(0);
     json(&PortsDocument { schema: SCHEMA, flow, wanted, found })
 }

@@ -1,4 +1,4 @@
-//! Predictions against what the interface really receives.
+//! Compares predictions with the packets that the interface receives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use super::input::Known;
 use crate::exit::{Done, Failure};
 use crate::terminal;
 
-/// Pause between two looks for the end.
+/// Interval at which the end is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Shortest and longest time to watch, seconds.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
@@ -28,7 +28,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What came, and how it compares.
+/// The observed packets, and their comparison.
 pub(super) struct Verified {
     pub(super) verification: Verification,
     ways: Vec<Observed>,
@@ -36,8 +36,7 @@ pub(super) struct Verified {
     watched: Duration,
 }
 
-/// Watches for as long as was asked for, if it was; until then, or until it is told to end. `wanted` are the flows that
-/// are compared.
+/// Watches for the requested time, if any, or until it is stopped. `wanted` are the flows to compare.
 pub(super) fn watch(
     args: &Args,
     known: &Known,
@@ -65,7 +64,7 @@ pub(super) fn watch(
         eprintln!("{} fragments are not compared: they have no ports", over.fragments);
     }
     let mut verification = Verification::default();
-    // A virtual link leaves in a packet the number of the queue that it was sent by.
+    // A virtual link leaves the sender's queue number in a packet.
     let told = known.tables.senders_queue != Some(true);
     let ways: Vec<Observed> =
         ways.iter().filter_map(|way| observed(way, told)).filter(|observed| wanted(&observed.flow)).collect();
@@ -74,9 +73,9 @@ pub(super) fn watch(
     Ok(Some(Verified { verification, ways, interface, watched }))
 }
 
-/// `told`: does the driver record the queue that a packet came by?
+/// `told`: does the driver record the packet's receive queue?
 fn observed(way: &Way, told: bool) -> Option<Observed> {
-    // Both addresses are of one header.
+    // Both addresses are from one header.
     let flow = Flow::udp(way.source, way.destination).ok()?;
     Some(Observed {
         flow,
@@ -88,14 +87,14 @@ fn observed(way: &Way, told: bool) -> Option<Observed> {
 }
 
 impl Verified {
-    /// The flows that came.
+    /// The observed flows.
     pub(super) fn flows(&self) -> Result<Flows, anyhow::Error> {
         let mut flows = Flows::default();
         self.ways.iter().try_for_each(|way| flows.add(way.flow, way.packets))?;
         Ok(flows)
     }
 
-    /// Says how it compares: on stdout unless the document has told it, and as the program's end if it does not.
+    /// Prints the comparison on stdout unless the JSON document contains it, and fails if the prediction was wrong.
     pub(super) fn end(&self, told: bool) -> Done {
         let all = &self.verification;
         if all.packets == 0 {
@@ -118,7 +117,7 @@ impl Verified {
             terminal::print(&format!("verified on {amount}: {steps}"))?;
         }
         let Some((step, judged)) = all.wrong() else { return Ok(()) };
-        // There is one, as something was wrong.
+        // Always present here, because a prediction was wrong.
         let Some(differs) = judged.differs else { return Ok(()) };
         let value = |value: u32| match step {
             "hash" => format!("0x{value:08x}"),
@@ -143,7 +142,7 @@ fn sentence(name: &str, judged: &StepAccuracy) -> String {
             None => format!("{name} not compared (the driver does not report it)"),
         },
         compared => {
-            // Nothing but all is 100 %.
+            // Only all of them are 100 %.
             let thousandths = u128::from(judged.right) * 1000 / u128::from(compared);
             let share = match thousandths % 10 {
                 0 => format!("{}", thousandths / 10),

@@ -1,4 +1,4 @@
-//! `udpath profile --diff`: two results of before, compared.
+//! `udpath profile --diff`: compares two earlier results.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The arguments, and from them what is sampled and which processes it is about.
+//! The arguments, and from them what to sample and the profile's focus.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -32,12 +32,12 @@ pub(crate) struct Args {
     /// Samples per second and CPU
     #[arg(long, default_value_t = RATE, value_parser = rate, allow_hyphen_values = true, value_name = "HZ")]
     pub(super) rate: u32,
-    /// Count by tracepoints as well: locks (waits, and whose), drops (why and for which port), softirqs (with polls, IPIs
-    /// and wake-ups), delays (from the stack to the reader), between commas; all, or none. Each costs something where
-    /// it counts, the latter two at every packet: the result says how much
+    /// Also count with tracepoints: locks (waits and owners), drops (reasons and ports), softirqs (with polls, IPIs and
+    /// wake-ups), delays (from the stack to the reader); comma-separated, or all, or none. Each has a cost, the last
+    /// two at every packet: the result reports it
     #[arg(long, value_name = "LIST", default_value = "locks,drops", value_parser = traced)]
     pub(super) trace: Traced,
-    /// Count datagrams and look for sockets in this network namespace, as `ip netns` names it
+    /// Count datagrams and look for sockets in this network namespace, as listed by `ip netns`
     #[arg(long, value_name = "NAME")]
     pub(super) netns: Option<String>,
     /// Print one JSON document (udpath.profile/2)
@@ -49,15 +49,16 @@ pub(crate) struct Args {
     /// Write one self-contained HTML file with the flame graph
     #[arg(long, value_name = "FILE.html")]
     pub(super) report: Option<PathBuf>,
-    /// Sample nothing: compare two results of --json, the second against the first
+    /// Compare two results of --json, the second with the first, without sampling
     #[arg(long, num_args = 2, value_names = ["A.json", "B.json"],
           conflicts_with_all = ["pid", "port", "cpu", "duration", "rate", "trace", "netns", "folded"])]
     pub(super) diff: Option<Vec<PathBuf>>,
 }
 
-/// Shortest and longest time. Shorter: a few hundred samples say nothing; longer: slices of the time line fill memory.
+/// Shortest and longest duration. Shorter: a few hundred samples are not representative; longer: slices of the time
+/// line fill memory.
 const LENGTH: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
-/// Highest rate of samples. Higher: sampling is what is measured.
+/// Highest sampling rate. Higher: the profile mostly measures the sampling itself.
 const FASTEST: u32 = 20_000;
 
 /// A length of time.
@@ -72,11 +73,11 @@ pub(super) fn rate(text: &str) -> Result<u32, String> {
     rate.ok_or_else(|| format!("give 1 to {FASTEST} samples a second of each CPU"))
 }
 
-/// What is traced beside the samples.
+/// What to trace besides the samples.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Traced(pub(super) BTreeSet<Source>);
 
-/// `all`, `none`, or names between commas.
+/// `all`, `none`, or a comma-separated list of names.
 pub(super) fn traced(text: &str) -> Result<Traced, String> {
     match text {
         "all" => Ok(Traced(Source::ALL.into())),
@@ -85,7 +86,7 @@ pub(super) fn traced(text: &str) -> Result<Traced, String> {
     }
 }
 
-/// The namespace whose sockets and counters are read: the one asked for, or that of the process.
+/// The namespace whose sockets and counters are read: the requested one, or that of the process.
 pub(super) fn place(args: &Args) -> Result<Place, Failure> {
     if let Some(pid) = args.pid
         && !Path::new(&format!("/proc/{pid}")).is_dir()
@@ -94,19 +95,19 @@ pub(super) fn place(args: &Args) -> Result<Place, Failure> {
     }
     Ok(match (&args.netns, args.pid) {
         (Some(name), _) => Place::Named(name.clone()),
-        // Entering takes rights, and is only worth them where it is another one.
+        // Entering needs privileges, so it is done only for another namespace.
         (None, Some(pid)) if !is_here(pid) => Place::Process(pid),
         _ => Place::Here,
     })
 }
 
-/// Is a process in this network namespace, or may that not be seen?
+/// Is a process in this network namespace, or is its namespace unknown?
 fn is_here(pid: u32) -> bool {
     let namespace = |whose: &str| std::fs::read_link(format!("/proc/{whose}/ns/net")).ok();
     namespace(&pid.to_string()).is_none_or(|its| Some(its) == namespace("self"))
 }
 
-/// What the profile is about.
+/// The profile's focus.
 pub(super) fn focus(args: &Args, now: &Snapshot) -> Result<Focus, Failure> {
     let Some(port) = args.port.map(std::num::NonZeroU16::get) else {
         return Ok(Focus { port: None, pids: args.pid.into_iter().collect() });
@@ -124,7 +125,7 @@ pub(super) fn focus(args: &Args, now: &Snapshot) -> Result<Focus, Failure> {
     Ok(Focus { port: Some(port), pids })
 }
 
-/// The CPUs that are sampled.
+/// The CPUs to sample.
 pub(super) fn cpus(args: &Args, now: &Snapshot) -> Result<CpuSet, Failure> {
     let online = &now.cpus.online;
     let Some(wanted) = &args.cpu else { return Ok(online.clone()) };

@@ -1,4 +1,4 @@
-//! Waits for a key, a signal, or the next look, whichever comes first, without using CPU time.
+//! Waits for a key, a signal, or the next update, whichever comes first, without using CPU time.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,33 +13,33 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::input::{Input, Key};
 
-/// How long the rest of a sequence may take after its escape. Shorter: over a slow line an arrow is an Escape and two
-/// letters. Longer: Escape answers late.
+/// Longest gap between an escape and the rest of its sequence. Shorter: over a slow line, an arrow key is read as
+/// Escape and two letters. Longer: Escape responds late.
 const REST: Duration = Duration::from_millis(40);
 
-/// What happened.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// A key.
     Key(Key),
-    /// Give the terminal back and end: a signal says so, or the terminal has gone.
+    /// Restore the terminal and exit: on a signal, or because the terminal is gone.
     End,
-    /// Give the terminal back and stop.
+    /// Restore the terminal and stop.
     Stop,
-    /// The program was stopped, and goes on.
+    /// The program was stopped and continues.
     Resumed,
-    /// The terminal has another size.
+    /// The terminal was resized.
     Resized,
 }
 
-/// Signals and keys, awaited together.
+/// Waits for signals and keys together.
 pub(super) struct Events {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
     input: Input,
 }
 
 impl Events {
-    /// Takes the signals that concern a terminal.
+    /// Watches the signals that concern a terminal.
     pub(super) fn watch() -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let signals = [SIGTERM, SIGINT, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH];
@@ -47,7 +47,7 @@ impl Events {
         Ok(Self { delivery, input: Input::default() })
     }
 
-    /// Waits at most that long, or as long as it takes; gives what happened.
+    /// Waits for `most`, or indefinitely without it; returns the events.
     pub(super) fn wait(&mut self, most: Option<Duration>) -> io::Result<Vec<Event>> {
         let ready = readable(&[&io::stdin(), self.delivery.get_read()], most)?;
         let signals = self.delivery.pending().map(|signal| match signal {
@@ -63,7 +63,7 @@ impl Events {
         Ok(events)
     }
 
-    /// Reads what stdin has, which is something, or its end.
+    /// Reads stdin, which has data or has ended.
     fn read(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         let mut bytes = [0; 256];
         loop {
@@ -84,7 +84,7 @@ impl Events {
     }
 }
 
-/// Which of them have something to be read, or have ended.
+/// Which of the sources are readable or have ended.
 fn readable<const N: usize>(sources: &[&dyn AsFd; N], most: Option<Duration>) -> io::Result<[bool; N]> {
     let most = most.map(|most| Timespec {
         tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
@@ -93,7 +93,7 @@ fn readable<const N: usize>(sources: &[&dyn AsFd; N], most: Option<Duration>) ->
     let mut polled = sources.map(|source| PollFd::from_borrowed_fd(source.as_fd(), PollFlags::IN));
     match poll(&mut polled, most.as_ref()) {
         Ok(_) => Ok(polled.each_ref().map(|source| !source.revents().is_empty())),
-        // By a signal, which its pipe reports.
+        // Interrupted by a signal, which its pipe reports.
         Err(Errno::INTR) => Ok([false; N]),
         Err(error) => Err(error.into()),
     }

@@ -1,16 +1,16 @@
-//! Keys from the bytes that a terminal sends.
+//! Parses keys from the bytes that a terminal sends.
 //!
 //! ```text
 //!  a          Char        ^L         Control        ESC [ A     Up        ESC [ 5 ~   PageUp
 //!  ESC        Escape, if nothing follows            ESC O A     Up, of a terminal in application mode
 //! ```
-//! What is not known is passed over whole, so that no part of a sequence is taken for a key.
+//! Unknown sequences are skipped as a whole, so that no part of one is read as a key.
 
 /// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Char(char),
-    /// With Ctrl, in small letters.
+    /// With Ctrl, in lower case.
     Control(char),
     Enter,
     Escape,
@@ -28,27 +28,27 @@ pub(super) enum Key {
 }
 
 const ESCAPE: u8 = 0x1b;
-/// Longest sequence that is waited for. A longer one is none of a terminal's.
+/// Longest sequence to wait for. Terminals do not send longer ones.
 const MAX_SEQUENCE: usize = 32;
 
-/// Bytes that came, and were no whole key yet.
+/// Bytes received that are not a complete key yet.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     rest: Vec<u8>,
 }
 
-/// What the first bytes are.
+/// The meaning of the first bytes.
 enum Found {
-    /// A key of that many bytes.
+    /// A key of this many bytes.
     Key(Key, usize),
-    /// That many bytes that are none.
+    /// This many bytes that are not a key.
     Nothing(usize),
-    /// The begin of something.
+    /// The start of a sequence.
     Incomplete,
 }
 
 impl Input {
-    /// The keys that are complete with these bytes.
+    /// The keys that these bytes complete.
     pub(super) fn keys(&mut self, bytes: &[u8]) -> Vec<Key> {
         self.rest.extend_from_slice(bytes);
         let (mut keys, mut at) = (Vec::new(), 0);
@@ -67,12 +67,12 @@ impl Input {
         keys
     }
 
-    /// Is an escape all there is? Then what follows soon belongs to it.
+    /// Is a lone escape pending? Then bytes that follow soon belong to it.
     pub(super) fn is_escape(&self) -> bool {
         self.rest == [ESCAPE]
     }
 
-    /// Nothing followed: it was the key.
+    /// Nothing followed: it was the Escape key.
     pub(super) fn escape(&mut self) -> Key {
         self.rest.clear();
         Key::Escape
@@ -87,7 +87,7 @@ fn first(bytes: &[u8]) -> Found {
             None => Found::Incomplete,
             Some(last) => cursor(*last).map_or(Found::Nothing(3), |key| Found::Key(key, 3)),
         },
-        // The key, and something typed right after it; or Alt with a key, which is nothing here.
+        // The key, and another typed right after it; or Alt with a key, which is not used here.
         [ESCAPE, ESCAPE, ..] => Found::Key(Key::Escape, 1),
         [ESCAPE, _, ..] => Found::Nothing(2),
         [b'\r' | b'\n', ..] => Found::Key(Key::Enter, 1),
@@ -99,7 +99,7 @@ fn first(bytes: &[u8]) -> Found {
     }
 }
 
-/// What follows `ESC [`: parameters, then one byte that says what it is (ECMA-48, 5.4).
+/// Parses what follows `ESC [`: parameters, then one final byte that gives the function (ECMA-48, 5.4).
 fn control_sequence(sequence: &[u8]) -> Found {
     let Some(end) = sequence.iter().position(|byte| (0x40..0x7f).contains(byte)) else {
         return Found::Incomplete;
@@ -129,7 +129,7 @@ const fn cursor(last: u8) -> Option<Key> {
     })
 }
 
-/// A character of UTF-8.
+/// A UTF-8 character.
 fn character(bytes: &[u8]) -> Found {
     let some = &bytes[..bytes.len().min(4)];
     let valid = match std::str::from_utf8(some) {
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_passed_over_whole() {
-        // Shift with an arrow, F5, a mouse, Alt with q, an answer of the terminal.
+        // Shift with an arrow, F5, a mouse event, Alt with q, a reply of the terminal.
         for bytes in [&b"\x1b[1;2A"[..], b"\x1b[15~", b"\x1b[<0;10;10M", b"\x1bq", b"\x1b[24;80R", b"\x1bOP"]
         {
             assert_eq!(keys(&[bytes, b"x"].concat()), [Key::Char('x')], "{bytes:?}");
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn no_bytes_are_too_strange() {
-        // Every pair of bytes after an escape, and alone.
+        // Every pair of bytes, alone and after an escape.
         for pair in 0..=u16::MAX {
             let [a, b] = pair.to_be_bytes();
             let mut input = Input::default();

@@ -1,24 +1,24 @@
-//! What a key does.
+//! The effect of each key.
 
 use udpath_report::top::{State, View};
 
 use super::input::Key;
 
-/// What a key asks of the loop, beyond the state.
+/// What a key requests from the event loop, beyond the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    /// End.
+    /// Exit.
     End,
-    /// Give the terminal back and stop, as any program does at Ctrl-Z.
+    /// Restore the terminal and stop, as at Ctrl-Z.
     Stop,
-    /// Draw all of the screen anew, from what is read anew.
+    /// Read the machine again and redraw the whole screen.
     Anew,
 }
 
-/// Characters of a filter: more than any name or address has.
+/// Longest filter, in characters: longer than any name or address.
 const FILTER: usize = 48;
 
-/// Applies a key. `page`: lines that the screen shows at once.
+/// Applies a key. `page`: number of lines on the screen.
 pub(super) fn press(state: &mut State, key: Key, page: usize) -> Option<Action> {
     if let Key::Control(letter) = key {
         match letter {
@@ -35,7 +35,7 @@ pub(super) fn press(state: &mut State, key: Key, page: usize) -> Option<Action> 
         return None;
     }
     if state.help {
-        // The key that brought the help, or any other, takes it away.
+        // The help key, or any other, closes the help.
         state.help = false;
         return None;
     }
@@ -113,7 +113,7 @@ mod tests {
             assert_eq!(press(&mut state(), key, 10), Some(Action::End));
         }
         assert_eq!(control(&mut state(), 'c'), Some(Action::End));
-        // Also where other keys would be text, or take the help away.
+        // Also where other keys are text or close the help.
         assert_eq!(control(&mut typed("/q"), 'c'), Some(Action::End));
         assert_eq!(control(&mut typed("?"), 'c'), Some(Action::End));
     }
@@ -145,9 +145,9 @@ mod tests {
         assert_eq!(after(&[Key::Char('2'), Key::Right, Key::Left]), begin);
         assert_ne!(typed("2r"), begin);
         assert_eq!(typed("2rr"), begin);
-        // A new column begins in its own direction.
+        // A new column starts in its own direction.
         assert_eq!(typed("2r><"), begin);
-        // The overview has no order.
+        // The overview has no sort order.
         assert_eq!(typed("><"), state());
     }
 
@@ -159,7 +159,7 @@ mod tests {
         press(&mut kept, Key::Backspace, 10);
         press(&mut kept, Key::Enter, 10);
         assert_eq!((kept.filter.as_str(), kept.typing), ("a", false));
-        // Escape takes the filter first, and ends only then.
+        // Escape clears the filter first, and exits only then.
         assert_eq!(press(&mut kept, Key::Escape, 10), None);
         assert_eq!(kept, state());
         assert_eq!(press(&mut kept, Key::Escape, 10), Some(Action::End));
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn the_help_comes_and_any_key_takes_it_away() {
         assert!(typed("?").help && typed("h").help);
-        // That key does nothing else: q does not end it.
+        // The key does nothing else: q does not exit.
         assert_eq!(typed("?q"), state());
     }
 
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(place(&[Key::PageDown, Key::PageDown, Key::PageUp]), 10);
         assert_eq!(place(&[Key::End]), 90);
         assert_eq!(place(&[Key::End, Key::Home]), 0);
-        // Each view has a place of its own.
+        // Each view has its own position.
         assert_eq!(place(&[Key::Down, Key::Tab]), 0);
     }
 }

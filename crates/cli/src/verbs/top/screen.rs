@@ -1,4 +1,4 @@
-//! The terminal: taken over, drawn on, given back.
+//! The terminal: set up, drawn on, restored.
 //!
 //! The terminal is restored when the [`Screen`] is dropped, before a panic is printed, and while the program is stopped.
 
@@ -15,7 +15,7 @@ use ratatui::{Frame, Terminal};
 use signal_hook::consts::SIGTSTP;
 use udpath_report::top::Extent;
 
-/// The terminal, taken over.
+/// The terminal in full-screen mode.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     colour: bool,
@@ -23,39 +23,39 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Switches the terminal to full-screen mode.
     pub(super) fn open(colour: bool) -> io::Result<Self> {
         give_back_before_panics();
         take()?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
-        // What was taken is given back where the rest fails.
+        // If this fails, restore what was changed.
         let terminal = terminal.inspect_err(|_| give_back())?;
         Ok(Self { terminal, colour, extent: Extent::default() })
     }
 
-    /// Draws; sends what differs from what was drawn before.
+    /// Draws; sends only the changes since the last time.
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>, bool) -> Extent) -> io::Result<()> {
         let (extent, colour) = (&mut self.extent, self.colour);
         self.terminal.draw(|frame| *extent = draw(frame, colour)).map(drop)
     }
 
-    /// Lines that the screen shows at once.
+    /// Number of lines on the screen.
     pub(super) const fn page(&self) -> usize {
         self.extent.page
     }
 
-    /// Gives the terminal back and stops the program; takes it again when the program goes on.
+    /// Restores the terminal and stops the program; sets the terminal up again when the program continues.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         give_back();
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
         self.resume()
     }
 
-    /// Takes the terminal, whatever became of it, and forgets what was drawn.
+    /// Sets the terminal up, whatever its state, and discards the previous frame.
     pub(super) fn resume(&mut self) -> io::Result<()> {
         take()?;
         execute!(io::stdout(), Clear(ClearType::All))?;
-        // Not its own `clear`, which asks the terminal where the cursor is, and fails where the answer takes long.
+        // Not `clear`, which queries the cursor position from the terminal, and fails if the reply is slow.
         self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         Ok(())
     }
@@ -72,14 +72,14 @@ fn take() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, Hide).inspect_err(|_| give_back())
 }
 
-/// A terminal that has gone needs nothing back.
+/// Restores the terminal. Errors are ignored: the terminal may be gone.
 fn give_back() {
     let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
     let _ = io::stdout().flush();
     let _ = disable_raw_mode();
 }
 
-/// What a panic says must stand on the screen that stays.
+/// Restores the terminal before a panic message is printed, so that the message stays visible.
 fn give_back_before_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -12,12 +12,12 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The limit of a connection's time here.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// A server whose looks begin when the test lets them, and the number of its looks.
+/// A server whose readings start when the test allows them, and the number of readings.
 struct Bed<'s> {
     address: SocketAddr,
-    /// Says when a look has begun.
+    /// Signals that a reading has started.
     begun: Receiver<()>,
-    /// Lets one look end.
+    /// Allows one reading to finish.
     go: Sender<()>,
     stop: Stop<'s>,
     server: ScopedJoinHandle<'s, usize>,
@@ -33,7 +33,7 @@ impl Drop for Stop<'_> {
 }
 
 impl<'s> Bed<'s> {
-    /// The body of an answer is `length` bytes.
+    /// The body of an answer is `length` bytes long.
     fn new<'e>(scope: &'s std::thread::Scope<'s, 'e>, stop: &'s AtomicBool, length: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -66,7 +66,7 @@ impl<'s> Bed<'s> {
         client
     }
 
-    /// The number of looks, once the server has ended.
+    /// The number of readings, after the server has ended.
     fn end(self) -> usize {
         drop(self.stop);
         self.server.join().unwrap()
@@ -78,7 +78,7 @@ fn answer(client: TcpStream) -> (String, String) {
     answer_or_reset(client).expect("an answer")
 }
 
-/// Status and body; an error if the connection was reset before all of it came.
+/// Status and body; an error if the connection was reset before the whole answer arrived.
 fn answer_or_reset(mut client: TcpStream) -> io::Result<(String, String)> {
     let mut text = String::new();
     client.read_to_string(&mut text)?;
@@ -94,10 +94,10 @@ fn scrapes_that_come_during_a_look_share_the_next_one() {
         let bed = Bed::new(scope, &stop, 1);
         let first = bed.asked();
         bed.begun.recv_timeout(TIMEOUT).unwrap();
-        // The server looks: these wait in the kernel.
+        // While the server reads, these wait in the kernel.
         let others: Vec<TcpStream> = (0..30).map(|_| bed.asked()).collect();
         bed.go.send(()).unwrap();
-        // Where the machine is busy the first look may be too old for them by now, and then there is one more.
+        // On a busy machine, the first reading may be too old for them by now; then there is one more.
         bed.go.send(()).unwrap();
         assert_eq!(answer(first), ("HTTP/1.1 200 OK".into(), "1".into()));
         let mut bodies: Vec<String> = others.into_iter().map(|client| answer(client).1).collect();
@@ -116,7 +116,7 @@ fn idle_clients_hold_nobody_up_and_the_oldest_of_too_many_goes() {
         let mut idle: Vec<TcpStream> = (0..3 * CONNECTIONS).map(|_| bed.client()).collect();
         bed.go.send(()).unwrap();
         assert_eq!(answer(bed.asked()).0, "HTTP/1.1 200 OK");
-        // The first ones were closed, without an answer.
+        // The first ones were closed without an answer.
         let mut rest = Vec::new();
         let _ = idle[0].read_to_end(&mut rest);
         assert!(rest.is_empty());
@@ -131,7 +131,7 @@ fn a_client_that_dawdles_is_closed_after_the_limit_and_not_before_it_got_its_ans
         let bed = Bed::new(scope, &stop, 1);
         let began = Instant::now();
         let mut slow = bed.client();
-        // A byte now and then: a limit between two bytes would never pass.
+        // A byte from time to time: a limit on the gap between two bytes would never expire.
         let mut sent = 0_u32;
         while slow.write_all(b"x").is_ok() {
             sent += 1;
@@ -147,7 +147,7 @@ fn a_client_that_dawdles_is_closed_after_the_limit_and_not_before_it_got_its_ans
 fn an_answer_under_way_at_the_end_is_written_whole_and_idle_clients_do_not_delay_it() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // More than the buffers of both ends take at once.
+        // More than the buffers of both ends can hold.
         let length = 16 << 20;
         let bed = Bed::new(scope, &stop, length);
         let idle = bed.client();
@@ -163,7 +163,7 @@ fn an_answer_under_way_at_the_end_is_written_whole_and_idle_clients_do_not_delay
     });
 }
 
-/// Clients that ask and do not read: they fill all places, until a new client needs one.
+/// Clients that send a request and do not read occupy all places, until a new client needs one.
 #[test]
 fn clients_that_do_not_read_make_room_in_the_end() {
     let stop = AtomicBool::new(false);
@@ -181,7 +181,7 @@ fn clients_that_do_not_read_make_room_in_the_end() {
                     break;
                 }
                 Ok((status, _)) => assert_eq!(status, "HTTP/1.1 503 Service Unavailable"),
-                // Refused before its request had come: that comes to a closed socket.
+                // Rejected before its request arrived: the request reaches a closed socket.
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
             }
             assert!(Instant::now() < deadline, "never any room");

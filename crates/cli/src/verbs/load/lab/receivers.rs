@@ -37,7 +37,7 @@ impl Protocol for WithoutReports {
     }
 }
 
-/// What all servers have received so far; none if one does not report it.
+/// What all servers have received so far; `None` if one does not report it.
 pub(super) fn received(loads: &[(&Machine, Plan)], args: &Args) -> Result<Option<Received>, Failure> {
     // One query per server, from any client that reaches it.
     let mut servers = BTreeMap::<_, (&Machine, SocketAddr, Transport)>::new();
