@@ -1,10 +1,10 @@
-//! Files appear whole or not at all: written beside their place under another name, synced, then renamed.
+//! Writes files completely or not at all: written next to the target under another name, synced, then renamed.
 //!
 //! ```text
 //! .x.html.udpath-PID-N   <- bytes, fsync            a failure here removes it; x.html is as it was
 //! x.html                 <- rename, fsync(folder)
 //! ```
-//! What a killed run left beside the file is removed by the next run that writes it.
+//! The next run that writes the file removes temporary files that a killed run left behind.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -13,20 +13,20 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a file could not be written. Whatever stood in its place before still does.
+/// Why a file could not be written. An existing file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The system refused one of the steps.
+    /// A system call failed.
     #[error("cannot write {path}: {cause}{advice}")]
     Io {
-        /// The file that was asked for.
+        /// The requested file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
-        /// What would help, if that is known.
+        /// Advice, if any is known.
         advice: &'static str,
     },
-    /// The path names a folder.
+    /// The path is a folder.
     #[error("cannot write {path}: it is a folder; name a file in it")]
     Folder {
         /// The folder.
@@ -34,7 +34,7 @@ pub enum WriteError {
     },
 }
 
-/// Removes the half-written file unless it has been renamed.
+/// Removes the temporary file unless it has been renamed.
 struct Part {
     path: PathBuf,
     done: bool,
@@ -43,13 +43,14 @@ struct Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.done {
-            // The first error is the one to tell of; this one leaves a hidden file that the next run removes.
+            // The first error is the one to report; this one leaves a hidden file that the next run removes.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Writes `contents` to `path`, whole or not at all. A symbolic link is followed; a device or pipe is written directly.
+/// Writes `contents` to `path`, completely or not at all. A symbolic link is followed; a device or pipe is written
+/// directly.
 ///
 /// # Errors
 /// See [`WriteError`].
@@ -58,7 +59,7 @@ pub fn write_whole(path: &Path, contents: &[u8]) -> Result<(), WriteError> {
         Ok(there) if there.is_dir() => {
             return Err(WriteError::Folder { path: path.display().to_string() });
         }
-        // Nothing of a device or a pipe can be renamed over.
+        // A device or a pipe cannot be replaced by a rename.
         Ok(there) if !there.is_file() => OpenOptions::new().write(true).open(path).and_then(|mut file| {
             file.write_all(contents)?;
             file.flush()
@@ -73,8 +74,8 @@ pub fn write_whole(path: &Path, contents: &[u8]) -> Result<(), WriteError> {
     })
 }
 
-/// Finds out whether [`write_whole`] could write `path`, and leaves everything as it is: for before long work whose
-/// result goes there. That there will be room, nobody can promise.
+/// Checks whether [`write_whole`] could write `path`, and changes nothing: for use before a long operation whose result
+/// goes there. Whether there will be enough space is unknown.
 ///
 /// # Errors
 /// See [`WriteError`].
@@ -83,7 +84,7 @@ pub fn check_writable(path: &Path) -> Result<(), WriteError> {
         Ok(there) if there.is_dir() => {
             return Err(WriteError::Folder { path: path.display().to_string() });
         }
-        // A pipe may have no reader yet, and opening it would wait for one.
+        // A pipe may have no reader yet, and opening it would block.
         Ok(there) if !there.is_file() => Ok(()),
         Ok(_) => fs::canonicalize(path).and_then(|real| Part::create(&real)).map(drop),
         Err(_) => Part::create(path).map(drop),
@@ -96,7 +97,7 @@ pub fn check_writable(path: &Path) -> Result<(), WriteError> {
 }
 
 impl Part {
-    /// Makes the file that will become `path`.
+    /// Creates the file that will become `path`.
     fn create(path: &Path) -> io::Result<(Self, File)> {
         static WRITTEN: AtomicU64 = AtomicU64::new(0);
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -123,20 +124,21 @@ fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(&part.path, path)?;
     part.done = true;
-    // The file is whole and in place; some file systems cannot sync a folder, and that takes nothing away.
+    // The file is complete and in place; some file systems cannot sync a folder, which is harmless.
     let _ = File::open(folder(path)).and_then(|f| f.sync_all());
     Ok(())
 }
 
 fn part_prefix(name: &OsStr) -> OsString {
     let mut prefix = b".".to_vec();
-    // A file name holds 255 bytes; what is added needs at most 50.
+    // A file name may have 255 bytes; the additions need at most 50.
     prefix.extend_from_slice(&name.as_bytes()[..name.len().min(200)]);
     prefix.extend_from_slice(b".udpath-");
     OsString::from_vec(prefix)
 }
 
-/// Removes what a killed run left beside `name`: our own prefix, and a process that is no more.
+/// Removes temporary files for `name` that a killed run left behind: those with udpath's prefix and a pid that no
+/// longer exists.
 fn remove_left_behind(folder: &Path, name: &OsStr) {
     let prefix = part_prefix(name);
     let Ok(entries) = fs::read_dir(folder) else { return };
@@ -150,7 +152,7 @@ fn remove_left_behind(folder: &Path, name: &OsStr) {
     }
 }
 
-/// What would help against this failure.
+/// Advice for this error.
 fn advice(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -220,7 +222,7 @@ mod tests {
     fn what_a_killed_run_left_is_removed_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.html");
-        // No process has a number beyond 2^22 (proc(5), pid_max).
+        // No pid exceeds 2^22 (proc(5), pid_max).
         for name in [
             ".x.html.udpath-99999999-0",
             ".x.html.udpath-1-0",

@@ -1,16 +1,16 @@
-//! Findings as text: what was seen, why, and how to fix it.
+//! Findings as text: what was observed, why, and how to fix it.
 
 use udpath_advise::{Finding, ProfileResult, Remedy};
 
-/// Is this finding in the profile's sentence already?
+/// Is this finding already part of the profile's sentence?
 pub(crate) fn is_said(result: &ProfileResult, finding: &Finding) -> bool {
-    // Without the share that it begins with, if it does: the sentence says only once what shares are of.
+    // Without the share at its start, if there is one: the sentence says only once what shares are of.
     let words =
         finding.evidence.split_once(" % of CPU time ").map_or(finding.evidence.as_str(), |(_, what)| what);
     result.sentence.contains(words)
 }
 
-/// A finding as text: what was seen, and why that is so.
+/// A finding as text: the observation and its cause.
 pub(crate) fn text(finding: &Finding) -> String {
     if finding.cause.is_empty() {
         finding.evidence.clone()
@@ -19,16 +19,16 @@ pub(crate) fn text(finding: &Finding) -> String {
     }
 }
 
-/// Most settings of a remedy that text has; the JSON has all of them.
+/// Most settings of a remedy shown as text; the JSON has all of them.
 const SETTINGS: usize = 3;
 
-/// The remedies of a finding as one line: `Fix: A; or B`. None where it has none.
+/// The remedies of a finding as one line: `Fix: A; or B`. `None` if it has none.
 pub(crate) fn fixes(finding: &Finding) -> Option<String> {
     let remedies: Vec<String> = finding.remedies.iter().map(fix).collect();
     (!remedies.is_empty()).then(|| format!("Fix: {}", remedies.join("; or ")))
 }
 
-/// A remedy: what to do, and the command for it where udpath can.
+/// A remedy: what to do, and the udpath command for it if there is one.
 fn fix(remedy: &Remedy) -> String {
     let settings = remedy.settings();
     if settings.is_empty() {
@@ -41,7 +41,7 @@ fn fix(remedy: &Remedy) -> String {
     format!("{}: udpath plan {}{more}", remedy.what(), shown.join(" "))
 }
 
-/// As a shell needs it.
+/// Quoted for a shell.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }

@@ -1,12 +1,12 @@
-//! The tree behind a flame graph: stacks that begin alike share their beginning.
+//! The tree behind a flame graph: stacks with the same beginning share it.
 //!
 //! ```text
 //! stacks  context;process;f;g  30        all ─┬─ softirq ── net_rx_action ── udp_rcv
 //!         context;process;f;h  10   ──▸       └─ system call ── knotd ── f ─┬─ g
 //!                                                                          └─ h
 //! ```
-//! Every node has two costs, so that one tree serves the difference (of a first profile and of a second) and the plain graph
-//! (what is charged to the datagrams, and all). A node's class is the one that most of its time is in.
+//! Every node has two costs, so that one tree serves both the difference graph (first and second profile) and the plain
+//! graph (charged to the datagrams, and all). A node's class is the one with most of its time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,24 +15,24 @@ use udpath_profile::difference::{Unit, leaves_out};
 use udpath_profile::folded;
 use udpath_profile::profile::{Profile, Stack};
 
-/// Deepest node. The kernel cuts chains at 127 frames of each side; a file may say anything.
+/// Deepest node. The kernel cuts chains at 127 frames on each side; a file may contain anything.
 const DEEPEST: usize = 300;
 
-/// Nodes, each after its parent; the first is the whole.
+/// Nodes, each after its parent; the first is the root.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
 }
 
-/// A function where it was called from.
+/// A function at a place in the call tree.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) name: String,
-    /// The caller, by its place; the first node is its own.
+    /// The caller, by index; the first node is its own parent.
     pub(crate) parent: usize,
-    /// Frames below it.
+    /// Its depth below the root.
     pub(crate) level: usize,
-    /// Of the first and the second profile, or charged and all; callees included.
+    /// In the first and the second profile, or charged and all; callees included.
     pub(crate) costs: [f64; 2],
     /// Callees, by name.
     pub(crate) children: Vec<usize>,
@@ -40,19 +40,19 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The class that most of its time is in; none of the frames that are no functions.
+    /// The class with most of its time; `None` for frames that are not functions.
     pub(crate) fn class(&self) -> Option<Class> {
         self.classes.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(class, _)| *class)
     }
 
-    /// More in the second profile than in the first.
+    /// The increase from the first to the second profile.
     pub(crate) fn more(&self) -> f64 {
         self.costs[1] - self.costs[0]
     }
 }
 
 impl Tree {
-    /// Of one profile, in nanoseconds.
+    /// Builds the tree of one profile, in nanoseconds.
     pub(crate) fn of(profile: &Profile) -> Self {
         let mut builder = Builder::default();
         for stack in &profile.stacks {
@@ -62,7 +62,7 @@ impl Tree {
         builder.tree()
     }
 
-    /// Of one profile, in nanoseconds, of what is charged to the datagrams alone.
+    /// Builds the tree of one profile, in nanoseconds, with only the time charged to the datagrams.
     pub(crate) fn charged(profile: &Profile) -> Self {
         let mut builder = Builder::default();
         for stack in profile.stacks.iter().filter(|stack| profile.charges(stack)) {
@@ -71,7 +71,7 @@ impl Tree {
         builder.tree()
     }
 
-    /// Of two, in nanoseconds of each unit; without other programs' time where both are about somebody.
+    /// Builds the tree of two profiles, in nanoseconds per unit; without other programs' time if both have a focus.
     pub(crate) fn difference(a: &Profile, b: &Profile, unit: Unit) -> Self {
         let charged = leaves_out(a, b);
         let mut builder = Builder::default();
@@ -84,7 +84,7 @@ impl Tree {
         builder.tree()
     }
 
-    /// Nodes of the first profile that the second has nothing of, without their callees; the largest first.
+    /// Nodes of the first profile that are absent from the second, without their callees; largest first.
     pub(crate) fn gone(&self) -> Vec<&Node> {
         let gone = |node: &Node| node.costs[1] <= 0.0 && node.costs[0] > 0.0;
         let mut list: Vec<&Node> =
@@ -93,7 +93,7 @@ impl Tree {
         list
     }
 
-    /// From the whole to a node, both included.
+    /// The names from the root to a node, both included.
     pub(crate) fn path<'a>(&'a self, node: &'a Node) -> Vec<&'a str> {
         let mut path = vec![node.name.as_str()];
         let (mut level, mut at) = (node.level, node.parent);
@@ -106,10 +106,10 @@ impl Tree {
     }
 }
 
-/// A tree in the making.
+/// A tree under construction.
 struct Builder {
     nodes: Vec<Node>,
-    /// Parent and name to node.
+    /// Maps parent and name to a node.
     known: HashMap<(usize, String), usize>,
 }
 
@@ -125,7 +125,7 @@ impl Builder {
         let add = |node: &mut Node| node.costs.iter_mut().zip(costs).for_each(|(sum, cost)| *sum += cost);
         let mut at = 0;
         add(&mut self.nodes[0]);
-        // Contexts and processes hold work of every class: they have none themselves.
+        // Contexts and processes contain work of every class: they have no class themselves.
         let roots = folded::roots(stack).map(|name| (name, false));
         let functions = folded::functions(stack).map(|name| (name, true));
         for (name, function) in roots.chain(functions).take(DEEPEST) {

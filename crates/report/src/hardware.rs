@@ -6,17 +6,17 @@ use udpath_profile::profile::{Hardware, HardwareCounts};
 
 use crate::units;
 
-/// A table of words.
+/// A table of text.
 pub(crate) struct Counters {
-    /// What counts are divided by.
+    /// The divisor of the counts.
     pub(crate) unit: &'static str,
-    /// Of the columns of figures.
+    /// Headings of the columns.
     pub(crate) headings: Vec<&'static str>,
-    /// A name and its figures; the first are all classes together.
+    /// A name and its figures; the first row is the total of all classes.
     pub(crate) rows: Vec<(&'static str, Vec<String>)>,
 }
 
-/// The counters of a profile; none where the machine has none.
+/// The counters of a profile; `None` if the machine has none.
 pub(crate) fn counters(profile: &Profile) -> Option<Counters> {
     let hardware = profile.hardware.as_ref().filter(|hardware| !hardware.all.0.is_empty())?;
     let per_datagram = profile.per_datagram(1);
@@ -35,9 +35,9 @@ pub(crate) fn counters(profile: &Profile) -> Option<Counters> {
 
 struct Column {
     heading: &'static str,
-    /// Does the machine have what it takes?
+    /// Does the machine have the counters needed?
     there: fn(&Hardware) -> bool,
-    /// Of some counts, each times the scale.
+    /// The figure for some counts, each multiplied by the scale.
     figure: fn(&HardwareCounts, f64) -> Option<String>,
 }
 
@@ -74,6 +74,6 @@ fn has(hardware: &Hardware, counter: Counter) -> bool {
 }
 
 fn each(counts: &HardwareCounts, counter: Counter, scale: f64) -> Option<String> {
-    // With three digits, as rates are: a datagram costs thousands of cycles, and tenths of a cache miss.
+    // With three digits, like rates: a datagram costs thousands of cycles, and tenths of a cache miss.
     Some(units::tps(counts.of(counter)? as f64 * scale))
 }

@@ -1,6 +1,6 @@
-//! One self-contained page: no script, no font, no picture from elsewhere. Pages with a flame graph have one script of
-//! their own, and are whole without it. The templates are checked at compile time and escape every text; the charts,
-//! made in [`crate::svg`], escape theirs.
+//! One self-contained page: no external scripts, fonts or images. Pages with a flame graph have one script of their
+//! own, and are complete without it. The templates are checked at compile time and escape every text; the charts, drawn
+//! in [`crate::svg`], escape theirs.
 //!
 //! ```text
 //! page.html   head, policy, style, what it comes to, figures     filled from Head
@@ -23,17 +23,17 @@ use udpath_load::result::Latency;
 use crate::svg::cpus::shares;
 use crate::{units, words};
 
-/// What every page begins with.
+/// The beginning of every page.
 struct Head<'a> {
-    /// Who made it.
+    /// The version that rendered it.
     version: &'a str,
     title: String,
-    /// The line above the headline: the verb, of whom, when.
+    /// The line above the headline: the verb, the subject, the time.
     kind: String,
     headline: String,
     lead: String,
     figures: Vec<Figure>,
-    /// There are flame graphs: their style and their script come along, and the policy lets that script run.
+    /// The page has flame graphs: their style and script are included, and the policy allows that script.
     flames: bool,
 }
 
@@ -47,16 +47,16 @@ impl Head<'_> {
     }
 }
 
-/// A figure worth its own box.
+/// A figure in a box of its own.
 struct Figure {
     what: &'static str,
     value: String,
     note: String,
 }
 
-/// A line of the table of CPU time.
+/// A row of the table of CPU time.
 struct CpuRow {
-    /// Begins a new rung.
+    /// Starts a new rung.
     begins: bool,
     name: String,
     cpu: u32,
@@ -76,7 +76,7 @@ fn cpu_rows<'a>(groups: impl Iterator<Item = (&'a str, &'a [CpuUse])>) -> Vec<Cp
         .collect()
 }
 
-/// A line of the table of latencies.
+/// A row of the table of latencies.
 struct LatencyRow {
     best: bool,
     name: String,
@@ -91,8 +91,8 @@ fn latency_row(name: &str, best: bool, l: &Latency) -> LatencyRow {
     LatencyRow { best, name: name.to_owned(), figures }
 }
 
-/// Renders a template. Writing to a string cannot fail and the filters in use do not either; were it ever otherwise, the
-/// page says so instead of being empty.
+/// Renders a template. Writing to a string cannot fail, and neither can the filters in use; if rendering ever fails,
+/// the page contains the error instead of being empty.
 fn rendered(template: &impl askama::Template) -> String {
     let mut page = template.render().unwrap_or_else(|e| {
         format!("<!DOCTYPE html>\n<html><title>udpath</title><p>cannot render the report: {e}</p></html>\n")
@@ -100,7 +100,7 @@ fn rendered(template: &impl askama::Template) -> String {
     if !page.ends_with('\n') {
         page.push('\n');
     }
-    // The templates escape what HTML would read as its own; what would reorder the reader's text goes here.
+    // The templates escape HTML; characters that reorder text are removed here.
     if page.contains(|c| c != '\n' && words::drives(c)) {
         return page.chars().filter(|c| *c == '\n' || !words::drives(*c)).collect();
     }

@@ -1,5 +1,5 @@
-//! Results as JSON, there and back. The `schema` field says what a document is; it is looked at before anything else,
-//! so that a wrong file is called a wrong file and not "missing field `version`".
+//! Reads and writes results as JSON. The `schema` field identifies a document; it is checked first, so that a wrong
+//! file is reported as such, not as "missing field `version`".
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,22 +13,22 @@ use udpath_advise::result::{self as boost, BoostResult};
 use udpath_advise::{PROFILE_SCHEMA, ProfileResult};
 use udpath_load::result::{self as load, LoadResult};
 
-/// Largest document read, bytes. A result of a hundred rungs with full histograms takes 2 MiB; without a limit a
-/// device or an endless pipe named by mistake would fill the memory.
+/// Largest document read, bytes. A result of a hundred rungs with full histograms takes 2 MiB; without a limit, a
+/// device or an endless pipe given by mistake would fill the memory.
 const LARGEST: u64 = 256 * 1024 * 1024;
 
 /// A result read from a file, by its schema.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Document {
-    /// What `udpath boost --json` wrote.
+    /// Output of `udpath boost --json`.
     Boost(BoostResult),
-    /// What `udpath load --json` wrote.
+    /// Output of `udpath load --json`.
     Load(LoadResult),
-    /// What `udpath profile --json` wrote.
+    /// Output of `udpath profile --json`.
     Profile(ProfileResult),
 }
 
-/// Why a file cannot be shown as a result.
+/// Why a file cannot be read as a result.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file could not be read.
@@ -36,22 +36,22 @@ pub enum ReadError {
     Io {
         /// The file.
         name: String,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
-    /// It holds more than any result would.
+    /// It is larger than any result.
     #[error("{name} holds more than {} MiB: no result of udpath is so large", LARGEST >> 20)]
     TooLarge {
         /// The file.
         name: String,
     },
-    /// There is nothing in it.
+    /// It is empty.
     #[error("{name} is empty: expected {EXPECTED}")]
     Empty {
         /// The file.
         name: String,
     },
-    /// It stops in the middle.
+    /// It is truncated.
     #[error(
         "{name} ends in the middle, at line {line}, column {column}: it was cut off; write it again with --json"
     )]
@@ -63,12 +63,12 @@ pub enum ReadError {
         /// Last column, from 1.
         column: usize,
     },
-    /// It is something else than JSON.
+    /// It is not JSON.
     #[error("{name} is not JSON ({cause}): expected {EXPECTED}")]
     NotJson {
         /// The file.
         name: String,
-        /// What the parser stumbled over, and where.
+        /// The parser's error, with its position.
         cause: serde_json::Error,
     },
     /// It is JSON without a schema.
@@ -82,29 +82,29 @@ pub enum ReadError {
     OtherSchema {
         /// The file.
         name: String,
-        /// The schema it names.
+        /// Its schema.
         found: String,
-        /// What that may mean.
+        /// A possible reason.
         hint: &'static str,
     },
-    /// It names a schema of ours and does not keep to it.
+    /// It has a known schema but does not conform to it.
     #[error("{name} does not keep to its schema {schema}: {}", without_controls(cause))]
     Malformed {
         /// The file.
         name: String,
-        /// The schema it names.
+        /// Its schema.
         schema: &'static str,
-        /// The field that is wrong, and where.
+        /// The invalid field, with its position.
         cause: serde_json::Error,
     },
 }
 
-/// What serde says, which quotes the file: nothing of that may drive a terminal.
+/// serde's error, which quotes the file, without terminal control characters.
 fn without_controls(cause: &serde_json::Error) -> String {
     cause.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// What a document may be, for the errors' sentences.
+/// The accepted documents, for error messages.
 const EXPECTED: &str =
     "a result of udpath boost, load or profile (schema udpath.boost/2, udpath.load/1 or udpath.profile/2)";
 
@@ -134,7 +134,7 @@ fn read_from(source: impl Read, name: String) -> Result<Document, ReadError> {
     parse(&bytes, &name)
 }
 
-/// Parses one document; `name` is what its errors call it.
+/// Parses one document; `name` is its name in errors.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -166,22 +166,22 @@ pub fn parse(bytes: &[u8], name: &str) -> Result<Document, ReadError> {
                 (false, true) => "; this part of udpath has no report",
                 (false, false) => "",
             };
-            // The name comes from outside and goes into one sentence: no line breaks, no endless strings.
+            // The name comes from the file and goes into one sentence: no line breaks, limited length.
             let found = other.chars().filter(|c| !c.is_control()).take(60).collect();
             Err(ReadError::OtherSchema { name, found, hint })
         }
     }
 }
 
-/// Parses the text a second time, into its type: only so does the error name the line of a wrong field.
+/// Parses the text a second time, into its type: only then does the error contain the line of an invalid field.
 fn typed<T: DeserializeOwned>(bytes: &[u8], name: String, schema: &'static str) -> Result<T, ReadError> {
     serde_json::from_slice(bytes).map_err(|cause| ReadError::Malformed { name, schema, cause })
 }
 
-/// One line of JSON with a line end. Figures that are not finite become `null`.
+/// One line of JSON with a line break. Non-finite figures become `null`.
 #[must_use]
 pub fn to_json<T: Serialize>(result: &T) -> String {
-    // The result types hold strings, numbers, lists and options only; none of those can fail.
+    // The result types contain only strings, numbers, lists and options; none of those can fail.
     let mut text =
         serde_json::to_string(result).unwrap_or_else(|e| format!("{{\"error\":{:?}}}", e.to_string()));
     text.push('\n');

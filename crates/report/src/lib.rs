@@ -13,8 +13,8 @@
 //!                              words, finding  the sentences both renderings share
 //!                              file   whole or not at all
 //! ```
-//! The results are plain data from elsewhere, perhaps from a file that somebody edited: nothing here trusts them to be
-//! finite, ordered or short, and no text of theirs reaches a terminal or a page unescaped. Nothing here measures.
+//! The results are plain data from elsewhere, possibly from an edited file: this crate does not assume that they are
+//! finite, ordered or short, and escapes all of their text for the terminal and the page. It measures nothing.
 
 mod file;
 mod finding;
@@ -47,36 +47,37 @@ pub use terminal::map::Extent;
 pub use terminal::spread::SpreadTable;
 pub use units::date;
 
-/// The path of a datagram through a machine as text for a terminal: a line per link, findings below.
+/// The path of a datagram through a machine as text for a terminal: a line per hop, findings below.
 #[must_use]
 pub fn map_text(result: &MapResult, extent: Extent, style: &Style) -> String {
     terminal::map::text(result, extent, style)
 }
 
-/// How flows spread over queues, CPUs or sockets, as text for a terminal: how few take most, and a line for each.
+/// The distribution of flows over queues, CPUs or sockets as text for a terminal: how concentrated it is, and a line
+/// for each.
 #[must_use]
 pub fn spread_text(table: &SpreadTable<'_>, style: &Style) -> String {
     terminal::spread::text(table, *style)
 }
 
-/// A climb as text: a summary that fits a screen of 40 lines, or with all details.
+/// A climb as text: a summary that fits on a screen of 40 lines, or all details.
 #[must_use]
 pub fn boost_text(result: &BoostResult, style: &Style, details: bool) -> String {
     terminal::boost::text(result, style, details)
 }
 
-/// A profile as text on so many lines at the most, as far as what it has to say allows: a screen. None: all of it.
+/// A profile as text on at most this many lines, as far as its required parts fit. `None`: all of it.
 #[must_use]
 pub fn profile_text(result: &ProfileResult, style: &Style, lines: Option<usize>) -> String {
     terminal::profile::within(result, style, lines)
 }
 
-/// A result that can be shown.
+/// A result that can be rendered.
 pub trait Render {
-    /// Text for a terminal, each line ended, none wider than `style` says as far as the names in it allow.
+    /// Text for a terminal, every line terminated, no line wider than `style` allows unless a name is.
     fn terminal(&self, style: &Style) -> String;
 
-    /// One HTML document that needs nothing but itself.
+    /// One self-contained HTML document.
     fn html(&self) -> String;
 
     /// One line of JSON.
@@ -125,12 +126,12 @@ impl Render for ProfileResult {
     }
 }
 
-/// Two profiles, to be shown as their difference.
+/// Two profiles, rendered as their difference.
 #[derive(Debug, Clone, Copy)]
 pub struct Compared<'a> {
     /// The first.
     pub a: &'a Profile,
-    /// The second, which the picture shows.
+    /// The second, which the graph shows.
     pub b: &'a Profile,
 }
 
@@ -174,10 +175,10 @@ impl Render for Document {
     }
 }
 
-/// Writes the result's HTML to `path`, whole or not at all.
+/// Writes the result's HTML to `path`, completely or not at all.
 ///
 /// # Errors
-/// See [`WriteError`]; whatever stood at `path` before still does.
+/// See [`WriteError`]; an existing file at `path` is then unchanged.
 pub fn write_html(path: &Path, result: &impl Render) -> Result<(), WriteError> {
     write_whole(path, result.html().as_bytes())
 }

@@ -1,8 +1,9 @@
-//! A map as metrics, with node_exporter's naming: base units, `_total`, labels `cpu`, `device`, `queue`; in the text format
-//! of OpenMetrics, or in Prometheus' older one, which node_exporter's textfile collector and promtool read alone.
+//! A map as metrics, with node_exporter's naming: base units, `_total`, labels `cpu`, `device`, `queue`; in the
+//! OpenMetrics text format, or in Prometheus' older one, the only one that node_exporter's textfile collector and
+//! promtool read.
 //!
-//! The number of series is bounded by the machine, not by its clients: sockets are the few with the most drops, ports from
-//! [`EPHEMERAL`] on count as one, and queues are left out unless asked for.
+//! The number of series is bounded by the machine, not by its clients: only the sockets with the most drops are
+//! included, ports from [`EPHEMERAL`] on count as one, and queues are left out unless requested.
 
 mod applied;
 mod family;
@@ -26,30 +27,30 @@ pub use applied::Applied;
 use applied::Counted;
 use family::{Series, family};
 
-/// The first port that Linux gives to sockets that ask for none (`net.ipv4.ip_local_port_range`). From here on a port says
-/// nothing of a service, and a client opens thousands.
+/// The first ephemeral port (`net.ipv4.ip_local_port_range`). From here on, a port does not identify a service, and a
+/// client opens thousands.
 const EPHEMERAL: u16 = 32_768;
 
 /// What is exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetricsOptions {
-    /// Sockets, those with the most drops first.
+    /// Number of sockets, those with the most drops first.
     pub sockets: usize,
-    /// Receive queues and their interrupts: a series each.
+    /// Include receive queues and their interrupts: a series each.
     pub queues: bool,
 }
 
-/// How metrics are written.
+/// The format of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsFormat {
-    /// OpenMetrics 1.0: `# EOF` at its end.
+    /// OpenMetrics 1.0, with `# EOF` at its end.
     OpenMetrics,
     /// Prometheus' text format 0.0.4.
     Text,
 }
 
 impl MetricsFormat {
-    /// What HTTP calls it.
+    /// The HTTP content type.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -59,7 +60,7 @@ impl MetricsFormat {
     }
 }
 
-/// The map and its findings as text. Counts must be those since boot. `applied`: what was applied.
+/// The map and its findings as text. Counts must be since boot. `applied`: the applied changes.
 #[must_use]
 pub fn map_metrics(
     result: &MapResult,
@@ -83,8 +84,8 @@ pub fn map_metrics(
     }
 }
 
-/// OpenMetrics in Prometheus' older format: there a family has the name of its samples, and there is neither `info`, nor a
-/// unit, nor an end.
+/// Converts OpenMetrics to Prometheus' older format: there, a family has the name of its samples, and there is no
+/// `info` type, no unit and no end marker.
 fn older(text: &str) -> String {
     let mut kinds = BTreeMap::new();
     for line in text.lines() {
@@ -267,7 +268,7 @@ impl Metrics {
     }
 
     fn sockets(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        // Sorted by drops already. Sockets with the same labels count as one.
+        // Already sorted by drops. Sockets with the same labels are summed.
         let mut sums = BTreeMap::<Vec<(&'static str, String)>, [u64; 3]>::new();
         for socket in self.map.sockets.iter().take(self.options.sockets) {
             let sum = sums.entry(self.labels(socket)).or_default();
@@ -295,7 +296,7 @@ impl Metrics {
         ]
     }
 
-    /// By the names that dashboards know: a finding's id is a `rule`, its severity a `weight`.
+    /// By the names used in dashboards: a finding's id is a `rule`, its severity a `weight`.
     fn findings(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut counts = BTreeMap::<(&str, &str), u64>::new();
         for finding in &self.findings {

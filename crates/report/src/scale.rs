@@ -1,11 +1,11 @@
-//! Axes: from a value to a place on the paper, and the ticks to print beside it.
+//! Axes: map a value to a position on the chart, and provide its tick marks.
 //!
 //! ```text
 //! linear      0 ----- 200 k ----- 400 k ----- 600 k          steps of 1, 2 or 5 times a power of ten
 //! log         10 -- 20 -- 50 -- 100 -- 200 -- 500            the same marks, equal factors at equal distances
 //! percentile  0 ---- 90 ---- 99 ---- 99.9 ---- 99.99         -log10(1 - p): each nine takes the same space
 //! ```
-//! All of them clamp: whatever a file holds, a place lies on the paper.
+//! All of them clamp: whatever a file contains, a position is on the chart.
 
 /// A linear axis from 0 to a round number.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub(crate) struct Linear {
 impl Linear {
     /// Covers 0..=`highest` with about `ticks` steps; `highest` at or below 0, or not finite, counts as 1.
     pub(crate) fn to(highest: f64, ticks: u32) -> Self {
-        // Beyond these bounds the steps themselves are no longer numbers.
+        // Beyond these bounds, the steps are no longer finite.
         let highest = if highest.is_finite() && highest > 0.0 { highest.clamp(1e-12, 1e24) } else { 1.0 };
         let rough = highest / f64::from(ticks.max(1));
         let decade = 10.0_f64.powf(rough.log10().floor());
@@ -29,12 +29,12 @@ impl Linear {
         Self { top: (highest / step * 0.999_999).ceil().max(1.0) * step, step }
     }
 
-    /// Place of `value`, 0..=1.
+    /// Position of `value`, 0..=1.
     pub(crate) fn place(&self, value: f64) -> f64 {
         clamp(value / self.top)
     }
 
-    /// The values to mark, ascending, both ends included.
+    /// The tick values, ascending, both ends included.
     pub(crate) fn ticks(&self) -> Vec<f64> {
         (0..=(self.top / self.step).round() as u32).map(|i| f64::from(i) * self.step).collect()
     }
@@ -48,7 +48,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Covers `lowest`..=`highest`; anything not positive counts as 1.
+    /// Covers `lowest`..=`highest`; a value that is not positive counts as 1.
     pub(crate) fn between(lowest: f64, highest: f64) -> Self {
         let sane = |v: f64| if v.is_finite() && v > 0.0 { v.clamp(1e-12, 1e24) } else { 1.0 };
         let (lowest, highest) = (sane(lowest.min(highest)), sane(lowest.max(highest)));
@@ -57,12 +57,12 @@ impl Log {
         Self { low, high: if high > low { high } else { low * 2.0 } }
     }
 
-    /// Place of `value`, 0..=1.
+    /// Position of `value`, 0..=1.
     pub(crate) fn place(&self, value: f64) -> f64 {
         clamp((value.max(self.low) / self.low).ln() / (self.high / self.low).ln())
     }
 
-    /// The values to mark, ascending, at most `most` of them: 1-2-5, or powers of ten, or fewer of those.
+    /// The tick values, ascending, at most `most`: 1-2-5, or powers of ten, or fewer of those.
     pub(crate) fn ticks(&self, most: usize) -> Vec<f64> {
         let most = most.max(2);
         let all = marks(self.low, self.high);
@@ -92,19 +92,19 @@ pub(crate) struct Percentiles {
 }
 
 impl Percentiles {
-    /// As many nines as `count` values can speak for, 2 to 5: of 1,000 values one lies beyond 99.9 %. What happens to
-    /// one in a million says more of the machine than of the service, and would press the rest into a corner.
+    /// As many nines as `count` values support, 2 to 5: of 1,000 values, one is beyond 99.9 %. One in a million depends
+    /// more on the machine than on the service, and would squeeze the rest into a corner.
     pub(crate) fn of(count: u64) -> Self {
         Self { nines: count.max(1).ilog10().clamp(2, 5) }
     }
 
-    /// Place of the share `p` of values at or below, 0..=1; p beyond the last nine lies at the end.
+    /// Position of the share `p` of values at or below, 0..=1; p beyond the last nine is at the end.
     pub(crate) fn place(self, p: f64) -> f64 {
         let above = (1.0 - p).clamp(1e-12, 1.0);
         clamp(-above.log10() / f64::from(self.nines))
     }
 
-    /// The marks: 0, 50 %, 90 %, 99 %, ... each with its label.
+    /// The ticks: 0, 50 %, 90 %, 99 %, ... each with its label.
     pub(crate) fn ticks(self) -> Vec<(f64, String)> {
         let mut ticks = vec![(0.0, "0 %".to_owned()), (0.5, "50 %".to_owned())];
         ticks.extend((1..=self.nines).map(|n| (1.0 - 0.1_f64.powi(n as i32), crate::units::percentile(n))));

@@ -1,9 +1,9 @@
-//! Charts as inline SVG: drawn once for a wide page and once for a phone, since text that shrinks with the picture
-//! cannot be read.
+//! Charts as inline SVG: drawn once for a wide page and once for a phone, since text that shrinks with the chart
+//! becomes unreadable.
 //!
-//! Colours are classes (see `templates/style.css`), so that one drawing serves light, dark and paper; what differs
-//! only by colour differs by pattern or dashes as well. Every number is rounded to a tenth and finite, every text is
-//! escaped here and nowhere else.
+//! Colours are classes (see `templates/style.css`), so that one drawing works in light mode, dark mode and print;
+//! patterns or dashes repeat every distinction made by colour. Every number is rounded to a tenth and finite, and every
+//! text is escaped, here and nowhere else.
 
 pub(crate) mod cpus;
 pub(crate) mod flame;
@@ -14,7 +14,7 @@ pub(crate) mod time_line;
 
 use std::fmt::{Display, Write};
 
-/// The paper a chart is drawn for.
+/// The medium a chart is drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paper {
     /// A page or a screen: 900 units wide.
@@ -43,12 +43,12 @@ impl Paper {
     }
 }
 
-/// Both drawings of one chart, one of which the style sheet hides.
+/// Both drawings of one chart; the style sheet hides one of them.
 pub(crate) fn both(draw: impl Fn(Paper) -> String) -> String {
     draw(Paper::Wide) + &draw(Paper::Narrow)
 }
 
-/// Where a text's anchor lies.
+/// Position of a text's anchor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -56,7 +56,7 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// A drawing in the making.
+/// A drawing under construction.
 #[derive(Debug)]
 pub(crate) struct Drawing {
     body: String,
@@ -68,7 +68,7 @@ impl Drawing {
         Self { body: String::new(), paper }
     }
 
-    /// Appends an element; a `String` takes whatever it is given.
+    /// Appends an element; writing to a `String` cannot fail.
     fn element(&mut self, arguments: std::fmt::Arguments<'_>) {
         let _ = self.body.write_fmt(arguments);
         self.body.push('\n');
@@ -114,12 +114,12 @@ impl Drawing {
         self.element(format_args!(r#"<path class="{class}" d="{d}"/>"#));
     }
 
-    /// Elements made elsewhere, such as definitions.
+    /// Appends raw elements, such as definitions.
     pub(crate) fn raw(&mut self, elements: &str) {
         self.body += elements;
     }
 
-    /// The whole element, `height` tall, with the title and the description that a screen reader speaks.
+    /// The complete element, `height` tall, with the title and the description for screen readers.
     pub(crate) fn finish(self, name: &str, height: f64, title: &str, description: &str) -> String {
         let (class, width, height) = (self.paper.class(), n(self.paper.width()), n(height));
         let (title, description, body) = (escaped(title), escaped(description), self.body);
@@ -138,7 +138,7 @@ fn n(value: f64) -> impl Display {
     (value * 10.0).round() / 10.0
 }
 
-/// Text that is text in XML whatever it holds.
+/// Text escaped for XML, whatever it contains.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in crate::words::one_line(text).chars() {
@@ -148,7 +148,7 @@ pub(crate) fn escaped(text: &str) -> String {
             '>' => out += "&gt;",
             '"' => out += "&quot;",
             '\'' => out += "&#39;",
-            // Not characters to XML, and no reader could see them.
+            // Not valid characters in XML, and invisible.
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -156,8 +156,8 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
-/// About how wide a text is at this size in the widest of the fonts a reader may have (DejaVu Sans): enough to keep
-/// texts apart and inside the paper.
+/// Approximate width of a text at this size in the widest of the likely fonts (DejaVu Sans): precise enough to keep
+/// texts apart and inside the chart.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     let em = |c: char| match c {
         'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' => 0.32,
@@ -188,7 +188,7 @@ pub(crate) fn fitted(text: &str, size: f64, width: f64) -> String {
     short + "…"
 }
 
-/// Moves places apart until neighbours lie `gap` apart, all within `low..=high` if there is room; order is kept.
+/// Moves positions apart until neighbours are `gap` apart, all within `low..=high` if there is room; keeps the order.
 pub(crate) fn spread(places: &mut [f64], gap: f64, low: f64, high: f64) {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|a, b| places[*a].total_cmp(&places[*b]));

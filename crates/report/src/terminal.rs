@@ -1,7 +1,7 @@
-//! Text for a terminal: what fits on a screen, aligned, coloured only on request.
+//! Text for a terminal: fits on a screen, aligned, coloured only on request.
 //!
-//! Colour only repeats what the words say. Nothing here examines the terminal: the caller knows whether stdout is
-//! one, its width, and `NO_COLOR`.
+//! Colour only repeats what the text says. This module does not examine the terminal: the caller knows whether stdout
+//! is a terminal, its width, and `NO_COLOR`.
 
 pub(crate) mod boost;
 pub(crate) mod difference;
@@ -21,16 +21,16 @@ pub(crate) use style::Paint;
 pub use style::Style;
 use table::{Cell, Table};
 
-/// A bar of eighths of a character: `share` of `width` columns.
+/// A bar in eighths of a character: `share` of `width` columns.
 pub(crate) fn bar(share: f64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
-    // Something is never shown as nothing.
+    // A value above zero is never shown as zero.
     let eighths = ((share * width as f64 * 8.0).round() as usize).max(usize::from(share > 0.0));
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
-/// Most CPUs that get a line each; more are summed up as their mean and the busiest one.
+/// Most CPUs with a line each; more are summarised by their mean and the busiest one.
 const CPU_LINES: usize = 4;
 
 /// Adds lines of CPU time by kind to a table that begins with a title column.
@@ -38,7 +38,7 @@ pub(crate) fn cpu_lines(table: &mut Table, title: &str, cpus: &[CpuUse]) {
     cpu_lines_over_time(table, title, cpus, &[]);
 }
 
-/// The same, and how busy each was from slice to slice, where `lanes` has lanes of the same CPUs.
+/// The same, with the load of each over time if `lanes` has lanes of the same CPUs.
 pub(crate) fn cpu_lines_over_time(table: &mut Table, title: &str, cpus: &[CpuUse], lanes: &[Lane]) {
     let mut line = |title: &str, name: String, used: &CpuUse, marks: String| {
         let mut cells = vec![Cell::new(title), Cell::right(name)];
@@ -68,7 +68,7 @@ pub(crate) fn cpu_lines_over_time(table: &mut Table, title: &str, cpus: &[CpuUse
     }
 }
 
-/// The headings that go with [`cpu_lines`].
+/// The headings for [`cpu_lines`].
 pub(crate) fn cpu_headings(first: &str) -> Vec<Cell> {
     let mut cells = vec![Cell::new(first)];
     cells.extend(["CPU", "usr", "sys", "soft", "irq", "steal", "idle"].map(Cell::right));

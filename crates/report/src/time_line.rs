@@ -1,16 +1,16 @@
-//! How CPUs spent their time, slice by slice: what the terminal and the page both draw.
+//! CPU time over time: drawn by both the terminal and the page.
 //!
 //! ```text
 //! profile.cpus[n].time_line ──▸ lanes: a CPU each ──▸ few enough slices ──▸ few enough lanes
 //! ```
-//! Slices become fewer by their mean, CPUs by the busiest of neighbours: one that is full among many that are not is what a
-//! time line is looked at for.
+//! Slices are merged by their mean, CPUs by the busiest of neighbours: the main purpose of a time line is to show one
+//! busy CPU among many idle ones.
 
 use udpath_load::cpu::CpuUse;
 use udpath_profile::context::Context;
 use udpath_profile::profile::{CpuLine, Profile};
 
-/// One CPU from slice to slice, or of some the busiest in each.
+/// One CPU over time, or of several CPUs the busiest in each slice.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Lane {
     /// The first CPU and the last.
@@ -28,13 +28,13 @@ impl Lane {
     }
 }
 
-/// A lane for each CPU, by the samples; of `most` slices at most. None where a profile has no time line.
+/// A lane for each CPU, by the samples; at most `most` slices. Empty if a profile has no time line.
 pub(crate) fn lanes(profile: &Profile, most: usize) -> Vec<Lane> {
     let count = profile.cpus.iter().map(|line| line.time_line.len()).max().unwrap_or(0);
     if count == 0 || most == 0 {
         return Vec::new();
     }
-    // What a recording is late by is no slice of its own.
+    // The delay at the end of a recording is not a slice of its own.
     let count = count.min((profile.seconds - 0.1).ceil().max(1.0) as usize);
     let each = count.div_ceil(most);
     profile.cpus.iter().map(|line| lane(line, count, each, profile.seconds)).collect()
@@ -43,7 +43,7 @@ pub(crate) fn lanes(profile: &Profile, most: usize) -> Vec<Lane> {
 fn lane(line: &CpuLine, count: usize, each: usize, seconds: f64) -> Lane {
     let slices = (0..count).step_by(each).map(|first| {
         let end = (first + each).min(count);
-        // Slices are a second each, but the last ends with the recording.
+        // Slices are a second each, but the last one ends with the recording.
         let length = if end == count { seconds - first as f64 } else { each as f64 };
         let length = if length.is_finite() { length.max(1e-3) } else { 1.0 };
         let share = |contexts: &[Context]| {
@@ -58,8 +58,8 @@ fn lane(line: &CpuLine, count: usize, each: usize, seconds: f64) -> Lane {
     Lane { cpus: (line.cpu, line.cpu), slices: slices.collect() }
 }
 
-/// Contexts as /proc/stat divides a CPU's time. What the hypervisor took no sample shows, and a halted CPU counts no cycles:
-/// idle is what is left.
+/// Maps contexts to the fields of /proc/stat. Samples do not show steal time, and a halted CPU counts no cycles: the
+/// rest is idle.
 pub(crate) fn shares(cpu: u32, seconds: f64, share: impl Fn(&[Context]) -> f64) -> CpuUse {
     let (usr, sys) = (share(&[Context::User, Context::Guest]), share(&[Context::Syscall, Context::Kernel]));
     let (soft, irq) = (share(&[Context::Softirq]), share(&[Context::HardIrq]));
@@ -67,7 +67,7 @@ pub(crate) fn shares(cpu: u32, seconds: f64, share: impl Fn(&[Context]) -> f64) 
     CpuUse { cpu, usr, sys, soft, irq, steal: 0.0, idle, seconds }
 }
 
-/// At most so many lanes: of neighbours the busiest, in each slice.
+/// At most `most` lanes: the busiest of neighbours, in each slice.
 pub(crate) fn folded(lanes: Vec<Lane>, most: usize) -> Vec<Lane> {
     let each = lanes.len().div_ceil(most.max(1));
     if each <= 1 {
@@ -88,7 +88,7 @@ pub(crate) fn folded(lanes: Vec<Lane>, most: usize) -> Vec<Lane> {
     lanes.chunks(each).map(fold).collect()
 }
 
-/// A share of time that was not idle, as one character; nothing at all is a dot.
+/// A share of busy time as one character; zero is a dot.
 pub(crate) fn mark(used: &CpuUse) -> char {
     const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let busy = 1.0 - used.idle;
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(soft(&lane(&line(1, &[500, 1000, 500]), 3, 1, 2.5)), [0.5, 1.0, 1.0]);
         // Two and two; the last is alone.
         assert_eq!(soft(&lane(&line(1, &[500, 1000, 500]), 3, 2, 2.5)), [0.75, 1.0]);
-        // Less than there are, and no length at all.
+        // Fewer than there are, and zero length.
         assert_eq!(soft(&lane(&line(1, &[500]), 2, 1, 2.0)), [0.5, 0.0]);
         assert!(soft(&lane(&line(1, &[500]), 1, 1, f64::NAN))[0] <= 1.0);
     }

@@ -5,8 +5,8 @@
 //!                                                        columns: what fits, in order   └▸ text: all at once
 //!                                                           state: view, order, filter, place
 //! ```
-//! Drawing is a function of a [`Top`] and a [`State`]: no clock, no terminal, no memory of what was drawn before. Colours
-//! are of the sixteen that every terminal has, and repeat what letters and marks say.
+//! Drawing is a function of a [`Top`] and a [`State`]: no clock, no terminal, no memory of earlier frames. Colours are
+//! from the basic sixteen, and only repeat what letters and marks show.
 
 mod columns;
 mod cpus;
@@ -29,10 +29,10 @@ pub use state::{State, View};
 
 /// Rows of a table in text. All of them are in the JSON form.
 const LINES: usize = 24;
-/// Unknown things that text names.
+/// Most unknown items that the text lists.
 const UNKNOWN: usize = 4;
 
-/// All views of one interval as text, one below the other.
+/// All views of one interval as text, one after the other.
 #[must_use]
 pub fn text(top: &Top, style: &Style) -> String {
     let width = style.width;
@@ -61,7 +61,7 @@ pub fn text(top: &Top, style: &Style) -> String {
     out
 }
 
-/// Headings and rows of a table, and how many rows there are in all.
+/// Headings and rows of a table, and the total number of rows.
 fn lines<R: columns::Row>(
     table: &[columns::Column<R>],
     rows: &[R],

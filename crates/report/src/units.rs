@@ -1,11 +1,11 @@
-//! Numbers as people read them: every figure of every rendering is formatted here, so that the terminal and the
-//! HTML never disagree by a rounding.
+//! Formats numbers: every figure of every rendering is formatted here, so that the terminal and the HTML always round
+//! alike.
 //!
-//! What cannot be shown (not finite, or beyond anything that was ever measured) becomes an en dash, never `NaN`.
+//! A value that cannot be shown (not finite, or beyond any plausible measurement) becomes an en dash, never `NaN`.
 
 use udpath_advise::result::{Ratio, Verdict};
 
-/// What stands where there is no figure.
+/// Shown instead of a missing figure.
 pub(crate) const NONE: &str = "–";
 
 /// Three significant digits, no exponent: `0.0123`, `1.23`, `12.3`, `123`, `1234`.
@@ -21,23 +21,23 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Is this a figure that something measured? Beyond it digits would run over the edge of whatever they are put in.
+/// Is this a plausible measurement? Larger values would overflow their space.
 fn sane(value: f64) -> bool {
     value.is_finite() && value.abs() < 1e15
 }
 
-/// A value under the largest prefix that leaves it at least 1: steps are (factor, suffix), ascending.
+/// A value with the largest prefix that leaves it at least 1: steps are (factor, suffix), ascending.
 fn prefixed(value: f64, steps: &[(f64, &str)]) -> String {
     if !sane(value) {
         return NONE.to_owned();
     }
-    // 999.7 of one unit would print as 1000: it belongs to the next.
+    // 999.7 of one unit would print as 1000, so it belongs to the next.
     let step = steps.iter().rev().find(|(factor, _)| value.abs() >= factor * 0.999_5).unwrap_or(&steps[0]);
     let digits = three_digits(value / step.0);
     if step.1.is_empty() { digits } else { format!("{digits} {}", step.1) }
 }
 
-/// Digits without zeros, or a point, that end them: `20.0` -> `20`.
+/// Digits without trailing zeros and without a trailing point: `20.0` -> `20`.
 pub(crate) fn without_zeros(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
@@ -90,13 +90,13 @@ pub(crate) fn share(value: f64) -> String {
     }
 }
 
-/// A share of 1 as per cent in a column of such: always one decimal, `8.2 %`, `52.4 %`.
+/// A share of 1 as per cent in a column: always one decimal, `8.2 %`, `52.4 %`.
 pub(crate) fn share_in_column(value: f64) -> String {
     if sane(value) { format!("{:.1} %", (value * 100.0).max(0.0)) } else { NONE.to_owned() }
 }
 
-/// A share of which the last bit to either end matters, such as loss: `0`, `< 0.001 %`, `0.012 %`, `3.4 %`, `99.98 %`.
-/// Only all is `100 %`, and only nothing is `0`.
+/// A share for which values near 0 and 1 matter, such as loss: `0`, `< 0.001 %`, `0.012 %`, `3.4 %`, `99.98 %`. Only
+/// exactly 1 is `100 %`, and only exactly 0 is `0`.
 pub(crate) fn loss(value: f64) -> String {
     if !sane(value) {
         return NONE.to_owned();
@@ -112,7 +112,7 @@ pub(crate) fn loss(value: f64) -> String {
     }
 }
 
-/// A whole number with its thousands apart: `1,234,567`.
+/// A whole number with thousands separators: `1,234,567`.
 pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -143,7 +143,7 @@ pub(crate) fn memory(bytes: u64) -> String {
     )
 }
 
-/// A value with its unit as an axis marks it: `1 M`, `20 µs`, where a table would have `1.00 M`.
+/// A value with its unit as on an axis: `1 M`, `20 µs`, where a table would have `1.00 M`.
 pub(crate) fn mark(text: &str) -> String {
     match text.split_once(' ') {
         Some((digits, unit)) => format!("{} {unit}", without_zeros(digits)),
@@ -156,7 +156,7 @@ pub(crate) fn ratio(value: f64) -> String {
     if value >= 999.5 { tps(value) } else { prefixed(value, &[(1.0, "")]) }
 }
 
-/// A ratio with its interval, with as many digits as the interval is worth: `1.52 (1.49–1.55)`, `1.028 (1.021–1.035)`.
+/// A ratio with its interval, with as many digits as the interval justifies: `1.52 (1.49–1.55)`, `1.028 (1.021–1.035)`.
 pub(crate) fn interval(r: Ratio) -> String {
     if ![r.ratio, r.low, r.high].into_iter().all(sane) {
         return NONE.to_owned();
@@ -178,7 +178,7 @@ pub(crate) fn percentile(nines: u32) -> String {
     }
 }
 
-/// A verdict in the words of the program.
+/// A verdict as text.
 pub(crate) const fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Base => "first rung",
@@ -192,7 +192,7 @@ pub(crate) const fn verdict(verdict: Verdict) -> &'static str {
 /// Seconds since 1970 as `2026-11-20 13:04 UTC`, by the proleptic Gregorian calendar.
 #[must_use]
 pub fn date(seconds: u64) -> String {
-    // Howard Hinnant's civil_from_days: years begin in March, so the leap day is a year's last.
+    // Howard Hinnant's civil_from_days: years start in March, so the leap day is a year's last.
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);

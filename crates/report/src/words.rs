@@ -1,4 +1,4 @@
-//! The sentences that the terminal and the HTML share, made from the figures.
+//! The sentences that the terminal and the HTML share, built from the figures.
 
 use udpath_advise::ProfileResult;
 use udpath_advise::result::{BoostResult, LeftOut, Profiles, Ratio, RungResult, Verdict};
@@ -8,7 +8,7 @@ use udpath_profile::Profile;
 
 use crate::units;
 
-/// The rung that was kept: the one the result names, else the last one kept, else the first.
+/// The kept rung: the one named in the result, or else the last one kept, or else the first.
 pub(crate) fn best(result: &BoostResult) -> Option<&RungResult> {
     let rungs = || result.rungs.iter();
     rungs()
@@ -23,12 +23,12 @@ pub(crate) const fn ratio(rung: &RungResult) -> Ratio {
     Ratio { ratio: rung.ratio, low: rung.ratio_low, high: rung.ratio_high }
 }
 
-/// Was the rung tried and given up?
+/// Was the rung tried and undone?
 pub(crate) fn undone(rung: &RungResult) -> bool {
     !rung.kept && rung.verdict != Verdict::Base
 }
 
-/// The verdict with what became of the rung: `better`, `worse, undone`, `failed`.
+/// The verdict and the rung's outcome: `better`, `worse, undone`, `failed`.
 pub(crate) fn outcome(rung: &RungResult) -> String {
     let word = units::verdict(rung.verdict);
     if undone(rung) && rung.verdict != Verdict::Failed { format!("{word}, undone") } else { word.to_owned() }
@@ -158,7 +158,7 @@ pub(crate) fn command(result: &BoostResult) -> String {
     command + " --report again.html"
 }
 
-/// The result of a load in one sentence, which begins with whether the generator was the limit.
+/// The result of a load in one sentence, which starts with whether the generator was the limit.
 pub(crate) fn load_conclusion(result: &LoadResult) -> String {
     let rate = units::tps(result.tps);
     let mut sentence = match (result.mode.as_str(), result.offered) {
@@ -169,7 +169,7 @@ pub(crate) fn load_conclusion(result: &LoadResult) -> String {
     };
     if let Some(delivered) = result.delivered {
         sentence += &format!(", {}/s", units::tps(delivered.per_second));
-        // Results of versions that did not count them have none.
+        // Results of older versions do not have them.
         if delivered.mbits > 0.0 {
             sentence += &format!(" ({} Mbit/s)", units::mbits(delivered.mbits));
         }
@@ -191,7 +191,7 @@ pub(crate) fn load_conclusion(result: &LoadResult) -> String {
     sentence
 }
 
-/// Throughput of one core of the sender, and of the receiver.
+/// Throughput per core of the sender and of the receiver.
 pub(crate) fn per_core(result: &LoadResult) -> Vec<String> {
     let what = match (result.mode.as_str(), result.transport.as_str()) {
         ("rr", _) => "transactions/s",
@@ -250,7 +250,7 @@ pub(crate) fn sampled(profile: &Profile) -> String {
     )
 }
 
-/// The datagrams of a profile and what each costs, in words: a line or two, or none.
+/// The datagrams of a profile and their cost, in words: a line or two, or none.
 pub(crate) fn datagrams(profile: &Profile) -> Vec<String> {
     let Some(counted) = profile.datagrams else { return Vec::new() };
     let dropped = match counted.dropped {
@@ -295,7 +295,7 @@ pub(crate) fn not_profiled(profiles: &Profiles) -> Option<String> {
     Some(format!("No profile of {reason}."))
 }
 
-/// Mean over CPUs, as if they were one. None without any.
+/// Mean over CPUs, as if they were one. `None` without CPUs.
 pub(crate) fn mean_cpu(cpus: &[CpuUse]) -> Option<CpuUse> {
     if cpus.is_empty() {
         return None;
@@ -322,18 +322,18 @@ pub(crate) fn name(rung: &RungResult) -> String {
     shortened(&one_line(&rung.name), 24)
 }
 
-/// As the beginning of a sentence.
+/// Capitalised, for the beginning of a sentence.
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
-/// Text from outside made fit for one line of a terminal or a page: marks that drive it become spaces.
+/// Makes external text fit for one line of a terminal or a page: control characters become spaces.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if drives(c) { ' ' } else { c }).collect()
 }
 
-/// Control characters, which could move a terminal's cursor or hide text, and marks that reorder what is read.
+/// Control characters, which could move a terminal's cursor or hide text, and characters that reorder text.
 pub(crate) fn drives(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -124,7 +124,7 @@ fn headline(result: &BoostResult) -> String {
     }
 }
 
-/// Before and after, in the figures that people ask for.
+/// Before and after, in the most important figures.
 fn figures(result: &BoostResult) -> Vec<Figure> {
     let (Some(first), Some(best)) = (result.rungs.first(), words::best(result)) else { return Vec::new() };
     let was = |before: String| {
@@ -200,7 +200,7 @@ fn facts(result: &BoostResult) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Every setting that any rung has, in the order of their first appearance.
+/// Every setting of any rung, in the order of first appearance.
 fn setting_names(result: &BoostResult) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in result.rungs.iter().flat_map(|rung| &rung.settings) {

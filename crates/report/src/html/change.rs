@@ -1,4 +1,4 @@
-//! What changed from one profile to another, on a page: tables, the flame graph of the difference, what is gone.
+//! The change from one profile to another, on a page: tables, the flame graph of the difference, and removed functions.
 
 use udpath_profile::Profile;
 use udpath_profile::difference::Difference;
@@ -19,11 +19,11 @@ pub(super) struct Change<'a> {
     pub(super) graph: String,
     pub(super) gone: Vec<Gone>,
     pub(super) gone_more: usize,
-    /// What the lines are of, and the lines.
+    /// Title and rows of each table.
     pub(super) tables: Vec<(&'static str, Vec<Row>)>,
 }
 
-/// What only the first has.
+/// Functions only in the first profile.
 pub(super) struct Gone {
     pub(super) name: String,
     pub(super) cost: String,
@@ -36,13 +36,13 @@ pub(super) struct Row {
     pub(super) figures: [String; 4],
 }
 
-/// Lines of what is gone; the smallest are counted.
+/// Rows of removed functions; the smallest are only counted.
 const GONE: usize = 25;
-/// Callers named for each.
+/// Callers listed for each.
 const CALLERS: usize = 5;
 
 impl<'a> Change<'a> {
-    /// Of `b` from `a`, by these names; the graph is called `graph`.
+    /// Compares `b` with `a`, under these names; the graph is called `graph`.
     pub(super) fn new(
         difference: &Difference,
         a: &Profile,

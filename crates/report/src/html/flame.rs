@@ -1,10 +1,10 @@
-//! What the pages with a flame graph share: the script, and the policy that lets this script run and no other.
+//! Shared parts of pages with a flame graph: the script, and the policy that allows only this script.
 
-/// The script, between its tags as it stands here.
+/// The script, inserted unchanged between its tags.
 pub(super) const SCRIPT: &str = include_str!("../../templates/flame.js");
 
-/// The script's digest for the page's Content-Security-Policy. A test compares it; a browser that finds another one runs
-/// nothing, and shows the picture all the same.
+/// The script's digest for the page's Content-Security-Policy. A test compares it; a browser that computes another one
+/// does not run the script, but still shows the graph.
 pub(super) const SCRIPT_HASH: &str = "sha256-LIjqCT6NizQs103Zs8gq5FhyYL0T4kRGYGBMMppcbfw=";
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub(crate) fn page(result: &LoadResult) -> String {
         .collect();
     rendered(&Page {
         head: Head {
-            // The result does not say who wrote it; the page says who rendered it.
+            // The result does not contain the version that wrote it; the page shows the one that rendered it.
             version: env!("CARGO_PKG_VERSION"),
             title: format!("udpath load: {targets}"),
             kind: format!("udpath load · {targets} · {} measured", units::duration(result.seconds)),

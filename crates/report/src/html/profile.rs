@@ -22,9 +22,9 @@ struct Page<'a> {
     findings: Vec<(String, String)>,
     notes: &'a [String],
     graph: String,
-    /// The share of other programs, which are in no figure per datagram; none where they are.
+    /// The share of other programs, if it is left out of the figures per datagram.
     others: Option<String>,
-    /// There are figures per datagram, and per transaction.
+    /// There are figures per datagram and per transaction.
     counted: bool,
     paired: bool,
     classes: Vec<CostRow>,
@@ -38,10 +38,10 @@ struct Page<'a> {
     facts: Vec<(&'static str, String)>,
 }
 
-/// A line of the classes, or of the locks.
+/// A row of the classes or of the locks.
 struct CostRow {
     name: String,
-    /// Of 140 units.
+    /// Width of the bar, of 140 units.
     bar: String,
     share: String,
     datagram: String,
@@ -59,9 +59,9 @@ struct ProcessRow {
     busiest: String,
 }
 
-/// Slices of the time line at the most; of more seconds several share one. More: columns are narrower than can be seen.
+/// Most slices of the time line; longer profiles merge seconds. Higher: columns are too narrow to see.
 const SLICES: usize = 120;
-/// Threads named for each process.
+/// Threads listed for each process.
 const THREADS: usize = 4;
 
 pub(crate) fn page(result: &ProfileResult) -> String {
@@ -119,7 +119,7 @@ pub(crate) fn page(result: &ProfileResult) -> String {
     })
 }
 
-/// What it is about, for the title.
+/// The focus, for the title.
 fn about(profile: &Profile) -> String {
     let focus = &profile.facts.focus;
     match (focus.port, focus.pids.as_slice()) {
@@ -132,7 +132,7 @@ fn about(profile: &Profile) -> String {
     }
 }
 
-/// The largest context, in few words.
+/// The largest context, as a short headline.
 fn headline(profile: &Profile) -> String {
     let busy = profile.contexts.iter().filter(|(context, _)| **context != Context::Idle);
     let Some((context, ns)) = busy.max_by_key(|(_, ns)| **ns).filter(|_| profile.busy() > 0) else {

@@ -1,4 +1,4 @@
-//! Where the CPU time of a climb's first and best rung goes, on the climb's page.
+//! CPU time of a climb's first and best rung, on the climb's page.
 
 use udpath_advise::ProfileResult;
 use udpath_advise::result::BoostResult;
@@ -15,7 +15,7 @@ pub(super) struct Section<'a> {
     pub(super) about: String,
     /// Why a profile is missing.
     pub(super) absent: Option<String>,
-    /// Rung, and what a colleague would say of it.
+    /// Rung, and the sentence of its profile.
     pub(super) sentences: Vec<(&'a str, &'a str)>,
     pub(super) change: Option<Change<'a>>,
     /// Title and picture.
@@ -24,7 +24,7 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// None where no profiles were asked for.
+    /// `None` if no profiles were requested.
     pub(super) fn of(result: &'a BoostResult) -> Option<Self> {
         let profiles = result.profiles.as_ref()?;
         let taken = words::profiled(result);
@@ -65,7 +65,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Are there flame graphs?
+    /// Does the section have flame graphs?
     pub(super) const fn flames(&self) -> bool {
         !self.graphs.is_empty()
     }

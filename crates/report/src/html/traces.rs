@@ -1,5 +1,5 @@
-//! What tracepoints counted beside the samples, on the page of a profile: for each source a picture of how long, a table of
-//! how often, and at the end what counting cost and what was not available.
+//! Tracepoint counts on the page of a profile: for each source, a chart of durations and a table of counts; at the end,
+//! the cost of tracing and the unavailable sources.
 
 mod part;
 
@@ -17,9 +17,9 @@ use crate::svg::histogram::{Bar, Chart, Row};
 use crate::terminal::traces::{RECEIVE, notes, way};
 use crate::{units, words};
 
-/// Lines of a table: what follows is rarely a hundredth of the first.
+/// Rows of a table: later ones are rarely a hundredth of the first.
 const LINES: usize = 20;
-/// Functions named for a place that waits for a lock, from the one that takes it outwards.
+/// Functions listed for a place that waits for a lock, from the one that takes it outwards.
 const FUNCTIONS: usize = 4;
 
 pub(super) fn parts(profile: &Profile) -> Vec<TracePart> {
@@ -123,7 +123,7 @@ fn drops(drops: &Drops) -> TracePart {
 
 fn softirqs(softirqs: &Softirqs, datagrams: u64) -> TracePart {
     let mut receive = softirqs.of(RECEIVE);
-    // Of many CPUs those that receive most.
+    // Of many CPUs, those with the most receive time.
     receive.sort_by_key(|softirq| (std::cmp::Reverse(softirq.ns), softirq.cpu));
     let late = Chart {
         id: "late",
@@ -194,7 +194,7 @@ const POLLS: Chart<'_> = Chart {
     value: |packets| if packets < 1.0 { "0".to_owned() } else { units::tps(packets) },
 };
 
-/// An interface's name; with the number of its namespace where several have an interface of that name.
+/// An interface's name; with the number of its namespace if several have an interface of that name.
 fn interface(polls: &Polls, softirqs: &Softirqs) -> String {
     let alike = softirqs.polls.iter().filter(|other| other.interface == polls.interface).count();
     match polls.netns.filter(|_| alike > 1) {
@@ -204,7 +204,7 @@ fn interface(polls: &Polls, softirqs: &Softirqs) -> String {
 }
 
 fn sizes(polls: &Polls, name: String) -> Row {
-    // What found nothing stands before those that found one.
+    // Empty polls come before those that found packets.
     let bar = |size: &Size| match size.from {
         0 => Bar { from: 0.5, to: 1.0, count: size.polls },
         from => Bar { from: from as f64, to: 2.0 * from as f64, count: size.polls },
@@ -262,7 +262,7 @@ fn ipis(ipis: &[Ipis]) -> TraceTable {
 
 fn delays(delays: &Delays, port: Option<u16>) -> TracePart {
     let mut sockets: Vec<_> = delays.sockets.iter().collect();
-    // Stable: behind those it is about the order stays.
+    // A stable sort: after the sockets of the focus, the order is kept.
     sockets.sort_by_key(|delay| Some(delay.socket.port) != port);
     let ways = sockets.into_iter().flat_map(|socket| {
         [("stack → queue", &socket.to_socket), ("queue → reader", &socket.to_reader)]
@@ -304,7 +304,7 @@ fn delays(delays: &Delays, port: Option<u16>) -> TracePart {
     .or_nothing(ways.is_empty(), "No datagram that was followed came to a reader.")
 }
 
-/// What counting cost, and what could not be had; none where nothing was traced.
+/// The cost of tracing and the unavailable sources; `None` if nothing was traced.
 fn costs(traces: &Traces) -> Option<TracePart> {
     let said = notes(traces);
     if traces.costs.is_empty() && said.is_empty() {

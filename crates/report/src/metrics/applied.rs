@@ -1,5 +1,5 @@
-//! What was applied, as metrics: settings, applies and reverts by state. A journal, or an entry of it, that cannot be read
-//! is a series as well: alerts must not fall silent with it.
+//! Applied changes as metrics: settings, applies and reverts by state. An unreadable journal or entry is also a series,
+//! so that alerts do not fall silent.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use udpath_tune::status::{Hold, Standing, Status};
 
 use super::family::{Series, family};
 
-/// What is known of what was applied.
+/// The known state of the applied changes.
 #[derive(Debug, Clone, Copy)]
 pub enum Applied<'a> {
     /// There is no journal: a captured machine.
     Absent,
     /// The journal cannot be read.
     Unreadable,
-    /// What it says.
+    /// The journal's content.
     Known(&'a Status),
 }
 
-/// How many there are, by state; those in none as well: a series that comes only with trouble has no rate and no past.
+/// Counts by state, including zero counts: a series that appears only on errors has no rate and no history.
 type Counts = Vec<(&'static str, u64)>;
 
 #[derive(Debug)]

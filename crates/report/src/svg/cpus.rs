@@ -1,11 +1,11 @@
-//! Where CPU time went: a stacked bar per CPU, grouped by rung. The picture that replaces a page of `sar -u -P ALL`.
+//! CPU time as a stacked bar per CPU, grouped by rung. Replaces a page of `sar -u -P ALL`.
 
 use udpath_load::cpu::CpuUse;
 
 use super::{Anchor, Drawing, Paper, fitted, text_width};
 use crate::units;
 
-/// The kinds of CPU time in the order they are stacked, each with the words of the legend.
+/// The kinds of CPU time in stacking order, each with its legend.
 pub(crate) const KINDS: [(&str, &str); 6] = [
     ("usr", "usr: the programs"),
     ("sys", "sys: system calls"),
@@ -37,7 +37,7 @@ pub(crate) fn draw(groups: &[Group<'_>], paper: Paper) -> String {
     };
     let right = paper.width() - if wide { 80.0 } else { 44.0 };
     let most = groups.iter().map(|g| g.cpus.len()).max().unwrap_or(0);
-    // Few CPUs get bars that can hold their figures; many get bars that still fit a page.
+    // Few CPUs get bars tall enough for their figures; many get bars that still fit on a page.
     let (bar, gap) = match most {
         0..=4 => (18.0, 4.0),
         5..=16 => (10.0, 2.0),
@@ -62,7 +62,7 @@ pub(crate) fn draw(groups: &[Group<'_>], paper: Paper) -> String {
             let name = fitted(group.name, 14.0, 110.0);
             bars.text(class, Anchor::End, left - 62.0, y + height / 2.0 + 5.0, &name);
         }
-        // Labels need 13 units each; of narrow bars only every so many-th is labelled.
+        // Labels need 13 units each; narrow bars are labelled at intervals.
         let every = (13.0 / (bar + gap)).ceil() as usize;
         for (i, used) in group.cpus.iter().enumerate() {
             let middle = y + bar / 2.0 + 4.0;
@@ -119,7 +119,8 @@ fn stack(drawing: &mut Drawing, used: &CpuUse, y: f64, height: f64, x: impl Fn(f
     }
 }
 
-/// The legend, wrapped to the paper; returns where it ends. `chart`: in front of the fills' names, of another chart than this.
+/// The legend, wrapped to the chart's width; returns its end. `chart`: prefix of the fills' names, unique to this
+/// chart.
 pub(super) fn legend(drawing: &mut Drawing, paper: Paper, chart: &str) -> f64 {
     let (mut x, mut y) = (4.0, 4.0);
     for (kind, words) in KINDS {
@@ -134,8 +135,8 @@ pub(super) fn legend(drawing: &mut Drawing, paper: Paper, chart: &str) -> f64 {
     y + 16.0
 }
 
-/// A fill per kind: colour, and a pattern that tells it apart without colour. Names are of the whole page, so each chart has
-/// its own: what stands in a chart that the style sheet hides paints nothing.
+/// A fill per kind: a colour, and a pattern for readers without colour. Names are global to the page, so each chart has
+/// its own: fills defined in a chart that the style sheet hides do not paint.
 pub(super) fn patterns(paper: Paper, chart: &str) -> String {
     let size = paper.class();
     let marks = [

@@ -1,9 +1,9 @@
-//! A flame graph: each function as wide as its CPU time, below the function that called it. The whole is at the top, so
-//! that a page begins with contexts and processes however deep the stacks of one program are.
+//! A flame graph: each function as wide as its CPU time, below the function that called it. The root is at the top, so
+//! that a page starts with contexts and processes even if the stacks of one program are deep.
 //!
-//! The drawing is whole without a script: labels cut to their width, figures in a title each. What the page's script
-//! needs to zoom is in `data-x` and `data-w`: place and width in [`WHOLE`]ths of the whole, so that it need not read what
-//! was rounded for the paper.
+//! The drawing is complete without a script: labels are cut to their width, and a title has the figures. `data-x` and
+//! `data-w` are for the page's script, which zooms: position and width in [`WHOLE`]ths of the root, so that it need not
+//! use the rounded coordinates.
 
 use std::fmt::Write as _;
 
@@ -13,28 +13,28 @@ use super::escaped;
 use crate::flame::Tree;
 use crate::{units, words};
 
-/// Width of the drawing; a page wider than that scales it.
+/// Width of the drawing; a wider page scales it.
 const WIDTH: f64 = 1200.0;
-/// Room beside the frames.
+/// Margin at both sides of the frames.
 const SIDE: f64 = 6.0;
 /// Height of a frame and the gap above it.
 const ROW: f64 = 17.0;
-/// Width of a character of the frames' labels (monospace of 11.5 units). Wider fonts run over their frame.
+/// Width of a character of the frames' labels (monospace of 11.5 units). Wider fonts overflow their frame.
 const CHARACTER: f64 = 6.95;
-/// Room above the frames: what the picture shows, and the legend.
+/// Room above the frames: the description and the legend.
 const HEAD: f64 = 44.0;
-/// The whole, in the units of `data-x` and `data-w`.
+/// Width of the root, in the units of `data-x` and `data-w`.
 const WHOLE: f64 = 1e7;
-/// Frames that take less of the whole are left out and counted: they would be a unit wide.
+/// Smallest share of the root that is drawn; smaller frames are counted only: they would be a unit wide.
 const SMALLEST: f64 = 0.001;
-/// Most levels drawn; deeper ones are left out and counted. Kernel chains have up to 50, and 80 are 1,400 units.
+/// Most levels drawn; deeper ones are counted only. Kernel chains have up to 50, and 80 are 1,400 units.
 const MOST_LEVELS: usize = 80;
 
 /// A colour of the graph.
 pub(crate) struct Family {
     /// Its class in the style sheet.
     pub(crate) look: &'static str,
-    /// In the legend.
+    /// Its title in the legend.
     pub(crate) title: &'static str,
 }
 
@@ -51,58 +51,58 @@ pub(crate) const FAMILIES: [Family; 9] = [
     Family { look: "k8", title: "other" },
 ];
 
-/// The colour of a class, by its place in [`FAMILIES`].
+/// The colour of a class, as an index into [`FAMILIES`].
 pub(crate) const fn family(class: Class) -> usize {
     class.family() as usize
 }
 
-/// How the frames are painted and described.
+/// How the frames are coloured and described.
 pub(crate) enum Kind<'a> {
-    /// By class; costs are nanoseconds: what is charged to the datagrams, and all.
+    /// By class; costs are nanoseconds: charged to the datagrams, and all.
     Classes {
-        /// Nanoseconds to nanoseconds of each datagram.
+        /// Converts nanoseconds to nanoseconds per datagram.
         each: &'a dyn Fn(f64) -> Option<f64>,
     },
-    /// By what changed; costs are nanoseconds of this unit.
+    /// By change; costs are nanoseconds per unit.
     Change {
         /// `per datagram`.
         unit: &'a str,
     },
 }
 
-/// Which graph of a page it is.
+/// Identifies a graph on a page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Graph<'a> {
-    /// What the identifiers of the picture and of its frames begin with: letters, of one graph of a page only.
+    /// Prefix of the ids of the graph and its frames: letters, unique on the page.
     pub(crate) id: &'a str,
     /// Its title.
     pub(crate) title: &'a str,
-    /// What a search calls it beside others.
+    /// Its name in search results, if there are several.
     pub(crate) name: &'a str,
 }
 
 impl Graph<'_> {
-    /// The only one of its page.
+    /// For a page with one graph.
     pub(crate) const ONLY: Graph<'static> = Graph { id: "f", title: "Flame graph", name: "" };
 }
 
-/// Steps of colour to either side of no change.
+/// Colour steps on either side of no change.
 const STEPS: f64 = 4.0;
 
-/// A frame with its place.
+/// A frame with its position.
 struct Placed {
     node: usize,
     x: f64,
     share: f64,
 }
 
-/// Draws the tree; `about` says what it shows (time, samples, what was lost).
+/// Draws the tree; `about` describes it (time, samples, lost samples).
 pub(crate) fn draw(tree: &Tree, kind: &Kind<'_>, about: &str, graph: &Graph<'_>) -> String {
     let (id, graph_name, graph_title) = (graph.id, escaped(graph.name), escaped(graph.title));
     let (placed, hidden) = place(tree);
     let levels = placed.iter().map(|frame| tree.nodes[frame.node].level + 1).max().unwrap_or(1);
     let height = HEAD + levels as f64 * ROW + SIDE;
-    // The whole changes too: against it alone every frame would look unchanged.
+    // Without the root, which changes too: compared with it, every frame would look unchanged.
     let most = tree.nodes.iter().skip(1).map(|node| node.more().abs()).fold(0.0, f64::max);
     let mut body = String::with_capacity(placed.len() * 260);
     let about = match hidden {
@@ -145,7 +145,7 @@ pub(crate) fn draw(tree: &Tree, kind: &Kind<'_>, about: &str, graph: &Graph<'_>)
     )
 }
 
-/// Places of the frames worth drawing, callers before callees; how many are left out.
+/// Positions of the frames to draw, callers before callees, and the number left out.
 fn place(tree: &Tree) -> (Vec<Placed>, usize) {
     let whole = tree.nodes.first().map_or(0.0, |root| root.costs[1]);
     let (mut placed, mut hidden) = (Vec::new(), 0);
@@ -157,7 +157,7 @@ fn place(tree: &Tree) -> (Vec<Placed>, usize) {
         let node = &tree.nodes[at];
         let share = node.costs[1] / whole;
         if share < SMALLEST || node.level >= MOST_LEVELS {
-            // What the second profile has nothing of is not small, but not there.
+            // A frame absent from the second profile is not small, but missing.
             hidden += usize::from(share > 0.0);
             continue;
         }
@@ -174,10 +174,10 @@ fn place(tree: &Tree) -> (Vec<Placed>, usize) {
     (placed, hidden)
 }
 
-/// The class in the style sheet of a change: `m4` is the most less, `p4` the most more, `z` none. By the root, so that
-/// what is a tenth of the largest change can still be seen.
+/// The style sheet's class for a change: `m4` is the largest decrease, `p4` the largest increase, `z` no change. The
+/// scale is a square root, so that a tenth of the largest change is still visible.
 fn change(more: f64, most: f64) -> String {
-    // The whole may have changed more than any part of it.
+    // The root may have changed more than any part of it.
     let part = if most > 0.0 { (more.abs() / most).clamp(0.0, 1.0) } else { 0.0 };
     let step = (part.sqrt() * STEPS).round();
     match step as u8 {
@@ -208,7 +208,7 @@ fn title(node: &crate::flame::Node, share: f64, kind: &Kind<'_>) -> String {
     }
 }
 
-/// A name cut to a width; nothing where not even three characters would fit.
+/// A name cut to a width; empty if not even three characters would fit.
 fn label(name: &str, width: f64) -> String {
     let most = ((width - 6.0) / CHARACTER).floor();
     if most < 3.0 { String::new() } else { words::shortened(name, most as usize) }

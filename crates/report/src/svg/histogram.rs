@@ -1,11 +1,11 @@
-//! Times, or sizes, by how large they are: a row of bars for each kind, on one logarithmic axis, so that what is usual, what is
-//! rare and how far it reaches is seen at once. Every bar is one doubling wide; heights compare within a row.
+//! Histograms of durations or sizes: a row of bars for each kind, on one logarithmic axis that shows typical values,
+//! rare values and the maximum at once. Every bar is one doubling wide; heights are comparable within a row.
 
 use super::{Anchor, Drawing, Paper, fitted};
 use crate::scale::Log;
 use crate::units;
 
-/// Values of about the same size.
+/// Values in one range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bar {
     pub(crate) from: f64,
@@ -17,35 +17,35 @@ pub(crate) struct Bar {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// Figures beside it.
+    /// Text beside it.
     pub(crate) note: String,
     pub(crate) bars: Vec<Bar>,
-    /// Values with a line through the row: the median, and what one in a hundred is beyond.
+    /// Values marked with a line through the row: the median and the 99th percentile.
     pub(crate) marks: Vec<f64>,
 }
 
-/// What all rows share.
+/// Shared by all rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chart<'a> {
-    /// What the identifiers of the picture begin with: of one chart of a page only.
+    /// Prefix of the chart's ids: unique on the page.
     pub(crate) id: &'a str,
     pub(crate) title: &'a str,
-    /// What the axis shows.
+    /// Title of the axis.
     pub(crate) axis: &'a str,
-    /// A value as the axis is marked with it.
+    /// Formats a value for the axis.
     pub(crate) value: fn(f64) -> String,
 }
 
-/// Room of a row's bars, and from row to row.
+/// Height of a row's bars, and distance between rows.
 const BARS: f64 = 34.0;
 const ROW: f64 = 46.0;
-/// The lowest bar that can be seen: something is never shown as nothing.
+/// The lowest visible bar: a value above zero is never shown as zero.
 const LOWEST: f64 = 1.5;
 
 pub(crate) fn draw(chart: &Chart<'_>, rows: &[Row], paper: Paper) -> String {
     let wide = paper.is_wide();
     let (left, right) = if wide { (262.0, 700.0) } else { (14.0, 346.0) };
-    // On a phone a row's name stands above it.
+    // On a phone, a row's name is above it.
     let above = if wide { 4.0 } else { 20.0 };
     let step = ROW + if wide { 0.0 } else { 16.0 };
     let ends = || rows.iter().flat_map(|row| &row.bars).filter(|bar| bar.count > 0);

@@ -14,7 +14,7 @@ use super::{Anchor, Drawing, Paper, fitted, text_width};
 use crate::scale::Linear;
 use crate::{units, words};
 
-/// Where things stand on this paper.
+/// Positions on this medium.
 struct Layout {
     paper: Paper,
     left: f64,
@@ -74,7 +74,7 @@ pub(crate) fn draw(result: &BoostResult, paper: Paper) -> String {
     drawing.finish("ladder", bottom + 44.0, "The ladder", &words::conclusion(result))
 }
 
-/// The values a rung puts on the axis: its rate, its interval's end, its trials.
+/// The values of a rung on the axis: its rate, its interval's end, its trials.
 fn reach(rung: &RungResult) -> Vec<f64> {
     let mut values = vec![rung.tps];
     values.extend(whisker(rung).map(|(_, high)| high));
@@ -82,11 +82,11 @@ fn reach(rung: &RungResult) -> Vec<f64> {
     values
 }
 
-/// The interval of the ratio, laid around the rung's own rate. None if it is nonsense or there is nothing to compare.
+/// The interval of the ratio, scaled to the rung's own rate. `None` if it is invalid or there is nothing to compare.
 fn whisker(rung: &RungResult) -> Option<(f64, f64)> {
     rung.against.as_ref()?;
     let (low, high) = (rung.tps * rung.ratio_low / rung.ratio, rung.tps * rung.ratio_high / rung.ratio);
-    // An interval over more than three times the rate would flatten every bar; the figures beside it still say it.
+    // An interval over more than three times the rate would flatten every bar; the figures beside it still show it.
     (low.is_finite() && high.is_finite() && high <= rung.tps * 3.0).then_some((low, high))
 }
 
@@ -164,7 +164,7 @@ fn row(drawing: &mut Drawing, layout: &Layout, axis: &Linear, y: f64, rung: &Run
     }
 }
 
-/// The verdict as a sign that needs no colour.
+/// The verdict as a sign that does not depend on colour.
 pub(crate) const fn mark(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Base => "●",

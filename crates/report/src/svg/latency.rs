@@ -1,5 +1,5 @@
-//! Latency as curves over percentiles: the further right, the rarer, and each further nine gets the same space. The
-//! middle of a distribution hides in an average; its tail, which users feel, is the right half of this picture.
+//! Latency as curves over percentiles: rarer towards the right, and each further nine gets the same space. An average
+//! hides the tail of a distribution, which users notice; here it is the right half of the chart.
 
 use udpath_load::result::Latency;
 
@@ -11,13 +11,13 @@ use crate::units;
 pub(crate) struct Curve<'a> {
     pub(crate) name: &'a str,
     pub(crate) latency: &'a Latency,
-    /// Drawn thick: what the reader came to compare.
+    /// Drawn thick: the curves to compare.
     pub(crate) strong: bool,
-    /// Which of the style sheet's looks (colour and dashes): 0 the first rung's, 1 the best one's, others follow.
+    /// Index of the style sheet's look (colour and dashes): 0 the first rung's, 1 the best one's, others follow.
     pub(crate) look: usize,
 }
 
-/// Distinct looks (colour and dashes) of the style sheet; further curves begin again.
+/// Distinct looks (colour and dashes) of the style sheet; further curves reuse them.
 const LOOKS: usize = 8;
 
 pub(crate) fn draw(curves: &[Curve<'_>], paper: Paper) -> String {
@@ -72,12 +72,12 @@ pub(crate) fn draw(curves: &[Curve<'_>], paper: Paper) -> String {
 }
 
 fn look(curve: &Curve<'_>) -> String {
-    // The first two looks are taken; what there are too many of shares the others.
+    // The first two looks are reserved; surplus curves share the others.
     let look = if curve.look < LOOKS { curve.look } else { 2 + (curve.look - 2) % (LOOKS - 2) };
     format!("curve look{look}{}", if curve.strong { " strong" } else { "" })
 }
 
-/// The curve as corners: up to a value's bucket, then along the percentiles that lie in it.
+/// The curve as corners: up to a value's bucket, then along its percentiles.
 fn steps(latency: &Latency) -> Vec<(f64, f64)> {
     let total: u64 = latency.histogram.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
     if total == 0 {
@@ -98,14 +98,14 @@ fn steps(latency: &Latency) -> Vec<(f64, f64)> {
     corners
 }
 
-/// The corners that are drawn: up to where the curve reaches the last mark. The lucky first per cent is left out, too: it
-/// would only press the rest flat.
+/// The visible corners: up to where the curve reaches the last tick. The lowest per cent is left out: it would only
+/// compress the rest.
 fn visible(corners: Vec<(f64, f64)>, across: Percentiles) -> Vec<(f64, f64)> {
     let end = corners.iter().position(|(p, _)| across.place(*p) >= 1.0).map_or(corners.len(), |i| i + 1);
     corners.into_iter().take(end).filter(|(p, _)| *p >= 0.01).collect()
 }
 
-/// Places nearly a unit apart: a histogram has more buckets than the paper has room.
+/// Positions nearly a unit apart: a histogram has more buckets than the chart has room for.
 fn thinned(places: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mut kept: Vec<(f64, f64)> = Vec::new();
     let mut last = None;
@@ -134,7 +134,7 @@ fn labels(drawing: &mut Drawing, curves: &[Curve<'_>], ends: &[f64], (right, top
     }
 }
 
-/// Names under the chart, as many to a line as fit; returns where they end.
+/// Names under the chart, as many to a line as fit; returns their end.
 fn legend(drawing: &mut Drawing, curves: &[Curve<'_>], from: f64) -> f64 {
     let (mut x, mut y) = (6.0, from);
     for curve in curves {

@@ -1,5 +1,5 @@
-//! CPU time from slice to slice. Of few CPUs a lane each, in which kinds of time are stacked; of many a heat map, a row for
-//! each: its colour is the kind with most of the time, the deeper the busier.
+//! CPU time over time. Few CPUs get a lane each with stacked kinds of time; many get a heat map with a row each: its
+//! colour is the largest kind, darker when busier.
 
 use udpath_load::cpu::CpuUse;
 
@@ -8,19 +8,19 @@ use super::{Anchor, Drawing, Paper};
 use crate::time_line::{Lane, folded};
 use crate::units;
 
-/// In front of the names of this chart's fills.
+/// Prefix of the names of this chart's fills.
 const CHART: &str = "time-";
-/// Most CPUs that get a lane each. More: lanes are too low for what is stacked in them.
+/// Most CPUs with a lane each. Higher: lanes are too low for stacked bars.
 const LANES: usize = 16;
-/// Most rows of the heat map; of more CPUs neighbours share one. More: a page is longer than it is read.
+/// Most rows of the heat map; with more CPUs, neighbours share one. Higher: the page is too long to read.
 const ROWS: usize = 128;
-/// Height of the heat map at the most, and of a row.
+/// Largest height of the heat map, and of a row.
 const TALLEST: f64 = 512.0;
 const ROW: (f64, f64) = (3.0, 14.0);
 /// Steps of colour between idle and full.
 const STEPS: f64 = 5.0;
 
-/// Draws lanes of an interval of so many seconds; nothing without any.
+/// Draws lanes of an interval of `seconds`; empty without lanes.
 pub(crate) fn draw(lanes: &[Lane], seconds: f64, paper: Paper) -> String {
     let lanes = if lanes.len() <= LANES { lanes.to_vec() } else { folded(lanes.to_vec(), ROWS) };
     let columns = lanes.iter().map(|lane| lane.slices.len()).max().unwrap_or(0);
@@ -37,7 +37,7 @@ pub(crate) fn draw(lanes: &[Lane], seconds: f64, paper: Paper) -> String {
     drawing.raw(&patterns(paper, CHART));
     let top = legend(&mut drawing, paper, CHART) + 8.0;
     let mut y = top;
-    // Labels need 13 units each; of low rows only every so many-th has one.
+    // Labels need 13 units each; low rows are labelled at intervals.
     let every = (13.0 / (height + gap)).ceil() as usize;
     for (row, lane) in lanes.iter().enumerate() {
         if row % every == 0 {
@@ -79,7 +79,7 @@ pub(crate) fn draw(lanes: &[Lane], seconds: f64, paper: Paper) -> String {
     drawing.finish("time", bottom + 41.0, "CPU time over time", description)
 }
 
-/// One slice: the kinds on each other, idle left free.
+/// One slice: the kinds stacked, idle left free.
 fn stack(drawing: &mut Drawing, used: &CpuUse, x: f64, y: f64, width: f64, height: f64) {
     let mut free = height;
     for ((kind, _), share) in KINDS.iter().zip(shares(used)) {

@@ -1,6 +1,6 @@
-//! A climb as text. The summary fits one screen: conclusion, ladder, three sentences on why, warnings. With details:
-//! every note, costs and latency of each rung, CPU time of the first and the best rung, and the classes of CPU time that
-//! changed most.
+//! A climb as text. The summary fits on one screen: conclusion, ladder, three sentences on why, warnings. With details:
+//! every note, costs and latency of each rung, CPU time of the first and the best rung, and the classes of CPU time
+//! that changed most.
 
 use udpath_advise::result::{BoostResult, RungResult, Verdict};
 use udpath_profile::difference::Difference;
@@ -11,7 +11,7 @@ use crate::{units, words};
 
 /// Lines of the summary: a terminal of 40 less the command, the line about the HTML report, and the next prompt.
 const SCREEN: usize = 37;
-/// Widest bar, columns: a wider one shows no more.
+/// Widest bar, columns: a wider one does not show more.
 const WIDEST_BAR: usize = 24;
 /// Classes of CPU time that changed most. More: the list fills with small changes.
 const CLASSES: usize = 6;
@@ -130,7 +130,7 @@ fn notes(result: &BoostResult, style: Style, which: Notes) -> String {
         if failed || which == Notes::All || main && which == Notes::Main {
             let paint = if failed { Paint::Bad } else { Paint::Warn };
             let text = format!("{}: {note}", words::name(rung));
-            // With little room, two lines.
+            // If there is little room, two lines.
             let most = if which == Notes::Failed { 2 * style.width.max(40) - 20 } else { usize::MAX };
             out += &style.wrapped(paint, &words::shortened(&text, most), 2);
         } else {
@@ -171,7 +171,7 @@ fn ladder(result: &BoostResult, bar_width: usize, is_best: impl Fn(&RungResult) 
         let mut cells = vec![Cell::new(words::name(rung)).painted(paint), Cell::right(tps).painted(paint)];
         if bar_width > 0 {
             let share = if ran && highest > 0.0 { rung.tps / highest } else { 0.0 };
-            // Padded: the column keeps its width whatever the shares are.
+            // Padded, so that the column's width does not depend on the shares.
             cells.push(Cell::new(format!("{:<bar_width$}", bar(share, bar_width))).painted(paint));
         }
         let ratio = match &rung.against {

@@ -1,4 +1,4 @@
-//! Two profiles on one screen: what the difference comes to, then classes and locks by what changed most.
+//! Two profiles on one screen: the total difference, then classes and locks by largest change.
 
 use udpath_profile::difference::{Difference, Pair};
 
@@ -9,7 +9,7 @@ use crate::units;
 /// Lines of classes and of locks.
 const CLASSES: usize = 16;
 const LOCKS: usize = 5;
-/// What the two are called that have no names of their own.
+/// Names of the two profiles if they have none of their own.
 const NAMES: [&str; 2] = ["A", "B"];
 
 pub(crate) fn text(difference: &Difference, style: &Style) -> String {
@@ -25,19 +25,19 @@ pub(crate) fn text(difference: &Difference, style: &Style) -> String {
     out
 }
 
-/// What changed most, of two profiles by these names: so many classes behind the whole.
+/// The largest changes between two profiles with these names: the total, then at most `most` classes.
 pub(super) fn classes(difference: &Difference, names: [&str; 2], most: usize) -> Table {
     let busy = (whole(difference).to_owned(), (&difference.busy).into());
     let classes = difference.classes.iter().map(|pair| (pair.of.title().to_owned(), pair.into()));
     table("class", difference, names, std::iter::once(busy).chain(classes).take(most + 1))
 }
 
-/// What all classes together are.
+/// The label of the total of all classes.
 pub(crate) const fn whole(difference: &Difference) -> &'static str {
     if difference.charged { "all but other programs" } else { "all busy time" }
 }
 
-/// The figures of a pair, whatever it is of.
+/// The figures of a pair.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Costs {
     pub(crate) a: f64,
@@ -52,7 +52,7 @@ impl<T> From<&Pair<T>> for Costs {
 }
 
 impl Costs {
-    /// A, B, difference, ratio, as they are read.
+    /// A, B, difference and ratio as text.
     pub(crate) fn figures(self) -> [String; 4] {
         let more = self.b - self.a;
         let size = units::time(more.abs());

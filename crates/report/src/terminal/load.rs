@@ -1,4 +1,4 @@
-//! A run of the load on one screen: the conclusion, where every request went, latency three ways, CPU time.
+//! A run of the load on one screen: the conclusion, the fate of all requests, three latencies, CPU time.
 
 use udpath_load::result::{Latency, LoadResult};
 
@@ -43,7 +43,7 @@ pub(crate) fn text(result: &LoadResult, style: &Style) -> String {
     out
 }
 
-/// As many percentiles as the terminal is wide for; those that say least go first.
+/// As many percentiles as fit the terminal; the least informative are left out first.
 fn latency_table(latencies: &[(&'static str, &Latency)], style: Style) -> String {
     type Column = (&'static str, fn(&Latency) -> f64);
     const COLUMNS: [Column; 8] = [

@@ -1,4 +1,4 @@
-//! The path of a datagram through a machine: a line per link, with `!` in front of those that have a finding; the findings
+//! The path of a datagram through a machine: a line per hop, with `!` before those that have a finding; the findings
 //! below.
 
 mod columns;
@@ -17,20 +17,20 @@ use columns::{COLUMNS, CPU_COLUMNS, NONE, about};
 /// How much of a map is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Extent {
-    /// What fits a screen or two: the queues, CPUs and sockets that are marked or have the most to do.
+    /// What fits on a screen or two: the marked or busiest queues, CPUs and sockets.
     #[default]
     Most,
     /// Every line.
     All,
 }
 
-/// Lines of a table when not all of them are wanted.
+/// Most lines of a table unless all are requested.
 const LINES: usize = 24;
 /// The same for sockets, of which a machine may have thousands.
 const SOCKETS: usize = 12;
-/// Columns in front of a finding's text from its second line on.
+/// Indentation of a finding's text from its second line on.
 const FIX: usize = 7;
-/// What is not known.
+/// An unknown value.
 const UNKNOWN: &str = "?";
 
 /// The whole map as text.
@@ -77,7 +77,7 @@ impl Page<'_> {
         self.style.wrapped(Paint::Dim, &text, 2)
     }
 
-    /// `!` in front of what has a finding.
+    /// `!` before an item that has a finding.
     fn flag(&self, location: &Location) -> Cell {
         if self.marked.contains(location) { Cell::new("!").painted(Paint::Bad) } else { Cell::new("") }
     }
@@ -193,7 +193,7 @@ impl Page<'_> {
         table.text(self.style) + &rest + &self.options(&shown)
     }
 
-    /// What programs have set of the sockets shown, those of the same on one line.
+    /// Options that programs have set on the sockets shown, equal ones on one line.
     fn options(&self, shown: &[&SocketMap]) -> String {
         let mut of: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
         for socket in shown {
@@ -242,7 +242,7 @@ impl Page<'_> {
         self.style.wrapped(paint, &text, FIX) + &self.fixes(finding)
     }
 
-    /// What to do, below the finding and as far in as its text.
+    /// The remedies, below the finding and with the same indentation.
     fn fixes(&self, finding: &Finding) -> String {
         let Some(fixes) = finding::fixes(finding) else { return String::new() };
         let style = Style { width: self.style.width.saturating_sub(FIX), ..self.style };
@@ -263,7 +263,7 @@ impl Page<'_> {
         out
     }
 
-    /// Those to show, in their order: all, or the first few when ranked by what `rank` says.
+    /// The items to show, in their order: all, or the first few when ranked by `rank`.
     fn chosen<'b, T>(&self, all: &'b [T], most: usize, rank: impl Fn(&T) -> (bool, u64)) -> Vec<&'b T> {
         let mut ranked: Vec<(usize, &T)> = all.iter().enumerate().collect();
         if self.extent == Extent::Most && all.len() > most {
@@ -274,7 +274,7 @@ impl Page<'_> {
         ranked.into_iter().map(|(_, item)| item).collect()
     }
 
-    /// What was left out, in a line.
+    /// A line that counts what was left out.
     fn rest(&self, left: usize, what: &str) -> String {
         match left {
             0 => String::new(),

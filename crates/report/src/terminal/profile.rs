@@ -12,25 +12,25 @@ use crate::hardware::counters;
 use crate::time_line::{self, Lane, folded, mark};
 use crate::{finding, units, words};
 
-/// What gets a line each, at the most.
+/// Most lines of each part.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
-    /// Classes; what follows is below a point or two.
+    /// Classes; further ones are below a point or two.
     classes: usize,
     locks: usize,
     processes: usize,
     /// Findings after the one in the sentence.
     findings: usize,
-    /// Lines of each table of what was traced.
+    /// Lines of each table of traces.
     traced: usize,
     notes: usize,
-    /// The CPUs by /proc/stat as well; where the two disagree a note says so.
+    /// Show the CPUs by /proc/stat as well; if the two disagree, a note says so.
     stat: bool,
     /// Empty lines between the tables.
     airy: bool,
 }
 
-/// From all there is, which is a screen of 40 lines, to what must be on any.
+/// From everything, which needs a screen of 40 lines, to the minimum for any screen.
 const EXTENTS: [Extent; 9] = [
     Extent {
         classes: 12,
@@ -51,13 +51,13 @@ const EXTENTS: [Extent; 9] = [
     Extent { classes: 4, locks: 0, processes: 1, findings: 1, traced: 1, notes: 0, stat: false, airy: false },
     Extent { classes: 3, locks: 0, processes: 1, findings: 1, traced: 0, notes: 0, stat: false, airy: false },
 ];
-/// Columns of the time line at the most; more seconds share them.
+/// Most columns of the time line; longer profiles merge seconds.
 const SECONDS: usize = 16;
-/// CPUs from which on there is a line of all of them: fewer have lines of their own.
+/// From this number of CPUs on, one line shows all of them: fewer have lines of their own.
 const MANY_CPUS: usize = 5;
-/// Processes that get a line each, unless more are asked for.
+/// Processes with a line each, unless more are requested.
 const PROCESSES: usize = 4;
-/// Smallest share of a lock or process that is worth a line.
+/// Smallest share of a lock or process that is shown.
 const LEAST: f64 = 0.005;
 /// Widest and narrowest bar, columns.
 const BAR: (usize, usize) = (30, 5);
@@ -67,7 +67,7 @@ pub(crate) fn text(result: &ProfileResult, style: &Style) -> String {
     drawn(result, *style, &EXTENTS[0])
 }
 
-/// As much of it as fits on so many lines; the sentence and the largest of each kind always.
+/// As much as fits on this many lines; the sentence and the largest of each kind always.
 pub(crate) fn within(result: &ProfileResult, style: &Style, lines: Option<usize>) -> String {
     let texts = EXTENTS.iter().map(|extent| drawn(result, *style, extent));
     let Some(most) = lines else { return text(result, style) };
@@ -153,7 +153,7 @@ fn class_table(profile: &Profile, bar_width: usize, extent: &Extent) -> Table {
     let most = profile.classes.first().map_or(0.0, |share| share.share);
     let mut row = |name: &str, share: f64, charged: u64, paint: Paint| {
         let mut cells = vec![Cell::new(name).painted(paint)];
-        // Padded, so that the bars' column is as wide as was planned whatever is in it.
+        // Padded, so that the bars' column has its planned width.
         cells.extend((bar_width > 0).then(|| {
             let part = if most > 0.0 { share / most } else { 0.0 };
             Cell::new(format!("{:<bar_width$}", bar(part, bar_width))).painted(paint)
@@ -178,7 +178,7 @@ fn class_table(profile: &Profile, bar_width: usize, extent: &Extent) -> Table {
     table
 }
 
-/// What the processor counted, where it does: of all classes, and of half as many as there are lines for.
+/// Hardware counters, if there are any: of all classes, and of half as many classes as there are lines for.
 fn hardware(profile: &Profile, extent: &Extent) -> Option<Table> {
     let counters = counters(profile)?;
     let headings = std::iter::once(Cell::new(counters.unit));
@@ -229,8 +229,8 @@ fn cpus(profile: &Profile, style: Style, extent: &Extent) -> Option<Table> {
     Some(if timed.width() <= style.width { timed } else { drawn(false) })
 }
 
-/// Many CPUs on one line, from the first to the last, each as high as it was busy; neighbours share a character, which is the
-/// busiest one's.
+/// Many CPUs on one line, from the first to the last, each as high as it was busy; neighbours share a character, which
+/// shows the busiest one.
 fn every_cpu(profile: &Profile, style: Style) -> String {
     let used = sampled(profile);
     let (Some(first), Some(last)) = (used.first(), used.last()) else { return String::new() };
@@ -258,7 +258,7 @@ pub(crate) fn sampled(profile: &Profile) -> Vec<CpuUse> {
     profile.cpus.iter().map(of).collect()
 }
 
-/// The CPUs by the kernel's own accounting, those of which it is known.
+/// The CPUs by the kernel's own accounting, if known.
 pub(crate) fn accounted(profile: &Profile) -> Vec<CpuUse> {
     let of = |line: &CpuLine| {
         let Accounted { usr, sys, irq, soft, steal, idle } = line.accounted?;
@@ -307,7 +307,7 @@ fn processes(profile: &Profile, extent: &Extent) -> Option<Table> {
     Some(table)
 }
 
-/// Processes worth a line: those asked for, and the largest.
+/// Processes to show: the requested ones, and the largest.
 pub(crate) fn chosen(profile: &Profile) -> Vec<&ProcessShare> {
     let focus = &profile.facts.focus.pids;
     let worth = |process: &&ProcessShare| {

@@ -1,4 +1,4 @@
-//! How flows spread, as a table: the busiest places first, and a sentence that says how few take most.
+//! The distribution of flows as a table: the busiest places first, and a sentence about how concentrated it is.
 
 use udpath_steer::predict::Spread;
 
@@ -6,22 +6,22 @@ use super::table::{Cell, Table};
 use super::{Paint, Style, bar};
 use crate::units;
 
-/// What "most" of the packets is.
+/// The share of the packets that counts as "most".
 const MOST: f64 = 0.8;
-/// Places that get a line; more are summed up. As many as the queues of a common card; more fill the screen.
+/// Places with a line each; more are summed up. As many as the queues of a common NIC; more fill the screen.
 const LINES: usize = 16;
 /// Columns of the longest bar.
 const BAR: usize = 20;
 
-/// A spread and what its places are.
+/// A distribution and the kind of its places.
 pub struct SpreadTable<'a> {
     /// `queue`, `CPU`, `socket`.
     pub what: &'a str,
-    /// What a place is called.
+    /// The name of a place.
     pub name: &'a dyn Fn(u32) -> String,
     /// The spread.
     pub spread: &'a Spread,
-    /// How many places there are, where that is known.
+    /// The number of places, if known.
     pub of: Option<u32>,
 }
 

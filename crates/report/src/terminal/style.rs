@@ -7,7 +7,7 @@ use crate::words;
 pub struct Style {
     /// Use ANSI colours.
     pub colour: bool,
-    /// Columns of the terminal. 80 is what the layout is made for; more widens the bars, less drops them.
+    /// Columns of the terminal. The layout is designed for 80; more widens the bars, fewer drops them.
     pub width: usize,
 }
 
@@ -18,7 +18,7 @@ impl Default for Style {
     }
 }
 
-/// What a piece of text is, for its colour.
+/// The meaning of a piece of text, for its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paint {
     Plain,
@@ -30,7 +30,7 @@ pub(crate) enum Paint {
 }
 
 impl Style {
-    /// `text` between the codes of `paint`, or as it is.
+    /// `text` between the codes of `paint`, or unchanged.
     pub(crate) fn paint(self, paint: Paint, text: &str) -> String {
         let code = match paint {
             _ if !self.colour || text.is_empty() => return text.to_owned(),
@@ -44,8 +44,8 @@ impl Style {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// `text` broken at spaces into lines of this width, continued under `indent` spaces, each line ended. A number
-    /// and its unit stay together.
+    /// `text` broken at spaces into lines of this width, with continuation lines indented by `indent`, every line
+    /// terminated. A number and its unit stay together.
     pub(crate) fn wrapped(self, paint: Paint, text: &str, indent: usize) -> String {
         let width = self.width.max(40);
         let text = words::one_line(text);
@@ -75,7 +75,7 @@ impl Style {
     }
 }
 
-/// Is this what follows a number, with or without punctuation after it?
+/// Is this a unit after a number, with or without punctuation after it?
 fn is_unit(word: &str) -> bool {
     const UNITS: [&str; 14] =
         ["k", "M", "G", "%", "ns", "µs", "ms", "s", "min", "bytes", "KiB", "MiB", "GiB", "TiB"];

@@ -1,4 +1,4 @@
-//! Columns that line up: each as wide as its widest cell, two spaces apart.
+//! Aligned columns: each as wide as its widest cell, two spaces apart.
 
 use super::style::{Paint, Style};
 use crate::words;
@@ -6,7 +6,7 @@ use crate::words;
 /// Longest text of one cell; a longer one is cut, so that one name cannot push every column off the screen.
 const MAX_WIDTH: usize = 44;
 
-/// One cell: text, the side it keeps to, its colour.
+/// One cell: text, alignment, colour.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     text: String,
@@ -15,13 +15,13 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Text, kept to the left.
+    /// Text, left-aligned.
     pub(crate) fn new(text: impl AsRef<str>) -> Self {
         let text = words::shortened(&words::one_line(text.as_ref()), MAX_WIDTH);
         Self { text, right: false, paint: Paint::Plain }
     }
 
-    /// A figure, kept to the right.
+    /// A figure, right-aligned.
     pub(crate) fn right(text: impl AsRef<str>) -> Self {
         Self { right: true, ..Self::new(text) }
     }
@@ -42,7 +42,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table whose headings are dimmed; they keep to the side of their cells.
+    /// A table with dimmed headings, aligned like their cells.
     pub(crate) fn with(headings: Vec<Cell>) -> Self {
         Self { rows: vec![headings.into_iter().map(|cell| cell.painted(Paint::Dim)).collect()] }
     }
@@ -63,7 +63,7 @@ impl Table {
         (0..columns).map(|column| width(column).unwrap_or(0)).collect()
     }
 
-    /// The lines, each ended, nothing trailing.
+    /// The lines, each terminated, without trailing spaces.
     pub(crate) fn text(&self, style: Style) -> String {
         let widths = self.widths();
         let mut out = String::new();

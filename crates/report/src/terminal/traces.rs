@@ -1,4 +1,4 @@
-//! What tracepoints counted beside the samples of a profile, on as many lines as say something.
+//! Tracepoint counts of a profile, on as many lines as are informative.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use udpath_profile::trace::{Delays, Drops, Locks, Softirqs, Times, Traces};
 use super::table::{Cell, Table};
 use crate::units;
 
-/// What takes packets off the devices.
+/// The softirq that takes packets from the devices.
 pub(crate) const RECEIVE: &str = "NET_RX";
 
-/// The tables of those that were traced and counted something, each of so many lines at the most (none: no tables): after five,
-/// what follows is rarely a tenth of the first.
+/// The tables of the sources that were traced and counted something, each with at most `lines` lines (zero: no tables):
+/// after five, further ones are rarely a tenth of the first.
 pub(super) fn tables(profile: &Profile, lines: usize) -> Vec<Table> {
     if lines == 0 {
         return Vec::new();
@@ -32,9 +32,9 @@ pub(super) fn tables(profile: &Profile, lines: usize) -> Vec<Table> {
     .collect()
 }
 
-/// What is not in the tables: sources that could not be had, what tracing cost, what was not counted.
+/// What the tables do not show: unavailable sources, the cost of tracing, events not counted.
 pub(crate) fn notes(traces: &Traces) -> Vec<String> {
-    // Most often one reason keeps away all of them.
+    // Usually one reason applies to all of them.
     let mut absent: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for source in &traces.absent {
         absent.entry(&source.reason).or_default().push(source.source.name());
@@ -110,7 +110,7 @@ fn drops(drops: &Drops, lines: usize) -> Option<Table> {
     (!drops.lines.is_empty()).then_some(table)
 }
 
-/// Which way packets went, in a word.
+/// The direction of packets, in a word.
 pub(crate) const fn way(way: Way) -> &'static str {
     match way {
         Way::Received => "in",
@@ -153,7 +153,7 @@ fn polls(softirqs: &Softirqs, datagrams: u64, lines: usize) -> Option<Table> {
     let mut table = Table::with(headings);
     for (at, polls) in softirqs.polls.iter().take(lines).enumerate() {
         let each = polls.packets_per_poll().map_or(units::NONE.to_owned(), |each| format!("{each:.1}"));
-        // Of the whole machine, so said once.
+        // For the whole machine, so only once.
         let wakeups = softirqs.wakeups_per(datagrams).filter(|_| at == 0);
         table.row(vec![
             Cell::new(&polls.interface),
@@ -173,7 +173,7 @@ fn timed(first: &str, second: &str, count: &str, sum: &str) -> Vec<Cell> {
     headings
 }
 
-/// How often, and how long.
+/// Count and durations.
 fn times(times: &Times) -> [Cell; 4] {
     let at = |share| times.quantile_ns(share).map_or(units::NONE.to_owned(), |ns| units::time(ns as f64));
     [units::count(times.count), at(0.5), at(0.99), units::time(times.longest_ns as f64)].map(Cell::right)

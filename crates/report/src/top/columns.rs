@@ -1,5 +1,5 @@
-//! Columns of a table that is drawn again and again: of fixed widths, so that nothing jumps when a figure grows; those
-//! that matter least are left out where there is no room.
+//! Columns of a live table: fixed widths, so that the layout does not move when a figure grows; the least important
+//! ones are left out if there is no room.
 
 use std::cmp::Ordering;
 
@@ -8,27 +8,27 @@ use ratatui::text::{Line, Span};
 
 use crate::{units, words};
 
-/// Blanks between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
-/// What is not known.
+/// An unknown value.
 pub(super) const UNKNOWN: &str = "?";
-/// What is not there, or off.
+/// Absent, or off.
 pub(super) const NONE: &str = "-";
 
-/// What a table is made of.
+/// A row of a table.
 pub(super) trait Row {
-    /// Is this text, in small letters, in what the row shows?
+    /// Does the row contain this text (in lower case)?
     fn contains(&self, text: &str) -> bool;
-    /// Has it a finding?
+    /// Does it have a finding?
     fn marked(&self) -> bool;
 }
 
-/// How wide a column is, characters.
+/// The width of a column, characters.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Width {
-    /// Always so.
+    /// Always the same.
     Fixed(usize),
-    /// As the room allows: from, and to.
+    /// Depends on the room: minimum and maximum.
     Between(usize, usize),
 }
 
@@ -48,24 +48,24 @@ impl Width {
 
 /// A column of a table of `R`s.
 pub(super) struct Column<R> {
-    /// Its heading. One character shorter than the column, which leaves room for the mark of the order.
+    /// Its heading. One character shorter than the column, which leaves room for the sort mark.
     pub(super) name: &'static str,
     pub(super) width: Width,
-    /// Figures keep to the right.
+    /// Right-aligned, for figures.
     pub(super) right: bool,
-    /// Where there is no room, columns of the lowest number go first.
+    /// If there is no room, columns with the lowest number are left out first.
     pub(super) keep: u8,
-    /// Does it say anything of this row? A column that says nothing of any row is left out.
+    /// Does it have a value for this row? A column without a value in any row is left out.
     pub(super) says: fn(&R) -> bool,
-    /// The text, for a column of that width.
+    /// The text, for a column of this width.
     pub(super) cell: fn(&R, usize) -> Line<'static>,
     /// Ascending.
     pub(super) order: fn(&R, &R) -> Ordering,
-    /// The largest comes first unless it is turned round.
+    /// Descending by default.
     pub(super) falling: bool,
 }
 
-/// By which column a view's rows are ordered.
+/// The sort column of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) column: usize,
@@ -77,12 +77,12 @@ pub(super) fn named<R>(table: &[Column<R>], order: Order) -> Option<(&'static st
     table.get(order.column).map(|column| (column.name, column.falling))
 }
 
-/// Where an order leads.
+/// The arrow of a sort direction.
 pub(super) const fn arrow(falling: bool) -> &'static str {
     if falling { "▼" } else { "▲" }
 }
 
-/// The rows that contain `filter`, in order. Equal ones stay as they came.
+/// The rows that contain `filter`, sorted. The sort is stable.
 pub(super) fn chosen<'a, R: Row>(
     table: &[Column<R>],
     rows: &'a [R],
@@ -101,14 +101,14 @@ pub(super) fn chosen<'a, R: Row>(
     rows
 }
 
-/// Columns with the widths that a screen has for them.
+/// Columns with their widths on a screen.
 pub(super) struct Layout<'a, R> {
-    /// Each with its place in the whole table, and its width.
+    /// Each with its index in the whole table, and its width.
     columns: Vec<(usize, &'a Column<R>, usize)>,
 }
 
 impl<'a, R: Row> Layout<'a, R> {
-    /// What of `table` says something of `rows` and fits `width` characters, a mark in front included.
+    /// The columns of `table` that have values in `rows` and fit in `width` characters, including a mark at the left.
     pub(super) fn new(table: &'a [Column<R>], rows: &[R], width: usize) -> Self {
         let any = |column: &Column<R>| rows.is_empty() || rows.iter().any(column.says);
         let mut columns: Vec<(usize, &Column<R>, usize)> = table
@@ -133,7 +133,7 @@ impl<'a, R: Row> Layout<'a, R> {
         Self { columns }
     }
 
-    /// The line above the rows; the column of the order has a mark.
+    /// The line above the rows; the sort column has a mark.
     pub(super) fn headings(&self, order: Option<Order>) -> Line<'static> {
         let style = Style::new().add_modifier(Modifier::BOLD);
         let mut spans = vec![Span::raw(" ")];
@@ -142,7 +142,7 @@ impl<'a, R: Row> Layout<'a, R> {
                 Some(order) if order.column == *at => arrow(column.falling != order.reversed),
                 _ => "",
             };
-            // A mark is always in the column's last blank, so that a heading does not move when it gets one.
+            // A mark always uses the column's last space, so that it does not move the heading.
             let text = if column.right && mark.is_empty() && order.is_some() {
                 format!("{} ", column.name)
             } else {
@@ -153,7 +153,7 @@ impl<'a, R: Row> Layout<'a, R> {
         Line::from(spans)
     }
 
-    /// One row: `!` in front of what is marked.
+    /// One row, with `!` at the left if it is marked.
     pub(super) fn row(&self, row: &R) -> Line<'static> {
         let mut spans = vec![if row.marked() { Span::styled("!", BAD) } else { Span::raw(" ") }];
         for (_, column, width) in &self.columns {
@@ -163,7 +163,7 @@ impl<'a, R: Row> Layout<'a, R> {
     }
 }
 
-/// Puts a cell behind what is there, a gap and its padding around it.
+/// Appends a cell, with a gap and its padding.
 fn placed(spans: &mut Vec<Span<'static>>, cell: Line<'static>, width: usize, right: bool) {
     let pad = " ".repeat(width.saturating_sub(cell.width()));
     let style = cell.style;
@@ -180,28 +180,28 @@ fn placed(spans: &mut Vec<Span<'static>>, cell: Line<'static>, width: usize, rig
 
 /// Losses.
 pub(super) const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
-/// What may limit.
+/// Possible limits.
 pub(super) const WARN: Style = Style::new().fg(Color::Yellow);
-/// What is good to know.
+/// Notes.
 pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 
-/// Something per second: three digits and a prefix.
+/// A rate per second: three digits and a prefix.
 pub(super) fn rate(value: f64) -> Line<'static> {
-    // One in many seconds is not nothing.
+    // A few events in many seconds are not zero.
     Line::raw(if value > 0.0 && value < 0.05 { "<0.1".to_owned() } else { units::tps(value) })
 }
 
-/// The same where it may be unknown.
+/// The same for a rate that may be unknown.
 pub(super) fn known_rate(value: Option<f64>) -> Line<'static> {
     value.map_or_else(|| Line::styled(UNKNOWN, DIM), rate)
 }
 
-/// Something lost per second.
+/// A loss per second.
 pub(super) fn loss(value: f64) -> Line<'static> {
     if value > 0.0 { rate(value).style(BAD) } else { rate(value) }
 }
 
-/// The same where it may be unknown.
+/// The same for a loss that may be unknown.
 pub(super) fn known_loss(value: Option<f64>) -> Line<'static> {
     value.map_or_else(|| Line::styled(UNKNOWN, DIM), loss)
 }
@@ -211,7 +211,7 @@ pub(super) fn name(text: &str, width: usize) -> Line<'static> {
     Line::raw(words::shortened(&words::one_line(text), width))
 }
 
-/// Parts of a list, as many as fit whole, and an ellipsis where some are left out.
+/// As many whole parts of a list as fit, and an ellipsis if some are left out.
 pub(super) fn list(text: &str, between: char, width: usize) -> Line<'static> {
     if text.is_empty() {
         return Line::raw(NONE);
@@ -221,7 +221,7 @@ pub(super) fn list(text: &str, between: char, width: usize) -> Line<'static> {
     }
     let room: String = text.chars().take(width.saturating_sub(1)).collect();
     match room.rfind(between) {
-        // The separator goes into the ellipsis, which says that there is more.
+        // The ellipsis replaces the separator.
         Some(at) => Line::raw(format!("{}…", &room[..at])),
         None => Line::raw(words::shortened(text, width)),
     }

@@ -1,4 +1,4 @@
-//! A line for each CPU: how it spent the interval as one bar, and what its receive path did.
+//! A line for each CPU: its time in the interval as one bar, and its receive path counters.
 
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
@@ -8,13 +8,13 @@ use super::columns::{self, Column, DIM, Row, UNKNOWN, Width};
 use super::model::CpuRow;
 use crate::units;
 
-/// What the letters of the bars are.
+/// The legend of the bars' letters.
 pub(super) const LEGEND: &str = "i irq  s softirq  k system  u user  t stolen by the hypervisor  · idle";
 
 /// A kind of time in the bar: its letter, its colour, its share.
 type Kind = (char, Option<Color>, fn(&Shares) -> f64);
 
-/// From the left: what the network costs first.
+/// From the left: the cost of the network first.
 const KINDS: [Kind; 5] = [
     ('i', Some(Color::Magenta), |time| time.irq),
     ('s', Some(Color::Cyan), |time| time.soft),
@@ -159,7 +159,7 @@ fn busy(time: &Shares) -> f64 {
     1.0 - time.idle
 }
 
-/// What the bar begins with.
+/// The first part of the bar.
 fn network(time: &Shares) -> f64 {
     time.irq + time.soft
 }
@@ -168,7 +168,7 @@ fn percent(share: f64) -> Line<'static> {
     Line::raw(units::share(share))
 }
 
-/// `iisssskkuuuu······`: each kind's part of `width` characters. They sum up, whatever is rounded.
+/// `iisssskkuuuu······`: each kind's part of `width` characters. They add up to the total despite rounding.
 fn bar(time: &Shares, width: usize) -> Line<'static> {
     let (mut spans, mut sum, mut drawn) = (Vec::with_capacity(KINDS.len() + 1), 0.0, 0);
     for (letter, colour, share) in KINDS {

@@ -1,4 +1,4 @@
-//! What one interval counted, per second: a map of two snapshots, divided by the time between them.
+//! Rates of one interval: a map of two snapshots, divided by the time between them.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use udpath_steer::CpuSet;
 
 use std::net::SocketAddr;
 
-/// Version of the JSON form. Raised when a field changes its meaning or goes; new fields may come without.
+/// Version of the JSON format. Incremented when a field changes its meaning or is removed; new fields do not change it.
 pub const SCHEMA: &str = "udpath.top/2";
 
-/// The machine during one interval. Counts are per second, and of what the map was selected to show.
+/// The machine during one interval. Counts are per second, and cover the map's selection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Top {
     /// [`SCHEMA`].
@@ -24,19 +24,19 @@ pub struct Top {
     pub seconds: f64,
     /// The kernel's release.
     pub kernel: String,
-    /// The hypervisor it runs under, where there is one.
+    /// The hypervisor that it runs under, if any.
     pub hypervisor: Option<String>,
     /// UDP as a whole, by family.
     pub udp: Vec<UdpRow>,
-    /// The interfaces, those below one after it.
+    /// The interfaces; those below an interface come after it.
     pub interfaces: Vec<InterfaceRow>,
-    /// CPUs that run, by number.
+    /// Online CPUs, by number.
     pub cpus: Vec<CpuRow>,
     /// Receive queues, in the order of their interfaces.
     pub queues: Vec<QueueRow>,
-    /// UDP sockets, the ones with the most drops and the fullest queues first.
+    /// UDP sockets, those with the most drops and the fullest queues first.
     pub sockets: Vec<SocketRow>,
-    /// What is wrong or worth knowing, the most severe first.
+    /// Problems and notes, the most severe first.
     pub findings: Vec<Finding>,
     /// What could not be read, and why.
     pub missing: Vec<String>,
@@ -53,7 +53,7 @@ pub struct UdpRow {
     pub no_port: f64,
     /// Not delivered: a full receive buffer.
     pub full_buffer: f64,
-    /// Not delivered: the memory of all UDP sockets was used up. None before Linux 5.11.
+    /// Not delivered: the memory of all UDP sockets was used up. `None` before Linux 5.11.
     pub no_memory: Option<f64>,
     /// Not delivered: wrong checksum.
     pub checksum: Option<f64>,
@@ -68,7 +68,7 @@ pub struct UdpRow {
 pub struct InterfaceRow {
     /// Its name.
     pub name: String,
-    /// Its driver, else its kind.
+    /// Its driver, or else its kind.
     pub driver: String,
     /// Mbit/s.
     pub speed: Option<u32>,
@@ -88,26 +88,26 @@ pub struct InterfaceRow {
     pub marked: bool,
 }
 
-/// A CPU that runs.
+/// An online CPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CpuRow {
     /// Its number.
     pub cpu: u32,
-    /// Its memory node.
+    /// Its NUMA node.
     pub node: Option<u32>,
-    /// How it spent the interval.
+    /// Its time in the interval.
     pub time: Option<Shares>,
-    /// Packets per second that it took up the stack.
+    /// Packets per second that it passed to the stack.
     pub packets: f64,
     /// Packets per second dropped because its backlog was full.
     pub dropped: f64,
-    /// How often per second its softirq gave up with work left.
+    /// Times per second that its softirq stopped with work left.
     pub squeezed: f64,
-    /// How often per second other CPUs steered packets here (RPS).
+    /// Times per second that other CPUs steered packets here (RPS).
     pub by_rps: Option<f64>,
     /// Queues whose interrupts it handles.
     pub queues: Vec<String>,
-    /// Queues whose packets it is sent by RPS.
+    /// Queues that send it packets by RPS.
     pub rps_of: Vec<String>,
     /// It has a finding.
     pub marked: bool,
@@ -128,42 +128,42 @@ pub struct QueueRow {
     pub lost: Option<f64>,
     /// Its interrupt.
     pub irq: Option<u32>,
-    /// How often that came per second.
+    /// Interrupts per second.
     pub interrupts: Option<f64>,
-    /// The CPUs that it goes to.
+    /// The CPUs that handle it.
     pub cpus: CpuSet,
-    /// CPUs that handle its packets after that.
+    /// CPUs that then process its packets by RPS.
     pub rps: CpuSet,
-    /// What takes packets before the stack: `xsk`, an AF_XDP socket of this queue; `program`, an XDP program.
+    /// The XDP consumer of its packets: `xsk`, an AF_XDP socket of this queue; `program`, an XDP program.
     pub xdp: Option<String>,
     /// It has a finding.
     pub marked: bool,
 }
 
-/// A UDP socket. The kernel counts what it drops at a socket, not what it delivers.
+/// A UDP socket. The kernel counts drops per socket, but not deliveries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SocketRow {
     /// Its inode.
     pub inode: u32,
-    /// Where it is bound.
+    /// Its local address.
     pub local: SocketAddr,
-    /// Whom it is connected to.
+    /// Its peer, if it is connected.
     pub peer: Option<SocketAddr>,
     /// Sockets that share its address and port, itself included.
     pub group: usize,
-    /// Bytes that wait to be received now, by the kernel's accounting.
+    /// Bytes in the receive queue now, by the kernel's accounting.
     pub queued: u32,
-    /// Its receive buffer's size by the same accounting.
+    /// Size of its receive buffer by the same accounting.
     pub buffer: Option<u32>,
-    /// How full that is, a share of 1.
+    /// How full the buffer is, a share of 1.
     pub full: Option<f64>,
     /// Datagrams dropped per second.
     pub dropped: f64,
-    /// The process that has it open, the first of them.
+    /// The first process that has it open.
     pub pid: Option<u32>,
     /// Its name.
     pub process: Option<String>,
-    /// How many more processes have it open.
+    /// Number of further processes that have it open.
     pub others: usize,
     /// Threads of that process.
     pub threads: Option<usize>,
@@ -172,12 +172,12 @@ pub struct SocketRow {
 }
 
 impl Top {
-    /// The rates of a map. None if it counts since boot.
+    /// The rates of a map. `None` if it counts since boot.
     #[must_use]
     pub fn new(result: &MapResult) -> Option<Self> {
         let MapResult { map, findings, .. } = result;
         let seconds = map.seconds.filter(|seconds| *seconds > 0.0)?;
-        // A note marks nothing.
+        // A note does not mark anything.
         let severe = findings.iter().filter(|finding| finding.severity < Severity::Note);
         let marked: BTreeSet<&Location> = severe.flat_map(|finding| &finding.locations).collect();
         let view = Rates { map, seconds, marked };
@@ -305,7 +305,7 @@ impl Rates<'_> {
     }
 }
 
-/// The process of that number. They are in the order of their numbers, as maps are made.
+/// The process with this pid. Maps sort them by pid.
 fn process(processes: &[ProcessMap], pid: u32) -> Option<&ProcessMap> {
     processes.binary_search_by_key(&pid, |process| process.pid).ok().map(|at| &processes[at])
 }

@@ -8,7 +8,7 @@ use super::model::{InterfaceRow, Top, UdpRow};
 use crate::terminal::{Paint, Style};
 use crate::{finding, units};
 
-/// A column of something per second.
+/// A column of a rate per second.
 macro_rules! per_second {
     ($name:literal, $width:literal, $keep:literal, $field:ident, $show:path) => {
         Column {
@@ -24,7 +24,7 @@ macro_rules! per_second {
     };
 }
 
-/// A column of words.
+/// A text column.
 macro_rules! text_column {
     ($name:literal, $width:expr, $keep:literal, $right:literal, $cell:expr) => {
         Column {
@@ -87,8 +87,8 @@ impl Row for InterfaceRow {
     }
 }
 
-/// All of it. `filter`, in small letters, chooses among interfaces and findings; `unknown`: how many unknown things are
-/// named at most.
+/// The whole overview. `filter`, in lower case, selects interfaces and findings; `unknown`: how many unknown items are
+/// listed at most.
 pub(super) fn lines(top: &Top, filter: &str, unknown: usize, width: usize) -> Vec<Line<'static>> {
     let mut out = Vec::new();
     let layout = Layout::new(UDP, &top.udp, width);
@@ -146,7 +146,7 @@ fn cpus(top: &Top) -> Option<String> {
     ))
 }
 
-/// Text in lines, one blank in front of the first, `indent` in front of the others.
+/// Wrapped text: the first line is indented by one space, the others by `indent`.
 fn wrapped(
     text: &str,
     style: ratatui::style::Style,

@@ -1,4 +1,4 @@
-//! A line for each receive queue: what it received and lost, and where that goes.
+//! A line for each receive queue: its packets and losses, and where they go.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use ratatui::text::Line;
 use super::columns::{self, Column, NONE, Row, Width};
 use super::model::QueueRow;
 
-/// A column of something per second that may be unknown.
+/// A column of a rate per second that may be unknown.
 macro_rules! per_second {
     ($name:literal, $width:literal, $keep:literal, $field:ident, $show:path) => {
         Column {
@@ -31,7 +31,7 @@ pub(super) const COLUMNS: &[Column<QueueRow>] = &[
         keep: 20,
         says: |_| true,
         cell: |queue, width| name(queue, width),
-        // They come in the order of interfaces and numbers.
+        // They are already sorted by interface and number.
         order: |a, b| if a.interface == b.interface { a.queue.cmp(&b.queue) } else { Ordering::Equal },
         falling: false,
     },
@@ -91,7 +91,7 @@ impl Row for QueueRow {
     }
 }
 
-/// What is not known is less than nothing.
+/// Unknown values sort below zero.
 fn known(a: Option<f64>, b: Option<f64>) -> Ordering {
     a.unwrap_or(-1.0).total_cmp(&b.unwrap_or(-1.0))
 }
@@ -104,7 +104,7 @@ fn full_name(queue: &QueueRow) -> String {
     format!("{}/rx-{}", queue.interface, queue.queue)
 }
 
-/// `eth0/rx-3`; of a long name the interface is cut, the number never.
+/// `eth0/rx-3`; a long interface name is cut, the number never.
 fn name(queue: &QueueRow, width: usize) -> Line<'static> {
     let number = format!("/rx-{}", queue.queue);
     let interface = columns::name(&queue.interface, width.saturating_sub(number.len()));

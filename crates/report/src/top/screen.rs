@@ -1,4 +1,4 @@
-//! The whole screen: what machine, which view, its rows, what keys do.
+//! The whole screen: the machine, the view, its rows, the keys.
 //!
 //! ```text
 //!  udpath top  Linux 6.18.1, 2 CPUs, kvm                    1.0 s to 12:03:04 UTC
@@ -24,12 +24,12 @@ use crate::{units, words};
 /// Lines that are not rows: the headline, the views, the keys.
 const AROUND: u16 = 3;
 
-/// How much there was to be drawn.
+/// The size of the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extent {
-    /// Lines in all.
+    /// Total lines.
     pub lines: usize,
-    /// Lines that fit the screen.
+    /// Lines that fit on the screen.
     pub page: usize,
 }
 
@@ -57,8 +57,8 @@ const HELP: &[(&str, &str)] = &[
     ("", "The kernel counts what a socket drops, not what it receives"),
 ];
 
-/// Draws one interval; `top` is none before there is one, `note` is said instead of rows. `selection`: what the reader
-/// asked for. Without `colour` letters and marks alone tell.
+/// Draws one interval. `top` is `None` before the first one; `note` replaces the rows. `selection`: the requested
+/// objects. Without `colour`, only letters and marks are used.
 pub fn draw(
     frame: &mut Frame<'_>,
     top: Option<&Top>,
@@ -91,7 +91,7 @@ pub fn draw(
         .extend(selection.map(|selection| Span::styled(format!("  {}", words::one_line(selection)), title)));
     let headline = Line::from(headline);
     let when = when(top, state);
-    // Two blanks between any two of the three.
+    // Two spaces between any two of the three.
     let room = width.saturating_sub(headline.width() + when.width() + 5);
     let about = top.map_or_else(String::new, |top| machine(top, room));
     ends(buffer, area, 0, headline + Span::raw(format!("  {about}")), when);
@@ -118,7 +118,7 @@ pub(super) fn headline(top: &Top) -> String {
     format!("{}; per second, over {}", machine(top, usize::MAX), units::duration(top.seconds))
 }
 
-/// As much of it as fits whole.
+/// As many parts as fit whole.
 fn machine(top: &Top, room: usize) -> String {
     let plural = if top.cpus.len() == 1 { "" } else { "s" };
     let under = top.hypervisor.as_ref().map_or_else(String::new, |name| format!(", hypervisor: {name}"));
@@ -129,10 +129,10 @@ fn machine(top: &Top, room: usize) -> String {
     words::shortened(&words::one_line(&parts.concat()), room)
 }
 
-/// The lines of a view: those that stay, and those that scroll.
+/// The lines of a view: fixed ones, and scrolling ones.
 struct Body {
     head: Vec<Line<'static>>,
-    /// The lines that scroll, from `from` on.
+    /// The scrolling lines, starting at `from`.
     rows: Vec<Line<'static>>,
     from: usize,
     all: usize,
@@ -161,7 +161,7 @@ fn body(top: &Top, state: &State, width: usize, page: usize) -> Body {
     }
 }
 
-/// The rows that are on the screen; of ten thousand no others are made into text.
+/// Formats only the rows on the screen, even if there are ten thousand.
 fn table<R: Row>(columns: &[Column<R>], rows: &[R], state: &State, width: usize, page: usize) -> Body {
     let order = state.order[state.view as usize];
     let layout = Layout::new(columns, rows, width);
@@ -187,7 +187,7 @@ fn help(width: usize) -> Body {
     Body::of(HELP.iter().map(line).collect())
 }
 
-/// Two texts at the ends of a line; where they would meet, the left one gives way.
+/// Two texts at the ends of a line; if they would overlap, the left one is cut.
 fn ends(buffer: &mut Buffer, area: Rect, y: u16, left: Line<'_>, right: Line<'_>) {
     if y >= area.height {
         return;
@@ -238,7 +238,7 @@ fn right_of_tabs(state: &State) -> Line<'static> {
     Line::from(spans)
 }
 
-/// What keys do, as much of it as fits whole, the most needed first.
+/// The keys, as many as fit whole, the most important first.
 fn keys(state: &State, room: usize) -> Line<'static> {
     let mut keys = if state.typing {
         vec!["type a text", "Enter keeps it", "Esc clears it"]

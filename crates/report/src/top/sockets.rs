@@ -1,4 +1,4 @@
-//! A line for each UDP socket: whose it is, how full its buffer is, what it drops.
+//! A line for each UDP socket: its owner, how full its buffer is, its drops.
 
 use std::cmp::Ordering;
 use std::net::SocketAddr;
@@ -11,11 +11,11 @@ use super::model::SocketRow;
 use crate::terminal::bar;
 use crate::{units, words};
 
-/// Where the column of drops is.
+/// Index of the column of drops.
 pub(super) const DROPPED: usize = 3;
-/// Characters behind a bar: ` 100 %`.
+/// Characters after a bar: ` 100 %`.
 const PERCENT: usize = 6;
-/// Share of a buffer from which on it is nearly full: a burst may not fit any more.
+/// Share of a buffer from which on it is nearly full: a burst may no longer fit.
 const NEARLY: f64 = 0.8;
 
 pub(super) const COLUMNS: &[Column<SocketRow>] = &[
@@ -116,7 +116,7 @@ impl Row for SocketRow {
     }
 }
 
-/// Where it is bound, and to whom it is connected where there is room for both.
+/// Its local address, and its peer if there is room for both.
 fn name(socket: &SocketRow, width: usize) -> String {
     let local = socket.local.to_string();
     let Some(peer) = socket.peer else { return address(socket.local, width) };
@@ -124,7 +124,7 @@ fn name(socket: &SocketRow, width: usize) -> String {
     if both.chars().count() <= width { both } else { address(socket.local, width) }
 }
 
-/// An address and its port; of a long one the middle is left out, never the port.
+/// An address and its port; a long address is cut in the middle, the port never.
 fn address(address: SocketAddr, width: usize) -> String {
     let text = address.to_string();
     if text.len() <= width {
@@ -157,7 +157,7 @@ fn size(bytes: u32) -> String {
     }
 }
 
-/// `nsd 900 +3`: the name, the number, and how many more have it.
+/// `nsd 900 +3`: the name, the pid, and how many more processes have it open.
 fn process(socket: &SocketRow, width: usize) -> String {
     let Some(pid) = socket.pid else { return UNKNOWN.into() };
     let more = if socket.others > 0 { format!(" +{}", socket.others) } else { String::new() };

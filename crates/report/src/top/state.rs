@@ -1,11 +1,11 @@
-//! What a reader has chosen: the view, its order and place, the filter.
+//! The user's choices: the view, its order and position, the filter.
 
 use std::time::Duration;
 
 use super::columns::{Order, arrow, named};
 use super::{cpus, queues, sockets};
 
-/// What is looked at.
+/// A view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
     /// UDP, interfaces, and the findings.
@@ -20,7 +20,7 @@ pub enum View {
 }
 
 impl View {
-    /// All of them, in the order of their keys.
+    /// All views, in the order of their keys.
     pub const ALL: [Self; 4] = [Self::Overview, Self::Cpus, Self::Queues, Self::Sockets];
 
     /// Its name.
@@ -35,7 +35,7 @@ impl View {
     }
 }
 
-/// The order that a view begins with.
+/// The initial order of a view.
 pub(super) const fn first_order(view: View) -> Order {
     let column = match view {
         View::Sockets => sockets::DROPPED,
@@ -44,7 +44,7 @@ pub(super) const fn first_order(view: View) -> Order {
     Order { column, reversed: false }
 }
 
-/// How many columns a view can be ordered by.
+/// Number of sortable columns of a view.
 const fn count(view: View) -> usize {
     match view {
         View::Overview => 0,
@@ -54,7 +54,7 @@ const fn count(view: View) -> usize {
     }
 }
 
-/// `by drops/s, largest first`, in a sign: the name of the column and where it leads.
+/// `by drops/s, largest first`, abbreviated: the name of the column and the direction.
 pub(super) fn order_name(view: View, order: Order) -> Option<String> {
     let (name, falling) = match view {
         View::Overview => return None,
@@ -65,32 +65,32 @@ pub(super) fn order_name(view: View, order: Order) -> Option<String> {
     Some(format!("by {name} {}", arrow(falling != order.reversed)))
 }
 
-/// Lengths of an interval that keys step through, seconds.
+/// Intervals that the keys step through, seconds.
 const INTERVALS: [f64; 9] = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
 
-/// What a reader has chosen.
+/// The user's choices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
-    /// What is looked at.
+    /// The current view.
     pub view: View,
     /// The order of each view's rows.
     pub(super) order: [Order; 4],
-    /// The first line that is shown, of each view.
+    /// The first visible line of each view.
     pub(super) first: [usize; 4],
-    /// Only rows that contain this are shown; any case.
+    /// Show only rows that contain this; case-insensitive.
     pub filter: String,
-    /// Keys go into the filter.
+    /// Keys are added to the filter.
     pub typing: bool,
-    /// Nothing new is read or shown.
+    /// Updates are paused.
     pub paused: bool,
     /// The help covers the view.
     pub help: bool,
-    /// From one look to the next.
+    /// Interval between updates.
     pub interval: Duration,
 }
 
 impl State {
-    /// The overview, nothing filtered, a look each `interval`.
+    /// The overview without a filter, updated every `interval`.
     #[must_use]
     pub fn new(interval: Duration) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl State {
         self.view = View::ALL[(self.view as usize + step) % View::ALL.len()];
     }
 
-    /// Orders by the next column, or the one before, each in the direction that is natural to it.
+    /// Sorts by the next or previous column, each in its default direction.
     pub fn order_by_next(&mut self, back: bool) {
         let columns = count(self.view);
         let order = &mut self.order[self.view as usize];
@@ -121,34 +121,34 @@ impl State {
         }
     }
 
-    /// Turns the order round.
+    /// Reverses the order.
     pub const fn reverse(&mut self) {
         let order = &mut self.order[self.view as usize];
         order.reversed = !order.reversed;
     }
 
-    /// Moves by that many lines; beyond an end is that end, once it is drawn.
+    /// Scrolls by `lines`; drawing clamps the position to the ends.
     pub fn scroll(&mut self, lines: isize) {
         let first = &mut self.first[self.view as usize];
         *first = first.saturating_add_signed(lines);
     }
 
-    /// The first line that is shown of this view.
+    /// The first visible line of this view.
     #[must_use]
     pub const fn first(&self) -> usize {
         self.first[self.view as usize]
     }
 
-    /// Holds the place within what was drawn: `lines` in all, of which `page` fit.
+    /// Clamps the position to what was drawn: `lines` in total, of which `page` fit.
     pub fn settle(&mut self, lines: usize, page: usize) {
         let first = &mut self.first[self.view as usize];
         *first = (*first).min(lines.saturating_sub(page));
     }
 
-    /// The next longer interval, or the next shorter one.
+    /// Selects the next longer or shorter interval.
     pub fn pace(&mut self, slower: bool) {
         let now = self.interval.as_secs_f64();
-        // What was given on the command line may lie between two steps.
+        // An interval from the command line may be between two steps.
         let next = if slower {
             INTERVALS.into_iter().find(|step| *step > now * 1.001)
         } else {

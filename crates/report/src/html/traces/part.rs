@@ -1,4 +1,4 @@
-//! What a trace's part of the page is made of: pictures of lengths, tables of counts.
+//! The elements of a trace's part of the page: charts of durations, tables of counts.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use udpath_profile::trace::Times;
 use crate::svg::histogram::{self, Bar, Chart, Row};
 use crate::{svg, units};
 
-/// What one source found.
+/// The result of one source.
 pub(in crate::html) struct TracePart {
     pub(in crate::html) title: &'static str,
     pub(in crate::html) about: String,
-    /// A picture for a wide page and one for a phone, each.
+    /// Each chart drawn for a wide page and for a phone.
     pub(in crate::html) charts: Vec<String>,
     pub(in crate::html) tables: Vec<TraceTable>,
 }
@@ -22,17 +22,17 @@ pub(in crate::html) struct TraceTable {
     pub(in crate::html) rows: Vec<Vec<TraceCell>>,
 }
 
-/// A cell: text is kept to the left, figures to the right.
+/// A cell: text is left-aligned, figures are right-aligned.
 pub(in crate::html) struct TraceCell {
     pub(in crate::html) text: String,
     pub(in crate::html) is_text: bool,
 }
 
-/// Rows of a picture. More: a picture of many CPUs is longer than a screen; the table has them.
+/// Most rows of a chart. Higher: a chart of many CPUs is longer than a screen; the table has all of them.
 pub(super) const ROWS: usize = 8;
 
 impl TracePart {
-    /// A sentence instead of everything, where there is nothing.
+    /// Replaces everything by a sentence if there is nothing to show.
     pub(super) fn or_nothing(self, nothing: bool, sentence: &str) -> Self {
         if !nothing {
             return self;
@@ -49,7 +49,7 @@ pub(super) fn figure(text: String) -> TraceCell {
     TraceCell { text, is_text: false }
 }
 
-/// Headings of lines with [`spread`] in them.
+/// Headings of rows that contain [`spread`].
 pub(super) fn headings(first: &[(&str, bool)], sums: &[&str], last: &[(&str, bool)]) -> Vec<TraceCell> {
     let cell =
         |(heading, is_text): &(&str, bool)| TraceCell { text: (*heading).to_owned(), is_text: *is_text };
@@ -57,7 +57,7 @@ pub(super) fn headings(first: &[(&str, bool)], sums: &[&str], last: &[(&str, boo
     first.iter().map(cell).chain(figures).chain(last.iter().map(cell)).collect()
 }
 
-/// Half, 99 %, and the longest.
+/// Median, 99th percentile and maximum.
 pub(super) fn spread(times: &Times) -> [TraceCell; 3] {
     let [half, most] = [0.5, 0.99].map(|share| {
         figure(times.quantile_ns(share).map_or_else(|| units::NONE.to_owned(), |ns| units::time(ns as f64)))
@@ -65,7 +65,7 @@ pub(super) fn spread(times: &Times) -> [TraceCell; 3] {
     [half, most, figure(units::time(times.longest_ns as f64))]
 }
 
-/// Both drawings; nothing where there is nothing to draw.
+/// Both drawings; empty if there is nothing to draw.
 pub(super) fn picture(chart: &Chart<'_>, rows: impl Iterator<Item = Row>) -> Vec<String> {
     let rows: Vec<Row> = rows.filter(|row| !row.bars.is_empty()).take(ROWS).collect();
     if rows.is_empty() { Vec::new() } else { vec![svg::both(|paper| histogram::draw(chart, &rows, paper))] }
@@ -80,7 +80,7 @@ pub(super) fn timed(name: String, times: &Times) -> Row {
     Row { name, note, bars: doublings(times), marks: marks.into_iter().map(|ns| ns as f64).collect() }
 }
 
-/// Lengths as bars of a doubling each: some sources count finer. What has no end ends with the longest.
+/// Durations as bars of one doubling each, since some sources have finer buckets. An open bucket ends at the maximum.
 fn doublings(times: &Times) -> Vec<Bar> {
     let mut bars: BTreeMap<u32, u64> = BTreeMap::new();
     for length in &times.lengths {

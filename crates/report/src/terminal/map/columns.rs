@@ -5,17 +5,17 @@ use udpath_steer::CpuSet;
 
 use crate::units;
 
-/// What is absent, or off.
+/// Absent, or off.
 pub(super) const NONE: &str = "-";
 
-/// A column of a table of `R`s. One that is empty in all rows is left out.
+/// A column of a table of `R`s. A column that is empty in all rows is left out.
 pub(super) struct Column<R> {
     pub(super) name: &'static str,
     pub(super) says: fn(&R) -> bool,
     pub(super) text: fn(&R) -> String,
 }
 
-/// A share of CPU time; left out where it is nothing on all CPUs.
+/// A share of CPU time; left out if it is zero on all CPUs.
 macro_rules! time {
     ($name:literal, $field:ident) => {
         Column {
@@ -26,7 +26,7 @@ macro_rules! time {
     };
 }
 
-/// A count of the receive path; left out where it is nothing on all CPUs.
+/// A count of the receive path; left out if it is zero on all CPUs.
 macro_rules! softnet {
     ($name:literal, |$softnet:ident| $count:expr) => {
         Column {
@@ -106,7 +106,7 @@ fn list(cpus: &CpuSet) -> String {
     if cpus.is_empty() { NONE.into() } else { cpus.to_string() }
 }
 
-/// An interface in one line: what it is, how packets are spread, what it counted.
+/// An interface in one line: its kind, how packets are distributed, its counters.
 pub(super) fn about(interface: &InterfaceMap) -> String {
     let mut parts = vec![match &interface.driver {
         Some(driver) => format!("{} ({driver})", interface.name),
