@@ -1,4 +1,4 @@
-//! The test bed of the benchmarks: a lab of a client and a server, and programs in it.
+//! The test bed of the benchmarks: a lab with a client and a server, and the programs that run in it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -25,7 +25,7 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// `xdp_frames`: the server's end takes what the in-kernel loop sends.
+    /// `xdp_frames`: the server's end accepts the frames that the in-kernel loop sends.
     pub(crate) fn new(xdp_frames: bool) -> Result<Self> {
         let lab = LabBuilder::new("bench")
             .machine("client")
@@ -39,7 +39,7 @@ impl Bed {
         Ok(Self { lab, _napi: napi })
     }
 
-    /// The server's address for the client.
+    /// The server's address, as seen by the client.
     pub(crate) fn server(&self, port: u16) -> Result<SocketAddr> {
         let ip = IpAddr::V4(self.lab.address_of("server", "client")?.ipv4);
         Ok(SocketAddr::new(ip, port))
@@ -61,8 +61,8 @@ impl Bed {
     }
 }
 
-/// One run of the in-kernel loop from `client`, with `inflight` requests in flight in each of [`FLOWS`]. `cpu`: the only
-/// one that starts requests, and so the one on which they begin to go round; else all start some.
+/// One run of the in-kernel loop from `client`, with `inflight` requests in flight in each of [`FLOWS`]. `cpu`: the
+/// only CPU that starts requests, and so the one on which they initially circulate; without it, all CPUs start some.
 pub(crate) fn closed_loop(
     client: &Machine,
     target: SocketAddr,
@@ -85,7 +85,7 @@ pub(crate) fn closed_loop(
     })?
 }
 
-/// Starts a program on a machine and waits for the line that begins with `ready` on the stream it says it on.
+/// Starts a program on a machine and waits for a line that begins with `ready` on either output stream.
 pub(crate) fn serve(lab: &Lab, machine: &str, program: &str, arguments: &[&str]) -> Result<Running> {
     let mut command = lab.machine(machine)?.command(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -101,7 +101,7 @@ pub(crate) fn serve(lab: &Lab, machine: &str, program: &str, arguments: &[&str])
     }
 }
 
-/// What a program says on both streams, line by line, until it ends.
+/// The output of a program on both streams, line by line, until it ends.
 pub(crate) fn lines_of(child: &mut Child) -> Receiver<String> {
     let (sender, lines) = channel();
     let streams: [Option<Box<dyn Read + Send>>; 2] =
@@ -117,11 +117,11 @@ pub(crate) fn lines_of(child: &mut Child) -> Receiver<String> {
     lines
 }
 
-/// A program that ends with its value.
+/// A program that is killed when this is dropped.
 pub(crate) struct Running(Child);
 
 impl Running {
-    /// A program that was started.
+    /// Wraps a started program.
     pub(crate) fn new(child: Child) -> Self {
         Self(child)
     }
@@ -139,7 +139,7 @@ impl Drop for Running {
     }
 }
 
-/// The program under test, built with this one.
+/// The program under test, from the same build.
 pub(crate) fn udpath() -> Result<String> {
     let path: PathBuf = std::env::current_exe()?.with_file_name("udpath");
     if !path.exists() {

@@ -1,11 +1,11 @@
-//! What the in-kernel loop costs.
+//! The cost of the in-kernel loop.
 //!
 //! ```text
 //!   client: closed_loop  <-- veth -->  server: answer      total: T per transaction
 //!   client: answer       <-- veth -->  server: answer      floor: F, two ends that only turn frames round
 //! ```
-//! Both ends of the floor do the same, so one end of it is F/2, and the engine - its end of the veth and its program -
-//! is T - F/2. Both run in softirq and nowhere else, so softirq time is what is counted, of all CPUs.
+//! Both ends of the floor do the same work, so one end costs F/2, and the engine - its end of the veth and its program
+//! - costs T - F/2. Both run only in softirq, so the benchmark counts softirq time of all CPUs.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -23,10 +23,10 @@ use crate::bed::{Bed, FLOWS};
 /// Port of the server, and of the client in the floor.
 const SERVER: u16 = 7777;
 const CLIENT: u16 = 5555;
-/// Frames under way, in the floor and in the loop: one NAPI poll's budget (64) on each CPU. Fewer: a poll's own cost is
-/// spread over less. More: the frames no longer fit the caches, and it is those that are measured.
+/// Frames in flight, in the floor and in the loop: one NAPI poll's budget (64) on each CPU. Lower: a poll's own cost is
+/// spread over fewer frames. Higher: the frames no longer fit in the caches, and the benchmark measures those.
 const FRAMES: usize = 128;
-/// Measurements of each kind. The median of the differences counts: one disturbed pair does not.
+/// Measurements of each kind. The median of the differences counts: one disturbed pair has no influence.
 const PAIRS: usize = 9;
 /// Nanoseconds of CPU the engine may cost per transaction.
 const BOUND: f64 = 100.0;
@@ -63,7 +63,7 @@ fn softirq_seconds(cpus: &[CpuUse]) -> f64 {
     cpus.iter().map(|cpu| cpu.soft * cpu.seconds).sum()
 }
 
-/// CPU nanoseconds per round with both ends turning frames round.
+/// CPU nanoseconds per round when both ends only return frames.
 fn floor(bed: &Bed) -> Result<f64> {
     let client = bed.lab.machine("client")?;
     let interface = client.towards("server")?.name().to_owned();
@@ -71,7 +71,7 @@ fn floor(bed: &Bed) -> Result<f64> {
     client.run(|| -> Result<f64> {
         let _answer = Answer::attach(&interface, CLIENT)?;
         for cpu in 0..2 {
-            // Half of the frames from each CPU, as the loop starts its flows.
+            // Half of the frames from each CPU, like the loop starts its flows.
             let mut only = rustix::thread::CpuSet::new();
             only.set(cpu);
             rustix::thread::sched_setaffinity(None, &only)?;

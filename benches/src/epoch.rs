@@ -1,9 +1,9 @@
-//! What it costs to look something up per packet in a table that may be replaced meanwhile.
+//! The cost of a lookup per packet in a table that may be replaced concurrently.
 //!
-//! Two readers, pinned to CPUs 0 and 1, look up bursts of 32 packets; a writer replaces the table now and then. The
-//! protection is that of each contender: none, an epoch announced once per burst (ours, and crossbeam-epoch's), a read
-//! lock per packet, a reference count per packet. Under an epoch the table is loaded anew for each packet unless it says
-//! otherwise, which is the dearer way to use it.
+//! Two readers, pinned to CPUs 0 and 1, look up bursts of 32 packets; a writer replaces the table periodically. Each
+//! contender has its own protection: none, an epoch announced once per burst (udpath's and crossbeam-epoch's), a read
+//! lock per packet, a reference count per packet. Under an epoch, the table is loaded again for each packet unless
+//! stated otherwise, which is the more expensive way to use it.
 
 mod sys;
 
@@ -22,11 +22,12 @@ use crate::race::{cpu_time, pin, quantile, race, words};
 
 /// Packets looked up under one announcement.
 const BURST: usize = 32;
-/// Readers, each on a CPU of its own.
+/// Readers, each on its own CPU.
 const READERS: usize = 2;
-/// Length of one trial. Shorter: starting the threads shows. Longer: fewer blocks in the same time.
+/// Length of one trial. Shorter: the start of the threads is significant. Longer: fewer blocks in the same time.
 const TRIAL: Duration = Duration::from_millis(40);
-/// Between two replacements: far more often than routes or sockets change, so that the writer's side counts too.
+/// Interval between replacements: far shorter than between changes of routes or sockets, so that the writer's cost
+/// counts too.
 const PUBLISH_EVERY: Duration = Duration::from_millis(1);
 
 /// Most that an epoch may add to a lookup, nanoseconds.
@@ -36,7 +37,7 @@ const OVER_LOCK: f64 = 8.0;
 /// How much faster than a reference count per packet it must be.
 const OVER_COUNT: f64 = 4.0;
 
-/// A table of sockets by port, as plain as can be: what it costs is the same for all.
+/// A minimal table of sockets by port: its own cost is the same for all.
 pub(crate) struct Ports {
     sockets: Box<[u32; 65_536]>,
 }
@@ -57,7 +58,7 @@ impl Ports {
     }
 }
 
-/// Looks up a burst of ports; says what it found, so that it cannot be left out.
+/// Looks up a burst of ports; returns a result, so that the compiler cannot remove the lookup.
 type Burst<'s> = Box<dyn FnMut(&[u16; BURST]) -> u32 + Send + 's>;
 
 pub(crate) fn run() -> Result<Vec<Claim>> {
@@ -145,7 +146,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
         )
     };
 
-    // Never replaced: a count that must also survive replacement costs more.
+    // Never replaced: a count that must also support replacement costs more.
     let counted = Arc::new(Ports::new(0));
     let count = || {
         rate(
@@ -182,7 +183,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
             holds: at_least.is_none_or(|at_least| ratio.ratio >= at_least),
         });
     };
-    // What differs is some nanoseconds per burst.
+    // The difference is a few nanoseconds per burst.
     let loaded_once = race(0.01, 24, || theirs(true), || ours(true))?;
     claim("crossbeam-epoch, table loaded once per burst", Some(1.0), loaded_once);
     let loaded_each = race(0.01, 24, || theirs(false), || ours(false))?;
@@ -197,7 +198,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// Packets per second of a reader's CPU time, while all readers work and `publish` is called with ever new versions.
+/// Packets per second of a reader's CPU time, while all readers work and `publish` is called with new versions.
 fn rate<'s>(mut reader: impl FnMut(usize) -> Burst<'s>, publish: impl Fn(u32)) -> Result<f64> {
     let start = Barrier::new(READERS + 1);
     let stop = AtomicBool::new(false);
@@ -214,7 +215,7 @@ fn rate<'s>(mut reader: impl FnMut(usize) -> Burst<'s>, publish: impl Fn(u32)) -
                     let mut bursts = 0_u64;
                     let mut ports = [0_u16; BURST];
                     while !stop.load(Ordering::Relaxed) {
-                        // A hundred bursts between two looks at the flag.
+                        // A hundred bursts between two checks of the flag.
                         for _ in 0..100 {
                             for (port, n) in ports.iter_mut().zip(0_u64..) {
                                 *port = ((bursts * 7 + n * 31) & 1023) as u16;

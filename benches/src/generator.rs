@@ -1,14 +1,14 @@
-//! The engine `xdp` against kxdpgun (Knot DNS): requests sent by one core.
+//! The engine `xdp` compared with kxdpgun (Knot DNS): requests sent by one core.
 //!
 //! ```text
 //!   client: kxdpgun, or `udpath load --engine xdp`, on CPU 0  -- veth, one queue -->  server: AF_XDP port, never read
 //! ```
-//! Ours is measured both ways: as it chooses itself, which at such a rate is live frames, and by the rings of AF_XDP alone,
-//! as kxdpgun sends. All are asked for more than they can send. The sink drops every request right behind the driver once its rings are
-//! full; on a veth that is done on the sender's CPU, for all alike. A live frame is cheaper for the veth's other end as well:
-//! it comes without an skb, which the sink would have to take the frame out of. That share of the gain is the veth's, not a
-//! NIC's. Requests of ours are as long as kxdpgun's queries,
-//! and every one of them has its own contents, checksums, intended time and entry in the table of open requests.
+//! udpath is measured in two modes: its own choice, which at such a rate is live frames, and with AF_XDP rings only, as
+//! kxdpgun sends. All are given a rate above what they can send. Once the sink's rings are full, it drops every request
+//! right after the driver; on a veth, the sender's CPU does that, for all alike. A live frame is also cheaper for the
+//! veth's other end: it arrives without an skb, from which the sink would have to extract the frame. That share of the
+//! gain is specific to a veth and does not apply to a NIC. udpath's requests are as long as kxdpgun's queries, and
+//! every one of them has its own contents, checksums, intended time and entry in the table of open requests.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::Stdio;
@@ -21,16 +21,16 @@ use crate::Claim;
 use crate::bed::udpath;
 use crate::race::{race, words};
 
-/// How much more the engine must send; and by rings alone, which is the same system calls and the same work in the
-/// kernel as kxdpgun's.
+/// How much more the engine must send; also with rings only, which uses the same system calls and the same work in the
+/// kernel as kxdpgun.
 const AT_LEAST: [(&str, f64); 2] = [("xdp", 1.3), ("xdp-rings", 0.95)];
-/// Seconds of one run of either.
+/// Seconds of one run of either generator.
 const SECONDS: &str = "2";
-/// Requests per second asked for: more than either can send on any machine that runs this.
+/// Requested rate per second: more than either can send on any machine that runs this.
 const RATE: &str = "20000000";
-/// What kxdpgun sends at a time: its default. Larger batches were slower here.
+/// kxdpgun's batch size: its default. Larger batches were slower here.
 const BATCH: &str = "10";
-/// Bytes of a request of ours: those of kxdpgun's query for `a.example`.
+/// Size of udpath's requests, bytes: that of kxdpgun's query for `a.example`.
 const SIZE: &str = "27";
 const PORT: u16 = 5300;
 
@@ -53,7 +53,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
         let arguments =
             ["-t", SECONDS, "-Q", RATE, "-b", BATCH, "-F", "0", "-r", "-i", &file, "-p", &port, &ip];
         let text = on_client(&lab, "kxdpgun", &arguments);
-        // It leaves its program behind.
+        // kxdpgun leaves its program attached.
         on_client(&lab, "ip", &["link", "set", "dev", "eth0", "xdp", "off"])?;
         let text = text?;
         let rate = text.lines().find_map(|line| {
@@ -66,7 +66,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     let ours = |engine: &str| -> Result<f64> {
         let seconds = format!("{SECONDS}s");
         let load = ["-c", "0", &udpath, "load", "echo", &target, "--engine", engine, "--threads", "1"];
-        // Nothing will be answered: a short timeout keeps the table of open requests as small as in real use.
+        // Nothing is answered: a short timeout keeps the table of open requests as small as in real use.
         let plan =
             ["--flows", "16", "--size", SIZE, "--rate", RATE, "--timeout", "1ms", "-d", &seconds, "--json"];
         let text = on_client_whatever(&lab, "taskset", &[&load[..], &plan].concat())?;
@@ -90,7 +90,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     claims
 }
 
-/// What a program prints on the client that must end well.
+/// The output of a program that must succeed on the client.
 fn on_client(lab: &Lab, program: &str, arguments: &[&str]) -> Result<String> {
     let mut command = lab.machine("client")?.command(program);
     let done = command.args(arguments).stdin(Stdio::null()).output();
@@ -101,7 +101,7 @@ fn on_client(lab: &Lab, program: &str, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(done.stdout)?)
 }
 
-/// As [`on_client`], for a load that nobody answers: it says so by its exit code, and prints its result all the same.
+/// As [`on_client`], for a load without replies: it exits with an error code, but prints its result.
 fn on_client_whatever(lab: &Lab, program: &str, arguments: &[&str]) -> Result<String> {
     let mut command = lab.machine("client")?.command(program);
     let done = command.args(arguments).stdin(Stdio::null()).output()?;

@@ -1,4 +1,4 @@
-//! The main job: the best kernel-socket rung against the first, and AF_XDP against both.
+//! The main claim: the best kernel-socket rung against the first, and AF_XDP against both.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use crate::Claim;
 use crate::bed::udpath;
 use crate::race::words;
 
-/// Interrupt moderation of the links, microseconds: as `udpath boost` has it, and for its reasons.
+/// Interrupt moderation of the links, microseconds: as in `udpath boost`, for the same reasons.
 const MODERATION: u32 = 75;
 /// Best kernel-socket rung over first rung.
 const KERNEL_AT_LEAST: f64 = 1.45;
-/// Of xdp, over the first rung and over the best of kernel sockets.
+/// Of xdp, over the first rung and over the best kernel-socket rung.
 const XDP_AT_LEAST: (f64, f64) = (3.5, 2.5);
 
-/// All rungs of kernel sockets.
+/// All kernel-socket rungs.
 pub(crate) fn kernel() -> Result<Vec<Claim>> {
     let result = climb(ladder(&Io::KERNEL, 2))?;
     let what = format!("best rung ({}) / first rung, 2 queues, 100 bytes", result.best);
     Ok(vec![claim(what, &result.gain, KERNEL_AT_LEAST)])
 }
 
-/// The rungs of kernel sockets that were ever seen to win, then xdp on all queues.
+/// The kernel-socket rungs that have ever won, then xdp on all queues.
 pub(crate) fn xdp() -> Result<Vec<Claim>> {
     let wins =
         |step| matches!(step, Step::Base | Step::Batch(_) | Step::Gso | Step::Together | Step::Io(Io::Xdp));

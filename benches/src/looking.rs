@@ -1,7 +1,7 @@
-//! What it costs to be looked at: CPU time of `udpath top` and `udpath export`, a look each second.
+//! The cost of observation: CPU time of `udpath top` and `udpath export`, updating once per second.
 //!
-//! `top` draws on a terminal (tmux); `export` is asked over HTTP. The baseline reads the files that a look reads, and
-//! looks at none of them. CPU time is the scheduler's own account of each thread, nanoseconds.
+//! `top` draws on a terminal (tmux); `export` is queried over HTTP. The baseline reads the same files without parsing
+//! them. CPU time is the scheduler's own accounting of each thread, in nanoseconds.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,17 +19,17 @@ use crate::Claim;
 use crate::bed::udpath;
 use crate::snapshot::open_sockets;
 
-/// How long each is watched: some of its looks must be whole ones. And what it may do first.
+/// Duration of each measurement: long enough for some complete updates. And the time before it starts.
 const RUN: Duration = Duration::from_secs(15);
 const FIRST: Duration = Duration::from_secs(2);
-/// Most of one CPU that it may take, per cent; and with ten thousand sockets.
+/// Most CPU time, per cent of one CPU; and with ten thousand sockets.
 const MOST: f64 = 1.0;
 const CROWDED: f64 = 5.0;
-/// Looks of each kind that are compared, in turn; the cheapest counts.
+/// Updates of each kind that are compared, alternating; the cheapest counts.
 const LOOKS: usize = 9;
-/// Most that a look may cost, as a part of reading everything.
+/// Highest cost of an update, relative to reading everything.
 const PART: f64 = 0.5;
-/// What a look reads of files.
+/// The files that an update reads.
 const FILES: [&str; 7] = [
     "/proc/stat",
     "/proc/interrupts",
@@ -69,7 +69,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     ])
 }
 
-/// CPU time of reading the files alone, of a look, and of reading everything, milliseconds.
+/// CPU time of reading only the files, of an update, and of reading everything, milliseconds.
 fn looks() -> [f64; 3] {
     let source = Folder::live();
     let mut watch = Watch::default();
@@ -99,7 +99,7 @@ fn cost<T>(work: impl FnOnce() -> T) -> f64 {
     now() - begin
 }
 
-/// `top` on a terminal of its own. Share of a CPU, per cent.
+/// `top` on its own terminal. Share of a CPU, per cent.
 fn top(udpath: &str) -> Result<f64> {
     let terminal = Terminal { server: format!("udpath-bench-{}", std::process::id()) };
     terminal.tmux(&["new-session", "-d", "-x", "120", "-y", "40", &format!("{udpath} top -i 1")])?;
@@ -112,7 +112,7 @@ fn top(udpath: &str) -> Result<f64> {
     Ok(share)
 }
 
-/// tmux's server; it ends with this.
+/// tmux's server; killed when this is dropped.
 struct Terminal {
     server: String,
 }
@@ -138,7 +138,7 @@ impl Drop for Terminal {
     }
 }
 
-/// `export`, asked each second. Share of a CPU, per cent.
+/// `export`, queried once per second. Share of a CPU, per cent.
 fn export(udpath: &str) -> Result<f64> {
     let child = Command::new(udpath)
         .args(["export", "--queues", "--listen", "127.0.0.1:0"])
@@ -163,7 +163,7 @@ fn export(udpath: &str) -> Result<f64> {
     })
 }
 
-/// A process that ends with this.
+/// A process that is killed when this is dropped.
 struct Ended(std::process::Child);
 
 impl Drop for Ended {
@@ -173,7 +173,7 @@ impl Drop for Ended {
     }
 }
 
-/// What part of one CPU the process takes while `ask` is called each second, per cent.
+/// The share of one CPU that the process uses while `ask` is called once per second, per cent.
 fn share(pid: u32, mut ask: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut watch = |run: Duration| -> Result<()> {
         let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! A link within the process whose replies are the next requests: no device and no kernel is involved.
+//! A link within the process that turns replies into the next requests, without a device or the kernel.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ pub(crate) fn echo(datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
     Outcome::Reply(len)
 }
 
-/// Where the hash of a frame comes from.
+/// The source of a frame's hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hash {
     /// Toeplitz, by the worker.
@@ -28,7 +28,7 @@ pub(crate) enum Hash {
     Given,
 }
 
-/// A link of `frames` requests in 64-byte frames, each from an address of its own that is served as well.
+/// A link with `frames` requests in 64-byte frames, each from its own address, which is served as well.
 pub(crate) fn filled(frames: usize, hash: Hash) -> Result<(End, Vec<SocketAddr>)> {
     let mut end = looped(frames)?;
     let mut binds = vec![SocketAddr::from(([192, 0, 2, 1], PORT))];
@@ -48,7 +48,7 @@ pub(crate) fn filled(frames: usize, hash: Hash) -> Result<(End, Vec<SocketAddr>)
             ensure!(frame.set_len(60), "a frame has room for 60 bytes");
             build(frame.bytes_mut(), &flow, &[7; 18], UdpChecksum::Computed).context("60 bytes hold it")?;
             if hash == Hash::Given {
-                // Any number but 0, as different as a NIC's. It stays with the frame, whose reply is the next request.
+                // Any number but 0, as varied as a NIC's. It stays with the frame, whose reply is the next request.
                 let hash = (u32::from(made) + 1).wrapping_mul(0x9e37_79b1);
                 frame.set_offloads(Offloads { hash: Some(hash), ..Offloads::default() });
             }

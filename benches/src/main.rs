@@ -1,7 +1,7 @@
-//! Every performance claim of udpath, measured again on this machine.
+//! Measures every performance claim of udpath again on this machine.
 //!
-//! A claim is a ratio against a baseline that runs in turn with it (A B B A), or an amount of memory. `make bench` runs
-//! all; `make bench BENCH=runtime` those whose name begins so. Exit code 1 if a claim does not hold here.
+//! A claim is a ratio against a baseline in alternating runs (A B B A), or an amount of memory. `make bench` runs all;
+//! `make bench BENCH=runtime` those whose name starts with that word. Exit code 1 if a claim does not hold here.
 //!
 //! | name | claim |
 //! |---|---|
@@ -51,13 +51,13 @@ use anyhow::Result;
 
 /// One claim, measured.
 pub(crate) struct Claim {
-    /// What is claimed.
+    /// The claim.
     pub(crate) what: String,
-    /// What was measured, with its interval where it has one.
+    /// The measured value, with its interval if it has one.
     pub(crate) measured: String,
-    /// What must hold.
+    /// The required bound.
     pub(crate) bound: String,
-    /// Does it?
+    /// Does it hold?
     pub(crate) holds: bool,
 }
 

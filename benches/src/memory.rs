@@ -1,4 +1,4 @@
-//! Memory of `serve` and `load` while a million transactions per second are asked of them.
+//! Memory of `serve` and `load` at a requested rate of a million transactions per second.
 
 use std::fs;
 use std::process::Stdio;
@@ -10,13 +10,13 @@ use anyhow::{Context, Result};
 use crate::Claim;
 use crate::bed::{Bed, udpath};
 
-/// Length of the run, and the moment after which nothing may grow any more.
+/// Length of the run, and the time after which nothing may grow any more.
 const RUN: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_secs(20);
 /// Most memory, MiB.
 const SERVE: f64 = 32.0;
 const LOAD: f64 = 64.0;
-/// What counts as growth after it has settled, MiB: less is the allocator's and the kernel's rounding.
+/// Growth that is reported once memory has settled, MiB: less is rounding in the allocator and the kernel.
 const GROWTH: f64 = 1.0;
 
 pub(crate) fn run() -> Result<Vec<Claim>> {
@@ -49,7 +49,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     let begin = Instant::now();
     let (mut serve_then, mut load_then) = (0.0, 0.0);
     let (mut serve_most, mut load_most) = (0.0_f64, 0.0_f64);
-    // The load's own end writes its result; what it needs for that is not the run's memory.
+    // When the load ends, it writes its result; the memory for that does not count.
     while begin.elapsed() < RUN - Duration::from_secs(1) {
         thread::sleep(Duration::from_millis(500));
         let (of_serve, of_load) = (resident(server.pid())?, resident(load.id())?);
@@ -74,7 +74,7 @@ fn resident(pid: u32) -> Result<f64> {
     status(&pid.to_string(), "VmRSS:")
 }
 
-/// The most memory that was ever resident of this process, MiB.
+/// Peak resident memory of this process, MiB.
 pub(crate) fn peak() -> Result<f64> {
     status("self", "VmHWM:")
 }

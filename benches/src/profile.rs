@@ -1,4 +1,4 @@
-//! What profiling costs: the server's rate while every CPU is sampled, and the time to name and class samples.
+//! The cost of profiling: the server's rate while every CPU is sampled, and the time to resolve and classify samples.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,16 +19,16 @@ use crate::steady::Steady;
 
 /// The server's rate with sampling over that without.
 const WITHIN: f64 = 0.99;
-/// How long it is sampled, and not sampled, in turn: about as long as the recorder lets records lie.
+/// Length of alternating periods with and without sampling: about as long as the recorder leaves records in the rings.
 const MOMENT: Duration = Duration::from_millis(200);
-/// Half the interval that is narrow enough, and moments of four to ask for at most.
+/// Sufficient half-width of the interval, and most blocks of four periods.
 const WIDTH: f64 = 0.002;
 const BLOCKS: usize = 200;
-/// Samples that are classed, how many of them are different, and frames of each.
+/// Samples to classify, how many of them are different, and frames of each.
 const SAMPLES: usize = 1_000_000;
 const DIFFERENT: usize = 5_000;
 const FRAMES: usize = 24;
-/// Most seconds that they may take.
+/// Most seconds for that.
 const SECONDS: f64 = 1.0;
 
 pub(crate) fn run() -> Result<Vec<Claim>> {
@@ -101,7 +101,7 @@ fn classing() -> Result<Claim> {
     })
 }
 
-/// Sample records as the kernel writes them, each with another chain of functions of this kernel.
+/// Sample records in the kernel's format, each with another chain of functions of this kernel.
 fn ring() -> Result<Vec<u8>> {
     let text = std::fs::read_to_string("/proc/kallsyms").context("/proc/kallsyms")?;
     let address =

@@ -1,9 +1,10 @@
-//! What a profile takes: time from its start to its first screen, and memory; of this machine, and of one of 128 CPUs.
+//! The cost of a profile: time from its start to its first screen, and memory; on this machine, and with data of 128
+//! CPUs.
 //!
-//! The program itself profiles a loaded server. Its memory is the most that was ever resident, read while it waits for whoever
-//! reads its JSON: all of that is made by then, and a pipe holds 64 KiB of it. What 128 CPUs write in five seconds is made
-//! here, byte for byte, in a process of its own that takes it as the program does; rings as large as the program's, and this
-//! kernel's functions, lie beside it.
+//! The program itself profiles a loaded server. Its memory is the peak resident size, read while it waits for the
+//! reader of its JSON: by then the whole JSON exists, and a pipe holds only 64 KiB of it. The records of 128 CPUs over
+//! five seconds are synthetic, in the kernel's format; a separate process handles them like the program does, with
+//! rings of the program's size and this kernel's functions in memory.
 
 use std::env;
 use std::io::Read as _;
@@ -30,16 +31,16 @@ mod rings;
 
 use rings::{BEGIN, Machine, around};
 
-/// Most seconds to the first screen of a profile of five; most memory, MiB.
+/// Most seconds to the first screen of a profile of five seconds; most memory, MiB.
 const SCREEN: f64 = 6.0;
 const MEMORY: f64 = 64.0;
-/// Runs whose slowest counts.
+/// Number of runs; the slowest counts.
 const RUNS: usize = 3;
-/// Bytes of the rings of 128 CPUs, as the program has them.
+/// Size of the rings of 128 CPUs in the program, bytes.
 const RINGS: usize = 16 << 20;
-/// What the process of 128 CPUs is told by.
+/// Environment variable that selects the 128-CPU process.
 const VOLUME: &str = "UDPATH_BENCH_RINGS";
-/// JSON that a pipe does not hold, bytes: with less the program may have ended before it was looked at.
+/// More JSON than a pipe holds, bytes: with less, the program may end before its memory is read.
 const LONG: usize = 65_536 + 4096;
 
 pub(crate) fn run() -> Result<Vec<Claim>> {
@@ -88,7 +89,7 @@ fn screen(profile: &impl Fn(&[&str]) -> Command) -> Result<f64> {
     Ok(slowest)
 }
 
-/// The most memory that a profile had, MiB.
+/// Peak memory of a profile, MiB.
 fn resident(mut command: Command) -> Result<f64> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start udpath profile")?;
     let mut stdout = child.stdout.take().context("stdout is piped")?;
@@ -105,7 +106,7 @@ fn resident(mut command: Command) -> Result<f64> {
     most
 }
 
-/// The process of 128 CPUs: MiB at the most, and samples taken.
+/// The 128-CPU process: peak MiB, and samples taken.
 fn child() -> Result<[f64; 2]> {
     let output = Command::new(env::current_exe()?).arg("profile_size").env(VOLUME, "1").output()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -126,7 +127,7 @@ fn volume() -> Result<()> {
         let malformed = records(&machine.ring(cpu).0, |record| recording.take(0, &record));
         ensure!(malformed == 0, "{malformed} records are malformed");
     }
-    // The program lets its rings go as soon as the last sample is read.
+    // The program frees its rings as soon as the last sample is read.
     drop(std::hint::black_box(rings));
     let nothing = around::nothing();
     let result = ProfileResult::from(Profile::new(&recording, Rules::built_in(), &nothing, &nothing));

@@ -1,4 +1,4 @@
-//! Two measurements in turn, A B B A, until their ratio is known well enough.
+//! Alternates two measurements, A B B A, until their ratio is known precisely enough.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use udpath_advise::result::Ratio;
 use udpath_advise::statistics::{Bound, Comparison, State};
 
-/// B over A, with its 95 % interval. `width` is the half-width that is narrow enough, `blocks` the most to ask for.
+/// B over A, with its 95 % interval. `width` is the sufficient half-width, `blocks` the maximum number of blocks.
 pub(crate) fn race(
     width: f64,
     blocks: usize,
@@ -32,20 +32,20 @@ pub(crate) fn words(ratio: &Ratio) -> String {
     format!("{:.3} ({:.3}-{:.3})", ratio.ratio, ratio.low, ratio.high)
 }
 
-/// Holds the calling thread to one CPU.
+/// Pins the calling thread to one CPU.
 pub(crate) fn pin(cpu: usize) -> Result<()> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu);
     sched_setaffinity(None, &cpus).with_context(|| format!("cannot pin a thread to CPU {cpu}"))
 }
 
-/// How long the calling thread has run so far; what others took of its CPU is not in it.
+/// CPU time of the calling thread so far; other threads' time on its CPU is not included.
 pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// The value that a share `at` of all lies below; 0.5 is the middle one.
+/// The quantile `at` of the values; 0.5 is the median.
 pub(crate) fn quantile(mut values: Vec<f64>, at: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let index = (values.len() as f64 * at) as usize;

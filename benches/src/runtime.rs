@@ -1,4 +1,4 @@
-//! The runtime against a bare C loop with the same system calls: what the abstraction costs.
+//! The runtime against a bare C loop with the same system calls: the cost of the abstraction.
 
 use anyhow::Result;
 
@@ -6,9 +6,9 @@ use crate::bed::{Bed, udpath};
 use crate::race::{race, words};
 use crate::{Claim, bed};
 
-/// Receive buffer of both, bytes: room for every request in flight in one socket, at a page and a bit each.
+/// Receive buffer of both, bytes: room for every request in flight in one socket, at slightly more than a page each.
 const RECEIVE_BUFFER: &str = "2400000";
-/// How far below the bare loop the runtime may be.
+/// Lowest acceptable rate of the runtime relative to the bare loop.
 const WITHIN: f64 = 0.97;
 
 pub(crate) fn run() -> Result<Vec<Claim>> {

@@ -1,7 +1,7 @@
-//! Reading a big machine: 128 CPUs, a card of 128 queues, 10,000 UDP sockets.
+//! Reading a big machine: 128 CPUs, a NIC with 128 queues, 10,000 UDP sockets.
 //!
-//! The machine is a folder made for the run, in memory. A process of its own reads it, so that its memory is that of the
-//! snapshot alone; the baseline reads the same files and links and looks at none of them.
+//! The machine is a folder created for the run, in memory. A separate process reads it, so that its memory is that of
+//! the snapshot only; the baseline reads the same files and links without parsing them.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -26,11 +26,11 @@ mod machines;
 const CPUS: u32 = 128;
 const QUEUES: u32 = 128;
 const SOCKETS: u32 = 10_000;
-/// Runs of each kind, in turn; the fastest counts, as others' work can only add to it.
+/// Runs of each kind, alternating; the fastest counts, because other programs can only add to it.
 const RUNS: usize = 7;
-/// What the reading process is told by: the folder.
+/// Environment variable with the folder for the reading process.
 const FOLDER: &str = "UDPATH_BENCH_MACHINE";
-/// Most time, milliseconds, of the big machine and of this one; most memory, MiB; most times the baseline.
+/// Limits: time of the big machine and of this one, milliseconds; memory, MiB; multiple of the baseline.
 const BIG: f64 = 500.0;
 const HERE: f64 = 50.0;
 const MEMORY: f64 = 64.0;
@@ -90,7 +90,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     ])
 }
 
-/// A snapshot of this machine, milliseconds; it must show that many sockets of this process.
+/// Time of a snapshot of this machine, milliseconds; it must contain at least `wanted` sockets of this process.
 fn live(wanted: usize) -> Result<f64> {
     let begin = Instant::now();
     let snapshot = Snapshot::read(&Folder::live());
@@ -104,7 +104,7 @@ fn live(wanted: usize) -> Result<f64> {
     Ok(time)
 }
 
-/// UDP sockets on ports of the loopback.
+/// UDP sockets on ports of the loopback address.
 pub(crate) fn open_sockets() -> Result<Vec<UdpSocket>> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -117,7 +117,7 @@ fn milliseconds(begin: Instant) -> f64 {
     begin.elapsed().as_secs_f64() * 1e3
 }
 
-/// The reading process: prints milliseconds, and MiB at the most.
+/// The reading process: prints milliseconds and peak MiB.
 fn read(folder: &Path) -> Result<()> {
     let begin = Instant::now();
     let snapshot = Snapshot::read(&Folder::captured(folder));
@@ -142,7 +142,7 @@ fn child(folder: &Path) -> Result<[f64; 2]> {
     numbers.try_into().ok().with_context(told)
 }
 
-/// Reads everything below a folder; how many files and links that were.
+/// Reads everything below a folder; returns the number of files and links.
 fn walk(folder: &Path) -> Result<usize> {
     let mut count = 0;
     for entry in fs::read_dir(folder)? {

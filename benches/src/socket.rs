@@ -1,7 +1,7 @@
 //! The socket engine against dnsperf: transactions per core of the generator.
 //!
-//! Both generators are held to CPU 0 and their servers to CPU 1. On a veth the server's receive path runs on the
-//! sender's CPU, for both alike. dnsperf gets a server that does as little as an echo: it sets the answer bit.
+//! Both generators are pinned to CPU 0 and their servers to CPU 1. On a veth, the server's receive path runs on the
+//! sender's CPU, for both alike. dnsperf's server does as little as an echo: it sets the response bit.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -17,12 +17,12 @@ use crate::race::{race, words};
 
 /// How much more the socket engine must send per core.
 const AT_LEAST: f64 = 1.2;
-/// Seconds of one run of either.
+/// Seconds of one run of either generator.
 const SECONDS: &str = "2";
-/// Bytes of a request of ours: those of dnsperf's query for `a.example` with its header, type and class.
+/// Size of udpath's requests, bytes: that of dnsperf's query for `a.example` with its header, type and class.
 const SIZE: &str = "32";
 
-/// Answers a DNS query with itself and the answer bit.
+/// Answers a DNS query with the query and the response bit.
 struct Answerer;
 
 impl Service for Answerer {
@@ -112,7 +112,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     }])
 }
 
-/// A file of our own for dnsperf's queries.
+/// A temporary file for dnsperf's queries.
 fn tempfile() -> Result<(String, std::fs::File)> {
     let path = std::env::temp_dir().join(format!("udpath-bench-{}.txt", std::process::id()));
     let file =

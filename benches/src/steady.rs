@@ -1,6 +1,6 @@
-//! A server under a load that does not pause, and how much it answers in a moment: for what is switched on and off beside
-//! it. Trials with loads of their own begin and end at other rates each time, which hides a hundredth; two moments of one
-//! load that follow each other hardly differ.
+//! A server under continuous load, and its rate over short periods: for features that are switched on and off during
+//! the load. Trials with separate loads start and end at different rates each time, which hides a difference of one per
+//! cent; two consecutive periods of one load hardly differ.
 
 use std::fs;
 use std::process::Stdio;
@@ -10,14 +10,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::bed::{Bed, Running, udpath};
 
-/// How long a load lasts at most; it ends with the value.
+/// Longest duration of a load; it ends when the value is dropped.
 const MAX_DURATION: &str = "10m";
-/// Until the load has come to its rate.
+/// Time until the load has reached its rate.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// A shared socket with two workers, and transactions in the kernel's loop as fast as they are answered.
+/// A shared socket with two workers, under the in-kernel closed loop at full rate.
 pub(crate) struct Steady {
-    // In the order of ending.
+    // Fields are dropped in this order.
     _load: Running,
     server: Running,
     _bed: Bed,
@@ -44,7 +44,7 @@ impl Steady {
         self.server.pid()
     }
 
-    /// Transactions a second while `work` goes on, as the server's namespace counts what it receives.
+    /// Transactions per second while `work` runs, by the receive counter of the server's namespace.
     pub(crate) fn tps_while(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
         let (begin, before) = (Instant::now(), self.received()?);
         work()?;

@@ -1,15 +1,15 @@
-//! What it costs to have a frame served on another core than the one that received it.
+//! The cost of serving a frame on another core than the one that received it.
 //!
 //! ```text
 //!   served here    worker 0: receive, parse, verify, hash, serve, send                        A
 //!   handed over    worker 0: receive, parse, verify, hash ─▸ backlog ─▸ worker 1: parse, serve
 //!                  worker 0: send ◂───────────────────────── home ◂────┘                       B
 //! ```
-//! Both on a link within the process whose replies are the next requests. Only turns that moved something are counted,
-//! of both cores together: B - A per frame is the price.
+//! Both use a link within the process that turns replies into the next requests. Only turns that moved frames are
+//! counted, on both cores together: B - A per frame is the cost.
 //!
-//! And what a worker saves whose frames come with a hash: A with the hash given over A with Toeplitz computed. What a
-//! device and the program that asks it take to give the hash is not in it.
+//! Also the saving when frames arrive with a hash: A with the hash given over A with Toeplitz computed. The cost of
+//! obtaining the hash from the device is not included.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -28,15 +28,15 @@ use udpath_steer::toeplitz::Key;
 use crate::Claim;
 use crate::looped::{Hash, echo, filled};
 
-/// Frames in the link: four bursts, so that both cores have one in hand and one waiting.
+/// Frames in the link: four bursts, so that both cores have one in progress and one waiting.
 const FRAMES: usize = 256;
 /// Length of one measurement.
 const RUN: Duration = Duration::from_millis(200);
 /// Measurements of each kind; the median counts.
 const PAIRS: usize = 9;
-/// Nanoseconds of both cores that handing over may cost per frame.
+/// Most nanoseconds of both cores that handing over may cost per frame.
 const BOUND: f64 = 60.0;
-/// What a frame whose hash is given may cost, over one whose hash is computed. At 1 there is no reason to ask the device.
+/// Highest relative cost of a frame with a given hash. At 1, there is no reason to request it from the device.
 const GIVEN_BOUND: f64 = 1.0;
 
 pub(crate) fn run() -> Result<Vec<Claim>> {
@@ -66,13 +66,13 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     ])
 }
 
-/// The median, and the range without the outermost on either side.
+/// The median, and the range without the lowest and the highest value.
 fn spread(measured: &mut [f64]) -> (f64, f64, f64) {
     measured.sort_by(f64::total_cmp);
     (measured[PAIRS / 2], measured[1], measured[PAIRS - 2])
 }
 
-/// Nanoseconds of both workers per frame when the frames of worker 0 are served by worker `server`.
+/// Nanoseconds of both workers per frame when worker `server` serves the frames of worker 0.
 fn cost(server: &str, hash: Hash) -> Result<f64> {
     let (port, binds) = filled(FRAMES, hash)?;
     let domain = Domain::new(2, 8);
@@ -99,7 +99,7 @@ fn cost(server: &str, hash: Hash) -> Result<f64> {
             scope.spawn(move || {
                 let mut only = rustix::thread::CpuSet::new();
                 only.set(cpu);
-                // On one CPU the two would take turns, and the result say so.
+                // On one CPU, the two take turns, and the result shows it.
                 let _ = rustix::thread::sched_setaffinity(None, &only);
                 busy.fetch_add(work(worker, stop), Relaxed);
             });
@@ -115,7 +115,7 @@ fn cost(server: &str, hash: Hash) -> Result<f64> {
     Ok(busy.into_inner() as f64 / frames as f64)
 }
 
-/// Nanoseconds of the turns that moved something.
+/// Nanoseconds of the turns that moved frames.
 fn work<P: Port, H: udpath_stack::handler::Handler>(mut worker: Worker<P, H>, stop: &AtomicBool) -> u64 {
     let mut busy = Duration::ZERO;
     let mut since = Instant::now();

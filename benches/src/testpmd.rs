@@ -1,11 +1,11 @@
-//! DPDK's testpmd (Debian's `dpdk-dev`) as a baseline: forwards in mode 5tswap, which exchanges MAC addresses, IP addresses
-//! and ports in place, and so is an echo server that looks at nothing else.
+//! DPDK's testpmd (Debian's `dpdk-dev`) as a baseline: forwards in mode 5tswap, which swaps MAC addresses, IP addresses
+//! and ports in place, and so acts as an echo server that inspects nothing else.
 //!
 //! ```text
 //!   CPU 0: main, waits for our lines          CPU 1: forwards between `start` and `stop`, and polls without a rest
 //! ```
-//! Outside of a run it sleeps, so that it takes nothing from what is measured in turn with it. It runs without huge pages
-//! and without PCI, and changes nothing on the machine.
+//! Outside of a run it sleeps, so that it takes no CPU time from the alternating measurement. It runs without huge
+//! pages and without PCI, and changes nothing on the machine.
 
 use std::fs;
 use std::io::Write;
@@ -18,14 +18,15 @@ use udpath_lab::Lab;
 
 use crate::bed::{Running, lines_of};
 
-/// Where packets are forwarded; both sides of a comparison use it.
+/// The forwarding CPU; both sides of a comparison use it.
 pub(crate) const CPU: usize = 1;
-/// Buffers. Fewer than AF_XDP's rings and testpmd's own cache hold: it does not start. More: they are in no cache.
+/// Buffers. Lower: fewer than AF_XDP's rings and testpmd's own cache hold, so it does not start. Higher: they do not
+/// fit in any cache.
 const BUFFERS: &str = "--total-num-mbufs=16384";
-/// Longest time for any answer, on a busy machine.
+/// Longest wait for any answer, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A testpmd that waits to be started.
+/// A running testpmd that is not forwarding yet.
 pub(crate) struct Testpmd {
     running: Running,
     input: ChildStdin,
@@ -33,9 +34,9 @@ pub(crate) struct Testpmd {
 }
 
 impl Testpmd {
-    /// One with the virtual device `device`, bursts of `burst`, and on a machine of a lab, if one is named.
+    /// Starts one with the virtual device `device` and bursts of `burst`, on a machine of a lab if one is given.
     pub(crate) fn start(machine: Option<(&Lab, &str)>, device: &str, burst: u32) -> Result<Self> {
-        // Line by line, or its answers stay in its buffer until it ends.
+        // Line-buffered, otherwise its answers stay in its buffer until it ends.
         let mut command = match machine {
             Some((lab, name)) => lab.machine(name)?.command("stdbuf"),
             None => Command::new("stdbuf"),
@@ -61,13 +62,13 @@ impl Testpmd {
         Ok(testpmd)
     }
 
-    /// Lets it forward until [`end`](Self::end).
+    /// Starts forwarding, until [`end`](Self::end).
     pub(crate) fn begin(&mut self) -> Result<()> {
         self.say("start")?;
         self.until("  nb forwarding cores=1").map(|_| ())
     }
 
-    /// Stops it. How many packets it forwarded since [`begin`](Self::begin).
+    /// Stops forwarding. Returns the number of packets since [`begin`](Self::begin).
     pub(crate) fn end(&mut self) -> Result<u64> {
         self.say("stop")?;
         self.until("  +++++++++++++++ Accumulated")?;
@@ -86,12 +87,12 @@ impl Testpmd {
         writeln!(self.input, "{line}").with_context(|| format!("cannot tell testpmd to {line}: did it end?"))
     }
 
-    /// Waits for the line that begins so.
+    /// Waits for a line that starts with `begin`.
     fn until(&self, begin: &str) -> Result<String> {
         let mut last = String::new();
         loop {
             match self.lines.recv_timeout(TIMEOUT) {
-                // The prompt is not a line, and stands before what comes next.
+                // The prompt has no line end, and precedes the next output.
                 Ok(line) if line.trim_start_matches("testpmd> ").starts_with(begin) => return Ok(line),
                 Ok(line) => last = line,
                 Err(_) => bail!("testpmd did not say '{}'; its last line: {last}", begin.trim()),
@@ -107,13 +108,13 @@ impl Testpmd {
     }
 }
 
-/// CPU time that all threads of a process used so far; a thread that runs right now is up to a scheduler's tick behind.
+/// CPU time of all threads of a process so far; a running thread may be up to a scheduler tick behind.
 pub(crate) fn cpu_time_of(pid: u32) -> Result<Duration> {
     let tasks = format!("/proc/{pid}/task");
     let mut total = 0;
     for task in fs::read_dir(&tasks).with_context(|| format!("cannot read {tasks}: did it end?"))? {
         let path = task?.path().join("schedstat");
-        // A thread may end between the two.
+        // A thread may end between the two calls.
         let Ok(text) = fs::read_to_string(&path) else { continue };
         let time: Option<u64> = text.split(' ').next().and_then(|time| time.parse().ok());
         total += time.with_context(|| format!("{} has no time", path.display()))?;

@@ -4,13 +4,13 @@
 //!   ours      64-byte frame ─▸ parse, both checksums, hash, RPS decision, lookup under the epoch, echo, checksums ─▸ link
 //!   testpmd   64-byte buffer ─▸ 5tswap ─▸ freed
 //! ```
-//! testpmd has the easier job by far: its frames are all zeros, whose EtherType is none that it knows, so 5tswap exchanges
-//! the MAC addresses and is done; nothing is verified, looked up or computed. The ratio says how much of a core's packet
-//! rate is left when a whole UDP transaction is done with each.
+//! testpmd has far less to do: its frames are all zeros, an EtherType that it does not know, so 5tswap only swaps the
+//! MAC addresses; nothing is verified, looked up or computed. The ratio is the part of a core's packet rate that
+//! remains with a whole UDP transaction per packet.
 //!
-//! Both run on the same CPU, in turn, and what counts is packets per second of CPU time that the forwarding thread had:
-//! others on the machine take time from either and do not count. The best of testpmd's bursts (32, 64) and modes of
-//! net_null (with and without copying) is the baseline.
+//! Both run on the same CPU, alternating, and the rate is packets per second of the forwarding thread's CPU time, so
+//! that other load on the machine does not count. The baseline is the best of testpmd's bursts (32, 64) and modes of
+//! net_null (with and without copying).
 
 use std::sync::Arc;
 use std::thread;
@@ -32,13 +32,13 @@ use crate::testpmd::{CPU, Testpmd, cpu_time_of};
 
 /// Transactions per second: 64-byte frames on a wire of 10 Gbit/s.
 const WIRE: f64 = 14.88e6;
-/// Of what testpmd forwards.
+/// Relative to testpmd's forwarding rate.
 const AT_LEAST: f64 = 0.45;
-/// Frames in the link: what fits a burst.
+/// Frames in the link: as many as fit in a burst.
 const FRAMES: usize = 64;
 /// Length of one trial.
 const TRIAL: Duration = Duration::from_millis(300);
-/// Turns between two looks at the clock: some ten microseconds.
+/// Turns between two clock reads: about ten microseconds.
 const TURNS: usize = 8;
 
 pub(crate) fn run() -> Result<Vec<Claim>> {

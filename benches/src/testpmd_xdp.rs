@@ -4,16 +4,16 @@
 //!   client ══ veth, one queue ══▸ machine udpath:  udpath serve echo --io xdp     one worker, on CPU 1
 //!      └───── veth, one queue ══▸ machine testpmd: testpmd, 5tswap                one forwarding thread, on CPU 1
 //! ```
-//! The load is the in-kernel closed loop, which checks every reply to the last bit: 5tswap is an echo to it. On a veth the
-//! receiver's NAPI runs on the CPU that sent, so the loop and both drivers run within the server's system calls: CPU 1 has
-//! the whole path, for both alike, and the loop's user space, which looks for lost requests every 20 ms. CPU 0 has
-//! testpmd's main thread, which sleeps.
+//! The load is the in-kernel closed loop, which checks every bit of every reply: it treats 5tswap as an echo. On a
+//! veth, the receiver's NAPI runs on the sending CPU, so the loop and both drivers run within the server's system
+//! calls: CPU 1 executes the whole path, for both alike, and the loop's user space, which checks for lost requests
+//! every 20 ms. CPU 0 runs testpmd's main thread, which sleeps.
 //!
-//! What counts is transactions per second of CPU time that the server and its core's ksoftirqd had. Nothing else
-//! works for it, and both always have work, so on a machine at rest it is what it is per second; on another, time that
-//! others took from either does not count. The best of testpmd's settings is the baseline.
+//! The rate is transactions per second of CPU time of the server and its core's ksoftirqd. Nothing else works for it,
+//! and both always have work, so on an idle machine this equals the rate per second; on a busy machine, time of other
+//! programs does not count. The best of testpmd's settings is the baseline.
 //!
-//! udpath parses, looks up, calls the service and computes checksums; testpmd exchanges addresses.
+//! udpath parses, looks up, calls the service and computes checksums; testpmd swaps addresses.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -29,17 +29,17 @@ use crate::bed::{closed_loop, serve, udpath};
 use crate::race::{quantile, race, words};
 use crate::testpmd::{CPU, Testpmd, cpu_time_of};
 
-/// Of testpmd's rate.
+/// Relative to testpmd's rate.
 const AT_LEAST: f64 = 1.05;
-/// Requests in flight, of each flow: 256 together. Fewer: bursts do not fill. More: frames leave the caches.
+/// Requests in flight per flow: 256 together. Lower: bursts are not full. Higher: frames no longer fit in the caches.
 const INFLIGHT: u32 = 4;
-/// Of the load, and of what is measured within it; between them, what it takes to get going.
+/// Length of the load, and of the measurement within it; the difference is the start-up time.
 const LOAD: Duration = Duration::from_millis(1200);
 const WINDOW: Duration = Duration::from_millis(800);
 const SETTLE: Duration = Duration::from_millis(100);
-/// How long the loop may take to begin.
+/// Longest start-up time of the loop.
 const BEGIN: Duration = Duration::from_secs(10);
-/// Replies that may be lost, of those that were received.
+/// Highest share of lost replies.
 const LOST: f64 = 0.001;
 const PORT: u16 = 7;
 
@@ -61,7 +61,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     };
     let interface = lab.machine("testpmd")?.towards("client")?.name().to_owned();
     let mut best: Option<(f64, &str, u32)> = None;
-    // One program an interface: each is gone before the next begins.
+    // One program per interface: each is removed before the next starts.
     for poll in [",busy_budget=0", ""] {
         for burst in [32, 64] {
             let mut testpmd = Testpmd::start(Some((&lab, "testpmd")), &device(&interface, poll), burst)?;
@@ -97,7 +97,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     }])
 }
 
-/// `poll`: an option of the driver, or none for its default, preferred busy polling with a budget of 64.
+/// `poll`: a driver option, or empty for its default, preferred busy polling with a budget of 64.
 fn device(interface: &str, poll: &str) -> String {
     format!("net_af_xdp0,iface={interface},start_queue=0,queue_count=1{poll}")
 }
@@ -117,7 +117,7 @@ fn forward(lab: &Lab, testpmd: &mut Testpmd, softirq: u32) -> Result<f64> {
     rate
 }
 
-/// Transactions with `server` per second of CPU time that these processes had.
+/// Transactions with `server` per second of these processes' CPU time.
 fn rate(lab: &Lab, server: &str, pids: [u32; 2]) -> Result<f64> {
     let (client, target) = (lab.machine("client")?, target(lab, server)?);
     let interface = client.towards(server)?.name().to_owned();
@@ -150,13 +150,13 @@ fn rate(lab: &Lab, server: &str, pids: [u32; 2]) -> Result<f64> {
     })
 }
 
-/// Was every reply what it should be?
+/// Was every reply correct?
 fn check(result: &LoadResult) -> Result<()> {
     let counts = &result.counts;
     ensure!(counts.ok > 0, "nothing was answered");
     ensure!(counts.corrupt + counts.wrong_flow + counts.duplicate == 0, "wrong replies: {counts:?}");
     ensure!((counts.lost as f64) < LOST * counts.ok as f64, "too many were lost: {counts:?}");
-    // Softirq on another CPU: the path was not one core's.
+    // Softirq on another CPU: the path did not stay on one core.
     let elsewhere: f64 = result.cpus.iter().filter(|cpu| cpu.cpu != CPU as u32).map(|cpu| cpu.soft).sum();
     ensure!(
         elsewhere < 0.1,
@@ -166,7 +166,7 @@ fn check(result: &LoadResult) -> Result<()> {
     Ok(())
 }
 
-/// The kernel thread that runs what softirq work is put off on [`CPU`].
+/// The kernel thread that runs deferred softirq work on [`CPU`].
 fn ksoftirqd() -> Result<u32> {
     let wanted = format!("ksoftirqd/{CPU}");
     for entry in fs::read_dir("/proc")? {

@@ -1,5 +1,5 @@
-//! What tracing costs the service that is looked at: transactions a second of a shared socket under full load, with and
-//! without it.
+//! The cost of tracing for the observed service: transactions per second of a shared socket under full load, with and
+//! without tracing.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -14,15 +14,15 @@ use crate::Claim;
 use crate::race::{race, words};
 use crate::steady::Steady;
 
-/// At the beginning the kernel counts what tracing costs, which costs as well: 250 ms, which are over when this is.
+/// At the start, the kernel counts the cost of tracing for 250 ms, which also has a cost; this is longer.
 const METERED: Duration = Duration::from_millis(300);
-/// How long it is traced, and not traced, in turn.
+/// Length of alternating periods with and without tracing.
 const MOMENT: Duration = Duration::from_millis(300);
-/// Half the interval that is narrow enough, and moments of four to ask for at most.
+/// Sufficient half-width of the interval, and most blocks of four periods.
 const WIDTH: f64 = 0.005;
 const BLOCKS: usize = 40;
-/// What is traced together, and the least share of transactions that is left. The first is the default. Of the others each
-/// packet pays, and so many of them go round here that half of what they do is to be counted.
+/// Sources traced together, and the lowest acceptable share of transactions. The first set is the default. The others
+/// have a cost per packet, and at this packet rate about half of their work shows.
 const SETS: [(&[Source], f64); 4] = [
     (&[Source::Locks, Source::Drops], 0.97),
     (&[Source::Softirqs], 0.87),

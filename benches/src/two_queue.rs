@@ -1,7 +1,7 @@
-//! A socket under flood: what each step from one locked queue to two queues and bulk accounting brings.
+//! A socket under flood: the gain of each step from one locked queue to two queues and bulk accounting.
 //!
-//! One worker, pinned to CPU 1, floods the socket in bursts and never waits; one reader, pinned to CPU 0, polls it. What
-//! counts is what the reader gets per second, as in the kernel's measurements with a flood and `udp_sink`.
+//! One worker, pinned to CPU 1, floods the socket in bursts and never waits; one reader, pinned to CPU 0, polls it. The
+//! result is the reader's rate, as in the kernel's measurements with a flood and `udp_sink`.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -17,23 +17,23 @@ use udpath_stack::socket::queue::{Config, Received, Step, queue};
 use crate::Claim;
 use crate::race::{pin, quantile, race, words};
 
-/// Datagrams the worker brings at a time, and the reader asks for.
+/// Burst size of the worker and of the reader.
 const BURST: usize = 32;
 /// The kernel's default receive buffer, bytes.
 const LIMIT: usize = 212_992;
-/// What the kernel charges for a datagram of 100 bytes over loopback: 256 of them fit.
+/// The kernel's charge for a datagram of 100 bytes over loopback: 256 of them fit.
 const CHARGE: usize = 832;
 /// Length of one trial.
 const TRIAL: Duration = Duration::from_millis(80);
-/// A trial is cut into windows, for on a shared machine the two sides have their CPUs at the same time only now and then.
-/// Shorter: what waited in the queue before the window weighs too much. Longer: few windows are undisturbed.
+/// A trial is cut into windows, because on a shared machine both sides only sometimes have their CPUs at the same time.
+/// Shorter: datagrams queued before the window have too much weight. Longer: few windows are undisturbed.
 const WINDOW: Duration = Duration::from_millis(1);
-/// The trial's rate is the one that this share of its windows exceeds. Lower: windows in which the reader found what had
-/// gathered while it did not run. Higher: those in which one side did not run.
+/// The trial's rate is exceeded by this share of its windows. Lower: windows in which the reader found datagrams that
+/// had accumulated while it did not run. Higher: windows in which one side did not run.
 const EXCEEDED_BY: f64 = 0.1;
-/// How long the reader polls before it looks at the clock of the trial.
+/// How long the reader polls before it checks the trial's clock.
 const BUDGET: Duration = Duration::from_micros(20);
-/// What both queues, bulk accounting and bursts together must bring.
+/// Required gain of both queues, bulk accounting and bursts together.
 const AT_LEAST: f64 = 3.0;
 
 /// As large as a frame's handle with its addresses.
@@ -67,7 +67,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     claims.push(Claim {
         what: "two_queue: all / lock-free queue, atomic accounting".into(),
         measured: words(&ratio),
-        // With one worker the lock-free queue is faster; what the lock buys is said in `socket::queue`.
+        // With one worker the lock-free queue is faster; `socket::queue` explains what the lock provides.
         bound: "shown".into(),
         holds: true,
     });
@@ -93,7 +93,7 @@ fn flood(step: Step) -> Result<f64> {
     Ok(rate)
 }
 
-/// The same over a lock-free queue of many producers, with the charge in an atomic, released in bulk.
+/// The same with a lock-free multi-producer queue, with the charge in an atomic, released in bulk.
 fn flood_lock_free() -> Result<f64> {
     let queue = ArrayQueue::new(LIMIT / CHARGE);
     let charged = AtomicUsize::new(0);
@@ -115,7 +115,7 @@ fn flood_lock_free() -> Result<f64> {
             while found.0 < BURST as u64 {
                 let Some(Datagram(words)) = queue.pop() else {
                     if found.0 == 0 {
-                        (0..16).for_each(|_| std::hint::spin_loop()); // as the reader of ours does
+                        (0..16).for_each(|_| std::hint::spin_loop()); // as in udpath's reader
                     }
                     break;
                 };
@@ -131,8 +131,8 @@ fn flood_lock_free() -> Result<f64> {
     )
 }
 
-/// Calls `send` with full bursts on CPU 1 and `receive` on CPU 0, for the length of a trial; what `receive` got per second
-/// while both were there.
+/// Calls `send` with full bursts on CPU 1 and `receive` on CPU 0 for the length of a trial; returns the rate of
+/// `receive` while both were running.
 fn race_of_two(
     mut send: impl FnMut(&mut ArrayVec<Datagram, BURST>) + Send,
     mut receive: impl FnMut() -> (u64, u64) + Send,
@@ -163,7 +163,7 @@ fn race_of_two(
             let mut began = Instant::now();
             let mut received = 0;
             while began < end {
-                // A few looks between two at the clock.
+                // A few iterations between two clock reads.
                 for _ in 0..16 {
                     let (count, sum) = receive();
                     received += count;

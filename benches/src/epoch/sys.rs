@@ -1,11 +1,11 @@
-//! A table under crossbeam-epoch, used as its documentation says.
+//! A table under crossbeam-epoch, used as its documentation recommends.
 #![allow(unsafe_code, reason = "crossbeam-epoch's pointers are followed by unsafe functions")]
 
 use std::sync::atomic::Ordering;
 
 use crossbeam_epoch::{Atomic, Collector, Guard, LocalHandle, Owned};
 
-/// A value that its readers see through crossbeam-epoch.
+/// A value that readers access through crossbeam-epoch.
 pub(super) struct Crossbeam<T> {
     collector: Collector,
     current: Atomic<T>,
@@ -16,7 +16,7 @@ impl<T: Send + Sync + 'static> Crossbeam<T> {
         Self { collector: Collector::new(), current: Atomic::new(value) }
     }
 
-    /// A handle of its own, which spares the look into thread-local storage; to be made in any thread.
+    /// A handle of its own, which avoids the access to thread-local storage; can be created in any thread.
     pub(super) fn reader(&self) -> Reader<'_, T> {
         Reader { table: self, handle: self.collector.register() }
     }
@@ -25,7 +25,7 @@ impl<T: Send + Sync + 'static> Crossbeam<T> {
         let handle = self.collector.register();
         let guard = handle.pin();
         let old = self.current.swap(Owned::new(value), Ordering::AcqRel, &guard);
-        // SAFETY: `old` is out of the table, and retired once.
+        // SAFETY: `old` has been removed from the table, and is retired once.
         unsafe { guard.defer_destroy(old) };
         guard.flush();
     }
@@ -33,7 +33,7 @@ impl<T: Send + Sync + 'static> Crossbeam<T> {
 
 impl<T> Drop for Crossbeam<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody else has this table any more, and `current` is never null.
+        // SAFETY: nothing else refers to this table any more, and `current` is never null.
         drop(unsafe { std::mem::take(&mut self.current).into_owned() });
     }
 }
@@ -43,8 +43,8 @@ pub(super) struct Reader<'t, T> {
     handle: LocalHandle,
 }
 
-// SAFETY: the handle is made in one thread and then used in one other alone; it belongs to no thread by itself, since it
-// is of a collector of our own and not of the thread-local one.
+// SAFETY: the handle is created in one thread and then used only in one other; it is not tied to a thread, because it
+// belongs to a collector of this type and not to the thread-local one.
 unsafe impl<T: Send + Sync> Send for Reader<'_, T> {}
 
 impl<T> Reader<'_, T> {

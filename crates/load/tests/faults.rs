@@ -1,4 +1,4 @@
-//! What the load reports and does when the peer, the network or the machine fails.
+//! The load's reports and behaviour when the peer, the network or the machine fails.
 
 mod known;
 
@@ -32,7 +32,7 @@ fn open(rate: f64) -> Arrivals {
     Arrivals::Open { rate, process: Process::Constant }
 }
 
-/// An address where nothing listens: bound, and closed again.
+/// An address without a listener: bound, and closed again.
 fn nobody() -> SocketAddr {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -95,7 +95,7 @@ fn a_stop_keeps_what_was_measured() {
     assert!(began.elapsed() < MAX_RUN_TIME && reports > 0);
     result.counts.check().unwrap();
     assert!(result.counts.ok > 200 && result.seconds < 20.0, "{:?}", result.counts);
-    // What was not due yet is not missing.
+    // Requests that were not due yet are not missing.
     assert!((result.counts.sent as f64 / result.seconds / 1000.0 - 1.0).abs() < 0.5, "{result:?}");
     server.stop();
 }
@@ -103,7 +103,7 @@ fn a_stop_keeps_what_was_measured() {
 #[test]
 fn sources_and_ports_are_those_of_the_plan() {
     let server = Server::start("127.0.0.1:0", Faults::default());
-    // 4001 is taken on one of the addresses: the next ports are used.
+    // 4001 is in use on one of the addresses: the next ports are used.
     let taken = UdpSocket::bind("127.0.0.2:0").unwrap();
     let first = taken.local_addr().unwrap().port();
     let range = PortRange { first, last: first + 8 };
@@ -146,7 +146,7 @@ fn ports_that_run_out_and_invalid_sources_are_reported() {
     server.stop();
 }
 
-/// The client's end of the link goes away in the middle of a run.
+/// The client's end of the link is removed in the middle of a run.
 #[test]
 fn a_link_removed_under_load_ends_the_run_with_what_was_measured() {
     udpath_lab::needs_root!();
@@ -200,8 +200,8 @@ fn a_link_removed_under_load_ends_the_run_with_what_was_measured() {
     lab.down().unwrap();
 }
 
-/// An echo server that knows nothing of this program. One request in flight per flow: its pipe joins datagrams. One
-/// flow where it takes a peer's socket over from the first datagram on, since then it may be sent another peer's.
+/// An independent echo server. One request in flight per flow: its pipe joins datagrams. One flow if it takes over a
+/// peer's socket from the first datagram on, since it may then receive another peer's.
 #[test]
 fn socat_is_a_server_like_any_other() {
     for (bind, mode, flows) in [
@@ -213,7 +213,8 @@ fn socat_is_a_server_like_any_other() {
         let ip = bind.rsplit_once(':').unwrap().0;
         let mut socat = Command::new("socat")
             .args(["-b", "65536", &format!("{mode}:{},bind={ip},fork,reuseaddr", target.port()), "PIPE"])
-            // It forks for every peer: the whole group is ended, and none of them keeps this test's output open.
+            // It forks for every peer: the whole process group is killed, so that none of them keeps this test's output
+            // open.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -234,7 +235,7 @@ fn socat_is_a_server_like_any_other() {
         kill_process_group(group, Signal::KILL).unwrap();
         socat.wait().unwrap();
         let c = result.counts;
-        // It may drop one while it forks; what it answers must be intact, and in its place.
+        // It may drop one while it forks; its answers must be intact, and in order.
         assert!(c.ok > 10 && c.ok as f64 > 0.9 * c.sent as f64, "{mode} {bind}: {c:?}");
         assert_eq!(c.received, c.ok + c.late, "{mode} {bind}: {c:?}");
     }

@@ -1,7 +1,7 @@
 //! `--find-max` against servers whose capacity is known exactly: the rate found is within 3 % of it.
 //!
-//! The servers spend tokens that arrive at the rate of their capacity. A few may accumulate, so that a server does not lose
-//! capacity by waiting for a CPU; they are at most 1 % of a run.
+//! The servers spend tokens that arrive at the rate of their capacity. A few may accumulate, so that a server does not
+//! lose capacity by waiting for a CPU; they are at most 1 % of a run.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -15,22 +15,22 @@ use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::search::{End, FindMax, Limits, find_max};
 use udpath_protocols::echo::EchoLoad;
 
-/// Share of a run's requests that may be served beyond the capacity: tokens that have gathered.
+/// Share of a run's requests that may be served beyond the capacity: accumulated tokens.
 const GATHERED: f64 = 0.006;
 /// Set by `make soak`: the file that results go to.
 const RESULTS: &str = "UDPATH_SOAK";
 
-/// What a server does with a request for which it has no token.
+/// What a server does with a request without a token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Excess {
     /// Drops it, as a rate limiter would.
     Drops,
-    /// Leaves it in the socket's queue until there is one: as a server that is busy.
+    /// Leaves it in the socket's queue until there is a token, like a busy server.
     Waits,
 }
 
-/// Threads of this process that measure or serve go before others, so that a busy machine takes no capacity away. Where that
-/// is not allowed the test is only less robust.
+/// Raises the priority of this process's threads, so that a busy machine does not reduce the capacity. If that is not
+/// permitted, the test is only less robust.
 fn first_of_all() {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let mut chrt = Command::new("chrt");
@@ -104,7 +104,7 @@ fn a_known_capacity_is_found_within_3_percent() {
     let (rounds, run) =
         if soak.is_some() { (5, Duration::from_secs(2)) } else { (1, Duration::from_millis(450)) };
     let mut worst = 0.0_f64;
-    // A thread of its own, whose threads in turn go before others like itself.
+    // In a separate thread, whose own threads inherit the priority.
     let searches = std::thread::spawn(move || {
         first_of_all();
         for _ in 0..rounds {

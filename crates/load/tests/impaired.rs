@@ -1,5 +1,5 @@
-//! Counts and latencies of a load over a path that drops and delays a known share: each within 1 % of the truth, for both
-//! engines. Needs root.
+//! Counts and latencies of a load over a path that drops and delays a known share: each within 1 % of the true value,
+//! for both engines. Needs root.
 
 mod delay_line;
 mod known;
@@ -16,8 +16,8 @@ use udpath_load::result::{Latency, LoadResult};
 use udpath_protocols::echo::EchoLoad;
 use udpath_rig::{Impair, Impaired, Shares};
 
-/// How long the path holds a frame: far above what the rest of the way takes, so that 1 % is more than that, and above
-/// what a busy machine makes a thread wait for its CPU.
+/// How long the path holds a frame: so much longer than the rest of the path that 1 % of it exceeds that rest, and
+/// longer than a thread waits for its CPU on a busy machine.
 const DELAY: Duration = Duration::from_millis(100);
 /// When a request counts as lost: well after the longest delay.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -34,7 +34,7 @@ fn lab(engine: Engine) -> Lab {
         .unwrap()
 }
 
-/// A run over the impaired path: what load says, what the path did, how many frames the delay line held.
+/// A run over the impaired path: the load's result, the path's own counts, and the number of frames in the delay line.
 fn run(engine: Engine, arrivals: Arrivals) -> (LoadResult, Impaired, u64) {
     let lab = lab(engine);
     let [client, server] = ["client", "server"].map(|name| lab.machine(name).unwrap());
@@ -85,7 +85,7 @@ fn hold_to_truth(result: &LoadResult, impaired: Impaired, held: u64) {
     let latency = result.sent_latency.as_ref().unwrap();
     let nanos = DELAY.as_nanos() as u64;
     let slow = at_least(latency, nanos * 99 / 100);
-    // The window holds nearly all of the run; what it leaves out is left out of both kinds alike.
+    // The window contains nearly the whole run; it leaves out both kinds in equal shares.
     let share = impaired.delayed as f64 / (impaired.seen - impaired.dropped) as f64;
     let measured = slow as f64 / latency.count as f64;
     assert!(
@@ -96,7 +96,7 @@ fn hold_to_truth(result: &LoadResult, impaired: Impaired, held: u64) {
     within_one_percent("the delay", least_at(latency, nanos * 99 / 100) as f64, nanos as f64);
 }
 
-/// The smallest value that is at least `ns`: no frame is let go early, and most of them on time.
+/// The smallest value that is at least `ns`: no frame is released early, and most of them on time.
 fn least_at(latency: &Latency, ns: u64) -> u64 {
     latency.histogram.iter().map(|(value, _)| *value).find(|value| *value >= ns).unwrap_or(0)
 }

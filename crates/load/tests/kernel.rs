@@ -1,4 +1,4 @@
-//! The kernel engine against servers with known faults, and where it cannot work. Needs root.
+//! The kernel engine against servers with known faults, and in unsupported environments. Needs root.
 
 mod known;
 
@@ -59,7 +59,7 @@ fn hold_to_truth(result: &LoadResult, truth: &Truth) {
     assert_eq!(counts.duplicate, truth.duplicated);
     assert_eq!(counts.corrupt, truth.corrupted);
     assert_eq!(counts.wrong_flow, truth.misdirected);
-    // An answer that is held back until the next one may wait long enough to be late.
+    // An answer held back until the next one may be late.
     assert!(counts.late <= truth.reordered / 10, "{} late", counts.late);
     // Each peer's last answer may still be held back at the end.
     let lost = truth.dropped + truth.corrupted + truth.misdirected;
@@ -105,7 +105,7 @@ fn late_replies_are_told_from_lost_ones() {
     let counts = &result.counts;
     counts.check().unwrap();
     assert_eq!(counts.sent, truth.received);
-    // Those that come after the end of the run are lost to it: at most three per slot are on their way then.
+    // Replies after the end of the run are lost: at most three per slot are in flight then.
     assert!(
         counts.late <= truth.late && counts.late + 3 * 32 >= truth.late,
         "{} of {}",
@@ -118,8 +118,8 @@ fn late_replies_are_told_from_lost_ones() {
 #[test]
 fn latencies_are_the_truth() {
     udpath_lab::needs_root!();
-    // The server's clock does not see how long a request waits for it, and on a machine busy with other work that can
-    // be milliseconds. A mistake of the engine's shows in every run, a moment without a CPU in one.
+    // The server's clock does not include the time that a request waits for the server, which can be milliseconds on a
+    // busy machine. An error in the engine shows in every run, a moment without a CPU in only one.
     let wrong: Vec<_> =
         (0..3).map_while(|run| latency_error(&format!("kernel-latency-{run}")).err()).collect();
     assert!(wrong.len() < 3, "{wrong:?}");
@@ -202,7 +202,7 @@ fn what_it_cannot_do_is_said() {
         let error = bed.run(&spoilt).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
-    // Another program on the interface is left alone.
+    // Does not touch another program on the interface.
     let client = bed.lab.machine("client").unwrap();
     let interface = client.towards("server").unwrap().name();
     let other = client.run(|| Pass::attach(interface).unwrap()).unwrap();

@@ -20,7 +20,7 @@ fn plan(server: &Server, arrivals: Arrivals) -> Plan {
     }
 }
 
-/// A bit of everything. Late by 1.5 timeouts: told from lost, as the drain lasts two.
+/// Some of every fault. Late by 1.5 timeouts: distinguished from lost, because the drain lasts two.
 fn everything() -> Faults {
     Faults {
         drop: 0.03,
@@ -46,7 +46,7 @@ fn compare(result: &LoadResult, truth: &Truth) {
     near("wrong flow", c.wrong_flow, truth.misdirected);
     near("reordered", c.reordered, truth.reordered);
     near("ok", c.ok, truth.received - truth.dropped - truth.corrupted - truth.misdirected - truth.late);
-    // None of it may be trivial.
+    // Each of them must occur.
     for (what, n) in [
         ("dropped", truth.dropped),
         ("duplicated", truth.duplicated),
@@ -71,7 +71,7 @@ fn open_loop_counts_are_the_truth() {
 #[test]
 fn closed_loop_counts_are_the_truth() {
     let server = Server::start("127.0.0.1:0", everything());
-    // Many in flight: whatever is lost keeps its place for a timeout.
+    // Many in flight: a lost request keeps its slot for a timeout.
     let result = run(&plan(&server, Arrivals::Closed { inflight: 400 }));
     compare(&result, &server.stop());
 }
@@ -85,7 +85,7 @@ fn two_threads_and_ipv6_count_the_same() {
     compare(&result, &server.stop());
 }
 
-/// Long, known delays: what the network and the scheduler add is below 1 % of them.
+/// Long, known delays: the network and the scheduler add less than 1 %.
 #[test]
 fn latencies_are_the_truth() {
     for arrivals in
@@ -119,7 +119,7 @@ fn latencies_are_the_truth() {
     }
 }
 
-/// The warm-up is sent, answered and not counted.
+/// The warm-up is sent and answered, but not counted.
 #[test]
 fn the_warm_up_is_left_out() {
     let server = Server::start("127.0.0.1:0", Faults { duplicate: 0.1, ..Faults::default() });
@@ -133,7 +133,7 @@ fn the_warm_up_is_left_out() {
     assert!(result.counts.duplicate.abs_diff(200) < 81, "{}", result.counts.duplicate);
 }
 
-/// Replies slower than twice the timeout, while the run goes on: late, not lost and not duplicates.
+/// Replies slower than twice the timeout, during the run: late, not lost and not duplicates.
 #[test]
 fn very_late_replies_are_late() {
     let faults = Faults { late: 0.1, late_by: Duration::from_millis(250), ..Faults::default() };
@@ -141,7 +141,7 @@ fn very_late_replies_are_late() {
     let base = plan(&server, Arrivals::Open { rate: 1000.0, process: Process::Constant });
     let result = run(&Plan { timeout: Duration::from_millis(50), ..base });
     let truth = server.stop();
-    // Those of the last moments come after the drain: 100 ms after the last request.
+    // The last ones arrive after the drain: 100 ms after the last request.
     let after_the_end = (truth.late as f64 * 0.15 / 2.0) as u64;
     let c = result.counts;
     assert!(c.late + c.lost >= truth.late && c.lost <= after_the_end * 2 + 10, "{c:?} {}", truth.late);

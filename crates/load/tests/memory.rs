@@ -1,4 +1,4 @@
-//! Memory of the load: bounded by the plan, not growing with time. A separate test file, because it measures the memory
+//! Memory of the load: bounded by the plan, not growing over time. A separate test file, because it measures the memory
 //! of its whole process.
 
 use std::net::UdpSocket;
@@ -9,7 +9,7 @@ use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::{Engine, Progress};
 use udpath_protocols::echo::EchoLoad;
 
-/// The promise: a million transactions per second in less than this.
+/// The bound for a million transactions per second.
 const BOUND: u64 = 64 << 20;
 
 /// Resident memory of this process, bytes.
@@ -18,8 +18,8 @@ fn resident() -> u64 {
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Memory over the time of a run in which nothing is answered, so that every request stays in the table until twice
-/// the timeout is over: the worst case.
+/// Memory over the time of a run without replies, so that every request stays in the table for twice the timeout: the
+/// worst case.
 fn unanswered(timeout: Duration, duration: Duration) -> Vec<(Duration, u64)> {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let plan = Plan {
@@ -36,14 +36,14 @@ fn unanswered(timeout: Duration, duration: Duration) -> Vec<(Duration, u64)> {
         udpath_load::run(&plan, Engine::Socket, &EchoLoad::new(1), &mut look, &AtomicBool::new(false));
     let result = result.unwrap();
     result.counts.check().unwrap();
-    // Too slow a machine would fill no table.
+    // A machine that is too slow would not fill the tables.
     assert!(result.counts.sent > 100_000, "{:?}", result.counts);
     seen
 }
 
 #[test]
 fn a_million_a_second_unanswered_fits_and_does_not_grow() {
-    // The tables are walked through in a circle: with this timeout, once in 2 s even at a tenth of the rate.
+    // The tables are traversed cyclically: with this timeout, once in 2 s even at a tenth of the rate.
     let seen = unanswered(Duration::from_millis(100), Duration::from_secs(6));
     let after = |s| seen.iter().find(|(t, _)| *t >= Duration::from_secs(s)).unwrap().1;
     let (early, late) = (after(3), seen.last().unwrap().1);

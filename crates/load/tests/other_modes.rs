@@ -16,7 +16,7 @@ use udpath_load::{Engine, Error};
 use udpath_protocols::echo::EchoLoad;
 use udpath_protocols::sink::{QUESTION, Report, Sink, SinkLoad, Totals};
 
-/// A sink that counts what it reads. Its totals are only what it really received.
+/// A sink that counts what it reads. Its totals contain only received data.
 struct CountingSink {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -77,7 +77,7 @@ fn a_rate_arrives_and_is_reported() {
         let (total, equal) = sink.stop();
         let delivered = result.delivered.expect("the sink answers");
         assert_eq!(result.counts.sent, 2000, "{mode} {bind}");
-        // 600 came in the warm-up.
+        // 600 were sent in the warm-up.
         assert_eq!((total.datagrams, total.bytes), (2600, 260_000), "{mode} {bind}");
         assert_eq!((delivered.datagrams, delivered.bytes), (2000, 200_000), "{mode} {bind}");
         assert_eq!((result.counts.ok, result.counts.lost), (2000, 0));
@@ -85,7 +85,7 @@ fn a_rate_arrives_and_is_reported() {
     }
 }
 
-/// As fast as it goes, most is lost on the way into the sink; the report and the counts say how much.
+/// At full rate, most is lost on the way to the sink; the report and the counts show how much.
 #[test]
 fn a_flood_is_counted_at_both_ends() {
     for (mode, size) in [(Mode::Flood, 18), (Mode::Stream, 100), (Mode::Stream, 1400), (Mode::Stream, 65_507)]
@@ -135,7 +135,8 @@ fn every_size_comes_back() {
     server.stop();
 }
 
-/// A TCP echo server that reads little at a time and answers in odd pieces; ends after `limit` bytes on a connection.
+/// A TCP echo server that reads little at a time and answers in irregular pieces; ends a connection after `limit`
+/// bytes.
 fn tcp_echo(bind: &str, connections: usize, limit: usize) -> (SocketAddr, JoinHandle<u64>) {
     let listener = TcpListener::bind(bind).unwrap();
     let address = listener.local_addr().unwrap();
@@ -192,7 +193,7 @@ fn tcp_connections_that_end_are_reported() {
     assert!(error.to_string().contains("no connection is left"), "{error}");
     let Error::Cut { result, .. } = error else { panic!("{error}") };
     result.counts.check().unwrap();
-    // 200 messages on each; whether the last replies are read before the end is seen is the kernel's choice.
+    // 200 messages on each; whether the last replies are read before the end is seen depends on the kernel.
     assert!((390..=402).contains(&result.counts.ok), "{:?}", result.counts);
     server.join().unwrap();
     let error = udpath_load::run(&plan, Engine::Socket, &EchoLoad::new(1), &mut |_| (), &stop).unwrap_err();
@@ -221,15 +222,15 @@ fn a_tcp_stream_arrives_whole() {
     let result = one_way(&plan);
     let total = reader.join().unwrap();
     assert!(result.counts.sent > 1000, "{:?}", result.counts);
-    // A message counts when its last byte is taken; part of one more may be on the way.
+    // A message counts when its last byte is read; part of one more may be in flight.
     assert_eq!(total / 1400, result.counts.sent);
-    // It does not say what it got.
+    // It does not report what it received.
     assert_eq!((result.delivered, result.loss()), (None, None));
     assert!(result.warnings[0].contains("received is unknown"), "{:?}", result.warnings);
     assert!(result.per_core.sender.is_some() && result.per_core.receiver.is_none());
 }
 
-/// The program's own sink, over TCP beside UDP.
+/// udpath's own sink, over TCP and UDP.
 fn serve_sink() -> udpath_serve::Server {
     let totals = Totals::new(2);
     let config = udpath_serve::Config {
@@ -245,7 +246,7 @@ fn serve_sink() -> udpath_serve::Server {
     .unwrap()
 }
 
-/// Every byte that TCP took arrives, and the sink says so; slowly or as fast as it goes.
+/// Every byte that TCP accepted arrives, and the sink reports it; slowly or at full rate.
 #[test]
 fn a_sink_reports_the_bytes_of_a_tcp_stream() {
     for arrivals in
@@ -268,7 +269,7 @@ fn a_sink_reports_the_bytes_of_a_tcp_stream() {
         let Counts { sent, ok, lost, .. } = result.counts;
         assert!(sent >= 1990 && (ok, lost) == (sent, 0), "{arrivals}: {:?}", result.counts);
         assert_eq!(delivered.datagrams, sent, "{arrivals}");
-        // Of each connection a part of one more message may have been taken.
+        // On each connection, part of one more message may have been accepted.
         let bytes = delivered.bytes - sent * 1400;
         assert!(bytes < 3 * 1400, "{arrivals}: {bytes} more than the messages");
         assert!(
@@ -280,7 +281,7 @@ fn a_sink_reports_the_bytes_of_a_tcp_stream() {
     }
 }
 
-/// Both ends' CPU time is known of a sink of this program; together it cannot be more than the CPUs had.
+/// For udpath's own sink, the CPU time of both ends is known; their sum cannot exceed that of the CPUs.
 #[test]
 fn throughput_per_core_is_of_each_end_apart() {
     let server = serve_sink();
@@ -291,7 +292,7 @@ fn throughput_per_core_is_of_each_end_apart() {
         let result = one_way(&Plan { transport, mode, flows: 2, size: 1000, ..second(address) });
         let (sender, receiver) = (result.per_core.sender.unwrap(), result.per_core.receiver.unwrap());
         let delivered = result.delivered.unwrap();
-        // The sender has one thread; the sink is in this process, and its CPU time has the sender's in it.
+        // The sender has one thread; the sink is in this process, and its CPU time includes the sender's.
         assert!(sender.cpu_seconds <= result.seconds * 1.05, "{mode}: {sender:?}");
         assert!(receiver.cpu_seconds >= sender.cpu_seconds * 0.9, "{mode}: {sender:?} {receiver:?}");
         let sent = sender.per_second * sender.cpu_seconds;

@@ -1,4 +1,4 @@
-//! The AF_XDP engine against servers with known faults, and where it cannot work. Needs root.
+//! The AF_XDP engine against servers with known faults, and in unsupported environments. Needs root.
 
 mod known;
 
@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 /// No run of these tests may take longer: plan, twice the timeout, and a slow machine.
 const MAX_RUN_TIME: Duration = Duration::from_secs(20);
 
-/// Held by every test: threads that poll, and a server whose truth is compared, need the machine for themselves.
+/// Held by every test: threads that poll, and a server whose record is compared, need the machine exclusively.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct Bed(Lab, #[allow(dead_code, reason = "held until the lab is gone")] MutexGuard<'static, ()>);
@@ -56,7 +56,7 @@ fn open(rate: f64) -> Arrivals {
     Arrivals::Open { rate, process: Process::Constant }
 }
 
-/// A bit of everything. Late by 1.5 timeouts: told from lost, as the drain lasts two.
+/// Some of every fault. Late by 1.5 timeouts: distinguished from lost, because the drain lasts two.
 fn everything() -> Faults {
     Faults {
         drop: 0.03,
@@ -101,7 +101,7 @@ fn counts_are_the_truth_in_both_loops_and_families() {
     for ipv6 in [false, true] {
         for arrivals in [
             Arrivals::Open { rate: 4000.0, process: Process::Poisson },
-            // Many in flight: whatever is lost keeps its place for a timeout.
+            // Many in flight: a lost request keeps its slot for a timeout.
             Arrivals::Closed { inflight: 400 },
         ] {
             for threads in [1, 2] {
@@ -117,7 +117,7 @@ fn counts_are_the_truth_in_both_loops_and_families() {
     }
 }
 
-/// Long, known delays: what the network and the scheduler add is below 1 % of them.
+/// Long, known delays: the network and the scheduler add less than 1 %.
 #[test]
 fn latencies_are_the_truth() {
     udpath_lab::needs_root!();
@@ -150,7 +150,8 @@ fn latencies_are_the_truth() {
     }
 }
 
-/// Everything due is sent, nothing more, and nothing of the warm-up counts. More threads than queues are not used.
+/// Everything due is sent, nothing more, and the warm-up does not count. Threads beyond the number of queues are not
+/// used.
 #[test]
 fn an_open_loop_holds_its_rate_beside_a_warm_up() {
     udpath_lab::needs_root!();
@@ -228,7 +229,7 @@ fn sizes_from_the_smallest_to_a_full_frame() {
     }
 }
 
-/// A server that this program's makers did not write. One request in flight per flow: its pipe joins datagrams.
+/// An independent server. One request in flight per flow: its pipe joins datagrams.
 #[test]
 fn socat_is_a_server_like_any_other() {
     udpath_lab::needs_root!();
@@ -275,7 +276,7 @@ fn a_peer_that_vanishes_leaves_losses_and_no_peer_at_all_is_reported() {
     }
 }
 
-/// Datagrams to a flow's port that are not from its target are nobody's reply, and are told.
+/// Datagrams to a flow's port that are not from its target are not replies, and are reported.
 #[test]
 fn strangers_are_not_taken_for_the_server() {
     udpath_lab::needs_root!();
@@ -320,7 +321,7 @@ fn a_link_that_goes_down_ends_the_run_with_what_was_measured() {
         let began = Instant::now();
         let (sender, flowing) = mpsc::channel();
         let outcome = std::thread::scope(|scope| {
-            // From outside: a machine cannot reach into another.
+            // From outside: one machine cannot access another.
             let bed = &bed;
             scope.spawn(move || {
                 if flowing.recv().is_ok() {
@@ -368,12 +369,12 @@ fn unsupported_plans_are_rejected() {
         assert!(matches!(error, Error::Plan(_)), "{error}");
         assert!(error.to_string().contains(words), "{error}");
     }
-    // A host that nobody is.
+    // An address without a host.
     let nobody = SocketAddr::new(IpAddr::from([10, 0, 0, 200]), 7);
     bed.ip("client", &["link", "set", "eth0", "arp", "on"]);
     let error = bed.run(&Plan { targets: vec![nobody], ..good.clone() }).unwrap_err().to_string();
     assert!(error.contains("no host answers for 10.0.0.200 on eth0"), "{error}");
-    // Another program on the interface is left alone.
+    // Does not touch another program on the interface.
     let client = bed.0.machine("client").unwrap();
     let other = client.run(|| Pass::attach("eth0").unwrap()).unwrap();
     let error = bed.run(&good).unwrap_err().to_string();
@@ -395,7 +396,7 @@ fn an_interface_without_ethernet_is_rejected() {
     assert!(error.contains("cannot find a route to 10.9.0.2"), "{error}");
 }
 
-/// With two interfaces, the way to each target decides.
+/// With two interfaces, the route to each target decides.
 #[test]
 fn targets_behind_two_interfaces_are_refused() {
     udpath_lab::needs_root!();

@@ -1,7 +1,8 @@
-//! The AF_XDP engine verifies checksums: what the kernel would drop is not a reply, and is counted as damaged. Needs root.
+//! The AF_XDP engine verifies checksums: a datagram that the kernel would drop is not a reply, and counts as damaged.
+//! Needs root.
 //!
-//! The server answers through a raw socket, so that frames carry the checksum that the test wrote: from an ordinary socket
-//! they would carry a partial one, which a veth leaves unfinished.
+//! The server answers through a raw socket, so that frames carry the checksum written by the test: from an ordinary
+//! socket, they would carry a partial one, which a veth does not complete.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -17,17 +18,17 @@ use udpath_load::Engine;
 use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_protocols::echo::EchoLoad;
 
-/// What the checksum of a reply is.
+/// The checksum of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Sum {
     Right,
-    /// The field is wrong, all else as it was sent.
+    /// The field is wrong, everything else is unchanged.
     Wrong,
-    /// The field is right for a payload of which one bit is turned.
+    /// The field is correct for a payload with one flipped bit.
     OfOtherBytes,
-    /// 0: IPv4 may go without, IPv6 may not.
+    /// 0: allowed over IPv4, not allowed over IPv6.
     Absent,
-    /// That of the pseudo header alone, as a sender on this host leaves it.
+    /// Only the pseudo header's sum, as a sender on this host leaves it.
     Partial,
 }
 
@@ -102,7 +103,7 @@ fn datagram(from: SocketAddr, to: SocketAddr, payload: &[u8], kind: Sum) -> Vec<
         Sum::Absent => 0,
         Sum::Partial => pseudo,
     };
-    // 0 means that there is none.
+    // 0 means no checksum.
     let field = if field == 0 && kind != Sum::Absent { 0xffff } else { field };
     bytes[6..8].copy_from_slice(&field.to_be_bytes());
     bytes
@@ -150,10 +151,10 @@ fn a_reply_with_a_wrong_checksum_is_refused_by_name() {
 
         let counts = result.counts;
         let refused = of(&[Sum::Wrong, Sum::OfOtherBytes]);
-        // Over IPv6 none may be without: the program leaves those to the kernel, which drops them.
+        // Over IPv6, a checksum is required: the program passes such datagrams to the kernel, which drops them.
         let damaged = refused + if address.is_ipv6() { of(&[Sum::Absent]) } else { 0 };
         assert_eq!(counts.sent, of(&KINDS), "the link lost something: {counts:?}");
-        // None of them is a reply: those requests are lost. Nor is any judged by its contents.
+        // None of them is a reply: those requests are lost, and their contents are not checked.
         assert_eq!(
             counts.ok + counts.late,
             counts.sent - damaged,

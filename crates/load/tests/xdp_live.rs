@@ -1,5 +1,5 @@
-//! The AF_XDP engine sending live frames: the same results as through its rings, and the fallback where the driver does not
-//! take them. Needs root.
+//! The AF_XDP engine with live frames: the same results as through its rings, and the fallback if the driver does not
+//! accept them. Needs root.
 
 mod known;
 
@@ -22,11 +22,11 @@ const BURST: u32 = 200;
 /// No run of these tests may take longer.
 const MAX_RUN_TIME: Duration = Duration::from_secs(20);
 
-/// Held by every test: the tracepoint is the machine's, and the truth of a server that has to wait is another.
+/// Held by every test: the tracepoint is global to the machine, and a delayed server's record differs.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct Bed {
-    /// With it the server's end of the link takes frames from XDP.
+    /// With it, the server's end of the link accepts XDP frames.
     pass: Option<Pass>,
     lab: Lab,
     _alone: MutexGuard<'static, ()>,
@@ -58,7 +58,7 @@ fn plan(target: SocketAddr) -> Plan {
     Plan { flows: 4, arrivals, duration: Duration::from_secs(2), timeout: TIMEOUT, ..Plan::new(target) }
 }
 
-/// The requests that the result says were sent as live frames, and the calls.
+/// The number of requests reported as sent by live frames, and the number of calls.
 fn live(result: &LoadResult) -> Option<(u64, u64)> {
     let note = result.generator.notes.iter().find(|note| note.contains("as live frames"))?;
     let mut numbers = note.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok());
@@ -95,7 +95,7 @@ fn counts_are_the_truth() {
     }
 }
 
-/// Every byte arrives as written: the echo's check finds any that does not.
+/// Every byte arrives as sent: the echo's check detects any that does not.
 #[test]
 fn sizes_from_the_smallest_to_a_full_frame() {
     udpath_lab::needs_root!();
@@ -113,7 +113,7 @@ fn sizes_from_the_smallest_to_a_full_frame() {
     }
 }
 
-/// A veth's end without NAPI takes none of them, and nothing of the run's result may tell of it but the note.
+/// A veth end without NAPI accepts none of them; apart from the note, the result must not differ.
 #[test]
 fn where_the_driver_takes_none_the_rings_send_them() {
     udpath_lab::needs_root!();
@@ -147,7 +147,7 @@ fn few_at_once_and_the_rings_alone_send_none() {
     server.stop();
 }
 
-/// The other end goes down in the middle of a run: what waits goes to the rings, and every request keeps its fate.
+/// The other end goes down in the middle of a run: waiting requests go to the rings, and every request has an outcome.
 #[test]
 fn a_link_that_goes_down_is_reported() {
     udpath_lab::needs_root!();

@@ -1,4 +1,4 @@
-//! The rules on stacks that others recorded and explained: each has the diagnosis of its author.
+//! The rules applied to published stacks: each has its author's diagnosis.
 
 use udpath_profile::classes::{Class, Rules};
 use udpath_profile::folded::{self, Weights};
@@ -41,7 +41,7 @@ fn linux_4_11_waits_for_the_receive_queue() {
     assert_eq!(found.share(Class::Security), 490.0 / found.all as f64);
 }
 
-/// What is left is copying and memory: "a faster page allocator would probably save the day".
+/// The rest is copying and memory: "a faster page allocator would probably save the day".
 #[test]
 fn linux_4_13_copies_and_frees() {
     let found = weights(include_str!("stacks/linux-4.13.folded"));
@@ -57,7 +57,7 @@ fn one_socket_for_all_cores() {
     assert!(found.lock("socket-owner") > 0.8, "{found:?}");
 }
 
-/// All senders hash to one transmit ring; its locks are nothing beside that.
+/// All senders hash to one transmit ring; the cost of its locks is negligible in comparison.
 #[test]
 fn one_transmit_ring() {
     let found = weights(include_str!("stacks/freebsd-one-ring.folded"));

@@ -1,4 +1,4 @@
-//! Tracing of this machine while a lab does what is to be seen. Needs root.
+//! Tracing of this machine while a lab generates the events. Needs root.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use udpath_profile::trace::drops::{Drop, Way};
 use udpath_profile::trace::locks::Part;
 use udpath_profile::trace::{self, Running, Source, Traces};
 
-/// Rounds that are tried until something was seen that happens by chance.
+/// Most rounds until an event that depends on chance is seen.
 const ROUNDS: usize = 50;
 
 fn pair(name: &str) -> Lab {
@@ -33,7 +33,7 @@ fn start(source: Source) -> Running {
 fn finish(running: Running) -> Traces {
     let traces = running.finish(&Kernel::running().unwrap(), Rules::built_in());
     assert_eq!(traces.absent, []);
-    // What is written can be read again; but fractions may lose their last digit.
+    // The written JSON can be read again; fractions may lose their last digit.
     let text = serde_json::to_string(&traces).unwrap();
     let again = Traces { costs: traces.costs.clone(), ..serde_json::from_str(&text).unwrap() };
     assert_eq!(again, traces);
@@ -50,7 +50,7 @@ fn addresses(lab: &Lab) -> (IpAddr, IpAddr) {
     (of("client", "server"), of("server", "client"))
 }
 
-/// The number of a machine's network namespace.
+/// The inode number of a machine's network namespace.
 fn netns(machine: &Machine) -> u32 {
     let inode = machine.run(|| fs::metadata("/proc/thread-self/ns/net").unwrap().ino()).unwrap();
     u32::try_from(inode).unwrap()
@@ -62,7 +62,7 @@ fn wait_for(socket: &UdpSocket) {
     assert_eq!(poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&patience)).unwrap(), 1);
 }
 
-/// Sends so many datagrams each from two sockets at once.
+/// Sends `each` datagrams from each of two sockets concurrently.
 fn flood(client: &Machine, from: IpAddr, to: SocketAddr, each: usize) {
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -97,7 +97,7 @@ fn a_contended_socket_is_named_with_its_locks() {
     let (here, there) = addresses(&lab);
     let netns = netns(server);
     let socket = bind(server, there);
-    // Readers that never sleep take its lock again and again.
+    // Readers that never sleep take its lock repeatedly.
     socket.set_nonblocking(true).unwrap();
     let to = socket.local_addr().unwrap();
     let is_ours = |trace: &Traces| {
@@ -138,7 +138,7 @@ fn drops_are_told_by_reason_and_port() {
     let lab = pair("t-trace-drops");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let (here, there) = addresses(&lab);
-    // A port that nobody has any more, and a socket with room for next to nothing that nobody reads.
+    // A port that is closed again, and an unread socket with a tiny buffer.
     let nobody = bind(server, there).local_addr().unwrap();
     let full = bind(server, there);
     set_socket_recv_buffer_size(&full, 1).unwrap();
@@ -158,7 +158,7 @@ fn drops_are_told_by_reason_and_port() {
     assert!(no_socket.iter().all(|drop| drop.function.as_deref().is_some_and(|name| name.contains("udp"))));
     let no_room = packets(&of("SOCKET_RCVBUFF", to.port()));
     assert!((1..=100).contains(&no_room), "{drops:#?}");
-    // Those that were not dropped are still there.
+    // Those that were not dropped are still queued.
     full.set_nonblocking(true).unwrap();
     let mut bytes = [0; 64];
     assert_eq!(no_room + std::iter::from_fn(|| full.recv(&mut bytes).ok()).count() as u64, 100);
@@ -191,13 +191,13 @@ fn a_sleeping_reader_is_seen_in_the_delay() {
             let socket = delay.socket;
             (socket.port, socket.address, socket.netns) == (to.port(), Some(there), Some(netns))
         });
-        // While others on this machine send much, some are not followed.
+        // While other programs on this machine send a lot, some are not tracked.
         if let Some(found) = ours {
             assert!((1..=10).contains(&found.to_reader.count), "{delays:#?}");
             let (least, most) = (SLEEP.as_nanos() as u64, waits.iter().max().unwrap().as_nanos() as u64);
             assert!(found.to_reader.ns >= least * found.to_reader.count, "{delays:#?}");
             assert!((least..=most).contains(&found.to_reader.longest_ns), "{delays:#?}");
-            // A length is at most 1/16 of itself wide.
+            // A range is at most 1/16 of its value wide.
             let median = found.to_reader.quantile_ns(0.5).unwrap();
             assert!((least..=most / 16 * 17).contains(&median), "{delays:#?}");
             assert_eq!(found.to_socket.count, found.to_reader.count);
@@ -220,7 +220,7 @@ fn delays_of_a_crowded_queue_are_believable() {
     let to = socket.local_addr().unwrap();
     let begin = Instant::now();
     let running = start(Source::Delays);
-    // Memory of what one reads is used again while the other still reads.
+    // The memory of one reader's datagrams is reused while the other still reads.
     read_under_flood(&socket, client, here);
     let delays = finish(running).delays.unwrap();
     let whole = u64::try_from(begin.elapsed().as_nanos()).unwrap();

@@ -1,4 +1,4 @@
-//! Results survive the way to a file and back, and anything else is refused.
+//! Results survive a round trip through a file, and everything else is rejected.
 
 mod fixture;
 

@@ -36,7 +36,7 @@ fn every_machine_is_drawn_as_it_was() {
     });
 }
 
-/// What the author of the first seed found by hand, sar and ethtool open side by side.
+/// The findings that the author of the first seed made manually with sar and ethtool.
 #[test]
 fn the_first_seeds_machine_shows_what_its_author_found_by_hand() {
     let found = |name: &str| {
@@ -49,7 +49,7 @@ fn the_first_seeds_machine_shows_what_its_author_found_by_hand() {
     for rule in ["irqs-on-one-node", "hint-unused", "rss-table-short", "one-socket"] {
         assert!(as_found.iter().any(|found| found == rule), "{rule}: {as_found:?}");
     }
-    // The RPS masks that he wrote, from four queues to the CPUs that had none, hold the interrupt's own CPU too.
+    // The RPS masks that he set, from four queues to the CPUs without one, include the interrupt's own CPU.
     let steered = found("ixgbe-steered");
     assert!(steered.iter().any(|found| found == "rps-on-irq-cpu"), "{steered:?}");
     assert!(
@@ -58,7 +58,7 @@ fn the_first_seeds_machine_shows_what_its_author_found_by_hand() {
     );
 }
 
-/// A machine of 128 queues and ten thousand sockets is drawn on two screens; all of it, if asked for.
+/// A machine with 128 queues and ten thousand sockets fits on two screens; all of it is shown on request.
 #[test]
 fn a_big_machine_is_drawn_on_two_screens() {
     let snapshot = read(&list::big(64, 64, 2000));

@@ -27,7 +27,7 @@ fn profile() -> ProfileResult {
     for cpu in 0..machine.cpus {
         assert_eq!(records(&machine.ring(cpu).0, |record| recording.take(0, &record)), 0);
     }
-    // Of two seconds, ticks of a hundredth: as the samples are meant to fall.
+    // Over two seconds, in ticks of a hundredth: the intended distribution of the samples.
     let ticks = |cpu| Some(if cpu < 8 { [4, 0, 8, 18, 0, 0, 170, 0] } else { [4, 0, 8, 186, 0, 0, 2, 0] });
     let (before, after) = around::snapshots(machine.cpus, ticks, [4_000_000, 3_900_000]);
     let profile = Profile::new(&recording, Rules::built_in(), &before, &after);
@@ -58,7 +58,7 @@ fn as_text_it_is_one_screen_of_any_size() {
     for text in [&whole, &small, &wide] {
         assert!(text.starts_with(&profile.sentence[..40]) && !text.contains('…'), "{text}");
     }
-    // Whatever the window, the more lines there are, the more is said.
+    // For any window height, more lines show more content.
     let lines = |most| profile_text(&profile, &style(80), Some(most)).lines().count();
     let counts: Vec<usize> = (15..60).map(lines).collect();
     assert!(counts.is_sorted() && counts[0] < *counts.last().unwrap(), "{counts:?}");
@@ -78,7 +78,7 @@ fn as_json_it_comes_back_as_it_was() {
     assert_eq!(ids(&read), ids(&profile));
     let (read, mut few) = (read.profile, profile.clone());
     let profile = profile.profile;
-    // But for fractions, which may lose their last digit.
+    // Except for fractions, which may lose their last digit.
     assert_eq!(
         (&read.stacks, &read.contexts, read.samples),
         (&profile.stacks, &profile.contexts, profile.samples)
@@ -87,7 +87,7 @@ fn as_json_it_comes_back_as_it_was() {
     let time_lines =
         |profile: &Profile| profile.cpus.iter().map(|line| line.time_line.clone()).collect::<Vec<_>>();
     assert_eq!(time_lines(&read), time_lines(&profile));
-    // The rest is more of the same.
+    // The rest is similar.
     let shown = &mut few.profile;
     shown.cpus.truncate(2);
     shown.stacks.truncate(3);
@@ -107,7 +107,7 @@ fn as_a_page_with_a_flame_graph_and_a_time_line() {
     let profile = profile();
     let html = profile.html();
     assert!(html.len() < 2 << 20, "{} bytes", html.len());
-    // Frames as an indented list: name, and share of the whole.
+    // Frames as an indented list: name, and share of the root.
     let attribute = |frame: &str, name: &str| -> String {
         let rest = frame.split(&format!("{name}=\"")).nth(1).unwrap();
         rest.split('"').next().unwrap().to_owned()
@@ -119,7 +119,7 @@ fn as_a_page_with_a_flame_graph_and_a_time_line() {
         let _ = writeln!(frames, "{}{} {:.1}", " ".repeat(level), attribute(frame, "data-n"), wide / 1e5);
     }
     insta::assert_snapshot!("recorded_flame", frames);
-    // Of many CPUs a heat map: a row each, a column for each second; the eight with queues are the deepest.
+    // A heat map for many CPUs: a row each, a column for each second; the eight with queues are the darkest.
     assert!(html.contains("CPU time over time"), "no time line");
     let wide = html.split("<svg class=\"chart ").find(|svg| svg.contains("CPU time over time")).unwrap();
     let wide = wide.split("</svg>").next().unwrap();

@@ -1,4 +1,4 @@
-//! The text renderings: whole screens against kept copies, and what must hold of any.
+//! The text renderings: whole screens compared with snapshots, and invariants.
 
 mod fixture;
 
@@ -45,7 +45,7 @@ fn a_climb_with_details_on_eighty_columns() {
     assert!(width(&text) <= 80, "{} columns", width(&text));
 }
 
-/// The largest climb there is: all twelve rungs, a note on each, a failed one, rungs left out, two profiles.
+/// The largest possible climb: all twelve rungs, a note on each, a failed one, rungs left out, two profiles.
 #[test]
 fn the_summary_fits_a_screen_of_a_hundred_columns_and_forty_lines() {
     let mut result = fixture::profiled_boost();
@@ -80,7 +80,7 @@ fn the_summary_fits_a_screen_of_a_hundred_columns_and_forty_lines() {
     }
     let text = fits(&result);
     assert!(text.contains("shared: the hypervisor") && text.contains("batch: the hypervisor"), "{text}");
-    // Without root seven rungs are left out.
+    // Without root, seven rungs are left out.
     let left_out = result.rungs.split_off(5);
     result.rungs.push(left_out.iter().find(|rung| rung.name == "batch").unwrap().clone());
     let reason = "AF_XDP needs CAP_BPF in the initial user namespace; run as root".to_owned();
@@ -244,7 +244,7 @@ fn hardware_counters_are_a_table_where_there_are_any() {
     let text = fixture::counted_profile().terminal(&Style::default());
     insta::assert_snapshot!("profile_counted_80", text);
     assert!(width(&text) <= 80, "{} columns", width(&text));
-    // What the machine does not have has no column; without datagrams it is by the second.
+    // Missing counters have no column; without datagrams, figures are per second.
     let mut result = fixture::counted_profile();
     let profile = &mut result.profile;
     let hardware = profile.hardware.as_mut().unwrap();

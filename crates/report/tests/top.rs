@@ -17,7 +17,7 @@ use udpath_host::source::Folder;
 use udpath_report::Style;
 use udpath_report::top::{self, State, Top, View};
 
-/// One second of a machine: what each of its parts counts then is made from its number.
+/// One second of a machine: each of its parts has counts derived from its number.
 fn second(machine: &machines::Machine) -> Top {
     let folder = machines::folder();
     machine.write(folder.path());
@@ -125,7 +125,7 @@ fn every_view_is_drawn_as_it_was() {
 #[test]
 fn the_json_form_survives_itself() {
     let mut top = machine("ixgbe-steered");
-    // The reader of JSON may err in a number's last bit.
+    // JSON parsing may lose a number's last bit.
     for cpu in &mut top.cpus {
         cpu.time = None;
     }
@@ -205,7 +205,7 @@ fn the_order_is_shown_and_turned_round() {
     assert_eq!(first(&state) as usize, top.cpus.len() - 1);
 }
 
-/// Sizes that nobody works with are drawn, too: a window is dragged through them.
+/// Unusable sizes are drawn too, because resizing a window passes through them.
 #[test]
 fn no_size_is_too_small() {
     let top = machine("vlan-on-bond");
@@ -229,6 +229,6 @@ fn before_there_is_anything_it_says_so() {
         backend.buffer().content.iter().map(|cell| cell.symbol().to_owned()).collect()
     };
     assert!(symbols(None).contains("counting ..."));
-    // What a name holds cannot drive the terminal.
+    // A name cannot contain terminal control characters.
     assert!(symbols(Some("no port\u{1b}[2J")).contains("no port [2J"));
 }

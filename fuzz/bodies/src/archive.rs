@@ -9,8 +9,7 @@ use udpath_support::Archive;
 
 use crate::presentable;
 
-/// An archive, as it is and as what a compressed one unpacks to: whatever is in it, no name leads out of it, and what is
-/// wrong with it is said in a line.
+/// An archive, raw and as the contents of a compressed one: no name escapes from it, and errors are one line.
 pub fn archive(data: &[u8]) {
     read(data);
     let mut encoder = GzEncoder::new(Vec::new(), Compression::none());

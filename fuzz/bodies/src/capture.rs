@@ -8,7 +8,7 @@ use udpath_stack::port::capture::{Capture, MAX_FRAME_LEN};
 
 use crate::presentable;
 
-/// Counts the bytes of what is written.
+/// Counts the bytes written.
 #[derive(Clone, Default)]
 struct Scales(Arc<AtomicU64>);
 
@@ -23,7 +23,8 @@ impl Write for Scales {
     }
 }
 
-/// A capture file: it ends, with all memory at home; no frame has more bytes than the file; what is passed on is written.
+/// A capture file: parsing ends and releases all memory; no frame has more bytes than the file; passed frames are
+/// written.
 pub fn capture(data: &[u8]) {
     let scales = Scales::default();
     let mut capture = match Capture::new("it", io::Cursor::new(data.to_vec()), Some(scales.clone())) {
@@ -37,7 +38,7 @@ pub fn capture(data: &[u8]) {
             bytes += frame.bytes().len() as u64;
             frames += 1;
         }
-        // Both ways back; which, by the frames so far.
+        // Both return paths; which one depends on the frames so far.
         if frames % 2 == 0 {
             capture.transmit(&mut burst);
         } else {

@@ -2,7 +2,7 @@ use udpath_steer::CpuSet;
 
 use crate::presentable;
 
-/// CPU sets as lists and as masks: what parses is a sorted set, and both forms bring it back.
+/// CPU sets as lists and as masks: a parsed set is sorted, and both forms round-trip.
 pub fn cpu_set(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for parsed in [CpuSet::from_list(text), CpuSet::from_mask(text)] {

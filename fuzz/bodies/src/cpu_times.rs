@@ -1,6 +1,6 @@
 use udpath_load::cpu::CpuTimes;
 
-/// Two texts of `/proc/stat`, parted by a zero byte: the shares of the time between them are shares, and add up.
+/// Two texts of `/proc/stat`, separated by a zero byte: the shares of the time between them are valid and add up to 1.
 pub fn cpu_times(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (then, now) = text.split_once('\0').unwrap_or(("", text));

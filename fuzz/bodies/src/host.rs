@@ -1,4 +1,4 @@
-//! Captured machines: answers of the kernel as JSON, and lists of procfs.
+//! Captured machines: the kernel's answers as JSON, and lists from procfs.
 
 use udpath_host::Absence;
 use udpath_host::read::packet_sockets;
@@ -6,8 +6,7 @@ use udpath_host::source::Question;
 
 use crate::presentable;
 
-/// A captured answer: what is understood is written and read again as the same; what is not is told. The first byte
-/// chooses the question.
+/// A captured answer: a valid one round-trips, an invalid one is reported. The first byte selects the query.
 pub fn host_answers(data: &[u8]) {
     let Some((which, text)) = data.split_first() else { return };
     let Ok(text) = str::from_utf8(text) else { return };

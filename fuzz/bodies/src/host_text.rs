@@ -2,7 +2,7 @@ use udpath_host::read::{Malformed, cpus, irqs, kernel, limits, netfilter, proces
 
 use crate::presentable;
 
-/// Files of procfs: each parser takes any text, and says what is wrong with it in one line of a terminal.
+/// Files of procfs: each parser accepts any text, and reports errors in one line without control characters.
 pub fn host_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let lines = text.lines().count();
@@ -30,7 +30,7 @@ pub fn host_text(data: &[u8]) {
     assert!(processes::container(text).is_none_or(|found| !found.id.is_empty()));
 }
 
-/// What was read; an error must be fit to be shown, and name a line that is there.
+/// The parsed value; an error must be printable, and name an existing line.
 fn shown<T>(read: Result<T, Malformed>, text: &str) -> Option<T> {
     if let Err(error) = &read {
         presentable(error, text.len());

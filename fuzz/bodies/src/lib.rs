@@ -1,4 +1,4 @@
-//! What holds of every parser whatever it is given, one function each.
+//! Invariants of every parser for any input, one function each.
 //!
 //! ```text
 //! fuzz/fuzz_targets/NAME.rs  --\
@@ -6,8 +6,8 @@
 //! tests/replay.rs  ------------/
 //! fuzz/seeds/NAME/             inputs to begin with; what the fuzzer once found is added there
 //! ```
-//! The same function runs under the fuzzer (`make fuzz`) and in `cargo test`, there with the seeds, with random bytes and
-//! with seeds that were damaged. A new parser gets a function here, a line in [`BODIES`], a target and a seed.
+//! The same function runs under the fuzzer (`make fuzz`) and in `cargo test`, there with the seeds, with random bytes
+//! and with damaged seeds. A new parser gets a function here, a line in [`BODIES`], a target and a seed.
 
 mod archive;
 mod capture;
@@ -40,7 +40,7 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 /// One of the functions.
 pub type Body = fn(&[u8]);
 
-/// Every function with its name, which is also that of its target and of its seeds' folder.
+/// Every function with its name, which is also the name of its target and of its seeds' folder.
 pub const BODIES: [(&str, Body); 21] = [
     ("archive", archive),
     ("capture", capture),
@@ -65,7 +65,7 @@ pub const BODIES: [(&str, Body); 21] = [
     ("wire_reply", wire_reply),
 ];
 
-/// An error's text goes to a terminal: something, not without end, and nothing that drives the terminal.
+/// An error's text goes to a terminal: not empty, bounded, and without control characters.
 fn presentable(error: &dyn std::fmt::Display, input: usize) {
     let text = error.to_string();
     assert!(!text.is_empty() && text.len() <= 512 + 8 * input, "{} bytes: {text}", text.len());

@@ -14,15 +14,15 @@ use udpath_profile::symbols::kernel::Kernel;
 
 use crate::presentable;
 
-/// Bytes of perf rings, whole, cut or damaged: every sample is counted once, whatever it says, and what comes of them is
-/// sound to the last sum. With counters and without.
+/// Bytes of perf rings, complete, truncated or damaged: every sample is counted once, whatever its content, and all
+/// sums of the result are consistent. With counters and without.
 pub fn perf_records(data: &[u8]) {
     ring(Layout::Plain, data);
     ring(Layout::Counted, data);
 }
 
 fn ring(layout: Layout, data: &[u8]) {
-    // By small numbers, which bytes that are made up hit as well.
+    // With small ids, so that random bytes match them too.
     let counters = (1..).zip(Counter::ALL);
     let samples = Samples::new(Kernel::default(), 0, 1_000_000_000);
     let mut recording = Recording { seconds: 1.0, ..Recording::new(samples, Clock::CpuClock, 997) };
@@ -39,7 +39,7 @@ fn ring(layout: Layout, data: &[u8]) {
         }
         recording.take(0, &record);
     });
-    // A record is 8 bytes at least.
+    // A record has at least 8 bytes.
     assert!(taken + recording.malformed <= data.len() as u64 / 8 + 1);
     let samples = &recording.samples;
     assert_eq!(samples.tallies().map(|(_, tally)| tally.samples).sum::<u64>(), taken);
@@ -62,14 +62,14 @@ fn ring(layout: Layout, data: &[u8]) {
     assert!(folded::text(&profile).lines().all(whole));
 }
 
-/// A machine of which nothing is known: a capture that is not there.
+/// A machine without any information: a capture that does not exist.
 fn nothing() -> &'static Snapshot {
     static NOTHING: OnceLock<Snapshot> = OnceLock::new();
     NOTHING.get_or_init(|| Snapshot::read(&Folder::captured(Path::new("/nowhere"))))
 }
 
-/// Folded stacks, the rules, and a list of the kernel's functions, parted by zero bytes: what is classed is no more than
-/// what there is, and every address has the name before it.
+/// Folded stacks, the rules, and a list of the kernel's functions, separated by zero bytes: the classified weight does
+/// not exceed the total, and every address resolves to the symbol before it.
 pub fn profile_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut parts = text.split('\0');

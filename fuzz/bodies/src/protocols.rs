@@ -2,11 +2,11 @@ use udpath_load::template::{Judgement, Protocol};
 use udpath_protocols::echo::EchoLoad;
 use udpath_protocols::sink::{QUESTION, Report, SinkLoad};
 
-/// Payload bytes a UDP datagram can have.
+/// Largest payload of a UDP datagram, bytes.
 const LARGEST: usize = 65_507;
 
-/// Replies to echo requests. The first 20 bytes name a run, a flow and a seq, the rest is the reply: it is valid exactly
-/// if it is, byte for byte, a request of that run and flow; and any damage to a valid one is seen.
+/// Replies to echo requests. The first 20 bytes give a run, a flow and a sequence number, the rest is the reply: it is
+/// valid if and only if it equals a request of that run and flow byte for byte; any damage to a valid one is detected.
 pub fn echo_reply(data: &[u8]) {
     let Some((run, rest)) = data.split_first_chunk() else { return };
     let Some((flow, rest)) = rest.split_first_chunk() else { return };
@@ -34,13 +34,13 @@ pub fn echo_reply(data: &[u8]) {
     template.write(flow, seq, &mut request);
     assert_eq!(template.check(flow, &request), Judgement::Valid { seq });
     assert_eq!(template.check(!flow, &request), Judgement::WrongFlow);
-    // One damaged byte; which, and how, the input says.
+    // One damaged byte; the input selects which one, and how.
     let at = usize::from(reply[0]) * request.len() / 256;
     request[at] ^= reply[1].max(1);
     assert_eq!(template.check(flow, &request), Judgement::Corrupt, "byte {at}");
 }
 
-/// Reports of a sink, and the datagrams that are none.
+/// Reports of a sink, and other datagrams.
 pub fn sink_report(data: &[u8]) {
     match Report::decode(data) {
         Some(report) => assert_eq!(report.encode(), data),
@@ -52,7 +52,7 @@ pub fn sink_report(data: &[u8]) {
             Report { datagrams: number(0), bytes: number(8), stream_bytes: number(16), cpu_ns: number(24) };
         assert_eq!(Report::decode(&report.encode()), Some(report));
     }
-    // Whatever the load sends a sink is no question, or it would not be counted.
+    // No datagram that the load sends to a sink is a query, otherwise it would not be counted.
     if let [size, flow, rest @ ..] = data {
         let mut datagram = rest.to_vec();
         datagram.resize(1 + usize::from(*size), 0);

@@ -22,19 +22,19 @@ use udpath_steer::rfs::SockFlowTable;
 use udpath_steer::rps::RpsMap;
 use udpath_steer::toeplitz::Key;
 
-/// Frames of each end of a link: more than a burst, and soon used up.
+/// Frames of each end of a link: more than a burst, but soon exhausted.
 const FRAMES: usize = 2 * BURST;
 
 /// Room of a frame of a link, bytes.
 const MAX_PAYLOAD: usize = 2048 - 256;
 
-/// How much longer than their requests some replies are.
+/// How much longer some replies are than their requests.
 const LONGER: usize = 40;
 
-/// Most frames of one run, so that a long input is no slow one.
+/// Most frames of one run, so that a long input is not slow.
 const MOST: usize = 1024;
 
-/// What may be bound, one bit of a byte each.
+/// The possible bound addresses, one bit of a byte each.
 const BINDS: [&str; 8] = [
     "192.0.2.1:7",
     "0.0.0.0:7",
@@ -46,14 +46,14 @@ const BINDS: [&str; 8] = [
     "[::]:53",
 ];
 
-/// What may be addresses of this host, likewise; the last byte alone, of both families.
+/// The possible addresses of this host, likewise; only the last byte, for both families.
 const LOCALS: std::ops::Range<u8> = 1..5;
 
-/// The whole way through up to three workers: six bytes of settings, then steps, each of some bytes: a frame that is
-/// built and damaged or one of plain bytes, a burst sent, a worker's turn, a flow's reader elsewhere.
+/// The whole path through up to three workers: six bytes of settings, then steps of a few bytes each: a frame, either
+/// built and damaged or of raw bytes; a burst sent; a worker's turn; a flow's reader moved to another CPU.
 ///
-/// At rest every frame is in exactly one counter and that the right one, every piece of memory is at home, and every
-/// reply is right, goes to one who asked, by the link it was asked on, and does not overtake.
+/// When idle, every frame is counted in exactly one counter, the right one; all memory is returned; and every reply is
+/// correct, goes to a requester, on the link of its request, and in order.
 pub fn receive(data: &[u8]) {
     let Some((settings, steps)) = data.split_first_chunk::<6>() else { return };
     let mut run = Run::new(settings);
@@ -63,7 +63,7 @@ pub fn receive(data: &[u8]) {
     run.judge();
 }
 
-/// Bytes that run out.
+/// Bytes that are consumed.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -80,7 +80,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// From, to, and what it says.
+/// Source, destination and payload.
 type Request = (SocketAddr, SocketAddr, Vec<u8>);
 
 /// Answers by the first byte of the payload, so that the input chooses.
@@ -91,7 +91,7 @@ struct Answering {
 enum Answer {
     Reply(Vec<u8>),
     Declined,
-    /// Longer than any frame; true: it goes another way.
+    /// Longer than any frame; true: it takes another path.
     Huge(bool),
 }
 
@@ -125,7 +125,7 @@ impl Handler for Answering {
     }
 }
 
-/// A datagram as it goes over one link: the bytes before IP, from, to, and what it says.
+/// A datagram on one link: the bytes before IP, source, destination and payload.
 type Message = (Vec<u8>, SocketAddr, SocketAddr, Vec<u8>);
 
 fn message(frame: &[u8], headers: &Headers, payload: Vec<u8>) -> Message {
@@ -139,23 +139,23 @@ fn turned((link, source, destination, _): &Message, payload: Vec<u8>) -> Message
 
 struct Run {
     workers: Vec<Worker<End, Answering>>,
-    /// The other ends of the links of the first so many workers.
+    /// The other ends of the workers' links.
     far: Vec<End>,
     binds: Vec<SocketAddr>,
     locals: Vec<IpAddr>,
     wanted: Arc<SockFlowTable>,
     follows: bool,
-    /// What a NIC makes its hashes of; none without.
+    /// The fields that the NIC hashes; `None` without hashes.
     hashes: Option<u8>,
     served: Rc<RefCell<Vec<Request>>>,
-    /// Frames to be sent by one link, in one burst.
+    /// Frames to send on one link, in one burst.
     staged: Vec<(usize, Vec<u8>)>,
     sent: usize,
     expected: Expected,
     replies: Vec<Vec<Message>>,
 }
 
-/// What must come of what was sent.
+/// The expected results.
 #[derive(Default)]
 struct Expected {
     refused: HashMap<Refusal, u64>,
@@ -237,7 +237,7 @@ impl Run {
         }
     }
 
-    /// Does what the next bytes say. `None` when there are no more.
+    /// Executes the next step. `None` at the end of the input.
     fn step(&mut self, input: &mut Input<'_>) -> Option<()> {
         let kind = input.byte()?;
         let link = usize::from(kind >> 4) % self.far.len();
@@ -269,7 +269,7 @@ impl Run {
         Some(())
     }
 
-    /// Sends what is staged, as far as there is memory for it.
+    /// Sends the staged frames, as far as there is memory for them.
     fn send(&mut self) {
         for (link, bytes) in std::mem::take(&mut self.staged) {
             let mut burst = Burst::new();
@@ -286,7 +286,7 @@ impl Run {
         }
     }
 
-    /// What a NIC would say: the same hash for all packets of a flow, and that sums are right where they are.
+    /// The offload results of a NIC: the same hash for all packets of a flow, and valid checksums marked as such.
     fn offloads(&self, bytes: &[u8]) -> Offloads {
         let (Some(seed), Ok(headers)) = (self.hashes, Packet::parse(bytes)) else {
             return Offloads::default();
@@ -295,7 +295,7 @@ impl Run {
         Offloads { hash: Some(hash), checksums: seed & 2 != 0 && headers.verify(bytes).is_ok() }
     }
 
-    /// Notes what must come of a frame, judged the plain way.
+    /// Records the expected result of a frame, computed the simple way.
     fn expect(&mut self, link: usize, bytes: &[u8]) {
         let expected = &mut self.expected;
         let headers = match Packet::parse(bytes).and_then(|headers| headers.verify(bytes).map(|()| headers)) {
@@ -316,7 +316,7 @@ impl Run {
         }
         let request = message(bytes, &headers, headers.payload(bytes).to_vec());
         expected.requests.push((request.1, request.2, request.3.clone()));
-        // The longest frame has all tags that there can be.
+        // The longest frame has the maximum number of tags.
         let longest = self.far[link].properties().max_frame_len - (vlan::MAX - headers.tags()) * vlan::LEN;
         match answer(&request.3) {
             Answer::Reply(reply) if headers.payload_offset() + reply.len() <= longest => {
@@ -327,7 +327,7 @@ impl Run {
         }
     }
 
-    /// Takes what has come back.
+    /// Collects the replies.
     fn collect(&mut self) {
         for (far, replies) in self.far.iter_mut().zip(&mut self.replies) {
             let mut burst = Burst::new();
@@ -350,7 +350,7 @@ impl Run {
         for _ in 0..=4 * MOST {
             if self.workers.iter_mut().map(Worker::poll).sum::<usize>() == 0 {
                 self.collect();
-                // What waits in a ring on its way home would keep its region mapped for ever.
+                // A frame waiting in a ring on its way back would keep its region mapped forever.
                 for far in &mut self.far {
                     let mut burst = Burst::new();
                     far.supply(&mut burst, FRAMES + 1);
@@ -372,7 +372,7 @@ impl Run {
             let expected = refused.get(refusal).copied().unwrap_or(0);
             assert_eq!(sum.dropped(DropReason::Refused(*refusal)), expected, "{refusal}");
         }
-        // Those that were given up for others' sake would have been in one of the rest.
+        // Frames dropped in favour of others would have been in one of the remaining counters.
         let lost = [DropReason::BacklogFull, DropReason::FlowLimit]
             .map(|reason| sum.dropped(reason))
             .iter()
@@ -395,7 +395,7 @@ impl Run {
         for (got, expected) in self.replies.iter().zip(replies) {
             among(got, expected, |message| (message.1, message.2), !self.follows);
         }
-        // Even where flows move, they are served in order. Of several links none comes first.
+        // Even if flows move, they are served in order. There is no order between links.
         let served = self.served.borrow();
         among(&served, requests, |(source, destination, _)| (*source, *destination), self.far.len() == 1);
         assert!(self.far.iter().all(|far| far.outstanding() == 0), "memory of the clients is lost");
@@ -404,7 +404,7 @@ impl Run {
     }
 }
 
-/// Holds that each of `got` is one of `expected`, each of which is there once; of one flow in the same order if they are
+/// Checks that each of `got` is in `expected`, which contains each of them once; those of one flow in the same order if
 /// `ordered`.
 fn among<T: PartialEq + std::fmt::Debug>(
     got: &[T],
@@ -418,7 +418,7 @@ fn among<T: PartialEq + std::fmt::Debug>(
     }
     for message in got {
         let left = left.get_mut(&flow(message)).unwrap_or_else(|| panic!("{message:?}: nobody asked"));
-        // The next is the last in the list.
+        // The next one is the last in the list.
         let at = left.iter().rposition(|left| *left == Some(message));
         let at = at.unwrap_or_else(|| panic!("{message:?}: not asked, answered twice or overtaken"));
         if ordered {
@@ -433,7 +433,8 @@ fn address(ipv6: bool, last: u8) -> IpAddr {
     if ipv6 { [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)].into() } else { [192, 0, 2, last].into() }
 }
 
-/// A good request with some damage: who and to whom, tags and length, then how many bytes are changed, and each.
+/// A valid request with some damage: source and destination, tags and length, then the number of changed bytes, and
+/// each change.
 fn built(input: &mut Input<'_>) -> Option<Vec<u8>> {
     let [who, whom, shape, len, first, damage] = [(); 6].map(|()| input.byte());
     let (who, whom, shape, len, damage) = (who?, whom?, shape?, len?, damage?);
@@ -475,7 +476,7 @@ fn built(input: &mut Input<'_>) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// Makes the checksums right again, if it is still a datagram.
+/// Recomputes the checksums, if it is still a datagram.
 fn mend(frame: &mut [u8]) {
     let Ok(headers) = Packet::parse(frame) else { return };
     if headers.is_ipv4()

@@ -5,13 +5,13 @@ use udpath_report::{Document, Render, Style, parse};
 
 use crate::presentable;
 
-/// A result of `boost` and one of `load`, as the program wrote them.
+/// A result of `boost` and one of `load`, as written by the program.
 const RESULTS: [&str; 2] = [
     include_str!("../../../crates/report/tests/fixtures/boost.json"),
     include_str!("../../../crates/report/tests/fixtures/load.json"),
 ];
 
-/// Result files: whatever parses is rendered, in any width, and comes back from its own JSON.
+/// Result files: a valid one is rendered in any width, and round-trips through its own JSON.
 pub fn report_json(data: &[u8]) {
     match parse(data, "input") {
         Ok(document) => renders(&document, data.len()),
@@ -19,8 +19,8 @@ pub fn report_json(data: &[u8]) {
     }
 }
 
-/// Result files that keep to the schema in form, with values nobody foresaw. The input is a list of changes to a good
-/// result, 4 bytes each: which value, and what it becomes.
+/// Result files that conform to the schema, with unexpected values. The input is a list of changes to a valid result, 4
+/// bytes each: which value, and its replacement.
 pub fn report_values(data: &[u8]) {
     static RESULTS_READ: OnceLock<Vec<Value>> = OnceLock::new();
     let results = RESULTS_READ.get_or_init(|| {
@@ -28,7 +28,7 @@ pub fn report_values(data: &[u8]) {
     });
     let Some((which, changes)) = data.split_first() else { return };
     let mut value = results[usize::from(which % 2)].clone();
-    // Enough to meet; more only take time.
+    // Enough for interactions; more only take time.
     for change in changes.chunks_exact(4).take(32) {
         let place = usize::from(u16::from_be_bytes([change[0], change[1]]));
         let places = count(&value);
@@ -40,7 +40,7 @@ pub fn report_values(data: &[u8]) {
     report_json(&bytes);
 }
 
-/// Values in `value`, itself included.
+/// Number of values in `value`, itself included.
 fn count(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(count).sum(),
@@ -49,7 +49,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// The value at place `left`, counted in order from `value` itself as 0.
+/// The value at index `left`, counted in order from `value` itself as 0.
 fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
     if *left == 0 {
         return Some(value);
@@ -62,7 +62,7 @@ fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
     }
 }
 
-/// Mostly something of the same kind, since the parser refuses all else.
+/// Mostly of the same type, since the parser rejects everything else.
 fn replacement(old: &Value, how: u8, detail: u8) -> Value {
     let texts =
         ["", "\u{1b}[31m", "<script>alert(1)</script>", "a\nb", "\u{202e}x", "&amp;\"'", "日本語", "%s%n"];
@@ -84,7 +84,7 @@ fn replacement(old: &Value, how: u8, detail: u8) -> Value {
         Value::Array(items) => match how % 3 {
             0 => Value::Array(Vec::new()),
             1 => items.iter().take(usize::from(detail)).cloned().collect(),
-            // Each of them again, in the other order.
+            // Each of them again, in reverse order.
             _ => items.iter().chain(items.iter().rev()).take(64).cloned().collect(),
         },
         Value::Bool(yes) => (!yes).into(),
@@ -93,7 +93,7 @@ fn replacement(old: &Value, how: u8, detail: u8) -> Value {
 }
 
 fn renders(document: &Document, input: usize) {
-    /// A page without any result is of about this size; charts take more than the numbers they show.
+    /// Approximate size of a page without any result; charts take more than their numbers.
     const PAGE: usize = 1 << 18;
     for width in [0, 20, 80, 100, 400] {
         let text = document.terminal(&Style { colour: false, width });
@@ -119,7 +119,7 @@ fn renders(document: &Document, input: usize) {
     assert!(alike(&values[0], &values[1]), "{} became {}", values[0], values[1]);
 }
 
-/// Equal, but for the last bits of numbers, which a decimal form may cost.
+/// Equal, except for the last bits of numbers, which a decimal form may lose.
 fn alike(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
@@ -134,7 +134,7 @@ fn alike(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Texts of the file may say anything, also "NaN".
+/// Text from the file may contain anything, even "NaN".
 fn input_could_name(document: &Document, word: &str) -> bool {
     document.json().contains(word.trim_start_matches("=\""))
 }

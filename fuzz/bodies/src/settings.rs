@@ -1,4 +1,4 @@
-//! What people and files say of settings: `SETTING=VALUE`, plans as JSON, the journal.
+//! Settings from users and files: `SETTING=VALUE`, plans as JSON, the journal.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use udpath_tune::{Journal, Setting, SettingRequest};
 
 use crate::presentable;
 
-/// A request, or a plan in JSON: what is understood is written as it is read; what is not is told.
+/// A request, or a plan in JSON: a valid one round-trips, an invalid one is reported.
 pub fn settings(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     if text.trim_start().starts_with('{') {
@@ -30,7 +30,7 @@ pub fn settings(data: &[u8]) {
     };
     let written = Setting::encode(&value);
     assert_eq!(setting.decode(written.as_deref()), Ok(value.clone()));
-    // A shell gets a line, and no second one.
+    // Exactly one shell line.
     assert_eq!(setting.shell(&value).lines().count(), 1);
     if let Some(place) = setting.place() {
         let text = place.form.write(&value).expect("a value of the setting has its file's form");
@@ -38,7 +38,7 @@ pub fn settings(data: &[u8]) {
     }
 }
 
-/// An entry of the journal: read or told; and what is read has words that are understood, or is told.
+/// A journal entry: it is parsed or reported; the settings of a parsed one are valid or reported.
 pub fn journal(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     match Journal::at(Path::new("journal")).read(7, text) {

@@ -9,10 +9,10 @@ use udpath_steer::rps::{Backlogs, RpsMap, SteerDecision, steer};
 
 use crate::presentable;
 
-/// The tables of a machine as JSON: what parses comes back from its own JSON, and a prediction from it never names a
-/// queue or a socket that there is not.
+/// The tables of a machine as JSON: a valid document round-trips, and a prediction from it never gives a queue or a
+/// socket that does not exist.
 pub fn tables_json(data: &[u8]) {
-    // What serde_json says may quote the input, so the program that shows it takes care of it.
+    // serde_json's message may quote the input, so the program that shows it sanitises it.
     let Ok(tables) = serde_json::from_slice::<Tables>(data) else { return };
     let again = serde_json::to_vec(&tables).expect("tables are JSON");
     assert_eq!(serde_json::from_slice::<Tables>(&again).expect("own JSON is read again"), tables);
@@ -37,7 +37,7 @@ pub fn tables_json(data: &[u8]) {
         if wanted == Wanted::default() {
             continue;
         }
-        // What is known of this port is found again.
+        // The prediction for this port is found again.
         let port = flow.source_port;
         match predictor.source_ports(&flow, &wanted, port..=port, 1) {
             Ok(found) => assert_eq!((found.ports, found.tried), (vec![port], 1)),
@@ -74,9 +74,9 @@ impl Backlogs for Machine {
     }
 }
 
-/// The steering tables as events change them: 4 bytes of sizes, then 3 bytes per event. With RFS no flow ever overtakes
-/// itself, whatever the sizes and whoever shares an entry; no decision names a CPU that there is not; flow limit drops
-/// nothing from a backlog that is less than half full.
+/// The steering tables under a sequence of events: 4 bytes of sizes, then 3 bytes per event. With RFS, packets of a
+/// flow are never reordered, whatever the sizes and whichever flows share an entry; no decision gives a CPU that does
+/// not exist; flow limit drops nothing from a backlog that is less than half full.
 pub fn steering(data: &[u8]) {
     /// Room in a backlog.
     const BOUND: usize = 16;
@@ -85,7 +85,7 @@ pub fn steering(data: &[u8]) {
     let wanted = SockFlowTable::new(1 << (sock % 9), cpus);
     let mut present = FlowTable::new(1 << (flow % 9));
     let map = RpsMap::new(&(0..u32::from(cpus)).collect(), None);
-    // Near the wrap, for some.
+    // For some inputs, close to the wrap.
     let start = u32::from(start).wrapping_neg();
     let len = usize::from(cpus);
     let mut machine =

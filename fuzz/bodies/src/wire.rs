@@ -5,10 +5,10 @@ use udpath_stack::wire::{
     Unfit, build, ethernet, flow_of as flow_of_frame, ipv4, ipv6, reply, udp, vlan,
 };
 
-/// Longest frame that is tried: longer than any, and short enough for many tries.
+/// Longest frame tried: longer than any real one, and short enough for many tries.
 const MAX_PAYLOAD: usize = 9018;
 
-/// Frames: what is taken lies within the frame, and the views read the same of it; what is refused has a name.
+/// Frames: an accepted one lies within the input, and the views read the same from it; a rejected one has a reason.
 pub fn wire_parse(data: &[u8]) {
     let flow = flow_of_frame(data);
     match Packet::parse(data) {
@@ -20,7 +20,7 @@ pub fn wire_parse(data: &[u8]) {
             assert!(headers.tags() <= vlan::MAX);
             assert_eq!(headers.payload(data).len(), headers.payload_len());
             assert_eq!(by_views(data), headers.verify(data).map(|()| headers), "{headers:?}");
-            // Cut anywhere before its end it is no such frame.
+            // Truncated before its end, it is not valid.
             let short = &data[..headers.frame_end() - 1];
             assert!(Packet::parse(short).is_err() && headers.verify_udp(short) == Err(Refusal::FrameShort));
             answered(data, &headers);
@@ -28,7 +28,7 @@ pub fn wire_parse(data: &[u8]) {
     }
 }
 
-/// A request that passes: its reply does as well, and the reply's reply is addressed as the request was.
+/// For an accepted request, the reply is accepted too, and the reply's reply is addressed like the request.
 fn answered(request: &[u8], headers: &Headers) {
     let mut frame = request.to_vec();
     if headers.verify(request).is_err() {
@@ -48,7 +48,7 @@ fn answered(request: &[u8], headers: &Headers) {
     assert_eq!(frame[..back.l3()], request[..back.l3()]);
 }
 
-/// The first two bytes are the length of a reply's payload, the rest is its request with room behind.
+/// The first two bytes are the length of a reply's payload, the rest is its request with room after it.
 pub fn wire_reply(data: &[u8]) {
     let Some((len, request)) = data.split_first_chunk() else { return };
     let len = usize::from(u16::from_be_bytes(*len));
@@ -76,8 +76,8 @@ pub fn wire_reply(data: &[u8]) {
     }
 }
 
-/// A flow in 60 bytes, then a payload: the frame built is taken if its addresses may be answered, and says what the flow
-/// said; a template that was another flow's makes the same frame.
+/// A flow in 60 bytes, then a payload: the frame built is accepted if its addresses may be answered, and has the flow's
+/// fields; a template used before for another flow builds the same frame.
 pub fn wire_build(data: &[u8]) {
     let Some((flow, payload)) = data.split_first_chunk::<60>() else { return };
     let payload = &payload[..payload.len().min(MAX_PAYLOAD)];
@@ -152,7 +152,8 @@ fn flow_of(bytes: &[u8; 60]) -> Flow {
     }
 }
 
-/// The same by the views, one header after the other, checksums included. Only for what [`Packet::parse`] took.
+/// The same with the views, one header after the other, checksums included. Only for frames that [`Packet::parse`]
+/// accepted.
 fn by_views(frame: &[u8]) -> Result<Headers, Refusal> {
     let link = ethernet::View::new(frame)?;
     let (mut ether_type, mut rest) = (ethernet::Repr::parse(&link)?.ether_type, link.payload());

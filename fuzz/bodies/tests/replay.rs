@@ -36,7 +36,7 @@ fn seeds_hold() {
     for (name, body) in BODIES {
         for seed in seeds(name) {
             body(&seed);
-            // A file cut anywhere; of the long ones, at a thousand places.
+            // Truncated at any offset; long files at a thousand offsets.
             for cut in (0..seed.len()).step_by((seed.len() / 1000).max(1)) {
                 body(&seed[..cut]);
             }
@@ -44,7 +44,7 @@ fn seeds_hold() {
     }
 }
 
-/// Runs `cases` of `inputs`. Nothing is written beside the tests: what fails is shown.
+/// Runs `cases` of `inputs`. Writes no files: failures are printed.
 fn all(cases: u32, inputs: &impl Strategy<Value = Vec<u8>>, body: fn(&[u8])) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(inputs, |data| {

@@ -1,4 +1,4 @@
-//! A delay line: holds the frames that `udpath_rig::Impair` sends its way for a set time, then puts them back.
+//! A delay line: holds the frames that `udpath_rig::Impair` redirects to it for a set time, then sends them on.
 //!
 //! ```text
 //!   server eth0 --- Impair: a share is redirected ---> server eth1 ===link=== line eth0
@@ -40,7 +40,7 @@ impl DelayLine {
         Self { stop, thread }
     }
 
-    /// Lets go of what is still held, and tells how many frames there were.
+    /// Releases the frames still held, and returns the total number of frames.
     pub(crate) fn stop(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
@@ -62,7 +62,7 @@ fn hold(arriving: &PacketSocket, leaving: &PacketSocket, delay: Duration, stop: 
         let wait =
             held.front().map_or(Duration::from_millis(10), |(due, _)| due.saturating_duration_since(now));
         while let Some(mut frame) = arriving.receive(wait.min(Duration::from_millis(10))).unwrap() {
-            // A local sender leaves the sum to a NIC that this frame never meets; 0 means "none" (RFC 768).
+            // A local sender leaves the checksum to a NIC, but this frame does not pass one; 0 means "none" (RFC 768).
             frame[UDP_CHECKSUM..UDP_CHECKSUM + 2].fill(0);
             held.push_back((Instant::now() + delay, frame));
             frames += 1;

@@ -41,7 +41,7 @@ impl PacketSocket {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that nothing else owns.
         let socket = Self(unsafe { OwnedFd::from_raw_fd(fd) });
         // SAFETY: all zeros is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -59,7 +59,7 @@ impl PacketSocket {
         if done == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The next frame; none if none comes within `wait`.
+    /// The next frame; `None` if none arrives within `wait`.
     pub(crate) fn receive(&self, wait: Duration) -> io::Result<Option<Vec<u8>>> {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let time = libc::timespec { tv_sec: 0, tv_nsec: wait.as_nanos().min(999_999_999) as i64 };
@@ -70,7 +70,7 @@ impl PacketSocket {
             _ => {}
         }
         let mut frame = vec![0; 2048];
-        // SAFETY: the buffer is as long as said.
+        // SAFETY: the buffer has the given length.
         let len = unsafe { libc::recv(self.0.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
         let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
         frame.truncate(len);
@@ -78,7 +78,7 @@ impl PacketSocket {
     }
 
     pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
-        // SAFETY: the buffer is as long as said.
+        // SAFETY: the buffer has the given length.
         let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }

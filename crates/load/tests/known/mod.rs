@@ -24,7 +24,7 @@ pub(crate) struct Faults {
     pub(crate) late_by: Duration,
     /// Answered after the next answer to the same peer.
     pub(crate) swap: f64,
-    /// Answered with damage, in three kinds: a flipped bit, a cut end, added bytes.
+    /// Answered with damage of three kinds: a flipped bit, truncation, added bytes.
     pub(crate) corrupt: f64,
     /// The answer goes to another peer.
     pub(crate) misdirect: f64,
@@ -32,7 +32,7 @@ pub(crate) struct Faults {
     pub(crate) vanish_after: Option<u64>,
 }
 
-/// What the server did.
+/// The server's own record.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Truth {
     pub(crate) received: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(bind: &str, faults: Faults) -> Self {
         let socket = UdpSocket::bind(bind).unwrap();
-        // Loss in the server's own buffer would not be in its truth.
+        // The server's record does not include losses in its own buffer.
         rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4 << 20).unwrap();
         let address = socket.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -78,7 +78,7 @@ impl Server {
         Self { address, stop, thread }
     }
 
-    /// Answers what is still due, then tells what it did.
+    /// Sends the pending answers, then returns its record.
     pub(crate) fn stop(self) -> Truth {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
@@ -98,7 +98,7 @@ struct Serving {
     faults: Faults,
     truth: Truth,
     random: u64,
-    /// By time due; the counter keeps answers apart that are due at once.
+    /// By due time; the counter distinguishes answers due at the same time.
     due: BinaryHeap<Reverse<(Instant, u64)>>,
     delayed: HashMap<u64, Answer>,
     counter: u64,
@@ -247,7 +247,7 @@ pub(crate) fn run_xdp(
     Ok(result)
 }
 
-/// Runs a plan on the socket engine with the echo protocol; the counts' identities must hold whatever happened.
+/// Runs a plan on the socket engine with the echo protocol; the counts must always be consistent.
 pub(crate) fn run(plan: &udpath_load::plan::Plan) -> udpath_load::result::LoadResult {
     let protocol = udpath_protocols::echo::EchoLoad::new(u64::from(std::process::id()));
     let stop = AtomicBool::new(false);
@@ -256,7 +256,7 @@ pub(crate) fn run(plan: &udpath_load::plan::Plan) -> udpath_load::result::LoadRe
     result
 }
 
-/// `value` is within 1 % of `truth` (and at least one may be wrong: 1 % of little is nothing).
+/// `value` is within 1 % of `truth` (an error of one is always accepted: 1 % of a small number is zero).
 #[track_caller]
 pub(crate) fn near(what: &str, value: u64, truth: u64) {
     let bound = (truth / 100).max(1);

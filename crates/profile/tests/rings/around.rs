@@ -1,4 +1,5 @@
-//! The machine around the samples: its snapshots at the beginning and the end, out of the few files that a profile needs.
+//! The machine around the samples: its snapshots at the beginning and the end, built from the few files that a profile
+//! needs.
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
@@ -12,8 +13,8 @@ use udpath_host::source::Folder;
 /// Ticks of one CPU in the interval: user, nice, system, idle, iowait, irq, softirq, steal.
 pub(crate) type Ticks = [u64; 8];
 
-/// Snapshots of a machine of so many CPUs. `ticks`: what a CPU did between them, none of one that is gone at the end.
-/// `datagrams`: received and sent.
+/// Snapshots of a machine with `cpus` CPUs. `ticks`: a CPU's ticks between them, `None` for one that is gone at the
+/// end. `datagrams`: received and sent.
 pub(crate) fn snapshots(
     cpus: u32,
     ticks: impl Fn(u32) -> Option<Ticks>,
@@ -24,7 +25,7 @@ pub(crate) fn snapshots(
     (before, snapshot(cpus, after, datagrams.map(|count| 77 + count)))
 }
 
-/// A machine of which nothing is known: a capture that is not there.
+/// A machine without any information: a capture that does not exist.
 pub(crate) fn nothing() -> Snapshot {
     Snapshot::read(&Folder::captured(Path::new("/nowhere")))
 }

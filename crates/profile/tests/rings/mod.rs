@@ -1,4 +1,4 @@
-//! A machine of many CPUs as its perf rings tell of it: made here, byte for byte as the kernel writes, always the same.
+//! The perf rings of a synthetic machine with many CPUs: in the kernel's format byte for byte, and deterministic.
 //!
 //! ```text
 //! CPUs 0-7    the card's queues: softirqs, behind interrupts and in the time of whoever runs there
@@ -6,8 +6,8 @@
 //! beside it   short processes: fork on one CPU, exec there, their files mapped on the next one
 //! CPU 5       lost some records, CPU 6 was throttled
 //! ```
-//! [`Machine::ring`] is one CPU's ring of the whole interval; [`Machine::kallsyms`] has the kernel's functions at the addresses
-//! in it. The program's files are named by records only: nothing of the machine that runs the test is looked at.
+//! [`Machine::ring`] is one CPU's ring over the whole interval; [`Machine::kallsyms`] has the kernel's functions at the
+//! addresses in it. The program's files are named only by records: nothing of the test machine is read.
 
 #![allow(dead_code, reason = "each test program uses its own part of this machine")]
 
@@ -16,24 +16,24 @@ pub(crate) mod write;
 
 use write::{KERNEL, Ring, Stamp, USER};
 
-/// When the interval begins, of the samples' clock, nanoseconds.
+/// Start of the interval in the samples' clock, nanoseconds.
 pub(crate) const BEGIN: u64 = 5_000_000_000_000;
-/// The server, its workers are the threads behind it; and where its code and the C library's are.
+/// The server's pid, followed by its workers' thread ids; and the addresses of its code and of the C library.
 pub(crate) const SERVER: u32 = 812;
 const SERVER_CODE: u64 = 0x55d0_c001_0000;
 const LIBRARY_CODE: u64 = 0x7f00_1000_0000;
-/// CPUs with a queue of the card.
+/// CPUs with a NIC queue.
 const QUEUES: u32 = 8;
 /// Records that CPU 5 lost.
 pub(crate) const LOST: u64 = 17;
-/// Where the kernel's functions are, and how far apart.
+/// Address of the kernel's functions, and the distance between them.
 const KERNEL_CODE: u64 = 0xffff_ffff_8100_0000;
 const APART: u64 = 0x1000;
-/// The first process number of short processes, and how many come each second.
+/// The first pid of short processes, and how many start each second.
 const SHORT: u32 = 20_000;
 const SHORT_EACH_SECOND: u32 = 40;
 
-/// Ways through the kernel from the outermost function inwards, and how often of a hundred.
+/// Call chains in the kernel, outermost function first, and how many of a hundred samples have each.
 const SOFTIRQ: &[(u32, &str)] = &[
     (
         30,
@@ -98,24 +98,24 @@ const IDLE: &[(u32, &str)] = &[
     (90, "cpu_startup_entry do_idle cpuidle_idle_call default_idle"),
     (10, "cpu_startup_entry do_idle schedule_idle __schedule"),
 ];
-/// Functions that chains end in, as compilers leave them everywhere: no rule knows them.
+/// Innermost functions that no rule knows, like those that compilers generate.
 const LEAVES: u64 = 300;
 
-/// What is sampled.
+/// The parameters of the recording.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Machine {
     pub(crate) cpus: u32,
     pub(crate) seconds: u32,
     /// Samples a second of each CPU.
     pub(crate) rate: u32,
-    /// Of a hundred samples those of the server's system calls; half as many are its own.
+    /// Percentage of samples in the server's system calls; half as many are in its own code.
     pub(crate) calls: u64,
-    /// Different chains of each way, about: places within functions, leaves, and what the program called from.
+    /// Approximate number of variants of each chain: offsets within functions, leaves, and callers in the program.
     pub(crate) variety: u64,
 }
 
 impl Machine {
-    /// Of 128 CPUs for two seconds, at a rate that makes a small picture.
+    /// 128 CPUs for two seconds, at a rate that gives a small graph.
     pub(crate) const SMALL: Self = Self { cpus: 128, seconds: 2, rate: 40, calls: 4, variety: 1 };
     /// Five seconds at three times the default rate, busy throughout: 638,080 samples.
     pub(crate) const FULL: Self = Self { cpus: 128, seconds: 5, rate: 997, calls: 40, variety: 1000 };
@@ -171,8 +171,8 @@ impl Machine {
         }
     }
 
-    /// Records of short processes that this CPU has, with their times: the shell forks and execs on one CPU, and goes on on the
-    /// one before it, whose ring is read first.
+    /// Records of short processes on this CPU, with their times: the shell forks and execs on one CPU, and continues on
+    /// the one before it, whose ring is read first.
     fn short_processes(&self, cpu: u32) -> Vec<(u64, Ring)> {
         let mut records = Vec::new();
         for number in 0..SHORT_EACH_SECOND * self.seconds {
@@ -205,7 +205,7 @@ impl Machine {
         let of_a_hundred = random.below(100);
         let soft = if cpu < QUEUES { 85 } else { 1 };
         let (kernel, user, whose) = if of_a_hundred < soft {
-            // In the time of the worker, or of nobody.
+            // On top of the worker, or of the idle task.
             let interrupted = random.below(2) == 0;
             (
                 SOFTIRQ,
@@ -221,7 +221,7 @@ impl Machine {
             (IDLE, Vec::new(), idle)
         };
         let way = chosen(kernel, random);
-        // The same function is left at few places often, and at many rarely.
+        // Few offsets within a function are common, many are rare.
         let place = random.skewed(self.variety);
         let mut chain: Vec<u64> = way
             .split(' ')
@@ -235,7 +235,7 @@ impl Machine {
         ring.sample(KERNEL, whose, period, &chain, &user);
     }
 
-    /// Where in the program, the innermost first.
+    /// Addresses in the program, innermost first.
     fn user(&self, random: &mut Random) -> Vec<u64> {
         let place = random.skewed(self.variety.min(20));
         let within = (0..3 + place % 5).map(|depth| SERVER_CODE + 0x100 + (place >> depth) * 0x40);
@@ -247,7 +247,7 @@ fn worker(cpu: u32) -> u32 {
     SERVER + 1 + cpu
 }
 
-/// Names of all ways, each once, in a fixed order.
+/// Function names of all chains, each once, in a fixed order.
 fn names() -> Vec<&'static str> {
     let ways = [SOFTIRQ, SYSCALL, IDLE].into_iter().flatten();
     let mut names: Vec<&str> = ways.flat_map(|(_, way)| way.split(' ')).collect();

@@ -1,19 +1,19 @@
-//! Records as the kernel writes them into a perf ring (linux/perf_event.h, `enum perf_event_type`), with the fields that a
-//! profile asks for.
+//! Writes records in the kernel's format of a perf ring (linux/perf_event.h, `enum perf_event_type`), with the fields
+//! that a profile requests.
 
 #![allow(dead_code, reason = "each test program writes its own kinds of records")]
 
-/// `PERF_RECORD_MISC_KERNEL`, `_USER` and `_GUEST_USER`: what a CPU was in.
+/// `PERF_RECORD_MISC_KERNEL`, `_USER` and `_GUEST_USER`: the mode of a CPU.
 pub(crate) const KERNEL: u16 = 1;
 pub(crate) const USER: u16 = 2;
 pub(crate) const GUEST: u16 = 5;
 /// `PERF_RECORD_MISC_COMM_EXEC`.
 const EXEC: u16 = 1 << 13;
-/// `PERF_CONTEXT_KERNEL`, `PERF_CONTEXT_USER`: whose addresses come next in a chain.
+/// `PERF_CONTEXT_KERNEL`, `PERF_CONTEXT_USER`: the context of the addresses that follow in a chain.
 const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 const CONTEXT_USER: u64 = -512_i64 as u64;
 
-/// Whose record it is: what ends every one but samples (`sample_id_all`).
+/// The trailer of every record except samples (`sample_id_all`).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stamp {
     pub(crate) pid: u32,
@@ -119,7 +119,7 @@ pub(crate) fn pair(low: u32, high: u32) -> [u8; 8] {
     [low.to_ne_bytes(), high.to_ne_bytes()].concat().try_into().expect("eight bytes")
 }
 
-/// A name with the zeros that fill its last eight bytes, one at least.
+/// A name padded with zeros to a multiple of eight bytes, at least one.
 fn text(name: &str) -> Vec<u8> {
     let mut bytes = name.as_bytes().to_vec();
     bytes.resize((bytes.len() / 8 + 1) * 8, 0);

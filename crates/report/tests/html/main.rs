@@ -1,4 +1,4 @@
-//! The pages: well-formed, complete in themselves, every chart with its table, nothing escaped twice or not at all.
+//! The pages: well-formed, self-contained, a table for every chart, every text escaped exactly once.
 
 #[path = "../fixture/mod.rs"]
 mod fixture;
@@ -6,13 +6,13 @@ mod profile;
 
 use udpath_report::Render;
 
-/// An element as it opens: its name and its attributes as they stand.
+/// An opening tag: its name and its raw attributes.
 struct Element {
     name: String,
     attributes: String,
 }
 
-/// The elements of a page in order of their opening; panics at the first that is not closed where it should be.
+/// The elements of a page in opening order; panics at the first that is not closed correctly.
 fn elements(html: &str) -> Vec<Element> {
     const VOID: [&str; 3] = ["meta", "br", "input"];
     let body = html.strip_prefix("<!DOCTYPE html>\n").expect("a page begins with its type");
@@ -55,13 +55,13 @@ fn check_entities(text: &str) {
     }
 }
 
-/// What holds of every page.
+/// Checks the invariants of every page.
 fn check(html: &str) -> Vec<Element> {
     assert!(!html.contains("<script"), "a script in the page");
     check_but_scripts(html)
 }
 
-/// The same of a page that may have a script of ours.
+/// The same for a page that may contain udpath's script.
 fn check_but_scripts(html: &str) -> Vec<Element> {
     let elements = elements(html);
     for forbidden in ["http:", "https:", "@import", "url(data", "src=", "NaN", "javascript:"] {
@@ -132,10 +132,10 @@ fn a_climb_is_whole() {
     {
         assert!(html.contains(fact), "{fact}");
     }
-    // A tick for each trial, on each of the two papers.
+    // A tick for each trial, in each of the two drawings.
     let trials: usize = result.rungs.iter().map(|r| r.trials.len()).sum();
     assert_eq!(html.matches("<line class=\"trial\"").count(), 2 * trials);
-    // A whisker with its two ends for each rung that was compared, each with a halo.
+    // A whisker with two ends for each compared rung, each with a halo.
     let compared = result.rungs.iter().filter(|r| r.against.is_some() && r.tps > 0.0).count();
     assert_eq!(html.matches("<line class=\"whisker\"").count(), 2 * 3 * compared);
 }
@@ -176,7 +176,7 @@ fn the_graphs_of_a_climb_are_of_the_server_and_of_softirqs() {
     let first = result.profiles.as_mut().unwrap().first.as_mut().unwrap();
     let first = &mut first.profile;
     let server = first.facts.focus.pids[0];
-    // Somebody else builds a program meanwhile.
+    // Another program is compiled at the same time.
     let user = first.stacks.iter_mut().filter(|stack| stack.process.is_some());
     for (at, stack) in user.enumerate() {
         stack.pid = Some(if at % 2 == 0 { server } else { 9 });
@@ -188,7 +188,7 @@ fn the_graphs_of_a_climb_are_of_the_server_and_of_softirqs() {
     let names: Vec<String> = frames(&html).into_iter().map(|(name, ..)| name).collect();
     assert!(names.iter().any(|name| name == "udpath") && names.iter().any(|name| name == "net_rx_action"));
     assert!(!names.iter().any(|name| name.contains("rustc")), "{names:?}");
-    // The page of a profile shows all that ran.
+    // The page of a profile shows everything that ran.
     let html = result.profiles.unwrap().first.unwrap().html();
     assert!(frames(&html).iter().any(|(name, ..)| name == "rustc"));
 }
@@ -202,7 +202,7 @@ fn a_climb_without_profiles_says_why() {
     let html = result.html();
     check(&html);
     assert!(html.contains("No profile of shared: may not sample CPU 0."));
-    // Only the second could not be had: the first is shown.
+    // Only the second is missing: the first is shown.
     let mut result = fixture::profiled_boost();
     let profiles = result.profiles.as_mut().unwrap();
     (profiles.best, profiles.absent) = (None, Some("batch: the server answered nothing".to_owned()));

@@ -1,4 +1,4 @@
-//! Pages of profiles: everything found is on them, and nothing else.
+//! Pages of profiles: they contain everything found, and nothing else.
 
 use udpath_profile::trace::{Absent, Source};
 use udpath_report::{Compared, Render};
@@ -31,7 +31,7 @@ fn what_was_traced_is_drawn_and_told() {
     ] {
         assert!(html.contains(&format!("<h2>{part}</h2>")), "{part}");
     }
-    // Every doubling of a wide picture that has something is a bar as high as its count.
+    // Every non-empty doubling of a wide chart is a bar as high as its count.
     let locks = result.profile.traces.locks.as_ref().unwrap();
     let most = &locks.by_lock()[0].1;
     let highest = most.lengths.iter().map(|length| length.count).max().unwrap();
@@ -50,7 +50,7 @@ fn what_was_traced_is_drawn_and_told() {
         assert!(html.contains(&format!("<th scope=\"row\">{}</th>", line.reason)), "{}", line.reason);
     }
     assert!(html.contains("Delays were not traced: the kernel has no such tracepoint."));
-    // Without any, not a word.
+    // Without traces, the page does not mention them.
     let html = fixture::profile().html();
     assert!(!html.contains("What tracing cost") && !html.contains("part histogram\""));
 }
@@ -145,7 +145,7 @@ fn frames_are_as_wide_as_their_time_and_lie_within_their_callers() {
         let (_, _, width, _) = found.unwrap_or_else(|| panic!("{} is not there", context.title()));
         assert!((width / 1e7 - *ns as f64 / busy).abs() < 1e-5, "{}: {width}", context.title());
     }
-    // In the order of the page every frame follows its caller.
+    // In page order, every frame follows its caller.
     let mut callers: Vec<(f64, f64)> = Vec::new();
     for (name, x, width, level) in &frames {
         callers.truncate(*level);
@@ -168,7 +168,7 @@ fn a_difference_is_whole_and_says_what_is_gone() {
     let html = Compared { a: &a, b: &b }.html();
     check_but_scripts(&html);
     assert!(html.contains("<th scope=\"row\">udp_sendmsg</th>"), "what is gone is in the table");
-    // Colours of a function wherever it is drawn.
+    // Colours of a function in all places.
     let looks = |name: &str| -> Vec<String> {
         let drawn = check_but_scripts(&html).into_iter().filter(|e| attribute(e, "data-n") == Some(name));
         drawn.map(|e| attribute(&e, "class").unwrap()[2..].to_owned()).collect()
