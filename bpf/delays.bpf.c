@@ -3,7 +3,7 @@
  * How long a datagram takes inside this host, by sampling.
  *
  *   net:netif_receive_skb ──> sock:sk_data_ready ──> sock:sock_recv_length
- *      │ sampled: a slot         │ tail of the queue      │ no longer in the queue: this call read it
+ *      │ sampled: a slot         │ tail of the queue    │ no longer in the queue: this call read it
  *      ▼                         ▼                      ▼
  *   slots[skb] ........... lines[socket] ........... sockets[bound] += both times; the slot is freed
  *                                    skb:kfree_skb: dropped, the slot is freed

@@ -5,7 +5,7 @@
  *
  *   frames[next] --copied--> a page of the test run --> live: XDP_REDIRECT --> ndo_xdp_xmit, 16 at a time
  *                                                                                |
- *   control.sent <------------------------- tally: how many the driver sent <---+
+ *   control.sent <-------------------------- tally: how many the driver sent <---+
  *
  * Frames the driver dropped are reported only by the tracepoint, not by the test run or the redirect.
  */

@@ -3,8 +3,8 @@
  * How long threads and CPUs wait for each lock, and from where.
  *
  *   lock:contention_begin ── a spinlock ──> spinning[CPU], innermost last ─┐
- *            │              └ a sleeping lock ─────> sleeping[thread] ───────┤
- *            └ stack, and the lock's socket: read while waiting              ▼
+ *            │              └ a sleeping lock ───> sleeping[thread] ───────┤
+ *            └ stack, and the lock's socket: read while waiting            ▼
  *   lock:contention_end ─────────────────────────────────> waits[lock, stack, kind] += time
  *
  * The end event fires with the lock held, so it does as little as possible; the expensive work is done at the

@@ -4,7 +4,7 @@
  *
  *   irq:softirq_raise ──late──> irq:softirq_entry ──time──> irq:softirq_exit      by vector
  *                                 napi:napi_poll: packets of a poll               by interface
- *   ipi:ipi_send_cpu, ipi_send_cpumask: by callback                 by sender
+ *   ipi:ipi_send_cpu, ipi_send_cpumask: by callback                               by sender
  *   sched:sched_wakeup
  *
  * All tables are per CPU, each value written by its CPU only.

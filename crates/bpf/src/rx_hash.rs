@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_tells_a_hash_or_nothing() {
+    fn a_note_has_a_hash_or_none() {
         let note = |mark: u32, hash: u32| {
             let mut note = [0; NOTE];
             note[..4].copy_from_slice(&mark.to_ne_bytes());

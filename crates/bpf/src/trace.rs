@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_keep_to_their_memory() {
+    fn tables_stay_within_their_memory() {
         let cpus = aya::util::nr_cpus().unwrap();
         assert_eq!(entries_within(0, 100, (7, 9)), 7);
         assert_eq!(entries_within(usize::MAX, 100, (7, 9)), 9);

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_is_named() {
+    fn a_missing_interface_is_named() {
         for name in ["nowhere0", "zero\0byte"] {
             let error = Watch::open(name, None).unwrap_err();
             assert!(matches!(error, Error::NoInterface { .. }), "{error}");

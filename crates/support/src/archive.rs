@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_capture_holds_is_refused() {
+    fn entries_no_capture_contains_are_rejected() {
         for name in ["../proc/stat", "now/../../x", "/etc/passwd"] {
             let told = refused(&with(name, EntryType::Regular, b"x"));
             assert!(told.contains(name) && told.contains("points out of the archive"), "{told}");
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_archive_or_cut_is_told() {
+    fn invalid_and_truncated_archives_are_rejected() {
         assert!(refused(b"no archive").contains("cannot read it"));
         assert!(refused(&compressed(b"no archive, and not short at all")).contains("cannot read it"));
         let whole = with("now/proc/stat", EntryType::Regular, &[b'x'; 4000]);
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_refused_before_it_is_unpacked() {
+    fn a_bomb_is_rejected_before_it_is_unpacked() {
         let large = with("now/proc/stat", EntryType::Regular, &[b'x'; 1 << 20]);
         let told = Archive::bounded(&large[..], 1 << 19).unwrap_err();
         assert!(large.len() < 1 << 14, "{}", large.len());
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_entries_are_refused() {
+    fn too_many_entries_are_rejected() {
         let empty = |count: usize| {
             let mut builder = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
             for number in 0..count {
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn names_longer_than_a_header_are_read_and_longer_than_any_path_refused() {
+    fn long_names_are_read_up_to_the_path_limit() {
         let name = format!("now/sys/fs/cgroup/{}/cpu.max", "s".repeat(200));
         let record = |name: &str| {
             let text = format!(" path={name}\n");

@@ -278,7 +278,7 @@ fn planted(folder: &Path) -> (Planted, Identity, serde_json::Value) {
 }
 
 #[test]
-fn nothing_that_was_planted_in_any_kind_of_file_is_in_a_capture() {
+fn no_planted_secret_is_in_a_capture() {
     let folder = tempfile::tempdir().unwrap();
     let (planted, identity, status) = planted(folder.path());
     let captured = Folder::captured(folder.path());
@@ -334,7 +334,7 @@ fn nothing_that_was_planted_in_any_kind_of_file_is_in_a_capture() {
 }
 
 #[test]
-fn the_page_of_what_is_kept_is_the_programs_list() {
+fn the_documented_list_of_files_is_the_programs() {
     let page =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/support.md")).unwrap();
     let rows: Vec<String> =

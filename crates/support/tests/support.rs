@@ -36,7 +36,7 @@ fn written(support: &Support, folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_capture_that_is_not_redacted_is_the_machine() {
+fn an_unredacted_capture_reads_like_the_machine() {
     for machine in list::all() {
         let folder = machines::folder();
         machine.write(folder.path());
@@ -69,7 +69,7 @@ fn told(map: &Map, support: &Support) -> serde_json::Value {
 }
 
 #[test]
-fn the_map_of_a_redacted_capture_is_the_machines() {
+fn a_redacted_capture_has_the_machines_map() {
     for machine in list::all() {
         let folder = machines::folder();
         machine.write(folder.path());
@@ -252,7 +252,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
 
     #[test]
-    fn nothing_of_people_and_networks_is_in_a_capture(secrets in secrets()) {
+    fn no_private_data_is_in_a_capture(secrets in secrets()) {
         let folder = machines::folder();
         secrets.machine(folder.path());
         let captured = Folder::captured(folder.path());
@@ -304,7 +304,7 @@ proptest! {
 }
 
 #[test]
-fn the_kernels_table_of_sockets_is_redacted_where_it_has_to_do() {
+fn the_kernels_socket_table_is_redacted_when_used() {
     let secrets = Secrets {
         v4: [198, 51, 100, 7],
         v6: [0x2001; 8],
@@ -330,7 +330,7 @@ fn the_kernels_table_of_sockets_is_redacted_where_it_has_to_do() {
 }
 
 #[test]
-fn keys_of_rss_are_kept_on_request_and_where_everybody_knows_them() {
+fn rss_keys_are_kept_on_request_and_if_well_known() {
     let folder = machines::folder();
     let file = |path: &str, text: &str| {
         let path = folder.path().join(path);
@@ -357,7 +357,7 @@ fn keys_of_rss_are_kept_on_request_and_where_everybody_knows_them() {
 }
 
 #[test]
-fn a_capture_is_its_owners_and_nothing_is_overwritten_by_chance() {
+fn a_capture_is_private_and_overwrites_nothing_by_accident() {
     let folder = machines::folder();
     let machine = &list::all()[0];
     machine.write(folder.path());

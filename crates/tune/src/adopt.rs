@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn before_it_is_adopted_it_is_known_by_name() {
+    fn before_adoption_objects_are_known_by_name() {
         let place = Place::booted();
         assert_eq!(place.holds(), [Hold::Holds, Hold::Drifted, Hold::Drifted, Hold::Holds]);
         // Neither the applied nor the old value: set by another program or by the boot.
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn in_another_network_namespace_nothing_is_said_or_undone_of_it() {
+    fn in_another_network_namespace_it_is_neither_checked_nor_undone() {
         let place = Place::booted();
         fs::remove_file(place.folder.path().join("proc/sys/net/core/netdev_max_backlog")).unwrap();
         assert_eq!(place.holds(), []);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_adopted_is_one_entry_and_is_undone_to_what_this_boot_had() {
+    fn an_adopted_plan_is_one_entry_and_undo_restores_this_boots_values() {
         let place = Place::booted();
         assert_eq!(place.adopt().unwrap().changes.len(), 2);
         assert_eq!(place.holds(), [Hold::Holds; 4]);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_it_ends_undo_restores_all() {
+    fn undo_restores_everything_after_any_failure() {
         // A change that was never reached has the boot's value, neither applied nor old, and is left alone.
         for (writes, left) in [(0, vec![REST[1]]), (1, vec![])] {
             let place = Place::booted();

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_profile_are_told_by_their_plugin() {
+    fn profile_lines_are_matched_by_plugin() {
         let text = "[main]\nsummary=x\n[sysctl]\n# no\nnet.core.rmem_max = 1 # why\n[mine]\nchannels=combined 4\ntype=net\n";
         let found = lines("f", text);
         let sets =

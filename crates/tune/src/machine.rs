@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_say_what_the_number_means_for_the_setting() {
+    fn refusals_explain_the_errno_for_the_setting() {
         for (name, operation, errno, says) in [
             ("irq:57:affinity", "set", libc::EIO, "manages this IRQ's CPUs itself"),
             ("irq:57:affinity", "set", libc::EPERM, "or root is needed"),

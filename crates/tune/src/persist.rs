@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_is_kept_by_whoever_understands_it() {
+    fn each_setting_is_kept_by_the_right_file() {
         let link = "# theirs\n[Match]\nOriginalName=*\n[Link]\nNamePolicy=keep kernel\nMACAddressPolicy=persistent\n";
         let (_folder, live) = machine(&[
             ("sys/class/net/eth0/addr_assign_type", "0\n"),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_boot_renumbers_and_what_is_somebody_elses_is_refused() {
+    fn renumbered_objects_and_foreign_files_are_rejected() {
         let (_folder, live) = machine(&[("etc/sysctl.d/90-udpath-000007.conf", "theirs\n")]);
         for (name, value, says) in [
             ("irq:57:affinity", "3", "eth0:irq/rx-0"),

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! flags, file --> SettingRequest --> resolve: names, values, CPUs, current values, order, conflicts, security --> Plan
-//!                                                                              diff │ shell │ JSON
-//!                                                                                   apply
+//!                                                                                 diff │ shell │ JSON
+//!                                                                                      apply
 //! ```
 //! A [`Plan`] is both printed and applied: [`crate::apply()`] takes nothing else. Its JSON is accepted as a request; if
 //! the machine has changed since the plan was made, that is detected.

@@ -40,8 +40,8 @@
 //! A new kind of setting is a row in its family's file, its name in that family's `ROWS`, and a page in `docs/settings`.
 //!
 //! - `row.rs`: the fields of a row. `name.rs`: names to and from text. `value.rs`: values to and from text. `form.rs`:
-//! values as the kernel formats them in files. `shell.rs`: changes as shell commands. `driver.rs`: shared by driver
-//! rows.
+//!   values as the kernel formats them in files. `shell.rs`: changes as shell commands. `driver.rs`: shared by driver
+//!   rows.
 //! - Families: `channels.rs`, `coalesce.rs`, `feature.rs`, `rss.rs`, `irq.rs`, `steering.rs`, `napi.rs`, `qdisc.rs`,
 //!   `sysctl.rs`, `socket.rs`, `thread.rs`, `file.rs`.
 

@@ -72,7 +72,7 @@ fn every_setting_has_a_page_and_every_page_a_setting() {
 }
 
 #[test]
-fn what_a_page_tells_to_type_is_understood_and_of_its_setting() {
+fn commands_on_a_page_are_valid_and_match_its_setting() {
     for page in pages() {
         let requests = typed(&read(&page));
         let mut own = 0;

@@ -57,7 +57,7 @@ fn shell(lab: &Lab, lines: &str) {
 }
 
 #[test]
-fn every_kind_of_setting_is_applied_and_undone_to_equality() {
+fn every_kind_of_setting_is_applied_and_undone_exactly() {
     udpath_lab::needs_root!();
     let (lab, folder) = (lab::lab("settings", 4), tempfile::tempdir().unwrap());
     // A steering that is lost with the change of channels.
@@ -101,7 +101,7 @@ fn the_shell_lines_of_a_plan_do_what_apply_does() {
 }
 
 #[test]
-fn what_the_kernel_refuses_on_the_way_is_taken_back_and_named() {
+fn a_rejected_write_is_rolled_back_and_named() {
     udpath_lab::needs_root!();
     let (lab, folder) = (lab::lab("refused", 2), tempfile::tempdir().unwrap());
     let before = lab::look(&lab);
@@ -113,7 +113,7 @@ fn what_the_kernel_refuses_on_the_way_is_taken_back_and_named() {
 }
 
 #[test]
-fn what_is_impossible_is_told_before_anything_is_written() {
+fn impossible_requests_fail_before_anything_is_written() {
     udpath_lab::needs_root!();
     let lab = lab::lab("impossible", 2);
     let before = lab::look(&lab);
@@ -144,7 +144,7 @@ fn what_is_impossible_is_told_before_anything_is_written() {
 }
 
 #[test]
-fn a_renamed_interface_is_still_the_same_and_another_of_its_name_is_not() {
+fn a_renamed_interface_is_recognized_and_a_namesake_is_not() {
     udpath_lab::needs_root!();
     let (lab, folder) = (lab::lab("renamed", 2), tempfile::tempdir().unwrap());
     let before = lab::look(&lab);
@@ -186,7 +186,7 @@ fn an_apply_of_another_namespace_is_not_undone_here() {
 }
 
 #[test]
-fn drift_is_seen_with_what_it_is_now() {
+fn drift_is_reported_with_the_current_value() {
     udpath_lab::needs_root!();
     let (lab, folder) = (lab::lab("drift", 2), tempfile::tempdir().unwrap());
     applied(&lab, folder.path(), &["eth0:rps/rx-0=0", "eth0:rps/rx-1=1"]).unwrap();
@@ -201,7 +201,7 @@ fn drift_is_seen_with_what_it_is_now() {
 }
 
 #[test]
-fn a_thread_is_moved_and_moved_back() {
+fn a_thread_is_pinned_and_restored() {
     let (folder, mut sleeper) =
         (tempfile::tempdir().unwrap(), std::process::Command::new("sleep").arg("60").spawn().unwrap());
     let allowed = || {

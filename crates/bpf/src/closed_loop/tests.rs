@@ -243,7 +243,7 @@ fn a_shortened_reply_is_corrupt() {
 }
 
 #[test]
-fn what_comes_to_our_ports_and_is_not_ours_is_corrupt() {
+fn foreign_payloads_on_our_ports_are_corrupt() {
     udpath_lab::needs_root!();
     let bench = Bench::new();
     let payload = bench.payload(0, bench.launch(0));
@@ -272,7 +272,7 @@ fn the_last_four_requests_given_up_are_remembered() {
 }
 
 #[test]
-fn a_reply_on_another_flows_port_is_told() {
+fn a_reply_on_another_flows_port_is_counted() {
     udpath_lab::needs_root!();
     let bench = Bench::new();
     let payload = bench.payload(0, bench.launch(0));
@@ -394,7 +394,7 @@ fn stay_on_this_cpu() {
 }
 
 #[test]
-fn every_reply_reads_the_clock_unless_the_end_of_polls_is_heard() {
+fn without_the_poll_tracepoint_every_reply_reads_the_clock() {
     udpath_lab::needs_root!();
     stay_on_this_cpu();
     let bench = Bench::new();
@@ -420,7 +420,7 @@ fn two_replies_of_a_poll_share_the_clock() {
 }
 
 #[test]
-fn a_reply_to_what_was_sent_since_the_clock_was_read_reads_it_anew() {
+fn a_reply_to_a_newer_request_reads_the_clock_again() {
     udpath_lab::needs_root!();
     stay_on_this_cpu();
     let bench = Bench::new();

@@ -13,7 +13,7 @@ fn filled(len: usize, frames: usize) -> LiveFrames {
 
 /// The loopback has no ndo_xdp_xmit: the redirect fails for each frame, and the test run does not report it.
 #[test]
-fn frames_that_nobody_takes_wait_still() {
+fn rejected_frames_keep_waiting() {
     udpath_lab::needs_root!();
     let mut live = filled(69, 100);
     for _ in 0..2 {
@@ -31,7 +31,7 @@ fn frames_that_nobody_takes_wait_still() {
 
 /// Longer than the kernel's test run accepts: its error is returned, and nothing was offered.
 #[test]
-fn what_the_kernel_refuses_waits_still() {
+fn frames_the_kernel_rejects_keep_waiting() {
     udpath_lab::needs_root!();
     let mut live = filled(4096, 3);
     let offered = live.send();
@@ -40,7 +40,7 @@ fn what_the_kernel_refuses_waits_still() {
 }
 
 #[test]
-fn there_is_room_for_so_many_and_no_more() {
+fn the_frame_buffer_is_bounded() {
     udpath_lab::needs_root!();
     let mut live = filled(1514, LiveFrames::MOST);
     assert!(live.is_full() && live.frame(60).is_none());
@@ -48,7 +48,7 @@ fn there_is_room_for_so_many_and_no_more() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_arguments_are_rejected() {
     for len in [0, 13, 4097] {
         let error = LiveFrames::open("lo", len).unwrap_err().to_string();
         assert!(error.contains("14 to 4096 are possible"), "{error}");

@@ -207,7 +207,7 @@ fn binds_change_while_the_program_is_loaded() {
 }
 
 #[test]
-fn what_cannot_be_bound_is_told() {
+fn invalid_binds_are_rejected() {
     udpath_lab::needs_root!();
     let mut take = Take::load(&LAYOUT).unwrap();
     let told = |take: &mut Take, address: &str| take.bind(address.parse().unwrap()).unwrap_err().to_string();
@@ -243,7 +243,7 @@ fn handed_on(take: &Take, frame: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn tags_are_taken_of_the_vlans_that_are_served() {
+fn tagged_frames_of_served_vlans_are_taken() {
     udpath_lab::needs_root!();
     let mut take = taking();
     let socket = socket();

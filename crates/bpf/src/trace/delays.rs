@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn every_delay_is_in_the_bucket_that_ends_behind_it() {
+    fn every_delay_is_in_the_right_bucket() {
         for ns in (0..100).chain((4..36).flat_map(|power| [(1 << power) - 1, 1 << power, (1 << power) + 1])) {
             let at = bucket(ns);
             assert!(ns < delay_bucket_end(at), "{ns}");

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nobodys_stays() {
+    fn special_addresses_are_kept() {
         let of = addresses();
         for text in ["0.0.0.0", "127.0.0.53", "224.0.0.251", "255.255.255.255", "::", "::1", "ff02::1"] {
             let address: IpAddr = text.parse().unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_gives_others() {
+    fn another_key_gives_other_addresses() {
         let (one, other) = (addresses(), Addresses::new(&[8; 16]));
         let address = "192.0.2.1".parse().unwrap();
         assert_ne!(one.v4(address), other.v4(address));
@@ -186,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_in_an_address_is_that_addresss_replacement() {
+    fn an_embedded_address_is_replaced_consistently() {
         let of = addresses();
         let inner: Ipv4Addr = "192.0.2.1".parse().unwrap();
         assert_eq!(of.v6(inner.to_ipv6_mapped()), of.v4(inner).to_ipv6_mapped());
     }
 
     #[test]
-    fn a_whole_small_space_stays_as_large() {
+    fn replacement_is_a_bijection_on_a_small_space() {
         let of = addresses();
         let link = |low: u32| of.link(&[&[0, 0x16, 0x3e][..], &low.to_be_bytes()[1..]].concat());
         let found: BTreeSet<_> = (0..1 << 16).map(link).collect();
@@ -206,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn kinds_stay_and_networks_stay_networks(a: u32, b: u32, length in 16_u32..=32, key: [u8; 16]) {
+        fn types_and_networks_are_preserved(a: u32, b: u32, length in 16_u32..=32, key: [u8; 16]) {
             let of = Addresses::new(&key);
             let b = (u64::from(a) >> (32 - length) << (32 - length)) as u32
                 | (u64::from(b) & ((1 << (32 - length)) - 1)) as u32;
@@ -217,7 +217,7 @@ mod tests {
         }
 
         #[test]
-        fn and_of_ipv6(a: u128, low: u64, key: [u8; 16]) {
+        fn ipv6_types_and_networks_are_preserved(a: u128, low: u64, key: [u8; 16]) {
             let of = Addresses::new(&key);
             let b = Ipv6Addr::from(a >> 64 << 64 | u128::from(low));
             let a = Ipv6Addr::from(a);

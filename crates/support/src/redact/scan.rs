@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_found_wherever_they_stand() {
+    fn addresses_are_found_anywhere_in_a_text() {
         let mut redactor = redactor();
         let four = redactor.text("192.0.2.1");
         let six = redactor.text("2001:db8::1");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_it_stays_as_it_is_written() {
+    fn lookalikes_are_unchanged() {
         let mut redactor = redactor();
         for text in [
             "0::/user.slice\n",

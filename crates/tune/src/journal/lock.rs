@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_of_a_lock_is_whom_the_kernel_names() {
+    fn the_lock_holder_is_the_one_the_kernel_reports() {
         let device = rustix::fs::makedev(0xfe, 3);
         let line = "4: FLOCK  ADVISORY  WRITE 4711 fe:03:1234 0 EOF";
         assert_eq!(flocked(line, device, 1234), Some(4711));

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_known_by_its_cookies_and_as_it_was() {
+    fn a_group_is_identified_by_its_cookies() {
         let of = |cookies: &[u64]| said(&[entry(1, intent(&[5, 6], "by-flow", "by-cpu"), None)], cookies);
         assert_eq!((of(&[5, 6]), of(&[6, 5])), (Some(By::CpuModulo), Some(By::CpuModulo)));
         assert_eq!(of(&[7, 8]), None, "a server that came later");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_last_holds() {
+    fn the_last_selection_wins() {
         let made = |old: &str, new: &str| intent(&[5, 6], old, new);
         let of = |entries: &[Entry]| said(entries, &[5, 6]);
         let (to_cpu, again) = (made("by-flow", "by-cpu"), made("by-cpu", "by-cpu"));

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_says_is_understood() {
+    fn setup_answers_are_parsed() {
         let answer =
             "SLEEP 10 IRQ 57 LOAD 0 DIFF 12 CLASS 5 IRQ 9 LOAD 1 DIFF 0 CLASS 0 BANNED 00000000,00000003";
         assert_eq!(parse(answer), Some(BTreeSet::from([9, 57])));

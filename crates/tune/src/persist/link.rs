@@ -153,7 +153,7 @@ impl Link {
     }
 }
 
-/// A file's contents without its [Match] section: sections with their lines.
+/// A file's contents without its `[Match]` section: sections with their lines.
 fn acting(text: &str) -> String {
     let (mut kept, mut acts) = (String::new(), false);
     for line in lines(text) {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_for_all_is_said_again_whole_for_this_interface_with_its_drop_ins() {
+    fn a_shared_file_is_repeated_for_this_interface_with_its_drop_ins() {
         let (path, text) = file(
             "/usr/lib/systemd/network/99-default.link",
             &[
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_comes_before_the_one_in_force_or_the_unit_keeps_it() {
+    fn the_file_sorts_before_the_one_in_effect_or_the_unit_keeps_it() {
         let named = |name: &str| {
             let path = format!("/etc/systemd/network/{name}");
             file(&path, &[(&path[1..], DEFAULT)]).map(|(path, _)| path)
@@ -296,13 +296,13 @@ mod tests {
     }
 
     #[test]
-    fn continued_lines_are_one() {
+    fn continued_lines_are_joined() {
         assert_eq!(lines("[Link]\nName=a\\\n# no\n b\n\nX=1\n"), ["[Link]", "Name=a b", "X=1"]);
     }
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "(\\[?[A-Za-z=\\\\#; ]{0,12}\\]?\n){0,8}") {
+        fn any_text_is_parsed(text in "(\\[?[A-Za-z=\\\\#; ]{0,12}\\]?\n){0,8}") {
             let _ = acting(&text);
             let _ = entries(&text).count();
         }

@@ -149,7 +149,7 @@ mod tests {
     const RMEM: [(&str, &str); 1] = [("net/core/rmem_max", "4194304")];
 
     #[test]
-    fn the_name_is_read_after_files_that_set_the_same_to_something_else() {
+    fn the_file_sorts_after_files_that_set_other_values() {
         for (path, text, name) in [
             ("etc/sysctl.d/10-a.conf", "net.core.rmem_max=1\n", "90-udpath-000007.conf"),
             ("etc/sysctl.d/99-sysctl.conf", "net.core.rmem_max=1\n", "99-udpath-000007.conf"),
@@ -178,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_masks_another_of_its_name_counts_alone() {
+    fn a_masking_file_is_the_only_one_read() {
         let theirs = ("usr/lib/sysctl.d/99-a.conf", "net.core.rmem_max=1\n");
         let (chosen, notes) = placed(&[theirs, ("etc/sysctl.d/99-a.conf", "")], &RMEM);
         assert_eq!((chosen.as_str(), notes.len()), ("/etc/sysctl.d/90-udpath-000007.conf", 0));
     }
 
     #[test]
-    fn what_cannot_be_won_over_is_said() {
+    fn files_that_cannot_be_overridden_are_noted() {
         let (chosen, notes) = placed(&[("etc/sysctl.d/zzz.conf", "net.core.rmem_max=1\n")], &RMEM);
         assert_eq!(chosen, "/etc/sysctl.d/90-udpath-000007.conf");
         assert!(notes[0].contains("/etc/sysctl.d/zzz.conf sets net.core.rmem_max to 1"), "{notes:?}");
@@ -209,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_line_is_read(line in ".{0,60}") {
+        fn any_line_is_parsed(line in ".{0,60}") {
             let _ = assignment(&line);
         }
     }

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_cannot_is_told_with_what_it_can() {
+    fn device_limits_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let machine = machine(folder.path());
         for (requests, says) in [
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_the_queues_that_will_be_there() {
+    fn a_star_matches_the_queues_after_the_channel_change() {
         let folder = tempfile::tempdir().unwrap();
         let machine = machine(folder.path());
         for queue in 0..2 {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_lets_go_of_queues_before_they_go() {
+    fn a_table_releases_queues_before_they_disappear() {
         let folder = tempfile::tempdir().unwrap();
         let machine = machine(folder.path());
         let order = |requests: &[&str]| -> Vec<String> {

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_values_part_at_the_first_equals_sign_behind_the_colon() {
+    fn names_and_values_split_at_the_first_equals_sign_after_the_colon() {
         for (text, name, value) in [
             ("eth0:rps/rx-0=0-3", "eth0:rps/rx-0", "0-3"),
             ("a=b:qdisc=mq", "a=b:qdisc", "mq"),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn json_of_another_kind_is_refused() {
+    fn other_json_is_rejected() {
         for (text, says) in [
             ("{}", "schema"),
             (r#"{"schema":"udpath.plan/9","changes":[]}"#, "udpath.plan/9"),

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_thread_is_seen_and_pinned_and_put_back() {
+    fn this_thread_is_pinned_and_restored() {
         let worker = std::thread::Builder::new().name("pinned".into()).spawn(|| {
             let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
             let seen = Thread::look(std::process::id(), tid).unwrap();

@@ -115,7 +115,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in ".{0,40}") {
+        fn any_text_is_parsed_or_rejected(text in ".{0,40}") {
             for form in [Form::Mask, Form::List, Form::Number, Form::Bit, Form::Words] {
                 let _ = form.read(&text);
             }

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back_as_they_were_written() {
+    fn names_round_trip() {
         for name in [
             "eth0:channels/combined",
             "eth0:ring/rx",
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_says_what_would_be() {
+    fn invalid_names_suggest_a_valid_one() {
         for (name, says) in [
             ("eth0", "eth0:rps/rx-0"),
             ("eth0:rps", "has no setting \"rps\""),

@@ -169,7 +169,7 @@ pub enum Cost {
 }
 
 impl Cost {
-    /// In words; `None` if there is no cost.
+    /// In words; empty if there is no cost.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_go_to_the_socket_and_back() {
+    fn socket_values_round_trip() {
         for (setting, text) in [
             (SocketSetting::ReceiveBuffer, "8388608"),
             (SocketSetting::BusyPoll, "50"),

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_as_they_were_written() {
+    fn values_round_trip() {
         for (name, value) in [
             ("eth0:rps/rx-0", "0-3,8"),
             ("eth0:rps/rx-0", "none"),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_says_what_would_be() {
+    fn invalid_values_suggest_a_valid_one() {
         for (name, value, says) in [
             ("eth0:rps/rx-0", "ff", "not a CPU number"),
             ("eth0:rps/rx-0", "3-1", "eth0:rps/rx-0"),

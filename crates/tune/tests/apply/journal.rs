@@ -53,7 +53,7 @@ fn goes_on(sim: &Sim, folder: &Path, why: &str) {
 }
 
 #[test]
-fn a_death_at_any_step_of_the_journal_is_undone_exactly() {
+fn a_death_at_any_journal_step_is_undone_exactly() {
     let mut deaths = 0;
     for at in 0.. {
         let (sim, folder) = (Sim::new(), folder());
@@ -80,7 +80,7 @@ fn a_death_at_any_step_of_the_journal_is_undone_exactly() {
 }
 
 #[test]
-fn a_death_at_any_step_of_the_journal_in_an_undo_is_undone_by_the_next_one() {
+fn a_death_at_any_journal_step_of_an_undo_is_completed_by_the_next_undo() {
     for at in 0.. {
         let folder = folder();
         let (sim, before) = dead(6, Fault::DiesAfter, folder.path());
@@ -103,7 +103,7 @@ fn a_death_at_any_step_of_the_journal_in_an_undo_is_undone_by_the_next_one() {
 }
 
 #[test]
-fn a_refused_step_of_the_journal_leaves_nothing_half_done() {
+fn a_failed_journal_step_leaves_nothing_half_done() {
     for errno in [libc::ENOSPC, libc::EIO, libc::EROFS] {
         for at in 0.. {
             let (sim, folder) = (Sim::new(), folder());
@@ -166,7 +166,7 @@ fn damage(text: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn an_entry_that_cannot_be_read_blocks_itself_alone_and_can_be_closed() {
+fn an_unreadable_entry_blocks_only_itself_and_can_be_closed() {
     for undone_before in [false, true] {
         let folder = folder();
         let (sim, _) = dead(3, Fault::DiesAfter, folder.path());
@@ -208,7 +208,7 @@ fn an_entry_that_cannot_be_read_blocks_itself_alone_and_can_be_closed() {
 }
 
 #[test]
-fn a_number_that_was_closed_is_not_used_again() {
+fn the_number_of_a_closed_entry_is_not_reused() {
     let (sim, folder) = (Sim::new(), folder());
     let journal = Journal::at(folder.path());
     applied(&sim, folder.path(), &["sysctl:net.core.rmem_max=5"]).unwrap();
@@ -225,7 +225,7 @@ fn a_number_that_was_closed_is_not_used_again() {
 }
 
 #[test]
-fn a_request_to_stop_takes_back_what_was_changed() {
+fn a_request_to_stop_rolls_back_all_changes() {
     for stop_at in 0..=WISHES.len() + 1 {
         let (sim, folder) = (Sim::new(), folder());
         let before = sim.values();
@@ -259,7 +259,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn folder_and_files_are_their_owners_alone_also_those_that_were_not() {
+fn folder_and_files_are_private_and_old_ones_are_tightened() {
     udpath_lab::needs_root!();
     let (sim, above) = (Sim::new(), folder());
     let folder = above.path().join("journal");

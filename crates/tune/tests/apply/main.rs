@@ -55,7 +55,7 @@ fn undone(machine: &dyn Machine, journal: &Path) -> Result<Vec<Left>, UndoError>
 }
 
 #[test]
-fn a_plan_is_made_in_order_and_taken_back_to_equality() {
+fn a_plan_is_applied_in_order_and_undone_exactly() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let before = sim.values();
     let plan = plan(&sim, &WISHES);
@@ -82,7 +82,7 @@ fn a_plan_is_made_in_order_and_taken_back_to_equality() {
 }
 
 #[test]
-fn what_a_reset_loses_is_put_back_at_once() {
+fn settings_lost_in_a_reset_are_restored_at_once() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     sim.put("eth0:rps/rx-1", "0");
     let before = sim.values();
@@ -97,7 +97,7 @@ fn what_a_reset_loses_is_put_back_at_once() {
 }
 
 #[test]
-fn what_the_driver_spreads_anew_over_other_channels_is_left_until_undo() {
+fn the_drivers_new_spreading_is_kept_until_undo() {
     for touched in [false, true] {
         let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
         let mut before = sim.values();
@@ -127,7 +127,7 @@ fn writes() -> usize {
 }
 
 #[test]
-fn a_refused_write_takes_everything_back_and_is_named() {
+fn a_rejected_write_rolls_back_everything_and_is_named() {
     let writes = writes();
     assert_eq!(writes, WISHES.len());
     for errno in [libc::EIO, libc::EPERM, libc::ENOSPC, libc::EBUSY, libc::EOPNOTSUPP] {
@@ -152,7 +152,7 @@ fn a_refused_write_takes_everything_back_and_is_named() {
 }
 
 #[test]
-fn a_write_that_does_nothing_is_found_by_reading_back() {
+fn an_ignored_write_is_detected_by_reading_back() {
     for at in 0..writes() {
         let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
         let before = sim.values();
@@ -169,7 +169,7 @@ fn a_write_that_does_nothing_is_found_by_reading_back() {
 }
 
 #[test]
-fn what_cannot_be_taken_back_is_named_and_stays_for_the_next_undo() {
+fn a_failed_rollback_is_reported_and_left_to_the_next_undo() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let before = sim.values();
     let faulty = faulty_from(&sim, 3, Fault::Refuses(libc::EIO));
@@ -215,7 +215,7 @@ fn a_death_at_any_write_is_undone_exactly() {
 }
 
 #[test]
-fn a_death_in_the_undo_is_undone_by_the_next_one() {
+fn a_death_in_an_undo_is_completed_by_the_next_undo() {
     for fault in [Fault::DiesBefore, Fault::DiesAfter] {
         for first in 0..writes() {
             for second in 0.. {
@@ -235,7 +235,7 @@ fn a_death_in_the_undo_is_undone_by_the_next_one() {
 }
 
 #[test]
-fn a_line_cut_short_at_any_byte_says_nothing() {
+fn a_line_cut_short_at_any_byte_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let (sim, before) = dead(2, Fault::DiesBefore, folder.path());
     let (journal, values) = (Journal::at(folder.path()), sim.values());
@@ -252,7 +252,7 @@ fn a_line_cut_short_at_any_byte_says_nothing() {
 }
 
 #[test]
-fn what_the_kernel_does_not_tell_is_put_back_as_far_as_it_is_known() {
+fn unreported_values_are_restored_if_known() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let selection = || sim.values()["group:812/4026:selection"].clone();
     sim.attach();
@@ -289,7 +289,7 @@ fn what_the_kernel_does_not_tell_is_put_back_as_far_as_it_is_known() {
 }
 
 #[test]
-fn what_went_with_its_process_is_told_and_is_no_failure() {
+fn settings_of_an_ended_process_are_reported_without_failure() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     applied(&sim, folder.path(), &WISHES).unwrap();
     sim.end_server();
@@ -310,7 +310,7 @@ fn what_went_with_its_process_is_told_and_is_no_failure() {
 }
 
 #[test]
-fn what_somebody_else_has_changed_since_is_left_unless_forced() {
+fn later_changes_by_others_are_kept_unless_forced() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     applied(&sim, folder.path(), &["eth0:rps/rx-0=0-1", "sysctl:net.core.rmem_max=5"]).unwrap();
     sim.put("eth0:rps/rx-0", "3");
@@ -341,7 +341,7 @@ fn an_earlier_apply_is_not_undone_under_a_later_one() {
 }
 
 #[test]
-fn nothing_is_changed_when_what_reverts_cannot_be_started() {
+fn nothing_is_changed_if_the_revert_cannot_be_started() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let plan = plan(&sim, &WISHES);
     let journal = Journal::at(folder.path());
@@ -352,7 +352,7 @@ fn nothing_is_changed_when_what_reverts_cannot_be_started() {
 }
 
 #[test]
-fn what_is_wrong_with_a_plan_is_found_before_anything_is_written() {
+fn plan_errors_are_found_before_anything_is_written() {
     let sim = Sim::new();
     let resolve = |texts: &[&str], consent: &Consent| Plan::resolve(&sim, requests(texts), consent);
     let error = |texts: &[&str]| resolve(texts, &Consent::default()).unwrap_err();
@@ -373,7 +373,7 @@ fn what_is_wrong_with_a_plan_is_found_before_anything_is_written() {
 }
 
 #[test]
-fn a_plan_in_json_is_the_plan_and_says_when_the_machine_has_changed() {
+fn a_plan_in_json_round_trips_and_detects_a_changed_machine() {
     let sim = Sim::new();
     let first = plan(&sim, &WISHES);
     let json = serde_json::to_string(&first.document()).unwrap();
@@ -384,7 +384,7 @@ fn a_plan_in_json_is_the_plan_and_says_when_the_machine_has_changed() {
 }
 
 #[test]
-fn a_program_that_was_not_replaced_is_left_alone_when_the_apply_is_taken_back() {
+fn a_rollback_leaves_a_program_that_was_not_replaced() {
     // The last write fails or dies before it is made: the program is still attached, and stays.
     let texts = ["sysctl:net.core.rmem_max=7", "group:812/4026:selection=by-cpu"];
     for fault in [Fault::Refuses(5), Fault::DiesBefore] {
@@ -420,7 +420,7 @@ fn cards() -> tempfile::TempDir {
 }
 
 #[test]
-fn an_irq_is_known_by_its_device_and_action_and_another_of_its_number_is_left_alone() {
+fn an_irq_is_identified_by_device_and_action() {
     let journal = tempfile::tempdir().unwrap();
     let cards = cards();
     let at = |path: &str| cards.path().join(path);

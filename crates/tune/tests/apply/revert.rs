@@ -28,7 +28,7 @@ fn a_confirmation_is_taken_once_and_only_where_it_is_awaited() {
 }
 
 #[test]
-fn what_is_not_confirmed_in_time_is_reverted_and_what_is_stays() {
+fn unconfirmed_applies_are_reverted_and_confirmed_ones_stay() {
     for confirmed in [false, true] {
         let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
         let (journal, before) = (Journal::at(folder.path()), sim.values());
@@ -87,7 +87,7 @@ fn an_overlapping_apply_waits_for_the_confirmation() {
 }
 
 #[test]
-fn a_revert_takes_back_what_it_can_and_names_the_rest() {
+fn a_revert_undoes_what_it_can_and_names_the_rest() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let (journal, before) = (Journal::at(folder.path()), sim.values());
     awaiting(&sim, &journal, &["eth0:rps/rx-0=0", "eth0:rps/rx-1=1", "sysctl:net.core.rmem_max=5"]);
@@ -112,7 +112,7 @@ fn a_revert_takes_back_what_it_can_and_names_the_rest() {
 }
 
 #[test]
-fn a_revert_that_fails_is_half_undone_and_says_of_what() {
+fn a_failed_revert_is_half_undone_and_names_the_rest() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let (journal, before) = (Journal::at(folder.path()), sim.values());
     awaiting(&sim, &journal, &WISHES);
@@ -127,7 +127,7 @@ fn a_revert_that_fails_is_half_undone_and_says_of_what() {
 }
 
 #[test]
-fn a_revert_works_past_damaged_entries_its_own_too() {
+fn a_revert_works_despite_damaged_entries() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let (journal, before) = (Journal::at(folder.path()), sim.values());
     applied(&sim, folder.path(), &["eth0:rps/rx-1=1"]).unwrap();
@@ -151,7 +151,7 @@ fn a_revert_works_past_damaged_entries_its_own_too() {
 }
 
 #[test]
-fn who_reverts_is_seen_until_it_ends() {
+fn the_reverting_process_is_visible_until_it_ends() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let journal = Journal::at(folder.path());
     awaiting(&sim, &journal, &["eth0:rps/rx-0=0"]);

@@ -293,7 +293,7 @@ fn a_reload_of_nsd_keeps_sockets_and_forgets_threads() {
 }
 
 #[test]
-fn who_is_not_there_or_has_nothing_is_told() {
+fn a_missing_process_or_socket_is_reported() {
     assert!(matches!(find(u32::MAX), Err(Error::NoProcess { .. })));
     assert!(matches!(find(0), Err(Error::NoProcess { .. })));
     let own = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -132,7 +132,7 @@ fn a_group_without_a_program_is_changed_read_back_and_undone() {
 }
 
 #[test]
-fn a_servers_own_program_is_replaced_only_when_that_is_allowed_and_undo_says_that_it_is_gone() {
+fn a_servers_program_is_replaced_only_if_allowed_and_undo_reports_it_lost() {
     udpath_lab::needs_root!();
     for (name, program, what) in [
         ("t-sel-cbpf", "classic", "classic BPF program (1 instruction)"),
