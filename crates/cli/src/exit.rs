@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clap_says_becomes_one_line() {
+    fn a_clap_error_becomes_one_line() {
         let text = "error: unexpected argument '--sze' found\n\n  tip: a similar argument exists: '--size'\n\n\
                     Usage: udpath boost [OPTIONS]\n\nFor more information, try '--help'.\n";
         assert_eq!(

@@ -115,7 +115,7 @@ fn a_lab_is_made_used_shown_and_removed() {
 }
 
 #[test]
-fn a_killed_builder_leaves_what_down_stale_removes() {
+fn down_stale_removes_the_labs_of_killed_builders() {
     udpath_lab::needs_root!();
     let lab = Lab::named("cli-killed");
     // Killed at different times while building, until something is left behind.
@@ -167,7 +167,7 @@ fn wrong_arguments_end_with_2_and_a_sentence() {
 }
 
 #[test]
-fn without_root_it_says_what_is_needed() {
+fn without_root_the_error_names_the_requirement() {
     let own = std::fs::File::open(env!("CARGO_BIN_EXE_udpath")).unwrap();
     rustix::io::fcntl_setfd(&own, rustix::io::FdFlags::empty()).unwrap();
     let mut command = Command::new(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&own)));

@@ -75,7 +75,7 @@ fn json_comes_back_as_it_went_in_and_from_stdin() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_failure() {
+fn a_reader_that_closes_early_is_not_an_error() {
     let mut child = udpath()
         .args(["report", "--json"])
         .arg(fixture("boost.json"))
@@ -87,7 +87,7 @@ fn a_reader_that_leaves_early_is_no_failure() {
 }
 
 #[test]
-fn what_is_no_result_gets_one_sentence() {
+fn an_invalid_result_gets_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x.json");
     let whole = fs::read(fixture("boost.json")).unwrap();
@@ -133,7 +133,7 @@ fn a_folder_that_takes_no_file_gets_one_sentence() {
 
 /// In its own mount namespace, which ends with the shell, as does the file system in it. Needs root.
 #[test]
-fn a_full_disk_leaves_what_was_there_and_nothing_else() {
+fn a_full_disk_keeps_the_old_file_and_leaves_nothing_else() {
     udpath_lab::needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let script = r#"

@@ -170,7 +170,7 @@ fn the_summary_in_json_has_workers_and_sockets() {
 }
 
 #[test]
-fn the_summary_for_people_names_what_was_dropped() {
+fn the_text_summary_reports_drops() {
     let serve = Serve::start(&["sink", "--io", "shared", "--bind", "127.0.0.1:0"]);
     let client = serve.client(0);
     for _ in 0..3 {

@@ -73,7 +73,7 @@ fn a_silent_peer_is_unanswered() {
 }
 
 #[test]
-fn a_stop_keeps_what_was_measured() {
+fn a_stop_keeps_the_measurements() {
     let server = Server::start("127.0.0.1:0", Faults::default());
     let plan = Plan { duration: Duration::from_secs(3600), arrivals: open(1000.0), ..base(server.address) };
     let stop = AtomicBool::new(false);
@@ -148,7 +148,7 @@ fn ports_that_run_out_and_invalid_sources_are_reported() {
 
 /// The client's end of the link is removed in the middle of a run.
 #[test]
-fn a_link_removed_under_load_ends_the_run_with_what_was_measured() {
+fn a_link_removed_under_load_ends_the_run_and_keeps_the_measurements() {
     udpath_lab::needs_root!();
     let lab = LabBuilder::new("load-cut")
         .machine("client")

@@ -92,7 +92,7 @@ fn counts_are_the_truth_over_ipv4_and_ipv6() {
 }
 
 #[test]
-fn late_replies_are_told_from_lost_ones() {
+fn late_replies_are_distinguished_from_lost_ones() {
     udpath_lab::needs_root!();
     let bed = Bed::new("kernel-late");
     let faults = Faults { late: 0.01, late_by: Duration::from_millis(130), drop: 0.005, ..Faults::default() };
@@ -188,7 +188,7 @@ fn a_missing_server_is_reported() {
 }
 
 #[test]
-fn what_it_cannot_do_is_said() {
+fn unsupported_plans_are_rejected_with_a_reason() {
     udpath_lab::needs_root!();
     let bed = Bed::new("kernel-cannot");
     let server = bed.server(false, Faults::default());

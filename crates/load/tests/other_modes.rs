@@ -109,7 +109,7 @@ fn a_flood_is_counted_at_both_ends() {
 }
 
 #[test]
-fn without_a_report_what_arrived_is_unknown() {
+fn without_a_report_deliveries_are_unknown() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let plan = Plan {
         mode: Mode::Flood,

@@ -308,7 +308,7 @@ fn strangers_are_not_taken_for_the_server() {
 
 /// Either end of the link goes down in the middle of a run.
 #[test]
-fn a_link_that_goes_down_ends_the_run_with_what_was_measured() {
+fn a_link_that_goes_down_ends_the_run_and_keeps_the_measurements() {
     udpath_lab::needs_root!();
     for (arrivals, side) in
         [(open(2000.0), "client"), (Arrivals::Closed { inflight: 4 }, "client"), (open(2000.0), "server")]

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_interrupted_is_left_out() {
+    fn interrupted_code_is_left_out() {
         let chain: Vec<String> =
             "main [echo] do_syscall_64 udp_sendmsg handle_softirqs net_rx_action udp_rcv"
                 .split(' ')

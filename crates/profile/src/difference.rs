@@ -183,7 +183,7 @@ mod tests {
     use crate::profile::Datagrams;
 
     #[test]
-    fn twice_the_datagrams_at_twice_the_cost_is_no_difference() {
+    fn twice_the_datagrams_at_twice_the_cost_is_not_a_difference() {
         let a = built();
         let mut b = built();
         b.datagrams = Some(Datagrams { received: 2_000_000, sent: 2_000_000, dropped: 0 });
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_left_out_where_both_are_about_somebody() {
+    fn others_are_left_out_if_both_profiles_have_a_focus() {
         let mut a = built();
         a.facts.focus.pids = vec![812];
         let mut b = a.clone();

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_says_why() {
+    fn unavailable_sources_have_a_reason() {
         let mut traces = Traces::default();
         let reason = Error::Load { program: "locks", reason: "the kernel is too old".to_owned() };
         let counts = traces.counts::<LockWaits>(Source::Locks, None, Some(Err(reason)));

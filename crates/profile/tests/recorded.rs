@@ -91,7 +91,7 @@ fn sound(profile: &Profile) {
 }
 
 #[test]
-fn a_machine_of_many_cpus_is_told_whole() {
+fn a_machine_of_many_cpus_is_profiled_completely() {
     let machine = Machine::SMALL;
     let rings = rings(&machine);
     let profile = profile(rings.iter().map(Vec::as_slice), &machine);
@@ -368,7 +368,7 @@ proptest! {
     }
 
     #[test]
-    fn what_the_kernel_lost_is_counted(lost in proptest::collection::vec((0..30_usize, 1..6_usize), 0..8)) {
+    fn records_lost_by_the_kernel_are_counted(lost in proptest::collection::vec((0..30_usize, 1..6_usize), 0..8)) {
         // As in the kernel: a record with the number of lost records replaces them.
         let ring = FEW.ring(1).0;
         let (places, mut bytes, mut at) = (places(&ring), Ring::default(), 0);
@@ -398,7 +398,7 @@ proptest! {
         let (mut turned, mut times) = (ring.clone(), times.into_iter().cycle());
         for place in places(&ring) {
             if let Ok(Record::Sample(_)) = Record::parse(&ring[place.clone()]) {
-                // Behind the header, the address and the thread; every third near the interval.
+                // After the header, the address and the thread; every third one near the interval.
                 let time = times.next().unwrap();
                 let time = if time.is_multiple_of(3) { BEGIN - 10_000 + time % 2_000_000_000 } else { time };
                 turned[place.start + 24..place.start + 32].copy_from_slice(&time.to_ne_bytes());

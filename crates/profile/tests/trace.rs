@@ -133,7 +133,7 @@ fn a_contended_socket_is_named_with_its_locks() {
 }
 
 #[test]
-fn drops_are_told_by_reason_and_port() {
+fn drops_are_reported_by_reason_and_port() {
     udpath_lab::needs_root!();
     let lab = pair("t-trace-drops");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
@@ -277,7 +277,7 @@ fn softirqs_polls_and_wakeups_are_counted() {
 }
 
 #[test]
-fn what_is_left_out_is_not_there() {
+fn disabled_sources_are_absent() {
     udpath_lab::needs_root!();
     let traces = finish(trace::start(&BTreeSet::new()));
     assert_eq!(traces, Traces::default());

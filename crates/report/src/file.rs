@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_known_beforehand() {
+    fn check_writable_detects_unwritable_paths() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.html");
         check_writable(&path).unwrap();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_left_is_removed_and_nothing_else() {
+    fn files_left_by_killed_runs_are_removed_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.html");
         // No pid exceeds 2^22 (proc(5), pid_max).
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_file_and_what_would_help() {
+    fn errors_name_the_file_and_the_fix() {
         let folder = tempfile::tempdir().unwrap();
         let error = |path: &Path| write_whole(path, b"x").expect_err("this cannot work").to_string();
         let e = error(folder.path());

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_only_when_told() {
+    fn colour_only_on_request() {
         assert_eq!(Style::default().paint(Paint::Bad, "x"), "x");
         let style = Style { colour: true, width: 80 };
         assert_eq!(style.paint(Paint::Bad, "x"), "\x1b[31mx\x1b[0m");

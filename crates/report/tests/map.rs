@@ -38,7 +38,7 @@ fn every_machine_is_drawn_as_it_was() {
 
 /// The findings that the author of the first seed made manually with sar and ethtool.
 #[test]
-fn the_first_seeds_machine_shows_what_its_author_found_by_hand() {
+fn the_first_seeds_machine_has_the_findings_of_its_author() {
     let found = |name: &str| {
         let machines = list::all();
         let machine = machines.iter().find(|machine| machine.name == name).unwrap();

@@ -110,7 +110,7 @@ fn a_load_on_eighty_columns() {
 }
 
 #[test]
-fn colours_repeat_what_the_words_say() {
+fn colours_only_repeat_the_text() {
     let plain = fixture::boost().terminal(&Style::default());
     let coloured = fixture::boost().terminal(&Style { colour: true, width: 80 });
     assert!(!plain.contains('\x1b'));
@@ -143,7 +143,7 @@ fn every_rung_is_on_the_screen_with_its_verdict() {
 }
 
 #[test]
-fn the_first_line_says_what_came_of_it() {
+fn the_first_line_is_the_conclusion() {
     let first = |result: &BoostResult| {
         let text = result.terminal(&Style { colour: false, width: 200 });
         text.lines().next().unwrap().to_owned()
@@ -178,7 +178,7 @@ fn a_limited_generator_comes_first() {
 }
 
 #[test]
-fn one_way_traffic_says_what_arrived() {
+fn one_way_traffic_reports_deliveries() {
     let mut result = fixture::load();
     (result.mode, result.offered) = ("flood".to_owned(), None);
     (result.intended_latency, result.sent_latency, result.lateness) = (None, None, None);

@@ -145,7 +145,7 @@ fn rates_are_counts_by_the_time_between() {
 }
 
 #[test]
-fn what_counts_since_boot_has_no_rates() {
+fn counts_since_boot_have_no_rates() {
     let folder = machines::folder();
     list::all()[0].write(folder.path());
     let snapshot = Snapshot::read(&Folder::captured(folder.path()));
@@ -223,7 +223,7 @@ fn no_size_is_too_small() {
 }
 
 #[test]
-fn before_there_is_anything_it_says_so() {
+fn before_the_first_interval_a_note_is_shown() {
     let symbols = |note| -> String {
         let backend = drawn(None, &state(), note, false, (80, 24));
         backend.buffer().content.iter().map(|cell| cell.symbol().to_owned()).collect()

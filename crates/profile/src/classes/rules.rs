@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_says_where() {
+    fn invalid_rules_are_reported_with_their_line() {
         for (text, says) in [
             ("x", "line 1: \"x\" comes before"),
             ("# x\n[nothing]\n", "line 2: unknown class \"nothing\"; the classes are nic-driver"),

@@ -95,7 +95,7 @@ fn pair(cycles: u64, instructions: u64) -> Counts {
 }
 
 #[test]
-fn what_came_since_the_last_sample_is_of_where_this_one_is() {
+fn counts_belong_to_the_place_of_the_second_sample() {
     let (works, unplaced, counted) = count(&[
         said(0, 1, 10, [900, 400]),
         said(1, 2, 10, [50, 70]),
@@ -109,7 +109,7 @@ fn what_came_since_the_last_sample_is_of_where_this_one_is() {
 }
 
 #[test]
-fn what_came_while_samples_were_lost_is_counted_and_of_no_work() {
+fn counts_while_samples_were_lost_belong_to_no_work() {
     let (works, unplaced, _) = count(&[
         said(0, 1, 10, [900, 400]),
         said(1, 1, 10, [10, 10]),

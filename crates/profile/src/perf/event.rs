@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_has_ended_is_told() {
+    fn a_thread_that_has_ended_is_reported() {
         let ended = thread::spawn(own_tid).join().unwrap();
         let error = Event::threads(&[ended], &running_cpus().unwrap(), 100, 100).unwrap_err();
         assert!(matches!(error, OpenError::NoThread), "{error}");

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compiler_is_not_what_a_datagram_costs() {
+    fn a_compiler_is_not_charged_to_the_datagrams() {
         let all = beside_a_compiler();
         assert_eq!((all.charged(), all.others()), (6_700_000_000, 0));
         let profile = all.about(Focus { port: None, pids: vec![812] });
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_it_again_and_one_of_before_has_no_others() {
+    fn others_survive_a_file_and_older_files_have_none() {
         let profile = beside_a_compiler().about(Focus { port: None, pids: vec![812] });
         let text = serde_json::to_string(&profile).unwrap();
         let again: Profile = serde_json::from_str(&text).unwrap();

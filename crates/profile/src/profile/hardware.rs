@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_and_what_is_extrapolated_is_told() {
+    fn missing_and_extrapolated_counters_are_noted() {
         let counts =
             |remote| HardwareCounts([(Counter::LoadMisses, 10), (Counter::RemoteLoads, remote)].into());
         let absent = Absent { counter: Counter::CacheMisses, why: "this processor does not count it".into() };

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn stolen_time_is_no_disagreement_unless_samples_say_otherwise() {
+    fn steal_time_is_not_a_disagreement_unless_samples_contradict_it() {
         let mut profile = agreed(2);
         *accounted(&mut profile, 0) = Accounted { soft: 0.5, steal: 0.4, idle: 0.1, ..Accounted::default() };
         profile.cpus[0].sampled.insert(Context::Idle, 500_000_000);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_are_programs_to_both_and_told_where_they_cannot_be_sampled() {
+    fn guests_count_as_programs_and_are_noted_if_they_cannot_be_sampled() {
         let mut profile = agreed(2);
         let sampled = &mut profile.cpus[1].sampled;
         (*sampled) = BTreeMap::from([(Context::Guest, 4_000_000_000), (Context::Idle, 1_000_000_000)]);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_counted() {
+    fn losses_are_counted() {
         let mut profile = agreed(2);
         profile.samples.lost = 17;
         assert_eq!(of(&profile), ["17 samples were lost: the rings were full"]);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exec_does_not_take_what_came_after_it() {
+    fn an_exec_does_not_drop_later_mappings() {
         // The records of one process in two rings; the ring with the later ones is read first.
         let mut code = Code::default();
         code.meet(8);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_what_its_parent_had_then() {
+    fn a_child_inherits_the_mappings_of_its_parent_at_the_fork() {
         let mut code = Code::default();
         code.change(9, 15, Change::Copied(8));
         code.change(8, 20, Change::Mapped(mapping(3000, 3)));

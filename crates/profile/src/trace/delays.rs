@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_are_told_by_socket() {
+    fn delays_are_reported_by_socket() {
         let delay = |count, ns| Delay { count, ns, longest: ns, buckets: vec![0, count] };
         let socket = |port, count| SocketDelays {
             bound: Bound { address: [10, 0, 0, 2].into(), port, netns: 7 },

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_is_summed() {
+    fn unlisted_places_are_summed() {
         let kernel = kernel(&["_raw_spin_lock"]);
         let waits = (0..MOST_PLACES as u64 + 2).map(|lock| wait(lock, &[0x1010], 1000 - lock)).collect();
         let counts = LockCounts { waits, ..LockCounts::default() };
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_by_their_bits() {
+    fn kinds_are_parsed_from_their_bits() {
         let kinds = [1, 3, 5, 32, 33, 2, 4, 8, 18, 0].map(LockKind::parse);
         assert_eq!(
             kinds,

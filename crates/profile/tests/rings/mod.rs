@@ -1,7 +1,7 @@
 //! The perf rings of a synthetic machine with many CPUs: in the kernel's format byte for byte, and deterministic.
 //!
 //! ```text
-//! CPUs 0-7    the card's queues: softirqs, behind interrupts and in the time of whoever runs there
+//! CPUs 0-7    the card's queues: softirqs, after interrupts and on top of the running task
 //! all CPUs    a worker each of knotd, on one socket; the rest of the time nothing
 //! beside it   short processes: fork on one CPU, exec there, their files mapped on the next one
 //! CPU 5       lost some records, CPU 6 was throttled

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_says_why() {
+    fn unknown_spreads_have_a_reason() {
         let text = shown(&Tables { queues: Some(4), ..Tables::default() }, 3);
         assert!(text.starts_with("which queue is not known for most packets\n"), "{text}");
         assert!(text.contains("unknown for 3 flows: no indirection table given"), "{text}");

@@ -267,7 +267,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_does_not_fit_is_left_out_and_what_may_grow_grows() {
+    fn columns_that_do_not_fit_are_left_out_and_flexible_ones_grow() {
         let lines = |width| {
             let layout = Layout::new(PAIRS, &[], width);
             let order = Some(Order { column: 1, reversed: false });

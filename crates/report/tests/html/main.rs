@@ -141,7 +141,7 @@ fn a_climb_is_whole() {
 }
 
 #[test]
-fn a_climb_with_profiles_tells_where_the_time_went() {
+fn a_climb_with_profiles_shows_where_the_time_went() {
     let result = fixture::profiled_boost();
     let html = result.html();
     let elements = check_but_scripts(&html);

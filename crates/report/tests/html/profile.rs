@@ -6,7 +6,7 @@ use udpath_report::{Compared, Render};
 use crate::{Element, attribute, check_but_scripts, check_charts, fixture, frames};
 
 #[test]
-fn what_was_traced_is_drawn_and_told() {
+fn traces_are_drawn_and_described() {
     let mut result = fixture::profile();
     result.profile.traces = fixture::traces();
     let reason = "the kernel has no such tracepoint".to_owned();
@@ -158,7 +158,7 @@ fn frames_are_as_wide_as_their_time_and_lie_within_their_callers() {
 }
 
 #[test]
-fn a_difference_is_whole_and_says_what_is_gone() {
+fn a_difference_is_complete_and_lists_removed_functions() {
     let a = fixture::profile().profile;
     let mut b = fixture::profile().profile;
     b.stacks.retain(|stack| !stack.frames.iter().any(|frame| frame == "udp_sendmsg"));

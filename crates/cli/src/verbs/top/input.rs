@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_passed_over_whole() {
+    fn unknown_sequences_are_skipped_whole() {
         // Shift with an arrow, F5, a mouse event, Alt with q, a reply of the terminal.
         for bytes in [&b"\x1b[1;2A"[..], b"\x1b[15~", b"\x1b[<0;10;10M", b"\x1bq", b"\x1b[24;80R", b"\x1bOP"]
         {

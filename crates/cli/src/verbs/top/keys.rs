@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_and_pages_within_what_there_is() {
+    fn scrolling_stays_within_the_content() {
         let place = |keys: &[Key]| {
             let mut state = after(keys);
             state.settle(100, 10);

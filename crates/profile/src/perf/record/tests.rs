@@ -38,7 +38,7 @@ fn a_sample_with_its_chain() {
 }
 
 #[test]
-fn what_else_there_is() {
+fn other_records() {
     let id = [pair(8, 9), 77_u64.to_ne_bytes(), pair(1, 0)].concat();
     let lost = record(uapi::PERF_RECORD_LOST, 0, &[&words(&[1, 17]), &id]);
     assert_eq!(Record::parse(&lost), Ok(Record::Lost(17)));
@@ -61,7 +61,7 @@ fn what_else_there_is() {
 }
 
 #[test]
-fn what_is_too_short_is_an_error() {
+fn short_records_are_errors() {
     let whole = sample_of(&[1, 2, 3]);
     for end in 0..whole.len() {
         assert!(Record::first(&whole[..end]).is_err(), "{end}");

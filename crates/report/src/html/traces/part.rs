@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_ends_with_the_longest() {
+    fn an_open_bucket_ends_at_the_maximum() {
         let bars = doublings(&times(&[(u64::MAX, 3)], 1000));
         assert_eq!(bars, [Bar { from: 512.0, to: 1024.0, count: 3 }]);
         assert_eq!(doublings(&times(&[(1, 1)], 0))[0].to, 1.0);

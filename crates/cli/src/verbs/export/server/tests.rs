@@ -109,7 +109,7 @@ fn scrapes_that_come_during_a_look_share_the_next_one() {
 }
 
 #[test]
-fn idle_clients_hold_nobody_up_and_the_oldest_of_too_many_goes() {
+fn idle_clients_do_not_block_others_and_the_oldest_is_closed_first() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let bed = Bed::new(scope, &stop, 1);
@@ -193,7 +193,7 @@ fn clients_that_do_not_read_make_room_in_the_end() {
 }
 
 #[test]
-fn what_is_no_request_is_told_even_with_more_behind_it() {
+fn invalid_requests_are_answered_even_with_trailing_data() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let bed = Bed::new(scope, &stop, 1);
