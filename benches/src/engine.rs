@@ -4,8 +4,8 @@
 //!   client: closed_loop  <-- veth -->  server: answer      total: T per transaction
 //!   client: answer       <-- veth -->  server: answer      floor: F, two ends that only turn frames round
 //! ```
-//! Both ends of the floor do the same work, so one end costs F/2, and the engine - its end of the veth and its program
-//! - costs T - F/2. Both run only in softirq, so the benchmark counts softirq time of all CPUs.
+//! Both ends of the floor do the same work, so one end costs F/2, and the engine (its end of the veth and its program)
+//! costs T - F/2. Both run only in softirq, so the benchmark counts softirq time of all CPUs.
 
 use std::fs;
 use std::net::UdpSocket;
