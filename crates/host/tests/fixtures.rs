@@ -106,7 +106,7 @@ fn every_machine_says_where_it_is_from() {
     }
 }
 
-/// The findings of the author of seed 0: all interrupts on node 0, and a hint that is not followed.
+/// A server as it was found (Makita, LinuxCon Japan 2016): all interrupts on node 0, and a hint that is not followed.
 #[test]
 fn interrupts_of_one_node_only() {
     let snapshot = find("ixgbe-as-found");

@@ -36,9 +36,9 @@ fn every_machine_is_drawn_as_it_was() {
     });
 }
 
-/// The findings that the author of the first seed made manually with sar and ethtool.
+/// What Makita (LinuxCon Japan 2016) found on a 20-core server with sar and ethtool.
 #[test]
-fn the_first_seeds_machine_has_the_findings_of_its_author() {
+fn a_server_as_found_has_the_findings_that_an_expert_made() {
     let found = |name: &str| {
         let machines = list::all();
         let machine = machines.iter().find(|machine| machine.name == name).unwrap();

@@ -151,7 +151,7 @@ fn findings(machine: &Recorded, step: &str) -> Vec<String> {
     ids.filter(|id| ["rss", "irqs", "hint", "rps"].iter().any(|kind| id.starts_with(kind))).collect()
 }
 
-/// The tuning that the author of the first seed did by hand: found, planned, applied, verified, undone.
+/// The tuning that an expert did by hand (Makita, LinuxCon Japan 2016): found, planned, applied, verified, undone.
 #[test]
 fn the_first_seeds_setup_is_detected_fixed_and_restored() {
     udpath_lab::needs_root!();

@@ -54,7 +54,7 @@ pub(crate) struct Exchange {
 pub(crate) const EXCHANGES: [Exchange; 3] = [
     // The IRQ of queue N is on CPU N, with 3 and 13 swapped. Aimed at both ends and some queues between.
     Exchange { name: "predicted", queues: &[0, 3, 9, 15], packets: 200, cpu: crossed },
-    // The first seed's machine: the RSS table covers too few queues, and all IRQs are on one node.
+    // Makita's server (LinuxCon Japan 2016): the RSS table covers too few queues, and all IRQs are on one node.
     Exchange {
         name: "found",
         queues: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],

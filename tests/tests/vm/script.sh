@@ -113,7 +113,7 @@ step fields ethtool -n eth0 rx-flow-hash udp4
 step rxhash ethtool -K eth0 rxhash on
 packets predicted
 
-# The first seed's machine: all interrupts on one node, and an RSS table that covers too few queues. Detected, fixed
+# Makita's server (LinuxCon Japan 2016): all interrupts on one node, and an RSS table that covers too few queues. Detected, fixed
 # by one plan, verified, and restored.
 one_node() {
     awk '/virtio[0-9]*-input\.[0-9]+$/ { sub(":", "", $1); sub(/.*\./, "", $NF); print $1, $NF }' /proc/interrupts |

@@ -88,7 +88,7 @@ fn combined(now: u32, max: u32) -> (&'static str, Value) {
     ("channels", json!({"now": {"combined": now}, "max": {"combined": max}}))
 }
 
-/// Seed 0: the state in which its author found the machine.
+/// The 20-core server of Makita, LinuxCon Japan 2016, as it was found.
 fn ixgbe() -> Machine {
     /// `smp_affinity` of IRQs 105 to 124: all on node 0.
     const FOUND: [u32; 20] = [

@@ -49,7 +49,7 @@ pub(super) fn write(machine: &Machine, tree: &Tree) {
         tree.file(policy("scaling_governor"), "powersave");
         tree.file(policy("scaling_max_freq"), "3000000");
         tree.file(policy("cpuinfo_max_freq"), "3000000");
-        // Softirqs only on the first node, as on the machine of seed 0.
+        // Softirqs only on the first node, as on the 20-core server of Makita (LinuxCon Japan 2016).
         let softirq = if package(number) == 0 { 900_000 } else { 100 };
         let _ = writeln!(stat, "cpu{number} 1000 0 20000 {} 0 0 {softirq} 0 0 0", 1_000_000 - softirq);
         let _ = writeln!(
