@@ -27,7 +27,7 @@ replaced=(
     'Depot|Station|abroad:ReturnQueue, ReturnHandle, outstanding'
     'Keeper:AddressMonitor, Spawner'
     'Rival|rivals|despite:Conflict, conflicts, ignore_conflicts'
-    'Wish|whereabouts|recall:SettingRequest, context, from the journal'
+    'Wish|WISH|WISHES|wish|wishes|whereabouts|recall:SettingRequest, context, from the journal'
     'Competitor|Summit|Course|Ways:ServerUnderTest, ClimbResult, RunWindow, Routes'
     'foretold|foretell|Foretell:predicted, predict'
     'PATIENCE|LOOK|ROOM|LONGEST:TIMEOUT, POLL_INTERVAL, BUFFER_LEN, MAX_...'

@@ -1,40 +1,10 @@
-//! Compiles the BPF programs used only by tests and benches; `crates/bpf/build.rs` compiles the product's.
+//! Compiles the BPF programs used only by tests and benches.
 
-use std::env;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+#[path = "../../crates/bpf/compile.rs"]
+mod compile;
 
-const PROGRAMS: [&str; 2] = ["answer", "impair"];
+use std::path::Path;
 
 fn main() {
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let (sources, headers) = (Path::new("bpf"), Path::new("../../bpf"));
-    println!("cargo::rerun-if-changed={}", sources.display());
-    println!("cargo::rerun-if-changed={}", headers.display());
-    println!("cargo::rerun-if-env-changed=CLANG");
-    let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
-    // Debian keeps asm/types.h in an architecture directory that -target bpf does not search.
-    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
-    for program in PROGRAMS {
-        let source = sources.join(format!("{program}.bpf.c"));
-        let object = out.join(format!("{program}.o"));
-        let done = Command::new(&clang)
-            .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"])
-            .arg("-Wno-unused-parameter")
-            .arg(format!("-I/usr/include/{arch}-linux-gnu"))
-            .arg(format!("-I{}", headers.display()))
-            .arg("-c")
-            .arg(&source)
-            .arg("-o")
-            .arg(&object)
-            .status();
-        match done {
-            Ok(status) if status.success() => {}
-            Ok(status) => panic!("{clang} could not compile {} ({status})", source.display()),
-            Err(error) => panic!(
-                "cannot run {clang} to compile {}: {error}; `make setup` installs clang and the BPF headers",
-                source.display()
-            ),
-        }
-    }
+    compile::compile(&["answer", "impair"], Path::new("bpf"), Path::new("../../bpf"));
 }

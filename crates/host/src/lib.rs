@@ -1,4 +1,5 @@
-//! The receive and transmit path of a Linux machine, observed: nothing here changes a setting.
+//! The receive and transmit path of a Linux machine: what it is, and what it counted. Reading it changes nothing; the only
+//! functions that write are the setters of [`kernel`], for the crate `udpath-tune`.
 //!
 //! ```text
 //!  source            read                 snapshot

@@ -14,7 +14,7 @@ use udpath_tune::undo::{UndoError, forget};
 use udpath_tune::{Machine, apply, undo};
 
 use super::sim::{Death, Fault, Sim, faulty};
-use super::{WISHES, applied, dead, dies, plan, undone};
+use super::{REQUESTS, applied, dead, dies, plan, undone};
 
 /// In memory if possible: these tests do not depend on what a sync does, and there are thousands.
 fn folder() -> tempfile::TempDir {
@@ -41,13 +41,13 @@ fn death(_: Moment) -> io::Result<()> {
 }
 
 fn apply_all(machine: &dyn Machine, journal: &Journal) -> Result<apply::Applied, ApplyError> {
-    apply(machine, &journal.lock().unwrap(), &plan(machine, &WISHES), None, |_| Ok(()))
+    apply(machine, &journal.lock().unwrap(), &plan(machine, &REQUESTS), None, |_| Ok(()))
 }
 
 /// Applies again and undoes: both must work.
 fn goes_on(sim: &Sim, folder: &Path, why: &str) {
     let before = sim.values();
-    applied(sim, folder, &WISHES).unwrap_or_else(|error| panic!("{why}: {error}"));
+    applied(sim, folder, &REQUESTS).unwrap_or_else(|error| panic!("{why}: {error}"));
     assert_eq!(undone(sim, folder).unwrap(), [], "{why}");
     assert_eq!(sim.values(), before, "{why}");
 }
@@ -138,7 +138,7 @@ fn a_step_is_watched_before_halfway_and_after() {
     let seen = seen.lock().unwrap();
     let count = |when| seen.iter().filter(|moment| moment.when == when).count();
     assert_eq!(count(When::Before), count(When::After));
-    assert!(count(When::Halfway) > WISHES.len(), "{seen:?}");
+    assert!(count(When::Halfway) > REQUESTS.len(), "{seen:?}");
 }
 
 /// Unreadable entries: empty, truncated, edited, of a newer version, not text.
@@ -226,7 +226,7 @@ fn the_number_of_a_closed_entry_is_not_reused() {
 
 #[test]
 fn a_request_to_stop_rolls_back_all_changes() {
-    for stop_at in 0..=WISHES.len() + 1 {
+    for stop_at in 0..=REQUESTS.len() + 1 {
         let (sim, folder) = (Sim::new(), folder());
         let before = sim.values();
         let asked = AtomicUsize::new(0);
@@ -235,7 +235,7 @@ fn a_request_to_stop_rolls_back_all_changes() {
         };
         let counting = faulty(&sim, usize::MAX, Fault::Ignores);
         let lock = Journal::at(folder.path()).lock().unwrap();
-        let done = apply_until(&counting, &lock, &plan(&sim, &WISHES), None, |_| Ok(()), &interrupted);
+        let done = apply_until(&counting, &lock, &plan(&sim, &REQUESTS), None, |_| Ok(()), &interrupted);
         drop(lock);
         match done {
             Err(ApplyError::Nothing(why)) => {
@@ -246,7 +246,7 @@ fn a_request_to_stop_rolls_back_all_changes() {
             }
             Err(other) => panic!("{stop_at}: {other}"),
             Ok(_) => {
-                assert!(stop_at > WISHES.len(), "{stop_at}");
+                assert!(stop_at > REQUESTS.len(), "{stop_at}");
                 assert_eq!(undone(&sim, folder.path()).unwrap(), []);
             }
         }

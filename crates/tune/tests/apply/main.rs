@@ -18,7 +18,7 @@ use udpath_tune::undo::{Left, UndoError};
 use udpath_tune::{Journal, Live, Machine, Plan, SettingRequest, apply, undo};
 
 /// Changes of every phase, including one that makes the machine lose others.
-const WISHES: [&str; 10] = [
+const REQUESTS: [&str; 10] = [
     "sysctl:net.core.rmem_max=4194304",
     "eth0:rps/rx-0=0-1",
     "eth0:xps/tx-1=1",
@@ -58,10 +58,10 @@ fn undone(machine: &dyn Machine, journal: &Path) -> Result<Vec<Left>, UndoError>
 fn a_plan_is_applied_in_order_and_undone_exactly() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let before = sim.values();
-    let plan = plan(&sim, &WISHES);
+    let plan = plan(&sim, &REQUESTS);
     let order: Vec<String> = plan.changes.iter().map(|change| change.setting.to_string()).collect();
     assert_eq!(order[0], "eth0:channels/combined");
-    let done = applied(&sim, folder.path(), &WISHES).unwrap();
+    let done = applied(&sim, folder.path(), &REQUESTS).unwrap();
     assert_eq!(done.id, 1);
     let after = sim.values();
     for (name, value) in [
@@ -122,22 +122,22 @@ fn the_drivers_new_spreading_is_kept_until_undo() {
 fn writes() -> usize {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let counting = faulty(&sim, usize::MAX, Fault::Ignores);
-    applied(&counting, folder.path(), &WISHES).unwrap();
+    applied(&counting, folder.path(), &REQUESTS).unwrap();
     counting.writes.get()
 }
 
 #[test]
 fn a_rejected_write_rolls_back_everything_and_is_named() {
     let writes = writes();
-    assert_eq!(writes, WISHES.len());
+    assert_eq!(writes, REQUESTS.len());
     for errno in [libc::EIO, libc::EPERM, libc::ENOSPC, libc::EBUSY, libc::EOPNOTSUPP] {
         for at in 0..writes {
             let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
             let before = sim.values();
             let faulty = faulty(&sim, at, Fault::Refuses(errno));
             let names: Vec<String> =
-                plan(&sim, &WISHES).changes.iter().map(|change| change.setting.to_string()).collect();
-            let error = applied(&faulty, folder.path(), &WISHES).unwrap_err();
+                plan(&sim, &REQUESTS).changes.iter().map(|change| change.setting.to_string()).collect();
+            let error = applied(&faulty, folder.path(), &REQUESTS).unwrap_err();
             assert!(error.to_string().contains(&names[at]), "{at} {errno}: {error}");
             match error {
                 ApplyError::Nothing(_) => assert_eq!(at, 0),
@@ -146,7 +146,7 @@ fn a_rejected_write_rolls_back_everything_and_is_named() {
             }
             assert_eq!(sim.values(), before, "{at} {errno}");
             // Nothing is in effect, so the next apply is not blocked.
-            applied(&sim, folder.path(), &WISHES).unwrap();
+            applied(&sim, folder.path(), &REQUESTS).unwrap();
         }
     }
 }
@@ -157,12 +157,12 @@ fn an_ignored_write_is_detected_by_reading_back() {
         let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
         let before = sim.values();
         let ignoring = faulty(&sim, at, Fault::Ignores);
-        if plan(&sim, &WISHES).changes[at].setting.assumed().is_some() {
+        if plan(&sim, &REQUESTS).changes[at].setting.assumed().is_some() {
             // An ignored write is undetectable if the kernel does not report the value.
-            applied(&ignoring, folder.path(), &WISHES).unwrap();
+            applied(&ignoring, folder.path(), &REQUESTS).unwrap();
             continue;
         }
-        let error = applied(&ignoring, folder.path(), &WISHES).unwrap_err();
+        let error = applied(&ignoring, folder.path(), &REQUESTS).unwrap_err();
         assert!(error.to_string().contains("was set to"), "{error}");
         assert_eq!(sim.values(), before, "{at}");
     }
@@ -173,9 +173,9 @@ fn a_failed_rollback_is_reported_and_left_to_the_next_undo() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let before = sim.values();
     let faulty = faulty_from(&sim, 3, Fault::Refuses(libc::EIO));
-    let error = applied(&faulty, folder.path(), &WISHES).unwrap_err();
+    let error = applied(&faulty, folder.path(), &REQUESTS).unwrap_err();
     assert!(matches!(&error, ApplyError::HalfReverted { id: 1, left, .. } if left.len() >= 3), "{error}");
-    let next = applied(&sim, folder.path(), &WISHES).unwrap_err();
+    let next = applied(&sim, folder.path(), &REQUESTS).unwrap_err();
     assert!(matches!(next, ApplyError::Unfinished { id: 1 }), "{next}");
     assert_eq!(undone(&sim, folder.path()).unwrap(), []);
     assert_eq!(sim.values(), before);
@@ -194,7 +194,7 @@ fn dies(work: impl FnOnce()) -> bool {
 fn dead(at: usize, fault: Fault, journal: &Path) -> (Sim, Values) {
     let sim = Sim::new();
     let before = sim.values();
-    assert!(dies(|| drop(applied(&faulty(&sim, at, fault), journal, &WISHES))), "{at} {fault:?}");
+    assert!(dies(|| drop(applied(&faulty(&sim, at, fault), journal, &REQUESTS))), "{at} {fault:?}");
     (sim, before)
 }
 
@@ -206,7 +206,7 @@ fn a_death_at_any_write_is_undone_exactly() {
             let (sim, before) = dead(at, fault, folder.path());
             let journal = Journal::at(folder.path());
             assert_eq!(journal.entry(1).unwrap().state, State::Unfinished);
-            assert!(matches!(applied(&sim, folder.path(), &WISHES), Err(ApplyError::Unfinished { id: 1 })));
+            assert!(matches!(applied(&sim, folder.path(), &REQUESTS), Err(ApplyError::Unfinished { id: 1 })));
             assert_eq!(undone(&sim, folder.path()).unwrap(), [], "{at} {fault:?}");
             assert_eq!(sim.values(), before, "{at} {fault:?}");
             assert_eq!(journal.entry(1).unwrap().state, State::Undone);
@@ -291,7 +291,7 @@ fn unreported_values_are_restored_if_known() {
 #[test]
 fn settings_of_an_ended_process_are_reported_without_failure() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
-    applied(&sim, folder.path(), &WISHES).unwrap();
+    applied(&sim, folder.path(), &REQUESTS).unwrap();
     sim.end_server();
     let journal = Journal::at(folder.path());
     let status = Status::of(&sim, &journal).unwrap();
@@ -343,7 +343,7 @@ fn an_earlier_apply_is_not_undone_under_a_later_one() {
 #[test]
 fn nothing_is_changed_if_the_revert_cannot_be_started() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
-    let plan = plan(&sim, &WISHES);
+    let plan = plan(&sim, &REQUESTS);
     let journal = Journal::at(folder.path());
     let error =
         apply(&sim, &journal.lock().unwrap(), &plan, None, |_| Err("no such program".into())).unwrap_err();
@@ -375,7 +375,7 @@ fn plan_errors_are_found_before_anything_is_written() {
 #[test]
 fn a_plan_in_json_round_trips_and_detects_a_changed_machine() {
     let sim = Sim::new();
-    let first = plan(&sim, &WISHES);
+    let first = plan(&sim, &REQUESTS);
     let json = serde_json::to_string(&first.document()).unwrap();
     let again = || Plan::resolve(&sim, SettingRequest::from_json(&json).unwrap(), &allowed());
     assert_eq!(again().unwrap(), first);

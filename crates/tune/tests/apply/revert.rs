@@ -9,14 +9,14 @@ use udpath_tune::status::Status;
 use udpath_tune::{Journal, apply};
 
 use super::sim::{Fault, Sim, faulty_from};
-use super::{WISHES, applied, dead, plan, undone};
+use super::{REQUESTS, applied, dead, plan, undone};
 
 #[test]
 fn a_confirmation_is_taken_once_and_only_where_it_is_awaited() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let journal = Journal::at(folder.path());
     assert!(confirm(&journal.lock().unwrap(), None).unwrap_err().to_string().contains("no apply"));
-    let plan = plan(&sim, &WISHES);
+    let plan = plan(&sim, &REQUESTS);
     let minute = Some(Duration::from_secs(60));
     let done = apply(&sim, &journal.lock().unwrap(), &plan, minute, |_| Ok(())).unwrap();
     let entry = journal.entry(done.id).unwrap();
@@ -32,7 +32,7 @@ fn unconfirmed_applies_are_reverted_and_confirmed_ones_stay() {
     for confirmed in [false, true] {
         let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
         let (journal, before) = (Journal::at(folder.path()), sim.values());
-        let plan = plan(&sim, &WISHES);
+        let plan = plan(&sim, &REQUESTS);
         let second = Some(Duration::from_secs(1));
         let done = apply(&sim, &journal.lock().unwrap(), &plan, second, |_| Ok(())).unwrap();
         let after = sim.values();
@@ -115,7 +115,7 @@ fn a_revert_undoes_what_it_can_and_names_the_rest() {
 fn a_failed_revert_is_half_undone_and_names_the_rest() {
     let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
     let (journal, before) = (Journal::at(folder.path()), sim.values());
-    awaiting(&sim, &journal, &WISHES);
+    awaiting(&sim, &journal, &REQUESTS);
     let broken = faulty_from(&sim, 1, Fault::Refuses(libc::EIO));
     assert!(!revert(&broken, &journal, 1).unwrap().unwrap().complete);
     let status = Status::of(&sim, &journal).unwrap();
@@ -132,7 +132,7 @@ fn a_revert_works_despite_damaged_entries() {
     let (journal, before) = (Journal::at(folder.path()), sim.values());
     applied(&sim, folder.path(), &["eth0:rps/rx-1=1"]).unwrap();
     assert_eq!(undone(&sim, folder.path()).unwrap(), []);
-    awaiting(&sim, &journal, &WISHES);
+    awaiting(&sim, &journal, &REQUESTS);
     std::thread::scope(|scope| {
         let damage = journal.clone();
         scope.spawn(move || {

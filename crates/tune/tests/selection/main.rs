@@ -15,7 +15,7 @@ use udpath_tune::process::{Chosen, chosen};
 use udpath_tune::undo::Undone;
 use udpath_tune::{Journal, Live, Plan, SettingRequest, apply, undo};
 
-const WISH: &str = "port:5353:selection=by-cpu";
+const REQUEST: &str = "port:5353:selection=by-cpu";
 /// The server's output once its sockets are open and once a program is attached.
 const READY: &str = "it is done";
 
@@ -96,7 +96,7 @@ impl Drop for Server {
 
 fn plan(allow: &[&str]) -> Result<Plan, PlanError> {
     let insecure = allow.iter().map(ToString::to_string).collect();
-    let requests = vec![SettingRequest::parse(WISH, "test").unwrap()];
+    let requests = vec![SettingRequest::parse(REQUEST, "test").unwrap()];
     Plan::resolve(&Live::new(), requests, &Consent { insecure, ..Consent::default() })
 }
 
