@@ -11,6 +11,9 @@ use crate::symbols::Frame;
 /// The built-in rules.
 const BUILT_IN: &str = include_str!("rules.txt");
 
+/// Starts a line with a call chain of the section, for the tests.
+const EXAMPLE: &str = "= ";
+
 /// Which class each function belongs to.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
@@ -108,6 +111,9 @@ impl Rules {
         for (number, line) in text.lines().enumerate() {
             let number = number + 1;
             let line = line.split('#').next().unwrap_or_default().trim();
+            if line.starts_with(EXAMPLE) {
+                continue;
+            }
             if let Some(title) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
                 section = Some(header(number, title)?);
                 continue;
@@ -222,6 +228,36 @@ mod tests {
             let known = rules.classes.exact.values().chain(rules.classes.beginnings.values());
             assert!(known.into_iter().any(|entry| *entry == Entry::Class(*class)), "{}", class.name());
         }
+    }
+
+    #[test]
+    fn each_example_belongs_to_its_section() {
+        let mut section = "";
+        let mut examples = 0;
+        for line in BUILT_IN.lines() {
+            if let Some(title) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+                section = title;
+            }
+            let Some(chain) = line.strip_prefix(EXAMPLE) else { continue };
+            let chain: Vec<_> = chain.split(';').rev().collect();
+            let (class, lock) = judge(Rules::built_in(), &chain);
+            match section.strip_prefix("lock ") {
+                Some(name) => assert_eq!((class, lock), (Class::Lock, Some(name)), "{chain:?}"),
+                None => assert_eq!(class.name(), section.trim_end_matches(" leaf"), "{chain:?}"),
+            }
+            examples += 1;
+        }
+        assert!(examples > 0);
+    }
+
+    #[test]
+    fn the_documentation_has_a_row_for_each_class() {
+        let page = include_str!("../../../../docs/reading-a-profile.md");
+        let table = page.split("| class |").nth(1).unwrap().split("\n\n").next().unwrap();
+        let rows: Vec<_> =
+            table.lines().skip(2).map(|row| row.split('|').nth(1).unwrap_or_default().trim()).collect();
+        let classes = Class::ALL.iter().filter(|class| **class != Class::Idle);
+        assert_eq!(rows, classes.map(|class| class.title()).collect::<Vec<_>>());
     }
 
     #[test]
