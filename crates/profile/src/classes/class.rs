@@ -93,6 +93,8 @@ classes! {
     UdpSend = "udp-send", "UDP send", Protocols;
     /// Routes and neighbours.
     Routing = "routing", "routing, neighbours", Protocols;
+    /// IPsec, WireGuard, kernel TLS, and the ciphers and digests they call.
+    Encryption = "encryption", "encryption", Protocols;
     /// Queueing disciplines.
     Qdisc = "qdisc", "qdisc", Device;
     /// From the stack to the driver.
