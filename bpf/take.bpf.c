@@ -40,7 +40,7 @@
 /* The longest frame that fits a socket's buffers; the kernel would drop a longer one, not pass it on. */
 const volatile __u32 longest;
 
-/* The order of `Outcome` in crates/bpf/src/take.rs. */
+/* The order of `Outcome` in crates/bpf/src/take/outcome.rs. */
 enum outcome {
 	TAKEN,
 	OTHER_HOST,

@@ -17,33 +17,31 @@
 
 mod ingress;
 mod maps;
+mod outcome;
+mod sources;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Release};
 
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, TestRun, TestRunAttrs, TestRunOptions, TestRunResult, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 
-pub use ingress::{Network, Sources};
+pub use outcome::{Outcome, Outcomes};
+pub use sources::{Network, Sources};
 
 use crate::attach::{self, object};
 use crate::{Error, RxHash, rx_hash};
-use ingress::SOURCES;
-use maps::{Maps, because, key};
+use maps::{Maps, NAME, PORTS, because, key};
+use sources::SOURCES;
 
-const NAME: &str = "take";
 static OBJECT: &[u8] = object!("take");
 /// Why no hash comes from the device.
 const UNATTACHED: &str = "it is attached to no device";
 const UNWANTED: &str = "the device is not asked";
 const GENERIC: &str = "no driver is asked in generic mode";
-/// Words of a CPU's counters; a power of two, as the program masks with it.
-const WORDS: usize = 16;
-/// Ports per word of the map.
-const PORTS: usize = 8;
 
 /// The program's return value for "redirected" (`enum xdp_action`, linux/bpf.h).
 const XDP_REDIRECT: u32 = 4;
@@ -53,91 +51,6 @@ const ANY_V4: u8 = 1;
 const ANY_V6: u8 = 2;
 const SOME_V4: u8 = 4;
 const SOME_V6: u8 = 8;
-
-macro_rules! outcomes {
-    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal;)+) => {
-        /// What happened to a frame, and why it was not taken. The first reason in this order.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        #[non_exhaustive]
-        pub enum Outcome {
-            $($(#[doc = $doc])+ $variant,)+
-        }
-
-        impl Outcome {
-            /// All of them, each at its index in the program's counters.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// Its name in counters and reports: lower case, words joined by underscores.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)+
-                }
-            }
-        }
-    };
-}
-
-outcomes! {
-    /// Redirected to the queue's socket.
-    Taken, "taken";
-    /// For another MAC address than the interface's own.
-    OtherHost, "other_host";
-    /// Broadcast or multicast, of the link or of IP.
-    Group, "group";
-    /// A tag of a VLAN that is not served here, or more than one tag.
-    Vlan, "vlan";
-    /// Neither IPv4 nor IPv6: ARP, LLDP.
-    NotIp, "not_ip";
-    /// Truncated, or with inconsistent lengths or version.
-    Malformed, "malformed";
-    /// IPv4 options.
-    Options, "options";
-    /// A fragment of a datagram.
-    Fragment, "fragment";
-    /// An IPv6 extension header.
-    Extension, "extension";
-    /// Another transport protocol: TCP, ICMP.
-    NotUdp, "not_udp";
-    /// To a port or address that is not bound here.
-    OtherPort, "other_port";
-    /// Handled only by the kernel: loopback, unspecified, reserved and IPv4-mapped addresses, a sender equal to the
-    /// receiver, port 0, no checksum over IPv6.
-    Special, "special";
-    /// From an address that the kernel's source validation may reject: one of this host, a broadcast or network
-    /// address, one that rp_filter rejects.
-    Source, "source";
-    /// Longer than the sockets' buffers.
-    TooLong, "too_long";
-    /// Would have been taken, but its queue has no socket.
-    NoSocket, "no_socket";
-    /// Would have been taken, but had no room in front for its hash: sent that way by another machine's XDP program.
-    NoRoom, "no_room";
-}
-
-/// Number of frames by outcome.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Outcomes([u64; WORDS]);
-
-impl Outcomes {
-    /// The number of frames with this outcome.
-    #[must_use]
-    pub fn of(&self, outcome: Outcome) -> u64 {
-        self.0[outcome as usize]
-    }
-
-    /// Every outcome with its number of frames.
-    pub fn iter(&self) -> impl Iterator<Item = (Outcome, u64)> + '_ {
-        Outcome::ALL.iter().map(|outcome| (*outcome, self.of(*outcome)))
-    }
-
-    /// Number of frames left to the kernel.
-    #[must_use]
-    pub fn passed(&self) -> u64 {
-        self.iter().filter(|(outcome, _)| *outcome != Outcome::Taken).map(|(_, frames)| frames).sum()
-    }
-}
 
 /// Where an XDP program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,6 +226,30 @@ impl Take {
         self.maps.mac.element(0)[0].store(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]), Release);
     }
 
+    /// Leaves datagrams from exactly these senders to the kernel from now on. Senders in both sets are left throughout.
+    ///
+    /// # Errors
+    /// More than 16,384 addresses or networks, or a prefix longer than its address. The previous set then stays in
+    /// effect.
+    pub fn set_sources(&mut self, sources: &Sources) -> Result<(), Error> {
+        ingress::replace_sources(&mut self.maps, &self.sources, sources)?;
+        self.sources.clone_from(sources);
+        Ok(())
+    }
+
+    /// Senders whose datagrams are left to the kernel.
+    #[must_use]
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// Takes tagged frames (IEEE 802.1Q) of these VLANs, 1 to 4094, from now on, and writes this priority (PCP, 0 to 7)
+    /// into their tag, which a reply keeps. Untagged frames, and those of VLAN 0 without their tag, are always taken;
+    /// those of other VLANs are left to the kernel.
+    pub fn set_vlans(&self, vlans: impl IntoIterator<Item = (u16, u8)>) {
+        ingress::write_vlans(&self.maps, vlans);
+    }
+
     /// Redirects what `queue` receives to `socket`, an AF_XDP socket bound to that queue, until it is closed or
     /// replaced.
     ///
@@ -332,27 +269,18 @@ impl Take {
     /// Frames by outcome so far, over all CPUs. Those of [`takes`](Self::takes) are not included.
     #[must_use]
     pub fn outcomes(&self) -> Outcomes {
-        let mut all = (0..self.cpus).fold(Outcomes::default(), |mut sum, cpu| {
-            for (sum, count) in sum.0.iter_mut().zip(self.outcomes_on(cpu).0) {
-                *sum += count;
-            }
-            sum
-        });
-        let taken = &mut all.0[Outcome::Taken as usize];
-        *taken = taken.saturating_sub(self.tried);
+        let mut all = Outcomes::default();
+        for cpu in 0..self.cpus {
+            all.add(&self.outcomes_on(cpu));
+        }
+        all.subtract_taken(self.tried);
         all
     }
 
     /// Frames by outcome on one CPU; all zero for a CPU that does not exist.
     #[must_use]
     pub fn outcomes_on(&self, cpu: usize) -> Outcomes {
-        let mut counts = Outcomes::default();
-        if cpu < self.cpus {
-            for (count, word) in counts.0.iter_mut().zip(self.maps.counts.element(cpu)) {
-                *count = word.load(Relaxed);
-            }
-        }
-        counts
+        if cpu < self.cpus { Outcomes::read(self.maps.counts.element(cpu)) } else { Outcomes::default() }
     }
 
     /// The program's outcome for `frame`, without an interface: it counts, and nothing is redirected.

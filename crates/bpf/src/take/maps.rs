@@ -6,12 +6,16 @@ use aya::Ebpf;
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{HashMap, Map, MapData, MapError, XskMap};
 
-use super::ingress::Network;
-use super::{NAME, PORTS, WORDS};
+use super::outcome::WORDS;
+use super::sources::Network;
 use crate::Error;
 use crate::attach;
 use crate::shared_array::SharedArray;
 
+/// The program's name.
+pub(super) const NAME: &str = "take";
+/// Ports per word of the map.
+pub(super) const PORTS: usize = 8;
 /// Words of `struct checks`: the bits of `maybe`, and whether to look up networks.
 const CHECKS: usize = 4096 / 64 + 1;
 /// VLANs per word of the map.
