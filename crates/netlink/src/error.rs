@@ -3,8 +3,6 @@
 use std::fmt;
 use std::io;
 
-use crate::socket::TIMEOUT;
-
 /// A request failed: the kernel refused it, or its answer was malformed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {what}: {}", self.why())]
@@ -52,11 +50,7 @@ impl Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(libc::EAGAIN) => Self::other(format_args!("no answer within {} s", TIMEOUT.as_secs())),
-            Some(errno) => Self::errno(errno),
-            None => Self::other(error),
-        }
+        error.raw_os_error().map_or_else(|| Self::other(&error), Self::errno)
     }
 }
 

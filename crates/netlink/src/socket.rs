@@ -11,6 +11,7 @@ use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, recv, send, socket_with,
@@ -24,7 +25,7 @@ use crate::sys;
 /// How long the kernel may take to answer. It answers within the send call, unless another process holds the lock of all
 /// interfaces (rtnl) while hardware resets. Lower: machines with slow hardware fail needlessly. Higher: a hang is
 /// reported late.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Size of the largest datagram accepted, bytes. The kernel fills dumps up to 32 KiB and sends a single answer whole;
 /// the longest of those is an RSS table, 4 bytes for each of up to a few thousand entries. Lower: such a table is
 /// truncated, and rejected here. Higher: wasted memory.
@@ -179,7 +180,11 @@ impl Socket {
     /// Receives one datagram of the answers to the last request.
     fn receive(&mut self, answers: &mut Answers, interrupted: &mut bool) -> Result<Step, Error> {
         let (socket, buffer) = (self.socket.as_fd(), &mut self.buffer);
-        let (_, length) = rustix::io::retry_on_intr(|| recv(socket, &mut buffer[..], RecvFlags::TRUNC))?;
+        let (_, length) = rustix::io::retry_on_intr(|| recv(socket, &mut buffer[..], RecvFlags::TRUNC))
+            .map_err(|errno| match errno {
+                Errno::AGAIN => Error::other(format_args!("no answer within {} s", TIMEOUT.as_secs())),
+                errno => errno.into(),
+            })?;
         let Some(datagram) = self.buffer.get(..length) else {
             return Err(Error::other(format_args!("an answer of {length} bytes, over {MAX_DATAGRAM}")));
         };
