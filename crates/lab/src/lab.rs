@@ -1,7 +1,8 @@
 //! A running lab: built step by step, each with its inverse, and taken down in reverse order.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
+use std::ops::Deref;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use crate::record::Record;
 use crate::spawner::Spawner;
 use crate::undo::Undo;
 use crate::{
-    Blueprint, End, Error, LinkBlueprint, Machine, ethtool, labs, moderation, processes, user_namespace,
+    Blueprint, End, Error, LinkBlueprint, Topology, ethtool, labs, moderation, processes, user_namespace,
 };
 
 /// How long a link may take until it carries traffic. It takes milliseconds. Too low: it fails on a heavily loaded
@@ -24,6 +25,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A running lab, owned by this process. It ends when it is dropped or the process ends for any reason: programs
 /// started with [`Lab::spawn`] are killed, then links, namespaces and the record are removed, the last created first.
+/// Its machines and addresses are those of its [`Topology`].
 ///
 /// ```no_run
 /// use udpath_lab::{LabBuilder, LinkSpec};
@@ -42,24 +44,22 @@ pub struct Lab {
     // Fields drop in this order: programs end first, then the machines they run on.
     spawner: Spawner,
     undo: Undo,
-    machines: Vec<Machine>,
-    blueprint: Blueprint,
+    topology: Topology,
 }
 
-/// Addresses of one machine on the link that reaches it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Addresses {
-    /// The IPv4 address.
-    pub ipv4: Ipv4Addr,
-    /// The IPv6 address.
-    pub ipv6: Ipv6Addr,
+impl Deref for Lab {
+    type Target = Topology;
+
+    fn deref(&self) -> &Topology {
+        &self.topology
+    }
 }
 
 impl fmt::Debug for Lab {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lab")
             .field("name", &self.name())
-            .field("machines", &self.machines)
+            .field("machines", &self.machines())
             .finish_non_exhaustive()
     }
 }
@@ -76,7 +76,7 @@ impl Lab {
         let (mut lab, record) = Self::build(blueprint, true)?;
         with(&record, Record::keep)?;
         lab.undo.forget();
-        Ok(lab.blueprint.clone())
+        Ok(lab.blueprint().clone())
     }
 
     fn build(blueprint: Blueprint, to_be_kept: bool) -> Result<(Self, SharedRecord), Error> {
@@ -101,43 +101,7 @@ impl Lab {
             finish(&sites, link, Instant::now() + LINK_UP)?;
         }
         let spawner = Spawner::start(&blueprint.name)?;
-        let machines = sites.into_iter().map(|site| Machine::new(site, &blueprint)).collect();
-        Ok((Self { spawner, undo, machines, blueprint }, record))
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.blueprint.name
-    }
-
-    /// Every name, address and number in it.
-    #[must_use]
-    pub fn blueprint(&self) -> &Blueprint {
-        &self.blueprint
-    }
-
-    /// In the order in which they were added.
-    #[must_use]
-    pub fn machines(&self) -> &[Machine] {
-        &self.machines
-    }
-
-    /// The machine with this name.
-    ///
-    /// # Errors
-    /// It does not exist.
-    pub fn machine(&self, name: &str) -> Result<&Machine, Error> {
-        find(&self.blueprint.name, &self.machines, name)
-    }
-
-    /// The addresses of `of` as seen from `seen_from`: those of its end of their first link.
-    ///
-    /// # Errors
-    /// No such machines, or no link between them.
-    pub fn address_of(&self, of: &str, seen_from: &str) -> Result<Addresses, Error> {
-        self.machine(of)?;
-        address_of(self.machine(seen_from)?, of)
+        Ok((Self { spawner, undo, topology: Topology::new(blueprint, sites) }, record))
     }
 
     /// Starts a program made with [`Machine::command`] so that it lives as long as the lab, whichever thread calls
@@ -159,19 +123,6 @@ impl Lab {
         drop(spawner);
         undo.unwind()
     }
-}
-
-pub(crate) fn find<'a>(lab: &str, machines: &'a [Machine], name: &str) -> Result<&'a Machine, Error> {
-    machines.iter().find(|machine| machine.name() == name).ok_or_else(|| Error::UnknownMachine {
-        lab: lab.to_owned(),
-        machine: name.to_owned(),
-        known: machines.iter().map(Machine::name).collect::<Vec<_>>().join(", "),
-    })
-}
-
-pub(crate) fn address_of(seen_from: &Machine, of: &str) -> Result<Addresses, Error> {
-    let peer = seen_from.towards(of)?.peer();
-    Ok(Addresses { ipv4: peer.ipv4[0], ipv6: peer.ipv6[0] })
 }
 
 /// The record is written while the lab is built, and removed by the last inverse action.

@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::lab::{Addresses, address_of, find};
 use crate::machine::Site;
 use crate::namespace::{self, Identity, Inside};
 use crate::record::{Contents, Record};
-use crate::{Blueprint, Error, Machine, processes, sys};
+use crate::{Blueprint, Error, MachineBlueprint, Topology, processes, sys};
 
 /// How long [`down`] waits for a lock held briefly by another program's [`list`]. Too low: an idle lab is reported as
 /// busy. Too high: no harm, because a lab with a running owner is reported at once.
@@ -142,49 +141,11 @@ pub fn down(name: &str) -> Result<(), Error> {
     })
 }
 
-/// A lab created by another process; using it does not end it.
-#[derive(Debug)]
-pub struct Attached {
-    blueprint: Blueprint,
-    machines: Vec<Machine>,
-}
-
-impl Attached {
-    /// Every name, address and number in it.
-    #[must_use]
-    pub fn blueprint(&self) -> &Blueprint {
-        &self.blueprint
-    }
-
-    /// In the order in which they were added.
-    #[must_use]
-    pub fn machines(&self) -> &[Machine] {
-        &self.machines
-    }
-
-    /// The machine with this name.
-    ///
-    /// # Errors
-    /// It does not exist.
-    pub fn machine(&self, name: &str) -> Result<&Machine, Error> {
-        find(&self.blueprint.name, &self.machines, name)
-    }
-
-    /// Like [`Lab::address_of`](crate::Lab::address_of).
-    ///
-    /// # Errors
-    /// No such machines, or no link between them.
-    pub fn address_of(&self, of: &str, seen_from: &str) -> Result<Addresses, Error> {
-        self.machine(of)?;
-        address_of(self.machine(seen_from)?, of)
-    }
-}
-
-/// Opens a kept lab by name, or a running program's lab if it is the only one with that name.
+/// Opens a kept lab by name, or a running program's lab if it is the only one with that name. Using it does not end it.
 ///
 /// # Errors
 /// There is no such lab, there are several, or its namespaces no longer exist.
-pub fn attach(name: &str) -> Result<Attached, Error> {
+pub fn attach(name: &str) -> Result<Topology, Error> {
     let mut named: Vec<Listed> =
         list()?.into_iter().filter(|lab| lab.blueprint.name == name && lab.state != State::Stale).collect();
     if let Some(kept) = named.iter().position(|lab| lab.state == State::Kept) {
@@ -198,14 +159,13 @@ pub fn attach(name: &str) -> Result<Attached, Error> {
     }
 }
 
-fn open(blueprint: Blueprint) -> Result<Attached, Error> {
-    let mut machines = Vec::with_capacity(blueprint.machines.len());
-    for machine in &blueprint.machines {
+fn open(blueprint: Blueprint) -> Result<Topology, Error> {
+    let open = |machine: &MachineBlueprint| {
         let inside = Inside::open(&machine.name, &machine.namespace)?;
-        let site = Site::new(&blueprint.name, &machine.name, &machine.namespace, inside);
-        machines.push(Machine::new(site, &blueprint));
-    }
-    Ok(Attached { blueprint, machines })
+        Ok(Site::new(&blueprint.name, &machine.name, &machine.namespace, inside))
+    };
+    let sites = blueprint.machines.iter().map(open).collect::<Result<Vec<_>, Error>>()?;
+    Ok(Topology::new(blueprint, sites))
 }
 
 fn unknown(name: &str) -> Result<Error, Error> {

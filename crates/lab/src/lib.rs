@@ -13,7 +13,7 @@
 //!
 //! - [`LabBuilder`] describes a lab; [`Blueprint`] is the same with every name, address and number filled in. Both are
 //!   plain data: two labs of one description differ only in the PID in the namespaces' names.
-//! - [`Lab`] is a running one. Dropping it undoes every step in reverse order.
+//! - [`Lab`] is a running one, and its [`Topology`] what it consists of. Dropping it undoes every step in reverse order.
 //! - [`Machine`] runs closures ([`Machine::run`]) and programs ([`Machine::command`]) inside; [`Interface`] is one end
 //!   of a link, with its transmit mapping, offloads, interrupt moderation and NAPI.
 //! - [`sweep_stale`], [`list`], [`down`], [`attach`]: labs of other processes, and remains of killed ones.
@@ -46,23 +46,27 @@ mod processes;
 mod record;
 mod rtnl;
 mod spawner;
+mod spec;
 mod sys;
+mod topology;
 mod undo;
 mod user_namespace;
 mod xps;
 
 pub use blueprint::{Blueprint, End, LinkBlueprint, MacAddress, MachineBlueprint};
-pub use builder::{
-    LabBuilder, LinkSpec, MAX_ADDRESSES, MAX_LAB_NAME, MAX_LINKS, MAX_MACHINE_NAME, MAX_MODERATION, MAX_MTU,
-    MAX_QUEUES, MIN_MTU, SpecError,
-};
+pub use builder::LabBuilder;
 pub use error::Error;
 pub use interface::{Interface, NapiGuard};
-pub use lab::{Addresses, Lab};
-pub use labs::{Attached, Listed, State, Swept, attach, down, down_all, list, sweep_stale};
+pub use lab::Lab;
+pub use labs::{Listed, State, Swept, attach, down, down_all, list, sweep_stale};
 pub use machine::Machine;
 pub use needs_root::skipped_without_root;
 pub use offloads::Offloads;
+pub use spec::{
+    LinkSpec, MAX_ADDRESSES, MAX_LAB_NAME, MAX_LINKS, MAX_MACHINE_NAME, MAX_MODERATION, MAX_MTU, MAX_QUEUES,
+    MIN_MTU, SpecError,
+};
 pub use sys::pass_on;
+pub use topology::{Addresses, Topology};
 pub use user_namespace::{enter_user_namespace, missing};
 pub use xps::online_cpus;
