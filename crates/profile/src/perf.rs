@@ -7,14 +7,17 @@
 //!                                                  ▼
 //!                                            Record::{Sample, Mapped, Comm, Lost, ...}
 //! ```
-//! - `event.rs`: which event this machine has, and who may use it. `open.rs`: opens events. `counters.rs`: hardware
-//!   counters that run with them. `ring.rs`: records in order. `record.rs`, `reading.rs`: their layout. `sys.rs`: the
-//!   system call and the memory shared with the kernel.
+//! - `event.rs`: samples by the event that this machine has. `how.rs`: events, and what they show. `open.rs`: opens
+//!   them. `counters.rs`: hardware counters that run with them. `ring.rs`: records in order. `record.rs`, `reading.rs`,
+//!   `fields.rs`: their layout. `sys.rs`: the system call and the memory shared with the kernel.
 //! - Nothing stays attached: an event is a file descriptor, and the kernel closes it when the process ends for any
 //!   reason.
 
 pub mod counters;
+mod error;
 mod event;
+mod fields;
+mod how;
 mod open;
 mod reading;
 pub mod record;
@@ -22,7 +25,9 @@ mod ring;
 mod sys;
 
 pub use counters::{Absent, Counter, Counts};
-pub use event::{Clock, Event, OpenError, Sight};
+pub use error::OpenError;
+pub use event::Event;
+pub use how::{Clock, Sight};
 pub(crate) use open::running_cpus;
 pub use reading::Reading;
 pub use record::{Chain, Layout, Mapped, Mode, Record, Sample, WrongRecord};

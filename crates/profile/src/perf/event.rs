@@ -1,131 +1,16 @@
-//! Which event samples this machine, and what the user may see.
+//! Samples of CPUs or threads: by the event that this machine has, of what the user may see.
 
 use std::io;
 use std::os::fd::AsFd;
 
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use udpath_steer::CpuSet;
 
 use super::counters::{Absent, Counter};
+use super::error::OpenError;
+use super::how::{Clock, How, Sight};
 use super::open::{Source, cpu_sources, thread_sources};
-use super::record::{Layout, Record};
+use super::record::Record;
 use super::{ring, sys};
-
-/// What triggers the samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Clock {
-    /// The processor's cycle counter; it samples interrupts too if its interrupt is non-maskable.
-    Cycles,
-    /// A kernel timer, if the processor's counters are not available, as on most virtual machines.
-    CpuClock,
-}
-
-impl Clock {
-    /// The kernel's name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cycles => "cycles",
-            Self::CpuClock => "cpu-clock",
-        }
-    }
-
-    /// What its samples cannot show; `None` if they show everything.
-    #[must_use]
-    pub const fn blind(self) -> Option<&'static str> {
-        match self {
-            Self::Cycles => None,
-            Self::CpuClock => Some(
-                "no hardware counters: no cycles, instructions and cache misses; samples are of a timer, which waits while interrupts are off; hard interrupts and \
-                 spinlocks held with interrupts off show where they end",
-            ),
-        }
-    }
-}
-
-/// What the samples show; depends on the user's permissions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sight {
-    /// Every CPU, kernel and programs.
-    Machine,
-    /// Threads of one process and its descendants, kernel included.
-    Process,
-    /// Threads of one process and its descendants, without the kernel.
-    ProcessUser,
-}
-
-/// Why nothing can be sampled.
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// This user lacks permission.
-    #[error(
-        "may not sample {what}: perf_event_paranoid is {paranoid}; run as root, or with CAP_PERFMON, or set \
-         kernel.perf_event_paranoid to {enough} or less"
-    )]
-    NotPermitted {
-        /// CPUs, or a thread.
-        what: String,
-        /// The value of /proc/sys/kernel/perf_event_paranoid.
-        paranoid: String,
-        /// The highest value that suffices.
-        enough: i32,
-    },
-    /// The thread belongs to another user.
-    #[error("may not sample {what}: it is not this user's; run as its user, as root, or with CAP_PERFMON")]
-    NotOurs {
-        /// A thread.
-        what: String,
-    },
-    /// No memory for the samples.
-    #[error(
-        "cannot map {kib} KiB for the samples of CPU {cpu}: {cause}; raise kernel.perf_event_mlock_kb or `ulimit -l`, or \
-         end other profilers of this user"
-    )]
-    NoRing {
-        /// The CPU.
-        cpu: u32,
-        /// The size of the last attempt.
-        kib: usize,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The kernel does not have this event, or has no memory for it.
-    #[error("cannot sample {what}: {cause}")]
-    Refused {
-        /// A CPU, or a thread.
-        what: String,
-        /// Why.
-        cause: io::Error,
-    },
-    /// No CPU to sample.
-    #[error("none of the CPUs {0} runs")]
-    NoCpu(CpuSet),
-    /// No thread to sample.
-    #[error("there is no thread to be sampled: the process has ended")]
-    NoThread,
-}
-
-/// How samples are taken.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct How {
-    pub(super) clock: Clock,
-    pub(super) sight: Sight,
-    pub(super) rate: u32,
-}
-
-impl How {
-    /// Counters are read with the samples if there are any. Not for threads: before Linux 6.12, an inherited group
-    /// cannot be read this way.
-    pub(super) const fn layout(self) -> Layout {
-        match (self.clock, self.sight) {
-            (Clock::Cycles, Sight::Machine) => Layout::Counted,
-            _ => Layout::Plain,
-        }
-    }
-}
 
 /// Samples of some CPUs, or of some threads, while this value lives.
 #[derive(Debug)]

@@ -17,7 +17,8 @@ use perf_event_open_sys::bindings as uapi;
 use udpath_steer::CpuSet;
 
 use super::counters::{Absent, Counter};
-use super::event::{Clock, How, OpenError, Sight};
+use super::error::OpenError;
+use super::how::{Clock, How, Sight};
 use super::reading::READ_FORMAT;
 use super::record::Layout;
 use super::sys::{self, Ring, Target};

@@ -7,7 +7,7 @@
 
 use perf_event_open_sys::bindings as uapi;
 
-use super::record::Fields;
+use super::fields::Fields;
 
 /// The read format that a group's leader needs for this layout.
 pub(super) const READ_FORMAT: u64 = (uapi::PERF_FORMAT_GROUP

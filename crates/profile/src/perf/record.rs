@@ -9,12 +9,11 @@
 //! Bytes come from the kernel, but a ring can be read late and a file can contain anything: a record that is too short,
 //! or that counts more than it holds, is an error, never a panic.
 
-use std::str;
-
 use perf_event_open_sys::bindings as uapi;
 use thiserror::Error;
 use udpath_steer::CpuSet;
 
+use super::fields::Fields;
 use super::reading::Reading;
 
 /// The fields of each sample, in the order the kernel writes them.
@@ -215,7 +214,7 @@ impl<'a> Record<'a> {
         if size(record)? != there {
             return Err(WrongRecord::Size { said: size(record)?, there });
         }
-        let mut fields = Fields(record);
+        let mut fields = Fields::of(record);
         let (kind, misc) = (fields.u32().unwrap_or(0), fields.u16().unwrap_or(0));
         let body = &record[HEADER..];
         match read(layout, kind, misc, body) {
@@ -240,14 +239,14 @@ pub fn size(bytes: &[u8]) -> Result<usize, WrongRecord> {
 
 fn read(layout: Layout, kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
     // Remove the trailer that all records except samples have.
-    let own = || body.len().checked_sub(SAMPLE_ID).map(|own| Fields(&body[..own]));
+    let own = || body.len().checked_sub(SAMPLE_ID).map(|own| Fields::of(&body[..own]));
     let time = || {
-        let mut id = Fields(&body[body.len().checked_sub(SAMPLE_ID)?..]);
+        let mut id = Fields::of(&body[body.len().checked_sub(SAMPLE_ID)?..]);
         id.skip(8)?;
         id.u64()
     };
     Some(match kind {
-        uapi::PERF_RECORD_SAMPLE => Record::Sample(sample(layout, misc, Fields(body))?),
+        uapi::PERF_RECORD_SAMPLE => Record::Sample(sample(layout, misc, Fields::of(body))?),
         uapi::PERF_RECORD_LOST => {
             let mut fields = own()?;
             fields.u64()?;
@@ -323,46 +322,6 @@ impl<'a> Chain<'a> {
                 (address, Some(_)) => user.push(address),
                 (_, None) => (),
             }
-        }
-    }
-}
-
-/// Reads fields one after the other.
-pub(super) struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn skip(&mut self, count: usize) -> Option<()> {
-        self.bytes(count).map(drop)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.bytes(N)?.try_into().ok()
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_ne_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_ne_bytes)
-    }
-
-    pub(super) fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_ne_bytes)
-    }
-
-    /// The rest, up to the terminating zero. To the kernel, names are bytes; of invalid UTF-8, the valid prefix.
-    fn text(&self) -> &'a str {
-        let bytes = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
-        match str::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(error) => str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
         }
     }
 }
