@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use udpath_stack::port::xdp as port;
 use udpath_steer::CpuSet;
 
-use crate::io::{Io, IoChoice};
+use crate::io::kind::{Io, IoChoice};
 
 /// Maximum datagrams in one burst: the limit of one `recvmmsg` call (the kernel's `UIO_MAXIOV`).
 pub const MAX_BATCH: usize = 1024;

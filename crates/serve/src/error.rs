@@ -8,7 +8,8 @@ use serde::Serialize;
 use udpath_steer::CpuSet;
 
 use crate::config::ConfigError;
-use crate::io::{Io, XdpError};
+use crate::io::kind::Io;
+use crate::io::xdp::error::XdpError;
 use crate::probe::ProbeError;
 
 /// Why a server cannot be started. Messages name the operation, its object and, where there is one, the fix; the cause is the

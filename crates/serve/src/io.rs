@@ -1,7 +1,7 @@
 //! How datagrams move: each [`Io`] opens its sockets and says what the start-up probe must show.
 //!
 //! ```text
-//! kind.rs                                   Io, IoChoice: the names
+//! kind.rs                                   Io, IoChoice: the names, which need none of the rest
 //! shared.rs, reuseport.rs, percpu.rs        open: which worker reads which socket; probe: which worker must answer
 //! socket.rs, kernel.rs                      a UDP socket; one burst in and out of it, in three forms
 //! xdp.rs                                    frames off the devices' queues
@@ -10,12 +10,12 @@
 //! move its datagrams, its own implementation of [`Exchange`](crate::dispatch::Exchange).
 
 mod kernel;
-mod kind;
+pub(crate) mod kind;
 mod percpu;
 mod reuseport;
 mod shared;
 mod socket;
-mod xdp;
+pub(crate) mod xdp;
 
 use std::net::SocketAddr;
 

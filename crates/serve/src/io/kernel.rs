@@ -31,8 +31,8 @@ pub(crate) trait BurstSocket: Exchange {
 /// A kernel socket with the buffers of one worker's bursts.
 pub(crate) enum KernelSocket {
     Single(SingleSocket),
-    Info(PacketInfoSocket),
-    Many(BatchSocket),
+    Info(ArraySocket<false>),
+    Many(ArraySocket<true>),
 }
 
 pub(crate) struct SingleSocket {
@@ -40,12 +40,8 @@ pub(crate) struct SingleSocket {
     single: Single,
 }
 
-pub(crate) struct PacketInfoSocket {
-    socket: SocketHandle<Socket>,
-    burst: Burst,
-}
-
-pub(crate) struct BatchSocket {
+/// A socket with a burst's arrays; `MANY`: several datagrams per call.
+pub(crate) struct ArraySocket<const MANY: bool> {
     socket: SocketHandle<Socket>,
     burst: Burst,
 }
@@ -59,10 +55,8 @@ impl KernelSocket {
         let socket = SocketHandle::new(socket);
         Ok(match (batch, wildcard) {
             (1, false) => Self::Single(SingleSocket { single: Single::new(max_reply)?, socket }),
-            (1, true) => {
-                Self::Info(PacketInfoSocket { burst: Burst::new(1, max_reply, true, false)?, socket })
-            }
-            _ => Self::Many(BatchSocket { burst: Burst::new(batch, max_reply, wildcard, gso)?, socket }),
+            (1, true) => Self::Info(ArraySocket { burst: Burst::new(1, max_reply, true, false)?, socket }),
+            _ => Self::Many(ArraySocket { burst: Burst::new(batch, max_reply, wildcard, gso)?, socket }),
         })
     }
 }
@@ -97,7 +91,7 @@ impl BurstSocket for SingleSocket {
     }
 }
 
-impl Exchange for PacketInfoSocket {
+impl<const MANY: bool> Exchange for ArraySocket<MANY> {
     #[inline]
     fn datagram(&mut self, i: usize) -> (Incoming<'_>, &mut [u8]) {
         incoming(self.burst.datagram(i))
@@ -113,39 +107,15 @@ impl Exchange for PacketInfoSocket {
     }
 }
 
-impl BurstSocket for PacketInfoSocket {
+impl<const MANY: bool> BurstSocket for ArraySocket<MANY> {
     fn receive(&mut self, wait: Wait) -> io::Result<ReceiveResult> {
-        self.burst.receive_one(self.socket.as_fd(), wait)
+        let socket = self.socket.as_fd();
+        if MANY { self.burst.receive(socket, wait) } else { self.burst.receive_one(socket, wait) }
     }
 
     fn send(&mut self, counts: &WorkerCounters) {
-        self.burst.send_one(self.socket.as_fd(), counts);
-    }
-}
-
-impl Exchange for BatchSocket {
-    #[inline]
-    fn datagram(&mut self, i: usize) -> (Incoming<'_>, &mut [u8]) {
-        incoming(self.burst.datagram(i))
-    }
-
-    #[inline]
-    fn reply(&mut self, i: usize, len: usize) {
-        self.burst.queue(i, len);
-    }
-
-    fn answer_probe(&mut self, i: usize, counters: &WorkerCounters, write: impl FnOnce(&mut [u8]) -> usize) {
-        answer_probe(self, i, counters, write);
-    }
-}
-
-impl BurstSocket for BatchSocket {
-    fn receive(&mut self, wait: Wait) -> io::Result<ReceiveResult> {
-        self.burst.receive(self.socket.as_fd(), wait)
-    }
-
-    fn send(&mut self, counts: &WorkerCounters) {
-        self.burst.send(self.socket.as_fd(), counts);
+        let socket = self.socket.as_fd();
+        if MANY { self.burst.send(socket, counts) } else { self.burst.send_one(socket, counts) }
     }
 }
 

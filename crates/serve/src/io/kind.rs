@@ -21,15 +21,15 @@ pub enum Io {
 }
 
 impl Io {
-    /// All, best first: the order in which `auto` tries them.
-    pub const ALL: [Self; 4] = [Self::Xdp, Self::Percpu, Self::Reuseport, Self::Shared];
+    /// All, simplest first. `auto` tries them in reverse.
+    pub const ALL: [Self; 4] = [Self::Shared, Self::Reuseport, Self::Percpu, Self::Xdp];
 
-    /// Those that use kernel sockets only, best first: they work on every host and device.
-    pub const KERNEL: [Self; 3] = [Self::Percpu, Self::Reuseport, Self::Shared];
+    /// Those that use kernel sockets only, simplest first: they work on every host and device.
+    pub const KERNEL: [Self; 3] = [Self::Shared, Self::Reuseport, Self::Percpu];
 
     /// The name on the command line and in JSON.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Shared => "shared",
             Self::Reuseport => "reuseport",
@@ -54,7 +54,7 @@ impl Serialize for Io {
 /// One Io, or the best that works here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoChoice {
-    /// The first of [`Io::ALL`] whose probe passes.
+    /// The last of [`Io::ALL`] whose probe passes.
     Auto,
     /// This one only.
     Only(Io),

@@ -26,7 +26,7 @@
 mod address_filter;
 mod arrivals;
 mod devices;
-mod error;
+pub(crate) mod error;
 mod fast_path;
 mod ingress;
 mod monitor;

@@ -42,7 +42,7 @@ impl Server {
             IoChoice::Only(io) => std::slice::from_ref(io),
         };
         let mut rejected = Vec::new();
-        for io in candidates.iter().copied() {
+        for io in candidates.iter().copied().rev() {
             let auto = config.io == IoChoice::Auto;
             if auto && cpus.len() == 1 && !matches!(io, Io::Shared | Io::Xdp) {
                 rejected.push(Rejected {
