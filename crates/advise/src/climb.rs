@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use udpath_lab::Lab;
 use udpath_load::Progress;
 use udpath_load::template::Protocol;
+use udpath_serve::Io;
 
 use crate::config::{Config, Event};
-use crate::ladder::{Io, Rung, Settings, Step};
+use crate::ladder::{Rung, Settings, Step};
 use crate::machine::{line_rate_10g, wire_bytes};
 use crate::result::{Profiles, Ratio, RungResult, Verdict};
 use crate::server_under_test::{FAST, NARROW, SERVER, ServerUnderTest};
@@ -195,7 +196,15 @@ impl Climb<'_> {
         machine: &'static str,
         port: u16,
     ) -> Result<ServerUnderTest, Error> {
-        let server = ServerUnderTest::start(self.lab, self.config, machine, &rung.name, settings, port)?;
+        let server = ServerUnderTest::start(
+            self.lab,
+            self.config,
+            self.protocol,
+            machine,
+            &rung.name,
+            settings,
+            port,
+        )?;
         // Each trial sets it again; this call checks that it can be set at all.
         trial::set_transmit_mapping(self.lab, &server)
             .map_err(|cause| Error::NotPossible { rung: rung.name.to_string(), cause: cause.into() })?;

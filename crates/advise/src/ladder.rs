@@ -6,50 +6,10 @@
 //! workers are pinned to CPUs. New rungs are added here and nowhere else.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use udpath_serve::Io;
 
 use crate::result::LeftOut;
-
-/// How the service moves datagrams. The names are those of `udpath serve --io`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Io {
-    /// One socket, all workers.
-    Shared,
-    /// A socket per worker, chosen by flow hash.
-    Reuseport,
-    /// A socket per worker, chosen by receiving CPU.
-    Percpu,
-    /// Frames straight from the device's queues (AF_XDP), bypassing the kernel's stack.
-    Xdp,
-}
-
-impl Io {
-    /// All of them, in ladder order.
-    pub const ALL: [Self; 4] = [Self::Shared, Self::Reuseport, Self::Percpu, Self::Xdp];
-
-    /// Those that use kernel sockets only.
-    pub const KERNEL: [Self; 3] = [Self::Shared, Self::Reuseport, Self::Percpu];
-
-    /// The name on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Shared => "shared",
-            Self::Reuseport => "reuseport",
-            Self::Percpu => "percpu",
-            Self::Xdp => "xdp",
-        }
-    }
-}
-
-impl fmt::Display for Io {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// Socket memory charged for a small datagram that arrived as an XDP frame: a page and its descriptor. One from a local
 /// sender is charged 832 bytes. Lower: the socket's buffer overflows and requests are lost.

@@ -44,5 +44,4 @@ pub use config::{Config, Event};
 pub use error::{ConfigError, Error};
 pub use finding::{Finding, Location, Remedy, Severity};
 pub use judged::{MAP_SCHEMA, MapResult, PROFILE_SCHEMA, ProfileResult};
-pub use ladder::Io;
 pub use machine::{line_rate_10g, wire_bytes};

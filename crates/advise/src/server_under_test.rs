@@ -1,6 +1,6 @@
 //! A server under test: one configuration, running in the lab, with the settings its trials need.
 //!
-//! It is `udpath serve echo` in a process of its own, which keeps its CPU time, its sockets and its death apart from the
+//! It is `udpath serve` in a process of its own, which keeps its CPU time, its sockets and its death apart from the
 //! climb. Several run at once on different ports; those not measured sleep in receive.
 
 use std::io::{BufRead, BufReader, Read};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use udpath_lab::Lab;
+use udpath_load::template::Protocol;
 
 use crate::Error;
 use crate::config::Config;
@@ -49,6 +50,7 @@ impl ServerUnderTest {
     pub(crate) fn start(
         lab: &Lab,
         config: &Config,
+        protocol: &dyn Protocol,
         machine: &'static str,
         name: &str,
         settings: Settings,
@@ -59,7 +61,7 @@ impl ServerUnderTest {
         let address = SocketAddr::new(ip, port);
         let mut command = lab.machine(machine)?.command(&config.program);
         command
-            .args(["serve", "echo", "--json"])
+            .args(["serve", protocol.name(), "--json"])
             .args(["--bind", &address.to_string()])
             .args(["--io", settings.io.name()])
             .args(["--workers", &settings.workers.to_string()])

@@ -9,9 +9,10 @@ use std::time::Duration;
 use udpath_advise::ladder::ladder;
 use udpath_advise::result::Verdict;
 use udpath_advise::statistics::Bound;
-use udpath_advise::{Config, Io, boost};
+use udpath_advise::{Config, boost};
 use udpath_load::Engine;
 use udpath_protocols::echo::EchoLoad;
+use udpath_serve::Io;
 
 /// A rung whose server comes up and then dies is a failed rung: it is told, and the climb goes on from the best.
 #[test]

@@ -10,10 +10,11 @@ use anyhow::{Context, anyhow};
 use udpath_advise::ladder::{ladder, without_root};
 use udpath_advise::result::{LeftOut, Ratio, Verdict};
 use udpath_advise::statistics::Bound;
-use udpath_advise::{Config, Error, Event, Io};
+use udpath_advise::{Config, Error, Event};
 use udpath_load::Engine;
 use udpath_protocols::{ProtocolEntry, echo};
 use udpath_report::{Render, WriteError, boost_text};
+use udpath_serve::Io;
 
 use crate::exit::{Done, Failure};
 use crate::terminal;
