@@ -9,12 +9,13 @@
 //! value when the file was created. If a change fails, the others of this boot are rolled back; the entry and its files
 //! stay, and `status` lists what differs.
 
-use crate::apply::{Applied, ApplyError, Around, change_all, keep, now};
-use crate::context;
+use crate::apply::{Applied, ApplyError, Around, change_all};
+use crate::context::{self, now};
 use crate::journal::{Line, Lock, State};
+use crate::link_reset::keep;
 use crate::machine::Machine;
 use crate::plan::Plan;
-use crate::undo::{Left, back_to};
+use crate::restore::{Left, back_to};
 
 /// Moves entry `id` to the current boot and adds the changes of `plan` to it. Writes nothing if the entry already
 /// belongs to this boot and there is nothing to change.

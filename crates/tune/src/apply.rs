@@ -11,20 +11,19 @@
 //! After a change of channels, the driver's new choice of IRQ affinity, XPS and RSS table is kept and recorded, so that
 //! undo can tell it from a later change by another program.
 
-mod keep;
 mod overlap;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::context;
+use crate::context::{self, now};
 use crate::journal::{Begun, Entry, Intent, JournalError, Line, Lock, SCHEMA, State, Writing};
+use crate::link_reset::{chosen_by_driver, keep, kept_of};
 use crate::machine::{Identity, Machine, Refusal};
 use crate::plan::{Change, Plan};
-use crate::settings::{OnReset, Phase, Setting, Value};
-use crate::undo::{self, Left, Restored};
-pub(crate) use keep::{keep, kept_of};
+use crate::restore::{Left, Restored, restore};
+use crate::settings::{Setting, Value};
 
 /// A plan that was applied.
 #[derive(Debug)]
@@ -97,12 +96,6 @@ pub enum ApplyError {
         /// What was not restored.
         left: Vec<Left>,
     },
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Applies a plan. `armed` is called with the entry's number once the entry is on disk and before anything is changed;
@@ -233,14 +226,6 @@ pub(crate) fn change_all(
     Ok(())
 }
 
-/// Does this change legitimately make the driver choose `lost` anew? A new number of channels requires new CPU and hash
-/// spreading; every other value was set by someone.
-pub(crate) fn chosen_by_driver(change: &Setting, lost: &Setting) -> bool {
-    let channels = change.phase() == Phase::Channels;
-    let spread = lost.row().on_reset == OnReset::Rechosen;
-    channels && spread
-}
-
 /// Makes one change; does nothing if the value is already set.
 fn one(
     machine: &dyn Machine,
@@ -344,7 +329,7 @@ fn take_back(machine: &dyn Machine, lock: &Lock, id: u64, stop: Stop) -> ApplyEr
     let done = entry.intents.iter().filter(|intent| intent.done.is_some()).count();
     let changes = done + usize::from(written);
     let Restored { left, noted, .. } =
-        undo::restore(machine, &entry, &mut writing, &format!("apply failed: {cause}"), true);
+        restore(machine, &entry, &mut writing, &format!("apply failed: {cause}"), true);
     if !left.is_empty() {
         return ApplyError::HalfReverted { id, cause, left };
     }

@@ -73,7 +73,7 @@ pub fn confirm(lock: &Lock, id: Option<u64>) -> Result<Entry, ConfirmError> {
     if let Some(why) = why {
         return Err(ConfirmError::NotAwaited { id, why });
     }
-    writing.append(&Line::Confirmed { time: crate::apply::now(), user: context::user() })?;
+    writing.append(&Line::Confirmed { time: context::now(), user: context::user() })?;
     writing.sync()?;
     Ok(lock.journal().entry(id)?)
 }
@@ -141,7 +141,7 @@ pub fn revert(machine: &dyn Machine, journal: &Journal, id: u64) -> Result<Optio
 /// than was requested, even if the clock was set back.
 fn left(entry: &Entry) -> Duration {
     let longest = Duration::from_secs(entry.begun.confirm.unwrap_or(0));
-    let left = entry.deadline().unwrap_or(0).saturating_sub(crate::apply::now());
+    let left = entry.deadline().unwrap_or(0).saturating_sub(context::now());
     Duration::from_millis(left).min(longest)
 }
 

@@ -1,4 +1,4 @@
-//! The user, the boot and the network namespace of the caller.
+//! The user, the time, the boot and the network namespace of the caller.
 
 mod sys;
 
@@ -7,9 +7,37 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::journal::Namespace;
+use serde::{Deserialize, Serialize};
 use udpath_host::namespace::{NAMED, Place, inside};
+
+/// A network namespace, by its file and its cookie, since a later namespace may reuse the inode.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespace {
+    /// Device of the file.
+    pub device: u64,
+    /// Inode of the file.
+    pub inode: u64,
+    /// `SO_NETNS_COOKIE`, unique within a boot. `None` before Linux 5.14, and in entries of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<u64>,
+}
+
+impl Namespace {
+    /// Is it the same namespace, as far as both report?
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        let cookies = self.cookie.zip(other.cookie).is_none_or(|(this, that)| this == that);
+        (self.device, self.inode) == (other.device, other.inode) && cookies
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
 
 /// The kernel's boot ID, new at each boot. Empty if the kernel does not report one.
 pub(crate) fn boot() -> String {

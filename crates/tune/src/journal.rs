@@ -48,12 +48,13 @@ use thiserror::Error;
 
 pub use disk::{Moment, Step, Watcher, When};
 pub use entry::{Entry, State};
-pub use line::{Begun, DIED, Intent, Kept, Line, Namespace, UNCONFIRMED};
+pub use line::{Begun, DIED, Intent, Kept, Line, UNCONFIRMED};
 pub use lock::Lock;
 pub(crate) use lock::{attend, attended};
 pub use selection::selections;
 pub(crate) use writing::Writing;
 
+pub use crate::context::Namespace;
 use crate::settings::{Setting, WrongName, WrongValue};
 use disk::Disk;
 

@@ -10,6 +10,7 @@
 //! - [`plan`]: requests resolved against the machine, in order: as a diff, as shell lines, as JSON.
 //! - [`conflicts`]: other programs that write the same settings, and how to resolve that first.
 //! - [`mod@apply`], [`mod@undo`], [`journal`]: carry a plan out, take it back, and the record that survives a crash.
+//!   `restore.rs`: the restoring that undo and a failed apply share. `link_reset.rs`: what a change of channels loses.
 //! - [`confirm`]: an apply that reverts unless it is confirmed. [`status`]: which changes are still in effect.
 //! - [`persist`]: files that keep changes across a boot. [`mod@adopt`]: continues the same apply after a boot.
 //!
@@ -21,10 +22,12 @@ pub mod confirm;
 pub mod conflicts;
 mod context;
 pub mod journal;
+mod link_reset;
 pub mod machine;
 pub mod persist;
 pub mod plan;
 pub mod process;
+mod restore;
 pub mod settings;
 pub mod status;
 pub mod undo;

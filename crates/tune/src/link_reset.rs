@@ -1,9 +1,9 @@
-//! Settings that a link reset may lose in addition to the one it changes.
+//! What a link reset does to settings beside the one whose change causes it.
 
 use crate::journal::{JournalError, Kept, Line, Writing};
 use crate::machine::Machine;
 use crate::plan::{Change, Plan};
-use crate::settings::{Cost, Item, OnReset, Part, PartKind, Setting, Value, rows};
+use crate::settings::{Cost, Item, OnReset, Part, PartKind, Phase, Setting, Value, rows};
 
 /// Records the values that link resets may lose, before the first reset.
 pub(crate) fn keep(machine: &dyn Machine, writing: &mut Writing, plan: &Plan) -> Result<(), JournalError> {
@@ -50,4 +50,12 @@ pub(crate) fn kept_of(machine: &dyn Machine, change: &Change) -> Vec<(Setting, V
     let others = settings.filter(|setting| *setting != change.setting);
     // A value that cannot be read cannot be lost.
     others.filter_map(|setting| machine.read(&setting).ok().map(|value| (setting, value))).collect()
+}
+
+/// Does this change legitimately make the driver choose `lost` anew? A new number of channels requires new CPU and hash
+/// spreading; every other value was set by someone.
+pub(crate) fn chosen_by_driver(change: &Setting, lost: &Setting) -> bool {
+    let channels = change.phase() == Phase::Channels;
+    let spread = lost.row().on_reset == OnReset::Rechosen;
+    channels && spread
 }

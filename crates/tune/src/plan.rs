@@ -8,6 +8,7 @@
 //! A [`Plan`] is both printed and applied: [`crate::apply()`] takes nothing else. Its JSON is accepted as a request; if
 //! the machine has changed since the plan was made, that is detected.
 
+mod expand;
 mod limits;
 mod port;
 mod render;

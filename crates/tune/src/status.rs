@@ -8,8 +8,8 @@ use crate::conflicts::Running;
 use crate::context;
 use crate::journal::{Contents, Entry, Journal, JournalError, State, attended};
 use crate::machine::Machine;
+use crate::restore::AfterBoot;
 use crate::settings::Scope;
-use crate::undo::AfterBoot;
 use udpath_host::namespace::Place;
 
 /// Version of the JSON form. Incremented when a field is removed or changes meaning, but not when a field is added.

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Begun, DIED, FILE, Intent, JournalError, Kept, Line, Namespace, SCHEMA, UNCONFIRMED, line};
+use super::{Begun, DIED, FILE, Intent, JournalError, Kept, Line, SCHEMA, UNCONFIRMED, line};
+use crate::context::Namespace;
 use crate::settings::Setting;
 
 /// The state of an entry.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{WrongLine, setting};
+use crate::context::Namespace;
 use crate::machine::Identity;
 use crate::settings::{Setting, Value};
 
@@ -121,27 +122,6 @@ pub struct Begun {
     pub namespace: Namespace,
     /// Confirmation timeout, seconds; `None`: no confirmation needed.
     pub confirm: Option<u64>,
-}
-
-/// A network namespace, by its file and its cookie, since a later namespace may reuse the inode.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Namespace {
-    /// Device of the file.
-    pub device: u64,
-    /// Inode of the file.
-    pub inode: u64,
-    /// `SO_NETNS_COOKIE`, unique within a boot. `None` before Linux 5.14, and in entries of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cookie: Option<u64>,
-}
-
-impl Namespace {
-    /// Is it the same namespace, as far as both report?
-    #[must_use]
-    pub fn is(&self, other: &Self) -> bool {
-        let cookies = self.cookie.zip(other.cookie).is_none_or(|(this, that)| this == that);
-        (self.device, self.inode) == (other.device, other.inode) && cookies
-    }
 }
 
 /// A value before an operation that may lose it.

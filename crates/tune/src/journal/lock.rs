@@ -15,8 +15,7 @@ use rustix::io::Errno;
 use super::disk::Step;
 use super::writing::{self, Writing};
 use super::{Begun, Entry, Journal, JournalError, Line, entry};
-use crate::apply::now;
-use crate::context;
+use crate::context::{self, now};
 
 /// How long to wait for another udpath. An apply takes well under a second, unless a driver resets its link, which
 /// takes a few. Shorter fails needlessly; longer leaves a script hanging on a stuck process.

@@ -1,8 +1,6 @@
 //! Requested settings, before they are checked against the machine.
 
-use super::{Document, Entry, PlanError, SCHEMA, limits, port};
-use crate::Machine;
-use crate::settings::{Setting, Value};
+use super::{Document, Entry, PlanError, SCHEMA};
 
 /// A setting by name and its requested value; `*` for every queue and `port:53:` for the server on a port are allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,38 +49,6 @@ impl SettingRequest {
         let Entry { setting: name, from, to, reason, about: _ } = entry;
         let value = to.ok_or_else(|| PlanError::Json(format!("{name:?} has no 'to'")))?;
         Ok(Self { name, value, from, reason })
-    }
-
-    /// One request for each queue that a `*` matches, and for everything that serves a port. If the same plan sets
-    /// `channels`, the queues are those that exist afterwards.
-    pub(super) fn expanded(
-        self,
-        machine: &dyn Machine,
-        channels: &[(Setting, Value)],
-    ) -> Result<Vec<Self>, PlanError> {
-        if let Some(requests) = port::expanded(machine, &self)? {
-            return Ok(requests);
-        }
-        let Some(stem) = self.name.strip_suffix("-*") else { return Ok(vec![self]) };
-        let nothing = |why: String| PlanError::Nothing { name: self.name.clone(), why };
-        let parts = stem.split_once(':').zip(stem.rsplit_once('/'));
-        let (interface, direction) = match parts {
-            Some(((interface, _), (_, "rx"))) => (interface, "rx"),
-            Some(((interface, _), (_, "tx"))) => (interface, "tx"),
-            _ => return Err(nothing("write it like eth0:rps/rx-*".into())),
-        };
-        let one = |queue: &dyn std::fmt::Display| Self { name: format!("{stem}-{queue}"), ..self.clone() };
-        if let Some(queues) = limits::changed(machine.source(), interface, direction, channels) {
-            return Ok((0..queues).map(|queue| one(&queue)).collect());
-        }
-        let folder = format!("/sys/class/net/{interface}/queues");
-        let names = machine.source().names(&folder).map_err(|why| nothing(format!("{folder}: {why}")))?;
-        let prefix = format!("{direction}-");
-        let queues: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix(&prefix)).collect();
-        if queues.is_empty() {
-            return Err(nothing(format!("{folder} has no {direction} queue")));
-        }
-        Ok(queues.iter().map(|queue| one(queue)).collect())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use udpath_steer::CpuSet;
 
-use super::{Change, Plan, PlanError, SettingRequest, limits};
+use super::{Change, Plan, PlanError, SettingRequest, expand, limits};
 use crate::machine::{Machine, Refusal};
 use udpath_host::process::SocketSetting;
 
@@ -38,7 +38,7 @@ impl Plan {
         let asked = limits::channels(machine.source(), &requests)?;
         for request in requests {
             let asked_for = request.name.clone();
-            for request in request.expanded(machine, &asked)? {
+            for request in expand::expanded(request, machine, &asked)? {
                 let setting: Setting = request.name.parse()?;
                 let value = setting.as_kept(setting.value(&request.value)?);
                 match wanted.iter().find(|(other, ..)| *other == setting) {
