@@ -5,18 +5,24 @@
 //! to more than a machine can produce: the number of entries, the size of each, and the memory for all of them are
 //! limited.
 
+mod captured;
+mod entry;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::ops::Bound;
-use std::path::{Component, Path};
+use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 use tar::{EntryType, PaxExtensions};
 
-use udpath_host::source::{ANSWERS, Answer, INDEX, Index, MAX_FILE, Question, Source, flat, sort};
-use udpath_host::{Absence, Fact};
+pub use captured::Captured;
+pub use entry::ArchiveError;
+
+use entry::{NAME, hostile, name, short};
+use udpath_host::source::MAX_FILE;
 
 /// Maximum unpacked size, headers included, and maximum memory for the contents. A machine with 128 queues and 10,000
 /// sockets takes some 30 MiB, mostly for processes. Lower: a larger machine is rejected. Higher: a hostile archive uses
@@ -28,40 +34,8 @@ const ENTRIES: usize = 200_000;
 /// Memory for an entry in addition to its name and text, bytes: the space in the map, which is half full at worst, and
 /// the allocator overhead of two allocations.
 const ENTRY: u64 = 112;
-/// Maximum length of a name, bytes, as for any path (`PATH_MAX`).
-const NAME: usize = 4096;
 /// Maximum size of the pax records before an entry (names, times, owners). Some 200 bytes are usual.
 const RECORDS: u64 = 64 << 10;
-
-/// An archive that is not a valid capture.
-#[derive(Debug, thiserror::Error)]
-pub enum ArchiveError {
-    /// It cannot be read, or is not an archive.
-    #[error("cannot read it: {0}; wanted is a .tar.gz that `udpath support` wrote")]
-    Unreadable(String),
-    /// It has an entry that no capture contains.
-    #[error("its entry '{name}' {why}; no capture has such an entry, so none of it is read")]
-    Hostile {
-        /// The entry's name, without control characters.
-        name: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// It is too large when unpacked.
-    #[error("it unpacks to more than {0}; a capture does not, so none of it is read")]
-    Bomb(String),
-}
-
-impl From<std::io::Error> for ArchiveError {
-    fn from(error: std::io::Error) -> Self {
-        // An error may quote the bad data, so remove terminal control characters.
-        Self::Unreadable(printable(&error.to_string()))
-    }
-}
-
-fn printable(text: &str) -> String {
-    text.chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
 
 /// The files of an archive, in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -212,119 +186,6 @@ impl Archive {
         matches!(self.entries.get(name), Some(None))
             || first.is_some_and(|(path, _)| path.starts_with(&within))
     }
-
-    /// The machine below one of its directories; the empty name is the archive's root.
-    #[must_use]
-    pub fn machine(&self, directory: &str) -> Captured<'_> {
-        let mut captured = Captured { archive: self, prefix: String::new(), index: Ok(Index::default()) };
-        if !directory.is_empty() {
-            captured.prefix = format!("{directory}/");
-        }
-        let file = format!("{ANSWERS}/{INDEX}");
-        if let Some(bytes) = self.file(&captured.key(&file)) {
-            captured.index = serde_json::from_slice(bytes).map_err(|error| format!("{file}: {error}"));
-        }
-        captured
-    }
-}
-
-/// The contents of an entry, unless it is too long.
-fn short(entry: &mut tar::Entry<'_, impl Read>, most: u64, what: &str) -> Result<Vec<u8>, ArchiveError> {
-    // A header may claim any length; the actual data decides.
-    let length = entry.size().min(most);
-    let mut bytes = Vec::with_capacity(length.min(1 << 16) as usize);
-    entry.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return Err(hostile(
-            &String::from_utf8_lossy(&entry.path_bytes()),
-            &format!("has {what} ({most} bytes)"),
-        ));
-    }
-    Ok(bytes)
-}
-
-fn hostile(name: &str, why: &str) -> ArchiveError {
-    ArchiveError::Hostile { name: printable(name), why: why.to_owned() }
-}
-
-/// An entry's name without `.` components and without leading and trailing slashes.
-fn name(bytes: &[u8]) -> Result<String, ArchiveError> {
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    if text.len() > NAME {
-        return Err(hostile(&text, "has a name longer than any path"));
-    }
-    let mut name = String::new();
-    for component in Path::new(&text).components() {
-        match component {
-            Component::CurDir => {}
-            Component::Normal(part) => {
-                let part = part.to_str().unwrap_or_default();
-                if part.contains(['\0', char::REPLACEMENT_CHARACTER]) {
-                    return Err(hostile(&text, "is not UTF-8"));
-                }
-                if !name.is_empty() {
-                    name.push('/');
-                }
-                name.push_str(part);
-            }
-            _ => return Err(hostile(&text, "points out of the archive")),
-        }
-    }
-    Ok(name)
-}
-
-/// A machine in an archive.
-#[derive(Debug, Clone)]
-pub struct Captured<'a> {
-    archive: &'a Archive,
-    /// Prefix of every name: empty, or ending in a slash.
-    prefix: String,
-    index: Result<Index, String>,
-}
-
-impl Captured<'_> {
-    fn key(&self, path: &str) -> String {
-        format!("{}{}", self.prefix, flat(path)).trim_end_matches('/').to_owned()
-    }
-
-    fn index(&self) -> Result<&Index, Absence> {
-        self.index.as_ref().map_err(|wrong| Absence::NotUnderstood(wrong.clone()))
-    }
-
-    /// Why a file or directory does not exist.
-    fn why(&self, path: &str) -> Absence {
-        match self.index() {
-            Err(wrong) => wrong,
-            Ok(index) => index.absent.get(path).cloned().unwrap_or(Absence::NotCaptured),
-        }
-    }
-}
-
-impl Source for Captured<'_> {
-    fn text(&self, path: &str) -> Result<String, Absence> {
-        let bytes = self.archive.file(&self.key(path)).ok_or_else(|| self.why(path))?;
-        let text = std::str::from_utf8(bytes).map(str::to_owned);
-        text.map_err(|_| Absence::NotUnderstood(format!("{path} is not UTF-8")))
-    }
-
-    fn names(&self, directory: &str) -> Result<Vec<String>, Absence> {
-        let names = self.archive.names(&self.key(directory)).ok_or_else(|| self.why(directory))?;
-        let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-        sort(&mut names);
-        Ok(names)
-    }
-
-    fn target(&self, link: &str) -> Result<String, Absence> {
-        self.index()?.links.get(link).cloned().ok_or_else(|| self.why(link))
-    }
-
-    fn ask(&self, question: &Question) -> Result<Fact<Answer>, Absence> {
-        let file = format!("{ANSWERS}/{}", question.file());
-        let bytes = self.archive.file(&self.key(&file)).ok_or(Absence::NotCaptured)?;
-        let text = std::str::from_utf8(bytes);
-        let text = text.map_err(|_| Absence::NotUnderstood(format!("{file} is not UTF-8")))?;
-        question.decode(text, &file)
-    }
 }
 
 #[cfg(test)]
@@ -333,6 +194,8 @@ mod tests {
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
+    use udpath_host::Absence;
+    use udpath_host::source::{Question, Source};
 
     use super::*;
 

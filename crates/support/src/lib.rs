@@ -27,7 +27,7 @@ use std::time::Duration;
 pub use archive::{Archive, ArchiveError, Captured};
 pub use identity::Identity;
 pub use kept::{KEPT, Kept};
-pub use manifest::{Manifest, SCHEMA};
+pub use manifest::{MANIFEST, Manifest, SCHEMA};
 pub use package::{PackageError, Target};
 pub use redact::{Kind, Redacted, Redactor};
 
@@ -38,8 +38,6 @@ use udpath_host::{Snapshot, Source};
 pub const NOW: &str = "now";
 /// Folder of the earlier snapshot.
 pub const EARLIER: &str = "earlier";
-/// Name of the manifest.
-pub const MANIFEST: &str = "manifest.json";
 /// Name of the status file.
 pub const STATUS: &str = "status.json";
 

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::redact::{Redacted, Redactor};
 use udpath_host::{Missing, Snapshot};
 
+/// Name of the manifest.
+pub const MANIFEST: &str = "manifest.json";
 /// Version of the JSON form. Incremented when a field is removed or changes meaning, but not when a field is added.
 pub const SCHEMA: &str = "udpath.support/1";
 

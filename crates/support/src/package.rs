@@ -12,7 +12,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::MANIFEST;
+use super::manifest::MANIFEST;
 
 /// The target of a capture.
 #[derive(Debug, Clone)]

@@ -7,8 +7,10 @@ mod address;
 mod answers;
 mod config;
 mod files;
+mod kind;
 mod names;
 mod process;
+mod recording;
 mod scan;
 mod status;
 mod words;
@@ -18,108 +20,10 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use kind::Kind;
+
 use super::identity::Identity;
 use address::Addresses;
-use udpath_host::source::{Answer, Recording};
-use udpath_host::{Fact, Provenance};
-
-/// What is replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// IPv4 and IPv6 addresses of sockets, peers, rules.
-    Address,
-    /// Link-layer addresses.
-    LinkAddress,
-    /// Names of this host and its domain.
-    HostName,
-    /// User account names.
-    UserName,
-    /// Arguments of programs.
-    CommandLine,
-    /// Paths below home directories.
-    HomePath,
-    /// UUIDs, identifiers of containers and machines, serial numbers.
-    Identifier,
-    /// Keys of RSS.
-    RssKey,
-    /// Folders of programs.
-    Path,
-    /// Names that processes and threads set for themselves.
-    ProcessName,
-    /// Instances of units, names of containers and of other control groups.
-    Unit,
-    /// Names of configuration files.
-    FileName,
-    /// Values in configuration files, if they may be anything.
-    Configuration,
-    /// Names of chains and tables of nftables.
-    ChainName,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 14] = [
-        Self::Address,
-        Self::LinkAddress,
-        Self::HostName,
-        Self::UserName,
-        Self::CommandLine,
-        Self::HomePath,
-        Self::Identifier,
-        Self::RssKey,
-        Self::Path,
-        Self::ProcessName,
-        Self::Unit,
-        Self::FileName,
-        Self::Configuration,
-        Self::ChainName,
-    ];
-
-    /// A description for users.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Address => "IP addresses",
-            Self::LinkAddress => "link-layer addresses",
-            Self::HostName => "host names",
-            Self::UserName => "user names",
-            Self::CommandLine => "command lines",
-            Self::HomePath => "paths in home directories",
-            Self::Identifier => "identifiers",
-            Self::RssKey => "RSS keys",
-            Self::Path => "folders of programs",
-            Self::ProcessName => "process and thread names",
-            Self::Unit => "units, containers, groups",
-            Self::FileName => "configuration file names",
-            Self::Configuration => "configuration values",
-            Self::ChainName => "nftables names",
-        }
-    }
-
-    /// How it is replaced.
-    #[must_use]
-    pub const fn how(self) -> &'static str {
-        match self {
-            Self::Address => {
-                "another address of the same kind; networks stay networks; loopback, multicast and unspecified ones stay"
-            }
-            Self::LinkAddress => "the maker's three bytes, and three others",
-            Self::HostName => "host-N",
-            Self::UserName => "user-N",
-            Self::CommandLine => "the program's name; of a known daemon's interpreter also its script",
-            Self::HomePath => "/home/user-N and the last part",
-            Self::Identifier => "as many other digits; serial numbers by 'serial'",
-            Self::Path => "/redacted and the program's name; folders of distributions stay",
-            Self::ProcessName => "the program's name, thread-N; what begins the program's name stays",
-            Self::Unit => "instance-N, container-N, group-N; names of units stay",
-            Self::FileName => "NN-file-N, in the same order",
-            Self::Configuration => "'redacted', or nothing; numbers and known words of known keys stay",
-            Self::ChainName => "table-N, chain-N; those of iptables stay",
-            Self::RssKey => "nothing; keys that everybody knows stay; --keep-rss-key keeps them",
-        }
-    }
-}
 
 /// Well-known keys that do not identify a machine: Microsoft's, used by many drivers, and the symmetric one.
 const KNOWN_KEYS: [&[u8]; 2] =
@@ -326,90 +230,5 @@ impl Redactor {
     #[must_use]
     pub fn left(&self) -> Vec<String> {
         self.left.iter().cloned().collect()
-    }
-
-    /// Redacts a recording.
-    pub(crate) fn recording(&mut self, recording: Recording) -> Recording {
-        self.learn(&recording);
-        self.programs(&recording.index.links);
-        self.files(&recording);
-        let mut redacted = Recording::default();
-        for (path, text) in recording.texts {
-            let text = files::text(self, &path, &text);
-            redacted.texts.insert(self.path(&path), text);
-        }
-        redacted.directories = recording.directories.iter().map(|path| self.path(path)).collect();
-        for (path, target) in recording.index.links {
-            let target = match path.as_str() {
-                // A device's bus.
-                path if path.starts_with("/sys/") => self.names_of_interfaces(&target),
-                path if path.starts_with("/proc/") && path.ends_with("/exe") => self.program(&target),
-                path if path.starts_with("/proc/") => self.text(&target),
-                // For a configuration file that is a link, only the last component of its target is read.
-                _ if target.ends_with("sysctl.conf") => "../sysctl.conf".to_owned(),
-                _ => "redacted".to_owned(),
-            };
-            redacted.index.links.insert(self.path(&path), target);
-        }
-        for (path, absence) in recording.index.absent {
-            let absence = self.absence(absence);
-            redacted.index.absent.insert(self.path(&path), absence);
-        }
-        for (question, answer) in recording.answers {
-            let question = question.of(|interface| self.names_of_interfaces(interface));
-            let answer = match answer {
-                Ok(Fact { value, from }) => {
-                    let from = match from {
-                        Provenance::File(path) => Provenance::File(self.path(&path)),
-                        from => from,
-                    };
-                    Ok(Fact::new(self.answer(value), from))
-                }
-                Err(absence) => Err(self.absence(absence)),
-            };
-            redacted.answers.push((question, answer));
-        }
-        redacted
-    }
-
-    /// Learns home directories and private interface names, before any text that may contain them.
-    fn learn(&mut self, recording: &Recording) {
-        for text in recording.texts.values().chain(recording.index.links.values()) {
-            for (at, home) in text.match_indices("/home/") {
-                let rest = &text[at + home.len()..];
-                let end = rest
-                    .find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')))
-                    .unwrap_or(rest.len());
-                let _ = self.user(&rest[..end]);
-            }
-        }
-        let links = recording.answers.iter().filter_map(|(_, answer)| match answer {
-            Ok(Fact { value: Answer::Links(links), .. }) => Some(links.iter().map(|link| link.name.clone())),
-            _ => None,
-        });
-        let of_files = recording.directories.iter().filter_map(|path| {
-            let name = path.strip_prefix("/sys/class/net/")?;
-            (!name.contains('/')).then(|| name.to_owned())
-        });
-        let names: BTreeSet<String> = links.flatten().chain(of_files).collect();
-        for name in names {
-            let other = self.text(&name);
-            if other != name && !self.interfaces.iter().any(|(known, _)| *known == name) {
-                self.interfaces.push((name, other));
-            }
-        }
-        self.interfaces.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-    }
-
-    /// A file's path. Control groups are named after users, units and containers; users choose the names of
-    /// configuration files.
-    fn path(&mut self, path: &str) -> String {
-        if path.starts_with("/sys/fs/cgroup") {
-            return self.cgroup_folder(path);
-        }
-        if ["/proc/", "/sys/"].iter().any(|start| path.starts_with(start)) {
-            return self.names_of_interfaces(path);
-        }
-        self.file_path(path).unwrap_or_else(|| self.text(path))
     }
 }
