@@ -1,3 +1,6 @@
+mod answering;
+mod frames;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -8,28 +11,22 @@ use udpath_stack::counters::{DropReason, Snapshot};
 use udpath_stack::epoch::{Domain, Table};
 use udpath_stack::frame::{BURST, Burst, Offloads};
 use udpath_stack::groups::Groups;
-use udpath_stack::handler::{Datagram, Handler, Outcome};
 use udpath_stack::mesh::{self, mesh};
 use udpath_stack::port::Port;
 use udpath_stack::port::memory::{End, pair};
 use udpath_stack::steering::Steering;
-use udpath_stack::wire::{
-    Flow, Headers, LinkHeader, Mac, Packet, Refusal, Tags, UdpChecksum, build, ipv4, udp, vlan,
-};
+use udpath_stack::wire::{Headers, Packet, Refusal, vlan};
 use udpath_stack::worker::{Parts, Worker};
 use udpath_steer::flow_limit::FlowLimit;
 use udpath_steer::rfs::SockFlowTable;
 use udpath_steer::rps::RpsMap;
 use udpath_steer::toeplitz::Key;
 
+use answering::{Answer, Answering, Request, answer};
+use frames::{Input, LOCALS, MAX_PAYLOAD, address, built};
+
 /// Frames of each end of a link: more than a burst, but soon exhausted.
 const FRAMES: usize = 2 * BURST;
-
-/// Room of a frame of a link, bytes.
-const MAX_PAYLOAD: usize = 2048 - 256;
-
-/// How much longer some replies are than their requests.
-const LONGER: usize = 40;
 
 /// Most frames of one run, so that a long input is not slow.
 const MOST: usize = 1024;
@@ -46,9 +43,6 @@ const BINDS: [&str; 8] = [
     "[::]:53",
 ];
 
-/// The possible addresses of this host, likewise; only the last byte, for both families.
-const LOCALS: std::ops::Range<u8> = 1..5;
-
 /// The whole path through up to three workers: six bytes of settings, then steps of a few bytes each: a frame, either
 /// built and damaged or of raw bytes; a burst sent; a worker's turn; a flow's reader moved to another CPU.
 ///
@@ -57,72 +51,10 @@ const LOCALS: std::ops::Range<u8> = 1..5;
 pub fn receive(data: &[u8]) {
     let Some((settings, steps)) = data.split_first_chunk::<6>() else { return };
     let mut run = Run::new(settings);
-    let mut input = Input(steps);
+    let mut input = Input::of(steps);
     while run.sent < MOST && run.step(&mut input).is_some() {}
     run.settle();
     run.judge();
-}
-
-/// Bytes that are consumed.
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn bytes(&mut self, count: usize) -> &'a [u8] {
-        let (some, rest) = self.0.split_at(count.min(self.0.len()));
-        self.0 = rest;
-        some
-    }
-}
-
-/// Source, destination and payload.
-type Request = (SocketAddr, SocketAddr, Vec<u8>);
-
-/// Answers by the first byte of the payload, so that the input chooses.
-struct Answering {
-    served: Rc<RefCell<Vec<Request>>>,
-}
-
-enum Answer {
-    Reply(Vec<u8>),
-    Declined,
-    /// Longer than any frame; true: it takes another path.
-    Huge(bool),
-}
-
-fn answer(payload: &[u8]) -> Answer {
-    match payload.first() {
-        Some(0) => Answer::Declined,
-        Some(1) => Answer::Reply([payload, &[0xaa; LONGER]].concat()),
-        Some(2) => Answer::Reply(Vec::new()),
-        Some(3) => Answer::Huge(false),
-        Some(4) => Answer::Huge(true),
-        _ => Answer::Reply(payload.to_vec()),
-    }
-}
-
-impl Handler for Answering {
-    fn handle(&mut self, datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
-        let (source, destination) = (datagram.headers.source(), datagram.headers.destination());
-        self.served.borrow_mut().push((source, destination, datagram.payload.to_vec()));
-        match answer(datagram.payload) {
-            Answer::Reply(reply) => {
-                room[..reply.len()].copy_from_slice(&reply);
-                Outcome::Reply(reply.len())
-            }
-            Answer::Declined => Outcome::Declined,
-            Answer::Huge(_) => Outcome::Reply(9000),
-        }
-    }
-
-    fn too_long(&mut self, datagram: Datagram<'_>, _: &[u8]) -> bool {
-        matches!(answer(datagram.payload), Answer::Huge(true))
-    }
 }
 
 /// A datagram on one link: the bytes before IP, source, destination and payload.
@@ -209,7 +141,7 @@ impl Run {
                 near
             });
             let reader = domain.register(format!("worker {}", rings.index())).expect("a reader");
-            let handler = Answering { served: Rc::clone(&served) };
+            let handler = Answering::new(&served);
             let steering = if port.is_some() { steering() } else { None };
             made.push(Worker::new(Parts {
                 port,
@@ -426,66 +358,5 @@ fn among<T: PartialEq + std::fmt::Debug>(
         } else {
             left[at] = None;
         }
-    }
-}
-
-fn address(ipv6: bool, last: u8) -> IpAddr {
-    if ipv6 { [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)].into() } else { [192, 0, 2, last].into() }
-}
-
-/// A valid request with some damage: source and destination, tags and length, then the number of changed bytes, and
-/// each change.
-fn built(input: &mut Input<'_>) -> Option<Vec<u8>> {
-    let [who, whom, shape, len, first, damage] = [(); 6].map(|()| input.byte());
-    let (who, whom, shape, len, damage) = (who?, whom?, shape?, len?, damage?);
-    let ipv6 = whom & 0x80 != 0;
-    let control = |id: u16| vlan::Control(id);
-    let tags = match shape % 4 {
-        0 => Tags::one(control(7)),
-        1 => Tags::two(control(100), control(7)),
-        _ => Tags::NONE,
-    };
-    let link =
-        LinkHeader { source: Mac([2, 0, 0, 0, 0, who & 3]), destination: Mac([2, 0, 0, 0, 1, 1]), tags };
-    let source = SocketAddr::new(address(ipv6, 100 + who % 4), 5000 + u16::from(who >> 2));
-    let port = [7, 53, 9, 7][usize::from(whom & 3)];
-    let destination = SocketAddr::new(address(ipv6, LOCALS.start + (whom >> 2) % 5), port);
-    let flow = Flow::new(link, source, destination).expect("one family");
-    // A few lengths near the longest, many short ones.
-    let len = usize::from(len) << (if shape & 0x10 != 0 { 3 } else { 0 }) >> (shape >> 6);
-    let len = len.min(MAX_PAYLOAD - flow.payload_offset());
-    let mut payload = vec![first?; len];
-    payload.iter_mut().skip(1).for_each(|byte| *byte = damage);
-    let mut frame = vec![0; flow.payload_offset() + len];
-    build(&mut frame, &flow, &payload, UdpChecksum::Computed).expect("it has room");
-    for _ in 0..damage % 8 {
-        let [at, value] = [input.byte()?, input.byte()?];
-        if let Some(byte) = frame.get_mut(usize::from(at)) {
-            *byte = value;
-        }
-    }
-    if damage & 0x10 != 0 {
-        mend(&mut frame);
-    }
-    if damage & 0x20 != 0 {
-        frame.truncate(usize::from(input.byte()?) * 2);
-    } else if damage & 0x40 != 0 {
-        let padding = usize::from(input.byte()? % 64).min(MAX_PAYLOAD - frame.len());
-        frame.extend(std::iter::repeat_n(0xcc, padding));
-    }
-    Some(frame)
-}
-
-/// Recomputes the checksums, if it is still a datagram.
-fn mend(frame: &mut [u8]) {
-    let Ok(headers) = Packet::parse(frame) else { return };
-    if headers.is_ipv4()
-        && let Ok(mut packet) = ipv4::View::new_mut(&mut frame[headers.l3()..])
-    {
-        packet.fill_checksum();
-    }
-    let end = headers.frame_end();
-    if let Ok(mut datagram) = udp::View::new_mut(&mut frame[headers.l4()..end]) {
-        datagram.fill_checksum(&headers.addresses());
     }
 }
