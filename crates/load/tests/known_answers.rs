@@ -4,11 +4,9 @@ mod known;
 
 use std::time::Duration;
 
-use known::{Faults, Server, Truth, near, run};
+use known::all_faults::{TIMEOUT, all_faults, compare};
+use known::{Faults, Server, near, run};
 use udpath_load::plan::{Arrivals, Plan, Process};
-use udpath_load::result::LoadResult;
-
-const TIMEOUT: Duration = Duration::from_millis(500);
 
 fn plan(server: &Server, arrivals: Arrivals) -> Plan {
     Plan {
@@ -20,48 +18,9 @@ fn plan(server: &Server, arrivals: Arrivals) -> Plan {
     }
 }
 
-/// Some of every fault. Late by 1.5 timeouts: distinguished from lost, because the drain lasts two.
-fn everything() -> Faults {
-    Faults {
-        drop: 0.03,
-        duplicate: 0.04,
-        delayed: 0.05,
-        delay: Duration::from_millis(20),
-        late: 0.02,
-        late_by: TIMEOUT * 3 / 2,
-        swap: 0.05,
-        corrupt: 0.03,
-        misdirect: 0.02,
-        vanish_after: None,
-    }
-}
-
-fn compare(result: &LoadResult, truth: &Truth) {
-    let c = &result.counts;
-    assert_eq!(c.sent, truth.received, "the loopback lost something: this says nothing of the load");
-    near("lost", c.lost, truth.dropped + truth.corrupted + truth.misdirected);
-    near("duplicate", c.duplicate, truth.duplicated);
-    near("late", c.late, truth.late);
-    near("corrupt", c.corrupt, truth.corrupted);
-    near("wrong flow", c.wrong_flow, truth.misdirected);
-    near("reordered", c.reordered, truth.reordered);
-    near("ok", c.ok, truth.received - truth.dropped - truth.corrupted - truth.misdirected - truth.late);
-    // Each of them must occur.
-    for (what, n) in [
-        ("dropped", truth.dropped),
-        ("duplicated", truth.duplicated),
-        ("late", truth.late),
-        ("corrupted", truth.corrupted),
-        ("misdirected", truth.misdirected),
-        ("reordered", truth.reordered),
-    ] {
-        assert!(n >= 20, "{what}: {n}");
-    }
-}
-
 #[test]
 fn open_loop_counts_are_the_truth() {
-    let server = Server::start("127.0.0.1:0", everything());
+    let server = Server::start("127.0.0.1:0", all_faults());
     let result = run(&plan(&server, Arrivals::Open { rate: 4000.0, process: Process::Poisson }));
     let truth = server.stop();
     compare(&result, &truth);
@@ -70,7 +29,7 @@ fn open_loop_counts_are_the_truth() {
 
 #[test]
 fn closed_loop_counts_are_the_truth() {
-    let server = Server::start("127.0.0.1:0", everything());
+    let server = Server::start("127.0.0.1:0", all_faults());
     // Many in flight: a lost request keeps its slot for a timeout.
     let result = run(&plan(&server, Arrivals::Closed { inflight: 400 }));
     compare(&result, &server.stop());
@@ -78,7 +37,7 @@ fn closed_loop_counts_are_the_truth() {
 
 #[test]
 fn two_threads_and_ipv6_count_the_same() {
-    let server = Server::start("[::1]:0", everything());
+    let server = Server::start("[::1]:0", all_faults());
     let plan =
         Plan { threads: 2, ..plan(&server, Arrivals::Open { rate: 4000.0, process: Process::Constant }) };
     let result = run(&plan);

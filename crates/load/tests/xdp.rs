@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use known::{Faults, Server, Truth, near, run_xdp};
+use known::all_faults::{TIMEOUT, all_faults, compare};
+use known::{Faults, Server, near, run_xdp};
 use udpath_bpf::Pass;
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_load::plan::{Arrivals, Mode, Plan, PortRange, Process, Transport};
@@ -16,7 +17,6 @@ use udpath_load::result::LoadResult;
 use udpath_load::{Engine, Error};
 use udpath_protocols::echo::EchoLoad;
 
-const TIMEOUT: Duration = Duration::from_millis(500);
 /// No run of these tests may take longer: plan, twice the timeout, and a slow machine.
 const MAX_RUN_TIME: Duration = Duration::from_secs(20);
 
@@ -56,44 +56,6 @@ fn open(rate: f64) -> Arrivals {
     Arrivals::Open { rate, process: Process::Constant }
 }
 
-/// Some of every fault. Late by 1.5 timeouts: distinguished from lost, because the drain lasts two.
-fn everything() -> Faults {
-    Faults {
-        drop: 0.03,
-        duplicate: 0.04,
-        delayed: 0.05,
-        delay: Duration::from_millis(20),
-        late: 0.02,
-        late_by: TIMEOUT * 3 / 2,
-        swap: 0.05,
-        corrupt: 0.03,
-        misdirect: 0.02,
-        vanish_after: None,
-    }
-}
-
-fn compare(result: &LoadResult, truth: &Truth) {
-    let c = &result.counts;
-    assert_eq!(c.sent, truth.received, "the link lost something: this says nothing of the load");
-    near("lost", c.lost, truth.dropped + truth.corrupted + truth.misdirected);
-    near("duplicate", c.duplicate, truth.duplicated);
-    near("late", c.late, truth.late);
-    near("corrupt", c.corrupt, truth.corrupted);
-    near("wrong flow", c.wrong_flow, truth.misdirected);
-    near("reordered", c.reordered, truth.reordered);
-    near("ok", c.ok, truth.received - truth.dropped - truth.corrupted - truth.misdirected - truth.late);
-    for (what, n) in [
-        ("dropped", truth.dropped),
-        ("duplicated", truth.duplicated),
-        ("late", truth.late),
-        ("corrupted", truth.corrupted),
-        ("misdirected", truth.misdirected),
-        ("reordered", truth.reordered),
-    ] {
-        assert!(n >= 20, "{what}: {n}");
-    }
-}
-
 #[test]
 fn counts_are_the_truth_in_both_loops_and_families() {
     udpath_lab::needs_root!();
@@ -105,7 +67,7 @@ fn counts_are_the_truth_in_both_loops_and_families() {
             Arrivals::Closed { inflight: 400 },
         ] {
             for threads in [1, 2] {
-                let server = bed.server(ipv6, everything());
+                let server = bed.server(ipv6, all_faults());
                 let result = bed.run(&Plan { threads, ..plan(server.address, arrivals) }).unwrap();
                 compare(&result, &server.stop());
                 assert_eq!(result.engine, "xdp");

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
+pub(crate) mod all_faults;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::{SocketAddr, UdpSocket};
