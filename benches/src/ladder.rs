@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 use udpath_advise::ladder::{Rung, Step, ladder};
 use udpath_advise::result::{BoostResult, Ratio, Verdict};
 use udpath_advise::statistics::Bound;
-use udpath_advise::{Config, Event, Io};
+use udpath_advise::{Config, Event};
 use udpath_load::Engine;
 use udpath_protocols::echo::EchoLoad;
+use udpath_serve::Io;
 
 use crate::Claim;
 use crate::bed::udpath;
