@@ -160,12 +160,12 @@ fn serve() {
         (
             &["echo", "--bind", &busy],
             3,
-            "stop the other server or choose another port: Address already in use",
+            "(stop the other server or choose another port): Address already in use",
         ),
         (
             &["sink", "--bind", &busy],
             3,
-            "stop the other server or choose another port: Address already in use",
+            "(stop the other server or choose another port): Address already in use",
         ),
         (&["chess", "--bind", "127.0.0.1:0"], 2, "possible values: echo, sink"),
     ];

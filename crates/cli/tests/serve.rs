@@ -264,7 +264,7 @@ fn bad_input_is_answered_with_one_sentence() {
         (
             &["echo", "--bind", "192.0.2.1:7"],
             3,
-            "cannot bind UDP 192.0.2.1:7; `ip address` lists the addresses of this host: ",
+            "cannot bind UDP 192.0.2.1:7 (`ip address` lists the addresses of this host): ",
         ),
         (&["echo", "--bind", "127.0.0.1:0", "--cpus", "1000"], 3, "CPU 1000 is not among those"),
         (
@@ -280,7 +280,7 @@ fn bad_input_is_answered_with_one_sentence() {
     for io in ["shared", "reuseport", "percpu", "auto"] {
         let (code, said) = refused(&["echo", "--bind", &busy, "--io", io]);
         let sentence = format!(
-            "udpath: cannot bind UDP {busy}; stop the other server or choose another port: Address already in use (os error 98)\n"
+            "udpath: cannot bind UDP {busy} (stop the other server or choose another port): Address already in use (os error 98)\n"
         );
         assert_eq!((code, said), (3, sentence), "{io}");
     }
@@ -308,7 +308,7 @@ fn a_low_port_without_privilege_is_explained() {
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(
         said.contains(
-            "cannot bind UDP 127.0.0.1:9; low ports need root or CAP_NET_BIND_SERVICE: Permission denied"
+            "cannot bind UDP 127.0.0.1:9 (ports below 1024 need root or CAP_NET_BIND_SERVICE): Permission denied"
         ),
         "{said}"
     );

@@ -17,13 +17,14 @@ pub enum Error {
     Plan(#[from] PlanError),
 
     /// A system call of the set-up failed.
-    #[error("cannot {operation}: {cause}{hint}")]
+    #[error("cannot {operation}{hint}")]
     System {
         /// What was attempted: `bind a flow to 10.0.0.1:4000`.
         operation: String,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
-        /// How to fix it, as `; do this`, or empty.
+        /// How to fix it, as ` (do this)`, or empty.
         hint: &'static str,
     },
 
@@ -44,12 +45,12 @@ pub enum Error {
     },
 
     /// An error of one engine.
-    #[error("{engine} engine: {what}")]
+    #[error("{engine} engine")]
     Engine {
         /// `socket`, `kernel` or `xdp`.
         engine: &'static str,
         /// What failed, why, and how to fix it.
-        what: String,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
 
     /// The run ended early; what was measured until then is kept.
@@ -83,10 +84,10 @@ impl Error {
     pub(crate) fn connect(target: SocketAddr, source: impl Into<io::Error>) -> Self {
         let source = source.into();
         let hint = match source.kind() {
-            io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => "; add a route to it",
-            io::ErrorKind::ConnectionRefused => "; start a server there",
-            io::ErrorKind::TimedOut => "; no answer from there",
-            io::ErrorKind::InvalidInput => "; source and target are not on the same network (loopback?)",
+            io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => " (add a route to it)",
+            io::ErrorKind::ConnectionRefused => " (start a server there)",
+            io::ErrorKind::TimedOut => " (no answer from there)",
+            io::ErrorKind::InvalidInput => " (are source and target on the same network?)",
             _ => "",
         };
         Self::System { operation: format!("connect a flow to {target}"), cause: source, hint }

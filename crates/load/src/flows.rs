@@ -42,7 +42,7 @@ fn open_one(plan: &Plan, flow: u32, ports: &mut SourcePorts) -> Result<OwnedFd, 
         socket_with(family, kind, SocketFlags::CLOEXEC, Some(protocol)).map_err(|e| Error::System {
             operation: format!("open the socket of flow {flow}"),
             cause: e.into(),
-            hint: if e == Errno::MFILE { "; use fewer flows or raise the limit (ulimit -n)" } else { "" },
+            hint: if e == Errno::MFILE { " (use fewer flows or raise `ulimit -n`)" } else { "" },
         })?;
     size_buffer(plan, &socket);
     bind_source(plan, flow, target, &socket, ports)?;
@@ -87,7 +87,7 @@ fn no_port(flow: u32) -> Error {
     Error::System {
         operation: format!("find a free source port for flow {flow}"),
         cause: Errno::ADDRINUSE.into(),
-        hint: "; use fewer flows, --source-ports 1024-65535, or more source addresses",
+        hint: " (use fewer flows, --source-ports 1024-65535, or more source addresses)",
     }
 }
 
@@ -148,9 +148,9 @@ fn bind_source(
                     cause: e.into(),
                     hint: match e {
                         Errno::ADDRNOTAVAIL => {
-                            "; it is not an address of this machine: add it, or use another --source"
+                            " (not an address of this machine: add it, or use another --source)"
                         }
-                        Errno::ACCESS => "; ports below 1024 need CAP_NET_BIND_SERVICE: choose higher ones",
+                        Errno::ACCESS => " (ports below 1024 need CAP_NET_BIND_SERVICE: choose higher ones)",
                         _ => "",
                     },
                 });
@@ -192,6 +192,6 @@ fn allow_files(needed: u64) -> Result<(), Error> {
     Err(Error::System {
         operation: format!("open {needed} files, one per flow (limit: {})", maximum.unwrap_or(u64::MAX)),
         cause: Errno::MFILE.into(),
-        hint: "; use fewer flows or raise the hard limit (ulimit -Hn)",
+        hint: " (use fewer flows or raise the hard limit, `ulimit -Hn`)",
     })
 }

@@ -48,10 +48,10 @@ const MAX_SLOTS: u64 = 1 << 20;
 /// Errors of the kernel engine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KernelError {
-    #[error("cannot set this thread's CPU affinity: {0}")]
-    Affinity(io::Error),
-    #[error("cannot list the interfaces of this network namespace: {0}")]
-    Interfaces(io::Error),
+    #[error("cannot set this thread's CPU affinity")]
+    Affinity(#[source] io::Error),
+    #[error("cannot list the interfaces of this network namespace")]
+    Interfaces(#[source] io::Error),
     #[error("no interface has {0}, the source address towards the target; check that the interface is up")]
     NoInterface(IpAddr),
     #[error(
@@ -61,15 +61,15 @@ pub(crate) enum KernelError {
     Loopback(SocketAddr),
     #[error(transparent)]
     Bpf(#[from] udpath_bpf::Error),
-    #[error("cannot read {what}: {cause}")]
-    Read { what: &'static str, cause: io::Error },
-    #[error("cannot send the first requests to {target}: {cause}")]
-    Launch { target: SocketAddr, cause: io::Error },
+    #[error("cannot read {what}")]
+    Read { what: &'static str, source: io::Error },
+    #[error("cannot send the first requests to {target}")]
+    Launch { target: SocketAddr, source: io::Error },
 }
 
 impl From<KernelError> for crate::Error {
     fn from(error: KernelError) -> Self {
-        Self::Engine { engine: "kernel", what: error.to_string() }
+        Self::Engine { engine: "kernel", source: error.into() }
     }
 }
 
@@ -168,7 +168,7 @@ pub fn run(
 /// The interface that the flows leave by.
 fn egress(flows: &Flows, target: SocketAddr) -> Result<Interface, KernelError> {
     let local =
-        flows.local(0).map_err(|cause| KernelError::Read { what: "a flow's own address", cause })?.ip();
+        flows.local(0).map_err(|source| KernelError::Read { what: "a flow's own address", source })?.ip();
     if local.is_loopback() || local == target.ip() {
         return Err(KernelError::Loopback(target));
     }

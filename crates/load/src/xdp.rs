@@ -41,6 +41,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use error_reporter::Report;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use udpath_stack::wire;
@@ -95,8 +96,8 @@ fn cannot(what: impl Into<String>) -> Error {
     PlanError::Engine { engine: NAME, what: what.into() }.into()
 }
 
-fn failed(what: impl Into<String>) -> Error {
-    Error::Engine { engine: NAME, what: what.into() }
+fn failed(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::Engine { engine: NAME, source: source.into() }
 }
 
 /// Checks what does not depend on the machine: whether this engine can carry out the plan.
@@ -201,7 +202,7 @@ fn open_live(
         return None;
     }
     let opened = Live::open(interface, len);
-    opened.map_err(|error| sums.live_given_up.set(error.to_string())).ok()
+    opened.map_err(|error| sums.live_given_up.set(Report::new(error).to_string())).ok()
 }
 
 /// How requests were sent, if not all by AF_XDP.

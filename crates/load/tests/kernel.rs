@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use error_reporter::Report;
 use known::{Faults, Server, Truth};
 use udpath_bpf::Pass;
 use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
@@ -199,14 +200,14 @@ fn unsupported_plans_are_rejected_with_a_reason() {
         (Plan { targets: vec![server.address; 2], ..good.clone() }, "one target"),
         (Plan { targets: vec!["127.0.0.1:7".parse().unwrap()], ..good.clone() }, "loopback"),
     ] {
-        let error = bed.run(&spoilt).unwrap_err().to_string();
+        let error = Report::new(bed.run(&spoilt).unwrap_err()).to_string();
         assert!(error.contains(words), "{error}");
     }
     // Does not touch another program on the interface.
     let client = bed.lab.machine("client").unwrap();
     let interface = client.towards("server").unwrap().name();
     let other = client.run(|| Pass::attach(interface).unwrap()).unwrap();
-    let error = bed.run(&good).unwrap_err().to_string();
+    let error = Report::new(bed.run(&good).unwrap_err()).to_string();
     assert!(error.contains("another XDP program"), "{error}");
     drop(other);
     let result = bed.run(&Plan { duration: Duration::from_millis(100), ..good }).unwrap();

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use error_reporter::Report;
 use known::all_faults::{TIMEOUT, all_faults, compare};
 use known::{Faults, Server, near, run_xdp};
 use udpath_bpf::Pass;
@@ -334,12 +335,13 @@ fn unsupported_plans_are_rejected() {
     // An address without a host.
     let nobody = SocketAddr::new(IpAddr::from([10, 0, 0, 200]), 7);
     bed.ip("client", &["link", "set", "eth0", "arp", "on"]);
-    let error = bed.run(&Plan { targets: vec![nobody], ..good.clone() }).unwrap_err().to_string();
+    let error =
+        Report::new(bed.run(&Plan { targets: vec![nobody], ..good.clone() }).unwrap_err()).to_string();
     assert!(error.contains("no host answers for 10.0.0.200 on eth0"), "{error}");
     // Does not touch another program on the interface.
     let client = bed.0.machine("client").unwrap();
     let other = client.run(|| Pass::attach("eth0").unwrap()).unwrap();
-    let error = bed.run(&good).unwrap_err().to_string();
+    let error = Report::new(bed.run(&good).unwrap_err()).to_string();
     assert!(error.contains("another XDP program"), "{error}");
     drop(other);
     assert_eq!(bed.run(&good).unwrap().counts.ok, 100);
@@ -354,7 +356,8 @@ fn an_interface_without_ethernet_is_rejected() {
     bed.ip("client", &["tuntap", "add", "tun9", "mode", "tun"]);
     bed.ip("client", &["address", "add", "10.9.0.1/24", "dev", "tun9"]);
     bed.ip("client", &["link", "set", "tun9", "up"]);
-    let error = bed.run(&plan("10.9.0.2:7".parse().unwrap(), open(100.0))).unwrap_err().to_string();
+    let error = bed.run(&plan("10.9.0.2:7".parse().unwrap(), open(100.0))).unwrap_err();
+    let error = Report::new(error).to_string();
     assert!(error.contains("cannot find a route to 10.9.0.2"), "{error}");
 }
 

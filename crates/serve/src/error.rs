@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+use error_reporter::Report;
 use serde::Serialize;
 use udpath_steer::CpuSet;
 
@@ -102,24 +103,12 @@ impl Error {
     /// Why `auto` rejects an Io, if it may try the next one after this error.
     pub(crate) fn into_rejection(self) -> Result<String, Self> {
         match self {
-            Self::Probe { source, .. } => Ok(with_sources(&source)),
-            Self::Xdp(source) => Ok(with_sources(&source)),
-            Self::Socket { .. } | Self::MoreWorkersThanCpus { .. } => Ok(with_sources(&self)),
+            Self::Probe { source, .. } => Ok(Report::new(source).to_string()),
+            Self::Xdp(source) => Ok(Report::new(source).to_string()),
+            Self::Socket { .. } | Self::MoreWorkersThanCpus { .. } => Ok(Report::new(self).to_string()),
             other => Err(other),
         }
     }
-}
-
-/// The error and its sources in one sentence, joined by colons.
-pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// An Io that `auto` did not choose.
@@ -163,12 +152,12 @@ impl fmt::Display for Reasons<'_> {
 /// What to do about a failed bind, as the rest of the sentence.
 fn bind_hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "; stop the other server or choose another port",
-        io::ErrorKind::AddrNotAvailable => "; `ip address` lists the addresses of this host",
-        io::ErrorKind::PermissionDenied => "; low ports need root or CAP_NET_BIND_SERVICE",
+        io::ErrorKind::AddrInUse => " (stop the other server or choose another port)",
+        io::ErrorKind::AddrNotAvailable => " (`ip address` lists the addresses of this host)",
+        io::ErrorKind::PermissionDenied => " (ports below 1024 need root or CAP_NET_BIND_SERVICE)",
         _ => match error.raw_os_error() {
-            Some(libc::EINVAL | libc::ENODEV) => "; link-local addresses need %INTERFACE",
-            Some(libc::EAFNOSUPPORT) => "; this host has no IPv6: use an IPv4 address",
+            Some(libc::EINVAL | libc::ENODEV) => " (link-local addresses need %INTERFACE)",
+            Some(libc::EAFNOSUPPORT) => " (this host has no IPv6: use an IPv4 address)",
             _ => "",
         },
     }
@@ -186,8 +175,8 @@ mod tests {
             source: io::Error::from_raw_os_error(libc::EADDRINUSE),
         };
         assert_eq!(
-            with_sources(&error),
-            "cannot bind UDP 10.0.0.1:53; stop the other server or choose another port: Address already in use (os error 98)"
+            Report::new(error).to_string(),
+            "cannot bind UDP 10.0.0.1:53 (stop the other server or choose another port): Address already in use (os error 98)"
         );
     }
 
@@ -197,7 +186,7 @@ mod tests {
         let source = ProbeError::Unreached { flows: 64, target, worker: 1 }.into();
         let error = Error::Probe { io: Io::Reuseport, source };
         assert_eq!(
-            with_sources(&error),
+            Report::new(&error).to_string(),
             "reuseport does not work here: none of 64 flows to 10.0.0.1:53 reached worker 1"
         );
         assert_eq!(error.into_rejection().unwrap(), "none of 64 flows to 10.0.0.1:53 reached worker 1");

@@ -59,11 +59,12 @@ pub enum Error {
         left: usize,
     },
     /// No memory.
-    #[error("cannot map {bytes} bytes of packet memory: {cause}")]
+    #[error("cannot map {bytes} bytes of packet memory")]
     Map {
         /// Bytes.
         bytes: usize,
         /// The kernel's error.
+        #[source]
         cause: std::io::Error,
     },
 }

@@ -42,11 +42,12 @@ pub enum Error {
     #[error(transparent)]
     Ring(#[from] ring::CapacityError),
     /// No file descriptor for a worker's waker.
-    #[error("cannot create the eventfd that wakes worker {worker}: {cause}")]
+    #[error("cannot create the eventfd that wakes worker {worker}")]
     Wake {
         /// The worker.
         worker: usize,
         /// The kernel's error.
+        #[source]
         cause: std::io::Error,
     },
 }

@@ -105,7 +105,7 @@ impl Default for Config {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Invalid ring size.
-    #[error("cannot join sockets and workers: {0}")]
+    #[error("cannot join sockets and workers")]
     Ring(#[from] CapacityError),
     /// The workers have been joined already.
     #[error("cannot join sockets to worker {0} twice; open further sockets from the existing Sockets")]
@@ -121,11 +121,12 @@ pub enum Error {
         limit: usize,
     },
     /// The socket's queue could not be created.
-    #[error("cannot open a socket at {bind}: {cause}")]
+    #[error("cannot open a socket at {bind}")]
     Queue {
         /// The socket's address.
         bind: SocketAddr,
         /// The cause.
+        #[source]
         cause: queue::Error,
     },
 }

@@ -212,7 +212,7 @@ fn search(args: &Args, task: &Task, limits: &Limits, stop: &AtomicBool) -> Done 
         let result = udpath_load::run(plan, task.engine, &*protocol, &mut |p| line.show(p), stop);
         line.clear();
         if stop.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err(Error::Engine { engine: "socket", what: "search interrupted".into() });
+            return Err(Error::Engine { engine: "socket", source: "search interrupted".into() });
         }
         result
     };

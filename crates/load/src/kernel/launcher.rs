@@ -96,7 +96,7 @@ impl<'a> Launcher<'a> {
             let port = self
                 .flows
                 .local(flow)
-                .map_err(|cause| KernelError::Read { what: "a flow's own port", cause })?
+                .map_err(|source| KernelError::Read { what: "a flow's own port", source })?
                 .port();
             for slot in self.slots_of(flow) {
                 self.in_kernel.assign(slot, flow as u32, port);
@@ -110,8 +110,8 @@ impl<'a> Launcher<'a> {
             }
         })?;
         match self.last_send_error.take() {
-            Some(cause) if self.send_errors as usize >= self.seen.len() => {
-                Err(KernelError::Launch { target, cause })
+            Some(source) if self.send_errors as usize >= self.seen.len() => {
+                Err(KernelError::Launch { target, source })
             }
             kept => {
                 self.last_send_error = kept;

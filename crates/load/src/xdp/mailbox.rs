@@ -67,7 +67,7 @@ pub(super) fn mailboxes(threads: usize) -> Result<Vec<Mailboxes>, Error> {
                 all[from].to.push(None);
                 continue;
             }
-            let (producer, consumer) = ring(capacity).map_err(|e| failed(e.to_string()))?;
+            let (producer, consumer) = ring(capacity).map_err(failed)?;
             let waker = wakers[to].clone();
             all[from].to.push(Some(Outbox { ring: producer, waker, burst: ArrayVec::new() }));
             all[to].from.push(consumer);

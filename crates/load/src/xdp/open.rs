@@ -70,13 +70,13 @@ fn is_virtual(interface: &str) -> bool {
 }
 
 fn explain(error: xdp::Error) -> Error {
-    failed(match error {
+    match error {
         xdp::Error::NoNative { interface } => {
-            format!("the driver of {interface} has no native XDP; use the socket engine")
+            failed(format!("the driver of {interface} has no native XDP; use the socket engine"))
         }
         xdp::Error::NoAfXdp => {
-            "this kernel has no AF_XDP (CONFIG_XDP_SOCKETS); use the socket engine".to_owned()
+            failed("this kernel has no AF_XDP (CONFIG_XDP_SOCKETS); use the socket engine")
         }
-        other => other.to_string(),
-    })
+        other => failed(other),
+    }
 }

@@ -29,8 +29,8 @@ pub(super) struct Routes {
 impl Routes {
     pub(super) fn new() -> Result<Self, Error> {
         let domain = Domain::new(1, MAX_REPLACED);
-        let reader = domain.register("load").map_err(|e| failed(e.to_string()))?;
-        let mirror = Mirror::start(&domain).map_err(|e| failed(e.to_string()))?;
+        let reader = domain.register("load").map_err(failed)?;
+        let mirror = Mirror::start(&domain).map_err(failed)?;
         Ok(Self { mirror, reader })
     }
 

@@ -100,9 +100,10 @@ pub enum Error {
         limit: usize,
     },
     /// The eventfd that a sleeping reader waits on.
-    #[error("cannot open an eventfd for a socket queue's reader: {cause}")]
+    #[error("cannot open an eventfd for a socket queue's reader")]
     Eventfd {
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
 }

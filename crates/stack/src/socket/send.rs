@@ -74,11 +74,12 @@ pub enum SendError {
     #[error("cannot send to {0}: port 0 cannot receive datagrams")]
     PortZero(SocketAddr),
     /// There is no path at present. If [`NoPath::may_pass`], retry in a moment.
-    #[error("cannot send to {to}: {cause}")]
+    #[error("cannot send to {to}")]
     NoPath {
         /// The destination.
         to: SocketAddr,
         /// What is missing.
+        #[source]
         cause: NoPath,
     },
     /// No worker has a port on the interface.

@@ -30,6 +30,7 @@ mod status;
 use std::io;
 use std::time::{Duration, Instant};
 
+use error_reporter::Report;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use udpath_netlink::Received;
@@ -113,7 +114,7 @@ enum Read {
 impl Follower {
     fn run(mut self) {
         if let Err(error) = self.follow() {
-            self.status.state = State::Ended(error.to_string());
+            self.status.state = State::Ended(Report::new(error).to_string());
             // Nothing handles requests any more.
             self.requests.stop();
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use error_reporter::Report;
 use udpath_stack::counters::DropReason;
 use udpath_stack::epoch::Domain;
 use udpath_stack::groups::{self, Groups};
@@ -297,8 +298,8 @@ fn a_socket_sends_first_while_there_are_free_frames() {
         ("192.0.2.8:99", "MAC address of 192.0.2.8"),
         ("198.51.100.1:99", "no route"),
     ] {
-        let error = socket.send_to(b"x", wrong.parse().unwrap()).unwrap_err();
-        assert!(error.to_string().contains(expected), "{error}");
+        let error = Report::new(socket.send_to(b"x", wrong.parse().unwrap()).unwrap_err()).to_string();
+        assert!(error.contains(expected), "{error}");
     }
     let unknown = NoPath::NeighbourUnknown { interface: 2, next_hop: [192, 0, 2, 8].into() };
     let to_unknown = "192.0.2.8:99".parse().unwrap();

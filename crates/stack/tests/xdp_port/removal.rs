@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use error_reporter::Report;
 use udpath_bpf::AttachMode;
 use udpath_lab::{LabBuilder, LinkSpec};
 use udpath_stack::port::Port;
@@ -22,7 +23,7 @@ fn open_errors_name_the_object_and_the_reason() {
     let lab = lab("x-refused", 2);
     let server = lab.machine("server").unwrap();
     let open = |interface: &str, config| server.run(|| XdpDevice::open(interface, config)).unwrap();
-    let text = |error: Error| error.to_string();
+    let text = |error: Error| Report::new(error).to_string();
     assert_eq!(text(open("eth7", small()).unwrap_err()), "no interface 'eth7' in this network namespace");
     for odd in ["", "..", "eth0/../eth0", "a\0b", "a name that is much too long for one"] {
         assert!(matches!(open(odd, small()), Err(Error::NoInterface { .. })), "{odd:?}");
@@ -45,7 +46,7 @@ fn open_errors_name_the_object_and_the_reason() {
     let zero_copy = Config { copying: Copying::ZeroCopy, ..small() };
     let refused = text(server.run(|| XdpPort::open("eth0", 0, &zero_copy)).unwrap().unwrap_err());
     assert!(
-        refused.starts_with("the driver of interface 'eth0' does not support zero-copy on queue 0: "),
+        refused.starts_with("the driver of interface 'eth0' does not support zero-copy on queue 0 (use copy mode"),
         "{refused}"
     );
     // The error names the program already attached.
@@ -98,7 +99,8 @@ fn an_mtu_beyond_a_page_is_reported() {
     let builder = LabBuilder::new("x-mtu").machine("client").machine("server");
     let lab = builder.link("client", "server", &spec).up().unwrap();
     let server = lab.machine("server").unwrap();
-    let refused = server.run(|| XdpDevice::open("eth0", small())).unwrap().unwrap_err().to_string();
+    let refused = server.run(|| XdpDevice::open("eth0", small())).unwrap().unwrap_err();
+    let refused = Report::new(refused).to_string();
     assert_eq!(
         refused,
         "cannot attach BPF program 'take' to 'eth0': its MTU, or its peer's, is too large for XDP; about 3,500 bytes fit"

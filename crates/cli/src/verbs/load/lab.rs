@@ -288,7 +288,7 @@ fn together(
                     inside.unwrap_or_else(|e| {
                         // It never reached the barrier: do not let the others wait for it.
                         ready.wait();
-                        Err(Error::Engine { engine: "socket", what: e.to_string() })
+                        Err(Error::Engine { engine: "socket", source: e.into() })
                     })
                 })
             })

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use error_reporter::Report;
 use udpath_stack::epoch::{Reader, Table};
 use udpath_stack::groups::Groups;
 use udpath_stack::port::xdp::{InterfaceChange, XdpDevice};
@@ -21,7 +22,6 @@ use udpath_stack::tables::{Mirror, Tables};
 
 use super::ingress::Ingress;
 use super::state::{FastPathState, locals, lock};
-use crate::error::with_sources;
 
 /// How often this host's addresses and interfaces are compared with their last state. A longer interval drops datagrams for
 /// a new address of a wildcard bind, and replies longer than a new MTU, for longer; a shorter one takes CPU time from the
@@ -86,7 +86,7 @@ impl AddressMonitor {
         self.reader.idle();
         let mut warnings = Vec::new();
         for (device, ingress) in filter.devices.iter_mut().zip(all) {
-            warnings.extend(ingress.apply(device).err().map(|error| with_sources(&error)));
+            warnings.extend(ingress.apply(device).err().map(|error| Report::new(error).to_string()));
             warnings.extend(ingress.warnings);
         }
         warnings
@@ -107,8 +107,8 @@ impl AddressMonitor {
         // The programs take nothing the workers do not know: removed addresses go before, new ones come after.
         let mut filter = lock(&self.shared.filter);
         filter.set_locals(now.clone());
-        let published = self.groups.publish(groups).map_err(|error| error.to_string());
-        match published.and_then(|()| filter.add_new().map_err(|error| with_sources(&error))) {
+        let published = self.groups.publish(groups).map_err(|error| Report::new(error).to_string());
+        match published.and_then(|()| filter.add_new().map_err(|error| Report::new(error).to_string())) {
             Ok(()) => {
                 self.locals = now;
                 None
@@ -143,7 +143,7 @@ fn follow(device: &mut XdpDevice, opened_with: InterfaceState) -> Vec<String> {
         }
         Some(_) => {
             if let Err(error) = device.refresh() {
-                return vec![with_sources(&error)];
+                return vec![Report::new(error).to_string()];
             }
         }
     }

@@ -9,19 +9,21 @@ use crate::frame;
 #[non_exhaustive]
 pub enum Error {
     /// The file does not exist or is not readable.
-    #[error("cannot open the capture {name}: {cause}")]
+    #[error("cannot open the capture {name}")]
     Open {
         /// The file.
         name: String,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// The file for the replies cannot be created.
-    #[error("cannot create {name} for the replies: {cause}")]
+    #[error("cannot create {name} for the replies")]
     Create {
         /// The file.
         name: String,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// The replies would overwrite the capture.
@@ -66,21 +68,23 @@ pub enum Error {
         what: &'static str,
     },
     /// The file cannot be read.
-    #[error("cannot read {name} at byte {at}: {cause}")]
+    #[error("cannot read {name} at byte {at}")]
     Read {
         /// The file.
         name: String,
         /// Offset of the read.
         at: u64,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// The replies cannot be written.
-    #[error("cannot write replies to {name}: {cause}")]
+    #[error("cannot write replies to {name}")]
     Write {
         /// The file.
         name: String,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// Out of memory for frames.

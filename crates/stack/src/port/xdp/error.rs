@@ -25,13 +25,14 @@ pub enum Error {
         interface: String,
     },
     /// Something about the interface could not be read.
-    #[error("cannot read {what} of interface '{interface}': {cause}")]
+    #[error("cannot read {what} of interface '{interface}'")]
     Read {
         /// The interface.
         interface: String,
         /// The file that was read.
         what: &'static str,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// No such queue.
@@ -56,13 +57,14 @@ pub enum Error {
         queue: u32,
     },
     /// No permission.
-    #[error("cannot {operation}: {cause}; run as root, or with {capability}")]
+    #[error("cannot {operation} (run as root, or with {capability})")]
     NotPermitted {
         /// The operation.
         operation: &'static str,
         /// The missing capability.
         capability: &'static str,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// The kernel has no AF_XDP.
@@ -79,8 +81,8 @@ pub enum Error {
     },
     /// The driver does not support zero-copy.
     #[error(
-        "the driver of interface '{interface}' does not support zero-copy on queue {queue}: {cause}; use copy mode or \
-         automatic selection"
+        "the driver of interface '{interface}' does not support zero-copy on queue {queue} (use copy mode or \
+         automatic selection)"
     )]
     NoZeroCopy {
         /// The interface.
@@ -88,17 +90,19 @@ pub enum Error {
         /// The queue.
         queue: u32,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// The memory could not be locked.
     #[error(
-        "cannot lock {bytes} bytes of packet memory: {cause}; raise RLIMIT_MEMLOCK (`ulimit -l`, LimitMEMLOCK= of \
-         systemd), run with CAP_IPC_LOCK, or use fewer frames"
+        "cannot lock {bytes} bytes of packet memory (raise `ulimit -l` or systemd's LimitMEMLOCK=, run with \
+         CAP_IPC_LOCK, or use fewer frames)"
     )]
     LockedMemory {
         /// Bytes.
         bytes: usize,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// Invalid ring size.
@@ -120,7 +124,7 @@ pub enum Error {
         least: usize,
     },
     /// Another step failed.
-    #[error("cannot {operation} for queue {queue} of interface '{interface}': {cause}")]
+    #[error("cannot {operation} for queue {queue} of interface '{interface}'")]
     Socket {
         /// The operation.
         operation: &'static str,
@@ -129,6 +133,7 @@ pub enum Error {
         /// The queue.
         queue: u32,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// Out of memory for frames.

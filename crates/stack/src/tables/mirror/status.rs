@@ -9,11 +9,12 @@ use crate::epoch::Stalled;
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
     /// A system call failed, or the kernel refused a request.
-    #[error("cannot {what}: {cause}")]
+    #[error("cannot {what}")]
     System {
         /// The operation.
         what: &'static str,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// The kernel did not answer.
@@ -31,8 +32,8 @@ pub enum MirrorError {
         what: &'static str,
     },
     /// A reader does not release old tables.
-    #[error("cannot publish the tables: {0}")]
-    Stalled(Stalled),
+    #[error("cannot publish the tables")]
+    Stalled(#[source] Stalled),
 }
 
 /// The state of the mirror.

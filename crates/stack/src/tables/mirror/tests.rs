@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 
+use error_reporter::Report;
 use proptest::prelude::*;
 use udpath_lab::{LabBuilder, LinkSpec};
 use udpath_netlink::flag;
@@ -284,7 +285,8 @@ fn a_list_that_is_refused_is_an_error_with_its_name() {
         follower.read(&[Kind::Neighbours])
     });
     let Read::Failed(error) = read else { panic!("not refused") };
-    assert!(error.to_string().starts_with("cannot read the list of neighbours: "), "{error}");
+    let error = Report::new(error).to_string();
+    assert!(error.starts_with("cannot read the list of neighbours: "), "{error}");
 }
 
 #[test]
