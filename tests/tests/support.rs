@@ -91,7 +91,7 @@ fn unredacted_parts_are_announced_and_existing_files_stay() {
     assert!(made.err.contains("NOT REDACTED"), "{}", made.err);
     let again = Run::new(&["support", "-o", file]).finish();
     assert_eq!(again.code(), Some(2));
-    assert!(again.err.contains("is there already"), "{}", again.err);
+    assert!(again.err.contains("exists; choose another path"), "{}", again.err);
     let forced = Run::new(&["support", "-o", file, "--force"]).finish();
     assert_eq!(forced.code(), Some(0), "{}", forced.err);
     assert!(contents(&path).contains("\"redacted\": ["));
@@ -207,7 +207,7 @@ fn a_full_disk_is_left_as_it_was() {
         let ended = Run::of(command, "support on a full disk").finish();
         assert_eq!(ended.code(), Some(3), "{}", ended.err);
         assert!(
-            ended.err.contains("No space left") && ended.err.contains("nothing of it was left"),
+            ended.err.contains("No space left") && ended.err.contains("nothing was left behind"),
             "{}",
             ended.err
         );

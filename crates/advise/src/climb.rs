@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use error_reporter::Report;
 use udpath_lab::Lab;
 use udpath_load::Progress;
 use udpath_load::template::Protocol;
@@ -311,7 +312,11 @@ impl Climb<'_> {
 
 /// A rung whose server did not start, or ended during a trial.
 fn failed(rung: &Rung, settings: &Settings, against: &str, error: &Error) -> RungResult {
-    RungResult { against: Some(against.into()), note: Some(error.to_string()), ..unmeasured(rung, settings) }
+    RungResult {
+        against: Some(against.into()),
+        note: Some(Report::new(error).to_string()),
+        ..unmeasured(rung, settings)
+    }
 }
 
 /// A rung without any trial.

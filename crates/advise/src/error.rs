@@ -40,11 +40,12 @@ pub enum Error {
     #[error(transparent)]
     Lab(#[from] udpath_lab::Error),
     /// The load could not be run.
-    #[error("cannot measure {rung}: {cause}")]
+    #[error("cannot measure {rung}")]
     Load {
         /// The rung being measured.
         rung: String,
         /// The load's reason.
+        #[source]
         cause: udpath_load::Error,
     },
     /// The server exited, or never reported that it was ready.
@@ -56,11 +57,12 @@ pub enum Error {
         reason: String,
     },
     /// A setting of the rung cannot be changed here.
-    #[error("{rung} is not possible here: {cause}")]
+    #[error("{rung} is not possible here")]
     NotPossible {
         /// The rung.
         rung: String,
         /// The refused operation.
+        #[source]
         cause: Box<udpath_lab::Error>,
     },
     /// Stopped by the caller.

@@ -14,6 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use error_reporter::Report;
 use udpath_host::Snapshot;
 use udpath_host::source::Folder;
 use udpath_lab::Lab;
@@ -76,7 +77,7 @@ pub(crate) fn profile(
     });
     // The error of the sampling comes first: it ends the load as well.
     let (mut profile, begin, end) = sampled?;
-    loaded.map_err(|error| error.to_string())?;
+    loaded.map_err(|error| Report::new(error).to_string())?;
     let replies = tally.between(begin, end).filter(|replies| *replies > 0);
     let replies = replies.ok_or("the server answered nothing while it was sampled")?;
     let dropped = profile.datagrams.map_or(0, |counted| counted.dropped);
@@ -112,7 +113,8 @@ fn sample(
             measured.map(|profile| (profile, begin, end))
         })
     });
-    measured.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+    let measured = measured.map_err(|error| Report::new(error).to_string())?;
+    measured.map_err(|error| Report::new(error).to_string())
 }
 
 /// Replies so far, recorded a few times a second.

@@ -10,6 +10,7 @@ use aya::programs::{
 };
 use aya::{Ebpf, EbpfError, EbpfLoader};
 
+use crate::error::Cause;
 use crate::{Error, holder};
 
 /// Includes the compiled object of a program, aligned as the ELF reader requires.
@@ -63,7 +64,7 @@ pub(crate) fn xdp_link(
     FdLink::try_from(link).map_err(|_| Error::Attach {
         program,
         interface: interface.into(),
-        reason: "the kernel has no BPF links for XDP (Linux 5.9 and later have)".into(),
+        source: "the kernel has no BPF links for XDP (Linux 5.9 and later have)".into(),
     })
 }
 
@@ -110,7 +111,7 @@ pub fn tc_egress(
     let link = FdLink::try_from(link).map_err(|_| Error::Attach {
         program,
         interface: interface.into(),
-        reason: "the kernel has no BPF links for tc (Linux 6.6 and later have)".into(),
+        source: "the kernel has no BPF links for tc (Linux 6.6 and later have)".into(),
     })?;
     Ok(Attached { object, _link: link })
 }
@@ -128,7 +129,7 @@ pub(crate) fn raw_tracepoint(
             }
             text => text,
         };
-        Error::Load { program, reason: format!("the tracepoint {tracepoint} cannot be read: {cause}") }
+        Error::Load { program, source: format!("cannot read tracepoint {tracepoint}: {cause}").into() }
     };
     let found: &mut RawTracePoint = find(object, program)?;
     found.load().map_err(refused)?;
@@ -151,8 +152,8 @@ pub(crate) fn load_tracing(
 ) -> Result<Ebpf, Error> {
     // Without it the loader would use the field offsets of the C source.
     if !Path::new(TYPES).exists() {
-        let reason = format!("there is no {TYPES}: the kernel is built without CONFIG_DEBUG_INFO_BTF");
-        return Err(Error::Load { program, reason });
+        let missing = format!("{TYPES} does not exist: the kernel is built without CONFIG_DEBUG_INFO_BTF");
+        return Err(Error::Load { program, source: missing.into() });
     }
     loader.load(object).map_err(|error| load_error(program, error))
 }
@@ -163,9 +164,9 @@ where
 {
     object
         .program_mut(program)
-        .ok_or_else(|| Error::Load { program, reason: "the object has no program of that name".into() })?
+        .ok_or_else(|| Error::Load { program, source: "the object has no program of that name".into() })?
         .try_into()
-        .map_err(|error: ProgramError| Error::Load { program, reason: error.to_string() })
+        .map_err(|error: ProgramError| Error::Load { program, source: cause(&error) })
 }
 
 pub(crate) fn load_error(program: &'static str, error: EbpfError) -> Error {
@@ -173,7 +174,7 @@ pub(crate) fn load_error(program: &'static str, error: EbpfError) -> Error {
         Some(libc::EPERM | libc::EACCES) if !is_verifier(&error) => {
             Error::NotPermitted { program, cause: io::Error::from_raw_os_error(libc::EPERM) }
         }
-        _ => Error::Load { program, reason: chain(&error) },
+        _ => Error::Load { program, source: cause(&error) },
     }
 }
 
@@ -194,15 +195,15 @@ fn attach_error(program: &'static str, interface: &str, error: ProgramError) -> 
         Some(libc::ERANGE) => Error::Attach {
             program,
             interface,
-            reason: "its MTU, or its peer's, is too large for XDP; about 3,500 bytes fit".into(),
+            source: "its MTU, or its peer's, is too large for XDP; about 3,500 bytes fit".into(),
         },
         Some(libc::ENOSPC) => Error::Attach {
             program,
             interface,
-            reason: "it has fewer receive queues than its peer has transmit queues".into(),
+            source: "it has fewer receive queues than its peer has transmit queues".into(),
         },
         Some(libc::ENODEV) => Error::NoInterface { program, interface },
-        _ => Error::Attach { program, interface, reason: chain(&error) },
+        _ => Error::Attach { program, interface, source: cause(&error) },
     }
 }
 
@@ -233,6 +234,12 @@ pub(crate) fn system_error(error: &(dyn std::error::Error + 'static)) -> io::Err
 
 /// Bytes kept of an error's text: the verifier log is many pages long, with the reason at the end.
 const EXPLANATION: usize = 300;
+
+/// An error of the loader as a source: as text, because the loader's own chain repeats itself and may contain the whole
+/// verifier log.
+pub(crate) fn cause(error: &dyn std::error::Error) -> Cause {
+    chain(error).into()
+}
 
 /// The error and its causes on one line; the end of a long text.
 fn chain(error: &dyn std::error::Error) -> String {

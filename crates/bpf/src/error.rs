@@ -2,13 +2,14 @@
 
 use std::io;
 
+/// What the kernel or the loader reported.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// A program could not be loaded, attached or read. Each error names the program and the interface, and suggests a fix.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No such interface in the calling thread's network namespace.
-    #[error(
-        "cannot attach BPF program '{program}': there is no interface '{interface}' in this network namespace"
-    )]
+    #[error("cannot attach BPF program '{program}': no interface '{interface}' in this network namespace")]
     NoInterface {
         /// The program's name.
         program: &'static str,
@@ -41,75 +42,93 @@ pub enum Error {
     },
     /// No permission to use BPF here.
     #[error(
-        "cannot load BPF program '{program}': {cause}; run as root, or with CAP_BPF and CAP_NET_ADMIN \
-         in the initial user namespace"
+        "cannot load BPF program '{program}' (run as root, or with CAP_BPF and CAP_NET_ADMIN in \
+         the initial user namespace)"
     )]
     NotPermitted {
         /// The program's name.
         program: &'static str,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// The kernel rejected the program.
-    #[error("cannot load BPF program '{program}': {reason}")]
+    #[error("cannot load BPF program '{program}'")]
     Load {
         /// The program's name.
         program: &'static str,
         /// The kernel's and the verifier's error.
-        reason: String,
+        source: Cause,
     },
     /// The kernel rejected the attachment for another reason.
-    #[error("cannot attach BPF program '{program}' to '{interface}': {reason}")]
+    #[error("cannot attach BPF program '{program}' to '{interface}'")]
     Attach {
         /// The program's name.
         program: &'static str,
         /// The requested interface.
         interface: String,
         /// The kernel's error.
-        reason: String,
+        source: Cause,
     },
     /// The senders that are left to the kernel could not be set.
-    #[error("cannot have BPF program 'take' leave these senders to the kernel: {reason}")]
+    #[error("cannot make BPF program 'take' leave these senders to the kernel")]
     Sources {
         /// The kernel's error.
-        reason: String,
+        source: Cause,
+    },
+    /// Packets of the interface cannot be watched.
+    #[error("cannot watch packets of '{interface}' (run as root, or with CAP_NET_RAW)")]
+    Watch {
+        /// The requested interface.
+        interface: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// A program that must not see this machine's traffic has no network namespace to run in.
+    #[error("cannot create a network namespace for BPF program '{program}'")]
+    Namespace {
+        /// The program's name.
+        program: &'static str,
+        /// The kernel's error.
+        source: io::Error,
     },
     /// A map could not be mapped into memory.
-    #[error("cannot map BPF map '{map}' of program '{program}': {cause}")]
+    #[error("cannot map BPF map '{map}' of program '{program}'")]
     Map {
         /// The program's name.
         program: &'static str,
         /// The map's name.
         map: &'static str,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// A bound address could not be set.
-    #[error("cannot let BPF program '{program}' take datagrams for {what}: {reason}")]
+    #[error("cannot make BPF program '{program}' take datagrams for {what}")]
     Bind {
         /// The program's name.
         program: &'static str,
         /// Address and port.
         what: std::net::SocketAddr,
         /// The reason.
-        reason: String,
+        source: Cause,
     },
     /// A socket could not be set for its queue.
-    #[error("cannot hand what queue {queue} receives to its AF_XDP socket: {reason}")]
+    #[error("cannot redirect queue {queue} to its AF_XDP socket")]
     Socket {
         /// The queue.
         queue: u32,
         /// The kernel's error.
-        reason: String,
+        source: Cause,
     },
     /// A test run failed.
-    #[error("cannot try BPF program '{program}' on a frame of {len} bytes: {reason}")]
+    #[error("cannot run BPF program '{program}' on a frame of {len} bytes")]
     Trial {
         /// The program's name.
         program: &'static str,
         /// The frame's length.
         len: usize,
         /// The kernel's error.
-        reason: String,
+        source: Cause,
     },
 }

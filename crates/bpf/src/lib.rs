@@ -36,7 +36,7 @@ mod watch;
 pub use closed_loop::{
     BUCKETS, ClosedLoop, Counters, HEADER, Layout, MAGIC, MIN_SIZE, Memory, Slot, bucket_value, header_check,
 };
-pub use error::Error;
+pub use error::{Cause, Error};
 pub use live::{LiveFrames, Offered};
 pub use pass::{Pass, PassProgram};
 pub use reuseport::{Chooser, reuseport_choosers};

@@ -110,7 +110,7 @@ impl LiveFrames {
     /// No such interface, no permission (in addition to the usual ones, `CAP_PERFMON` for the tracepoint and
     /// `CAP_SYS_ADMIN` for the namespace), no memory, a kernel without the required features (Linux 5.18).
     pub fn open(interface: &str, len: usize) -> Result<Self, Error> {
-        let trial = |reason: String| Error::Trial { program: NAME, len, reason };
+        let trial = |why: String| Error::Trial { program: NAME, len, source: why.into() };
         if !(SHORTEST..=FRAME_LEN).contains(&len) {
             return Err(trial(format!("{SHORTEST} to {FRAME_LEN} are possible")));
         }
@@ -233,11 +233,11 @@ impl LiveFrames {
 /// called.
 fn send_by(object: &mut Ebpf, interface: u32) -> Result<(), Error> {
     let refused = |error: &dyn std::error::Error| {
-        let reason = format!("interface {interface} cannot be sent by: {error}");
-        Error::Load { program: NAME, reason }
+        let why = format!("cannot set interface {interface}: {error}");
+        Error::Load { program: NAME, source: why.into() }
     };
     let map = object.map_mut("interface");
-    let missing = || Error::Load { program: NAME, reason: "the object has no map of interfaces".into() };
+    let missing = || Error::Load { program: NAME, source: "the object has no map of interfaces".into() };
     let mut map = DevMap::try_from(map.ok_or_else(missing)?).map_err(|error| refused(&error))?;
     map.set(0, interface, None, 0).map_err(|error| refused(&error))
 }
@@ -245,11 +245,7 @@ fn send_by(object: &mut Ebpf, interface: u32) -> Result<(), Error> {
 impl Held {
     /// On a separate thread: the calling thread's namespace does not change.
     fn new(object: &mut Ebpf) -> Result<Self, Error> {
-        let no_namespace = |cause: io::Error| Error::Attach {
-            program: NAME,
-            interface: "lo".into(),
-            reason: format!("it cannot get a network namespace of its own: {cause}"),
-        };
+        let no_namespace = |source: io::Error| Error::Namespace { program: NAME, source };
         let attach = || {
             sys::enter_new_network().map_err(no_namespace)?;
             let namespace = File::open("/proc/thread-self/ns/net").map_err(no_namespace)?;

@@ -7,6 +7,7 @@ use aya::{Ebpf, EbpfLoader};
 
 use crate::Error;
 use crate::attach::{self, Attached, object};
+use crate::error::Cause;
 
 const NAME: &str = "pass";
 
@@ -45,17 +46,17 @@ impl PassProgram {
     /// No permission.
     pub fn load() -> Result<Self, Error> {
         let object = attach::load_xdp(NAME, &mut EbpfLoader::new(), object!("pass"))?;
-        let failed = |reason: String| Error::Load { program: NAME, reason };
+        let failed = |source: Cause| Error::Load { program: NAME, source };
         let program: &Xdp = object
             .program(NAME)
             .ok_or_else(|| failed("the object has no program of that name".into()))?
             .try_into()
-            .map_err(|error: aya::programs::ProgramError| failed(error.to_string()))?;
+            .map_err(|error: aya::programs::ProgramError| failed(attach::cause(&error)))?;
         let fd = program
             .fd()
-            .map_err(|error| failed(error.to_string()))?
+            .map_err(|error| failed(attach::cause(&error)))?
             .try_clone()
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(|error| failed(error.into()))?;
         Ok(Self { fd, _object: object })
     }
 }

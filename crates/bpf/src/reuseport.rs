@@ -7,7 +7,8 @@ use aya::programs::Iter;
 use aya::{Btf, EbpfLoader};
 
 use crate::Error;
-use crate::attach::{find, load_error, object};
+use crate::attach::{cause, find, load_error, object};
+use crate::error::Cause;
 
 const PROGRAM: &str = "reuseport";
 /// Instructions of a classic program in a record.
@@ -41,17 +42,18 @@ pub enum Chooser {
 /// The kernel has no iterator over UDP sockets (Linux 5.9) or no type information, or permission is denied (`CAP_BPF`
 /// and `CAP_PERFMON`).
 pub fn reuseport_choosers() -> Result<BTreeMap<u64, Chooser>, Error> {
-    let refused = |reason: String| Error::Load { program: PROGRAM, reason };
+    let refused = |source: Cause| Error::Load { program: PROGRAM, source };
     let mut object =
         EbpfLoader::new().load(object!("reuseport")).map_err(|error| load_error(PROGRAM, error))?;
-    let types = Btf::from_sys_fs().map_err(|error| refused(error.to_string()))?;
+    let types = Btf::from_sys_fs().map_err(|error| refused(cause(&error)))?;
     let program: &mut Iter = find(&mut object, PROGRAM)?;
     program.load("udp", &types).map_err(|error| load_error(PROGRAM, error.into()))?;
     let link = program.attach().and_then(|id| program.take_link(id));
     let link = link.map_err(|error| load_error(PROGRAM, error.into()))?;
-    let mut file = link.into_file().map_err(|error| refused(error.to_string()))?;
+    let mut file = link.into_file().map_err(|error| refused(cause(&error)))?;
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|error| refused(format!("its records cannot be read: {error}")))?;
+    file.read_to_end(&mut bytes)
+        .map_err(|error| refused(format!("cannot read its records: {error}").into()))?;
     Ok(bytes.chunks_exact(RECORD).filter_map(record).collect())
 }
 

@@ -91,21 +91,20 @@ pub(crate) fn maps(object: &Ebpf) -> Vec<(String, RawFd)> {
 /// Why the hash has to be computed.
 pub(crate) fn attach(object: &[u8], maps: &[(String, RawFd)], interface: &str) -> Result<OwnedFd, String> {
     let name = std::ffi::CString::new(interface).map_err(|error| error.to_string())?;
-    let index = sys::interface_index(&name).ok_or("there is no such interface")?;
+    let index = sys::interface_index(&name).ok_or("no such interface")?;
     match netdev::reports_rx_hash(index) {
         Ok(true) => {}
-        Ok(false) => return Err("the driver tells no hash to XDP programs".into()),
-        Err(error) => return Err(format!("the kernel does not say what the driver tells: {error}")),
+        Ok(false) => return Err("the driver does not report a hash to XDP programs".into()),
+        Err(error) => return Err(format!("cannot read what the driver reports: {error}")),
     }
-    let btf = Btf::from_sys_fs().map_err(|error| format!("the kernel's BTF: {error}"))?;
+    let btf = Btf::from_sys_fs().map_err(|error| format!("cannot read the kernel's BTF: {error}"))?;
     let kfunc = btf
         .id_by_type_name_kind(KFUNC, BtfKind::Func)
         .map_err(|_| format!("the kernel has no {KFUNC} (Linux 6.3 and later have)"))?;
     let (program, license) = instructions(object, maps, kfunc)?;
     let program = sys::load_bound_xdp(c"take_hashed", &program, &license, index)
-        .map_err(|error| format!("the kernel does not load the program for this device: {error}"))?;
-    sys::attach_xdp(&program, index)
-        .map_err(|error| format!("the kernel does not attach the program: {error}"))
+        .map_err(|error| format!("cannot load the program for this device: {error}"))?;
+    sys::attach_xdp(&program, index).map_err(|error| format!("cannot attach the program: {error}"))
 }
 
 /// The program's instructions, with the maps' descriptors and the kfunc's ID; and its license.

@@ -67,7 +67,7 @@ impl SharedBytes {
 
 fn mapping(object: &Ebpf, program: &'static str, map: &'static str, bytes: usize) -> Result<Mapping, Error> {
     let Some(Map::Array(data)) = object.map(map) else {
-        return Err(Error::Load { program, reason: format!("the object has no array '{map}'") });
+        return Err(Error::Load { program, source: format!("the object has no array '{map}'").into() });
     };
     Mapping::shared(data.fd(), bytes).map_err(|cause| Error::Map { program, map, cause })
 }

@@ -33,6 +33,7 @@ pub use outcome::{Outcome, Outcomes};
 pub use sources::{Network, Sources};
 
 use crate::attach::{self, object};
+use crate::error::Cause;
 use crate::{Error, RxHash, rx_hash};
 use maps::{Maps, NAME, PORTS, because, key};
 use sources::SOURCES;
@@ -180,20 +181,20 @@ impl Take {
     /// Port 0, a multicast or broadcast address, more addresses than the layout has room for.
     pub fn bind(&mut self, address: SocketAddr) -> Result<(), Error> {
         let address = canonical(address);
-        let refused = |reason: &str| Error::Bind { program: NAME, what: address, reason: reason.into() };
+        let refused = |source: Cause| Error::Bind { program: NAME, what: address, source };
         if address.port() == 0 {
-            return Err(refused("a port is needed"));
+            return Err(refused("the port must not be 0".into()));
         }
         let ip = address.ip();
         if ip.is_multicast() || ip == IpAddr::V4(std::net::Ipv4Addr::BROADCAST) {
-            return Err(refused("it is the address of a group, which the kernel serves"));
+            return Err(refused("multicast and broadcast addresses are served by the kernel".into()));
         }
         if self.bound.contains(&address) {
             return Ok(());
         }
         if !ip.is_unspecified() {
             let entered = self.maps.addresses.insert(key(address), 1, 0);
-            entered.map_err(|error| refused(&because(&error)))?;
+            entered.map_err(|error| refused(because(&error)))?;
         }
         self.bound.insert(address);
         self.publish(address.port());
@@ -257,7 +258,7 @@ impl Take {
     /// The layout has no slot for the queue, or the socket is not an AF_XDP socket.
     pub fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         let set = self.maps.sockets.set(queue, socket.as_raw_fd(), 0);
-        set.map_err(|error| Error::Socket { queue, reason: because(&error) })
+        set.map_err(|error| Error::Socket { queue, source: because(&error) })
     }
 
     /// Leaves what `queue` receives to the kernel.
@@ -348,7 +349,7 @@ impl Take {
             .program(NAME)
             .ok_or_else(|| refused(frame, "the object has no program of that name".into()))?
             .try_into()
-            .map_err(|error: ProgramError| refused(frame, error.to_string()))?;
+            .map_err(|error: ProgramError| refused(frame, attach::cause(&error)))?;
         let options = TestRunOptions { data_in: Some(frame), repeat: 1, ..options };
         program.test_run(options).map_err(|error| refused(frame, because(&error)))
     }
@@ -371,8 +372,8 @@ impl Take {
     }
 }
 
-fn refused(frame: &[u8], reason: String) -> Error {
-    Error::Trial { program: NAME, len: frame.len(), reason }
+fn refused(frame: &[u8], source: Cause) -> Error {
+    Error::Trial { program: NAME, len: frame.len(), source }
 }
 
 /// `struct xdp_md` (linux/bpf.h) of a test run: data, data_end, data_meta, ingress_ifindex, rx_queue_index,

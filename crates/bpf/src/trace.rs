@@ -141,11 +141,11 @@ impl Tracepoints {
     }
 
     fn no_map(&self, map: &str) -> Error {
-        Error::Load { program: self.name, reason: format!("the object has no map '{map}'") }
+        Error::Load { program: self.name, source: format!("the object has no map '{map}'").into() }
     }
 
     fn unread(&self, map: &str, cause: &dyn std::error::Error) -> Error {
-        Error::Load { program: self.name, reason: format!("its map '{map}' cannot be read: {cause}") }
+        Error::Load { program: self.name, source: format!("cannot read map '{map}': {cause}").into() }
     }
 }
 

@@ -18,6 +18,7 @@ use aya::programs::SocketFilter;
 use aya::{Ebpf, EbpfLoader};
 
 use crate::attach::{self, object};
+use crate::error::Cause;
 use crate::shared_array::SharedArray;
 use crate::{Error, sys};
 
@@ -78,11 +79,7 @@ impl Watch {
         loader.override_global("port", &port, true);
         let mut object = attach::load_socket_filter(NAME, &mut loader, object!("watch"))?;
         let over = SharedArray::map(&object, NAME, "passed_over", 1, 2)?;
-        let refused = |cause: std::io::Error| Error::Attach {
-            program: NAME,
-            interface: interface.into(),
-            reason: format!("packets cannot be watched: {cause}; run as root, or with CAP_NET_RAW"),
-        };
+        let refused = |source: std::io::Error| Error::Watch { interface: interface.into(), source };
         let socket = sys::packet_socket().map_err(refused)?;
         let filter: &mut SocketFilter = attach::find(&mut object, NAME)?;
         filter.attach(&socket).map_err(|error| refused(attach::system_error(&error)))?;
@@ -96,13 +93,13 @@ impl Watch {
     /// # Errors
     /// The kernel returns an error.
     pub fn ways(&self) -> Result<Vec<Way>, Error> {
-        let failed = |reason: String| Error::Load { program: NAME, reason };
+        let failed = |source: Cause| Error::Load { program: NAME, source };
         let map = self.object.map(WAYS).ok_or_else(|| failed("the object has no map 'ways'".into()))?;
         let map: HashMap<&MapData, Key, u64> =
-            map.try_into().map_err(|error: aya::maps::MapError| failed(error.to_string()))?;
+            map.try_into().map_err(|error: aya::maps::MapError| failed(attach::cause(&error)))?;
         let read = |way: Result<(Key, u64), aya::maps::MapError>| match way {
             Ok((key, packets)) => Ok(way_of(&key, packets)),
-            Err(error) => Err(failed(format!("what it counted cannot be read: {error}"))),
+            Err(error) => Err(failed(format!("cannot read its counters: {error}").into())),
         };
         map.iter().map(read).collect()
     }

@@ -18,6 +18,13 @@ pub(crate) enum Failure {
     Reverted(anyhow::Error),
 }
 
+impl Failure {
+    /// Invalid arguments, as reported by a library: the error and its sources.
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self::Usage(format!("{:#}", error.into()))
+    }
+}
+
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         Self::Cannot(error)

@@ -93,7 +93,7 @@ fn an_invalid_result_gets_one_sentence() {
     let whole = fs::read(fixture("boost.json")).unwrap();
     let cases: [(&[u8], &str); 4] = [
         (b"", "is empty: expected a result of udpath boost, load or profile"),
-        (&whole[..whole.len() / 2], "it was cut off"),
+        (&whole[..whole.len() / 2], "is truncated at line"),
         (b"{\"schema\":\"udpath.serve/1\"}", "this part of udpath has no report"),
         (b"\x7fELF", "is not JSON"),
     ];

@@ -73,19 +73,21 @@ pub enum NamespaceError {
     },
     /// /sys belongs to another network namespace, and a new one cannot be mounted.
     #[error(
-        "/sys shows the devices of another network namespace, as after `nsenter --net`, and cannot be mounted anew \
-         ({cause}); run as root (CAP_SYS_ADMIN), enter with `ip netns exec`, or use --netns from outside"
+        "/sys shows the devices of another network namespace, as after `nsenter --net`, and cannot be mounted \
+         again (run as root with CAP_SYS_ADMIN, enter with `ip netns exec`, or use --netns from outside)"
     )]
     ForeignSys {
         /// Why it cannot be mounted.
+        #[source]
         cause: io::Error,
     },
     /// Any other error.
-    #[error("cannot enter {place}: {cause}")]
+    #[error("cannot enter {place}")]
     Failed {
         /// The namespace requested.
         place: Place,
         /// The error.
+        #[source]
         cause: io::Error,
     },
 }
@@ -94,8 +96,8 @@ impl NamespaceError {
     fn new(place: &Place, cause: io::Error) -> Self {
         let place = place.clone();
         let hint = match &place {
-            Place::Named(_) => "'ip netns' lists those that have a name",
-            _ => "the process has ended, or never was",
+            Place::Named(_) => "`ip netns` lists the named ones",
+            _ => "no process has that number",
         };
         match cause.kind() {
             io::ErrorKind::NotFound => Self::NotThere { place, hint },
@@ -192,7 +194,7 @@ mod tests {
         let told = |place: Place| inside(&place, || ()).unwrap_err().to_string();
         assert_eq!(
             told(Place::Named("no-such-one".into())),
-            "there is no network namespace no-such-one: 'ip netns' lists those that have a name"
+            "there is no network namespace no-such-one: `ip netns` lists the named ones"
         );
         assert!(
             told(Place::Named("../../proc/self/ns/net".into())).starts_with("there is no network namespace")

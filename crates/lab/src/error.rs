@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use crate::SpecError;
 
-/// A lab could not be built, used or removed. Each error names the operation, the object and the cause.
-///
-/// The cause is part of the message, so [`std::error::Error::source`] does not repeat it.
+/// A lab could not be built, used or removed. Each error names the operation and the object; the kernel's error is the
+/// [source](std::error::Error::source).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,26 +14,28 @@ pub enum Error {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// A system call about one object failed.
-    #[error("cannot {what}: {cause}{}", help(cause))]
+    #[error("cannot {what}{}", help(cause))]
     System {
         /// Operation and object, as in `mount /sys in machine server`.
         what: String,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// The kernel rejected an rtnetlink request.
-    #[error("cannot {what}: {cause}{}{}", said(detail.as_deref()), help(cause))]
+    #[error("cannot {what}{}{}", in_brackets(detail.as_deref()), help(cause))]
     Netlink {
         /// Operation and object, as in `create link client/eth0 - server/eth0`.
         what: String,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
         /// The kernel's extended error message.
         detail: Option<String>,
     },
     /// A setting reads back as a different value.
     #[error(
-        "{what} of {object} reads back as \"{found}\" after \"{wanted}\" was written; the kernel or driver does not take it"
+        "{what} of {object} reads back as \"{found}\" after \"{wanted}\" was written: the kernel or driver rejected it"
     )]
     NotTaken {
         /// The setting.
@@ -60,7 +61,7 @@ pub enum Error {
     },
     /// Only one queue: every CPU uses it, there is nothing to set.
     #[error(
-        "{object} has one transmit queue, so there is no transmit mapping to set; make the link with two or more"
+        "{object} has one transmit queue, so it has no transmit mapping; create the link with two or more queues"
     )]
     OneQueue {
         /// `machine/interface`.
@@ -87,7 +88,7 @@ pub enum Error {
         known: String,
     },
     /// Two machines without a common link.
-    #[error("machines {from} and {to} have no link; it has to be in the lab's description")]
+    #[error("machines {from} and {to} have no link; add one to the lab's description")]
     NotLinked {
         /// One machine.
         from: String,
@@ -114,7 +115,7 @@ pub enum Error {
     },
     /// Several running programs have a lab with that name.
     #[error(
-        "{count} running programs have a lab \"{name}\"; only a kept lab, or one that is alone of its name, can be meant"
+        "{count} running programs have a lab \"{name}\"; the name must be unique unless the lab is kept (`udpath lab up`)"
     )]
     Ambiguous {
         /// The requested name.
@@ -124,7 +125,7 @@ pub enum Error {
     },
     /// The lab's owner is still running.
     #[error(
-        "lab {name} belongs to process {pid}, which is running; end that process and the lab goes with it"
+        "lab {name} belongs to process {pid}, which is still running; the lab is removed when that process ends"
     )]
     Owned {
         /// The lab.
@@ -133,7 +134,7 @@ pub enum Error {
         pid: u32,
     },
     /// A lab was taken down, but not all of it.
-    #[error("lab {name} is not wholly removed: {reasons}")]
+    #[error("lab {name} was not completely removed: {reasons}")]
     Remains {
         /// The lab.
         name: String,
@@ -141,7 +142,7 @@ pub enum Error {
         reasons: String,
     },
     /// A record that udpath did not write, or written by a newer version.
-    #[error("record {} cannot be obeyed: {reason}; remove the file if the lab it stands for is gone", path.display())]
+    #[error("invalid lab record {}: {reason}; remove the file if its lab is gone", path.display())]
     Record {
         /// The file.
         path: PathBuf,
@@ -155,7 +156,7 @@ pub enum Error {
         machine: String,
     },
     /// A namespace with the right name that is not the one that was created.
-    #[error("{} is not the namespace that the lab made, and is left alone; remove it yourself if it may go", path.display())]
+    #[error("{} is not the namespace that the lab created, so it was kept; remove it by hand if nothing needs it", path.display())]
     Foreign {
         /// Its name.
         path: PathBuf,
@@ -170,21 +171,22 @@ pub enum Error {
     },
     /// A kept lab in a user namespace would end with the process.
     #[error(
-        "a lab cannot be kept without root: it would end with this process; run as root, or use the lab within one program"
+        "a lab cannot be kept without root: it would end with this process; run as root, or use it within one program"
     )]
     KeptNeedsRoot,
     /// Only a single-threaded process can enter a user namespace.
-    #[error("cannot enter a user namespace with {threads} threads running; call it first thing in main")]
+    #[error("cannot enter a user namespace with {threads} threads running; call it at the start of main")]
     Threads {
         /// Number of threads of this process.
         threads: usize,
     },
     /// The XDP program that enables NAPI could not be attached.
-    #[error("cannot switch on NAPI at {object}: {cause}")]
+    #[error("cannot enable NAPI on {object}")]
     Napi {
         /// `machine/interface`.
         object: String,
         /// The error.
+        #[source]
         cause: udpath_bpf::Error,
     },
     /// The lab's spawner thread has ended.
@@ -221,15 +223,15 @@ impl Error {
 /// A hint on how to fix it.
 fn help(cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "; run as root (CAP_SYS_ADMIN and CAP_NET_ADMIN are needed)",
+        Some(libc::EPERM | libc::EACCES) => " (run as root: CAP_SYS_ADMIN and CAP_NET_ADMIN are needed)",
         Some(libc::ENOSPC) => {
-            "; too many namespaces or mounts: see /proc/sys/user and /proc/sys/fs/mount-max"
+            " (too many namespaces or mounts: see /proc/sys/user and /proc/sys/fs/mount-max)"
         }
-        Some(libc::EMFILE | libc::ENFILE) => "; too many open files: raise the limit (ulimit -n)",
+        Some(libc::EMFILE | libc::ENFILE) => " (raise `ulimit -n`)",
         _ => "",
     }
 }
 
-fn said(detail: Option<&str>) -> String {
+fn in_brackets(detail: Option<&str>) -> String {
     detail.map(|text| format!(" ({text})")).unwrap_or_default()
 }

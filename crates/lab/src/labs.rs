@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use error_reporter::Report;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Site;
@@ -172,7 +173,7 @@ fn unknown(name: &str) -> Result<Error, Error> {
     let mut names: Vec<String> = list()?.into_iter().map(|lab| lab.blueprint.name).collect();
     names.dedup();
     let known = match names.as_slice() {
-        [] => "none is up; make one with `udpath lab up`".to_owned(),
+        [] => "none is running; create one with `udpath lab up`".to_owned(),
         names => format!("there is {}", names.join(", ")),
     };
     Ok(Error::UnknownLab { name: name.to_owned(), known })
@@ -190,9 +191,9 @@ fn remove_all(kept_too: bool) -> Result<Swept, Error> {
             Ok(Some(contents)) if contents.kept && !kept_too => {}
             Ok(Some(contents)) => match take_down(&contents).and_then(|()| record.remove()) {
                 Ok(()) => swept.removed.push(contents.blueprint.name),
-                Err(error) => swept.left.push(error.to_string()),
+                Err(error) => swept.left.push(Report::new(error).to_string()),
             },
-            Err(error) => swept.left.push(error.to_string()),
+            Err(error) => swept.left.push(Report::new(error).to_string()),
         }
     }
     Ok(swept)
@@ -215,7 +216,7 @@ fn take_down(contents: &Contents) -> Result<(), Error> {
             .find(|(namespace, _)| *namespace == machine.namespace)
             .map(|(_, inode)| *inode);
         if let Err(error) = remove_machine(&machine.name, &machine.namespace, made) {
-            reasons.push(error.to_string());
+            reasons.push(Report::new(error).to_string());
         }
     }
     if reasons.is_empty() {

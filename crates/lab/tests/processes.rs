@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use error_reporter::Report;
 use udpath_lab::{Error, Lab, LabBuilder, LinkSpec, State};
 use udpath_rig::VmSpec;
 
@@ -127,8 +128,8 @@ fn nobody() {
     eth0.set_offloads(&udpath_lab::Offloads::OFF).unwrap();
     assert_eq!(client.command("ls").arg("/sys/class/net").output().unwrap().stdout, b"eth0\nlo\n");
     // What is reported as missing fails with that error.
-    let napi = eth0.ensure_napi().unwrap_err();
-    assert!(napi.to_string().contains("run as root"), "{napi}");
+    let napi = Report::new(eth0.ensure_napi().unwrap_err()).to_string();
+    assert!(napi.contains("run as root"), "{napi}");
     assert!(matches!(pair("kept").up_kept(), Err(Error::KeptNeedsRoot)));
     let listed: Vec<String> =
         udpath_lab::list().unwrap().into_iter().map(|listed| listed.blueprint.name).collect();

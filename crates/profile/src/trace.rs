@@ -26,6 +26,7 @@ use std::str::FromStr;
 use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use error_reporter::Report;
 use serde::{Deserialize, Serialize};
 use udpath_bpf::Error;
 use udpath_bpf::trace::{self as bpf, LockWaits, Run, SkbDelays, SkbDrops, SoftirqRuns, Tracer};
@@ -224,7 +225,7 @@ impl Traces {
             self.meter(source, tracer.runs(), metered);
             tracer.read()
         });
-        read.map_err(|error| self.absent.push(Absent { source, reason: error.to_string() })).ok()
+        read.map_err(|error| self.absent.push(Absent { source, reason: Report::new(error).to_string() })).ok()
     }
 
     fn meter(&mut self, source: Source, runs: Vec<Run>, metered: Option<Duration>) {
@@ -301,7 +302,7 @@ mod tests {
     #[test]
     fn unavailable_sources_have_a_reason() {
         let mut traces = Traces::default();
-        let reason = Error::Load { program: "locks", reason: "the kernel is too old".to_owned() };
+        let reason = Error::Load { program: "locks", source: "the kernel is too old".into() };
         let counts = traces.counts::<LockWaits>(Source::Locks, None, Some(Err(reason)));
         assert_eq!(counts, None);
         assert_eq!(traces.counts::<LockWaits>(Source::Locks, None, None), None);

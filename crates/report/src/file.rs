@@ -17,11 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// A system call failed.
-    #[error("cannot write {path}: {cause}{advice}")]
+    #[error("cannot write {path}{advice}")]
     Io {
         /// The requested file.
         path: String,
         /// The system's error.
+        #[source]
         cause: io::Error,
         /// Advice, if any is known.
         advice: &'static str,
@@ -155,14 +156,12 @@ fn remove_left_behind(folder: &Path, name: &OsStr) {
 /// Advice for this error.
 fn advice(kind: io::ErrorKind) -> &'static str {
     match kind {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; nothing was left behind: make room or choose another folder"
-        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (make room or choose another folder)",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "; choose a folder you may write to"
+            " (choose a folder you may write to)"
         }
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            "; make the folder first, or choose another"
+            " (create the folder first, or choose another)"
         }
         _ => "",
     }
@@ -170,6 +169,8 @@ fn advice(kind: io::ErrorKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use error_reporter::Report;
+
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
@@ -241,18 +242,22 @@ mod tests {
     #[test]
     fn errors_name_the_file_and_the_fix() {
         let folder = tempfile::tempdir().unwrap();
-        let error = |path: &Path| write_whole(path, b"x").expect_err("this cannot work").to_string();
+        let error =
+            |path: &Path| Report::new(write_whole(path, b"x").expect_err("this cannot work")).to_string();
         let e = error(folder.path());
         assert!(e.contains("it is a folder"), "{e}");
         let e = error(&folder.path().join("no/such/x.html"));
         assert!(
-            e.contains("no/such/x.html: No such file")
-                && e.ends_with("make the folder first, or choose another")
+            e.contains("no/such/x.html (create the folder first, or choose another): No such file"),
+            "{e}"
         );
         let e = error(Path::new("/dev/full"));
-        assert!(e.starts_with("cannot write /dev/full: No space left") && e.contains("make room"), "{e}");
+        assert!(
+            e.starts_with("cannot write /dev/full (make room or choose another folder): No space left"),
+            "{e}"
+        );
         let e = error(Path::new("/proc/x.html"));
-        assert!(e.starts_with("cannot write /proc/x.html: "), "{e}");
+        assert!(e.starts_with("cannot write /proc/x.html"), "{e}");
         let long = folder.path().join("x".repeat(300));
         assert!(error(&long).contains("name too long"));
         assert_eq!(names(folder.path()).len(), 0);

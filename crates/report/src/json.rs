@@ -32,15 +32,16 @@ pub enum Document {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file could not be read.
-    #[error("cannot read {name}: {cause}")]
+    #[error("cannot read {name}")]
     Io {
         /// The file.
         name: String,
         /// The system's error.
+        #[source]
         cause: io::Error,
     },
     /// It is larger than any result.
-    #[error("{name} holds more than {} MiB: no result of udpath is so large", LARGEST >> 20)]
+    #[error("{name} is larger than {} MiB: not a result of udpath", LARGEST >> 20)]
     TooLarge {
         /// The file.
         name: String,
@@ -52,9 +53,7 @@ pub enum ReadError {
         name: String,
     },
     /// It is truncated.
-    #[error(
-        "{name} ends in the middle, at line {line}, column {column}: it was cut off; write it again with --json"
-    )]
+    #[error("{name} is truncated at line {line}, column {column}; write it again with --json")]
     Truncated {
         /// The file.
         name: String,
@@ -64,11 +63,12 @@ pub enum ReadError {
         column: usize,
     },
     /// It is not JSON.
-    #[error("{name} is not JSON ({cause}): expected {EXPECTED}")]
+    #[error("{name} is not JSON (expected {EXPECTED})")]
     NotJson {
         /// The file.
         name: String,
         /// The parser's error, with its position.
+        #[source]
         cause: serde_json::Error,
     },
     /// It is JSON without a schema.
@@ -88,13 +88,14 @@ pub enum ReadError {
         hint: &'static str,
     },
     /// It has a known schema but does not conform to it.
-    #[error("{name} does not keep to its schema {schema}: {}", without_controls(cause))]
+    #[error("{name} does not match its schema {schema}: {}", without_controls(cause))]
     Malformed {
         /// The file.
         name: String,
         /// Its schema.
         schema: &'static str,
-        /// The invalid field, with its position.
+        /// The invalid field, with its position. Not the source: it quotes the file, and is printed without control
+        /// characters.
         cause: serde_json::Error,
     },
 }
@@ -190,10 +191,12 @@ pub fn to_json<T: Serialize>(result: &T) -> String {
 
 #[cfg(test)]
 mod tests {
+    use error_reporter::Report;
+
     use super::*;
 
     fn error(text: &str) -> String {
-        parse(text.as_bytes(), "x.json").expect_err("not a result").to_string()
+        Report::new(parse(text.as_bytes(), "x.json").expect_err("not a result")).to_string()
     }
 
     #[test]
@@ -202,9 +205,11 @@ mod tests {
         assert!(error(" \n").starts_with("x.json is empty"));
         assert!(
             error("{\"schema\":\"udpath.boost/2\",\"rungs\":[{")
-                .contains("ends in the middle, at line 1, column 37")
+                .contains("is truncated at line 1, column 37")
         );
-        assert!(error("<html>").starts_with("x.json is not JSON (expected value at line 1 column 1)"));
+        let html = error("<html>");
+        assert!(html.starts_with("x.json is not JSON (expected a result of udpath boost, load or profile"));
+        assert!(html.ends_with(": expected value at line 1 column 1"), "{html}");
         assert!(error("{}").contains("has no \"schema\" field"));
         assert!(error("[1]").contains("has no \"schema\" field"));
         assert!(error("{\"schema\":7}").contains("has no \"schema\" field"));
@@ -231,9 +236,9 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = read(Path::new("/nowhere/at-all.json")).expect_err("missing").to_string();
+        let error = Report::new(read(Path::new("/nowhere/at-all.json")).expect_err("missing")).to_string();
         assert!(error.starts_with("cannot read /nowhere/at-all.json: No such file"), "{error}");
-        let folder = read(Path::new("/")).expect_err("a folder").to_string();
+        let folder = Report::new(read(Path::new("/")).expect_err("a folder")).to_string();
         assert!(folder.starts_with("cannot read /: "), "{folder}");
     }
 }

@@ -31,7 +31,7 @@ fn a_file_cut_anywhere_is_refused_as_cut() {
     for share in 1..20 {
         let cut = &whole[..whole.len() * share / 20];
         let error = parse(cut.as_bytes(), "cut.json").expect_err("half a result").to_string();
-        assert!(error.starts_with("cut.json ends in the middle, at line 1"), "{error}");
+        assert!(error.starts_with("cut.json is truncated at line 1"), "{error}");
     }
 }
 
@@ -40,7 +40,7 @@ fn a_wrong_field_is_named_with_its_place() {
     let wrong = fixture::BOOST.replacen("\"verdict\":\"better\"", "\"verdict\":\"great\"", 1);
     let error = parse(wrong.as_bytes(), "x.json").unwrap_err().to_string();
     assert!(
-        error.starts_with("x.json does not keep to its schema udpath.boost/2: unknown variant `great`"),
+        error.starts_with("x.json does not match its schema udpath.boost/2: unknown variant `great`"),
         "{error}"
     );
     assert!(error.contains("line 1 column"), "{error}");

@@ -97,9 +97,9 @@ fn a_climb_that_could_not_be_profiled_says_why() {
     let mut result = fixture::profiled_boost();
     let profiles = result.profiles.as_mut().unwrap();
     (profiles.first, profiles.best) = (None, None);
-    profiles.absent = Some("shared: may not sample CPU 0".to_owned());
+    profiles.absent = Some("shared: cannot sample CPU 0".to_owned());
     let text = result.terminal(&Style::default());
-    assert!(text.contains("No profile of shared: may not sample CPU 0."), "{text}");
+    assert!(text.contains("No profile of shared: cannot sample CPU 0."), "{text}");
 }
 
 #[test]

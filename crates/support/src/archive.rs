@@ -270,7 +270,7 @@ mod tests {
         };
         assert_eq!(
             refused(&empty(ENTRIES + 1)),
-            "it unpacks to more than 200000 files and directories; a capture does not, so none of it is read"
+            "it unpacks to more than 200000 files and directories, which no capture does, so the archive was rejected"
         );
         let archive = Archive::read(&empty(1000)[..]).unwrap();
         assert_eq!(archive.machine("now").names("/proc").unwrap().len(), 1000);

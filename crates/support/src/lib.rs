@@ -56,13 +56,13 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum SupportError {
     /// No random key.
-    #[error("cannot get 16 random bytes for the key of the replacements: {0}")]
-    Random(std::io::Error),
+    #[error("cannot get 16 random bytes for the key of the replacements")]
+    Random(#[source] std::io::Error),
     /// JSON cannot be written.
-    #[error("cannot write a part of the capture as JSON: {0}")]
+    #[error("cannot write a part of the capture as JSON")]
     Json(#[from] serde_json::Error),
     /// Its own reader would reject it.
-    #[error("the capture could not be read again: {0}")]
+    #[error("the capture cannot be read back")]
     Unreadable(#[from] ArchiveError),
 }
 

@@ -40,25 +40,26 @@ impl Target {
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
     /// The target exists.
-    #[error("{path} is there already; name another with -o, or say --force to replace it")]
+    #[error("{path} exists; choose another path with -o, or replace it with --force")]
     Exists {
         /// Its path.
         path: String,
     },
     /// The existing target is not a capture and must not be replaced.
     #[error(
-        "{path} is there, and is no capture (no file, or a folder without {MANIFEST}); --force replaces captures alone"
+        "{path} exists and is not a capture (a file, or a folder with {MANIFEST}); --force replaces only captures"
     )]
     NotOurs {
         /// Its path.
         path: String,
     },
     /// Any other error: disk full, permission denied, no such folder.
-    #[error("cannot write {path}: {cause}; nothing of it was left behind")]
+    #[error("cannot write {path}; nothing was left behind")]
     Failed {
         /// Its path.
         path: String,
         /// The system's error.
+        #[source]
         cause: io::Error,
     },
 }

@@ -11,6 +11,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use error_reporter::Report;
 use machines::list;
 use proptest::prelude::*;
 use udpath_host::map::{Map, Selection};
@@ -379,11 +380,11 @@ fn a_capture_is_private_and_overwrites_nothing_by_accident() {
     fs::create_dir(&mine).unwrap();
     fs::write(mine.join("thesis"), "x").unwrap();
     let told = support.write(&Target { path: mine.clone(), force: true }).unwrap_err();
-    assert!(told.to_string().contains("is no capture"), "{told}");
+    assert!(told.to_string().contains("is not a capture"), "{told}");
     assert!(mine.join("thesis").exists());
     let nowhere = Target { path: there.path().join("no/such.tar.gz"), force: false };
-    let told = support.write(&nowhere).unwrap_err().to_string();
-    assert!(told.contains("No such file") && told.contains("nothing of it was left"), "{told}");
+    let told = Report::new(support.write(&nowhere).unwrap_err()).to_string();
+    assert!(told.contains("No such file") && told.contains("nothing was left behind"), "{told}");
     let left: Vec<_> = fs::read_dir(there.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 3, "{left:?}");
 }

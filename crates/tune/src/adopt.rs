@@ -9,6 +9,8 @@
 //! value when the file was created. If a change fails, the others of this boot are rolled back; the entry and its files
 //! stay, and `status` lists what differs.
 
+use error_reporter::Report;
+
 use crate::apply::{Applied, ApplyError, Around, change_all};
 use crate::context::{self, now};
 use crate::journal::{Line, Lock, State};
@@ -65,7 +67,7 @@ pub fn adopt(machine: &dyn Machine, lock: &Lock, id: u64, plan: &Plan) -> Result
     let (entry, mut writing) = match lock.resume(id) {
         Ok(resumed) => resumed,
         Err(error) => {
-            let left = vec![Left { setting: "everything".to_owned(), why: error.to_string() }];
+            let left = vec![Left { setting: "everything".to_owned(), why: Report::new(error).to_string() }];
             return Err(ApplyError::HalfReverted { id, cause, left });
         }
     };

@@ -15,6 +15,7 @@ mod overlap;
 
 use std::time::Duration;
 
+use error_reporter::Report;
 use thiserror::Error;
 
 use crate::context::{self, now};
@@ -152,7 +153,7 @@ pub fn apply_until(
         namespace,
         confirm: confirm.map(|confirm| confirm.as_secs()),
     })?;
-    let prepared = keep(machine, &mut writing, plan).map_err(|error| error.to_string());
+    let prepared = keep(machine, &mut writing, plan).map_err(|error| Report::new(error).to_string());
     if let Err(why) = prepared.and_then(|()| armed(id)) {
         lock.remove(id);
         return Err(ApplyError::Nothing(why));
@@ -182,7 +183,7 @@ pub(crate) struct Stop {
 
 impl From<JournalError> for Stop {
     fn from(error: JournalError) -> Self {
-        Self { cause: error.to_string(), written: false }
+        Self { cause: Report::new(error).to_string(), written: false }
     }
 }
 
@@ -322,7 +323,7 @@ fn take_back(machine: &dyn Machine, lock: &Lock, id: u64, stop: Stop) -> ApplyEr
         Ok(resumed) => resumed,
         // The journal is no longer readable; its contents stay for the next undo.
         Err(error) => {
-            let left = vec![Left { setting: "everything".to_owned(), why: error.to_string() }];
+            let left = vec![Left { setting: "everything".to_owned(), why: Report::new(error).to_string() }];
             return ApplyError::HalfReverted { id, cause, left };
         }
     };

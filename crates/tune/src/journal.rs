@@ -71,13 +71,14 @@ const CLOSED: &str = "closed";
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// The folder or a file of it.
-    #[error("cannot {operation} {}: {cause}{}", path.display(), rights(cause))]
+    #[error("cannot {operation} {}{}", path.display(), rights(cause))]
     System {
         /// What was tried.
         operation: &'static str,
         /// On which path.
         path: PathBuf,
         /// The cause.
+        #[source]
         cause: io::Error,
     },
     /// Another user could change the journal, or hold its lock.
@@ -146,7 +147,7 @@ fn way_out(id: u64) -> impl fmt::Display {
 /// A hint about missing permissions.
 fn rights(cause: &io::Error) -> &'static str {
     match cause.kind() {
-        ErrorKind::PermissionDenied => "; root is needed, or a journal of your own (--state)",
+        ErrorKind::PermissionDenied => " (run as root, or choose another journal with --state)",
         _ => "",
     }
 }

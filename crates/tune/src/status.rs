@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 
+use error_reporter::Report;
 use serde::Serialize;
 
 use crate::conflicts::Running;
@@ -147,8 +148,9 @@ impl Status {
             left: entry.left.clone(),
         });
         let reverted = reverted.collect();
-        let unreadable =
-            unreadable.into_iter().map(|bad| Unreadable { id: bad.id, why: bad.why.to_string() });
+        let unreadable = unreadable
+            .into_iter()
+            .map(|bad| Unreadable { id: bad.id, why: Report::new(bad.why).to_string() });
         let unreadable = unreadable.collect();
         entries.retain(Entry::stands);
         // Looked up once, and only if something has drifted.

@@ -1,5 +1,6 @@
 //! Undoes a journal entry: which one, whether it may be undone here and now, and what the outcome is.
 
+use error_reporter::Report;
 use thiserror::Error;
 use udpath_host::namespace::Place;
 
@@ -200,7 +201,7 @@ fn take_back(
     }
     for (at, intent) in entry.intents.iter().enumerate() {
         let strange = |why: String| UndoError::Strange { id, why: format!("change {at}: {why}") };
-        intent.parsed().map_err(|error| strange(error.to_string()))?;
+        intent.parsed().map_err(|error| strange(Report::new(error).to_string()))?;
     }
     let Restored { left, ended, untold, gone_with_boot, noted } =
         restore(machine, &entry, &mut writing, why, force);

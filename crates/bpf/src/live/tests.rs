@@ -1,6 +1,8 @@
 //! The program with a device that does not support XDP transmit, and rejected frames. Loading requires CAP_BPF and
 //! CAP_SYS_ADMIN.
 
+use error_reporter::Report;
+
 use super::*;
 
 fn filled(len: usize, frames: usize) -> LiveFrames {
@@ -50,7 +52,7 @@ fn the_frame_buffer_is_bounded() {
 #[test]
 fn invalid_arguments_are_rejected() {
     for len in [0, 13, 4097] {
-        let error = LiveFrames::open("lo", len).unwrap_err().to_string();
+        let error = Report::new(LiveFrames::open("lo", len).unwrap_err()).to_string();
         assert!(error.contains("14 to 4096 are possible"), "{error}");
     }
     for name in ["nowhere0", "zero\0byte"] {

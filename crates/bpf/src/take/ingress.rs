@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use super::maps::{Maps, VLANS, prefix_key, source_key};
 use super::sources::{Network, SOURCES, Sources, masked};
 use crate::Error;
+use crate::error::Cause;
 
 /// Words of the map's bits.
 const MAYBE: usize = 4096 / 64;
@@ -22,14 +23,14 @@ const TAG_REMOVED: u8 = 0x40;
 /// Replaces the senders that are left to the kernel: those in both sets are left throughout. Leaves `old` in effect if
 /// it fails.
 pub(super) fn replace_sources(maps: &mut Maps, old: &Sources, new: &Sources) -> Result<(), Error> {
-    let refused = |error: &(dyn std::error::Error + 'static)| Error::Sources { reason: reason(error) };
+    let refused = |error: &(dyn std::error::Error + 'static)| Error::Sources { source: reason(error) };
     for address in new.addresses.difference(&old.addresses) {
         maps.sources.insert(source_key(*address), 1, 0).map_err(|error| refused(&error))?;
     }
     for network in new.networks.difference(&old.networks) {
         let Network { address, len, .. } = *network;
         if masked(address, len) != Some(address) {
-            return Err(Error::Sources { reason: format!("{address}/{len} is not a network") });
+            return Err(Error::Sources { source: format!("{address}/{len} is not a network").into() });
         }
         maps.prefixes.insert(&prefix_key(network), 1, 0).map_err(|error| refused(&error))?;
     }
@@ -85,11 +86,11 @@ pub(super) fn spot(address: IpAddr) -> usize {
     ((bits ^ bits >> 12 ^ bits >> 24) % 4096) as usize
 }
 
-/// The system's own error text, if there is one.
-fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+/// The system's own error, if there is one.
+fn reason(error: &(dyn std::error::Error + 'static)) -> Cause {
     match crate::attach::errno(error) {
-        Some(libc::E2BIG | libc::ENOSPC) => format!("there are more than {SOURCES}"),
-        Some(code) => std::io::Error::from_raw_os_error(code).to_string(),
-        None => error.to_string(),
+        Some(libc::E2BIG | libc::ENOSPC) => format!("there are more than {SOURCES}").into(),
+        Some(code) => std::io::Error::from_raw_os_error(code).into(),
+        None => crate::attach::cause(error),
     }
 }

@@ -10,6 +10,7 @@ use super::outcome::WORDS;
 use super::sources::Network;
 use crate::Error;
 use crate::attach;
+use crate::error::Cause;
 use crate::shared_array::SharedArray;
 
 /// The program's name.
@@ -55,20 +56,20 @@ impl Maps {
 }
 
 fn take_map(object: &mut Ebpf, map: &'static str) -> Result<Map, Error> {
-    let missing = || Error::Load { program: NAME, reason: format!("the object has no map '{map}'") };
+    let missing = || Error::Load { program: NAME, source: format!("the object has no map '{map}'").into() };
     object.take_map(map).ok_or_else(missing)
 }
 
 fn unfit(error: &MapError) -> Error {
-    Error::Load { program: NAME, reason: because(error) }
+    Error::Load { program: NAME, source: because(error) }
 }
 
-/// The system's own error text, if there is one.
-pub(super) fn because(error: &(dyn std::error::Error + 'static)) -> String {
+/// The system's own error, if there is one.
+pub(super) fn because(error: &(dyn std::error::Error + 'static)) -> Cause {
     match attach::errno(error) {
         Some(libc::E2BIG) => "no more addresses fit; bind the wildcard, or load with room for more".into(),
-        Some(code) => std::io::Error::from_raw_os_error(code).to_string(),
-        None => error.to_string(),
+        Some(code) => std::io::Error::from_raw_os_error(code).into(),
+        None => attach::cause(error),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 
+use error_reporter::Report;
+
 use super::ingress::spot;
 use super::*;
 
@@ -210,23 +212,26 @@ fn binds_change_while_the_program_is_loaded() {
 fn invalid_binds_are_rejected() {
     udpath_lab::needs_root!();
     let mut take = Take::load(&LAYOUT).unwrap();
-    let told = |take: &mut Take, address: &str| take.bind(address.parse().unwrap()).unwrap_err().to_string();
+    let refusal = |take: &mut Take, address: &str| {
+        Report::new(take.bind(address.parse().unwrap()).unwrap_err()).to_string()
+    };
     assert_eq!(
-        told(&mut take, "10.0.0.1:0"),
-        "cannot let BPF program 'take' take datagrams for 10.0.0.1:0: a port is needed"
+        refusal(&mut take, "10.0.0.1:0"),
+        "cannot make BPF program 'take' take datagrams for 10.0.0.1:0: the port must not be 0"
     );
     assert!(
-        told(&mut take, "[ff02::1]:53").ends_with("it is the address of a group, which the kernel serves")
+        refusal(&mut take, "[ff02::1]:53")
+            .ends_with("multicast and broadcast addresses are served by the kernel")
     );
     take.bind("10.0.0.1:53".parse().unwrap()).unwrap();
     take.bind("10.0.0.2:53".parse().unwrap()).unwrap();
     assert_eq!(
-        told(&mut take, "10.0.0.3:53"),
-        "cannot let BPF program 'take' take datagrams for 10.0.0.3:53: no more addresses fit; bind the wildcard, or \
+        refusal(&mut take, "10.0.0.3:53"),
+        "cannot make BPF program 'take' take datagrams for 10.0.0.3:53: no more addresses fit; bind the wildcard, or \
          load with room for more"
     );
-    let refused = take.set_socket(4, socket().as_fd()).unwrap_err().to_string();
-    assert!(refused.starts_with("cannot hand what queue 4 receives to its AF_XDP socket: "), "{refused}");
+    let refused = Report::new(take.set_socket(4, socket().as_fd()).unwrap_err()).to_string();
+    assert!(refused.starts_with("cannot redirect queue 4 to its AF_XDP socket: "), "{refused}");
     let refused = take.attach("nothere0", AttachMode::Native).unwrap_err();
     assert!(matches!(refused, Error::NoInterface { .. }), "{refused}");
     assert!(take.judge(&[0; 4]).is_err(), "the kernel tries no frame without an Ethernet header");
@@ -368,6 +373,6 @@ fn networks_are_left_to_the_kernel_by_vlan() {
     take.set_sources(&Sources::default()).unwrap();
     assert_eq!(take.judge(&from("10.1.2.9".parse().unwrap())).unwrap(), Outcome::Taken);
     let no_network = Sources { networks: [network((0, "10.0.0.0", 33))].into(), ..Sources::default() };
-    let refused = take.set_sources(&no_network).unwrap_err().to_string();
+    let refused = Report::new(take.set_sources(&no_network).unwrap_err()).to_string();
     assert!(refused.ends_with("10.0.0.0/33 is not a network"), "{refused}");
 }

@@ -140,7 +140,7 @@ pub(crate) fn run(args: Args) -> Done {
 }
 
 fn predictor(tables: &Tables) -> Result<Predictor, Failure> {
-    Predictor::new(tables).map_err(|error: TablesError| Failure::Usage(error.to_string()))
+    Predictor::new(tables).map_err(|error: TablesError| Failure::usage(error))
 }
 
 fn one(args: &Args, known: &Known, predictor: &Predictor, ends: &Ends<'_>, flow: &Flow) -> Done {

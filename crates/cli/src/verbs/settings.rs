@@ -101,18 +101,16 @@ impl Wanted {
             None => Vec::new(),
             Some(file) => {
                 let text = read(file)?;
-                SettingRequest::from_json(&text)
-                    .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?
+                SettingRequest::from_json(&text).map_err(|error| {
+                    Failure::usage(anyhow::Error::from(error).context(file.display().to_string()))
+                })?
             }
         };
         for text in &self.set {
-            requests.push(
-                SettingRequest::parse(text, &self.reason)
-                    .map_err(|error| Failure::Usage(error.to_string()))?,
-            );
+            requests.push(SettingRequest::parse(text, &self.reason).map_err(Failure::usage)?);
         }
         Plan::resolve(machine, requests, &self.consent()).map_err(|error: PlanError| match error.is_usage() {
-            true => Failure::Usage(error.to_string()),
+            true => Failure::usage(error),
             false => Failure::Cannot(error.into()),
         })
     }
@@ -138,7 +136,9 @@ fn read(file: &PathBuf) -> Result<String, Failure> {
 /// Warns of journal entries that cannot be read; this is not an error.
 pub(crate) fn warn_of_unreadable(journal: &Journal) -> Result<(), Failure> {
     let contents = journal.contents().map_err(self::journal)?;
-    contents.unreadable.iter().for_each(|bad| eprintln!("udpath: warning: {}", bad.why));
+    for bad in contents.unreadable {
+        eprintln!("udpath: warning: {:#}", anyhow::Error::from(bad.why));
+    }
     Ok(())
 }
 

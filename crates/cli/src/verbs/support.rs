@@ -60,7 +60,10 @@ pub(crate) fn run(args: &Args) -> Done {
     let journal = args.state.journal();
     let (taken, status) = args.namespace.look(|source| {
         let taken = udpath_support::take(source, &options);
-        (taken, Status::of(&Live::new(), &journal).map_err(|error| error.to_string()))
+        (
+            taken,
+            Status::of(&Live::new(), &journal).map_err(|error| format!("{:#}", anyhow::Error::from(error))),
+        )
     })?;
     let mut identity = Identity::of_this_machine();
     let status = status.and_then(|status| {

@@ -15,7 +15,7 @@ pub enum Error {
         pid: u32,
     },
     /// Permission denied.
-    #[error("cannot {what}: not permitted; {needs} is needed, which root has outside of containers")]
+    #[error("cannot {what}: not permitted; it needs {needs}, which root has outside containers")]
     NotPermitted {
         /// Operation and object.
         what: String,
@@ -24,7 +24,7 @@ pub enum Error {
     },
     /// The kernel is too old to duplicate descriptors.
     #[error(
-        "cannot {what}: this kernel does not hand out descriptors of other processes (pidfd_getfd, Linux 5.6)"
+        "cannot {what}: this kernel cannot duplicate descriptors of other processes (pidfd_getfd, Linux 5.6)"
     )]
     OldKernel {
         /// Operation and object.
@@ -33,7 +33,7 @@ pub enum Error {
     /// The process no longer has the socket.
     #[error(
         "process {pid} has no UDP socket with inode {inode} and cookie {cookie:#x} (any more): it was closed, or the \
-         server was restarted and has new ones; look for them again"
+         server was restarted; list its sockets again"
     )]
     SocketGone {
         /// The process.
@@ -59,8 +59,8 @@ pub enum Error {
     },
     /// A socket is bound to the port, but its process is not visible.
     #[error(
-        "UDP port {port} is served, and no process that is seen here has its sockets; {hidden} processes keep their \
-         descriptors to themselves: CAP_SYS_PTRACE is needed, which root has outside of containers"
+        "UDP port {port} is in use, but no visible process has its sockets, and the descriptors of {hidden} processes \
+         cannot be read: CAP_SYS_PTRACE is needed, which root has outside containers"
     )]
     Hidden {
         /// The port.
@@ -70,8 +70,8 @@ pub enum Error {
     },
     /// No thread was seen waiting for a socket.
     #[error(
-        "no thread was seen waiting for {socket} in {looks} looks: it is never idle, or waits in a way that is not \
-         known here (poll, select, io_uring); name the threads themselves, as thread:PID/TID:affinity"
+        "no thread was waiting for {socket} in {looks} samples: its threads are never idle, or wait in a way that udpath \
+         cannot see (poll, select, io_uring); name the threads, as thread:PID/TID:affinity"
     )]
     NobodyWaits {
         /// The socket.
@@ -81,8 +81,8 @@ pub enum Error {
     },
     /// A reuseport group with members outside the server.
     #[error(
-        "{socket} shares its port with {strangers} sockets that neither process {pid} nor its workers have; which \
-         member is whose cannot be told, so a choice by CPU is not made"
+        "{socket} shares its port with {strangers} sockets that neither process {pid} nor its workers have, so \
+         the group cannot be selected by CPU: it is unknown which member belongs to which process"
     )]
     Strangers {
         /// The socket.
@@ -101,7 +101,7 @@ pub enum Error {
         tid: u32,
     },
     /// A CPU that does not exist or is offline.
-    #[error("CPU {cpu} is not online; online are {online}")]
+    #[error("CPU {cpu} is not online; online CPUs: {online}")]
     NoCpu {
         /// The CPU requested.
         cpu: u32,
@@ -113,21 +113,20 @@ pub enum Error {
     NoCpus,
     /// The socket is not in a group.
     #[error(
-        "{socket} is in no reuseport group, so there is nothing to choose from; only the server itself can open more \
-         sockets (SO_REUSEPORT), by its own configuration"
+        "{socket} is not in a reuseport group; configure the server to open several sockets with SO_REUSEPORT"
     )]
     NoGroup {
         /// The socket.
         socket: String,
     },
     /// The socket is connected: the kernel stores the CPU of its last datagram there.
-    #[error("{socket} is connected; its incoming CPU is a record of its last datagram and no setting")]
+    #[error("{socket} is connected: its incoming CPU is that of its last datagram, not a setting")]
     Connected {
         /// The socket.
         socket: String,
     },
     /// A value outside the option's range.
-    #[error("{value} is not possible as {what}; {right}")]
+    #[error("invalid {what} {value}; {right}")]
     Range {
         /// The setting.
         what: &'static str,
@@ -137,7 +136,7 @@ pub enum Error {
         right: String,
     },
     /// It read back as a different value and was restored.
-    #[error("{what} reads back as {found} after {wanted} was written; it has been put back to {before}")]
+    #[error("{what} reads back as {found} after {wanted} was written; it was restored to {before}")]
     NotTaken {
         /// Setting and object.
         what: String,
@@ -149,11 +148,12 @@ pub enum Error {
         before: String,
     },
     /// Any other error from the kernel.
-    #[error("cannot {what}: {cause}")]
+    #[error("cannot {what}")]
     System {
         /// Operation and object.
         what: String,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
 }

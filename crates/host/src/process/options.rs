@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use error_reporter::Report;
+
 use super::held::{Process, SocketId};
 use super::{Error, sys};
 use crate::snapshot::sockets::{Socket, SocketOptions, Sockets};
@@ -50,7 +52,7 @@ pub fn look_closer(sockets: &mut Sockets, wanted: impl Fn(&Socket) -> bool, miss
                 let why = match error {
                     Error::NotPermitted { needs, .. } => Absence::NotPermitted { needs: needs.into() },
                     Error::OldKernel { .. } => Absence::NotSupported,
-                    other => Absence::Failed(other.to_string()),
+                    other => Absence::Failed(Report::new(other).to_string()),
                 };
                 let what = format!("options of the sockets of process {pid}");
                 missing.push(Missing { what, from: Provenance::SocketOption("pidfd_getfd".into()), why });

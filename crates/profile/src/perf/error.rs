@@ -10,7 +10,7 @@ use udpath_steer::CpuSet;
 pub enum OpenError {
     /// This user lacks permission.
     #[error(
-        "may not sample {what}: perf_event_paranoid is {paranoid}; run as root, or with CAP_PERFMON, or set \
+        "cannot sample {what}: perf_event_paranoid is {paranoid}; run as root, or with CAP_PERFMON, or set \
          kernel.perf_event_paranoid to {enough} or less"
     )]
     NotPermitted {
@@ -22,15 +22,17 @@ pub enum OpenError {
         enough: i32,
     },
     /// The thread belongs to another user.
-    #[error("may not sample {what}: it is not this user's; run as its user, as root, or with CAP_PERFMON")]
+    #[error(
+        "cannot sample {what}: it belongs to another user; run as that user, as root, or with CAP_PERFMON"
+    )]
     NotOurs {
         /// A thread.
         what: String,
     },
     /// No memory for the samples.
     #[error(
-        "cannot map {kib} KiB for the samples of CPU {cpu}: {cause}; raise kernel.perf_event_mlock_kb or `ulimit -l`, or \
-         end other profilers of this user"
+        "cannot map {kib} KiB for the samples of CPU {cpu} (raise kernel.perf_event_mlock_kb or `ulimit -l`, or stop \
+         this user's other profilers)"
     )]
     NoRing {
         /// The CPU.
@@ -38,20 +40,22 @@ pub enum OpenError {
         /// The size of the last attempt.
         kib: usize,
         /// Why.
+        #[source]
         cause: io::Error,
     },
     /// The kernel does not have this event, or has no memory for it.
-    #[error("cannot sample {what}: {cause}")]
+    #[error("cannot sample {what}")]
     Refused {
         /// A CPU, or a thread.
         what: String,
         /// Why.
+        #[source]
         cause: io::Error,
     },
     /// No CPU to sample.
-    #[error("none of the CPUs {0} runs")]
+    #[error("none of the CPUs {0} is online")]
     NoCpu(CpuSet),
     /// No thread to sample.
-    #[error("there is no thread to be sampled: the process has ended")]
+    #[error("no thread to sample: the process has ended")]
     NoThread,
 }

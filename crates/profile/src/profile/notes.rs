@@ -1,6 +1,7 @@
 //! Caveats of a profile's figures: what could not be seen, what was lost, and where the samples and the kernel's own
 //! accounting disagree.
 
+use error_reporter::Report;
 use udpath_steer::CpuSet;
 
 use super::hardware::Hardware;
@@ -21,7 +22,7 @@ const UNSEEN: f64 = 0.1;
 pub(super) fn all(profile: &Profile, recording: &Recording) -> Vec<String> {
     let mut notes = sight(profile);
     notes.extend(profile.hardware.iter().flat_map(Hardware::notes));
-    notes.extend(recording.no_symbols.as_ref().map(ToString::to_string));
+    notes.extend(recording.no_symbols.as_ref().map(|error| Report::new(error).to_string()));
     if recording.left_out > 0 {
         notes.push(format!(
             "{} threads were not sampled: each takes a descriptor for every CPU; raise `ulimit -n`, sample fewer CPUs \

@@ -39,7 +39,7 @@ const MAX_FUNCTION_LEN: u64 = 1 << 20;
 #[derive(Debug, Error)]
 pub enum NoSymbols {
     /// It cannot be read.
-    #[error("cannot read {PATH}: {0}; is the kernel built with CONFIG_KALLSYMS, and proc mounted?")]
+    #[error("cannot read {PATH} (is the kernel built with CONFIG_KALLSYMS, and /proc mounted?)")]
     Unreadable(#[from] io::Error),
     /// All addresses are zero.
     #[error(

@@ -198,10 +198,10 @@ fn a_climb_without_profiles_says_why() {
     let mut result = fixture::profiled_boost();
     let profiles = result.profiles.as_mut().unwrap();
     (profiles.first, profiles.best) = (None, None);
-    profiles.absent = Some("shared: may not sample CPU 0".to_owned());
+    profiles.absent = Some("shared: cannot sample CPU 0".to_owned());
     let html = result.html();
     check(&html);
-    assert!(html.contains("No profile of shared: may not sample CPU 0."));
+    assert!(html.contains("No profile of shared: cannot sample CPU 0."));
     // Only the second is missing: the first is shown.
     let mut result = fixture::profiled_boost();
     let profiles = result.profiles.as_mut().unwrap();

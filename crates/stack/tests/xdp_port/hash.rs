@@ -265,7 +265,7 @@ fn without_it_the_plain_program_runs_and_says_why() {
             Config { attach: Attach::Generic, ..hashed() },
             "computed (no driver is asked in generic mode)",
         ),
-        ("tap0", hashed(), "computed (the driver tells no hash to XDP programs)"),
+        ("tap0", hashed(), "computed (the driver does not report a hash to XDP programs)"),
     ] {
         let mut device = open(interface, config);
         assert_eq!(device.rx_hash().to_string(), said);

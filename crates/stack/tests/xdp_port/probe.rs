@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use error_reporter::Report;
 use udpath_bpf::Outcome;
 use udpath_stack::port::Port;
 use udpath_stack::wire::{Flow, LinkHeader, Mac, Tags, UdpChecksum, build};
@@ -63,10 +64,11 @@ fn the_attached_program_is_asked_for_each_queue() {
     }
     device.release(1);
     assert!(!server.run(|| device.takes(&frame, 1)).unwrap().unwrap());
-    let refused = server.run(|| device.takes(&frame, 2)).unwrap().unwrap_err().to_string();
+    let refused = server.run(|| device.takes(&frame, 2)).unwrap().unwrap_err();
+    let refused = Report::new(refused).to_string();
     assert_eq!(
         refused,
-        "cannot try BPF program 'take' on a frame of 59 bytes: Invalid argument (os error 22)"
+        "cannot run BPF program 'take' on a frame of 59 bytes: Invalid argument (os error 22)"
     );
     // No frames arrived, and probes are not counted.
     settle(&mut ports);

@@ -46,7 +46,9 @@ fn open_errors_name_the_object_and_the_reason() {
     let zero_copy = Config { copying: Copying::ZeroCopy, ..small() };
     let refused = text(server.run(|| XdpPort::open("eth0", 0, &zero_copy)).unwrap().unwrap_err());
     assert!(
-        refused.starts_with("the driver of interface 'eth0' does not support zero-copy on queue 0 (use copy mode"),
+        refused.starts_with(
+            "the driver of interface 'eth0' does not support zero-copy on queue 0 (use copy mode"
+        ),
         "{refused}"
     );
     // The error names the program already attached.

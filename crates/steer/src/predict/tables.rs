@@ -212,11 +212,12 @@ pub enum TablesError {
     #[error(transparent)]
     Table(#[from] TableError),
     /// The indirection table of an additional RSS context does not fit the queues.
-    #[error("RSS context {context}: {error}")]
+    #[error("invalid RSS context {context}")]
     Context {
         /// Its number.
         context: u32,
         /// The error.
+        #[source]
         error: TableError,
     },
     /// Two rules at one location.

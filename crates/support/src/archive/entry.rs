@@ -10,10 +10,10 @@ pub(super) const NAME: usize = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// It cannot be read, or is not an archive.
-    #[error("cannot read it: {0}; wanted is a .tar.gz that `udpath support` wrote")]
+    #[error("cannot read it: {0}; expected a .tar.gz written by `udpath support`")]
     Unreadable(String),
     /// It has an entry that no capture contains.
-    #[error("its entry '{name}' {why}; no capture has such an entry, so none of it is read")]
+    #[error("its entry '{name}' {why}; no capture contains such an entry, so the archive was rejected")]
     Hostile {
         /// The entry's name, without control characters.
         name: String,
@@ -21,7 +21,7 @@ pub enum ArchiveError {
         why: String,
     },
     /// It is too large when unpacked.
-    #[error("it unpacks to more than {0}; a capture does not, so none of it is read")]
+    #[error("it unpacks to more than {0}, which no capture does, so the archive was rejected")]
     Bomb(String),
 }
 

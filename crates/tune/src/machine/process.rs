@@ -4,6 +4,8 @@
 
 use std::collections::HashMap;
 
+use error_reporter::Report;
+
 use super::{Identity, Lost, Refusal};
 use udpath_host::process::{self, Error, SocketSetting, SocketValue, Thread};
 
@@ -99,7 +101,7 @@ fn refused(operation: &'static str, setting: &Setting, error: &Error) -> Refusal
     let errno = error.is_gone().then_some(libc::ESRCH);
     let why = match (setting, error) {
         (Setting::Thread { .. }, Error::ThreadGone { .. }) => "there is no such thread".to_owned(),
-        _ => error.to_string(),
+        _ => Report::new(error).to_string(),
     };
     Refusal { errno, ..Refusal::because(operation, setting, why) }
 }

@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use error_reporter::Report;
 use udpath_steer::CpuSet;
 
 use super::{PlanError, SettingRequest};
@@ -38,7 +39,10 @@ pub(super) fn expanded(
     if setting.is_none() && item != THREADS {
         return Err(PlanError::Port { name: request.name.clone(), why: usage() });
     }
-    let failed = |error: Error| PlanError::Unserved { name: request.name.clone(), why: error.to_string() };
+    let failed = |error: Error| PlanError::Unserved {
+        name: request.name.clone(),
+        why: Report::new(error).to_string(),
+    };
     let servers = machine.serving(port).map_err(failed)?;
     let mut found = Vec::new();
     for server in &servers {

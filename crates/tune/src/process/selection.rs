@@ -4,6 +4,7 @@
 //! it ([`udpath_bpf::reuseport_choosers`]): nothing is attached to the group, and no datagram is sent. If it is not
 //! visible, it may be a program of the server's own, which a change would destroy and undo could not restore.
 
+use error_reporter::Report;
 use udpath_bpf::Chooser;
 
 use udpath_host::process::{Selection, SocketId};
@@ -50,7 +51,7 @@ impl Chosen {
 #[must_use]
 pub fn chosen(socket: SocketId) -> Chosen {
     match udpath_bpf::reuseport_choosers() {
-        Err(error) => Chosen::Unseen(error.to_string()),
+        Err(error) => Chosen::Unseen(Report::new(error).to_string()),
         Ok(all) => all
             .get(&socket.cookie)
             .map_or_else(|| Chosen::Unseen("the kernel does not list the socket in a group".to_owned()), of),

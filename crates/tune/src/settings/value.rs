@@ -75,11 +75,12 @@ impl Table {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WrongValue {
     /// Not a list of CPUs or queues.
-    #[error("{setting}: {cause}")]
+    #[error("invalid value for {setting}")]
     Cpus {
         /// The setting.
         setting: String,
         /// The error in the text.
+        #[source]
         cause: CpuSetError,
     },
     /// Not a value of another kind.

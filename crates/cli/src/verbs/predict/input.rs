@@ -113,7 +113,8 @@ fn look(args: &Args, source: &dyn Source, ports: Option<&BTreeSet<u16>>) -> Snap
     let asked = |port: u16| ports.is_none_or(|ports| ports.contains(&port));
     process::look_closer(sockets, |socket| asked(socket.local.port()), missing);
     if let Err(error) = udpath_tune::journal::selections(&args.state.journal(), sockets) {
-        eprintln!("what udpath has set of reuseport groups is not known: {error}");
+        let error = anyhow::Error::from(error);
+        eprintln!("cannot read which reuseport groups udpath has changed: {error:#}");
     }
     snapshot
 }

@@ -117,7 +117,8 @@ impl XdpPort {
             _ if !config.live_frames => Err("not asked for".into()),
             Mode::Copy if !generic => {
                 // The MTU may grow: room for the largest frame.
-                Bulk::open(interface.name(), config.max_frame_len()).map_err(|error| Report::new(error).to_string())
+                Bulk::open(interface.name(), config.max_frame_len())
+                    .map_err(|error| Report::new(error).to_string())
             }
             Mode::Copy => Err("the program is attached in generic mode".into()),
             Mode::Direct | Mode::ZeroCopy => Err("nothing is copied".into()),
